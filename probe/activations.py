@@ -240,9 +240,9 @@ def compiled_spelling(
 ) -> Callable:
     """Returns f(x) of a spelling's lines; ``given``: the names that they use."""
     body = ["    " + line for line in spelled[:-1]] + ["    return " + spelled[-1]]
-    found: Dict[str, Any] = dict(given)
-    exec("\n".join(["def function(x):"] + body), found)
-    function: Callable = found["function"]
+    scope: Dict[str, Any] = dict(given)
+    exec("\n".join(["def function(x):"] + body), scope)
+    function: Callable = scope["function"]
     function.__name__ = name
     return function
 
@@ -254,7 +254,7 @@ def numpy_activation(name: str, alpha: float = 1.0) -> Callable[[np.ndarray], np
 
     def activation(x: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
-            found: np.ndarray = computed(x).astype(x.dtype)
-            return found
+            result: np.ndarray = computed(x).astype(x.dtype)
+            return result
 
     return activation

@@ -15,7 +15,7 @@ import numpy as np
 from probe import floats
 from probe import layout as layouts
 from probe.errors import InputError, one_of
-from probe.geometry import BY_SIZE, CONVENTIONS, Padding, Pair
+from probe.geometry import BY_SIZE, CONVENTIONS, Padding
 from probe.operation import OPERATIONS
 
 Numbers = float | str | Iterable[float]
@@ -84,9 +84,8 @@ Place = tuple[str, tuple[int, ...], float]
 
 
 def parse_put(value: str, ranks: Mapping[str, int]) -> tuple[Place, ...]:
-    """Returns what ``x[0, 1]=nan; w[3]=inf`` puts where.
-    ``ranks``: how many axes each operand has."""
-    found = []
+    """Returns what ``x[0, 1]=nan; w[3]=inf`` puts where. ``ranks``: axes of each operand."""
+    places = []
     for part in str(value).split(";"):
         if not part.strip():
             continue
@@ -104,8 +103,8 @@ def parse_put(value: str, ranks: Mapping[str, int]) -> tuple[Place, ...]:
         if len(index) > ranks[name]:
             why = f"{len(index)} numbers for the {ranks[name]} axes of {name}"
             raise InputError("put", value, why, PUTS)
-        found.append((name, index, number))
-    return tuple(found)
+        places.append((name, index, number))
+    return tuple(places)
 
 
 def put_text(places: Iterable[Place]) -> str:
@@ -127,9 +126,8 @@ SPANS = "write 5..64, 5..64:3 for every third, or 5,7,9..12"
 
 
 def whole_numbers(name: str, text: str) -> list[int]:
-    """Returns the numbers of ``text``, ascending, each once; the end of a range is included.
-    InputError."""
-    found: set[int] = set()
+    """Returns the numbers of ``text``, ascending, each once, ends of ranges too. InputError."""
+    numbers: set[int] = set()
     for part in text.split(","):
         match = _SPAN.match(part.strip())
         if not match:
@@ -143,10 +141,10 @@ def whole_numbers(name: str, text: str) -> list[int]:
             raise InputError(name, text, f"{part.strip()} runs backwards", SPANS)
         if span[0] < 1:
             raise InputError(name, text, f"{span[0]} is less than 1", "leave it out")
-        if len(found) + len(span) > MOST:
+        if len(numbers) + len(span) > MOST:
             raise InputError(name, text, f"more than {MOST} numbers", "take steps: 5..1000000:1000")
-        found.update(span)
-    return sorted(found)
+        numbers.update(span)
+    return sorted(numbers)
 
 
 def choice(name: str, value: object, known: Iterable[str]) -> str:
@@ -161,7 +159,7 @@ def spelled_choice(name: str, value: object, known: Collection[str]) -> str:
     """As ``choice``, but libraries' spellings will do: DepthwiseConv2D is depthwise_conv2d."""
     if isinstance(value, str) and value in known:
         return value
-    same = [one for one in known if _letters(one) == _letters(value)]
+    same = [word for word in known if _letters(word) == _letters(value)]
     return same[0] if len(same) == 1 else choice(name, value, known)
 
 
@@ -169,26 +167,41 @@ def _letters(value: object) -> str:
     return str(value).lower().translate(str.maketrans("", "", " _-"))
 
 
-def padding(given: object, rank: int) -> Padding:
+def padding(value: object, rank: int) -> Padding:
     """The normal form of a padding for ``rank`` spatial axes: a convention's name or all pairs.
 
     Takes a convention, an int, ``"N"``, ``"L:R"``, ``"0:1,2:2"``, or a sequence with an int or a
     pair for each axis; a single entry serves every axis. Raises InputError.
     """
-    if isinstance(given, str) and given.strip().lower() in CONVENTIONS:
-        return given.strip().lower()
+    if isinstance(value, str) and value.strip().lower() in CONVENTIONS:
+        return value.strip().lower()
     entries: Sequence[object]
-    if isinstance(given, str):
-        entries = [tuple(part.split(":")) if ":" in part else part for part in given.split(",")]
-    elif isinstance(given, Sequence):
-        entries = given
+    if isinstance(value, str):
+        entries = [tuple(part.split(":")) if ":" in part else part for part in value.split(",")]
+    elif isinstance(value, Sequence):
+        entries = value
     else:
-        entries = [given]
+        entries = [value]
     if len(entries) not in (1, rank):
         why = f"{len(entries)} entries for {rank} spatial axes"
-        raise InputError("padding", given, why, PADDINGS)
-    pairs = tuple(_padding_pair(entry, given) for entry in entries)
-    return pairs * rank if len(pairs) == 1 else pairs
+        raise InputError("padding", value, why, PADDINGS)
+    pairs = []
+    for entry in entries:
+        both = tuple(entry) if isinstance(entry, (tuple, list)) else (entry, entry)
+        if len(both) != 2:
+            raise InputError("padding", value, f"{entry} is not a pair before:after", PADDINGS)
+        try:
+            if any(isinstance(side, (bool, float)) for side in both):
+                raise ValueError
+            before, after = (int(side) for side in both)
+        except (TypeError, ValueError):
+            why = f"{entry} is not a whole number or pair"
+            raise InputError("padding", value, why, PADDINGS) from None
+        if min(before, after) < 0:
+            todo = "crop the input instead"
+            raise InputError("padding", value, "padding can't be negative", todo)
+        pairs.append((before, after))
+    return tuple(pairs * rank if len(pairs) == 1 else pairs)
 
 
 PADDINGS = (
@@ -197,33 +210,16 @@ PADDINGS = (
 )
 
 
-def _padding_pair(entry: object, given: object) -> Pair:
-    both = tuple(entry) if isinstance(entry, (tuple, list)) else (entry, entry)
-    if len(both) != 2:
-        raise InputError("padding", given, f"{entry} is not a pair before:after", PADDINGS)
-    try:
-        if any(isinstance(side, (bool, float)) for side in both):
-            raise ValueError
-        before, after = (int(side) for side in both)
-    except (TypeError, ValueError):
-        why = f"{entry} is not a whole number or pair"
-        raise InputError("padding", given, why, PADDINGS) from None
-    if min(before, after) < 0:
-        raise InputError("padding", given, "padding can't be negative", "crop the input instead")
-    return before, after
-
-
-def padding_text(found: Padding) -> str:
+def padding_text(padding: Padding) -> str:
     """Returns the padding as the command line writes it; ``padding`` gives it back."""
-    if isinstance(found, str):
-        return found
-    sides = [f"{before}" if before == after else f"{before}:{after}" for before, after in found]
+    if isinstance(padding, str):
+        return padding
+    sides = [f"{before}" if before == after else f"{before}:{after}" for before, after in padding]
     return sides[0] if len(set(sides)) == 1 else ",".join(sides)
 
 
 def length(op: str, value: object, rank: int) -> int | None:
-    """Returns the last spatial axis; None leaves it open.
-    An operation without such an axis has 1."""
+    """Returns the last spatial axis; None leaves it open, 1 where there is no such axis."""
     size = None if value is None else whole_number("length", value)
     if rank or size == 1:
         return size
@@ -234,8 +230,7 @@ def length(op: str, value: object, rank: int) -> int | None:
 
 
 def layout(op: str, text: object, dtype: str) -> str:
-    """Returns how operands lie in memory, as it is stored: see :mod:`probe.layout`.
-    Raises InputError."""
+    """Returns how operands lie in memory, as it is stored: see :mod:`probe.layout`. InputError."""
     try:
         word = layouts.parse_layout(text)
     except ValueError as error:
@@ -260,14 +255,14 @@ def kernel_sizes(op: str, size: Sizes | None, rank: int) -> tuple[int, ...]:
     return (1,) * rank
 
 
-def bias(given: object, dtype: str) -> float | str | tuple[float, ...] | None:
+def bias(value: object, dtype: str) -> float | str | tuple[float, ...] | None:
     """Returns one number for all filters, a number for each, ``normal``, or None: there is none."""
-    if given is None or given in ("", "none"):
+    if value is None or value in ("", "none"):
         return None
-    if given == "normal":
+    if value == "normal":
         return "normal"
-    values = finite_numbers("bias", given, dtype)  # type: ignore[arg-type]
-    single = isinstance(given, (int, float)) or (isinstance(given, str) and len(values) == 1)
+    values = finite_numbers("bias", value, dtype)  # type: ignore[arg-type]
+    single = isinstance(value, (int, float)) or (isinstance(value, str) and len(values) == 1)
     return values[0] if single else values
 
 
@@ -297,24 +292,24 @@ def channels(op: str, channels: int, groups: object, filters: object) -> tuple[i
     return group_count, filter_count
 
 
-def check_absent(op: str, given: Mapping[str, Any]) -> None:
-    """Raises InputError where ``given``, a case's fields, says what the operation hasn't got."""
+def check_absent(op: str, fields: Mapping[str, Any]) -> None:
+    """Raises InputError where ``fields``, a case's fields, says what the operation hasn't got."""
     what, fixed = OPERATIONS[op], dict[str, Any]()
     if not what.windows:
         ones = (1,) * (what.spatial_rank or 0)
         fixed |= {"kernel": ones, "stride": ones, "dilation": ones}
         fixed |= {"groups": 1, "padding": "valid"}
     if not what.weighted:
-        filters = given["in_channels"] if what.pool else 1
+        filters = fields["in_channels"] if what.pool else 1
         fixed |= {"filters": filters, "weights": None, "bias": None}
     if not what.pool:
         fixed |= {"ceil_mode": False, "pad_with": "nothing"}
     if not what.batched:
         fixed["batch"] = 1
-    if given["ceil_mode"] and given["padding"] in BY_SIZE:
-        why = f"{given['padding']} has ceil(size / stride) outputs already"
+    if fields["ceil_mode"] and fields["padding"] in BY_SIZE:
+        why = f"{fields['padding']} has ceil(size / stride) outputs already"
         raise InputError("ceil_mode", True, why, "leave it out")
     for name, value in fixed.items():
-        if given[name] != value:
-            shown = by(given[name]) if name in ("kernel", "stride", "dilation") else given[name]
+        if fields[name] != value:
+            shown = by(fields[name]) if name in ("kernel", "stride", "dilation") else fields[name]
             raise InputError(name, shown, f"{op} has none", "leave it out")

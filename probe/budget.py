@@ -31,14 +31,14 @@ def seconds(text: str) -> float:
     match = _TEXT.fullmatch(text.strip().lower())
     if not match or not any(match.groups()):
         raise InputError("time", text, "it is not a number with a unit of time", HOW)
-    found = sum(
+    total = sum(
         float(part) * size
         for part, size in zip(match.groups(), _UNITS.values(), strict=True)
         if part
     )
-    if not 0 < found <= LONGEST:
+    if not 0 < total <= LONGEST:
         raise InputError("time", text, "it must be more than 0 and at most a year", HOW)
-    return found
+    return total
 
 
 class Budget:
@@ -55,7 +55,6 @@ class Budget:
 
     @property
     def over(self) -> bool:
-        """Returns whether the time is up."""
         return not self.left
 
     @property

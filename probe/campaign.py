@@ -143,7 +143,9 @@ class Campaign(ABC, Generic[Question]):
 
     def share(self, number: int, questions: Sequence[Question]) -> list[Question]:
         """Returns the questions of a target that are asked here; ``number``: those before it."""
-        return [one for place, one in enumerate(questions, number) if self.shard.has(place)]
+        return [
+            question for place, question in enumerate(questions, number) if self.shard.has(place)
+        ]
 
     def agenda(self, part: CampaignPart[Question]) -> Iterable[Question]:
         """The questions of a target that has started, one after the other, as they are asked."""
@@ -167,17 +169,17 @@ class Campaign(ABC, Generic[Question]):
         ``workers``: targets that are asked side by side, in threads; None: one after the other, in
         this thread, which in-process sessions need.
         """
-        asked, before = [], 0
+        parts_asked, before = [], 0
         for target, some in questions:
             every = list(some)
             if mine := self.share(before, every):
-                asked.append((target, mine))
+                parts_asked.append((target, mine))
             before += len(every)
-        self.total = sum(self.size(one) for _, some in asked for one in some)
+        self.total = sum(self.size(question) for _, some in parts_asked for question in some)
         try:
             with self._within_budget():
                 # one after the other each opens its session when its turn comes
-                each = (CampaignPart(self, *one) for one in asked)
+                each = (CampaignPart(self, *part) for part in parts_asked)
                 parts = [] if workers is None else list(each)
                 if all(isinstance(part.session, InlineSession) for part in parts):
                     for part in parts or each:
@@ -209,7 +211,6 @@ class Campaign(ABC, Generic[Question]):
 
     @property
     def late(self) -> bool:
-        """Returns whether there was a budget and its time is up."""
         return self.budget is not None and self.budget.over
 
     def _within_budget(self) -> AbstractContextManager[None]:
@@ -307,8 +308,8 @@ class CampaignPart(Generic[Question]):
         self.failures.append(Failure(row["kind"], row["message"], row["case_id"], row["at"]))
         self.campaign.keep("failures", row)
         with self.campaign.lock:
-            told = self.campaign.tally.failures
-            told.setdefault(self.target.text, []).append(str(error))
+            failures = self.campaign.tally.failures
+            failures.setdefault(self.target.text, []).append(str(error))
             # a GPU or a library that isn't there is no failure: nothing was tried
             tried = not (isinstance(error, TargetError) and error.kind == "unavailable")
             if tried and isinstance(tell := self.campaign.tell, Reporter):
@@ -354,9 +355,9 @@ class Sessions:
         """Returns the target's session, started. TargetError."""
         return self.get(where).revive()
 
-    def close(self, *kept: Target) -> None:
+    def close(self, *wanted: Target) -> None:
         """Ends all processes but those of the targets that are kept."""
-        for where in [one for one in self._open if one not in kept]:
+        for where in [target for target in self._open if target not in wanted]:
             self._open.pop(where).close()
 
 
@@ -395,7 +396,7 @@ def run_row(
 ) -> Row:
     """Returns the row of ``runs`` for a started target; ``facts`` empty where it did not start."""
     keys = backends.get(where.name).keys
-    switches = {key: one.default for key, one in keys.items()} | dict(where.switches)
+    switches = {name: key.default for name, key in keys.items()} | dict(where.switches)
     names = ("library", "library_version", "python_version", "numpy_version")
     facts_here = machine.facts()
     with suppress(Missing):  # an emulated processor stands in the place of this machine's

@@ -220,34 +220,34 @@ class Case(Layer, Summed):  # type: ignore[misc]
         op = spelled_choice("op", op, (*OF_CASES, *ALIASES))
         op = ALIASES.get(op, op)
         dtype = spelled_choice("dtype", dtype, floats.FORMATS)
-        made: dict[str, Any] = {"op": op}
+        fields: dict[str, Any] = {"op": op}
         rank = OPERATIONS[op].spatial_rank or 0
-        made["kernel"] = arguments.kernel_sizes(op, kernel, rank)
-        made["in_channels"] = whole_number("in_channels", in_channels)
-        made["groups"], made["filters"] = arguments.channels(
-            op, made["in_channels"], groups, filters
+        fields["kernel"] = arguments.kernel_sizes(op, kernel, rank)
+        fields["in_channels"] = whole_number("in_channels", in_channels)
+        fields["groups"], fields["filters"] = arguments.channels(
+            op, fields["in_channels"], groups, filters
         )
-        made["length"] = arguments.length(op, length, rank)
-        made["stride"] = axis_sizes("stride", stride, rank)
-        made["dilation"] = axis_sizes("dilation", dilation, rank)
-        made["padding"] = arguments.padding(padding, rank)
-        made["batch"] = whole_number("batch", batch)
-        made["height"] = None if height is None else arguments.height(height, rank)
-        made["dtype"] = dtype
-        made["kind"] = spelled_choice("operands", operands, KINDS)
-        made["seed"] = _seed(seed)
-        made["weights"] = None if weights is None else finite_numbers("weights", weights, dtype)
-        made["bias"] = arguments.bias(bias, dtype)
-        made["split"] = None if split is None else whole_number("split", split)
-        made["ceil_mode"] = flag("ceil_mode", ceil_mode)
-        made["pad_with"] = spelled_choice("pad_with", pad_with, PAD_WITH)
-        made["layout"] = arguments.layout(op, layout, dtype)
+        fields["length"] = arguments.length(op, length, rank)
+        fields["stride"] = axis_sizes("stride", stride, rank)
+        fields["dilation"] = axis_sizes("dilation", dilation, rank)
+        fields["padding"] = arguments.padding(padding, rank)
+        fields["batch"] = whole_number("batch", batch)
+        fields["height"] = None if height is None else arguments.height(height, rank)
+        fields["dtype"] = dtype
+        fields["kind"] = spelled_choice("operands", operands, KINDS)
+        fields["seed"] = _seed(seed)
+        fields["weights"] = None if weights is None else finite_numbers("weights", weights, dtype)
+        fields["bias"] = arguments.bias(bias, dtype)
+        fields["split"] = None if split is None else whole_number("split", split)
+        fields["ceil_mode"] = flag("ceil_mode", ceil_mode)
+        fields["pad_with"] = spelled_choice("pad_with", pad_with, PAD_WITH)
+        fields["layout"] = arguments.layout(op, layout, dtype)
         ranks = {"x": rank + 2} | ({"w": rank + 2} if OPERATIONS[op].weighted else {})
-        ranks |= {} if made["bias"] is None else {"b": 1}
-        made["put"] = arguments.put_text(arguments.parse_put(put, ranks)) or None if put else None
-        for name, value in made.items():
+        ranks |= {} if fields["bias"] is None else {"b": 1}
+        fields["put"] = arguments.put_text(arguments.parse_put(put, ranks)) or None if put else None
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
-        arguments.check_absent(op, made)
+        arguments.check_absent(op, fields)
         self._check_padding()
         self._check_split()
         self._check_fit()
@@ -257,8 +257,8 @@ class Case(Layer, Summed):  # type: ignore[misc]
         if self.weights is not None and len(self.weights) != math.prod(self.weight_shape):
             shape = " x ".join(map(str, self.weight_shape))
             why = f"{len(self.weights)} weights for a kernel of shape {shape}"
-            given = f"({len(self.weights)} numbers)"
-            raise InputError("weights", given, why, "give all, row by row")
+            numbers = f"({len(self.weights)} numbers)"
+            raise InputError("weights", numbers, why, "give all, row by row")
         if isinstance(self.bias, tuple) and len(self.bias) != self.filters:
             why = f"{len(self.bias)} numbers for {self.filters} filters"
             raise InputError("bias", self.bias, why, "give one number, or one for each filter")
@@ -374,21 +374,21 @@ class Case(Layer, Summed):  # type: ignore[misc]
     def from_json(cls, source: str | Mapping[str, Any]) -> Case:
         """Returns the case of a JSON object or its text. InputError: unknown or missing keys."""
         try:
-            given = json.loads(source) if isinstance(source, str) else dict(source)
+            fields = json.loads(source) if isinstance(source, str) else dict(source)
         except (ValueError, RecursionError) as error:
             # json's parser recurses into brackets, and a stranger's file may have any number
             why = (
                 "nested too deeply" if isinstance(error, RecursionError) else f"not JSON ({error})"
             )
             raise InputError("case", str(source)[:40], why, "fix the text") from None
-        if not isinstance(given, dict):
+        if not isinstance(fields, dict):
             raise InputError(
-                "case", repr(given)[:40], "it is not a JSON object", 'write {"op": ...}'
+                "case", repr(fields)[:40], "it is not a JSON object", 'write {"op": ...}'
             )
-        _refuse_unknown(given, _argument_names(cls))
-        if "op" not in given:
+        _refuse_unknown(fields, _argument_names(cls))
+        if "op" not in fields:
             raise InputError("op", None, "it is required", "add op to the case")
-        return cls(**given)
+        return cls(**fields)
 
     @classmethod
     def from_file(cls, path: str | Path) -> Case:
@@ -445,8 +445,8 @@ class Case(Layer, Summed):  # type: ignore[misc]
 
         ``layout`` is there only where it is not ``contiguous``.
         """
-        found = self.spec_in(self.dtype)
-        return found if self.layout == CONTIGUOUS else found | {"layout": self.layout}
+        spec = self.spec_in(self.dtype)
+        return spec if self.layout == CONTIGUOUS else spec | {"layout": self.layout}
 
     @property
     def padding_text(self) -> str:
@@ -484,8 +484,8 @@ def _argument_names(kind: type) -> list[str]:
     return [name for name in named if name not in ("return", "unknown")]
 
 
-def _refuse_unknown(given: Mapping[str, Any], known: Iterable[str]) -> None:
-    for name, value in given.items():
+def _refuse_unknown(fields: Mapping[str, Any], known: Iterable[str]) -> None:
+    for name, value in fields.items():
         if name not in known:
             why, todo = "there is no such argument of a case", one_of(name, known)
             raise InputError(name, str(value)[:40], why, todo)

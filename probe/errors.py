@@ -29,8 +29,8 @@ class InputError(ProbeError):
 
     def __str__(self) -> str:
         """In the words of who asks: options of commands become arguments where it is Python."""
-        told = super().__str__()
-        return told if COMMAND else in_python(told)
+        text = super().__str__()
+        return text if COMMAND else in_python(text)
 
 
 # Commands that run in this process, in all its threads; empty where somebody's Python asks.
@@ -49,8 +49,8 @@ def in_python(text: str) -> str:
     A file becomes a text, a shape the mapping that the functions take; an option alone is True.
     """
 
-    def argument(found: re.Match[str]) -> str:
-        name, value = found["name"].replace("-", "_"), found["value"]
+    def argument(match: re.Match[str]) -> str:
+        name, value = match["name"].replace("-", "_"), match["value"]
         if name == "shape" and value:
             key, _, sizes = value.rpartition("=")
             if sizes.replace("x", "").isdigit():
@@ -68,15 +68,7 @@ def in_python(text: str) -> str:
 
 # Options that take a value also where a message names them alone.
 VALUED = (
-    "inputs",
-    "shape",
-    "vary",
-    "at",
-    "against",
-    "target",
-    "against_target",
-    "case",
-    "operands",
+    *("inputs", "shape", "vary", "at", "against", "target", "against_target", "case", "operands"),
     *("fixed", "lengths", "padded", "plan", "sizes"),
 )
 
@@ -84,7 +76,7 @@ VALUED = (
 def lacking(error: ModuleNotFoundError) -> InputError:
     """The error of a package that ``probe-numerics-core`` left out, and all that are lacking."""
     name = str(error.name).partition(".")[0]
-    missing = [one for one in BASE if util.find_spec(one) is None] if name in BASE else []
+    missing = [module for module in BASE if util.find_spec(module) is None] if name in BASE else []
     todo = f"run pip install {' '.join(missing or [name])}"
     return InputError("package", name, "it is not installed", todo)
 
@@ -100,7 +92,7 @@ def one_of(value: object, names: Iterable[str]) -> str:
 
     known = list(names)
     word = str(value).lower()
-    near = [one for one in MEANT.get(word, ()) if one in known]
+    near = [name for name in MEANT.get(word, ()) if name in known]
     near = near or get_close_matches(word, known, n=2, cutoff=0.7)
     meant = f"did you mean {' or '.join(near)}? " if near else ""
     return f"{meant}use one of {', '.join(known)}"

@@ -55,7 +55,6 @@ def eps(name: str) -> float:
 
 
 def largest_finite(name: str) -> float:
-    """Returns the largest finite value of the format."""
     form = format_of(name)
     return (2.0 - eps(name)) * 2.0**form.emax
 
@@ -103,8 +102,7 @@ def to_bits(array: np.ndarray, name: str) -> np.ndarray:
 
 
 def from_bits(bits: np.ndarray, name: str) -> np.ndarray:
-    """Returns the container array with these bit patterns.
-    Integers of another type are converted."""
+    """Returns the container array with these bit patterns; other integers are converted."""
     return np.asarray(bits).astype(format_of(name).unit, copy=False).view(container_of_format(name))
 
 
@@ -119,8 +117,8 @@ def widen(array: np.ndarray, name: str) -> np.ndarray:
 
 def is_finite(array: np.ndarray, name: str) -> np.ndarray:
     """Which values of a container array are neither infinite nor NaN: bool of the same shape."""
-    found: np.ndarray = np.isfinite(widen(array, name))
-    return found
+    finite: np.ndarray = np.isfinite(widen(array, name))
+    return finite
 
 
 def nearest(values: np.ndarray, name: str) -> np.ndarray:
@@ -166,12 +164,12 @@ def round_to(values: np.ndarray, name: str) -> np.ndarray:
 
 def cut_to(values: np.ndarray, name: str) -> np.ndarray:
     """float64 values to a container array, each rounded toward zero: finite ones stay finite."""
-    found = round_to(values, name)
-    bits = to_bits(found, name)
+    rounded = round_to(values, name)
+    bits = to_bits(rounded, name)
     with np.errstate(invalid="ignore"):
         # rounding went away from zero: one step back, since patterns of one sign rise with their
         # size
-        beyond = np.abs(widen(found, name)) > np.abs(values)
+        beyond = np.abs(widen(rounded, name)) > np.abs(values)
     return from_bits(bits - beyond.astype(bits.dtype), name)
 
 
@@ -199,8 +197,7 @@ def bits_text(bits: int, name: str) -> str:
 
 
 def rounded_text(value):
-    """Returns a value in as many digits as it deserves: 0.13, 1.8, 47, 5e+31; empty for None and
-    NaN."""
+    """Returns as many digits as a value deserves: 0.13, 1.8, 47, 5e+31; empty for None, NaN."""
     if value is None or np.isnan(value):
         return ""
     if value >= 1e12:

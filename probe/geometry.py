@@ -141,8 +141,8 @@ class WindowSizes(NamedTuple):
         ``outputs``: how many there are on each axis.
         """
         axes = zip(place, outputs, self.stride, self.dilation)
-        found: List[slice] = []
+        parts: List[slice] = []
         for at, count, stride, dilation in axes:
             start = at * dilation
-            found.append(slice(start, start + (count - 1) * stride + 1, stride))
-        return tuple(found)
+            parts.append(slice(start, start + (count - 1) * stride + 1, stride))
+        return tuple(parts)

@@ -61,9 +61,9 @@ def install_target(where: Target, tell: Tell | None = None, root: Path | None = 
     failed; the message says why in one line.
     """
     started = time.monotonic()
-    told = tell or (lambda done, total, text: None)
+    report = tell or (lambda done, total, text: None)
     try:
-        found, facts, already = _provide(where, told, root)
+        environment, facts, already = _provide(where, report, root)
     except Failed as error:
         why = machine.publishable(str(error))
         raise TargetError(where.text, "unavailable", why, error.printed) from None
@@ -71,7 +71,7 @@ def install_target(where: Target, tell: Tell | None = None, root: Path | None = 
         why = f"its folder in the cache can't be used: {error.strerror or error}"
         why += "; PROBE_CACHE can name a different cache"
         raise TargetError(where.text, "unavailable", why) from None
-    return Installed(where, found, facts, round(time.monotonic() - started, 1), already)
+    return Installed(where, environment, facts, round(time.monotonic() - started, 1), already)
 
 
 def _provide(
@@ -99,13 +99,13 @@ def _provide(
     recipe = packages.release_recipe(where.name, version, arm64)
     folder = environments.folder_of(where.name, version, arm64)
     with environments.locked(folder):
-        found = environments.find_environment(where.name, version, arm64)
-        if found is None:
+        environment = environments.find_environment(where.name, version, arm64)
+        if environment is None:
             return *_make_environment(folder, recipe, arm64, root, tell), False
     if device is None or arm64:
-        return found, found.facts, True
+        return environment, environment.facts, True
     tell(2, STEPS, f"asking {where.text}")
-    return found, _answers(where, target.target_runtime(where)), True
+    return environment, _answers(where, target.target_runtime(where)), True
 
 
 def _make_environment(
@@ -144,9 +144,9 @@ def _make_environment(
         environments.remove_environment(folder)
         raise
     tell(STEPS, STEPS, named)
-    found = environments.read_environment(folder)
-    assert found is not None
-    return found, facts
+    environment = environments.read_environment(folder)
+    assert environment is not None
+    return environment, facts
 
 
 def _answers(where: Target, ran: Runtime) -> dict[str, Any]:
@@ -168,8 +168,8 @@ def _answers(where: Target, ran: Runtime) -> dict[str, Any]:
         raise Failed(f"it was installed, but does not answer: {error.why}", error.stderr) from None
     if not np.array_equal(y["y"], np.full(check.output_shape(), 7.0, np.float32)):
         raise Failed("it was installed, but computes 1 + 2 + 4 wrongly")
-    kept = ("library", "library_version", "python_version", "numpy_version")
-    return {name: facts.get(name) for name in kept}
+    names = ("library", "library_version", "python_version", "numpy_version")
+    return {name: facts.get(name) for name in names}
 
 
 def is_there(where: Target) -> bool:
@@ -181,10 +181,13 @@ def remove_installed(where: Target) -> Environment:
     """Takes a release's environment away. InputError where there is none."""
     own = target.installed_version(backends.get(where.name))
     version, arm64 = where.version or own or "", where.device == "arm64"
-    found = environments.find_environment(where.name, version, arm64)
-    if found is None:
-        there = ", ".join(one.target for one in environments.installed_environments()) or "none"
+    environment = environments.find_environment(where.name, version, arm64)
+    if environment is None:
+        there = (
+            ", ".join(installed.target for installed in environments.installed_environments())
+            or "none"
+        )
         raise InputError("target", where.text, "it is not installed", f"there are: {there}")
-    with environments.locked(found.folder):
-        environments.remove_environment(found.folder)
-    return found
+    with environments.locked(environment.folder):
+        environments.remove_environment(environment.folder)
+    return environment

@@ -74,8 +74,7 @@ class Kernel(NamedTuple):
 
     @classmethod
     def of(cls, source: str, names: list[str], missing: str) -> Kernel:
-        """Returns the names without repetitions, in their order; without any of them,
-        ``missing``."""
+        """Returns the names in their order, without repetitions; ``missing`` if there is none."""
         unique = SEPARATOR.join(dict.fromkeys(names))
         return cls(source, unique, None) if unique else cls(source, None, missing)
 
@@ -136,8 +135,7 @@ def onednn_log(question: KernelQuestion) -> Kernel:
 
 
 def logged(session: Session) -> Kernel:
-    """Returns what the process logs as it runs the loaded call once; it was started with
-    ``TALK``."""
+    """Returns what a process that was started with ``TALK`` logs as it runs the loaded call."""
     mark = session.mark()
     session.request({"do": "run", "key": KEY})
     return Kernel.of(ONEDNN, primitives(session.stderr_since(mark)), SILENT)
@@ -149,8 +147,8 @@ def primitives(log: str) -> list[str]:
     The matrix product that TensorFlow calls inside Eigen's is ``gemm_api``, without an
     implementation. Lines of another kind (info, create, the library's own log) are passed over.
     """
-    found = _EXECUTED.finditer(log)
-    return [f"{one['primitive']} {one['implementation']}".strip() for one in found]
+    executed = _EXECUTED.finditer(log)
+    return [f"{match['primitive']} {match['implementation']}".strip() for match in executed]
 
 
 SYMBOLS = "symbols"
@@ -180,43 +178,32 @@ def sampled_symbols(question: KernelQuestion) -> Kernel:
         return Kernel(SYMBOLS, None, NOT_LINUX)
     if (perf := shutil.which("perf")) is None:
         return Kernel(SYMBOLS, None, NOT_INSTALLED)
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            refused, found = _perf_samples(perf, Path(folder) / "samples", question)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return Kernel(SYMBOLS, None, f"perf did not finish: {type(error).__name__}")
-    if refused:
-        return Kernel(SYMBOLS, None, refused)
+    symbols: Counter[str] = Counter()
+    try:
+        with tempfile.TemporaryDirectory() as folder, question.session(PERFMAP) as session:
+            samples = Path(folder) / "samples"
+            generated = Path(f"/tmp/perf-{session.pid}.map")  # where perf looks for it, always
+            try:
+                for seconds in (question.seconds, LONGER * question.seconds):
+                    if refused := _record(perf, samples, session, seconds):
+                        return Kernel(SYMBOLS, None, refused)
+                    report = subprocess.run(
+                        [perf, "report", "-i", str(samples), *_REPORT],
+                        capture_output=True,
+                        stdin=subprocess.DEVNULL,
+                        timeout=PATIENCE,
+                        check=False,
+                    )
+                    symbols += numerical(report.stdout.decode("utf-8", "replace"))
+                    if symbols.total() >= ENOUGH:
+                        break
+            finally:
+                generated.unlink(missing_ok=True)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Kernel(SYMBOLS, None, f"perf did not finish: {type(error).__name__}")
     seconds = question.seconds * (1 + LONGER)
-    few = f"only {found.total()} samples of {seconds:g} s were in numerical code"
-    return Kernel.of(SYMBOLS, top(found), f"{few}: the call is too short to be sampled")
-
-
-def _perf_samples(
-    perf: str, samples: Path, question: KernelQuestion
-) -> tuple[str | None, Counter[str]]:
-    """Returns why perf recorded nothing, or None, and the samples in numerical code by name."""
-    found: Counter[str] = Counter()
-    with question.session(PERFMAP) as session:
-        generated = Path(f"/tmp/perf-{session.pid}.map")  # where perf looks for it, always
-        try:
-            for seconds in (question.seconds, LONGER * question.seconds):
-                if refused := _record(perf, samples, session, seconds):
-                    return refused, found
-                command = [perf, "report", "-i", str(samples), *_REPORT]
-                report = subprocess.run(
-                    command,
-                    capture_output=True,
-                    stdin=subprocess.DEVNULL,
-                    timeout=PATIENCE,
-                    check=False,
-                )
-                found += numerical(report.stdout.decode("utf-8", "replace"))
-                if found.total() >= ENOUGH:
-                    break
-            return None, found
-        finally:
-            generated.unlink(missing_ok=True)
+    few = f"only {symbols.total()} samples of {seconds:g} s were in numerical code"
+    return Kernel.of(SYMBOLS, top(symbols), f"{few}: the call is too short to be sampled")
 
 
 def _record(perf: str, samples: Path, session: Session, seconds: float) -> str | None:
@@ -262,7 +249,7 @@ def _setting(name: str) -> str:
 
 def numerical(listed: str) -> Counter[str]:
     """Samples by readable name, of a report's lines ``samples TAB library TAB [.] symbol``."""
-    found: Counter[str] = Counter()
+    symbols: Counter[str] = Counter()
     for line in listed.splitlines():
         count, _, rest = line.partition("\t")
         library, _, symbol = rest.partition("\t")
@@ -270,16 +257,16 @@ def numerical(listed: str) -> Counter[str]:
             continue
         symbol = symbol.strip().partition(" ")[2].strip()
         if name := readable(symbol, Path(library.strip()).name or library.strip()):
-            found[name] += int(count)
-    return found
+            symbols[name] += int(count)
+    return symbols
 
 
-def top(found: Counter[str]) -> list[str]:
+def top(symbols: Counter[str]) -> list[str]:
     """Names with at least ``SHARE`` of the samples, most first; none where samples are too few."""
-    total = found.total()
+    total = symbols.total()
     if total < FEWEST:
         return []
-    return [name for name, count in found.most_common() if count >= SHARE * total]
+    return [name for name, count in symbols.most_common() if count >= SHARE * total]
 
 
 # The name of code that was generated at run time and has none of its own.
@@ -331,16 +318,16 @@ def shorten(name: str) -> str:
     if wrapped := _FUNCTION.match(name):
         name = wrapped["function"]
     name = _LAMBDA.sub("", name).replace("(anonymous namespace)::", "")
-    name = _OPERATOR.sub(lambda found: "".join(_SPELLED.get(c, c) for c in found[0]), name)
+    name = _OPERATOR.sub(lambda match: "".join(_SPELLED.get(c, c) for c in match[0]), name)
     # template arguments and parameters are whatever stands in brackets, which operators have too:
     # these were spelled with other characters first
-    kept, depth = [], 0
+    characters, depth = [], 0
     for character in name:
         depth -= character in ">)"
         if depth == 0 and character not in ">)<(":
-            kept.append(character)
+            characters.append(character)
         depth += character in "<("
-    words = re.sub(r"\s+const\b|\[[^]]*\]|\bdecltype\b|&", "", "".join(kept)).split()
+    words = re.sub(r"\s+const\b|\[[^]]*\]|\bdecltype\b|&", "", "".join(characters)).split()
     name = words[-1] if words else ""
     for spelled, character in ((new, old) for old, new in _SPELLED.items()):
         name = name.replace(spelled, character)
@@ -427,7 +414,7 @@ def observe(
     wanted = [choice("source", name, SOURCES) for name in (SOURCES if sources is None else sources)]
     case = case if at is None else case_at(case, axis_of(case, vary), at)
     question = KernelQuestion(target, case, seconds)
-    found: list[Kernel] = []
+    kernels: list[Kernel] = []
     for name in wanted:
         if not SOURCES[name].applies(target):
             continue
@@ -435,18 +422,18 @@ def observe(
             answer = SOURCES[name].observe(question)
         except TargetError as error:
             answer = Kernel(name, None, f"the target failed ({error.kind}) when it was queried")
-        found += [answer] if isinstance(answer, Kernel) else answer
-    return found
+        kernels += [answer] if isinstance(answer, Kernel) else answer
+    return kernels
 
 
-def by_source(found: Iterable[Kernel]) -> dict[str, list[str]]:
+def by_source(kernels: Iterable[Kernel]) -> dict[str, list[str]]:
     """{source: names}; where a source could not say, its one entry is why, in brackets."""
-    return {one.source: list(one.names) or [f"({one.missing})"] for one in found}
+    return {kernel.source: list(kernel.names) or [f"({kernel.missing})"] for kernel in kernels}
 
 
-def kernel_rows(place: Mapping[str, Any], found: Iterable[Kernel]) -> list[dict[str, Any]]:
+def kernel_rows(place: Mapping[str, Any], kernels: Iterable[Kernel]) -> list[dict[str, Any]]:
     """Returns rows of the table ``kernels``; ``place``: its key columns other than ``source``."""
-    return [{**place, **one._asdict()} for one in found]
+    return [{**place, **kernel._asdict()} for kernel in kernels]
 
 
 # First words of names that move operands, add a bias, or stand for whatever was fused.
@@ -482,7 +469,6 @@ class Naming:
         self.close()
 
     def close(self) -> None:
-        """Ends the process, if one was started."""
         if self._session is not None:
             self._session.close()
 
@@ -504,8 +490,8 @@ class Naming:
         try:
             session = self._started()
             load_operands(session, case)
-            found = [logged(session)] if self._logs else []
-            return found + (_backend_kernels(session) if self._offers else [])
+            kernels = [logged(session)] if self._logs else []
+            return kernels + (_backend_kernels(session) if self._offers else [])
         except TargetError as error:
             why = f"the target failed ({error.kind}) when it was queried"
             return [Kernel(ONEDNN if self._logs else ASKED, None, why)]

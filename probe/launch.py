@@ -101,7 +101,6 @@ class Pipes:
             return None
 
     def close(self) -> None:
-        """Closes both."""
         self._stdin.close()
         self._stdout.close()
 
@@ -130,8 +129,8 @@ def by_signal(number: int, stderr: str) -> tuple[str, str]:
 class ChildFacts(dict[str, Any]):
     """Returns what a child reported, by name. TargetError if some is missing: it isn't trusted."""
 
-    def __init__(self, told: Mapping[str, Any], refuse: Callable[[str], TargetError]) -> None:
-        super().__init__(told)
+    def __init__(self, facts: Mapping[str, Any], refuse: Callable[[str], TargetError]) -> None:
+        super().__init__(facts)
         self._refuse = refuse
 
     def __missing__(self, name: str) -> Any:
@@ -253,8 +252,7 @@ class Session:
         return list(self.stream(header, arrays))[-1]
 
     def stream(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Iterator[Answer]:
-        """Returns all answers of a request as they come.
-        Leaving before the last one ends the child."""
+        """Returns a request's answers as they come. Leaving before the last one ends the child."""
         VOICE.calls += 1
         return self._exchange(header, arrays or {}, self.time_limit)
 
@@ -294,11 +292,11 @@ class Session:
             protocol.send(self._pipes, dict(header), arrays)
             while not answered:
                 self._pipes.limit(limit)
-                answer, found = protocol.receive(self._pipes)
+                answer, arrays = protocol.receive(self._pipes)
                 answered = bool(answer.get("done"))
                 if "error" in answer:
                     raise self._error(answer["error"], answer.get("message", ""))
-                yield ChildFacts(answer, self.distrusted), ChildFacts(found, self.distrusted)
+                yield ChildFacts(answer, self.distrusted), ChildFacts(arrays, self.distrusted)
         except TimeoutError:
             raise self._lost("timeout", f"no answer within {limit:g} s") from None
         except (protocol.ProtocolError, OSError) as error:
@@ -385,15 +383,12 @@ class InlineSession:
         )
 
     def revive(self) -> Self:
-        """As ``Session.revive``."""
         return self if self.alive else self.start()
 
     def expected_facts(self) -> dict[str, Any]:
-        """As ``Session.expected_facts``."""
         return _own_facts(self.target)
 
     def request(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Answer:
-        """As ``Session.request``."""
         return list(self.stream(header, arrays))[-1]
 
     def stream(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Iterator[Answer]:
@@ -401,10 +396,10 @@ class InlineSession:
         if not self.alive:
             raise TargetError(self.target.text, "crash", "the session is closed; start it again")
         VOICE.calls += 1
-        for answer, found in self._worker.handle(dict(header), arrays or {}):
+        for answer, result in self._worker.handle(dict(header), arrays or {}):
             if "error" in answer:
                 raise TargetError(self.target.text, answer["error"], answer["message"])
-            yield answer, found
+            yield answer, result
 
     def mark(self) -> int:
         """0: what is printed here isn't caught."""
@@ -448,15 +443,15 @@ def library_variables(where: target.Target) -> dict[str, str]:
 def instruction_limits(isa: str) -> dict[str, str]:
     """Returns variables that limit oneDNN, OpenBLAS, XLA, PyTorch and NumPy to an instruction set
     in oneDNN's spelling. Eigen's kernels, which are compiled for one, follow none of them."""
-    level = next(one for one in ("avx512", "avx2", "avx", "sse41") if isa.startswith(one))
-    found: dict[str, str] = isa_variables({"isa": isa})
-    found["OPENBLAS_CORETYPE"] = arrays.CORES[level if level != "avx512" else "avx512_core"]
+    level = next(name for name in ("avx512", "avx2", "avx", "sse41") if isa.startswith(name))
+    variables: dict[str, str] = isa_variables({"isa": isa})
+    variables["OPENBLAS_CORETYPE"] = arrays.CORES[level if level != "avx512" else "avx512_core"]
     # XLA's oldest name is SSE4.2's, oneDNN's SSE4.1's
     xla = XLA_ISA[{"sse41": "sse42"}.get(level, level)]
-    found["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa={xla}".strip()
-    found["ATEN_CPU_CAPABILITY"] = level if level in ("avx2", "avx512") else "default"
+    variables["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa={xla}".strip()
+    variables["ATEN_CPU_CAPABILITY"] = level if level in ("avx2", "avx512") else "default"
     cpu = {"avx512": "x86_v4", "avx2": "x86_v3"}.get(level, "x86_v2")
-    return found | dict(arrays.Arrays.environment({"cpu": cpu}, "cpu"))
+    return variables | dict(arrays.Arrays.environment({"cpu": cpu}, "cpu"))
 
 
 def _own_facts(where: target.Target) -> dict[str, Any]:

@@ -94,18 +94,17 @@ def contradiction(said: Mapping[str, Any]) -> str:
         "model": "cpu_model_number",
     }
     cpu = {name: str(said[c]) for name, c in columns.items() if said.get(c) is not None}
-    made = _label(cpu, said.get("cpu_isa"))
-    if made == said.get("machine"):
+    expected = _label(cpu, said.get("cpu_isa"))
+    if expected == said.get("machine"):
         return ""
-    return (
-        f"it says that it is {said.get('machine')}, but its processor's facts are those of {made}"
-    )
+    own = said.get("machine")
+    return f"it says that it is {own}, but its processor's facts are those of {expected}"
 
 
 def afresh() -> dict[str, Any]:
     """``facts``, read again but for git's: a process may be moved, its packages be replaced."""
-    for kept in (_cpu, isa, label, version, facts):
-        kept.cache_clear()
+    for cached in (_cpu, isa, label, version, facts):
+        cached.cache_clear()
     return facts()
 
 

@@ -59,15 +59,15 @@ def require(case: Sized) -> None:
     space = ("height",) * (rank - 1) + ("length",) * (rank > 0)
     names = ("batch", *space, "in_channels"), ("kernel",) * rank + ("in_channels", "filters")
     named = zip((*names, ("batch", *space, "filters")), shapes, strict=True)
-    axes, shape = max(named, key=lambda one: math.prod(one[1]))
-    size, name = max(zip(shape, axes, strict=True), key=lambda one: one[0])
+    axes, shape = max(named, key=lambda pair: math.prod(pair[1]))
+    size, name = max(zip(shape, axes, strict=True), key=lambda pair: pair[0])
     require_room(need(shapes[:2], shapes[2:], case.dtype), name, size)
 
 
-def need(drawn: Iterable[tuple[int, ...]], given: Iterable[tuple[int, ...]], dtype: str) -> int:
-    """Bytes of a run on arrays of these shapes: ``drawn`` are operands, ``given`` are outputs."""
+def need(drawn: Iterable[tuple[int, ...]], shapes: Iterable[tuple[int, ...]], dtype: str) -> int:
+    """Bytes of a run on arrays of these shapes: ``drawn`` are operands, ``shapes`` are outputs."""
     operands = [math.prod(shape) for shape in drawn]
-    elements = sum(operands) + sum(math.prod(shape) for shape in given)
+    elements = sum(operands) + sum(math.prod(shape) for shape in shapes)
     item = floats.container_of_format(dtype).itemsize
     return max(DRAWN * max(operands, default=0), COPIES * item * elements)
 
@@ -107,7 +107,7 @@ def free(root: Path = Path("/")) -> int | None:
 
 def _cgroups(root: Path) -> list[int]:
     """What every limit on this process leaves: version 2's, and version 1's memory controller's."""
-    found = []
+    limits = []
     for line in _lines_of(root / "proc/self/cgroup"):
         _, controllers, place = line.split(":", 2)
         folder = root / "sys/fs/cgroup"
@@ -119,27 +119,17 @@ def _cgroups(root: Path) -> list[int]:
             names = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
         parts = [part for part in place.split("/") if part not in ("", "..")]
         # inside a container the path may be the host's, and the folder itself the container's
-        folders = [folder.joinpath(*parts[:count]) for count in range(len(parts), -1, -1)]
-        left = (_left(each, *names) for each in folders)
-        found += [one for one in left if one is not None]
-    return found
-
-
-def _left(folder: Path, limit: str, usage: str, cache: str) -> int | None:
-    """Returns what one cgroup leaves; files that it holds in memory can be given up."""
-    numbers = []
-    for name in (limit, usage):
-        first = (_lines_of(folder / name) or [""])[0]
-        if not first.isdigit():  # ``max``, or there is no such file
-            return None
-        numbers.append(int(first))
-    most, taken = numbers
-    if most >= UNLIMITED:
-        return None
-    lines = (line.split() for line in _lines_of(folder / "memory.stat"))
-    held = [int(line[1]) for line in lines if line[:1] == [cache]]
-    # files that it holds in memory can be given up
-    return most - taken + sum(held)
+        for count in range(len(parts), -1, -1):
+            here = folder.joinpath(*parts[:count])
+            most, taken = ((_lines_of(here / name) or [""])[0] for name in names[:2])
+            # ``max``, or there is no such file
+            if not (most.isdigit() and taken.isdigit()) or int(most) >= UNLIMITED:
+                continue
+            lines = (line.split() for line in _lines_of(here / "memory.stat"))
+            # files that it holds in memory can be given up
+            held = sum(int(line[1]) for line in lines if line[:1] == [names[2]])
+            limits.append(int(most) - int(taken) + held)
+    return limits
 
 
 def _lines_of(path: Path) -> list[str]:

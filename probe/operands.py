@@ -29,8 +29,8 @@ less. An accumulator wider than the operands' dtype loses nothing that could sho
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -146,9 +146,9 @@ def cancel_weights(seed: int, precision: int, shape: tuple[int, ...]) -> np.ndar
     if len(small) < 2:
         return small.reshape(shape)
     (first, second), middle = cancel_layout(len(small))
-    for one, other in middle:
-        size = _pair_sizes(seed, 2 + one, precision - 1 - _digits(precision), small.shape[1])
-        small[one], small[other] = size + small[one] % 1, small[other] - size
+    for left, right in middle:
+        size = _pair_sizes(seed, 2 + left, precision - 1 - _digits(precision), small.shape[1])
+        small[left], small[right] = size + small[left] % 1, small[right] - size
     size = _pair_sizes(seed, 2 + first, precision - 1, small.shape[1])
     small[first], small[second] = size, -size
     if len(small) == 4:  # no room for a middle pair: one that cancels with what the big pair leaves
@@ -218,13 +218,13 @@ def generate(case: OperandsWanted) -> tuple[np.ndarray, np.ndarray, np.ndarray |
     elif case.bias_values is not None:
         b = np.array(case.bias_values, dtype=np.float64)
     if case.put:
-        found = {"x": x, "w": w} | ({} if b is None else {"b": b})
-        found = {name: np.array(array) for name, array in found.items()}
+        operands = {"x": x, "w": w} | ({} if b is None else {"b": b})
+        operands = {name: np.array(array) for name, array in operands.items()}
         for name, index, value in case.places:
-            array = found.get(name)
+            array = operands.get(name)
             if array is not None and all(i < n for i, n in zip(index, array.shape, strict=False)):
                 array[index] = value
-        x, w, b = found["x"], found["w"], found.get("b")
+        x, w, b = operands["x"], operands["w"], operands.get("b")
     rounded = floats.round_to(x, case.dtype), floats.round_to(w, case.dtype)
     return (*rounded, None if b is None else floats.round_to(b, case.dtype))
 
@@ -246,12 +246,17 @@ SETS, KEPT = 8, 1 << 21
 
 
 @lru_cache(SETS)
-def _drawn_weights(one: WeightsDrawn) -> np.ndarray:
-    return KINDS[one.kind].weights(one, one.weight_shape)  # type: ignore[arg-type]
+def _drawn_weights(drawn: WeightsDrawn) -> np.ndarray:
+    return KINDS[drawn.kind].weights(drawn, drawn.weight_shape)  # type: ignore[arg-type]
 
 
-def _normal_draw(tensor: str) -> Draw:
-    return lambda case, shape: normal(case.seed, tensor, shape)
+def _of_each(draw: Callable[[str, OperandsWanted, Shape], np.ndarray]) -> Iterator[Draw]:
+    """Yields what draws the input, the weights and the bias alike."""
+    return (partial(draw, tensor) for tensor in "xwb")
+
+
+def _normal(tensor: str, case: OperandsWanted, shape: Shape) -> np.ndarray:
+    return normal(case.seed, tensor, shape)
 
 
 def _rising_draw(first: float, step: float) -> Draw:
@@ -261,14 +266,10 @@ def _rising_draw(first: float, step: float) -> Draw:
     )
 
 
-def _layer_draw(tensor: str) -> Draw:
+def _layer(tensor: str, case: OperandsWanted, shape: Shape) -> np.ndarray:
     """Returns weights and biases as PyTorch's layers start: uniform within 1 / sqrt(summands)."""
-
-    def draw(case: OperandsWanted, shape: Shape) -> np.ndarray:
-        within = (2 * below(2**32, case.seed, tensor, 0, shape) + 1 - 2**32) / 2.0**32
-        return within / math.sqrt(case.summands)
-
-    return draw
+    within = (2 * below(2**32, case.seed, tensor, 0, shape) + 1 - 2**32) / 2.0**32
+    return within / math.sqrt(case.summands)
 
 
 def _ones(case: OperandsWanted, shape: Shape) -> np.ndarray:
@@ -297,9 +298,9 @@ def _integer_weights(case: OperandsWanted, shape: Shape) -> np.ndarray:
     return (values * ((leaf + filter_) % step == 0)).reshape(shape)
 
 
-def _cancel_draw(tensor: str) -> Draw:
+def _cancelling(tensor: str, case: OperandsWanted, shape: Shape) -> np.ndarray:
     draw = {"x": cancel_inputs, "w": cancel_weights, "b": cancel_bias}[tensor]
-    return lambda case, shape: draw(case.seed, floats.format_of(case.dtype).precision, shape)
+    return draw(case.seed, floats.format_of(case.dtype).precision, shape)
 
 
 # One in that many windows, about, holds one of the rare elements of ``infinite`` and ``nan``.
@@ -307,67 +308,50 @@ RARE = 8
 
 
 def _rare(tensor: str, draw: int, case: OperandsWanted, shape: Shape) -> np.ndarray:
-    """Returns where rare elements are, bool: 1 in ``RARE * summands``, drawn anew for every
-    ``draw``."""
+    """Returns where rare elements are, 1 in ``RARE * summands``, bool; others for each ``draw``."""
     chosen = below(RARE * case.summands, case.seed, tensor, draw, shape) == 0
     return np.asarray(chosen)
 
 
-def _infinite_draw(tensor: str) -> Draw:
+def _infinite(tensor: str, case: OperandsWanted, shape: Shape) -> np.ndarray:
     """Nearly normal numbers, few infinities of both signs, and few so huge that sums overflow."""
-
-    def draw(case: OperandsWanted, shape: Shape) -> np.ndarray:
-        values = normal(case.seed, tensor, shape)
-        huge = np.copysign(0.75 * floats.largest_finite(case.dtype), values)
-        values = np.where(_rare(tensor, 6, case, shape), huge, values)
-        infinite = np.copysign(np.inf, values)
-        return np.where(_rare(tensor, 7, case, shape), infinite, values)
-
-    return draw
+    values = normal(case.seed, tensor, shape)
+    huge = np.copysign(0.75 * floats.largest_finite(case.dtype), values)
+    values = np.where(_rare(tensor, 6, case, shape), huge, values)
+    return np.where(_rare(tensor, 7, case, shape), np.copysign(np.inf, values), values)
 
 
-def _nan_draw(tensor: str) -> Draw:
+def _nan(tensor: str, case: OperandsWanted, shape: Shape) -> np.ndarray:
     """Nearly normal numbers, and few NaNs among them."""
-
-    def draw(case: OperandsWanted, shape: Shape) -> np.ndarray:
-        values = normal(case.seed, tensor, shape)
-        return np.where(_rare(tensor, 7, case, shape), np.nan, values)
-
-    return draw
+    values = normal(case.seed, tensor, shape)
+    return np.where(_rare(tensor, 7, case, shape), np.nan, values)
 
 
-def _tiny_draw(tensor: str) -> Draw:
+def _tiny(tensor: str, case: OperandsWanted, shape: Shape) -> np.ndarray:
     """Numbers around the smallest normal one, or beside what makes their products that small.
 
     The seed says which operands are small: the weights, the input, or both by half the exponent.
     """
-
-    def draw(case: OperandsWanted, shape: Shape) -> np.ndarray:
-        emin = floats.format_of(case.dtype).emin
-        small = {"x": (0, emin, emin // 2), "w": (emin, 0, emin // 2), "b": (emin,) * 3}[tensor]
-        exponent = small[case.seed % 3] if case.weighted else emin
-        drawn = hashes(case.seed, tensor, 0, shape)
-        size = 1 + (drawn & np.uint64(2**32 - 1)).astype(np.float64) * 2.0**-32
-        binade = below(6, case.seed, tensor, 1, shape) - 3
-        sign = np.where(drawn >> np.uint64(63), -1.0, 1.0)
-        return np.ldexp(sign * size, (exponent + binade).astype(np.int32))
-
-    return draw
+    emin = floats.format_of(case.dtype).emin
+    small = {"x": (0, emin, emin // 2), "w": (emin, 0, emin // 2), "b": (emin,) * 3}[tensor]
+    exponent = small[case.seed % 3] if case.weighted else emin
+    drawn = hashes(case.seed, tensor, 0, shape)
+    size = 1 + (drawn & np.uint64(2**32 - 1)).astype(np.float64) * 2.0**-32
+    binade = below(6, case.seed, tensor, 1, shape) - 3
+    sign = np.where(drawn >> np.uint64(63), -1.0, 1.0)
+    return np.ldexp(sign * size, (exponent + binade).astype(np.int32))
 
 
 KINDS = {
-    "normal": Kind(
-        "nearly normal numbers", _normal_draw("x"), _normal_draw("w"), _normal_draw("b")
-    ),
+    "normal": Kind("nearly normal numbers", *_of_each(_normal)),
     "ramp": Kind(
         "x is 10 * t along the length",
         _rising_draw(0.0, 10.0),
-        _normal_draw("w"),
-        _normal_draw("b"),
+        *(partial(_normal, tensor) for tensor in "wb"),
     ),
     "cancel": Kind(
         "sums that cancel: a changed order or rounding shows at almost every output",
-        *(_cancel_draw(tensor) for tensor in "xwb"),
+        *_of_each(_cancelling),
     ),
     "integers": Kind(
         "small whole numbers, so that all sums are exact: a control in which nothing can differ",
@@ -379,20 +363,16 @@ KINDS = {
     "image": Kind(
         "pixels from 0 to 1, weights as a layer starts: within 1 / sqrt(summands)",
         lambda case, shape: below(2**32, case.seed, "x", 0, shape) / 2.0**32,
-        _layer_draw("w"),
-        _layer_draw("b"),
+        *(partial(_layer, tensor) for tensor in "wb"),
     ),
     "infinite": Kind(
         "normal numbers, a few infinities and numbers that overflow: one window in four",
-        *(_infinite_draw(tensor) for tensor in "xwb"),
+        *_of_each(_infinite),
     ),
-    "nan": Kind(
-        "normal numbers with a few NaNs, in about one window of four",
-        *(_nan_draw(tensor) for tensor in "xwb"),
-    ),
+    "nan": Kind("normal numbers with a few NaNs, in about one window of four", *_of_each(_nan)),
     "tiny": Kind(
         "subnormal numbers, and such that products and sums are near the smallest normal one",
-        *(_tiny_draw(tensor) for tensor in "xwb"),
+        *_of_each(_tiny),
     ),
     "ones": Kind("x and w are 1: every output counts its products", _ones, _ones, _ones),
 }

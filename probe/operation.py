@@ -174,7 +174,7 @@ class Layer:
         pads = self.padding
         if pads == "caffe":
             pads = self.windows.pads(self.windows.extents)
-        found: Dict[str, Any] = {
+        spec: Dict[str, Any] = {
             "op": self.op,
             "kernel": list(self.kernel),
             "stride": list(self.stride),
@@ -187,10 +187,10 @@ class Layer:
             "bias": self.bias is not None,
         }
         if self.pool:
-            found.update(ceil_mode=self.rounds_up, pad_with=self.pad_with)
+            spec.update(ceil_mode=self.rounds_up, pad_with=self.pad_with)
         if self.split is not None:
-            found["split"] = self.split
-        return found
+            spec["split"] = self.split
+        return spec
 
 
 class ProgramStep(NamedTuple):
@@ -225,10 +225,10 @@ class Program(NamedTuple):
 
     def operands(self):
         """Returns the names of all operands, each once, in the order of the steps."""
-        found: Dict[str, Any] = {}
+        names: Dict[str, Any] = {}
         for step in self.steps:
-            found.update((name, None) for name in step.arrays.values())
-        return list(found)
+            names.update((name, None) for name in step.arrays.values())
+        return list(names)
 
 
 def operand_names(layer):
@@ -261,9 +261,9 @@ def layer_program(specs, reads=None, inputs=1, more=()):
     ``reads``: for each layer the numbers of the values that it reads, of which the first are the
     ``inputs``; None: each the one before. ``more``: as of ``Program``.
     """
-    found = []
+    steps = []
     for number, spec in enumerate(specs):
         arrays = {name: "%s%d" % (name, number) for name in operand_names(spec)}
-        found.append(ProgramStep(spec, tuple(reads[number]) if reads else (number,), arrays))
+        steps.append(ProgramStep(spec, tuple(reads[number]) if reads else (number,), arrays))
     further = tuple(tuple(shape) for shape in more)
-    return Program(tuple(found), inputs, True, layout.layout_of_spec(specs[0]), further)
+    return Program(tuple(steps), inputs, True, layout.layout_of_spec(specs[0]), further)

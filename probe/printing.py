@@ -40,11 +40,11 @@ class Output:
         self.notes = _console(stderr=True)
         self._shown: Progress | None = None
 
-    def give(self, found: dict[str, Any], show: Callable[[], RenderableType]) -> None:
-        """Prints the result: ``found`` as JSON, or what ``show`` makes of it for people."""
+    def give(self, answer: dict[str, Any], show: Callable[[], RenderableType]) -> None:
+        """Prints the result: ``answer`` as JSON, or what ``show`` makes of it for people."""
         if self.as_json:
             indent = 2 if self.results.is_terminal else None
-            click.echo(json.dumps(found, indent=indent, default=plain))
+            click.echo(json.dumps(answer, indent=indent, default=plain))
         else:
             self._print(show())
 
@@ -181,7 +181,7 @@ def plain(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return value.tolist()
     if is_dataclass(value):
-        return {one.name: getattr(value, one.name) for one in fields(value)}
+        return {item.name: getattr(value, item.name) for item in fields(value)}
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
@@ -224,7 +224,7 @@ class Rows(Table):
         header = [Text(str(column.header))] * self.show_header
         wide = options.update(max_width=10_000)
         cells = (*header, *(_text(cell) for cell in column.cells))
-        sizes = [console.measure(one, options=wide) for one in cells]
+        sizes = [console.measure(cell, options=wide) for cell in cells]
         whole = max((size.maximum for size in sizes), default=0)
         word = max((size.minimum for size in sizes), default=0)
         return (whole if column.no_wrap else min(FOLDED, word)), whole
@@ -244,14 +244,13 @@ def _text(cell: RenderableType) -> Text:
 
 
 def table(*columns: str, right: Sequence[str] = ()) -> Table:
-    """Returns a table without lines; columns in ``right`` are numbers.
-    They and targets are not folded."""
-    found = Rows(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+    """Returns a table without lines. Columns in ``right`` are numbers: not folded, nor targets."""
+    lines = Rows(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
     for column in columns:
         whole = column == "target" or column in right
         side: JustifyMethod = "right" if column in right else "left"
-        found.add_column(column, justify=side, overflow="fold", no_wrap=whole)
-    return found
+        lines.add_column(column, justify=side, overflow="fold", no_wrap=whole)
+    return lines
 
 
 def next_commands(after: Sequence[tuple[str, str]]) -> Iterator[RenderableType]:

@@ -113,7 +113,7 @@ class Reporter:
                 if self.ends is not None:
                     left = max(0.0, min(left, self.ends - time.monotonic()))
                 return count, rate, left
-        best = next((one for one in counts[:0:-1] if one.total > 1), counts[0])
+        best = next((count for count in counts[:0:-1] if count.total > 1), counts[0])
         return best, best.estimate()[0], None
 
     def numbers(self) -> dict[str, Any]:
@@ -148,11 +148,11 @@ class Reporter:
         )
         parts.append(f"{calls:,} calls" if left is None and calls > 1 else "")
         parts.append(failed(self.failures))
-        told = ", ".join(filter(None, parts))
+        words = ", ".join(filter(None, parts))
         # "1 failure: keras" would read as if the target that is running now had failed
         between = "; now at " if self.failures and self.what else ": "
         where = ": ".join(filter(None, (self.what, self.now)))
-        return between.join(filter(None, (": ".join(filter(None, (name, told))), where)))
+        return between.join(filter(None, (": ".join(filter(None, (name, words))), where)))
 
     def renew(self) -> None:
         """Shows ``what`` now, where that is not left to a line every few seconds."""
@@ -211,7 +211,7 @@ class Voice:
             yield
         finally:
             with self._lock:
-                tell.doing = [one for one in tell.doing if one is not mine]
+                tell.doing = [doing for doing in tell.doing if doing is not mine]
 
     @contextmanager
     def counted(self, unit: str, total: int) -> Iterator[Count]:
@@ -271,11 +271,11 @@ class Voice:
         wait = min(FIRST, EVERY)
         while not ended.wait(wait):
             with self._lock:
-                told = self._told[-1] if self._told else None
+                last = self._told[-1] if self._told else None
             wait = EVERY
-            if told is None:
+            if last is None:
                 continue
-            tell, what, as_json = told
+            tell, what, as_json = last
             text = tell.line(what)
             if as_json:
                 text = json.dumps({"progress": {"of": what} | tell.numbers()})
@@ -309,15 +309,15 @@ _kept: int | None = None
 def without_stderr() -> Iterator[None]:
     """Drops what a library writes to standard error past Python, as TensorFlow does."""
     global _kept
-    before, kept, nowhere = _kept, os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    before, saved, nowhere = _kept, os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         with _dropping:
             os.dup2(nowhere, 2)
-            _kept = kept if before is None else before
+            _kept = saved if before is None else before
         yield
     finally:
         with _dropping:
             _kept = before
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(saved, 2)
+            os.close(saved)
         os.close(nowhere)

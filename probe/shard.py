@@ -53,7 +53,6 @@ class Shard(NamedTuple):
         return place % self.total == self.number - 1
 
     def part(self, questions: Sequence[Question]) -> list[Question]:
-        """Returns the questions that are asked here."""
         return list(questions[self.number - 1 :: self.total])
 
 

@@ -76,31 +76,31 @@ def smallest_finding(
     included. Ctrl-C ends it with the smallest so far; what the predicate raises is passed on.
     """
     search = Search(start, fails, most, tell)
-    found = Shrunk(start, start, False, None, 0, "minimal")
+    shrunk = Shrunk(start, start, False, None, 0, "minimal")
     try:
         drawn = next((kind for kind in kinds if search.ask(start.drawn_as(kind))), None)
         if drawn is None and not search.ask(start):
             return None
         if drawn is not None:
             search.best = start.drawn_as(drawn)
-        steps = shape_steps(lambda one: one.drawn_as(drawn) if drawn else one)
+        steps = shape_steps(lambda finding: finding.drawn_as(drawn) if drawn else finding)
         search.exhaust(steps)
         # the same shapes at another size say most: there the library takes another way
-        found.near = max(
+        shrunk.near = max(
             search.near(steps),
-            key=lambda one: (one.step == "pair", one.value.x.size + one.value.w.size),
+            key=lambda passed: (passed.step == "pair", passed.value.x.size + passed.value.w.size),
             default=None,
         )
-        found.shown = _report_step(search, start, shows, drawn)
-        if found.shown:
+        shrunk.shown = _report_step(search, start, shows, drawn)
+        if shrunk.shown:
             search.exhaust(number_steps(search.best.case.weighted))
     except Spent:
-        found.ended = "budget"
+        shrunk.ended = "budget"
     except KeyboardInterrupt:
-        found.ended = "interrupted"
-    found.finding, found.calls = search.best, search.calls
-    found.shown = found.shown or (shows is None and search.best is not start)
-    return found
+        shrunk.ended = "interrupted"
+    shrunk.finding, shrunk.calls = search.best, search.calls
+    shrunk.shown = shrunk.shown or (shows is None and search.best is not start)
+    return shrunk
 
 
 def _report_step(
@@ -117,9 +117,9 @@ def _report_step(
     known = shows is None
     own = start.reshaped(**smallest.case.arguments(), at=smallest.at, against=smallest.against)
     options = [own, *(own.drawn_as(drawn or "cancel", seed) for seed in range(TRIES))]
-    for one in options:
-        if (known and one.key == smallest.key) or search.ask(one):
-            search.best = one
+    for option in options:
+        if (known and option.key == smallest.key) or search.ask(option):
+            search.best = option
             return True
     return False
 
@@ -145,8 +145,8 @@ def number_steps(weighted: bool) -> list[ShrinkStep[Finding]]:
 
 
 def _operands_by_name(finding: Finding) -> Tensors:
-    found = {"x": finding.x, "w": finding.w}
-    return found if finding.b is None else found | {"b": finding.b}
+    operands = {"x": finding.x, "w": finding.w}
+    return operands if finding.b is None else operands | {"b": finding.b}
 
 
 def _with(finding: Finding, name: str, values: np.ndarray) -> Finding:
@@ -159,17 +159,17 @@ def _more_zeros(finding: Finding, name: str) -> Iterator[Finding]:
     values = _operands_by_name(finding).get(name)
     if values is None:
         return
-    kept = np.flatnonzero(_as_float64(finding, values))
+    left = np.flatnonzero(_as_float64(finding, values))
     parts = 2
-    while len(kept):
-        parts = min(parts, len(kept))
-        chunks = np.array_split(kept, parts)
-        if 2 < parts < len(kept) or parts == 2 < len(kept):
+    while len(left):
+        parts = min(parts, len(left))
+        chunks = np.array_split(left, parts)
+        if 2 < parts < len(left) or parts == 2 < len(left):
             yield from (
-                _with(finding, name, _cleared(values, np.setdiff1d(kept, c))) for c in chunks
+                _with(finding, name, _cleared(values, np.setdiff1d(left, c))) for c in chunks
             )
         yield from (_with(finding, name, _cleared(values, chunk)) for chunk in chunks)
-        if parts == len(kept):
+        if parts == len(left):
             return
         parts *= 2
 
@@ -215,10 +215,10 @@ def _simpler_number(finding: Finding, name: str) -> Iterator[Finding]:
 
 def _plain_values(value: float, dtype: str) -> list[float]:
     """Simpler numbers near ``value`` (and 1 of its sign), the simplest first."""
-    found = {math.copysign(1.0, value)}
+    plainer = {math.copysign(1.0, value)}
     for bits in (1, 2, 3, DIGIT, 6, 2 * DIGIT, 3 * DIGIT, 4 * DIGIT, 5 * DIGIT):
-        found |= {form(value) for form in _forms(bits)}
-    rounded = floats.widen(floats.round_to(np.array(sorted(found)), dtype), dtype).tolist()
+        plainer |= {form(value) for form in _forms(bits)}
+    rounded = floats.widen(floats.round_to(np.array(sorted(plainer)), dtype), dtype).tolist()
     now = complexity(value, dtype)
     known = {v: complexity(v, dtype) for v in rounded if v and math.isfinite(v)}
     return sorted((v for v in known if known[v] < now), key=lambda v: (known[v], abs(v - value)))
@@ -284,15 +284,15 @@ def shape_steps(draw: Callable[[Finding], Finding]) -> list[ShrinkStep[Finding]]
     """Returns all steps. ``draw`` gives a candidate the operands with which it is asked."""
 
     def candidates(propose: Callable[[Finding], Changes]) -> Callable[[Finding], Iterator[Finding]]:
-        def given(finding: Finding) -> Iterator[Finding]:
+        def draws(finding: Finding) -> Iterator[Finding]:
             for changes in propose(finding):
                 try:
-                    made = finding.reshaped(**changes)
+                    changed = finding.reshaped(**changes)
                 except InputError:  # not a case
                     continue
-                yield draw(made)
+                yield draw(changed)
 
-        return given
+        return draws
 
     return [ShrinkStep(name, candidates(propose)) for name, propose in PROPOSALS.items()]
 
@@ -305,7 +305,7 @@ def _smallest_case(finding: Finding) -> Changes:
     least |= {} if finding.padding is not None else {"padding": "valid"}
     least |= {"bias": None} if finding.case.weighted else {}
     least |= _per_group(finding, "filters", 1)
-    one = _per_group(finding, "in_channels", 1)
+    single = _per_group(finding, "in_channels", 1)
     # the pair moved together, the smaller value kept or at its least
     pairs: list[dict[str, Any]] = [{}]
     if finding.paired and finding.vary != "layout":
@@ -316,7 +316,7 @@ def _smallest_case(finding: Finding) -> Changes:
             for apart in (1, 2, 4, 8)  # neighbours, or lanes of a vector and its halves
             if apart <= high - low
         ]
-    for changes in (least | one, least):
+    for changes in (least | single, least):
         for pair in pairs:
             yield changes | pair
 
@@ -554,8 +554,7 @@ class Search(Generic[T]):
         return failed
 
     def consider(self, candidate: T) -> bool:
-        """Returns whether the candidate fails; then it is the best.
-        Seen before: False, at no cost."""
+        """Returns whether a candidate fails; it is the best then. Seen before: False, no cost."""
         if candidate.key in self._seen:
             return False
         failed = self.ask(candidate)
@@ -578,14 +577,14 @@ class Search(Generic[T]):
     def near(self, steps: Iterable[ShrinkStep[T]]) -> list[Passed[T]]:
         """Returns what single steps lead to from the best and what did not fail. Asks nothing."""
         return [
-            Passed(step.name, one)
+            Passed(step.name, finding)
             for step in steps
-            for one in step.candidates(self.best)
-            if one.key in self._passed
+            for finding in step.candidates(self.best)
+            if finding.key in self._passed
         ]
 
     def _take(self, step: ShrinkStep[T]) -> bool:
-        return any(self.consider(one) for one in step.candidates(self.best))
+        return any(self.consider(finding) for finding in step.candidates(self.best))
 
 
 def smaller(number: int, least: int = 1) -> Iterator[int]:
@@ -597,13 +596,13 @@ def smaller(number: int, least: int = 1) -> Iterator[int]:
     if number <= least:
         return
     yield least
-    given, step = {least}, 1
+    numbers, step = {least}, 1
     while least + step < number:
         yield least + step
-        given.add(least + step)
+        numbers.add(least + step)
         step *= 2
     step = (number - least) // 4
     while step:
-        if number - step not in given:
+        if number - step not in numbers:
             yield number - step
         step //= 2

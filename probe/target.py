@@ -71,8 +71,8 @@ class Target:
         A key may be given once; spaces around the parts do not matter.
         """
         head, *pairs = (part.strip() for part in str(text).split(","))
-        found = _SYNTAX.match(head)
-        if not found or not found["name"]:
+        match = _SYNTAX.match(head)
+        if not match or not match["name"]:
             raise InputError(
                 "target", text, f"{head!r} is not {FORM.split(',')[0][:-1]}", _known_backend()
             )
@@ -83,9 +83,9 @@ class Target:
                 todo = "write key=value, for example threads=2"
                 raise InputError("target", text, f"{pair!r} is not a switch", todo)
             switches.append((key, value))
-        device = "cpu" if found["device"] is None else found["device"].strip()
-        version = found["version"]
-        name = found["name"].strip()
+        device = "cpu" if match["device"] is None else match["device"].strip()
+        version = match["version"]
+        name = match["name"].strip()
         return cls(name, version and version.strip(), device, tuple(switches))
 
     @property
@@ -107,12 +107,12 @@ class Target:
         fields = {key: changes.pop(key) for key in ("name", "version", "device") if key in changes}
         switches = dict(self.switches)
         switches.update({key: str(value) for key, value in changes.items() if value is not None})
-        kept = tuple(pair for pair in switches.items() if changes.get(pair[0], "") is not None)
+        pairs = tuple(pair for pair in switches.items() if changes.get(pair[0], "") is not None)
         same: dict[str, Any] = {
             "name": self.name,
             "version": self.version,
             "device": self.device,
-            "switches": kept,
+            "switches": pairs,
         }
         return Target(**(same | fields))
 
@@ -143,8 +143,7 @@ def emulated_processor(target: Target) -> str | None:
 
 
 def target_runtime(target: Target) -> Runtime:
-    """Returns what runs a target: an interpreter, perhaps under an emulator.
-    Raises ``environments.Missing``."""
+    """Returns the interpreter that runs a target, perhaps emulated. Raises ``Missing``."""
     backend, device = _backend(target.name), emulated_processor(target)
     if backend.broken:
         raise Missing(backend.broken)
@@ -184,8 +183,7 @@ def _checked_switches(
 
 
 def why_unavailable(target: Target) -> str | None:
-    """Returns why a target can't run on this machine with this interpreter, or None.
-    Imports no library."""
+    """Returns why a target can't run here, with this interpreter, or None; imports no library."""
     backend = _backend(target.name)
     try:
         own = target_runtime(target).facts is None
@@ -200,9 +198,9 @@ def why_unavailable(target: Target) -> str | None:
     if emulated_processor(target):
         return None
     if ":" in target.device:
-        number, found = int(target.device.split(":")[1]), gpus()
-        if number >= found:
-            return f"this machine has {found or 'no'} GPU{'s' if found > 1 else ''}"
+        number, count = int(target.device.split(":")[1]), gpus()
+        if number >= count:
+            return f"this machine has {count or 'no'} GPU{'s' if count > 1 else ''}"
     flags = cpu_flags()
     flagged = {"isa": ONEDNN_ISA.get(switches.get("isa", ""), ()), **backend.needs(switches)}
     for switch, wanted in flagged.items():
@@ -235,8 +233,8 @@ def cpu_flags() -> frozenset[str]:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:
         return frozenset()
-    found = (line.partition(":")[2] for line in lines if line.startswith(("flags", "Features")))
-    return frozenset(next(found, "").split())
+    flags = (line.partition(":")[2] for line in lines if line.startswith(("flags", "Features")))
+    return frozenset(next(flags, "").split())
 
 
 @cache
@@ -259,15 +257,15 @@ def available_targets() -> list[Choice]:
     Every library with its defaults, and with the switches that are known to move bits. Cheap: no
     library is imported.
     """
-    found: list[tuple[Target, str]] = []
+    known: list[tuple[Target, str]] = []
     for name in backends.known_backends():
         backend = _backend(name)
-        found.append((Target(name), backend.doc))
+        known.append((Target(name), backend.doc))
         for text in backend.suggestions:
             target = Target.parse(f"{name}{text}")
             docs = (f"{backend.keys[key].doc}" for key, _ in target.switches)
-            found.append((target, "; ".join(docs) or f"on {target.device}"))
-    for one in environments.installed_environments():
-        doc = f"Python {one.facts.get('python_version')}, installed"
-        found.append((Target.parse(one.target), doc))
-    return [Choice(target, why_unavailable(target), doc) for target, doc in found]
+            known.append((target, "; ".join(docs) or f"on {target.device}"))
+    for environment in environments.installed_environments():
+        doc = f"Python {environment.facts.get('python_version')}, installed"
+        known.append((Target.parse(environment.target), doc))
+    return [Choice(target, why_unavailable(target), doc) for target, doc in known]

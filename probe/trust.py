@@ -75,30 +75,32 @@ def check_keras(path: Path, trust: bool) -> list[NamedClass]:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _no_model_file(path, f"its configuration is not JSON ({str(error)[:80]})") from None
-    found = [one for one in _named_classes(config, "") if one.holds_code]
-    found += [] if path.suffix.lower() == ".keras" else _unknown_layers(config)
-    if found and not trust:
-        one = found[0]
-        kind = _printable(f"{one.module}.{one.name}" if one.module else one.name)
-        what = f"layer {_printable(one.layer)}" if one.layer else "the model"
+    holding = [layer for layer in _named_classes(config, "") if layer.holds_code]
+    holding += [] if path.suffix.lower() == ".keras" else _unknown_layers(config)
+    if holding and not trust:
+        layer = holding[0]
+        kind = _printable(f"{layer.module}.{layer.name}" if layer.module else layer.name)
+        what = f"layer {_printable(layer.layer)}" if layer.layer else "the model"
         why = f"{what} is a {kind}, which runs code that is not part of Keras"
         todo = "if you trust where the file comes from, give --trust"
         raise InputError("network", path, why, todo)
-    return found
+    return holding
 
 
 def imported(named: list[NamedClass]) -> dict[str, Any]:
     """Classes of a trusted file that can be imported, by the names that it has for them."""
-    found: dict[str, Any] = {}
-    for one in named:
-        if not one.module or one.module.partition(".")[0] in ("keras", "builtins"):
+    classes: dict[str, Any] = {}
+    for layer in named:
+        if not layer.module or layer.module.partition(".")[0] in ("keras", "builtins"):
             continue
         try:
-            made = getattr(import_module(one.module), one.name, None)
+            known = getattr(import_module(layer.module), layer.name, None)
         except ImportError:
             continue
-        found |= {} if made is None else {one.name: made, one.registered or one.name: made}
-    return found
+        classes |= (
+            {} if known is None else {layer.name: known, layer.registered or layer.name: known}
+        )
+    return classes
 
 
 def _printable(text: str) -> str:
@@ -142,7 +144,7 @@ def _named_classes(config: Any, layer: str) -> Iterator[NamedClass]:
     while pending:
         now, layer = pending.pop()
         if isinstance(now, list):
-            pending += [(one, layer) for one in now]
+            pending += [(part, layer) for part in now]
         if not isinstance(now, dict):
             continue
         if isinstance(now.get("class_name"), str):
@@ -151,7 +153,7 @@ def _named_classes(config: Any, layer: str) -> Iterator[NamedClass]:
             layer = own if isinstance(own, str) else layer
             words = (now.get(name) or "" for name in ("module", "registered_name"))
             yield NamedClass(layer, now["class_name"], *(str(word) for word in words))
-        pending += [(one, layer) for key, one in now.items() if key != "compile_config"]
+        pending += [(part, layer) for key, part in now.items() if key != "compile_config"]
 
 
 def _unknown_layers(config: Any) -> list[NamedClass]:
@@ -162,8 +164,8 @@ def _unknown_layers(config: Any) -> list[NamedClass]:
         raise library_missing("keras") from None
     own = {*dir(keras.layers), "Functional", "Model", "Sequential"}
     layers = {
-        (one.get("class_name"), str((one.get("config") or {}).get("name", "")))
-        for one in _layers(config)
+        (layer.get("class_name"), str((layer.get("config") or {}).get("name", "")))
+        for layer in _layers(config)
     }
     unknown = sorted((str(name), layer) for name, layer in layers if name not in own)
     return [NamedClass(layer, name, "", "") for name, layer in unknown]
@@ -173,10 +175,10 @@ def _layers(config: Any) -> Iterator[dict[str, Any]]:
     """Yields every layer of a configuration, those of models inside it too."""
     inner = config.get("config") if isinstance(config, dict) else None
     layers = inner.get("layers") if isinstance(inner, dict) else inner
-    for one in layers if isinstance(layers, list) else []:
-        if isinstance(one, dict) and isinstance(one.get("config") or {}, dict):
-            yield one
-            yield from _layers(one)
+    for layer in layers if isinstance(layers, list) else []:
+        if isinstance(layer, dict) and isinstance(layer.get("config") or {}, dict):
+            yield layer
+            yield from _layers(layer)
 
 
 WHOLE_MODULE = f"save the module itself, torch.save(module, path), or {TO_ONNX}"
@@ -212,7 +214,7 @@ def check_pickle(path: Path, trust: bool) -> None:
         why = "it holds tensors alone, and weights alone do not define an architecture"
         raise InputError("network", path, why, WHOLE_MODULE)
     if not trust:
-        name = next((one for one in strange if not one.startswith("torch.")), strange[0])
+        name = next((other for other in strange if not other.startswith("torch.")), strange[0])
         why = f"it is a pickle, and reading it runs code that it names: {_printable(name)}"
         todo = f"if you trust where it comes from, give --trust, or {TO_ONNX}"
         raise InputError("network", path, why, todo)
@@ -243,18 +245,18 @@ def _pickled_names(path: Path) -> list[str] | None:
 
 def _looked_up(file: BinaryIO) -> list[str] | None:
     """Returns what the pickles of a file look up. Names found before a mistake in it count too."""
-    found: list[str] = []
+    names: list[str] = []
     for number in range(STREAMS):
         numbers: list[object] = []
         try:
             for name, argument in _instructions(file):
-                found += [name] if name else []
+                names += [name] if name else []
                 numbers += [argument] if isinstance(argument, int) else []
         except Exception:  # whatever junk makes of pickletools
-            return found or None
+            return names or None
         if number == 0 and MAGIC not in numbers:
             break
-    return found
+    return names
 
 
 def _instructions(file: BinaryIO) -> Iterator[tuple[str, object]]:

@@ -61,8 +61,7 @@ class Geometry:
 
     @classmethod
     def of(cls, case: Summed, length: int | None = None) -> Geometry:
-        """Returns the geometry at ``length``; None takes the case's own.
-        InputError if there is none."""
+        """Returns the geometry at ``length``; None: the case's own. InputError if there is none."""
         sizes = case.spatial(length)
         channels = case.groups, case.in_channels, case.filters
         windows = case.windows
@@ -74,7 +73,6 @@ class Geometry:
 
     @property
     def group_channels(self) -> int:
-        """Input channels that one filter reads."""
         return self.in_channels // self.groups
 
     def axis_reads(self, axis: int) -> np.ndarray:
@@ -137,8 +135,8 @@ def read_classes(case: Summed) -> tuple[np.ndarray, list[np.ndarray]]:
     leaves = [np.flatnonzero(np.repeat(pattern, geometry.group_channels)) for pattern in patterns]
     merged: dict[bytes, int] = {}  # windows that read nothing may look different axis by axis
     merge = np.array([merged.setdefault(leaf.tobytes(), len(merged)) for leaf in leaves])
-    kept = [leaves[int(np.flatnonzero(merge == number)[0])] for number in range(len(merged))]
-    return merge[classes], kept
+    read = [leaves[int(np.flatnonzero(merge == number)[0])] for number in range(len(merged))]
+    return merge[classes], read
 
 
 def gather(
@@ -177,13 +175,13 @@ def columns(case: Summed, x: np.ndarray) -> list[np.ndarray]:
     # a gather of whole rows, group by group, costs no index for each channel
     rows = np.concatenate([rows, np.zeros_like(rows[:, :1])], axis=1)  # -1 reads zeros
     reads = geometry.reads().T
-    found = []
+    columns = []
     for group in range(geometry.groups):
         first = group * geometry.group_channels
         met = rows[:, reads, first : first + geometry.group_channels]
         leaves = met.transpose(1, 3, 0, 2)  # (kernel positions, channels, batch, positions)
-        found.append(leaves.reshape(len(reads) * geometry.group_channels, -1))
-    return found
+        columns.append(leaves.reshape(len(reads) * geometry.group_channels, -1))
+    return columns
 
 
 def leaves_at_padding(case: Summed, x: np.ndarray) -> np.ndarray:
@@ -266,8 +264,7 @@ class Agreement:
 
 
 def axis_of(case: Case, vary: str | None) -> str:
-    """Returns the axis to vary: ``vary``; for None the length, of a dense layer the batch.
-    InputError."""
+    """Returns ``vary``; for None the length, of a dense layer the batch. InputError."""
     if vary is None:
         return "length" if case.spatial_rank else "batch"
     if choice("vary", vary, VARY) == "length" and not case.spatial_rank:
@@ -328,8 +325,7 @@ def case_at(case: Case, vary: str, value: int) -> Case:
 
 
 def value_on_axis(case: Case, vary: str) -> int | None:
-    """Returns the case's value on an axis, which ``case_at`` would give it; None: an open
-    length."""
+    """Returns the case's value on an axis, as ``case_at`` takes it; None: an open length."""
     if choice("vary", vary, VARY) == "channels":
         return case.split or case.in_channels
     if vary == "layout":
@@ -338,16 +334,16 @@ def value_on_axis(case: Case, vary: str) -> int | None:
     return value
 
 
-def number_of(vary: str, given: int | str | None) -> int | None:
+def number_of(vary: str, value: int | str | None) -> int | None:
     """Returns the number of an axis' value: that of a layout's word, else itself. InputError."""
-    if vary != "layout" or given is None:
-        return given  # type: ignore[return-value]
-    if isinstance(given, int):
-        return layout.layout_number(named_layout(given))
+    if vary != "layout" or value is None:
+        return value  # type: ignore[return-value]
+    if isinstance(value, int):
+        return layout.layout_number(named_layout(value))
     try:
-        return layout.layout_number(layout.parse_layout(given))
+        return layout.layout_number(layout.parse_layout(value))
     except ValueError as error:
-        raise InputError("layout", given, str(error), layout.HOW) from None
+        raise InputError("layout", value, str(error), layout.HOW) from None
 
 
 def shown_axis_value(vary: str, value: Any) -> Any:
@@ -372,8 +368,14 @@ def agreement(case: Case, vary: str, at: int, against: int) -> Agreement:
     left, other = _side_at(case, vary, at), _side_at(case, vary, against)
     # blocks of partners: the product of the runs along every axis, the largest one first
     axes = [[slice(0, min(left.batch, other.batch))]]
-    both, spatial = (left.windows, other.windows), range(len(left.windows.outputs))
-    axes += [_same_windows(*both, axis) for axis in spatial]
+    ours, theirs = left.windows, other.windows
+    for axis, size in enumerate(ours.sizes):
+        index = ours.axis_reads(axis)[: theirs.outputs[axis]]
+        short, long = sorted((size, theirs.sizes[axis]))
+        same = np.logical_not(((index >= short) & (index < long)).any(axis=1))
+        # else windows of the two sides start between each other
+        aligned = theirs.around[axis][0] == ours.around[axis][0]
+        axes.append(_runs_of_true(same) if aligned else [])
     # filters read the same channels where they are in groups of the same number
     number = np.arange(min(left.filters, other.filters))
     groups = [number // (side.filters // side.windows.groups) for side in (left, other)]
@@ -382,8 +384,8 @@ def agreement(case: Case, vary: str, at: int, against: int) -> Agreement:
         itertools.product(*axes),
         key=lambda block: -math.prod(run.stop - run.start for run in block),
     )
-    found = Agreement(tuple(blocks), math.prod(left.shape))
-    return replace(found, reason=_reason(left, other, vary)) if found.not_compared else found
+    agree = Agreement(tuple(blocks), math.prod(left.shape))
+    return replace(agree, reason=_reason(left, other, vary)) if agree.not_compared else agree
 
 
 @dataclass(frozen=True)
@@ -409,16 +411,6 @@ def _side_at(case: Case, vary: str, value: int) -> _ComparedSide:
     if windows.outputs[-1] < 1:
         case.with_(length=value)  # says why there is no output
     return _ComparedSide(windows, case.batch, case.filters)
-
-
-def _same_windows(left: Geometry, right: Geometry, axis: int) -> list[slice]:
-    """Runs of outputs along one spatial axis whose windows are the same on both sides."""
-    if right.around[axis][0] != left.around[axis][0]:
-        return []  # windows of the two sides start between each other
-    index = left.axis_reads(axis)[: right.outputs[axis]]
-    short, long = sorted((left.sizes[axis], right.sizes[axis]))
-    apart = ((index >= short) & (index < long)).any(axis=1)
-    return _runs_of_true(np.logical_not(apart))
 
 
 def _runs_of_true(mask: np.ndarray) -> list[slice]:
@@ -554,14 +546,14 @@ def _sizes_said(case: Case, pairs: tuple[Pair, ...]) -> str:
     """For which sizes the zeros are these ones."""
     if case.padding not in ("same", "same_lower") or set(case.stride) == {1}:
         return ""
-    told = []
+    rules = []
     for axis, size in enumerate(case.spatial()):
         extent, stride = case.effective_kernel[axis], case.stride[axis]
         large = [size + extent * stride + more for more in range(stride)]
-        found = {case.windows.around(axis, n): n % stride for n in large}
-        by_rest = sorted((rest, pair) for pair, rest in found.items())
-        told.append(", ".join(f"{b}:{a} where size mod {stride} is {r}" for r, (b, a) in by_rest))
-    return f"{case.padding.upper()} depends on the size: " + "; ".join(dict.fromkeys(told))
+        rests = {case.windows.around(axis, n): n % stride for n in large}
+        by_rest = sorted((rest, pair) for pair, rest in rests.items())
+        rules.append(", ".join(f"{b}:{a} where size mod {stride} is {r}" for r, (b, a) in by_rest))
+    return f"{case.padding.upper()} depends on the size: " + "; ".join(dict.fromkeys(rules))
 
 
 def _pooling(case: Case) -> str:
@@ -581,9 +573,9 @@ def _caffe(case: Case, pairs: tuple[Pair, ...]) -> Equivalent:
     from probe.backends.opencv import caffe_axes, layer_prototxt, slice_text
 
     pool, pads, keep = case.pool, [], []
-    for one in caffe_axes(case.spec(), case.spatial()):
-        pads.append(one.pad)
-        keep.append(one.kept)
+    for axis in caffe_axes(case.spec(), case.spatial()):
+        pads.append(axis.pad)
+        keep.append(axis.kept)
     around = tuple((pad, pad) for pad in pads)
     # pooling whose padding no Caffe layer has
     todo = "pad the input in a separate layer, or use a different framework"

@@ -60,7 +60,7 @@ def test_what_hangs_does_not_hold_it_and_is_no_failure(tmp_path, monkeypatch):
     with budget.within("0.3s"), Store(tmp_path / "m") as store:
         found = sweep_cases([CASE], [REFERENCE], range(5, 40), store=store, opens=lambda _: running)
     assert time.monotonic() - start < 20 and (tmp_path / "log.once").exists()
-    assert found.left_out == 34 and not found.failures and failures(store) == []
+    assert found.left_out == 34 and not found.failures and failures(tmp_path) == []
     with Store(tmp_path / "m") as store:
         again = sweep_cases([CASE], [REFERENCE], range(5, 40), store=store, opens=sessions)
     assert again.targets["reference"].comparisons == 34 and again.left_out == 0

@@ -106,10 +106,7 @@ WRONG = [
     ({"op": "conv2d", "height": 4}, "height=4: shorter than the kernel"),
     ({"in_channels": 4, "groups": 3}, "in_channels=4: not divisible by the 3 groups"),
     ({"in_channels": 4, "groups": 2, "filters": 3}, "filters=3: not divisible by the 2 groups"),
-    (
-        {"op": "depthwise_conv2d", "in_channels": 4, "filters": 6},
-        "filters=6: not divisible by",
-    ),
+    ({"op": "depthwise_conv2d", "in_channels": 4, "filters": 6}, "filters=6: not divisible by"),
     ({"op": "depthwise_conv2d", "in_channels": 4, "groups": 2}, "groups=2: a depthwise operator"),
     ({"kernel": -5}, "kernel=-5: it is less than 1"),
     ({"kernel": 0}, "kernel=0: it is less than 1"),
@@ -125,10 +122,7 @@ WRONG = [
     ({"seed": 2**63}, "seed=9223372036854775808: it has more than 63 bits"),
     ({"height": 3}, "height=3: this operation has one spatial axis only"),
     ({"padding": -1}, "padding=-1: padding can't be negative"),
-    (
-        {"padding": "some"},
-        "padding=some: some is not a whole number or pair; use valid, same",
-    ),
+    ({"padding": "some"}, "padding=some: some is not a whole number or pair; use valid, same"),
     ({"padding": 1.5}, "padding=1.5: 1.5 is not a whole number"),
     ({"padding": "1:2:3"}, "padding=1:2:3: .* is not a pair"),
     ({"padding": "0:1,2:2"}, "padding=0:1,2:2: 2 entries for 1 spatial axes"),
@@ -244,25 +238,11 @@ def test_a_split_is_part_of_a_case_that_has_one():
 
 def test_the_id_changes_with_the_content_alone():
     base = {"op": "conv1d", "kernel": 5, "in_channels": 2, "filters": 2, "length": 9}
-    changes = [
-        {},
-        {"op": "conv2d", "kernel": (1, 5)},
-        {"kernel": 3},
-        {"in_channels": 4},
-        {"filters": 4},
-        {"length": 10},
-        {"stride": 2},
-        {"dilation": 2},
-        {"groups": 2},
-        {"padding": "same"},
-        {"padding": 0},
-        {"batch": 2},
-        {"dtype": "float64"},
-        {"operands": "cancel"},
-        {"seed": 1},
-        {"weights": range(20)},
-        {"bias": 0},
-    ]
+    single = {"kernel": 3, "in_channels": 4, "filters": 4, "length": 10, "stride": 2, "dilation": 2}
+    single |= {"groups": 2, "padding": "same", "batch": 2, "dtype": "float64", "seed": 1}
+    single |= {"operands": "cancel", "weights": range(20), "bias": 0}
+    changes = [{}, {"op": "conv2d", "kernel": (1, 5)}, {"padding": 0}]
+    changes += [{name: value} for name, value in single.items()]
     ids = [Case(**{**base, **change}).id for change in changes]
     assert len(set(ids)) == len(ids)
     assert all(len(one) == 16 and int(one, 16) >= 0 for one in ids)

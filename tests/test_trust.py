@@ -243,12 +243,7 @@ def test_truncated_models_are_one_line(tmp_path, capsys):
 
 
 def test_names_are_listed_whatever_the_protocol(tmp_path):
-    made = {
-        "set": {1, 2},
-        "array": np.arange(3),
-        "error": ValueError("x"),
-        "b": bytearray(b"x"),
-    }
+    made = {"set": {1, 2}, "array": np.arange(3), "error": ValueError("x"), "b": bytearray(b"x")}
     for protocol in range(5):
         path = tmp_path / "model.pt"
         path.write_bytes(pickle.dumps(made, protocol=protocol))

@@ -61,14 +61,14 @@ class Answer(ABC):
 
     def to_json(self) -> dict[str, Any]:
         """Returns the object that the command prints with ``--json``, in plain Python."""
-        found: dict[str, Any] = as_json(self.report())
-        return found
+        plain: dict[str, Any] = as_json(self.report())
+        return plain
 
     def __repr__(self) -> str:
         """Three lines: the question and the last one end at the terminal's width; the finding,
         which says why, is never cut."""
-        asked, finding, last = (" ".join(line.split()) for line in self.lines())
-        return "\n".join((_cut_to_terminal(asked), finding, _cut_to_terminal(last)))
+        question, finding, last = (" ".join(line.split()) for line in self.lines())
+        return "\n".join((_cut_to_terminal(question), finding, _cut_to_terminal(last)))
 
     def _repr_png_(self) -> bytes | None:
         """Returns the picture for notebooks; None makes them print the three lines."""
@@ -99,23 +99,23 @@ def _cut_to_terminal(line: str) -> str:
     return line if len(line) <= width else line[: width - 3] + "..."
 
 
-def checked_case(given: object) -> Case:
+def checked_case(case: object) -> Case:
     """Returns the case that was given. InputError for anything else, such as a text or a model."""
-    if not isinstance(given, Case):
+    if not isinstance(case, Case):
         todo = 'give one such as probe.Case(op="conv1d", kernel=5, in_channels=4)'
-        raise InputError("case", type(given).__name__, "this is not a probe.Case", todo)
-    return given
+        raise InputError("case", type(case).__name__, "this is not a probe.Case", todo)
+    return case
 
 
-def checked_target(given: str | Target) -> Target:
+def checked_target(target: str | Target) -> Target:
     """Returns a target, or that of a text. Raises InputError."""
-    return given if isinstance(given, Target) else Target.parse(given)
+    return target if isinstance(target, Target) else Target.parse(target)
 
 
-def checked_targets(given: str | Target | Iterable[str | Target]) -> list[Target]:
+def checked_targets(targets: str | Target | Iterable[str | Target]) -> list[Target]:
     """Returns one target or several, each once. Raises InputError."""
-    several: Iterable[Any] = given if isinstance(given, Iterable) else [given]
-    several = [given] if isinstance(given, str | Target) else several
+    several: Iterable[Any] = targets if isinstance(targets, Iterable) else [targets]
+    several = [targets] if isinstance(targets, str | Target) else several
     return list(dict.fromkeys(map(checked_target, several)))
 
 
@@ -128,7 +128,7 @@ def length_values(lengths: Any, vary: str = "length") -> list[int]:
     if isinstance(lengths, str):
         return whole_numbers("lengths" if vary == "length" else f"{vary} values", lengths)
     whole = None if lengths is None else list(lengths)
-    if whole is None or not all(isinstance(one, int | np.integer) for one in whole):
+    if whole is None or not all(isinstance(length, int | np.integer) for length in whole):
         todo = "write range(5, 41), [5, 9] or 5..40"
         raise InputError("lengths", lengths, "these are not whole numbers", todo)
-    return sorted({int(one) for one in whole})
+    return sorted({int(length) for length in whole})

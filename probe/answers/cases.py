@@ -50,8 +50,6 @@ class Explained(Answer):
         return self.found.lines()
 
     def drawn(self) -> Figure | None:
-        """Returns both sides' trees of one output; of sides that agree, how the first output is
-        added."""
         from probe.plots import trees
 
         return trees.draw_explained(self.found, self.evidence)
@@ -90,10 +88,10 @@ def explain(
     where, other = checked_target(target), checked_target(against_target or target)
     checked_kernels(kernels)
     shapes = ComparedShapes.named(checked_case(case), vary, at, against, against_padding)
-    found = explained(shapes, where, other, budget=BUDGET if certify else 0, zeros=zeros)
-    evidence = differing_example(found)
-    found.kernels = named_kernels(found, kernels)
-    return Explained(found, evidence)
+    comparison = explained(shapes, where, other, budget=BUDGET if certify else 0, zeros=zeros)
+    evidence = differing_example(comparison)
+    comparison.kernels = named_kernels(comparison, kernels)
+    return Explained(comparison, evidence)
 
 
 @dataclass(frozen=True)
@@ -121,12 +119,13 @@ class WindowsAnswer:
         not told apart.
         """
         case, width = self.case, self.case.filters // self.case.groups
-        named = {} if self.reach is None else {(e.group, e.position): e for e in self.reach.named}
+        places = case.output_shape()[:-1]
+        named = [] if self.reach is None else self.reach.named
         reached = {
-            place: {"reaches" if one.exact else "reaches_some": one.inputs.tolist()}
-            for place, one in named.items()
+            (e.group, e.position): {"reaches" if e.exact else "reaches_some": e.inputs.tolist()}
+            for e in named
         }
-        found = {
+        report = {
             "case": case.to_json(),
             "target": self.target,
             "input_shape": list(case.input_shape()),
@@ -136,9 +135,7 @@ class WindowsAnswer:
             "windows": [
                 {
                     "filter": group * width,
-                    "output": [
-                        int(i) for i in np.unravel_index(position, case.output_shape()[:-1])
-                    ],
+                    "output": [int(i) for i in np.unravel_index(position, places)],
                     "reads": [
                         None if i < 0 else i for i in self.revealed[group, position].tolist()
                     ],
@@ -149,7 +146,7 @@ class WindowsAnswer:
                 for position in range(self.revealed.shape[1])
             ],
         }
-        return found if self.reach is None else found | self.reach.to_json()
+        return report if self.reach is None else report | self.reach.to_json()
 
 
 def window(case: Case, target: Target) -> WindowsAnswer:
@@ -161,8 +158,8 @@ def window(case: Case, target: Target) -> WindowsAnswer:
         revealed = reveal_windows(SessionOperator(session, case))
         same = (revealed == predicted(case)).all(axis=2)
         # masks for infinities are put where the padding says; pools have no weights to put them in
-        asked = same.all() and not case.pool
-        reach = reveal_reach(session, case) if asked else None
+        testable = same.all() and not case.pool
+        reach = reveal_reach(session, case) if testable else None
     return WindowsAnswer(case, target.text, revealed, same, reach)
 
 
@@ -174,15 +171,11 @@ def predicted(case: Case) -> np.ndarray:
     ``reveal_windows``.
     """
     geometry = Geometry.of(case)
-    width = case.filters // case.groups
     # geometry speaks of one entry of the batch; the revealed indices go through all of x
     entries = np.arange(case.batch)[:, None, None] * (np.prod(case.input_shape()) // case.batch)
-    found = []
-    for group in range(case.groups):
-        reads = geometry.gather_indices(group * width)
-        met = np.where(reads < 0, -1, reads + entries)
-        found.append(met.reshape(-1, reads.shape[1]))
-    return np.stack(found)
+    firsts = range(0, case.filters, case.filters // case.groups)  # a filter of each group
+    reads = [geometry.gather_indices(first) for first in firsts]
+    return np.stack([np.where(r < 0, -1, r + entries).reshape(-1, r.shape[1]) for r in reads])
 
 
 @dataclass(repr=False)
@@ -194,7 +187,7 @@ class Ordered(Answer):
     def report(self) -> dict[str, Any]:
         """``ranges`` of a summation: start, stop, ... of the flat indices of its outputs."""
         side = self.found
-        told: dict[str, Any] = {
+        report: dict[str, Any] = {
             "case": side.case.to_json(),
             "target": side.target.text,
             "shape": list(side.case.output_shape()),
@@ -203,23 +196,22 @@ class Ordered(Answer):
             "refusal": side.refusal or None,
             "evidence": side.evidence or None,
         }
-        if side.pooled is not None:
-            pooled: dict[str, Any] = {"orders": side.pooled.orders(side.pooled.index)}
-            pooled |= {"replayed": int(side.replays.sum()), "not_a_sum": 0, "certified": False}
-            return told | pooled | {"calls": None, "checks": None, "seconds": None}
-        if side.orders is None:
-            none: dict[str, Any] = {"orders": [], "replayed": 0, "not_a_sum": 0}
-            none["certified"] = False
-            if side.refusal == "not-a-sum":
-                none["not_a_sum"] = side.replays.size
-            return told | none | {"calls": None, "checks": None, "seconds": None}
+        if side.pooled is not None or side.orders is None:
+            report |= {"orders": [], "replayed": 0, "not_a_sum": 0, "certified": False}
+            if side.pooled is not None:
+                report["orders"] = side.pooled.orders(side.pooled.index)
+                report["replayed"] = int(side.replays.sum())
+            elif side.refusal == "not-a-sum":
+                report["not_a_sum"] = side.replays.size
+            return report | {"calls": None, "checks": None, "seconds": None}
         orders, summations = side.orders, []
         for number, summation in enumerate(orders.summations):
             mine = orders.index == number
             where = {"outputs": int(mine.sum()), "ranges": ranges_of_mask(mine)}
             summations.append(summation.to_json(side.case.dtype) | where)
-        return told | {
-            "orders": sorted(summations, key=lambda one: -one["outputs"]),  # most outputs first
+        return report | {
+            # most outputs first
+            "orders": sorted(summations, key=lambda entry: -entry["outputs"]),
             "replayed": int((orders.replayed & side.replays).sum()),
             "not_a_sum": int(orders.not_a_sum.sum()),
             "certified": not orders.doubts,
@@ -230,22 +222,22 @@ class Ordered(Answer):
         }
 
     def lines(self) -> tuple[str, str, str]:
-        side, told = self.found, self.report()
+        side, report = self.found, self.report()
+        replayed = f"replayed {report['replayed']:,} of {report['outputs']:,} outputs"
         if side.pooled is not None:
-            counts = f"replayed {told['replayed']:,} of {told['outputs']:,} outputs"
-            return (self._asked(), f"{counts}; not certified", side.evidence)
-        if not told["orders"]:
-            why = "not a sum in one order" if told["not_a_sum"] else side.refusal or "not known"
-            about = f"{why}: {told['outputs']:,} of {told['outputs']:,} outputs have no order"
+            return (self._asked(), f"{replayed}; not certified", side.evidence)
+        if not report["orders"]:
+            why = "not a sum in one order" if report["not_a_sum"] else side.refusal or "not known"
+            about = f"{why}: {report['outputs']:,} of {report['outputs']:,} outputs have no order"
             return (self._asked(), about, side.evidence)
-        count, first = len(told["orders"]), told["orders"][0]
+        count, first = len(report["orders"]), report["orders"][0]
         summations = counted(count, "summation")
-        sure = "certified" if told["certified"] else "not certified"
+        sure = "certified" if report["certified"] else "not certified"
         fused = {"all": "every product fused (FMA)", "none": "no product fused"}
         rounding = fused.get(first["rounding"], "some products fused (FMA)")
         return (
             self._asked(),
-            f"{summations}; replayed {told['replayed']:,} of {told['outputs']:,} outputs; {sure}",
+            f"{summations}; {replayed}; {sure}",
             f"{rounding}, sums in {first['accumulator']}: {first['tree']}",
         )
 
@@ -374,25 +366,21 @@ def _of_function(f: object, n: object, dtype: str, products: bool | None, certif
     if isinstance(n, np.integer):
         n = int(n)
     if not isinstance(n, int):
-        given = "(none)" if n in (None, DEFAULT_TARGET) else repr(n)
-        raise InputError(
-            "n", given, "the number of summands is required", "write probe.order(f, 9)"
-        )
+        shown = "(none)" if n in (None, DEFAULT_TARGET) else repr(n)
+        why = "the number of summands is required"
+        raise InputError("n", shown, why, "write probe.order(f, 9)")
     case = functions.case_of_function(f, n, dtype, products)
     budget = BUDGET if certify else 0
     side = run_and_reveal(functions.FunctionSession(f, case), case, budget=budget)
     # no order replays: it may still be a known way to add, of which no order is the cause
     refused = side.refusal == "not-a-sum" or (side.orders and side.orders.not_a_sum.any())
     sets = f"on {functions.COUNT} sets of operands it gave"
+    replays, why = bool(side.orders and side.orders.replayed.all()), ""
     if refused and functions.exactly_rounded(f, case):
         why = f"exactly rounded: {sets} the exact sum, rounded once; no order of additions does"
-        side = replace(side, evidence=f"{why}; {side.evidence}")
-    elif not (side.orders and side.orders.replayed.all()) and (
-        how := functions.compensated(f, case)
-    ):
+    elif not replays and (how := functions.compensated(f, case)):
         why = f"compensated: {sets} the bits of {how}"
-        side = replace(side, evidence=f"{why}; {side.evidence}")
-    return Ordered(side)
+    return Ordered(replace(side, evidence=f"{why}; {side.evidence}") if why else side)
 
 
 # The largest size that is looked at where none is given.
@@ -422,23 +410,23 @@ class Switching(Answer):
         ]
         return self.found.to_json() | {
             "stretches": stretches,
-            "classes": [one.to_json() for one in self.classes],
+            "classes": [size_class.to_json() for size_class in self.classes],
             "floor": self.floor.to_json(),
         }
 
     def lines(self) -> tuple[str, str, str]:
-        found = self.found
-        switches = counted(len(found.switches), "switch")
-        told = ", ".join(one.text for one in self.classes[:8]) or "none"
+        measured = self.found
+        switches = counted(len(measured.switches), "switch")
+        classes = ", ".join(size_class.text for size_class in self.classes[:8]) or "none"
+        span = f"{measured.sizes} {measured.shortest:,} to {measured.upto:,}"
         return (
-            f"{found.case.label} on {found.target}, {found.threads_text}, {found.sizes} "
-            f"{found.shortest:,} to {found.upto:,}: {switches}",
-            f"classes of {found.sizes} that add alike: {told}",
+            f"{measured.case.label} on {measured.target}, {measured.threads_text}, {span}: "
+            f"{switches}",
+            f"classes of {measured.sizes} that add alike: {classes}",
             self.floor.text,
         )
 
     def drawn(self) -> Figure | None:
-        """Draws the sizes of each class, a row a class, and the floor."""
         from probe.plots import pictures
 
         return pictures.draw_switching(self.found)
@@ -472,14 +460,14 @@ def thresholds(
     # the command hands over the word as typed, Python a number of any kind
     if isinstance(seconds, str):
         (seconds,) = checked_options(seconds=seconds)
-    given: dict[str, Any] = {"scanned": scan, "seconds": seconds}
+    limits: dict[str, Any] = {"scanned": scan, "seconds": seconds}
     longest: int = UPTO.get(vary, 1) if upto is None else upto  # type: ignore[assignment]
 
     with open_session(where) as session:
-        found = search.find_switch_points(
+        measured = search.find_switch_points(
             *(session, case, longest),
             progress=progress,
             vary=vary,
-            **{name: limit for name, limit in given.items() if limit is not None},
+            **{name: limit for name, limit in limits.items() if limit is not None},
         )
-    return Switching(found)
+    return Switching(measured)

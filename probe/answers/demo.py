@@ -33,7 +33,7 @@ def demonstrated_outputs(length: int) -> list[dict[str, Any]]:
     """Returns what each output of a length was, as those releases added it."""
     x = (10 * np.arange(length)).astype(np.float32)
     count = length - len(WEIGHTS) + 1
-    found = []
+    outputs = []
     for at in range(count):
         order = SEQUENTIAL if at >= count - count % 4 else GROUPED
         summation = Summation(Tree.parse(order))
@@ -41,9 +41,9 @@ def demonstrated_outputs(length: int) -> list[dict[str, Any]]:
         value = np.float32(replay(summation, *window)[0] + BIAS)
         output = {"output": at, "value": f"{float(value):.8f}"}
         output |= {"bits": f"{int(value.view(np.uint32)):08x}", "tree": order}
-        output["sums"] = [one.text for one in partial_sums(summation, *window)]
-        found.append({**output, "published": PUBLISHED[length][at]})
-    return found
+        output["sums"] = [step.text for step in partial_sums(summation, *window)]
+        outputs.append({**output, "published": PUBLISHED[length][at]})
+    return outputs
 
 
 def demo_json() -> dict[str, Any]:
@@ -51,11 +51,11 @@ def demo_json() -> dict[str, Any]:
     both = {length: demonstrated_outputs(length) for length in PUBLISHED}
     pairs = list(zip(*both.values(), strict=False))
     return {
-        "weights": [float(one) for one in WEIGHTS],
+        "weights": [float(weight) for weight in WEIGHTS],
         "bias": float(BIAS),
         "lengths": {str(length): some for length, some in both.items()},
-        "differing": [one["output"] for one, other in pairs if one["bits"] != other["bits"]],
-        "replayed": all(one["value"] == one["published"] for some in both.values() for one in some),
+        "differing": [short["output"] for short, other in pairs if short["bits"] != other["bits"]],
+        "replayed": all(out["value"] == out["published"] for outs in both.values() for out in outs),
     }
 
 
@@ -63,9 +63,9 @@ def demo_text() -> str:
     """Returns the demonstration as text."""
     from jinja2 import Template
 
-    found = demo_json()
-    short, long = found["lengths"].values()
+    facts = demo_json()
+    short, long = facts["lengths"].values()
     pair = [f"{int(some[MOVED]['bits'], 16):032b}" for some in (short, long)]
     marks = "".join("^" if a != b else " " for a, b in zip(*pair, strict=True)).rstrip()
     text = Path(__file__).with_name("templates").joinpath("demo.txt.j2").read_text()
-    return Template(text).render(found, short=short, long=long, pair=pair, marks=marks, moved=MOVED)
+    return Template(text).render(facts, short=short, long=long, pair=pair, marks=marks, moved=MOVED)

@@ -102,7 +102,7 @@ class Examined:
 
     def to_json(self) -> dict[str, Any]:
         """Returns what ``probe doctor --json`` prints."""
-        found = {
+        report = {
             "healthy": self.healthy,
             "pip": self.pip,
             "checks": self.checks,
@@ -111,7 +111,7 @@ class Examined:
                 for name, value in self.variables.items()
             ],
         }
-        plain: dict[str, Any] = as_json(found)
+        plain: dict[str, Any] = as_json(report)
         return plain
 
 
@@ -148,16 +148,16 @@ def _own_checks() -> Iterator[Check]:
     free = memory.free()
     known = "not known on this system" if free is None else f"{free / 1e9:.1f} GB free"
     yield Check("memory", "ok", known)
-    left = shutil.disk_usage(Path()).free  # of the folder in which results are stored
+    # of the folder in which results are stored
+    left = shutil.disk_usage(Path()).free
     yield Check("disk", "ok" if left > 1e9 else "wrong", f"{left / 1e9:.1f} GB free")
     if count := gpus():
         yield Check("GPU", "ok", f"{count} of NVIDIA")
     else:
         yield Check("GPU", "missing", "none", "targets such as torch@cuda:0", None)
-    there = [one for one in ("3.6", "3.7", "3.8", "3.9", "3.10") if packages.find_python(one)]
-    said = ", ".join(f"Python {one}" for one in there) or "only this one"
-    installed = [found.target for found in environments.installed_environments()]
-    if installed:
+    there = list(filter(packages.find_python, ("3.6", "3.7", "3.8", "3.9", "3.10")))
+    said = ", ".join(f"Python {release}" for release in there) or "only this one"
+    if installed := [each.target for each in environments.installed_environments()]:
         said += "; installed: " + ", ".join(installed)
     state = "ok" if there or packages.uv() else "missing"
     more = ("old releases, such as tensorflow==1.2.1", "pip install uv") * (state == "missing")
@@ -184,8 +184,8 @@ def other_pip() -> str | None:
     """Returns how pip installs for this Python, where ``pip`` itself belongs to another one; else
     None."""
     own = Path(sys.executable).parent
-    found = shutil.which("pip")
-    if found is not None and Path(found).parent == own:
+    pip = shutil.which("pip")
+    if pip is not None and Path(pip).parent == own:
         return None
     return f"{sys.executable} -m pip"
 
@@ -199,10 +199,10 @@ def _library_check(name: str, why: str | None) -> Check:
         return Check(name, "missing", said if known else why, adds, todo if known else None)
     version = installed_version(backend) or ""
     try:
-        found = self_test(name)
+        report = self_test(name)
     except ProbeError as error:
         return Check(name, "wrong", f"{version}: {error}", f"targets of {name}", None)
-    outputs, replayed = found["outputs"], found["replayed"]
+    outputs, replayed = report["outputs"], report["replayed"]
     said = f"{version}: order revealed, {replayed} of {outputs} outputs replayed"
     if replayed == outputs:
         return Check(name, "ok", said)

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
 from math import prod
 from pathlib import Path
@@ -87,7 +88,7 @@ class Diagnosis(Answer):
 
     def text(self, name: str) -> str:
         """Returns what is known of a part; where it came in several, the last."""
-        return next((one.text for one in self.parts[::-1] if one.name == name), "")
+        return next((part.text for part in self.parts[::-1] if part.name == name), "")
 
     def lines(self) -> tuple[str, str, str]:
         why = "; ".join(filter(None, (self.text("operation"), self.text("cause"))))
@@ -100,8 +101,8 @@ class Diagnosis(Answer):
             "ask": self.ask,
             "asked": self.asked,
             "parts": [
-                {"part": one.name, "text": one.text, "seconds": round(one.seconds, 1)} | one.told
-                for one in self.parts
+                {"part": p.name, "text": p.text, "seconds": round(p.seconds, 1)} | p.told
+                for p in self.parts
             ],
             "ended": self.ended or None,
             "comparison": self.found.report(),
@@ -150,19 +151,19 @@ def examine(
     if out is not None and Path(out).is_dir() and any(Path(out).iterdir()):
         why = "the folder has files that would be overwritten"
         raise InputError("out", out, why, "give another folder")
-    given = GivenModel(model, inputs, shapes, trust, seed)
+    user_model = GivenModel(model, inputs, shapes, trust, seed)
     parts: list[Learned] = []
     begun = clock.monotonic()
 
-    def tell_part(name: str, text: str, told: dict[str, Any] | None = None) -> None:
-        parts.append(Learned(name, text, told or {}, clock.monotonic() - begun))
-        (part or (lambda one: None))(parts[-1])
+    def tell_part(name: str, text: str, details: dict[str, Any] | None = None) -> None:
+        parts.append(Learned(name, text, details or {}, clock.monotonic() - begun))
+        (part or (lambda learned: None))(parts[-1])
 
     with within(time), heard("examine", progress) as tell:
         sides: SizedInputs | None = None
         if ask == "release":
             other = TwoSides(against_target=against_target)
-            walked = two_runs(given, other, target, explain=False, progress=tell)
+            walked = two_runs(user_model, other, target, explain=False, progress=tell)
         elif ask == "machine":  # a run here against a recording of another machine
             with ExitStack() as running:
                 folder = running.enter_context(tempfile.TemporaryDirectory(prefix="probe-"))
@@ -176,47 +177,43 @@ def examine(
         else:
             if target is None:
                 tell("opening the model")
-            subject = given.opened()
-            arrays, along, size, whole = _inputs_and_sizes(given, subject, ask, (at, against))
+            subject = user_model.opened()
+            arrays, along, size, whole = _inputs_and_sizes(user_model, subject, ask, (at, against))
             if target is None:
                 vary = "batch" if ask == "batch" else "length"
-                right, left = (
-                    first_entries(arrays, along, whole),
-                    first_entries(arrays, along, size),
-                )
-                filled = {}
-                for name, one in left.items():
-                    width = [(0, 0)] * one.ndim
-                    if name in along:
-                        axis = along[name]
-                        width[axis] = (0, right[name].shape[axis] - one.shape[axis])
+                right = first_entries(arrays, along, whole)
+                left, filled = first_entries(arrays, along, size), {}
+                for name, array in left.items():
+                    width = [
+                        (0, b - a) for a, b in zip(array.shape, right[name].shape, strict=True)
+                    ]
                     # a batch is filled with its first sample: zeros may be no input at all, as of a
                     # division
                     mode = {"mode": "wrap"} if vary == "batch" else {}
-                    filled[name] = np.pad(one, width, **mode)  # type: ignore[call-overload]
+                    filled[name] = np.pad(array, width, **mode)  # type: ignore[call-overload]
                 sides = SizedInputs(subject, vary, (size, whole), left, right, filled)
-                runs = [subject.recorder(one) for one in (left, right)]
-                question = ComparisonQuestion(
-                    given.name, f"{vary} {size}", f"{vary} {whole}", ADVICE[vary]
-                )
+                runs = [subject.recorder(side) for side in (left, right)]
+                ends = f"{vary} {size}", f"{vary} {whole}"
+                question = ComparisonQuestion(user_model.name, *ends, ADVICE[vary])
                 walked = Walked(walk(runs[0], runs[1], False, tell), question)
             else:
                 vary = ",".join(f"{name}:{axis}" for name, axis in along.items())
                 both = TwoSides("batch" if ask == "batch" else vary, size, whole)
-                cut = replace(given, inputs=arrays)
+                cut = replace(user_model, inputs=arrays)
                 walked = two_runs(cut, both, target, explain=False, progress=tell)
         head = f"{walked.asked.model}: {walked.asked.left} against {walked.asked.right}"
-        made = Diagnosis(walked, ask, head.removeprefix(": "), parts)
+        diagnosis = Diagnosis(walked, ask, head.removeprefix(": "), parts)
+        examination = Examination(model, walked, sides, out, tell, tell_part)
         try:
-            for ended in _give_parts(given, walked, sides, out, tell, tell_part):
-                made.ended = ended
+            for ended in examination.give_parts():
+                diagnosis.ended = ended
         except KeyboardInterrupt:
-            made.ended = "interrupted"
+            diagnosis.ended = "interrupted"
         except TimeOver as error:
-            made.ended = str(error)
+            diagnosis.ended = str(error)
         if ask == "padding" and (text := _reads_padding(walked)):
             tell_part("fix", text)
-    return made
+    return diagnosis
 
 
 def _which_question(ask: str | None, against_target: object, recording: object) -> str:
@@ -253,7 +250,7 @@ class SizedInputs:
 
 def _valid_lengths(arrays: Mapping[str, np.ndarray], along: Mapping[str, int]) -> np.ndarray:
     """Returns how much of each sample is not padding: up to its last entry that isn't zero."""
-    found = np.zeros(1, int)
+    lengths = np.zeros(1, int)
     for name, axis in along.items():
         array = arrays[name]
         if array.ndim < 2 or axis == 0:
@@ -262,12 +259,12 @@ def _valid_lengths(arrays: Mapping[str, np.ndarray], along: Mapping[str, int]) -
         some = (array != 0).any(axis=rest) if rest else array != 0
         # zeros within a sample are data: only those behind its last entry are padding
         last = np.where(some, np.arange(1, some.shape[1] + 1), 0).max(axis=1)
-        found = np.maximum(found, last) if len(found) in (1, len(last)) else found
-    return found
+        lengths = np.maximum(lengths, last) if len(lengths) in (1, len(last)) else lengths
+    return lengths
 
 
 def _inputs_and_sizes(
-    given: GivenModel, subject: Any, ask: str, wanted: tuple[int | None, int | None]
+    user_model: GivenModel, subject: Any, ask: str, wanted: tuple[int | None, int | None]
 ) -> tuple[dict[str, np.ndarray], dict[str, int], int, int]:
     """Returns the inputs, the axis of each along which the sides differ, and both sides' sizes.
 
@@ -277,25 +274,25 @@ def _inputs_and_sizes(
     """
     at, against = wanted
     vary = "batch" if ask == "batch" else "length"
-    given.require_inputs(subject.inputs)
+    user_model.require_inputs(subject.inputs)
     # generated inputs need a size; given ones have theirs, and 0 asks for nothing
     most = against or (BATCH if ask == "batch" else 0)
-    arrays = given.arrays(subject.inputs, vary, most)
+    arrays = user_model.arrays(subject.inputs, vary, most)
     along = varied_axes(vary, arrays, subject.inputs)
     if ask == "padding" and arrays:
         first = next(iter(along))
         axes = [along, *({first: axis} for axis in range(1, arrays[first].ndim))]
         valid = [_valid_lengths(arrays, some) for some in axes]
         sizes = [min(arrays[name].shape[axis] for name, axis in some.items()) for some in axes]
-        ends = [((one > 0) & (one < size)).any() for one, size in zip(valid, sizes, strict=True)]
+        ends = [((v > 0) & (v < size)).any() for v, size in zip(valid, sizes, strict=True)]
         chosen = ends.index(True) if any(ends) else 0
         along, lengths = axes[chosen], valid[chosen]
         whole = max(arrays[name].shape[axis] for name, axis in along.items())
         short = np.flatnonzero((lengths > 0) & (lengths < whole))
         row, samples = int(short[0]) if len(short) else 0, varied_axes("batch", arrays, ())
         arrays = {
-            name: np.ascontiguousarray(one[row : row + 1]) if name in samples else one
-            for name, one in arrays.items()
+            name: np.ascontiguousarray(array[row : row + 1]) if name in samples else array
+            for name, array in arrays.items()
         }
     whole = min(arrays[name].shape[axis] for name, axis in along.items())
     against = whole_number("against", whole if against is None else against)
@@ -310,44 +307,148 @@ def _inputs_and_sizes(
     return arrays, along, at, against
 
 
-Told = Callable[..., None]
+@dataclass
+class Examination:
+    """What the parts of an answer are found with. ``sides``: of a model in this process; ``out``:
+    where the report goes; ``tell_part``: called with a part's name, text and details."""
 
+    model: Any
+    walked: Walked
+    sides: SizedInputs | None
+    out: str | Path | None
+    tell: Say
+    tell_part: Callable[..., None]
 
-def _give_parts(
-    given: GivenModel, walked: Walked, sides: SizedInputs | None, out: Any, tell: Say, told: Told
-) -> Iterator[str]:
-    """Gives one part after the other; yields why it ends early."""
-    first = walked.found.first
-    told("operation", _operation_in_words(walked, first))
-    if first is None:
-        return
-    explained = _explained_source(walked, tell)
-    if explained is not None:
-        first, text, told_of = explained
-        told("cause", text, told_of)
-    if sides is not None and first.op in FUSED and not first.cause and not budget.spent():
-        walked, first = _unfused(walked, first, sides, tell, told)
-    if budget.spent():
-        yield budget.spent()
-        return
-    if sides is None:
-        todo = walked.asked.todo or ADVICE["target"]
-        told("fix", f"{todo}; probe bisect MODEL --between A --and B finds the condition")
-    else:
-        yield from _remedied(given, walked, sides, tell, told)
-    if budget.spent():
-        yield budget.spent()
-        return
-    if out is None:
-        told("report", "not asked for: --report DIR (Python: out=DIR) writes it, verified")
-        return
-    tell("writing the report, proved in fresh processes")
-    try:
-        written = walked.reproduce(out, first, progress=tell)
-        own = f" (the operation's own script, no case: {written.no_case})" * bool(written.no_case)
-        told("report", f"{written.path}: {', '.join(written.files)}{own}")
-    except (NotReproduced, InputError) as error:
-        told("report", f"none was written: {error}")
+    def give_parts(self) -> Iterator[str]:
+        """Gives one part after the other; yields why it ends early."""
+        first = self.walked.found.first
+        self.tell_part("operation", _operation_in_words(self.walked, first))
+        if first is None:
+            return
+        if (explained := _explained_source(self.walked, self.tell)) is not None:
+            first, text, details = explained
+            self.tell_part("cause", text, details)
+        sides = self.sides
+        if sides is not None and first.op in FUSED and not first.cause and not budget.spent():
+            first = self._without_fusion(first, sides)
+        if budget.spent():
+            yield budget.spent()
+            return
+        if sides is None:
+            todo = self.walked.asked.todo or ADVICE["target"]
+            more = "probe bisect MODEL --between A --and B finds the condition"
+            self.tell_part("fix", f"{todo}; {more}")
+        else:
+            yield from self._try_remedies(sides)
+        if budget.spent():
+            yield budget.spent()
+            return
+        if self.out is None:
+            text = "not asked for: --report DIR (Python: out=DIR) writes it, verified"
+            self.tell_part("report", text)
+            return
+        self.tell("writing the report, proved in fresh processes")
+        try:
+            written = self.walked.reproduce(self.out, first, progress=self.tell)
+            why = written.no_case
+            own = f" (the operation's own script, no case: {why})" * bool(why)
+            self.tell_part("report", f"{written.path}: {', '.join(written.files)}{own}")
+        except (NotReproduced, InputError) as error:
+            self.tell_part("report", f"none was written: {error}")
+
+    def _without_fusion(self, first: Region, sides: SizedInputs) -> Region:
+        """Looks into a fused layer by running the model without fusion: a different program, as the
+        answer says. Returns the source for the report; ``walked`` is the run that has it."""
+        # the switch is the whole process's: models of the user's own have it too
+        mha = import_module("torch").backends.mha
+        before = mha.get_fastpath_enabled()
+        mha.set_fastpath_enabled(False)
+        try:
+            self.tell("looking into the fused layer")
+            left, right = (sides.opened.recorder(side) for side in (sides.left, sides.right))
+            inside = Walked(walk(left, right, False, self.tell), self.walked.asked)
+            source = inside.found.first
+            head = f"the layer is one fused operation; without it ({SWITCH})"
+            if source is None:
+                self.tell_part("cause", f"{head} {inside.ending()[0]}")
+                return first
+            text = f"{head} the first to differ is {_operation_in_words(inside, source)}"
+            if (explained := _explained_source(inside, self.tell)) is not None:
+                source, why, details = explained
+                details |= {"without": "fused layers"}
+                self.tell_part("cause", f"{text}; {why}", details)
+            if not source.cause:
+                return first
+            self.walked = inside
+            return source
+        finally:
+            mha.set_fastpath_enabled(before)
+
+    def differing(self, left: int, ours: Sequence[Any], theirs: Sequence[Any]) -> int:
+        """Returns how many outputs must agree and don't. ``left``: on which side of the comparison
+        the first run's outputs stand; the second run's stand on the right."""
+        total, whole = 0, self.walked.found.right
+        places = (self.walked.found.left, whole)[left].outputs
+        for output in self.walked.found.outputs:
+            number, right = (output.left, output.right)[left], output.right
+            if number in places:
+                mine = output.selection.taken(np.asarray(ours[places.index(number)]), left)
+                other = output.selection.taken(np.asarray(theirs[whole.outputs.index(right)]), 1)
+                total += int(unequal_bits(mine, other, whole.values[right].dtype).sum())
+        return total
+
+    def _try_remedies(self, sides: SizedInputs) -> Iterator[str]:
+        """Tries what keeps the bits, the quick way first, and times it."""
+        at, against = sides.sizes
+        what = "fill each batch up to" if sides.vary == "batch" else "pad every input to"
+        self.tell("trying one size")
+        names = ("left", "right", "filled")
+        run = {name: sides.opened.recorder(getattr(sides, name)).plain for name in names}
+        exact = not self.differing(1, run["filled"](), run["right"]())
+        one_size: dict[str, Any] = {"remedy": "one size", "exact": exact}
+        checked = "has the bits of the other side here" if exact else "still differs here"
+        text = f"{what} {against}, so that each call has one shape: {checked}"
+        self.tell_part("fix", text, {"remedies": [dict(one_size)]})
+        took = mitigated_models.timed_in_turns({n: run[n] for n in ("left", "filled")}, min)
+        one_size["ratio"] = took["filled"] / took["left"]
+        times = f"{rounded_text(one_size['ratio'])} times {sides.vary} {at} as it is"
+        text = f"one size of {against}: {times}"
+        self.tell_part("cost", text, {"remedies": [dict(one_size)]})
+        if why := budget.spent():
+            yield f"the invariant mode was not tried: {why}"
+            return
+        self.tell("trying the invariant mode")
+        batches = {array.shape[0] for array in sides.right.values() if array.ndim}
+        sizes = {"batch": sorted(batches)} | {sides.vary: [at, against]}
+        ends, count = (sides.left, sides.right), partial(self.differing, 0)
+        mode = mitigated_models.of_runs(sides.opened, self.model, sizes, ends, count)
+        entry: dict[str, Any] = {"remedy": "invariant", "exact": mode.verdict == "exact"}
+        entry |= {"verdict": mode.verdict, "why": mode.refusal or None}
+        ways, known = [one_size, entry], "padded length" if sides.vary != "batch" else "batch"
+        words = [f"one {known} of {against}", "probe.stable.invariant(model)"]
+        some = [text for text, way in zip(words, ways, strict=True) if way["exact"]]
+        exact_ways = f"exact here: {' or '.join(some) or 'none that was tried'}"
+        if mode.report is None or mode.verdict != "exact":
+            why = mode.refusal or f"{mode.differing:,} outputs differ still"
+            text = f"{exact_ways}; probe.stable.invariant: {mode.verdict} ({why})"
+            self.tell_part("fix", text, {"remedies": ways})
+            return
+        calls = {"left": run["left"], "filled": run["filled"]}
+        calls |= {"invariant": mitigated_models.calls_in_mode(mode, sides.left)}
+        self.tell("timing")
+        # others may be at work here
+        took = mitigated_models.timed_in_turns(calls, min)
+        entry["ratio"], one_size["ratio"] = (
+            took[n] / took["left"] for n in ("invariant", "filled")
+        )
+        self.tell_part("fix", exact_ways, {"remedies": ways})
+        best = min((way for way in ways if way["exact"]), key=lambda way: float(way["ratio"]))
+        each = ", ".join(
+            f"{way['remedy']} {rounded_text(way['ratio'])}{' (not exact)' * (not way['exact'])}"
+            for way in ways
+        )
+        text = f"times {sides.vary} {at} as it is: {each}; recommended: {best['remedy']}"
+        self.tell_part("cost", text, {"remedies": ways, "recommended": best["remedy"]})
 
 
 # PyTorch's operations that are a whole layer: what is within has no tests of its own.
@@ -356,48 +457,20 @@ FUSED = ("aten._transformer_encoder_layer_fwd", "aten._native_multi_head_attenti
 SWITCH = "torch.backends.mha.set_fastpath_enabled(False)"
 
 
-def _unfused(
-    walked: Walked, first: Region, sides: SizedInputs, tell: Say, told: Told
-) -> tuple[Walked, Region]:
-    """Looks into a fused layer by running the model without fusion: a different program, as the
-    answer says. Returns the comparison and the source for the report."""
-    mha = import_module("torch").backends.mha
-    before = mha.get_fastpath_enabled()
-    mha.set_fastpath_enabled(False)
-    try:
-        tell("looking into the fused layer")
-        runs = [sides.opened.recorder(one) for one in (sides.left, sides.right)]
-        inside = Walked(walk(runs[0], runs[1], False, tell), walked.asked)
-        source = inside.found.first
-        head = f"the layer is one fused operation; without it ({SWITCH})"
-        if source is None:
-            told("cause", f"{head} {inside.ending()[0]}")
-            return walked, first
-        text = f"{head} the first to differ is {_operation_in_words(inside, source)}"
-        explained = _explained_source(inside, tell)
-        if explained is not None:
-            source, why, told_of = explained
-            text, told_of = f"{text}; {why}", told_of | {"without": "fused layers"}
-            told("cause", text, told_of)
-        return (inside, source) if source.cause else (walked, first)
-    finally:
-        mha.set_fastpath_enabled(before)
-
-
 def _operation_in_words(walked: Walked, first: Region | None) -> str:
     """Returns the first source in the library's words, and what becomes of it in the outputs."""
     if first is None:
         return "; ".join([walked.ending()[0], walked.outcome()])
-    outputs = [one for one in walked.found.outputs if one.compared]
+    outputs = [output for output in walked.found.outputs if output.compared]
     differing, compared = (
-        sum(getattr(one, name) for one in outputs) for name in ("differing", "compared")
+        sum(getattr(output, name) for output in outputs) for name in ("differing", "compared")
     )
     from probe.reproduction import modelled  # late: it needs jinja2
 
     what = modelled.layer_of(walked.found, first) or first.op
     where = f"{first.path}: {what}" if first.path else what
     text = f"{where}: {differ(first.differing, first.compared, first.max_ulp)}"
-    more = sum(one.verdict == "source" or bool(one.own) for one in walked.found.operations) - 1
+    more = len(walked.differ_by_themselves()) - 1
     text += f"; {counted(more, 'operation')} behind it differ by themselves too" * (more > 0)
     return f"{text}; of the model's outputs {differing:,} of {compared:,}"
 
@@ -407,11 +480,11 @@ def _reads_padding(walked: Walked) -> str:
 
     Their difference has nothing to do with rounding, however small or large it is.
     """
-    found, rest, most = walked.found, 0, 0.0
-    for pair in found.outputs:
+    difference, rest, most = walked.found, 0, 0.0
+    for pair in difference.outputs:
         ours, theirs = (
             run.arrays({number}).get(number)
-            for run, number in ((found.left, pair.left), (found.right, pair.right))
+            for run, number in ((difference.left, pair.left), (difference.right, pair.right))
         )
         if not pair.known or ours is None or theirs is None or ours.ndim != theirs.ndim:
             continue
@@ -427,11 +500,12 @@ def _reads_padding(walked: Walked) -> str:
         return ""
     by = f", and differ by up to {rounded_text(most)}" if most else ""
 
-    def partly(pair: Pair) -> bool:  # some in the smaller run are computed from other inputs there
-        values = found.left.values[pair.left], found.right.values[pair.right]
-        return pair.known and pair.compared < min(prod(one.shape) for one in values)
+    # some in the smaller run are computed from other inputs there
+    def partly(pair: Pair) -> bool:
+        values = difference.left.values[pair.left], difference.right.values[pair.right]
+        return pair.known and pair.compared < min(prod(value.shape) for value in values)
 
-    first = next((one for one in found.operations if any(map(partly, one.gives))), None)
+    first = next((op for op in difference.operations if any(map(partly, op.gives))), None)
     start = "" if first is None else f", from {operation_text(first)} on"
     return (
         f"{counted(rest, 'output')} read the padding{start}{by}; that is no rounding: the padded "
@@ -445,125 +519,29 @@ def _explained_source(walked: Walked, tell: Say) -> tuple[Region, str, dict[str,
     """Explains the first source, and the next where it turns out to be none."""
     from probe.reproduction import modelled  # late: it needs jinja2
 
-    found, known = walked.found, dict[Any, Any]()
-    for number, one in list(enumerate(found.operations)):
-        if one.verdict != "source" or len(found.causes) >= SOURCES:
+    difference, known = walked.found, dict[Any, Any]()
+    for number, operation in list(enumerate(difference.operations)):
+        if operation.verdict != "source" or len(difference.causes) >= SOURCES:
             continue
-        tell(f"explaining {one.name}")
-        cause = find_cause(found.left, found.right, one, known=known)
-        found.causes[number] = cause
-        one.cause = cause.kind
+        tell(f"explaining {operation.name}")
+        cause = find_cause(difference.left, difference.right, operation, known=known)
+        difference.causes[number] = cause
+        operation.cause = cause.kind
         if cause.refuted:
-            one.doubted(cause.why)
+            operation.doubted(cause.why)
             continue
         where = modelled.where_it_differs(cause)
         proof = f"{cause.replayed:,} of {cause.examined:,} examined outputs replay on both sides"
         text = f"{where}; {proof}" if where else cause.why
         if not cause.kind:
-            reads = []  # what sets two calls of one kernel apart
-            for run, op in found.sides(one):
+            # what sets two calls of one kernel apart
+            reads = []
+            for run, op in difference.sides(operation):
                 shapes = [run.values[n].shape for n in op.reads[:3]]
                 reads.append(" and ".join("x".join(map(str, shape)) or "1" for shape in shapes))
             text = f"{cause.why}; the library is called with other sizes: it reads {reads[0]} "
             text += f"against {reads[1]}"
-        if found.rounding.words:
-            text = f"{found.rounding.words}; {text}"
-        return one, text, {"name": one.name, "explanation": cause.to_json()}
+        if difference.rounding.words:
+            text = f"{difference.rounding.words}; {text}"
+        return operation, text, {"name": operation.name, "explanation": cause.to_json()}
     return None
-
-
-def _counter_of_differing(
-    walked: Walked, left: int
-) -> Callable[[Sequence[Any], Sequence[Any]], int]:
-    """Returns what counts outputs that must agree and don't. ``left``: on which side of the
-    comparison the first run's outputs stand; the second run's stand on the right."""
-    difference, recordings = walked.found, (walked.found.left, walked.found.right)
-    places = [
-        (recordings[left].outputs.index((one.left, one.right)[left]), one)
-        for one in difference.outputs
-        if (one.left, one.right)[left] in recordings[left].outputs
-    ]
-    right = walked.found.right
-
-    def differing(ours: Sequence[Any], theirs: Sequence[Any]) -> int:
-        total = 0
-        for at, one in places:
-            mine = one.selection.taken(np.asarray(ours[at]), left)
-            other = one.selection.taken(np.asarray(theirs[right.outputs.index(one.right)]), 1)
-            total += int(unequal_bits(mine, other, right.values[one.right].dtype).sum())
-        return total
-
-    return differing
-
-
-def _remedied(
-    given: GivenModel, walked: Walked, sides: SizedInputs, tell: Say, told: Told
-) -> Iterator[str]:
-    """Tries what keeps the bits, the quick way first, and times it."""
-    at, against = sides.sizes
-    what = "fill each batch up to" if sides.vary == "batch" else "pad every input to"
-    tell("trying one size")
-    run = {
-        name: sides.opened.recorder(getattr(sides, name)).plain
-        for name in ("left", "right", "filled")
-    }
-    left_over = _counter_of_differing(walked, 1)(run["filled"](), run["right"]())
-    ways: list[dict[str, Any]] = [{"remedy": "one size", "exact": not left_over}]
-    size = f"{what} {against}, so that each call has one shape"
-    checked = "has the bits of the other side here" if ways[0]["exact"] else "still differs here"
-    told("fix", f"{size}: {checked}", {"remedies": [dict(ways[0])]})
-    took = mitigated_models.timed_in_turns({name: run[name] for name in ("left", "filled")}, min)
-    ways[0]["ratio"] = took["filled"] / took["left"]
-    times = f"{rounded_text(ways[0]['ratio'])} times {sides.vary} {at} as it is"
-    told("cost", f"one size of {against}: {times}", {"remedies": [dict(ways[0])]})
-    if why := budget.spent():
-        yield f"the invariant mode was not tried: {why}"
-        return
-    tell("trying the invariant mode")
-    batches = {one.shape[0] for one in sides.right.values() if one.ndim}
-    sizes = {"batch": sorted(batches)} | {sides.vary: [at, against]}
-    mode = mitigated_models.of_runs(
-        sides.opened,
-        given.model,
-        sizes,
-        (sides.left, sides.right),
-        _counter_of_differing(walked, 0),
-    )
-    entry: dict[str, Any] = {"remedy": "invariant", "exact": mode.verdict == "exact"}
-    entry |= {"verdict": mode.verdict, "why": mode.refusal or None}
-    ways.append(entry)
-    if mode.report is None or mode.verdict != "exact":
-        why = mode.refusal or f"{mode.differing:,} outputs differ still"
-        also = f"probe.stable.invariant: {mode.verdict} ({why})"
-        told("fix", f"{_exact_remedies(ways, sides)}; {also}", {"remedies": ways})
-        return
-    mode_runs = {
-        "left": run["left"],
-        "filled": run["filled"],
-        "invariant": mitigated_models.calls_in_mode(mode, sides.left),
-    }
-    tell("timing")
-    took = mitigated_models.timed_in_turns(mode_runs, min)  # others may be at work here
-    entry["ratio"], ways[0]["ratio"] = (took[n] / took["left"] for n in ("invariant", "filled"))
-    told("fix", _exact_remedies(ways, sides), {"remedies": ways})
-    best = min((one for one in ways if one["exact"]), key=lambda one: float(one["ratio"]))
-    each = ", ".join(
-        f"{one['remedy']} {rounded_text(one['ratio'])}{'' if one['exact'] else ' (not exact)'}"
-        for one in ways
-    )
-    text = f"times {sides.vary} {at} as it is: {each}; recommended: {best['remedy']}"
-    told("cost", text, {"remedies": ways, "recommended": best["remedy"]})
-
-
-def _exact_remedies(ways: Sequence[Mapping[str, Any]], sides: SizedInputs) -> str:
-    """Returns the remedies that are exact, in words."""
-    what = "batch" if sides.vary == "batch" else "padded length"
-    words = {
-        "one size": f"one {what} of {sides.sizes[1]}",
-        "invariant": "probe.stable.invariant(model)",
-    }
-    exact = [words[one["remedy"]] for one in ways if one["exact"]]
-    return f"exact here: {' or '.join(exact) or 'none that was tried'}"
-
-
-__all__ = ["ASK", "PARTS", "Diagnosis", "Learned", "examine"]

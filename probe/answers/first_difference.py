@@ -60,24 +60,19 @@ class Walked(Answer):
     sizes: list[dict[str, Any]] = field(default_factory=list)
 
     @property
-    def verdict(self) -> str:
-        """Returns ``equal``, ``differs`` or ``unknown``: of the outputs that must agree."""
-        return self.found.verdict
-
-    @property
     def finding(self) -> bool:
         """Returns whether outputs differ, or whether that is unknown."""
-        return self.verdict != "equal"
+        return self.found.verdict != "equal"
 
     @property
     def moved(self) -> int:
         """Returns how many outputs compute what one at another index of the right run computes."""
-        return sum(one.moved for one in self.found.outputs)
+        return sum(output.moved for output in self.found.outputs)
 
     @property
     def window(self) -> int:
         """Returns how many outputs read other inputs than the right run's at the same index."""
-        return sum(one.window for one in self.found.outputs)
+        return sum(output.window for output in self.found.outputs)
 
     @property
     def words(self) -> list[str]:
@@ -87,106 +82,101 @@ class Walked(Answer):
 
     def counts(self) -> dict[str, int]:
         """Returns how many operations have each verdict."""
-        told = Counter(one.verdict for one in self.found.operations)
-        return {name: told[name] for name in VERDICTS if told[name]}
+        counts = Counter(operation.verdict for operation in self.found.operations)
+        return {name: counts[name] for name in VERDICTS if counts[name]}
+
+    def differ_by_themselves(self) -> list[int]:
+        """Returns the numbers of operations that differ although their inputs agree, or would."""
+        operations = enumerate(self.found.operations)
+        return [number for number, op in operations if op.verdict == "source" or op.own]
 
     def report(self) -> dict[str, Any]:
-        found, first = self.found, self.found.first
-        ours = found.operations
-        total = len(ours)
-        operations = []
-        for number, one in enumerate(ours):
-            told, cause = one.to_json(), found.causes.get(number)
-            told["rounding"] = None
-            if cause is not None:
-                told["explanation"] = cause.to_json()
-                told["rounding"] = told["explanation"].pop("rounding")
-            operations.append(told)
+        difference, first = self.found, self.found.first
+        total = len(difference.operations)
+        operations = [op.to_json() | {"rounding": None} for op in difference.operations]
+        for number, cause in difference.causes.items():
+            explanation = cause.to_json()
+            operations[number] |= {"rounding": explanation.pop("rounding")}
+            operations[number]["explanation"] = explanation
         return {
             "verdict": self.verdict,
-            "examined": found.examined,
+            "examined": difference.examined,
             "operations_total": total,
             "first": None if first is None else first.name,
             **asdict(self.asked),
-            "same_inputs": found.same_inputs,
+            "same_inputs": difference.same_inputs,
             "moved": self.moved,
             "window": self.window,
             "shares": {name: count / total for name, count in self.counts().items()},
-            "differ_by_themselves": sum(one.verdict == "source" or bool(one.own) for one in ours),
-            "rounding": found.rounding.to_json(),
+            "differ_by_themselves": len(self.differ_by_themselves()),
+            "rounding": difference.rounding.to_json(),
             "decisions": self.decided(),
             "unknown": [
                 {"operations": len(some), "first": some[0].name, **asdict(why)}
-                for why, some in grouped_reasons(found)
+                for why, some in grouped_reasons(difference)
             ],
             "operations": operations,
-            "outputs": [self.report_output(one) for one in found.outputs],
-            "notes": found.notes,
+            "outputs": [self.report_output(output) for output in difference.outputs],
+            "notes": difference.notes,
             "sizes": self.sizes,
-            "certified": bool(self.sizes) and all(one.get("certified") for one in self.sizes),
+            "certified": bool(self.sizes) and all(size.get("certified") for size in self.sizes),
         }
 
     def same_bits(self) -> str:
         """Returns which sizes have the right run's bits, in words; empty if none was tested."""
         if not self.sizes:
             return ""
-        if "by_order" in self.sizes[0]:  # for all finite inputs
-            same = [one for one in self.sizes if one["by_order"] == "same"]
-            told = [f"{one['at']}{'' if one['certified'] else ' (not certified)'}" for one in same]
-            text = f"sizes that add as {self.asked.right} does: {', '.join(told) or 'none'}"
+        # for all finite inputs
+        if "by_order" in self.sizes[0]:
+            same = [size for size in self.sizes if size["by_order"] == "same"]
+            each = [f"{size['at']}{' (not certified)' * (not size['certified'])}" for size in same]
+            text = f"sizes that add as {self.asked.right} does: {', '.join(each) or 'none'}"
             for word, why in (("differs", "added differently"), ("unknown", "not known")):
-                some = [one for one in self.sizes if one["by_order"] == word]
-                each = [f"{one['at']} ({one['in_the_way']}: {one['why']})" for one in some]
+                some = [size for size in self.sizes if size["by_order"] == word]
+                each = [f"{size['at']} ({size['in_the_way']}: {size['why']})" for size in some]
                 text += f"; {why}: {', '.join(each)}" if each else ""
             return text
         equal, other, unknown = (
-            ranges(one["at"] for one in self.sizes if one["verdict"] == verdict)
+            ranges(size["at"] for size in self.sizes if size["verdict"] == verdict)
             for verdict in ("equal", "differs", "unknown")
         )
-        told = [f"the bits of {self.asked.right}: {equal or 'none'}"]
-        told += [f"different bits: {other}"] * bool(other)
-        told += [f"not known: {unknown}"] * bool(unknown)
-        return f"sizes with {'; '.join(told)} (on these inputs; not certified)"
+        parts = [f"the bits of {self.asked.right}: {equal or 'none'}"]
+        parts += [f"different bits: {other}"] * bool(other)
+        parts += [f"not known: {unknown}"] * bool(unknown)
+        return f"sizes with {'; '.join(parts)} (on these inputs; not certified)"
 
-    def report_output(self, one: Pair) -> dict[str, Any]:
+    def report_output(self, output: Pair) -> dict[str, Any]:
         """Returns an entry of ``outputs``. ``growth``: how the difference over the largest value
         compares with the first source's."""
-        first, index = self.found.first, one.by_index
+        first, index = self.found.first, output.by_index
         start = max((pair.scaled for pair in first.gives), default=0.0) if first else 0.0
-        growth = one.scaled / start if start and one.compared else None
+        growth = output.scaled / start if start and output.compared else None
         by_index = index and {
             "compared": index.compared,
-            "differing": None if index.first is None else index.differing,  # digests alone are kept
+            # digests alone are kept
+            "differing": None if index.first is None else index.differing,
             "max_ulp": index.max_ulp,
         }
-        shapes = [
-            list(side.values[number].shape)
-            for side, number in ((self.found.left, one.left), (self.found.right, one.right))
-        ]
+        counts = ("compared", "differing", "max_ulp", "scaled", "moved", "window")
         return {
-            "left_shape": shapes[0],
-            "right_shape": shapes[1],
-            "compared": one.compared,
-            "differing": one.differing,
-            "max_ulp": one.max_ulp,
-            "scaled": one.scaled,
-            "moved": one.moved,
-            "window": one.window,
+            "left_shape": list(self.found.left.values[output.left].shape),
+            "right_shape": list(self.found.right.values[output.right].shape),
+            **{name: getattr(output, name) for name in counts},
             "by_index": by_index,
             "growth": growth,
-            "decisions": [asdict(each) for each in self.decisions(one)],
+            "decisions": [asdict(each) for each in self.decisions(output)],
         }
 
-    def decisions(self, one: Pair) -> list[deciding.Decision]:
+    def decisions(self, output: Pair) -> list[deciding.Decision]:
         """Returns what an output decides and where the runs decide differently; [] of integers."""
-        dtype = self.found.left.values[one.left].dtype
-        key = (one.left, one.right)
+        dtype = self.found.left.values[output.left].dtype
+        key = (output.left, output.right)
         known: dict[tuple[int, int], list[deciding.Decision]]
         known = self.__dict__.setdefault("_decided", {})
         if key not in known:
             known[key] = []
-            if one.compared and dtype in floats.FORMATS:
-                both = _decision_sides(self.found, one)
+            if output.compared and dtype in floats.FORMATS:
+                both = _decision_sides(self.found, output)
                 if both is not None and both[0].size:
                     left, right = map(np.atleast_1d, both)
                     known[key] = list(deciding.decisions(left, right, dtype))
@@ -195,47 +185,49 @@ class Walked(Answer):
     def decided(self) -> dict[str, int]:
         """Returns how many decisions there are, change, and cannot change: of those it is proved
         that any order of the additions in all operations of the left run takes them alike."""
-        found = {"total": 0, "changed": 0, "proved": 0}
-        outputs = [one for one in self.found.outputs if self.decisions(one)]
+        totals = {"total": 0, "changed": 0, "proved": 0}
+        outputs = [output for output in self.found.outputs if self.decisions(output)]
         known = enclosed.output_intervals(self.found.left) if outputs else {}
-        for one in outputs:
-            rows, both = known.get(one.left), _decision_sides(self.found, one)
-            assert both is not None  # or there were no decisions
+        for output in outputs:
+            rows, both = known.get(output.left), _decision_sides(self.found, output)
+            # an output whose elements are not kept has no decisions
+            assert both is not None
             if rows is not None:
-                lines = (_decision_rows(end, one, 0).reshape(both[0].shape) for end in rows)
+                lines = (_decision_rows(end, output, 0).reshape(both[0].shape) for end in rows)
                 rows = Interval(*lines)
-            for each in self.decisions(one):
-                found["total"] += each.taken
-                found["changed"] += each.crossed
+            for each in self.decisions(output):
+                totals["total"] += each.taken
+                totals["changed"] += each.crossed
                 if rows is not None:
                     count = deciding.TOP if each.decision.startswith("top") else 1
                     # one that no rounding can change, and that changed, is a bug's: not proved
-                    dtype = self.found.left.values[one.left].dtype
-                    kept = deciding.certain_decisions(rows, each.decision, count)
-                    kept &= deciding.same_decisions(*both, dtype, each.decision, count)
-                    found["proved"] += int(kept.sum())
-        return found
+                    dtype = self.found.left.values[output.left].dtype
+                    certain = deciding.certain_decisions(rows, each.decision, count)
+                    certain &= deciding.same_decisions(*both, dtype, each.decision, count)
+                    totals["proved"] += int(certain.sum())
+        return totals
 
     def crossed(self) -> list[str]:
         """Returns the decisions that differ between the two runs, in words."""
-        found = []
-        for number, one in enumerate(self.found.outputs):
+        lines = []
+        for number, output in enumerate(self.found.outputs):
             which = f" of output {number}" if len(self.found.outputs) > 1 else ""
-            found += [
+            lines += [
                 f"{NAMED[each.decision]}{which} changes in {each.crossed:,} of {each.taken:,}"
-                for each in self.decisions(one)
+                for each in self.decisions(output)
                 if each.crossed
             ]
-        return found
+        return lines
 
     def lines(self) -> tuple[str, str, str]:
         total = len(self.found.operations)
-        asked = f"{self.asked.left} against {self.asked.right}: {counted(total, 'operation')}"
+        compared = f"{self.asked.left} against {self.asked.right}: {counted(total, 'operation')}"
         name = f"{self.asked.model}, " if self.asked.model else ""
         first, last = self.ending()
-        if any(ASSUMED in note for note in self.found.notes):  # ahead, as long lines are cut
+        # ahead, as long lines are cut
+        if any(ASSUMED in note for note in self.found.notes):
             last = f"with what is {ASSUMED} (notes): {last}"
-        return f"{name}{asked}, {self.found.examined:,} compared", first, last
+        return f"{name}{compared}, {self.found.examined:,} compared", first, last
 
     def ending(self) -> tuple[str, str]:
         """Returns the first source in words, and how far its difference spreads."""
@@ -243,13 +235,13 @@ class Walked(Answer):
         if first is None:
             return self._elsewhere() or self._no_source(), self.outcome()
         causes = self.found.causes.values()
-        sought = any(one.kind or NOT_SOUGHT not in one.why for one in causes)
+        sought = any(cause.kind or NOT_SOUGHT not in cause.why for cause in causes)
         inside = "the outputs agree, the bits inside differ; " * (self.verdict == "equal")
         words = self.found.rounding.words
-        told = (
+        text = (
             f"{words}{'; ' * bool(words)}{inside}{source_text(first, sought)}{self._placed(first)}"
         )
-        return told, self.outcome()
+        return text, self.outcome()
 
     def _placed(self, first: Region) -> str:
         """Returns what a first source is in its library's words, and where it differs, in brackets;
@@ -259,8 +251,8 @@ class Walked(Answer):
             return ""
         modelled = import_module("probe.reproduction.modelled")
         layer = modelled.layer_of(self.found, first)
-        told = ": ".join(filter(None, (layer, modelled.where_it_differs(cause))))
-        return f" ({told})" if told else ""
+        text = ": ".join(filter(None, (layer, modelled.where_it_differs(cause))))
+        return f" ({text})" if text else ""
 
     def table(self) -> str:
         """Returns the operations that differ as a table of text, the first source first: name,
@@ -272,12 +264,12 @@ class Walked(Answer):
 
     def _rows(self) -> list[tuple[str, ...]]:
         """Returns the cells of the table, its head first."""
-        some = [one for one in self.found.operations if one.differing][:ROWS]
         rows: list[tuple[str, ...]] = [HEAD]
-        for one in some:
-            far = "" if one.max_ulp is None else f"{one.max_ulp:,}"
-            differing = f"{one.differing:,} of {one.compared:,}"
-            rows.append((one.name, one.op, differing, far, one.verdict, one.why or one.note))
+        for region in [region for region in self.found.operations if region.differing][:ROWS]:
+            far = "" if region.max_ulp is None else f"{region.max_ulp:,}"
+            differing = f"{region.differing:,} of {region.compared:,}"
+            why = region.why or region.note
+            rows.append((region.name, region.op, differing, far, region.verdict, why))
         return rows
 
     def _repr_html_(self) -> str:
@@ -287,29 +279,34 @@ class Walked(Answer):
             "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row)
             for tag, row in zip(["th", *["td"] * len(rows)], rows, strict=False)
         ]
-        table = "".join(f"<tr>{one}</tr>" for one in cells)
+        table = "".join(f"<tr>{row}</tr>" for row in cells)
         picture = b64encode(self._drawn_as("png")).decode()
         shown = f'<img src="data:image/png;base64,{picture}">' if picture else ""
         return f"<pre>{escape(repr(self))}</pre><table>{table}</table>{shown}"
 
     def _elsewhere(self) -> str:
         """Returns how outputs of one shape stand elsewhere or read other inputs; or nothing."""
-        outputs = [one for one in self.found.outputs if one.by_index is not None]
-        size = sum(one.by_index.compared for one in outputs if one.by_index is not None)
-        what = f" of {counted(size, 'output')}"
-        told = []
+        by_index = [output.by_index for output in self.found.outputs if output.by_index is not None]
+        what = f" of {counted(sum(index.compared for index in by_index), 'output')}"
+        parts = []
         if self.moved:
             verb = "stands" if self.moved == 1 else "stand"
-            told.append(f"moved: {self.moved:,}{what} {verb} at another index")
+            parts.append(f"moved: {self.moved:,}{what} {verb} at another index")
         if self.window:
             verb = "reads" if self.window == 1 else "read"
-            told.append(f"window: {self.window:,}{what * (not told)} {verb} different inputs")
-        first = [one for one in self.found.operations if one.cause == "window"][:1]
-        return "; ".join([*told, *(f"from {operation_text(one)} on" for one in first)])
+            parts.append(f"window: {self.window:,}{what * (not parts)} {verb} different inputs")
+        first = next((op for op in self.found.operations if op.cause == "window"), None)
+        parts += [] if first is None else [f"from {operation_text(first)} on"]
+        return "; ".join(parts)
 
     def _no_source(self) -> str:
         counts = self.counts()
-        apart = [self._alone(side) for side in ("left", "right") if counts.get(side)]
+        # the first operation that one side has alone, and how many follow
+        apart = []
+        for side in filter(counts.get, ("left", "right")):
+            first = next(op for op in self.found.operations if op.verdict == side)
+            more = f" and {counts[side] - 1:,} more" if counts[side] > 1 else ""
+            apart.append(f"only {side}: {operation_text(first)}{more}")
         if self.verdict == "equal" and not self.found.examined:
             return "equal: the outputs agree; no operation could be compared"
         if self.verdict == "equal":
@@ -323,41 +320,32 @@ class Walked(Answer):
 
     def unknown(self) -> list[str]:
         """Returns why nothing is known of operations, in words: how many, from which one on."""
-        told = []
+        lines = []
         for why, some in grouped_reasons(self.found):
-            start = (
-                f", from {operation_text(some[0])} on"
-                if len(some) > 1
-                else f", {operation_text(some[0])}"
-            )
+            first = operation_text(some[0])
+            start = f"from {first} on" if len(some) > 1 else first
             text = why.why if why.name == some[0].name and not why.side else str(why)
-            told.append(f"unknown: {counted(len(some), 'operation')}{start}: {text}")
-        return told
-
-    def _alone(self, side: str) -> str:
-        """Returns the first operation that one side has alone, and how many follow."""
-        first, *others = (one for one in self.found.operations if one.verdict == side)
-        more = f" and {len(others):,} more" if others else ""
-        return f"only {side}: {operation_text(first)}{more}"
+            lines.append(f"unknown: {counted(len(some), 'operation')}, {start}: {text}")
+        return lines
 
     def outcome(self, how: str = "") -> str:
         """Returns how the outputs differ, and what to do. ``how``: what writes a report."""
         outputs = self.found.outputs
-        compared = sum(one.compared for one in outputs)
-        differing = [one for one in outputs if one.differing]
+        compared = sum(output.compared for output in outputs)
+        differing = [output for output in outputs if output.differing]
         if self.words and not differing:
             return self._by_indices()
         if not compared:
-            hollow = outputs and all(one.hollow for one in outputs)
+            hollow = outputs and all(output.hollow for output in outputs)
             return "the outputs have no elements" if hollow else NOT_KNOWN
         if not differing:
             more = f"; {self.asked.todo}" if self.found.first and self.asked.todo else ""
             every = f"all {compared:,} outputs that must agree do"
             every = "the one output that must agree does" if compared == 1 else every
             return f"{every}{self._zeros()}{self._unjudged()}{self._others()}{more}"
-        ulps = [one.max_ulp for one in differing if one.max_ulp is not None]
+        ulps = [output.max_ulp for output in differing if output.max_ulp is not None]
         most = max(ulps) if len(ulps) == len(differing) else None
-        text = differ(sum(one.differing for one in differing), compared, most)
+        text = differ(sum(output.differing for output in differing), compared, most)
         text += self._unjudged()
         if self.words:
             text = f"{self._elsewhere()}; compared with what computes the same, {text}"
@@ -368,14 +356,15 @@ class Walked(Answer):
     def _unjudged(self) -> str:
         """Returns of how many of several outputs nothing could be compared."""
         outputs = self.found.outputs
-        some = sum(not one.compared and not one.hollow for one in outputs)
+        some = sum(not output.compared and not output.hollow for output in outputs)
         what = "it is not known what must agree"
         return f"; of {some:,} of the {len(outputs):,} returned arrays {what}" if some else ""
 
     def _offer(self, how: str) -> list[str]:
         """Returns what writes a report of the first source, where one can be written."""
         first = self.found.first
-        if first is not None and first.arguments:  # the library did what it was asked
+        # the library did what it was asked
+        if first is not None and first.arguments:
             return [DIFFERENT]
         if first is None or not how:
             return []
@@ -384,37 +373,37 @@ class Walked(Answer):
             return []
         if any(not run.untried and op.lines is None for run, op in self.found.sides(first)):
             return []  # the recorder has no lines of it: reproduce() would refuse
-        return [f"try {how} for a report"]  # it is written if a script repeats the difference
+        # it is written if a script repeats the difference
+        return [f"try {how} for a report"]
 
     def _by_indices(self) -> str:
         """Returns how many outputs differ by index, and how many agree where they are computed."""
         outputs = self.found.outputs
-        some = [one.by_index for one in outputs if one.by_index is not None]
-        told = "by index, outputs differ"
-        if all(one.first is not None for one in some):
-            differing = sum(one.differing for one in some)
-            told = f"by index, {differ(differing, sum(one.compared for one in some), None)}"
-        whole = sum(one.compared for one in outputs)
+        some = [output.by_index for output in outputs if output.by_index is not None]
+        text = "by index, outputs differ"
+        if all(index.first is not None for index in some):
+            differing = sum(index.differing for index in some)
+            text = f"by index, {differ(differing, sum(index.compared for index in some), None)}"
+        whole = sum(output.compared for output in outputs)
         verb = "agrees" if whole == 1 else "agree"
         same = f"compared with what computes the same, {counted(whole, 'output')} {verb}"
-        return f"{told}; {same}" if whole else told
+        return f"{text}; {same}" if whole else text
 
     def _zeros(self) -> str:
         """Returns how many outputs are zeros of different signs, which count as equal."""
-        count = sum(one.signed_zero for one in self.found.outputs)
+        count = sum(output.signed_zero for output in self.found.outputs)
         return f" ({count:,} of them are zeros of different signs)" if count else ""
 
     def _others(self) -> str:
         """Returns how many outputs of the smaller run need not agree, as far as known."""
         rest = 0
-        for one in self.found.outputs:
-            sides = (self.found.left, one.left), (self.found.right, one.right)
+        for output in self.found.outputs:
+            sides = (self.found.left, output.left), (self.found.right, output.right)
             sizes = [prod(side.values[number].shape) for side, number in sides]
-            rest += min(sizes) - one.compared
+            rest += min(sizes) - output.compared
         return f"; {rest:,} others have different inputs or formulas" if rest > 0 else ""
 
     def drawn(self) -> Figure | None:
-        """Draws the operations with their distances and verdicts, the first source marked."""
         from probe.plots import walks
 
         return walks.walked(self.found, self.lines())
@@ -438,58 +427,58 @@ class Walked(Answer):
         """
         import_module("probe.reproduction.folder").fresh(Path(folder))
         number = self._source(source)
-        one = self.found.operations[number]
-        if one.arguments:
-            why = f"{DIFFERENT}: {one.arguments}"
-            raise InputError("source", one.name, why, "give both runs the same arguments")
+        operation = self.found.operations[number]
+        if operation.arguments:
+            why = f"{DIFFERENT}: {operation.arguments}"
+            raise InputError("source", operation.name, why, "give both runs the same arguments")
         cause = self.found.causes.get(number)
         sides = self.found.left, self.found.right
         why = "its sums were not compared" if case else "it was not asked for"
         if case and cause is not None and cause.comparison is not None and cause.kind:
             try:
-                return self._as_case(Path(folder), one, cause, progress or silent)
+                return self._as_case(Path(folder), operation, cause, progress or silent)
             except ProbeError as error:
                 why = getattr(error, "why", str(error))
             except (LookupError, ValueError) as error:  # the operation's own script needs no case
                 why = f"a mistake of probe's own ({type(error).__name__}: {error})"
         recorded = import_module("probe.reproduction.recorded")
         script = recorded.ModelScript(**self.script)
-        found = recorded.write_operation(Path(folder), sides, one, cause, script)
-        found.no_case = why
-        return found
+        written = recorded.write_operation(Path(folder), sides, operation, cause, script)
+        written.no_case = why
+        return written
 
-    def _as_case(self, folder: Path, one: Region, cause: Any, tell: Say) -> Any:
+    def _as_case(self, folder: Path, operation: Region, cause: Any, tell: Say) -> Any:
         """Writes the report of a case. InputError: it is none; NotReproduced."""
         modelled = import_module("probe.reproduction.modelled")
         model = f"`{self.asked.model}`" if self.asked.model else "a model"
-        place = f" at `{one.path}`" if one.path else ""
-        layer = modelled.layer_of(self.found, one)
+        place = f" at `{operation.path}`" if operation.path else ""
+        layer = modelled.layer_of(self.found, operation)
         place += f", `{layer}`" * bool(layer)
-        said = f"In {model}{place}: {one.differing:,} of {one.compared:,} outputs differ"
-        said += f"; {where}." if (where := modelled.where_it_differs(cause)) else "."
+        count = f"{operation.differing:,} of {operation.compared:,} outputs differ"
+        where = modelled.where_it_differs(cause)
+        said = f"In {model}{place}: {count}{f'; {where}' if where else ''}."
         said += " By itself, in a fresh process, the case gives the bits of both runs."
         sides = self.found.left, self.found.right
-        made = modelled.write_case(folder, sides, one, cause, said, tell=tell)
+        written = modelled.write_case(folder, sides, operation, cause, said, tell=tell)
         if whole := self.script.get("whole"):
             text = "\n".join(whole).rstrip() + "\n"
             (folder / "model.py").write_text(text, encoding="utf-8")
-            made.files.append("model.py")
+            written.files.append("model.py")
         kind = import_module("probe.reproduction.recorded").WrittenFolder
-        return kind(folder, made.files, made.script, made.ran)
+        return kind(folder, written.files, written.script, written.ran)
 
-    def _source(self, given: int | str | Region | None) -> int:
-        operations = self.found.operations
-        sources = [n for n, one in enumerate(operations) if one.verdict == "source" or one.own]
+    def _source(self, wanted: int | str | Region | None) -> int:
+        operations, sources = self.found.operations, self.differ_by_themselves()
         if not sources:
             why = "no operation differs while its inputs agree, so there is nothing to report"
             raise InputError("source", "(none)", why, "compare two runs that differ")
-        if given is None:
+        if wanted is None:
             return sources[0]
         for number in sources:
-            if given in (number, operations[number].name) or given is operations[number]:
+            if wanted in (number, operations[number].name) or wanted is operations[number]:
                 return number
         names = ", ".join(operations[n].name for n in sources[:8])
-        raise InputError("source", given, "this operation is not a source", f"use one of {names}")
+        raise InputError("source", wanted, "this operation is not a source", f"use one of {names}")
 
 
 VERDICTS = ("source", "carried", "healed", "equal", "left", "right", "unknown")
@@ -510,20 +499,21 @@ class ComparisonQuestion:
     todo: str = ""
 
 
-def source_text(one: Region, sought: bool = True) -> str:
+def source_text(operation: Region, sought: bool = True) -> str:
     """Returns a source in words. ``sought``: whether its cause was searched for."""
-    text = f"{one.differing:,} of {one.compared:,} differ"
-    text += "" if one.max_ulp is None else f" by up to {one.max_ulp:,} ulp"
-    if "argument" in one.cause:  # first, as lines are cut at their end
-        return f"first: {operation_text(one)}: {one.why}; {text}"
-    also = f"; the arguments differ: {one.arguments}" if one.arguments else ""
-    why = one.cause or (NOT_YET if sought else NOT_SOUGHT)
-    return f"first: {operation_text(one)}, {text}: {why}{also}"
+    text = f"{operation.differing:,} of {operation.compared:,} differ"
+    text += "" if operation.max_ulp is None else f" by up to {operation.max_ulp:,} ulp"
+    # first, as lines are cut at their end
+    if "argument" in operation.cause:
+        return f"first: {operation_text(operation)}: {operation.why}; {text}"
+    also = f"; the arguments differ: {operation.arguments}" if operation.arguments else ""
+    why = operation.cause or (NOT_YET if sought else NOT_SOUGHT)
+    return f"first: {operation_text(operation)}, {text}: {why}{also}"
 
 
-def operation_text(one: Region) -> str:
+def operation_text(operation: Region) -> str:
     """Returns an operation and its place in the model: ``aten.addmm at encoder.0``."""
-    return f"{one.op} at {one.path}" if one.path else one.op
+    return f"{operation.op} at {operation.path}" if operation.path else operation.op
 
 
 DIFFERENT = "the two runs ask for different things"
@@ -532,22 +522,23 @@ NOT_KNOWN = "it is not known which outputs must agree"
 NOT_YET, NOT_SOUGHT = "not explained yet", "no cause was looked for"
 
 
-def _decision_sides(found: Difference, one: Pair) -> tuple[np.ndarray, np.ndarray] | None:
+def _decision_sides(difference: Difference, output: Pair) -> tuple[np.ndarray, np.ndarray] | None:
     """Returns the elements of an output that must agree, as rows of decisions; None: not kept."""
-    mine = found.left.arrays({one.left}).get(one.left)
-    other = found.right.arrays({one.right}).get(one.right)
+    mine = difference.left.arrays({output.left}).get(output.left)
+    other = difference.right.arrays({output.right}).get(output.right)
     if mine is None or other is None:
         return None
-    both = _decision_rows(mine, one, 0), _decision_rows(other, one, 1)
+    both = _decision_rows(mine, output, 0), _decision_rows(other, output, 1)
     if both[0].shape == both[1].shape:
         return both
-    return both[0].reshape(-1, 1), both[1].reshape(-1, 1)  # a part of a line decides no largest
+    # a part of a line decides no largest
+    return both[0].reshape(-1, 1), both[1].reshape(-1, 1)
 
 
-def _decision_rows(array: np.ndarray, one: Pair, side: int) -> np.ndarray:
+def _decision_rows(array: np.ndarray, output: Pair, side: int) -> np.ndarray:
     """Returns the elements of a side's output that must agree, as rows of decisions: as lines
     along the last axis, where whole ones are selected, so that a largest one is decided."""
-    chosen, rank = one.selection, array.ndim
+    chosen, rank = output.selection, array.ndim
     taken = chosen.taken(array, side)
     if rank and (chosen.whole or (not chosen.flat and rank - 1 not in chosen.axes)):
         return taken
@@ -593,22 +584,22 @@ def first_difference(
     >>> found = probe.first_difference(lambda: model(x[:1]), lambda: model(x))  # doctest: +SKIP
     >>> found.first, found.verdict  # doctest: +SKIP
     """
-    given = listed_inputs(inputs)
+    arrays = listed_inputs(inputs)
     functions, names = [], []
-    for one, side in ((left, "left"), (right, "right")):
-        as_it_is = inputs is None or not callable(one)
-        functions.append(one if as_it_is else lambda function=one: function(*given))
+    for runnable, side in ((left, "left"), (right, "right")):
+        as_it_is = inputs is None or not callable(runnable)
+        functions.append(runnable if as_it_is else lambda function=runnable: function(*arrays))
         # a recorder has a name of its own, the model's
-        name = str(getattr(one, "__name__", getattr(one, "name", type(one).__name__)))
-        names.append(side if name[:1] in ("", "<") else f"{side} ({name})")
+        name = getattr(runnable, "__name__", getattr(runnable, "name", type(runnable).__name__))
+        names.append(side if str(name)[:1] in ("", "<") else f"{side} ({name})")
     with within(time), heard("first_difference", progress) as tell:
         tell("running both sides once, unwatched")
         recorders = [
-            net_recorder(raw, given) if is_net(raw) else function_recorder(one, bare=(raw, given))
-            for one, raw in zip(functions, (left, right), strict=True)
+            net_recorder(raw, arrays) if is_net(raw) else function_recorder(run, bare=(raw, arrays))
+            for run, raw in zip(functions, (left, right), strict=True)
         ]
-        found = walk(recorders[0], recorders[1], explain, tell)
-    return Walked(found, ComparisonQuestion("", *names))
+        difference = walk(recorders[0], recorders[1], explain, tell)
+    return Walked(difference, ComparisonQuestion("", *names))
 
 
 def diff(
@@ -629,19 +620,21 @@ def diff(
     made, or whose origin you trust. Without it nothing of a recording is run.
     """
     folders = list[Path]()
-    for one in (left, right):  # a path, or an answer that has one
-        made = getattr(getattr(one, "found", None), "made", None)
-        folders.append(made.folder if isinstance(made, Provenance) else Path(one))  # type: ignore[arg-type]
+    # a path, or an answer that has one
+    for recording in (left, right):
+        provenance = getattr(getattr(recording, "found", None), "made", None)
+        folders.append(provenance.folder if isinstance(provenance, Provenance) else Path(recording))  # type: ignore[arg-type]
     with within(time), heard("diff", progress) as tell, ExitStack() as running:
         if trust:
-            runs = [running.enter_context(RunnableRecording(one)) for one in folders]
+            runs = [running.enter_context(RunnableRecording(folder)) for folder in folders]
         else:
-            runs = [read_recording(one) for one in folders]
-        found = of_stored(runs[0], runs[1], explain, tell)
-        if not trust and found.found.first is not None and not found.found.first.cause:
-            found.found.notes.append(UNTRUSTED)
-        weakref.finalize(found, running.pop_all().close)
-    return found
+            runs = [read_recording(folder) for folder in folders]
+        walked = of_stored(runs[0], runs[1], explain, tell)
+        if not trust and walked.found.first is not None and not walked.found.first.cause:
+            walked.found.notes.append(UNTRUSTED)
+        # a report runs operations of the recordings again: they stay as long as the answer does
+        weakref.finalize(walked, running.pop_all().close)
+    return walked
 
 
 UNTRUSTED = (
@@ -659,36 +652,35 @@ def of_stored(
     right: Run,
     explain: bool = True,
     progress: Say | None = None,
-    asked: ComparisonQuestion | None = None,
+    question: ComparisonQuestion | None = None,
 ) -> Walked:
     """Compares two recordings on disk. Errors: InputError, where one contradicts itself too."""
     assert left.made is not None
     assert right.made is not None
     ours, theirs = left.made, right.made
-    notes = [*ours.notes, *(one for one in theirs.notes if one not in ours.notes)]
-    for name, one in (("left", ours), ("right", theirs)):
-        if one.left_out["values"]:
-            notes.append(f"the {name} recording left out {one.left_out_text}")
+    notes = [*ours.notes, *(note for note in theirs.notes if note not in ours.notes)]
+    for name, provenance in (("left", ours), ("right", theirs)):
+        if provenance.left_out["values"]:
+            notes.append(f"the {name} recording left out {provenance.left_out_text}")
     # where they were made differently, as far as it decides bits
-    facts = [{**one.made, **one.made.get("libraries", {})} for one in (ours, theirs)]
-    for name in dict.fromkeys((*facts[0], *facts[1])):
-        own = [one.get(name) for one in facts]
-        if own[0] != own[1] and name not in FACTS_BESIDE:
+    mine, other = ({**side.made, **side.made.get("libraries", {})} for side in (ours, theirs))
+    for name in dict.fromkeys((*mine, *other)):
+        if mine.get(name) != other.get(name) and name not in FACTS_BESIDE:
             # libraries that a run did not load have none
-            said = ["not recorded" if one is None else str(one) for one in own]
-            notes.append(f"{name}: {said[0]} on the left, {said[1]} on the right")
+            both = ("not recorded" if v is None else v for v in (mine.get(name), other.get(name)))
+            notes.append("{}: {} on the left, {} on the right".format(name, *both))
     try:
-        found = compare_and_explain(left, right, explain, progress or silent, notes=notes)
+        difference = compare_and_explain(left, right, explain, progress or silent, notes=notes)
     except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
         why = f"a recording contradicts itself ({type(error).__name__}: {str(error)[:120]})"
-        both = f"{ours.folder} and {theirs.folder}"
-        raise InputError("recording", both, why, "record again with probe record") from None
-    if asked is None:
+        where = f"{ours.folder} and {theirs.folder}"
+        raise InputError("recording", where, why, "record again with probe record") from None
+    if question is None:
         subjects = dict.fromkeys((ours.subject, theirs.subject))
         names = (f"{run.made.folder.name} ({run.target})" for run in (left, right) if run.made)
-        asked = ComparisonQuestion(" and ".join(filter(None, subjects)), *names)
+        question = ComparisonQuestion(" and ".join(filter(None, subjects)), *names)
     try:
         lines = switch_lines(Target.parse(left.target), Target.parse(right.target))
     except InputError:  # it was recorded on no target
         lines = (), ()
-    return Walked(found, asked, {"before": lines})
+    return Walked(difference, question, {"before": lines})

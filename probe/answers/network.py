@@ -79,10 +79,9 @@ def network(
     ``NAME:AXIS``), ``at`` and ``against``: the sizes of the two sides' inputs; ``inputs``: arrays
     by name, or a .npz file; ``shapes``: of generated inputs, by name; ``against_target``: another
     target for the right side; ``sizes``: more sizes to compare with ``against``, ``by`` bits or
-    ``order`` (all finite inputs); ``explain=False``: find no causes; ``time``: stop after
-    this long, such as ``5m``. ``target`` and
-    ``against_target`` run in processes of their own, so the model is a file or
-    ``"module:function"`` then.
+    ``order`` (all finite inputs); ``explain=False``: find no causes; ``time``: stop after this
+    long, such as ``5m``. ``target`` and ``against_target`` run in processes of their own, so the
+    model is a file or ``"module:function"`` then.
 
     Otherwise inputs are padded, along what ``vary`` says, which may be the batch: a ``Padded``
     comes back, or ``OnTargets`` of several. On a target that is not the model's own library, or of
@@ -98,24 +97,22 @@ def network(
     target fails.
     """
     for name in two:
-        if name not in TWO:  # as Python says it of its own
+        # as Python says it of its own
+        if name not in TWO:
             raise TypeError(f"network() got an unexpected keyword argument {name!r}")
-    two = {name: one for name, one in two.items() if not _not_given(one)}
-    own = target == DEFAULT_TARGET
-
+    two = {name: option for name, option in two.items() if _is_set(option)}
+    # the default is "the model's own library", in this process; what is typed is a target
+    targets = [] if target == DEFAULT_TARGET else checked_targets(target)
     two_sided = of_two(two, (fixed, lengths, plan))
-    given = GivenModel(model, two.pop("inputs", None), two.pop("shapes", None), trust, seed)
+    user_model = GivenModel(model, two.pop("inputs", None), two.pop("shapes", None), trust, seed)
     how = {name: two.pop(name) for name in ("explain", "time", "progress") if name in two}
     if two_sided:
-        pads = {"fixed": fixed, "lengths": lengths, "padded": padded, "plan": plan}
-        refuse_padding({name: one for name, one in pads.items() if one is not None})
-        chosen = [] if own else checked_targets(target)
-        if len(chosen) > 1:
-            texts = ", ".join(one.text for one in chosen)
+        refuse_padding({"fixed": fixed, "lengths": lengths, "padded": padded, "plan": plan})
+        if len(targets) > 1:
+            texts = ", ".join(each.text for each in targets)
             todo = "give one target, and the second one as against_target"
             raise InputError("target", texts, "each of two runs has one target", todo)
-        one = chosen[0] if chosen else None
-        return two_runs(given, TwoSides(**two), one, **how)
+        return two_runs(user_model, TwoSides(**two), *targets, **how)
     if (limit := how.pop("time", None)) is not None:
         why = "padding takes no limit of time, two runs do"
         raise InputError("time", limit, why, "leave it out, or give at and against")
@@ -123,14 +120,14 @@ def network(
         why = "padding compares orders wherever it can"
         raise InputError("by", by, why, "leave it out, or give at, against and sizes")
     vary = two.get("vary", "length")
-    asked = PaddingQuestion(vary, fixed, lengths, padded, value, safe, plan)
-    if own:
-        return pad_model(given, asked, **how)
-    return on_targets(given, asked, checked_targets(target), **how)
+    padding = PaddingQuestion(vary, fixed, lengths, padded, value, safe, plan)
+    if target == DEFAULT_TARGET or len(targets) == 1:
+        return pad_model(user_model, padding, next(iter(targets), None), **how)
+    return on_targets(user_model, padding, targets, **how)
 
 
-def _not_given(given: Any) -> bool:
-    return given is None or (isinstance(given, tuple | dict) and not given)
+def _is_set(value: Any) -> bool:
+    return value is not None and (not isinstance(value, tuple | dict) or bool(value))
 
 
 # What ``network`` takes for two runs of any model.
@@ -150,17 +147,16 @@ class Remedied(Answer):
         return remedies_report(self.found)
 
     def lines(self) -> tuple[str, str, str]:
-        found = self.found
-        told = [f"{one.remedy.name} {one.verdict}{self._cost(one)}" for one in found.found]
-        asked = f"{found.label}: {len(found.lengths):,} {found.sizes} against {found.fixed:,}"
-        return f"{asked} on {found.target.text}", advise(found).text, "; ".join(told)
-
-    def _cost(self, one: Any) -> str:
-        cost = rounded_text(self.found.of_fixed(one))
-        return f" ({cost} of the full size's time)" if cost else ""
+        measured, verdicts = self.found, []
+        for result in measured.found:
+            cost = rounded_text(measured.of_fixed(result))
+            share = f" ({cost} of the full size's time)" if cost else ""
+            verdicts.append(f"{result.remedy.name} {result.verdict}{share}")
+        sizes = f"{len(measured.lengths):,} {measured.sizes} against {measured.fixed:,}"
+        question = f"{measured.label}: {sizes} on {measured.target.text}"
+        return question, advise(measured).text, "; ".join(verdicts)
 
     def drawn(self) -> Figure | None:
-        """Draws a bar for each remedy: its cost, coloured by whether it is exact."""
         from probe.plots import pictures
 
         return pictures.draw_mitigated(self.found)
@@ -218,40 +214,38 @@ def remedies(
     where = checked_target(target)
     sizes = list(chunks or ())
     tried = [*(only or ()), *(f"chunks={size}" for size in sizes)]
-    more: dict[str, Any] = {"only": None if only is None else tried, "progress": progress}
     if only is not None:
-        sizes = [whole_number("chunks", one[7:]) for one in tried if one.startswith("chunks=")]
-    if sizes:
-        more["chunks"] = sizes
+        sizes = [whole_number("chunks", name[7:]) for name in tried if name.startswith("chunks=")]
     values = length_values(lengths)
-    of_model: dict[str, Any] = {"inputs": inputs, "shapes": shapes, "table": table}
-    of_model = {name: one for name, one in of_model.items() if not _not_given(one)}
     if isinstance(subject, Case):
-        of_model |= {"trust": True} if trust else {}
-        of_model |= {} if fixed is None else {"fixed": fixed}
-        for name, one in of_model.items():
-            raise InputError(name, one, *OF_MODEL[name])
+        of_model: dict[str, Any] = {"inputs": inputs, "shapes": shapes, "table": table}
+        of_model |= {"trust": trust or None, "fixed": fixed}
+        for name, option in of_model.items():
+            if _is_set(option):
+                raise InputError(name, option, *OF_MODEL[name])
+        how: dict[str, Any] = {"only": None if only is None else tried, "progress": progress}
+        how |= {"chunks": sizes} if sizes else {}
         with within(time):
-            found = measured_remedies(
-                subject, where, values, vary=vary, content=content, each=each, **more
+            measured = measured_remedies(
+                subject, where, values, vary=vary, content=content, each=each, **how
             )
         if store is not None:
             from probe.store import Store  # what keeps nothing needs no pyarrow
 
-            with Store.here(Path(store)) as kept:
-                for name, found_rows in remedy_rows(found).items():
-                    kept.append(name, found_rows)
-        return Remedied(found)
+            with Store.here(Path(store)) as opened:
+                for name, found_rows in remedy_rows(measured).items():
+                    opened.append(name, found_rows)
+        return Remedied(measured)
     if store is not None:
         why = "only a case's remedies are stored"
         raise InputError("store", store, why, "leave it out: this is a model")
-    given = GivenModel(subject, inputs, shapes, trust)
-    asked = PaddingQuestion(vary or "length", fixed, values)
+    user_model = GivenModel(subject, inputs, shapes, trust)
+    padding = PaddingQuestion(vary or "length", fixed, values)
     tell = None if progress is None else (lambda text: progress(0, 0, text))
     words = {} if target == DEFAULT_TARGET else {"target": where}
     with within(time):
         return remedied(
-            given, asked, content=content, table=table, only=tried, progress=tell, **words
+            user_model, padding, content=content, table=table, only=tried, progress=tell, **words
         )
 
 
@@ -289,14 +283,13 @@ class Padded(Answer):
     def verdict(self) -> str:
         """Of the least sizes: ``differs`` if one changes bits, ``equal`` if none does; ``unknown``
         where no shorter size has the outputs, or nothing could be said."""
-        every = [one.at_least for one in self.found]
-        if any(not one.serves and not one.lacking for one in every):
-            return "differs" if any(one.by_order == "differs" for one in every) else "unknown"
-        return "unknown" if any(one.lacking for one in every) else "equal"
+        every = [size.at_least for size in self.found]
+        if any(not least.serves and not least.lacking for least in every):
+            return "differs" if any(least.by_order == "differs" for least in every) else "unknown"
+        return "unknown" if any(least.lacking for least in every) else "equal"
 
     @property
     def target(self) -> str:
-        """Returns the target that computed it."""
         return self.graph.whole(self.found[0].content).target
 
     @property
@@ -307,23 +300,23 @@ class Padded(Answer):
     @property
     def first(self) -> str | None:
         """Returns the operation that changes bits at a least size, for the shortest content."""
-        told = [one.at_least for one in self.found if one.at_least.by_order == "differs"]
-        return told[0].name if told else None
+        differing = [size.at_least for size in self.found if size.at_least.by_order == "differs"]
+        return differing[0].name if differing else None
 
     @property
     def given(self) -> str:
         """Returns for which values alone the safe sizes are; empty: for all."""
-        return next((one.at_safe.given for one in self.found if one.at_safe.given), "")
+        return next((size.at_safe.given for size in self.found if size.at_safe.given), "")
 
     @property
     def in_the_way(self) -> Serves | None:
         """Returns what stands against a proof, or against every shorter size."""
-        every = [told for one in self.found for told in (one.at_safe, one.at_least)]
-        return next((one for one in every if one.name and one.by_order == "unknown"), None)
+        every = [serves for size in self.found for serves in (size.at_safe, size.at_least)]
+        return next((each for each in every if each.name and each.by_order == "unknown"), None)
 
     def report(self) -> dict[str, Any]:
         operations = self.graph.whole(self.found[0].content).operations
-        known = sum(not isinstance(one.meaning, Unknown) for one in operations)
+        known = sum(not isinstance(operation.meaning, Unknown) for operation in operations)
         stands = self.in_the_way
         report: dict[str, Any] = {
             "verdict": self.verdict,
@@ -333,7 +326,7 @@ class Padded(Answer):
             "first": self.first,
             "in_the_way": stands.name if stands else None,
             "why": stands.why if stands else None,
-            "certified": all(one.at_safe.certified for one in self.found),
+            "certified": all(size.at_safe.certified for size in self.found),
             "certified_for": self.given or None,
             "model": self.model,
             "target": self.target,
@@ -342,15 +335,15 @@ class Padded(Answer):
             "fixed": self.graph.fixed,
             "contents": [
                 {
-                    "content": one.content,
-                    "least": one.least,
-                    "safe": one.safe,
-                    "at_least": _serves_to_json(one.at_least),
-                    "at_safe": _serves_to_json(one.at_safe),
-                    "certified": one.at_safe.certified,
-                    "over": one.over or None,
+                    "content": size.content,
+                    "least": size.least,
+                    "safe": size.safe,
+                    "at_least": _serves_to_json(size.at_least),
+                    "at_safe": _serves_to_json(size.at_safe),
+                    "certified": size.at_safe.certified,
+                    "over": size.over or None,
                 }
-                for one in self.found
+                for size in self.found
             ],
             "walked": None if self.walked is None else self.walked.report(),
             "plan": None if self.plan is None else self.plan.to_json(),
@@ -366,31 +359,33 @@ class Padded(Answer):
     def lines(self) -> tuple[str, str, str]:
         what = f"{self.model}: {self.vary} padded, against {self.graph.fixed:,}"
         said = []
-        for one in self.found[:6]:
-            words = f"to {one.safe:,}" + " or less" * bool(one.over)
-            words += f" (not {one.least:,})" * (one.safe > one.least)
-            alone = one.at_least.lacking and one.safe == one.least
-            said.append(f"{one.content:,}: " + (f"to {one.safe:,} alone" if alone else words))
+        for size in self.found[:6]:
+            words = f"to {size.safe:,}" + " or less" * bool(size.over)
+            words += f" (not {size.least:,})" * (size.safe > size.least)
+            alone = size.at_least.lacking and size.safe == size.least
+            said.append(f"{size.content:,}: " + (f"to {size.safe:,} alone" if alone else words))
         safe = "; ".join(said)
         if not self.remedies:
             return what, f"{self.verdict}; pad {safe}", self.advice()
-        costs = {one["name"]: rounded_text(one["of_fixed"]) or "-" for one in self.remedies}
-        told = [f"{one['name']} {one['verdict']} ({costs[one['name']]})" for one in self.remedies]
+        ways = [
+            f"{way['name']} {way['verdict']} ({rounded_text(way['of_fixed']) or '-'})"
+            for way in self.remedies
+        ]
         best = f"recommended: {mitigated_models.recommended_way(self.remedies)}; pad {safe}"
-        return what, f"{'; '.join(told)} of the full size's time", best
+        return what, f"{'; '.join(ways)} of the full size's time", best
 
     def advice(self) -> str:
         """Returns what the result means, in a sentence."""
         stands = self.in_the_way
         parts = []
         if self.first:
-            one = next(one.at_least for one in self.found if one.at_least.name == self.first)
-            parts.append(f"changes bits first: {one.name} ({one.why})")
+            least = next(size.at_least for size in self.found if size.at_least.name == self.first)
+            parts.append(f"changes bits first: {least.name} ({least.why})")
         if stands is not None:
             parts.append(f"prevented by {stands.name}: {stands.why}")
-        elif any(one.safe < self.graph.fixed for one in self.found):
-            safe = [one.at_safe for one in self.found]
-            every = all(one.certified for one in safe)
+        elif any(size.safe < self.graph.fixed for size in self.found):
+            safe = [size.at_safe for size in self.found]
+            every = all(serves.certified for serves in safe)
             parts.append(
                 CERTIFIED + f", for {self.given}" * bool(self.given)
                 if every
@@ -413,9 +408,9 @@ class Padded(Answer):
         from probe import plots
 
         figure, (axes,) = plots.panels(1, 1, 5.0, 3.2)
-        contents = [one.content for one in self.found]
+        contents = [size.content for size in self.found]
         for name in ("least", "safe"):
-            axes.plot(contents, [getattr(one, name) for one in self.found], "o-", label=name)
+            axes.plot(contents, [getattr(size, name) for size in self.found], "o-", label=name)
         axes.set(xlabel=f"valid {self.vary}", ylabel="padded to", title=self.model)
         axes.legend()
         return figure
@@ -431,20 +426,22 @@ class OnTargets(Answer):
     @property
     def verdict(self) -> str:
         """Returns ``differs`` if it does on one, ``equal`` if on all it is, else ``unknown``."""
-        told = {one.verdict for one in self.found} | ({"unknown"} if self.failures else set())
-        return next((word for word in ("differs", "unknown") if word in told), "equal")
+        verdicts = {padded.verdict for padded in self.found}
+        if "differs" in verdicts:
+            return "differs"
+        return "unknown" if self.failures or "unknown" in verdicts else "equal"
 
     @property
     def finding(self) -> bool:
         """Returns whether a least size changes bits on some target, or whether that is unknown."""
-        return any(one.finding for one in self.found)
+        return any(padded.finding for padded in self.found)
 
     def report(self) -> dict[str, Any]:
-        one = self.found[0].report() if self.found else {}
+        report = self.found[0].report() if self.found else {}
         return {
             "verdict": self.verdict,
-            **{name: one.get(name) for name in ("examined", "operations_total", "part")},
-            **{name: one.get(name) for name in ("model", "vary", "fixed")},
+            **{name: report.get(name) for name in ("examined", "operations_total", "part")},
+            **{name: report.get(name) for name in ("model", "vary", "fixed")},
             "targets": {each.target: each.report() for each in self.found},
             "failures": self.failures,
             "written": [path for each in self.found for path in each.written],
@@ -452,14 +449,14 @@ class OnTargets(Answer):
 
     def lines(self) -> tuple[str, str, str]:
         what = self.found[0].lines()[0] if self.found else ""
-        told = [f"{one.target}: {one.lines()[1]}" for one in self.found]
-        told += [f"{one['target']}: failed: {one['message']}" for one in self.failures]
-        advised = "; ".join(f"{one.target}: {one.advice()}" for one in self.found)
-        return what, "; ".join(told), advised
+        findings = [f"{padded.target}: {padded.lines()[1]}" for padded in self.found]
+        findings += [f"{each['target']}: failed: {each['message']}" for each in self.failures]
+        advised = "; ".join(f"{padded.target}: {padded.advice()}" for padded in self.found)
+        return what, "; ".join(findings), advised
 
     def drawn(self) -> Figure | None:
         """Draws the first target's run that differs; None where none does."""
-        return next((drawn for one in self.found if (drawn := one.drawn())), None)
+        return next((drawn for padded in self.found if (drawn := padded.drawn())), None)
 
 
 @dataclass(frozen=True)
@@ -482,39 +479,37 @@ class PaddingQuestion:
 
 
 def on_targets(
-    given: GivenModel, asked: PaddingQuestion, targets: Sequence[Target], **words: Any
-) -> Padded | OnTargets:
-    """Does as ``pad_model`` on each target; one that fails is a failure, unless it is alone."""
-    if len(targets) == 1:
-        return pad_model(given, asked, targets[0], **words)
-    found, failures, plan = [], list[dict[str, str]](), asked.plan
-    for one in targets:
+    user_model: GivenModel, padding: PaddingQuestion, targets: Sequence[Target], **words: Any
+) -> OnTargets:
+    """Does as ``pad_model`` on each target; one that fails is a failure."""
+    answers, failures, plan = [], list[dict[str, str]](), padding.plan
+    for target in targets:
         if plan is not None:
-            name = "".join(c if c.isalnum() or c in "._=-" else "-" for c in one.text)
-            asked = replace(asked, plan=Path(plan) / name)
+            name = "".join(c if c.isalnum() or c in "._=-" else "-" for c in target.text)
+            padding = replace(padding, plan=Path(plan) / name)
         try:
-            found.append(pad_model(given, asked, one, **words))
+            answers.append(pad_model(user_model, padding, target, **words))
         except TargetError as error:
-            failures.append({"target": one.text, "kind": error.kind, "message": error.why})
-    return OnTargets(found, failures)
+            failures.append({"target": target.text, "kind": error.kind, "message": error.why})
+    return OnTargets(answers, failures)
 
 
-def _serves_to_json(one: Serves) -> dict[str, Any]:
+def _serves_to_json(serves: Serves) -> dict[str, Any]:
     return {
-        "serves": one.serves,
-        "by_order": one.by_order,
-        "lacking": one.lacking,
-        "operation": one.name or None,
-        "why": one.why or None,
-        "certified": one.certified,
-        "certified_for": one.given or None,
-        "kept": [None if box is None else [vars(part) for part in box] for box in one.boxes],
+        "serves": serves.serves,
+        "by_order": serves.by_order,
+        "lacking": serves.lacking,
+        "operation": serves.name or None,
+        "why": serves.why or None,
+        "certified": serves.certified,
+        "certified_for": serves.given or None,
+        "kept": [None if box is None else [vars(part) for part in box] for box in serves.boxes],
     }
 
 
 def remedied(
-    given: GivenModel,
-    asked: PaddingQuestion,
+    user_model: GivenModel,
+    padding: PaddingQuestion,
     *,
     content: int | None = None,
     table: str | Path | None = None,
@@ -529,36 +524,37 @@ def remedied(
         raise InputError("table", table, "it is a folder", "give a file, such as classes.json")
     if table is not None and not Path(table).absolute().parent.is_dir():
         raise InputError("table", table, "there is no such folder", "make it first")
-    every = sorted({*(asked.lengths or ()), *([] if content is None else [content])})
-    found = pad_model(given, replace(asked, lengths=every), **words)
-    known = [one.content for one in found.found]
+    tell = words.get("progress") or silent
+    every = sorted({*(padding.lengths or ()), *([] if content is None else [content])})
+    padded = pad_model(user_model, replace(padding, lengths=every), **words)
+    graph, sizes = padded.graph, padded.found
+    known = [size.content for size in sizes]
     at = content if content in known else known[len(known) // 2]
     if not only or INVARIANT in only:
-        (words.get("progress") or silent)("the invariant mode")
+        tell("the invariant mode")
         try:
-            why = budget.spent()
-            found.invariant = (
-                InvariantResult(f"not tried: {why}")
-                if why
-                else mitigated_models.of_graph(found.graph, found.found, given.model, table)
-            )
+            if why := budget.spent():
+                mode = InvariantResult(f"not tried: {why}")
+            else:
+                mode = mitigated_models.of_graph(graph, sizes, user_model.model, table)
         except KeyboardInterrupt:  # what padding came to stays, and is timed
-            found.invariant = InvariantResult("not tried to the end: interrupted")
-        if table is not None and found.invariant.report is not None:
-            found.written.append(str(table))
-        found.notes += [f"invariant: {one}" for one in found.invariant.notes]
-    every_way = mitigated_models.judged_ways(found.graph, found.found, at, found.invariant)
-    found.remedies = [one for one in every_way if not only or one["name"] in ("default", *only)]
-    others = [name for name in only if name not in {one["name"] for one in every_way}]
+            mode = InvariantResult("not tried to the end: interrupted")
+        if table is not None and mode.report is not None:
+            padded.written.append(str(table))
+        padded.invariant = mode
+        padded.notes += [f"invariant: {note}" for note in mode.notes]
+    ways = mitigated_models.judged_ways(graph, sizes, at, padded.invariant)
+    padded.remedies = [way for way in ways if not only or way["name"] in ("default", *only)]
+    others = [name for name in only if name not in {way["name"] for way in ways}]
     if others and not budget.spent():
-        (words.get("progress") or silent)(f"trying {', '.join(others)}")
-        found.remedies += mitigated_models.tried_mitigations(found.graph, found.found, at, others)
-    return found
+        tell(f"trying {', '.join(others)}")
+        padded.remedies += mitigated_models.tried_mitigations(graph, sizes, at, others)
+    return padded
 
 
 def pad_model(
-    given: GivenModel,
-    asked: PaddingQuestion,
+    user_model: GivenModel,
+    padding: PaddingQuestion,
     target: str | Target | None = None,
     explain: bool = True,
     progress: Say | None = None,
@@ -572,90 +568,86 @@ def pad_model(
     """
     tell = progress or silent
     tell("opening the model")
-    graph = _padded_model(given, asked)
-    fixed, lengths = graph.fixed, asked.lengths
-    some = {1, max(fixed // 10, 1), max(fixed // 4, 1)}
-    contents = sorted(
-        some if lengths is None else {whole_number("lengths", one) for one in lengths}
-    )
-    running = ExitStack()
-    try:
-        notes = _watch_full_run(graph, given, contents[0], target, running)
-        sizes, why = list[SafeSize](), ""
+    graph = _padded_model(user_model, padding)
+    fixed, lengths = graph.fixed, padding.lengths
+    some = {max(part, 1) for part in (1, fixed // 10, fixed // 4)}
+    contents = sorted(some if lengths is None else {whole_number("lengths", n) for n in lengths})
+    with ExitStack() as running:
+        notes = _watch_full_run(graph, user_model, contents[0], target, running)
+        sizes = list[SafeSize]()
         for content in contents:
             if sizes and (why := budget.spent()):
-                left = f"valid sizes from {content:,} on were not looked at: {why}"
-                notes = [*notes, left]
+                notes = [*notes, f"valid sizes from {content:,} on were not looked at: {why}"]
                 break
             graph.checked(content)
-            tell(f"{asked.vary} {content:,} of {fixed:,}")
-            alone = asked.to is not None or not asked.safe
-            sizes.append(_one_size(graph, content, asked.to) if alone else graph.sized(content))
-        answer = Padded(sizes, given.name, graph, asked.vary, notes=notes)
-        first = next((one for one in sizes if one.at_least.by_order == "differs"), None)
-        if first is not None:  # explained where the bits of its content show it
+            tell(f"{padding.vary} {content:,} of {fixed:,}")
+            alone = padding.to is not None or not padding.safe
+            sizes.append(_one_size(graph, content, padding.to) if alone else graph.sized(content))
+        answer = Padded(sizes, user_model.name, graph, padding.vary, notes=notes)
+        first = next((size for size in sizes if size.at_least.by_order == "differs"), None)
+        # explained where the bits of its content show it
+        if first is not None:
             ends = graph.side(first.content, first.least), graph.whole(first.content)
             left, todo = f"{first.content:,} padded to {first.least:,}", f"pad to {first.safe:,}"
-            question = ComparisonQuestion(given.name, left, f"padded to {fixed:,}", todo)
+            question = ComparisonQuestion(user_model.name, left, f"padded to {fixed:,}", todo)
             answer.walked = Walked(compare_and_explain(*ends, explain, tell), question)
-        if asked.plan is not None or (asked.safe and not budget.spent()):
+        if padding.plan is not None or (padding.safe and not budget.spent()):
             tell("checking the plan")
-            every = contents if asked.plan is None else range(1, contents[-1] + 1)
-            answer.plan = graph_plan.make(graph, every, given.name, tell)
-            for one in sizes:  # shorter sizes, where padding inputs alone takes longer ones
-                if not one.at_least.lacking and one.safe != one.content:
-                    tell(f"padding between operations: {one.content:,}")
-                    told = graph_plan.sought_between(graph, one.content, one.safe)
-                    answer.plan.between += [] if told is None else [told]
-            if any(one.contiguous for one in answer.plan.between):
+            every = contents if padding.plan is None else range(1, contents[-1] + 1)
+            answer.plan = graph_plan.make(graph, every, user_model.name, tell)
+            # shorter sizes, where padding inputs alone takes longer ones
+            for size in sizes:
+                if not size.at_least.lacking and size.safe != size.content:
+                    tell(f"padding between operations: {size.content:,}")
+                    constants = graph_plan.sought_between(graph, size.content, size.safe)
+                    answer.plan.between += [] if constants is None else [constants]
+            if any(constants.contiguous for constants in answer.plan.between):
                 answer.plan.assumed.append(OF_CONTIGUOUS)
-        if asked.plan is not None and answer.plan is not None:
-            answer.written = [str(path) for path in answer.plan.save(Path(asked.plan))]
-    except BaseException:
-        running.close()
-        raise
-    weakref.finalize(answer, running.close)
+        if padding.plan is not None and answer.plan is not None:
+            answer.written = [str(path) for path in answer.plan.save(Path(padding.plan))]
+        # a report runs the model again: its process stays as long as the answer does
+        weakref.finalize(answer, running.pop_all().close)
     return answer
 
 
 def _watch_full_run(
-    graph: PaddedModel, given: GivenModel, content: int, target: Any, running: ExitStack
+    graph: PaddedModel, user_model: GivenModel, content: int, target: Any, running: ExitStack
 ) -> list[str]:
     """Watches the full run, in this process or on a target's; what is to be said of it."""
     graph.check(content)
     if target is None:
         recorder = graph.opened.recorder(graph.inputs(content, graph.fixed))
         graph.sides[content, graph.fixed], notes = watched(recorder, "the model")
-        graph.doubt = next((one for one in notes if CHANGED in one), "")
+        graph.doubt = next((note for note in notes if CHANGED in note), "")
         return notes
     where = checked_target(target)
-    if isinstance(given.model, str | Path) and is_own_library(where, str(given.model)):
+    if isinstance(user_model.model, str | Path) and is_own_library(where, str(user_model.model)):
         folder = Path(tempfile.mkdtemp(prefix="probe-"))
         running.callback(shutil.rmtree, folder, ignore_errors=True)
-        process = Apart(given.text("target"), where, given.trust, folder)
+        process = Apart(user_model.text("target"), where, user_model.trust, folder)
         graph.opened = running.enter_context(process)
     else:  # another library, release or processor: what is recorded here is replayed there
         session: AnySession = open_session(where)
         running.enter_context(session)
         graph.opened = OnTarget(graph.opened, session)
     whole = graph.whole(content)
-    found = [] if whole.made is None else whole.made.notes
-    graph.doubt = next((one for one in found if CHANGED in one), "")
+    watched_notes = [] if whole.made is None else whole.made.notes
+    graph.doubt = next((note for note in watched_notes if CHANGED in note), "")
     return [whole.said] if isinstance(whole, Replayed) else []
 
 
-def _padded_model(given: GivenModel, asked: PaddingQuestion) -> PaddedModel:
+def _padded_model(user_model: GivenModel, padding: PaddingQuestion) -> PaddedModel:
     """Opens the model with inputs of the full size. InputError: it, or its size, is not known."""
-    subject, shapes = given.opened(), given.shapes or {}
-    vary, fixed = asked.vary, asked.fixed
-    if fixed is None and given.inputs is None and not shapes:
+    subject, shapes = user_model.opened(), user_model.shapes or {}
+    vary, fixed = padding.vary, padding.fixed
+    if fixed is None and user_model.inputs is None and not shapes:
         raise InputError("fixed", "(none)", "the size to compare with is not given", FIXED)
-    given.require_inputs(subject.inputs, ", of full size")
+    user_model.require_inputs(subject.inputs, ", of full size")
     if fixed is not None and shapes:
         memory.require_room(
             memory.need(shapes.values(), shapes.values(), "float32"), "fixed", fixed
         )
-    arrays = given.arrays(subject.inputs, vary, fixed or 0)
+    arrays = user_model.arrays(subject.inputs, vary, fixed or 0)
     if not arrays:
         why = f"without inputs there is no {vary} to pad"
         raise InputError("inputs", "(none)", why, "give --inputs FILE.npz")
@@ -671,29 +663,21 @@ def _padded_model(given: GivenModel, asked: PaddingQuestion) -> PaddedModel:
             why = f"{name} has {there} entries along axis {axis}"
             raise InputError("fixed", fixed, why, f"use {there} or less, or longer inputs")
         arrays[name] = np.take(arrays[name], range(fixed), axis)
-    return PaddedModel(subject, arrays, along, fixed, asked.value)
+    return PaddedModel(subject, arrays, along, fixed, padding.value)
 
 
 def _one_size(graph: PaddedModel, content: int, to: int | None) -> SafeSize:
     """Returns what is known of one size: the one that was asked for, or else the least."""
-    if to is not None:
-        if not content <= to <= graph.fixed:
-            why = f"the content has {content} entries, and the fixed size is {graph.fixed}"
-            raise InputError("padded", to, why, f"use {content} to {graph.fixed}")
-        told = graph.serves(content, to)
-        return _unsought(graph, content, to, told)
-    if (hopeless := graph.hopeless(content)) is not None:
+    if to is not None and not content <= to <= graph.fixed:
+        why = f"the content has {content} entries, and the fixed size is {graph.fixed}"
+        raise InputError("padded", to, why, f"use {content} to {graph.fixed}")
+    if to is None and (hopeless := graph.hopeless(content)) is not None:
         return SafeSize(content, graph.fixed, graph.fixed, hopeless, hopeless)
-    for size in range(content, graph.fixed + 1):
-        told = graph.serves(content, size)
-        if not told.lacking:
+    for size in range(content, graph.fixed + 1) if to is None else [to]:
+        serves = graph.serves(content, size)
+        if not serves.lacking:
             break
-    return _unsought(graph, content, size, told)
-
-
-def _unsought(graph: PaddedModel, content: int, size: int, told: Serves) -> SafeSize:
-    """Returns where one size alone was judged: if it does not serve, a shorter one than the fixed
-    may."""
-    if told.serves:
-        return SafeSize(content, size, size, told, told)
-    return SafeSize(content, size, graph.fixed, told, graph.own(content), "not looked for")
+    if serves.serves:
+        return SafeSize(content, size, size, serves, serves)
+    # a shorter one than the fixed size may serve: nobody looked
+    return SafeSize(content, size, graph.fixed, serves, graph.own(content), "not looked for")

@@ -52,30 +52,30 @@ class Recorded(Answer):
         return self.found.made
 
     def report(self) -> dict[str, Any]:
-        run, made = self.found, self.made
+        run, provenance = self.found, self.made
         return {
-            "folder": str(made.folder),
-            "subject": made.subject,
+            "folder": str(provenance.folder),
+            "subject": provenance.subject,
             "target": run.target,
             "operations_total": len(run.operations),
             "values": len(run.values),
             "bytes": self.bytes,
-            "left_out": made.left_out,
-            "made": made.made,
-            "notes": [*made.notes],
+            "left_out": provenance.left_out,
+            "made": provenance.made,
+            "notes": [*provenance.notes],
         }
 
     def lines(self) -> tuple[str, str, str]:
-        run, made = self.found, self.made
-        libraries = made.made["libraries"]
+        run, provenance = self.found, self.made
+        libraries = provenance.made["libraries"]
         where = ", ".join(f"{name} {version}" for name, version in libraries.items())
-        kept = f"{counted(len(run.values), 'value')}, {self.bytes:,} bytes"
-        kept += f"; left out: {made.left_out_text}" if made.left_out["values"] else ""
-        subject = f"{made.subject}: " if made.subject else ""
+        size = f"{counted(len(run.values), 'value')}, {self.bytes:,} bytes"
+        size += f"; left out: {provenance.left_out_text}" if provenance.left_out["values"] else ""
+        subject = f"{provenance.subject}: " if provenance.subject else ""
         return (
             f"{subject}{counted(len(run.operations), 'operation')} on {run.target} ({where})",
-            kept,
-            "; ".join(made.notes) or f"compare: probe diff {made.folder} OTHER",
+            size,
+            "; ".join(provenance.notes) or f"compare: probe diff {provenance.folder} OTHER",
         )
 
     def drawn(self) -> Figure | None:
@@ -130,13 +130,13 @@ class GivenModel:
             shapes = self.shapes or {}
             return given_inputs.generated_inputs(declared, vary, most, shapes, self.seed)
         if isinstance(self.inputs, str | Path):
-            found = given_inputs.read_inputs(Path(self.inputs))
+            arrays = given_inputs.read_inputs(Path(self.inputs))
         elif isinstance(self.inputs, Mapping):
-            found = {str(name): np.asarray(one) for name, one in self.inputs.items()}
+            arrays = {str(name): np.asarray(array) for name, array in self.inputs.items()}
         else:
             several = self.inputs if isinstance(self.inputs, list | tuple) else [self.inputs]
-            found = {f"input{n}": np.asarray(one) for n, one in enumerate(several)}
-        return given_inputs.in_declared_order(declared, found)
+            arrays = {f"input{n}": np.asarray(array) for n, array in enumerate(several)}
+        return given_inputs.in_declared_order(declared, arrays)
 
 
 def record(
@@ -162,33 +162,31 @@ def record(
     own. It is run three times. Errors: InputError; TargetError; Nondeterministic where two runs of
     it differ.
     """
-    folder, given = Path(out), GivenModel(model, inputs, shapes, trust, seed)
+    folder, user_model = Path(out), GivenModel(model, inputs, shapes, trust, seed)
     if progress:
         progress("running it")
-    if target is not None:
-        where, text = checked_target(target), given.text("target")
-        if is_own_library(where, text):
-            with Apart(text, where, trust) as process:
-                process.open()
-                process.record(folder, given.arrays(process.inputs), most)
-            return Recorded(read_folder(folder), size_of_values(folder))
+    if target is None:
+        subject = user_model.opened()
+        arrays = user_model.arrays(subject.inputs)
+        named = Path(model).name if isinstance(model, str | Path) else ""
+        named = str(model) if is_function(model) else named
+        with begin_recording(folder) as store:
+            run, notes = watched(subject.recorder(arrays), "the run", store)
+            write_recording(run, folder, named, most, notes)
+    elif is_own_library(where := checked_target(target), text := user_model.text("target")):
+        with Apart(text, where, trust) as process:
+            process.open()
+            process.record(folder, user_model.arrays(process.inputs), most)
+    else:
         check_new_folder(folder)
         with ExitStack() as running:
             inner = running.enter_context(tempfile.TemporaryDirectory(prefix="probe-"))
-            made = TargetRuns(text, Path(inner), running, trust)
-            made.open(where)
-            run, _ = made.record(where, given.arrays(made.inputs), "the run")
+            recorder = TargetRuns(text, Path(inner), running, trust)
+            recorder.open(where)
+            run, _ = recorder.record(where, user_model.arrays(recorder.inputs), "the run")
             assert run.made is not None
             notes = [*run.made.notes, *([run.said] if isinstance(run, Replayed) else [])]
             write_recording(run, folder, run.made.subject, most, notes)
-        return Recorded(read_folder(folder), size_of_values(folder))
-    subject = given.opened()
-    arrays = given.arrays(subject.inputs)
-    named = str(model) if is_function(model) else ""
-    named = Path(model).name if not named and isinstance(model, str | Path) else named
-    with begin_recording(folder) as store:
-        run, notes = watched(subject.recorder(arrays), "the run", store)
-        write_recording(run, folder, named, most, notes)
     return Recorded(read_folder(folder), size_of_values(folder))
 
 
@@ -200,14 +198,14 @@ def digests_of(run: Run) -> list[str]:
     """Returns ``OP PATH DIGEST`` of each operation that computes: what moves elements is left out,
     and what did not repeat its bits within the run. With them beside a check's bits the first
     operation that changed is known without the machine that the lock was made on."""
-    found = []
-    for one in run.operations:
-        moves = isinstance(one.meaning, Exact) and not isinstance(one.meaning, Unknown)
-        if not moves and not run.unsteady.intersection(one.gives):
-            every = "".join(run.values[n].digest for n in one.gives)
-            told = xxhash.xxh3_128_hexdigest(every.encode())[:12]
-            found.append(f"{one.op} {'_'.join(one.path.split()) or '-'} {told}")
-    return found[:MOST_DIGESTS]
+    digests = []
+    for operation in run.operations:
+        moves = isinstance(operation.meaning, Exact) and not isinstance(operation.meaning, Unknown)
+        if not moves and not run.unsteady.intersection(operation.gives):
+            every = "".join(run.values[n].digest for n in operation.gives)
+            digest = xxhash.xxh3_128_hexdigest(every.encode())[:12]
+            digests.append(f"{operation.op} {'_'.join(operation.path.split()) or '-'} {digest}")
+    return digests[:MOST_DIGESTS]
 
 
 def recorded_operations(
@@ -237,9 +235,9 @@ def first_changed(old: Sequence[str], new: Sequence[str]) -> str:
 
     Operations are matched in their order. Where the names part, other operations are run.
     """
-    for number, (one, other) in enumerate(zip(old, new, strict=False), 1):
-        if one != other:
-            both = (each.rsplit(" ", 2) for each in (one, other))
+    for number, (before, other) in enumerate(zip(old, new, strict=False), 1):
+        if before != other:
+            both = (each.rsplit(" ", 2) for each in (before, other))
             was, now = (f"{op} at {path}".removesuffix(" at -") for op, path, _ in both)
             ran = was if was == now else f"{now} is run, where it was {was}"
             return f"operation {number} of {len(old)}: {ran}"

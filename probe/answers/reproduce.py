@@ -48,25 +48,26 @@ class Reproduced(Answer):
         return self.found.to_json() | {"out": str(self.out)}
 
     def lines(self) -> tuple[str, str, str]:
-        found = self.found
-        targets = " against ".join(dict.fromkeys(target.text for target in found.targets))
-        _, differing, why = found.explanation.lines()
+        reproduction = self.found
+        targets = " against ".join(dict.fromkeys(target.text for target in reproduction.targets))
+        _, differing, why = reproduction.explanation.lines()
         return (
-            f"{found.finding.label} on {targets}",
+            f"{reproduction.finding.label} on {targets}",
             f"{differing}; {why}",
-            f"written to {self.out}: {', '.join(found.files)}",
+            f"written to {self.out}: {', '.join(reproduction.files)}",
         )
 
     def drawn(self) -> Figure | None:
-        """Returns both sides' trees of one output, as in order.png."""
         return Explained(self.found.explanation, self.found.evidence).drawn()
 
 
-def write_reproduced(made: Reproduction, out: Path, form: str | None, kernels: str) -> Reproduced:
+def write_reproduced(
+    reproduction: Reproduction, out: Path, form: str | None, kernels: str
+) -> Reproduced:
     """Names the kernels of a reproduction that was proved, and writes it. InputError."""
-    made.explanation.kernels = named_kernels(made.explanation, kernels)
-    room.write_folder(made, out, form)
-    return Reproduced(made, out)
+    reproduction.explanation.kernels = named_kernels(reproduction.explanation, kernels)
+    room.write_folder(reproduction, out, form)
+    return Reproduced(reproduction, out)
 
 
 def reproduce(
@@ -104,23 +105,22 @@ def reproduce(
     left, right = checked_target(target), checked_target(against_target or target)
     checked_kernels(kernels)
     form_of(left, form)
-    room.fresh(Path(out), force)  # a folder with files is refused before minutes of work
+    # a folder with files is refused before minutes of work
+    room.fresh(Path(out), force)
     if against is None and right == left and against_padding is None:
         todo = "give against, against_target or against_padding"
         raise InputError("against", None, "there is nothing to compare with", todo)
     finding = Finding.of(checked_case(case), vary, at, against, against_padding)
-    asked = checked_targets(also)
-    made = room.reproduce(
-        *(finding, left, right),
-        by=by,
-        keep=keep,
-        any_cause=any_cause,
-        avoid=avoid,
-        most=most,
-        times=times,
-        also=asked,
-    )
-    return write_reproduced(made, Path(out), form, kernels)
+    how: dict[str, Any] = {
+        "by": by,
+        "keep": keep,
+        "any_cause": any_cause,
+        "avoid": avoid,
+        "most": most,
+    }
+    how |= {"times": times, "also": checked_targets(also)}
+    reproduction = room.reproduce(finding, left, right, **how)
+    return write_reproduced(reproduction, Path(out), form, kernels)
 
 
 # Operands of a smallest case up to which they are part of its JSON.
@@ -141,16 +141,16 @@ def shrunk_report(
     smaller cases to try.
     """
     with failing(*targets) as failed:
-        kept = KeepsCause(failed, finding, any_cause)
-        found = room.shrunken(
+        keeps = KeepsCause(failed, finding, any_cause)
+        shrunk = room.shrunken(
             *(failed, finding, by, budget),
             lambda calls, best: progress(calls, budget, best.label),
-            kept,
+            keeps,
         )
-        explanation = failed.explained(found.finding)
-        after = kept.after(explanation, found.finding)
+        explanation = failed.explained(shrunk.finding)
+        after = keeps.after(explanation, shrunk.finding)
         runs = failed.runs
-    smallest = found.finding
+    smallest = shrunk.finding
     listed: dict[str, Any] | None = None
     if smallest.x.size + smallest.w.size <= LISTED:
         listed, arrays = {}, {"x": smallest.x, "w": smallest.w}
@@ -162,26 +162,26 @@ def shrunk_report(
             numbers, odd = values.astype(object), ~np.isfinite(values)
             numbers[odd] = [str(value) for value in values[odd].tolist()]
             listed[name] = numbers.tolist()
-    told = {
+    report = {
         "targets": [target.text for target in targets],
         "case": smallest.to_json(),
         "label": smallest.label,
         "operands": listed,
-        "shown": found.shown,
-        "calls": found.calls,
+        "shown": shrunk.shown,
+        "calls": shrunk.calls,
         "runs": runs,
-        "ended": found.ended,
-        "near": near_json(found),
-        "before": kept.before,
+        "ended": shrunk.ended,
+        "near": near_json(shrunk),
+        "before": keeps.before,
         "after": after,
-        "kept": kept.told(after),
+        "kept": keeps.told(after),
         "compared": explanation.compared,
         "differing": len(explanation.differing),
         "max_ulp": explanation.max_ulp,
         "by_order": explanation.by_order,
         "causes": explanation.causes,
     }
-    plain: dict[str, Any] = as_json(told)
+    plain: dict[str, Any] = as_json(report)
     return plain
 
 
@@ -201,8 +201,8 @@ def emulated_report(
     sides: list[CaseRun]
     pairs: OutputPairs | None = None
     if against is not None:
-        found = explained(ComparedShapes.named(case, vary, None, against), target)
-        sides, pairs = [found.left, found.right], found.pairs
+        comparison = explained(ComparedShapes.named(case, vary, None, against), target)
+        sides, pairs = [comparison.left, comparison.right], comparison.pairs
     else:
         with open_session(target) as session:
             sides = [run_and_reveal(session, case)]

@@ -30,18 +30,18 @@ def assert_same_bits(left: Any, right: Any, *, inputs: Any = None) -> None:
     """
     __tracebackhide__ = True
     both = callable(left) and callable(right)
-    given = listed_inputs(inputs)
-    sides = [dict(named_arrays(one(*given) if both else one)) for one in (left, right)]
-    told = []
+    arguments = listed_inputs(inputs)
+    sides = [dict(named_arrays(side(*arguments) if both else side)) for side in (left, right)]
+    lines = []
     for name in dict.fromkeys((*sides[0], *sides[1])):
         if name not in sides[0] or name not in sides[1]:
-            told.append(f"{name}: only the {'left' if name in sides[0] else 'right'} side has it")
+            lines.append(f"{name}: only the {'left' if name in sides[0] else 'right'} side has it")
         elif bits_of(sides[0][name]) != bits_of(sides[1][name]):
-            told.append(where_they_differ(sides[0][name], sides[1][name], name or "out"))
-    if told and both:
-        told += _why_functions_differ(left, right, given if inputs is not None else None)
-    if told:
-        raise AssertionError("\n".join(told))
+            lines.append(where_they_differ(sides[0][name], sides[1][name], name or "out"))
+    if lines and both:
+        lines += _why_functions_differ(left, right, arguments if inputs is not None else None)
+    if lines:
+        raise AssertionError("\n".join(lines))
 
 
 def where_they_differ(
@@ -51,30 +51,32 @@ def where_they_differ(
 
     ``dtype``: the format of the numbers, where the arrays only hold their bits.
     """
-    one, other = bits_of(left), bits_of(right)
+    ours, other = bits_of(left), bits_of(right)
     if dtype:
-        one, other = replace(one, dtype=dtype), replace(other, dtype=dtype)
-    if one.dtype == "file" or other.dtype == "file":
-        return f"{name}: the files differ: {one.text}, against {other.text}"
-    if (one.dtype, one.shape) != (other.dtype, other.shape):
-        return f"{name}: {one.text}, against {other.text}"
+        ours, other = replace(ours, dtype=dtype), replace(other, dtype=dtype)
+    if ours.dtype == "file" or other.dtype == "file":
+        return f"{name}: the files differ: {ours.text}, against {other.text}"
+    if (ours.dtype, ours.shape) != (other.dtype, other.shape):
+        return f"{name}: {ours.text}, against {other.text}"
     arrays = [np.ascontiguousarray(array_of(each)[0]) for each in (left, right)]
-    number = one.dtype in floats.FORMATS
+    number = ours.dtype in floats.FORMATS
     if number:
-        arrays = [each.view(floats.container_of_format(one.dtype)) for each in arrays]
-    a, b = (each.reshape(one.shape) for each in arrays)  # a scalar has become a row
+        arrays = [each.view(floats.container_of_format(ours.dtype)) for each in arrays]
+    # a scalar has become a row
+    a, b = (each.reshape(ours.shape) for each in arrays)
     # bytes are compared, not numbers: -0.0 == 0.0, and a NaN is not equal to itself
     size = a.dtype.itemsize
+    # complex numbers and records have no whole number of their size
     unit = f"u{size}" if size in (1, 2, 4, 8) else f"V{size}"
     raw = [each.view(unit) for each in arrays]
     places = np.flatnonzero(np.asarray(raw[0] != raw[1]).reshape(-1))
-    told = f"{name}: {len(places):,} of {a.size:,} differ"
+    head = f"{name}: {len(places):,} of {a.size:,} differ"
     if number:
-        found = ulp.differences(a, b, one.dtype)
-        if not len(found.index):
-            return f"{told}, in the signs of zeros or the payloads of NaNs alone"
-        most = ulp.largest_ulp(found.ulps)
-        told += ", numbers against NaN" if most is None else f", by up to {most:,} ulp"
+        distances = ulp.differences(a, b, ours.dtype)
+        if not len(distances.index):
+            return f"{head}, in the signs of zeros or the payloads of NaNs alone"
+        most = ulp.largest_ulp(distances.ulps)
+        head += ", numbers against NaN" if most is None else f", by up to {most:,} ulp"
     some = []
     for at in map(int, places[:shown]):
         index = [int(n) for n in np.unravel_index(at, a.shape)] if a.ndim else ""
@@ -82,11 +84,11 @@ def where_they_differ(
         for flat in (a.reshape(-1)[at : at + 1], b.reshape(-1)[at : at + 1]):
             text = str(flat[0])
             if number:
-                value = flat if one.dtype.startswith("float") else floats.widen(flat, one.dtype)
-                text = f"{value[0]} ({int(floats.to_bits(flat, one.dtype)[0]):#x})"
+                value = flat if ours.dtype.startswith("float") else floats.widen(flat, ours.dtype)
+                text = f"{value[0]} ({int(floats.to_bits(flat, ours.dtype)[0]):#x})"
             texts.append(text)
         some.append(f"{name}{index}={texts[0]}, against {texts[1]}")
-    return f"{told}: {'; '.join(some)}{'; ...' * (len(places) > shown)}"
+    return f"{head}: {'; '.join(some)}{'; ...' * (len(places) > shown)}"
 
 
 def _why_functions_differ(left: Any, right: Any, inputs: Any = None) -> Iterator[str]:
@@ -103,32 +105,32 @@ def differing_rows(
     model: Callable[..., Any], inputs: Any, sizes: list[int], axis: int = 0
 ) -> list[str]:
     """Returns at which sizes rows differ from those of the largest one, and why, in lines."""
-    for name, one in named_arrays(inputs):
-        if len(getattr(one, "shape", ())) <= axis or one.shape[axis] < sizes[-1]:
-            shape = "x".join(map(str, getattr(one, "shape", ()))) or "scalar"
+    for name, array in named_arrays(inputs):
+        if len(getattr(array, "shape", ())) <= axis or array.shape[axis] < sizes[-1]:
+            shape = "x".join(map(str, getattr(array, "shape", ()))) or "scalar"
             why = f"its shape {shape} has no {sizes[-1]} rows along axis {axis}"
             raise InputError("inputs", name or "array", why, "give more, or smaller sizes")
 
     def run(size: int) -> Any:
         rows = (*[slice(None)] * axis, slice(size))
         if isinstance(inputs, Mapping):
-            return model(**{name: one[rows] for name, one in inputs.items()})
+            return model(**{name: array[rows] for name, array in inputs.items()})
         several = inputs if isinstance(inputs, list | tuple) else [inputs]
-        return model(*[one[rows] for one in several])
+        return model(*[array[rows] for array in several])
 
-    whole, told, first = dict(named_arrays(run(sizes[-1]))), list[str](), 0
+    whole, lines, first = dict(named_arrays(run(sizes[-1]))), list[str](), 0
     for size in sizes[:-1]:
-        for name, found in named_arrays(run(size)):
+        for name, output in named_arrays(run(size)):
             rows = (*[slice(None)] * axis, slice(size))
             same = whole[name][rows] if name in whole else None
-            if same is None or len(found.shape) <= axis or found.shape[axis] != size:
+            if same is None or len(output.shape) <= axis or output.shape[axis] != size:
                 why = f"it has no {size} rows along axis {axis} at batch {size}"
                 raise InputError("output", name or "array", why, "return rows for rows")
-            if bits_of(found) != bits_of(same):
+            if bits_of(output) != bits_of(same):
                 first = first or size
-                told.append(f"batch={size}: {where_they_differ(found, same, name or 'out')}")
-    if told:
-        more = [f"... and at {len(told) - 3} more"] * (len(told) > 4)
-        told = [f"rows differ from those at batch {sizes[-1]}:", *told[: 4 - len(more)], *more]
-        told += _why_functions_differ(partial(run, first), partial(run, sizes[-1]))
-    return told
+                lines.append(f"batch={size}: {where_they_differ(output, same, name or 'out')}")
+    if lines:
+        more = [f"... and at {len(lines) - 3} more"] * (len(lines) > 4)
+        lines = [f"rows differ from those at batch {sizes[-1]}:", *lines[: 4 - len(more)], *more]
+        lines += _why_functions_differ(partial(run, first), partial(run, sizes[-1]))
+    return lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -56,15 +56,8 @@ class Swept(Answer):
         report = self.found.to_json()
         if "targets" in report:
             parts = list(report["targets"].values())
-            for name in (
-                "compared",
-                "differing",
-                "not_compared",
-                "comparisons",
-                "stored_before",
-                "signed_zero",
-            ):
-                report[name] = sum(part[name] for part in parts)
+            counts = "compared differing not_compared comparisons stored_before signed_zero"
+            report |= {name: sum(part[name] for part in parts) for name in counts.split()}
             ulps = [part["max_ulp"] for part in parts if part["max_ulp"] is not None]
             report["max_ulp"] = max(ulps) if ulps else None
             if "time" in report:
@@ -78,30 +71,28 @@ class Swept(Answer):
         return report | {"case": self.case.to_json()}
 
     def lines(self) -> tuple[str, str, str]:
-        told, parts = self.report(), self.found.targets
-        count = f"{told['differing']:,} of {told['compared']:,} outputs differ"
-        where = {
-            name: first_values(sorted({one.at for one in found.differences}), self.found.vary)
-            for name, found in self.found.targets.items()
-        }
-        each = [f"{name}: differs at {values}" for name, values in where.items() if values]
-        each += [f"{name}: failed" for name, one in self.found.targets.items() if one.failures]
-        each += [f"{name}: {one.unasked:,} left out" for name, one in parts.items() if one.unasked]
-        each += ["interrupted"] * self.found.interrupted
-        other = against_in_words(self.values, self.found.vary)
-        stable = f"every {self.found.vary} agrees with {other}, with these operands"
-        if not told["compared"]:
-            stable = f"no {self.found.vary} has outputs that must agree with those of {other}"
-        elif told["not_compared"]:
+        report, vary, parts = self.report(), self.found.vary, self.found.targets.items()
+        count = f"{report['differing']:,} of {report['compared']:,} outputs differ"
+        where = {name: sorted({each.at for each in part.differences}) for name, part in parts}
+        findings = [
+            f"{name}: differs at {first_values(at, vary)}" for name, at in where.items() if at
+        ]
+        findings += [f"{name}: failed" for name, part in parts if part.failures]
+        findings += [f"{name}: {part.unasked:,} left out" for name, part in parts if part.unasked]
+        findings += ["interrupted"] * self.found.interrupted
+        other = against_in_words(self.values, vary)
+        stable = f"every {vary} agrees with {other}, with these operands"
+        if not report["compared"]:
+            stable = f"no {vary} has outputs that must agree with those of {other}"
+        elif report["not_compared"]:
             stable = f"every output that must agree with one of {other} does, with these operands"
         return (
-            sweep_title(self.case, self.found.vary, self.values, self.found.targets),
-            count + up_to(told["max_ulp"]) * bool(told["differing"]),
-            "; ".join(each) or stable,
+            sweep_title(self.case, vary, self.values, self.found.targets),
+            count + up_to(report["max_ulp"]) * bool(report["differing"]),
+            "; ".join(findings) or stable,
         )
 
     def drawn(self) -> Figure | None:
-        """Draws |ulp| by target and value of the axis: the largest of each comparison."""
         from probe.plots import pictures
 
         return pictures.draw_swept(self.found, self.values)
@@ -127,58 +118,49 @@ class SweptByOrder(Answer):
 
     def report(self) -> dict[str, Any]:
         """Returns the report: one target's at the top level, several under ``targets``."""
-        parts = {target: one.to_json() for target, one in self.found.targets.items()}
-        about = {
-            "by": "order",
-            "failures": self.found.failures,
-            "store": self.found.store,
-            "case": self.case.to_json(),
-        }
-        if len(parts) + len(self.found.failures) == 1 and parts:
-            (part,) = parts.values()
-            return part | about
-        totals = {
-            name: sum(part[name] for part in parts.values())
-            for name in ("compared", "differing", "unknown")
-        }
-        certified = {"certified": all(part["certified"] for part in parts.values()) and bool(parts)}
-        return {"targets": parts} | totals | certified | about
+        targets = {target: by_order.to_json() for target, by_order in self.found.targets.items()}
+        parts, failures = list(targets.values()), self.found.failures
+        about: dict[str, Any] = {"by": "order", "failures": failures, "store": self.found.store}
+        about |= {"case": self.case.to_json()}
+        if len(parts) == 1 and not failures:
+            return parts[0] | about
+        counts = ("compared", "differing", "unknown")
+        totals = {name: sum(part[name] for part in parts) for name in counts}
+        certified = bool(parts) and all(part["certified"] for part in parts)
+        return {"targets": targets} | totals | {"certified": certified} | about
 
     @property
     def failed(self) -> bool:
         """Returns whether a target failed, or failed at the value that all others are compared
         with."""
         known = ("", "alignment", "nondeterministic", "not-a-sum", "not-asked")
-        refused = [one.base.refusal not in known for one in self.found.targets.values()]
+        refused = [by_order.base.refusal not in known for by_order in self.found.targets.values()]
         return bool(self.found.failures) or any(refused)
 
     def lines(self) -> tuple[str, str, str]:
-        told = self.report()
-        unknown = f", {told['unknown']:,} are unknown" if told["unknown"] else ""
-        count = (
-            f"{told['differing']:,} of {told['compared']:,} outputs are added in a different order "
-            "or rounding"
-        )
-        each = [
+        report = self.report()
+        unknown = f", {report['unknown']:,} are unknown" if report["unknown"] else ""
+        count = f"{report['differing']:,} of {report['compared']:,} outputs"
+        count += " are added in a different order or rounding"
+        findings = [
             f"{name}: differs at {first_values(differs, self.vary)}"
-            for name, one in self.found.targets.items()
-            if (differs := [at.at for at in one.values if at.outputs])
+            for name, by_order in self.found.targets.items()
+            if (differs := [at.at for at in by_order.values if at.outputs])
         ]
-        each += [f"{one['target']}: failed" for one in self.found.failures]
+        findings += [f"{failure['target']}: failed" for failure in self.found.failures]
         other = against_in_words(self.values, self.vary)
         same = f"every {self.vary} adds in the same order as {other}"
-        if not told["compared"]:
+        if not report["compared"]:
             same = f"no {self.vary} has outputs that must agree with those of {other}"
         elif unknown:
             same = "none of those that are known is added differently"
         return (
             f"{sweep_title(self.case, self.vary, self.values, self.found.targets)}, by order",
             count + unknown,
-            "; ".join(each) or same,
+            "; ".join(findings) or same,
         )
 
     def drawn(self) -> Figure | None:
-        """Draws the share of outputs added differently, by target and value of the axis."""
         from probe.plots import pictures
 
         return pictures.draw_swept_by_order(self.found.targets, self.values, self.vary)
@@ -186,12 +168,12 @@ class SweptByOrder(Answer):
 
 def sweep_title(case: Case, vary: str, values: Sequence[int], targets: Iterable[str]) -> str:
     """Returns the first line of a sweep: what is compared with what, and where."""
-    asked = case.with_(length=None) if vary == "length" else case
+    shown = case.with_(length=None) if vary == "length" else case
     span = f"{first_values(values[:1], vary)} to {first_values(values[-2:-1], vary)}"
     if vary == "layout":
         span = first_values(values[:-1], vary)
     span += f" against {first_values(values[-1:], vary)}"
-    return f"{asked.label}: {vary} {span} on {', '.join(targets)}"
+    return f"{shown.label}: {vary} {span} on {', '.join(targets)}"
 
 
 def against_in_words(values: Sequence[int], vary: str) -> str:
@@ -202,8 +184,8 @@ def against_in_words(values: Sequence[int], vary: str) -> str:
 
 def first_values(values: Sequence[int], vary: str) -> str:
     """Returns the first six values of an axis, and how many more there are."""
-    told = (shown_axis_value(vary, value) for value in values[:6])
-    text = ", ".join(one if isinstance(one, str) else f"{one:,}" for one in told)
+    shown = (shown_axis_value(vary, value) for value in values[:6])
+    text = ", ".join(value if isinstance(value, str) else f"{value:,}" for value in shown)
     return text + (f", ... ({len(values) - 6:,} more)" if len(values) > 6 else "")
 
 
@@ -251,10 +233,10 @@ def sweep(
     control, by, zeros = checked_options(control=control, by=by, zeros=zeros)
     keep, workers = checked_options(keep=keep, workers=workers)
     if by == "order":
-        given: dict[str, Any] = {"workers": workers, "keep": keep, "time": time, "cluster": cluster}
-        given |= {"zeros": None if zeros == "equal" else zeros}
-        given |= {"control": None if control == "every" else control}
-        for name, value in given.items():
+        options = {"workers": workers, "keep": keep, "time": time, "cluster": cluster}
+        options |= {"zeros": None if zeros == "equal" else zeros}
+        options |= {"control": None if control == "every" else control}
+        for name, value in options.items():
             if value is not None:
                 raise InputError(name, value, *NOT_BY_ORDER[name])
     if zeros == "differ" and store is not None:
@@ -274,13 +256,13 @@ def sweep(
 
         several = [target] if isinstance(target, str | Target) else target
         wanted = list(dict.fromkeys(map(shards.Wanted.parse, several)))
-        chosen = [one.target for one in wanted]
+        targets = [each.target for each in wanted]
     else:
-        chosen = checked_targets(target)
-    vary = axis_of(checked_case(case), vary)
-    values = (
-        _layout_numbers(lengths, case, chosen) if vary == "layout" else length_values(lengths, vary)
-    )
+        targets = checked_targets(target)
+    if (vary := axis_of(checked_case(case), vary)) == "layout":
+        values = _layout_numbers(lengths, case, targets)
+    else:
+        values = length_values(lengths, vary)
     plans = Plans([case], vary, *axis_values(values, vary))
     # the largest value is in every part: all others are compared with it
     if part.total > len(values) - 1:
@@ -301,14 +283,14 @@ def sweep(
         opened: AbstractContextManager[Store | None] = Store.here(Path(store) / part.folder)
     else:
         opened = nullcontext(store)
-    with within(time), within_shard(part), opened as kept:
+    with within(time), within_shard(part), opened as open_store:
         if by == "order":
             values = [*part.part(values[:-1]), values[-1]]
-            job = _ByOrderCampaign(values, vary, kept, progress)
-            if job.run([(one, [case]) for one in chosen]).interrupted:
+            job = _ByOrderCampaign(values, vary, open_store, progress)
+            if job.run([(where, [case]) for where in targets]).interrupted:
                 raise KeyboardInterrupt
             return SweptByOrder(job.orders(), case, values, vary)
-        return Swept(answer_request(request, chosen, kept, workers, progress), case, values)
+        return Swept(answer_request(request, targets, open_store, workers, progress), case, values)
 
 
 # What a sweep by order does not take, why, and what to do.
@@ -327,39 +309,34 @@ OFFSETS = (4, 16, 32)
 
 
 def _layout_numbers(
-    given: Iterable[int | str] | None, case: Case, targets: Sequence[Target]
+    layouts: Iterable[int | str] | None, case: Case, targets: Sequence[Target]
 ) -> list[int]:
     """Returns the numbers of layouts, ``contiguous`` last; None: all that the targets keep."""
-    if given is None:
-        kept = dict.fromkeys(word for one in targets for word in backends.get(one.name).layouts)
-        given = [w for w in kept if not w.startswith(layout.OFFSET) and _fits(case, w)]
-        given += [
-            word
-            for word in (f"{layout.OFFSET}{count}" for count in OFFSETS)
-            if layout.keeps_layout(word, tuple(kept)) and _fits(case, word)
-        ]
-    several = given.split(",") if isinstance(given, str) else list(given)
-    numbers = [number_of("layout", one) for one in several]
-    others, against = axis_values([one for one in numbers if one is not None], "layout")
+    if layouts is None:
+        known = tuple(dict.fromkeys(w for t in targets for w in backends.get(t.name).layouts))
+        words = [word for word in known if not word.startswith(layout.OFFSET)]
+        offsets = (f"{layout.OFFSET}{count}" for count in OFFSETS)
+        words += [word for word in offsets if layout.keeps_layout(word, known)]
+        layouts = []
+        for word in words:
+            # operands of this case can't lie so
+            with suppress(InputError):
+                case.with_(layout=word)
+                layouts.append(word)
+    several = layouts.split(",") if isinstance(layouts, str) else list(layouts)
+    numbers = [number_of("layout", word) for word in several]
+    others, against = axis_values([number for number in numbers if number is not None], "layout")
     return [*others, against]
-
-
-def _fits(case: Case, word: str) -> bool:
-    try:
-        case.with_(layout=word)
-    except InputError:
-        return False
-    return True
 
 
 class _ByOrderCampaign(Campaign[Case]):
     """A sweep by order of one case on each target; what a target fails at is not stored."""
 
     def __init__(
-        self, values: Sequence[int], vary: str, kept: Store | None, progress: Tell | None
+        self, values: Sequence[int], vary: str, store: Store | None, progress: Tell | None
     ) -> None:
         super().__init__(progress=progress)
-        self.values, self.vary, self.kept = values, vary, kept
+        self.values, self.vary, self.kept = values, vary, store
         self.found: dict[str, ByOrder] = {}
 
     def size(self, question: Case) -> int:
@@ -372,28 +349,27 @@ class _ByOrderCampaign(Campaign[Case]):
 
     def ask(self, part: CampaignPart[Case], question: Case) -> None:
         """Sweeps one target, and stores it."""
-        from probe.switch_points.by_order import sweep_by_order  # here: a sweep by bits needs none
+        # here: a sweep by bits needs none
+        from probe.switch_points.by_order import sweep_by_order
 
         text = part.target.text
-        found = sweep_by_order(
+        by_order = sweep_by_order(
             *(part.session, question, self.values, self.vary),
             progress=lambda done, total: self.tell(done, total, text),
         )
-        self.found[text] = found
+        self.found[text] = by_order
         if self.kept is not None:
-            self.kept.append(
-                "runs", run_row(part.target, part.session.facts, part.session.variables)
-            )
-            self.kept.append("cases", case_row(found.case))
-            for table, rows in found.rows(part.run_id).items():
+            run = run_row(part.target, part.session.facts, part.session.variables)
+            tables: dict[str, Any] = {"runs": run, "cases": case_row(by_order.case)}
+            for table, rows in (tables | by_order.rows(part.run_id)).items():
                 self.kept.append(table, rows)
 
     def orders(self) -> ByOrders:
         """Returns what was found, and what failed."""
         failures = [
-            {"target": text, "kind": one.kind, "message": one.message}
+            {"target": text, "kind": failure.kind, "message": failure.message}
             for text, part in self.parts.items()
-            for one in part.failures
+            for failure in part.failures
         ]
         return ByOrders(self.found, failures, None if self.kept is None else str(self.kept.path))
 
@@ -423,7 +399,7 @@ _RUNS = """
 """
 
 
-def summary_of_stores(found: Results) -> dict[str, Any]:
+def summary_of_stores(results: Results) -> dict[str, Any]:
     """Summarises stores as ``probe results --json`` prints them.
 
     Totals, and one entry of ``targets`` for each machine and target.
@@ -431,18 +407,18 @@ def summary_of_stores(found: Results) -> dict[str, Any]:
     from probe.store import parquet
 
     def once() -> dict[str, Any]:
-        asked = found.answered(_TARGETS, _CAUSES, _FAILURES, _RUNS)
-        targets, explained, failed, runs = (rows.to_pylist() for rows in asked)
+        answers = results.answered(_TARGETS, _CAUSES, _FAILURES, _RUNS)
+        targets, explained, failed, runs = (rows.to_pylist() for rows in answers)
         causes: dict[tuple[str, ...], dict[str, int]] = {}
         for row in explained:
             place = row["machine"], row["target"], row["vary"]
             causes.setdefault(place, {})[row["cause"]] = row["n"]
         failures = {(row["machine"], row["target"]): row["n"] for row in failed}
-        when = {name: {"runs": 0, "first": None, "last": None} for name in found.machines}
+        when = {name: {"runs": 0, "first": None, "last": None} for name in results.machines}
         for row in runs:
             ends = {name: row[name].isoformat() for name in ("first", "last")}
             when[row["machine"]] = {"runs": row["n"], **ends}
-        order = {name: place for place, name in enumerate(found.machines)}
+        order = {name: place for place, name in enumerate(results.machines)}
         targets.sort(
             key=lambda row: (
                 [order[row["machine"]]] + [(row[name] is None, row[name] or "") for name in BY[1:]]
@@ -459,19 +435,20 @@ def summary_of_stores(found: Results) -> dict[str, Any]:
             | {"failures": count, "causes": {}}
             for place, count in sorted(failures.items())
         ]
-        totals = {name: sum(one[name] for one in targets) for name in ("compared", "differing")}
+        totals = {name: sum(entry[name] for entry in targets) for name in ("compared", "differing")}
         return {
-            "machines": found.machines,
-            "cases": found.count("cases"),
+            "machines": results.machines,
+            "cases": results.count("cases"),
             **totals,
             "targets": targets,
             "when": when,
-            "tables": {name: n for name in found.tables if (n := found.count(name))},
-            "left_out": list(found.left_out.values()),
-            "missing": [why for one in found.machines if (why := found.stored(one).unlisted())],
+            "tables": {name: n for name in results.tables if (n := results.count(name))},
+            "left_out": list(results.left_out.values()),
+            "missing": [why for m in results.machines if (why := results.stored(m).unlisted())],
         }
 
-    return parquet.steady(once, found.folders[0])  # others may write meanwhile
+    # others may write meanwhile
+    return parquet.steady(once, results.folders[0])
 
 
 def query_json(rows: pa.Table) -> dict[str, Any]:
@@ -485,8 +462,8 @@ def query_json(rows: pa.Table) -> dict[str, Any]:
         why = "two columns of the result have this name"
         raise InputError("column", min(twice), why, "rename one of them, for example AS other")
     lists = [[_json_value(value) for value in column.to_pylist()] for column in rows.columns]
-    found = [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
-    return {"columns": names, "rows": found}
+    records = [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
+    return {"columns": names, "rows": records}
 
 
 def _json_value(value: Any) -> Any:
@@ -494,9 +471,9 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, list | tuple):
-        return [_json_value(one) for one in value]
+        return [_json_value(element) for element in value]
     if isinstance(value, dict):
-        return {str(name): _json_value(one) for name, one in value.items()}
+        return {str(name): _json_value(element) for name, element in value.items()}
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, bytes):

@@ -50,14 +50,15 @@ def of_two(two: Mapping[str, Any], padding: tuple[Any, ...]) -> bool:
     takes."""
     if any(name in two for name in ("at", "against", "against_target", "sizes")):
         return True
-    return "vary" in two and "inputs" not in two and all(one is None for one in padding)
+    return "vary" in two and "inputs" not in two and all(option is None for option in padding)
 
 
-def refuse_padding(asked: Mapping[str, Any]) -> None:
+def refuse_padding(options: Mapping[str, Any]) -> None:
     """Refuses what is for padding beside two runs. InputError."""
-    for name, one in asked.items():
-        why = "it compares padded lengths, and cannot be combined with two runs of a model"
-        raise InputError(name, one, why, f"leave out --{name}, or --vary, --at, --against")
+    for name, option in options.items():
+        if option is not None:
+            why = "it compares padded lengths, and cannot be combined with two runs of a model"
+            raise InputError(name, option, why, f"leave out --{name}, or --vary, --at, --against")
 
 
 @dataclass(frozen=True)
@@ -94,11 +95,11 @@ class TwoSides:
             todo = "give --vary batch --at 1 --against 8, or --against-target U"
             raise InputError("against", "(none)", why, todo)
         choice("by", self.by, ("bits", "order"))
-        given = [whole_number("sizes", one) for one in self.sizes]
-        if self.by != "bits" and not given:
+        wanted = [whole_number("sizes", size) for size in self.sizes]
+        if self.by != "bits" and not wanted:
             why = "it says how --sizes are compared, and there are none"
             raise InputError("by", self.by, why, "give --sizes 1..8, or leave it out")
-        sizes = sorted({*given} - {against})
+        sizes = sorted({*wanted} - {against})
         if sizes and (vary is None or target is not None or self.against_target is not None):
             why = "several sizes are compared in this process, along one axis"
             raise InputError("sizes", sizes, why, "give --vary, and leave out the targets")
@@ -127,31 +128,32 @@ class TwoSides:
         """Returns what is compared, in words; ``where``: of both sides, None for this process."""
         vary, sides = self.vary, []
         for side, size in enumerate((self.at, self.against)):
-            told = "" if vary is None else f"{vary} {size if size is not None else 'of the inputs'}"
-            on = f"{'on ' * (vary is not None)}{where[side].text}" if where else ""
-            sides.append(" ".join(filter(None, (told, on))))
+            words = [] if vary is None else [vary, "of the inputs" if size is None else str(size)]
+            if where:
+                words += [*["on"] * (vary is not None), where[side].text]
+            sides.append(" ".join(words))
         left, right = sides
         return ComparisonQuestion(model, left, right, ADVICE.get(vary or "target", ""))
 
-    def script(self, given: GivenModel, where: tuple[Target, Target] | None) -> dict[str, Any]:
+    def script(self, model: GivenModel, where: tuple[Target, Target] | None) -> dict[str, Any]:
         """Returns further lines of a report: each side's switches, and the same comparison."""
-        found: dict[str, Any] = {} if where is None else {"before": switch_lines(*where)}
-        inputs = given.inputs
-        if not isinstance(given.model, str | Path) or not isinstance(inputs, str | Path | None):
-            return found
+        script: dict[str, Any] = {} if where is None else {"before": switch_lines(*where)}
+        inputs = model.inputs
+        if not isinstance(model.model, str | Path) or not isinstance(inputs, str | Path | None):
+            return script
         options: dict[str, Any] = {"vary": self.vary, "at": self.at, "against": self.against}
-        options["shapes"] = given.shapes or None
+        options["shapes"] = model.shapes or None
         options |= {"inputs": None if inputs is None else Path(inputs).name}
-        options |= {"trust": given.trust or None, "seed": given.seed or None}
+        options |= {"trust": model.trust or None, "seed": model.seed or None}
         if where is not None:
             options |= {"target": where[0].text, "against_target": where[1].text}
-        words = "".join(f", {name}={one!r}" for name, one in options.items() if one is not None)
-        call = f"found = probe.network({given.name!r}{words})"
-        return {**found, "whole": ["import probe", "", call, "print(found)"]}
+        words = "".join(f", {name}={v!r}" for name, v in options.items() if v is not None)
+        call = f"found = probe.network({model.name!r}{words})"
+        return {**script, "whole": ["import probe", "", call, "print(found)"]}
 
 
 def two_runs(
-    given: GivenModel,
+    model: GivenModel,
     sides: TwoSides,
     target: str | Target | None = None,
     *,
@@ -162,45 +164,44 @@ def two_runs(
     """Does as ``probe.network`` with ``at`` or ``against_target``. Errors: as there."""
     with within(time), heard("network", progress) as tell:
         sides = sides.checked(target)
-        most = max(sides.at or 0, sides.against or 0)
         tell("opening the model")
         if target is not None or sides.against_target is not None:
-            return _on_targets(given, sides, target, explain, tell)
-        subject = given.opened()
-        arrays = given.arrays(subject.inputs, sides.vary, most)
+            return _on_targets(model, sides, target, explain, tell)
+        subject = model.opened()
+        arrays = model.arrays(subject.inputs, sides.vary, max(sides.at or 0, sides.against or 0))
         both = sides.cut(arrays, subject.inputs)
-        for size in sides.sizes:  # refused before anything is run
+        # refused before anything is run
+        for size in sides.sizes:
             sides.cut(arrays, subject.inputs, "sizes", size)
-        runs = [subject.recorder(one) for one in both]
-        asked = sides.question(given.name, None)
-        found = Walked(walk(runs[0], runs[1], explain, tell), asked)
+        left, right = (subject.recorder(inputs) for inputs in both)
+        walked = Walked(walk(left, right, explain, tell), sides.question(model.name, None))
         # what was revealed of operations; None where sums are not tested
         known: Known | None = {} if sides.by == "order" else None
         for size in VOICE.counting(list(sides.sizes), "sizes"):
             if why := budget.spent():
-                found.found.notes.append(f"sizes from {size} on were not compared: {why}")
+                walked.found.notes.append(f"sizes from {size} on were not compared: {why}")
                 break
             tell(f"comparing {sides.vary} {size}")
             cut = sides.cut(arrays, subject.inputs, at=size)[0]
-            left, _ = watched(subject.recorder(cut), f"size {size}")
-            told = compare_and_explain(left, found.found.right, explain=False)
+            run, _ = watched(subject.recorder(cut), f"size {size}")
+            difference = compare_and_explain(run, walked.found.right, explain=False)
             entry: dict[str, Any] = {
                 "at": size,
-                "verdict": told.verdict,
-                "first": None if told.first is None else told.first.name,
-                "differing": sum(one.differing for one in told.outputs),
+                "verdict": difference.verdict,
+                "first": None if difference.first is None else difference.first.name,
+                "differing": sum(output.differing for output in difference.outputs),
             }
             if known is not None:
-                order = judging.by_order(told, known)
+                order = judging.by_order(difference, known)
                 entry |= {"by_order": order.verdict, "in_the_way": order.name or None}
                 entry |= {"why": order.why or None, "certified": order.certified}
-            found.sizes.append(entry)
-        found.script = sides.script(given, None)
-        return found
+            walked.sizes.append(entry)
+        walked.script = sides.script(model, None)
+        return walked
 
 
 def _on_targets(
-    given: GivenModel, sides: TwoSides, target: str | Target | None, explain: bool, tell: Say
+    model: GivenModel, sides: TwoSides, target: str | Target | None, explain: bool, tell: Say
 ) -> Walked:
     """Records both sides, each on its target in a process of its own, or in one if it is the same,
     as both would be in this one; and compares the recordings. On a target that isn't the model's
@@ -213,39 +214,40 @@ def _on_targets(
         left = checked_target(target)
     else:
         assert other is not None
-        text = given.text("against_target")
-        left = Target(other.name) if is_function(given.model) else recording_target(other, text)
+        text = model.text("against_target")
+        left = Target(other.name) if is_function(model.model) else recording_target(other, text)
     where = left, other or left
-    for one in where:  # before either side is run
-        if reason := why_unavailable(one):
-            raise TargetError(one.text, "unavailable", reason)
+    # before either side is run
+    for side in where:
+        if reason := why_unavailable(side):
+            raise TargetError(side.text, "unavailable", reason)
     with ExitStack() as running:
         folder = Path(tempfile.mkdtemp(prefix="probe-"))
         running.callback(shutil.rmtree, folder, ignore_errors=True)
-        made = TargetRuns(given.text("target"), folder, running, given.trust)
-        made.open(where[0])  # the model is opened where it runs, and only there
-        arrays = given.arrays(made.inputs, sides.vary, max(sides.at or 0, sides.against or 0))
-        both, asked = sides.cut(arrays, made.inputs), sides.question(given.name, where)
-        runs, gradients = list[Run](), list[bool | None]()
+        recorder = TargetRuns(model.text("target"), folder, running, model.trust)
+        # the model is opened where it runs, and only there
+        recorder.open(left)
+        declared = recorder.inputs
+        arrays = model.arrays(declared, sides.vary, max(sides.at or 0, sides.against or 0))
+        both = sides.cut(arrays, declared)
 
         def record(number: int, **more: Any) -> tuple[Run, bool | None]:
-            name, one = NAMES[number], where[number]
-            tell(f"running the {name} side on {one.text}")
-            return made.record(one, both[number], f"the {name} side", **more)
+            tell(f"running the {NAMES[number]} side on {where[number].text}")
+            name = f"the {NAMES[number]} side"
+            return recorder.record(where[number], both[number], name, **more)
 
-        for number in (0, 1):
-            run, had = record(number)
-            runs.append(run)
-            gradients.append(had)
-        if sorted(map(str, gradients)) == ["False", "True"]:  # as of walk.walk
-            number = gradients.index(False)
-            runs[number], _ = record(number, gradients=True)
-        found = of_stored(runs[0], runs[1], explain, tell, asked)
-        replays = [side.said for side in runs if isinstance(side, Replayed)]
-        found.found.notes += dict.fromkeys(replays)
-        weakref.finalize(found, running.pop_all().close)
-    found.script = sides.script(given, where)
-    return found
+        (left_run, mine), (right_run, other_had) = record(0), record(1)
+        # with gradients other kernels run: both sides have them, or neither, as of walk.walk
+        if mine is False and other_had is True:
+            left_run, _ = record(0, gradients=True)
+        elif mine is True and other_had is False:
+            right_run, _ = record(1, gradients=True)
+        walked = of_stored(left_run, right_run, explain, tell, sides.question(model.name, where))
+        replays = [run.said for run in (left_run, right_run) if isinstance(run, Replayed)]
+        walked.found.notes += dict.fromkeys(replays)
+        weakref.finalize(walked, running.pop_all().close)
+    walked.script = sides.script(model, where)
+    return walked
 
 
 # Further runs in the same process: what does not repeat its bits has no condition to find.
@@ -255,19 +257,19 @@ CONTROLS = 2
 COUNTED = 20
 
 
-def bisect(given: GivenModel, left: Target, right: Target, tell: Say = silent) -> Conditions:
+def bisect(model: GivenModel, left: Target, right: Target, tell: Say = silent) -> Conditions:
     """Returns the smallest sets of ``left``'s conditions that bring its outputs back on ``right``.
 
-    ``given``: a file, or ``"module:function"``, which each set of conditions runs in a process of
+    ``model``: a file, or ``"module:function"``, which each set of conditions runs in a process of
     its own, on the same inputs; what is compared are the bits of all outputs, with their shapes and
     dtypes. Where an end is of another release or processor, a recording is replayed on both, and
     steps say what of it ran there. Errors: InputError, also where the function does not repeat its
     own bits at an end.
     """
-    text, trust = given.text("between"), given.trust
+    text, trust = model.text("between"), model.trust
     # a function is not imported in this process: it declares no inputs
-    arrays = given.arrays(() if is_function(text) else given.opened().inputs)
-    if not all(is_own_library(one, text) for one in (left, right)):
+    arrays = model.arrays(() if is_function(text) else model.opened().inputs)
+    if not all(is_own_library(end, text) for end in (left, right)):
         with ExitStack() as running:
             folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="probe-")))
             run = TargetRuns(text, folder, running, trust).base(left, arrays, "the run")
@@ -284,12 +286,11 @@ def bisect(given: GivenModel, left: Target, right: Target, tell: Say = silent) -
                     seen += [_digest_of_outputs(process.plain(arrays)) for _ in range(more)]
                     why = f"it does not repeat its bits: {len(set(seen))} results in {COUNTED} runs"
                     return ReleaseStep(where.text, None, why=why)
-        except TargetError as error:
+        except (TargetError, InputError) as error:
+            # of the target or the model: this release can't run it, or can't be run
+            if isinstance(error, InputError) and error.name not in ("target", "model"):
+                raise
             return ReleaseStep(where.text, None, why=error.why)
-        except InputError as error:
-            if error.name in ("target", "model"):  # this release can't run it, or can't be run
-                return ReleaseStep(where.text, None, why=error.why)
-            raise
         return ReleaseStep(where.text, seen[0], "")
 
     return search_conditions(left, right, ask)
@@ -301,21 +302,21 @@ def _replayed_step(where: Target, run: Run, tell: Say) -> ReleaseStep:
         if where.version is not None:
             installation.install_target(where)
         with open_session(where) as session:
-            found = replay_steadily(run, Port(session), f"the run on {where.text}")
+            replayed = replay_steadily(run, Port(session), f"the run on {where.text}")
     except (TargetError, Nondeterministic) as error:
         return ReleaseStep(where.text, None, why=getattr(error, "why", str(error)))
-    if found.alone and not found.there:
+    if replayed.alone and not replayed.there:
         # all that computes ran in the library of this process, the same one on every target
-        return ReleaseStep(where.text, None, why=found.said)
-    results = [one for one in found.results if one is not None]
-    return ReleaseStep(where.text, _digest_of_outputs(results), found.said)
+        return ReleaseStep(where.text, None, why=replayed.said)
+    results = [result for result in replayed.results if result is not None]
+    return ReleaseStep(where.text, _digest_of_outputs(results), replayed.said)
 
 
 def _digest_of_outputs(outputs: list[Any]) -> str:
     """Returns a short name of the bits of all outputs."""
-    found = hashlib.sha256()
-    for one in outputs:
-        array = np.ascontiguousarray(one)
-        found.update(f"{array.dtype} {array.shape}".encode())
-        found.update(array.tobytes())
-    return found.hexdigest()[:12]
+    digest = hashlib.sha256()
+    for output in outputs:
+        array = np.ascontiguousarray(output)
+        digest.update(f"{array.dtype} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()[:12]

@@ -109,27 +109,29 @@ def explain(
         why = f"--length {length} contradicts it: with --vary length both mean the left length"
         raise InputError("at", at, why, "leave one out")
     with out.working(f"explaining {case.label} on {' and '.join(map(str, targets))}"):
-        found = explained(
+        answer = explained(
             *(case, targets[0], at, against),
             vary=vary,
             against_target=targets[-1],
             against_padding=runs.sides["against_padding"],
             **how,
         )
-    shown = (found.found, found.evidence, out.results.width)
-    after = _next_after_explaining(found.found, vary, runs._replace(target=targets[0].text))
-    out.give(found.report(), lambda: show.explanation(*shown, after))
-    refused = bool(found.found.left.refusal or found.found.right.refusal)
+    shown = (answer.found, answer.evidence, out.results.width)
+    after = _next_after_explaining(answer.found, vary, runs._replace(target=targets[0].text))
+    out.give(answer.report(), lambda: show.explanation(*shown, after))
+    refused = bool(answer.found.left.refusal or answer.found.right.refusal)
     if out.fail_on == "finding":
-        return int(bool(len(found.found.differing) or found.found.by_order or refused))
-    return out.status(len(found.found.differing) > 0)
+        return int(bool(len(answer.found.differing) or answer.found.by_order or refused))
+    return out.status(len(answer.found.differing) > 0)
 
 
-def _next_after_explaining(found: Comparison, vary: str, runs: AskedRuns) -> list[tuple[str, str]]:
+def _next_after_explaining(
+    comparison: Comparison, vary: str, runs: AskedRuns
+) -> list[tuple[str, str]]:
     """Returns the next commands, each with what it does, of the words that the user gave."""
-    words, target, sides = runs
+    (words, target, sides), left = runs, comparison.left.case
     case = said_again(words, () if vary != "length" else ("length",)) + f" --target {target}"
-    at = sides["at"] or words.get(vary) or str(getattr(found.left.case, vary, ""))
+    at = sides["at"] or words.get(vary) or str(getattr(left, vary, ""))
     sized = f"{case} --at {at}" if sides["against"] and at else case
     if sized == case and "length" in words and vary == "length":
         sized += f" --length {words['length']}"
@@ -139,23 +141,23 @@ def _next_after_explaining(found: Comparison, vary: str, runs: AskedRuns) -> lis
         if value is not None and name != "at"
     )
     alone = sides["against_target"] is None and sides["against_padding"] is None
-    sizes = alone and (vary == "length" or (vary == "batch" and not found.left.case.spatial_rank))
-    refused = found.left.refusal or found.right.refusal
-    if not found.compared or refused or set(found.causes) == {"window"}:
+    sizes = alone and (vary == "length" or (vary == "batch" and not left.spatial_rank))
+    refused = comparison.left.refusal or comparison.right.refusal
+    if not comparison.compared or refused or set(comparison.causes) == {"window"}:
         return []
-    if len(found.differing):
+    if len(comparison.differing):
         steps = [(f"probe reproduce {sized}{other} --out report", "writes a bug report")]
-        if sizes and not found.left.case.pool:
+        if sizes and not left.pool:
             fix = f"probe remedies {case} --lengths {at},{sides['against']}"
             steps.append((fix, "measures what keeps the bits"))
         return steps
-    if found.by_order:
+    if comparison.by_order:
         again = f"probe explain {sized}{other} --operands cancel"
         return [] if "operands" in words else [(again, "shows nearly every change of order")]
     if not sizes:
         return []
     searched = (f"probe thresholds {case}", "finds the sizes at which the order changes")
-    return [searched] * (not found.left.case.pool) + [OTHER_TARGETS]
+    return [searched] * (not left.pool) + [OTHER_TARGETS]
 
 
 @click.command(cls=Words, short_help="Reveal which inputs every output reads.")
@@ -178,9 +180,9 @@ def window(words: dict[str, str], target: str, out: Output) -> int:
 
     case, (where,) = sized_case(words), parsed_targets((target,))
     with out.working(f"reading windows of {where.text}"):
-        found = revealed(case, where)
-    out.give(found.to_json() if out.as_json else {}, lambda: show.windows(found))
-    return out.status(not found.same.all())
+        windows = revealed(case, where)
+    out.give(windows.to_json() if out.as_json else {}, lambda: show.windows(windows))
+    return out.status(not windows.same.all())
 
 
 TREE = (
@@ -208,13 +210,13 @@ def order(words: dict[str, str], target: str, certify: bool, tree: Path | None, 
     case, (where,) = sized_case(words), parsed_targets((target,))
     with out.working(f"revealing {case.label} on {where.text}"):
         answer = ordered(case, where, certify=certify)
-    found = answer.report()
+    report = answer.report()
     if tree is not None:
         answer.save_tree(tree)
-    out.give(found, lambda: show.order(answer.found, found))
+    out.give(report, lambda: show.order(answer.found, report))
     if tree is not None:
         out.note(f"wrote {tree}")
-    return out.status(found["replayed"] < found["outputs"])
+    return out.status(report["replayed"] < report["outputs"])
 
 
 SIZES = "What is varied: length or batch (the rows of dense); length, of dense batch, if not given."
@@ -252,7 +254,7 @@ def thresholds(
     contains only sizes that were run; sizes between them are listed as expected. The assumptions
     are printed and checked at random sizes; sizes that contradict them are examined.
     """
-    from probe.answers.cases import thresholds as found_by
+    from probe.answers.cases import thresholds as searched
     from probe.budget import within
     from probe.cli.show import cases as show
     from probe.target import available_targets
@@ -260,10 +262,10 @@ def thresholds(
     ask_for(words)
     case, (where,) = case_of_words(words), parsed_targets((target,))
     with within(limit), out.progress("sizes") as tell:
-        answer = found_by(case, where, vary=vary, progress=tell.say, **search)
-    found = answer.found
+        answer = searched(case, where, vary=vary, progress=tell.say, **search)
+    measured = answer.found
     after: list[tuple[str, str]] = []
-    if not found.switches:  # where no size changes the order, another switch may
+    if not measured.switches:  # where no size changes the order, another switch may
         axis = "" if vary is None else f" --vary {vary}"
         again = f"probe thresholds {said_again(words)}{axis} --target"
         others = [
@@ -271,10 +273,10 @@ def thresholds(
             for choice in available_targets()
             if choice.target.name == where.name and choice.target != where and choice.why is None
         ]
-        after = [(f"{again} {one}", "searches with a different switch") for one in others[:3]]
+        after = [(f"{again} {other}", "searches with a different switch") for other in others[:3]]
         after.append(OTHER_TARGETS)
-    out.give(answer.report(), lambda: show.thresholds(found, after))
-    return out.status(bool(found.switches or found.violations))
+    out.give(answer.report(), lambda: show.thresholds(measured, after))
+    return out.status(bool(measured.switches or measured.violations))
 
 
 WORDS = ["order", "bits", "stability"]
@@ -315,17 +317,17 @@ def sweep(
     in the last place). With --store, Ctrl-C keeps what was measured, and the same command
     continues from there.
     """
-    from probe.answers.sweep import sweep as asked
+    from probe.answers.sweep import sweep as swept
     from probe.cli.show import sweeps as show
 
     axis, by = axis_given(words, options["vary"]), options["by"]
     if values is None and axis == "length":
         values = words.pop("length", None)
     known = axis == "length" or has_length(words)
-    given = values is not None or axis == "layout"
-    need = {"length": (known, "--length N"), "lengths": (given, "--lengths 5..64")}
+    has_values = values is not None or axis == "layout"
+    need = {"length": (known, "--length N"), "lengths": (has_values, "--lengths 5..64")}
     ask_for(words, **need)
-    if not given:
+    if not has_values:
         raise InputError("lengths", "(none)", "it is required", "give --lengths 5..64")
     if no_store and folder is not None:
         why, todo = "--no-store stores nothing", "leave out one of the two"
@@ -338,28 +340,28 @@ def sweep(
     case = case_of_words(words)
     with out.progress("orders" if by == "order" else "sweep") as tell:
         store = None if no_store else folder
-        found: Any = asked(case, values, targets, store=store, progress=tell, **options)
-    if found.vary == "length" and "length" in words:
+        answer: Any = swept(case, values, targets, store=store, progress=tell, **options)
+    if answer.vary == "length" and "length" in words:
         out.note(f"length={words['length']} is not used: --lengths says which lengths are run")
-    report = found.report()
+    report = answer.report()
     if by == "order":
-        out.give(report, lambda: show.sweep_by_order(found.found.targets, report, found.values))
-        if found.failed:
+        out.give(report, lambda: show.sweep_by_order(answer.found.targets, report, answer.values))
+        if answer.failed:
             return 3
         differing = report["differing"] > 0
-        strange = any(one.strange for one in found.found.targets.values())
+        strange = any(by_order.strange for by_order in answer.found.targets.values())
         return out.status(differing or (out.fail_on == "finding" and strange))
-    for line in found.notes:
+    for line in answer.notes:
         out.note(line)
-    summary = found.found
-    out.give(report, lambda: show.sweep_by_bits(summary, case, found.values[:-1], out.verbose))
+    summary = answer.found
+    out.give(report, lambda: show.sweep_by_bits(summary, case, answer.values[:-1], out.verbose))
     if summary.interrupted:
         return INTERRUPTED
     each = summary.targets.values()
-    if any(one.failures and not one.comparisons for one in each):
+    if any(result.failures and not result.comparisons for result in each):
         return 3
     # a shape that does not repeat its own bits
-    strange = any(one.nondeterministic or one.alignment for one in each)
+    strange = any(result.nondeterministic or result.alignment for result in each)
     return out.status(summary.differing > 0 or (out.fail_on == "finding" and strange))
 
 
@@ -387,7 +389,7 @@ def bisect(
     left: str,
     right: str,
     out: Output,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Finds the first release between two whose results differ from those of the first release.
 
@@ -405,52 +407,52 @@ def bisect(
         for name, value in words.items():
             why = "the model defines what is computed"
             raise InputError(name, value, why, f"leave out --{name}")
-        for name in filter(on_command_line, given):
+        for name in filter(on_command_line, options):
             why = "it is for a case: of a model the bits of its outputs are compared"
             raise InputError(name, "(given)", why, f"leave out --{name}")
         from probe.answers.record import GivenModel
-        from probe.answers.two_runs import bisect as asked
+        from probe.answers.two_runs import bisect as model_conditions
         from probe.cli.models import users_output_to_stderr
 
         with out.progress("bisect"), users_output_to_stderr():
             ends = Target.parse(left), Target.parse(right)
-            told = asked(GivenModel(model, **run.arguments()), *ends, out.note)
-        of_model = {"what": "bits", "model": model} | told.to_json()
-        out.give(of_model, lambda: show.conditioned(told, "bits"))
+            conditions = model_conditions(GivenModel(model, **run.arguments()), *ends, out.note)
+        of_model = {"what": "bits", "model": model} | conditions.to_json()
+        out.give(of_model, lambda: show.conditioned(conditions, "bits"))
         return
     run.refuse_beside_case()
     from probe.store import Store
     from probe.switch_points import bisection
 
-    case, what = case_of_words(words), given["what"]
+    case, what = case_of_words(words), options["what"]
     if not case.spatial_rank:
         raise InputError("op", case.op, "releases are compared by length", "use op=matmul")
     shortest = case.effective_kernel[-1]
-    values = numbers_of_option("lengths", given["lengths"] or f"{shortest}..{shortest + 14}")
+    values = numbers_of_option("lengths", options["lengths"] or f"{shortest}..{shortest + 14}")
     ends = Target.parse(left), Target.parse(right)
     if ends[0].name == ends[1].name and not bisection.only_releases(*ends):
         for name in filter(on_command_line, ("releases", "remove", "store")):
             why = "the targets differ in conditions, which are searched without it"
-            raise InputError(name, given[name], why, f"leave out --{name}")
+            raise InputError(name, options[name], why, f"leave out --{name}")
         with out.progress("bisect"):
-            told = bisection.bisect_conditions(case, *ends, values, what, out.note)
-        of_case = {"what": what, "case": case.to_json()} | told.to_json()
-        out.give(of_case, lambda: show.conditioned(told, what))
+            conditions = bisection.bisect_conditions(case, *ends, values, what, out.note)
+        of_case = {"what": what, "case": case.to_json()} | conditions.to_json()
+        out.give(of_case, lambda: show.conditioned(conditions, what))
         return
-    some, store = given["releases"], given["store"]
+    some, store = options["releases"], options["store"]
     opened: AbstractContextManager[Store | None] = nullcontext()
     if store is not None:
         opened = Store.here(store)
-    with opened as kept, out.progress("bisect"):
-        found = bisection.bisect_releases(
+    with opened as open_store, out.progress("bisect"):
+        bisected = bisection.bisect_releases(
             *(case, *ends, values, what),
-            store=kept,
-            releases=[one.strip() for one in some.split(",")] if some else (),
-            keep=not given["remove"],
+            store=open_store,
+            releases=[release.strip() for release in some.split(",")] if some else (),
+            keep=not options["remove"],
             tell=out.note,
         )
     report = {"what": what, "case": case.to_json(), "store": None if store is None else str(store)}
-    report |= found.to_json()
+    report |= bisected.to_json()
     out.give(report, lambda: show.bisected(report))
 
 
@@ -496,8 +498,7 @@ ALSO = "Test the reduced case on this target too, for the report; may be given s
 @option("--force", None, "Write into DIR even if it has files.", is_flag=True)
 @option("--no-avoid avoid", None, AVOID, is_flag=True, default=True, flag_value=False)
 @option(
-    *("--from store", "STORE", "Take a stored difference: the largest one, or --row N."),
-    type=PATH,
+    *("--from store", "STORE", "Take a stored difference: the largest one, or --row N."), type=PATH
 )
 @option("--row", "N", "With --from: the row of the table `comparisons`, from 0.")
 @option("--time limit", "5m", "Reduce no further and try no switch after 5m (90s, 2h, 1h30m).")
@@ -512,7 +513,7 @@ ALSO = "Test the reduced case on this target too, for the report; may be given s
 @option("--kernels", "WHICH", KERNELS_OF_REPORT, default="all", show_default=True)
 @output_options
 def reproduce(
-    runs: AskedRuns, store: Path | None, folder: Path, limit: str | None, out: Output, **given: Any
+    runs: AskedRuns, store: Path | None, folder: Path, out: Output, **options: Any
 ) -> None:
     """Reduces a case, explains it, verifies a script in fresh processes, and writes a bug report.
 
@@ -529,35 +530,31 @@ def reproduce(
     from probe.reproduction import folder as room
     from probe.reproduction.report import form_of, stored_finding
 
-    for name in ("by", "most", "any_cause") if given["keep"] else ():
+    for name in ("by", "most", "any_cause") if options["keep"] else ():
         if on_command_line(name):
             todo = f"leave out {flag_of(name)}, or --keep"
-            raise InputError(name, given[name], "--keep tries no smaller case", todo)
-    form, kernels = given.pop("form"), given.pop("kernels")
+            raise InputError(name, options[name], "--keep tries no smaller case", todo)
+    form, kernels, limit = (options.pop(name) for name in ("form", "kernels", "limit"))
     checked_kernels(kernels)
-    room.fresh(folder, given.pop("force"))
-    given |= {name: number_of_option(name, given[name]) for name in ("most", "times")}
-    given["also"] = parsed_targets(given["also"])
-    row = given.pop("row")
+    room.fresh(folder, options.pop("force"))
+    options |= {name: number_of_option(name, options[name]) for name in ("most", "times")}
+    options["also"] = parsed_targets(options["also"])
+    row = options.pop("row")
     if store is not None:
         runs.refuse_beside(store)
         number = None if row is None else whole_number("row", row, least=0)
         stored = stored_finding(store, number)
         finding, left, right = stored.finding, stored.target, stored.target
-        given["elsewhere"] = stored.elsewhere
+        options["elsewhere"] = stored.elsewhere
     elif row is not None:
         raise InputError("row", row, "it names a row of a store", "give --from STORE too")
     else:
         finding, (left, right) = runs.finding()
     form_of(left, form)
     with within(limit), out.working(f"reproducing {finding.label}") as tell:
-        made = room.reproduce(
-            *(finding, left, right),
-            tell=tell.say,
-            **given,
-        )
+        reproduction = room.reproduce(finding, left, right, tell=tell.say, **options)
     with out.working(f"writing {folder}"):
-        report = write_reproduced(made, folder, form, kernels).report()
+        report = write_reproduced(reproduction, folder, form, kernels).report()
     out.give(report, lambda: show.reproduction(report))
 
 
@@ -575,12 +572,12 @@ def verify(folder: Path, times: str, out: Output) -> int:
 
     count = number_of_option("times", times) or 1
     with out.working(f"running {folder}"):
-        found = verified(folder, count)
-    told = as_json(found)
-    out.give(told, lambda: show.verified(told))
-    if found.verdict == CANNOT_TELL:
+        verification = verified(folder, count)
+    report = as_json(verification)
+    out.give(report, lambda: show.verified(report))
+    if verification.verdict == CANNOT_TELL:
         return 3
-    return out.status(found.verdict.endswith(out.fail_on or ""))
+    return out.status(verification.verdict.endswith(out.fail_on or ""))
 
 
 @click.command(cls=Words, short_help="Write a file that replays a run's bits with NumPy alone.")
@@ -592,12 +589,7 @@ def verify(folder: Path, times: str, out: Output) -> int:
 @option("--partial", None, "Leave out outputs whose replay gave different bits.", is_flag=True)
 @output_options
 def emulate(
-    words: dict[str, str],
-    target: str,
-    file: Path,
-    partial: bool,
-    out: Output,
-    **sides: str | None,
+    words: dict[str, str], target: str, file: Path, partial: bool, out: Output, **sides: str | None
 ) -> None:
     """Writes a Python file that computes a run's outputs with the same bits on any machine.
 
@@ -614,5 +606,5 @@ def emulate(
         raise InputError("vary", vary, why, "give --against B, or leave it out")
     other = axis_value("against", sides["against"], vary)
     with out.working(f"revealing {case.label} on {where.text}"):
-        found = emulated_report(case, where, file, other, vary, partial)
-    out.give(found, lambda: show.emulated_file(found))
+        report = emulated_report(case, where, file, other, vary, partial)
+    out.give(report, lambda: show.emulated_file(report))

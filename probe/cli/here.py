@@ -52,8 +52,8 @@ def machine(out: Output) -> None:
     from probe.target import installed_version
 
     libraries = {name: installed_version(backends.get(name)) for name in backends.known_backends()}
-    found = dict(this.facts()) | {"libraries": libraries}
-    out.give(found, lambda: show.machine(found))
+    facts = dict(this.facts()) | {"libraries": libraries}
+    out.give(facts, lambda: show.machine(facts))
 
 
 @click.command(cls=Words, short_help="Check what is installed, what is missing, and what works.")
@@ -71,9 +71,9 @@ def doctor(limit: str | None, out: Output) -> int:
     from probe.cli.show import here as show
 
     with within(limit), out.progress("examine") as tell:
-        found = examine_machine(tell=tell)
-    out.give(found.to_json(), lambda: show.examined(found))
-    return 0 if found.healthy else TargetError.exit_code
+        examination = examine_machine(tell=tell)
+    out.give(examination.to_json(), lambda: show.examined(examination))
+    return 0 if examination.healthy else TargetError.exit_code
 
 
 @click.command(cls=Words, short_help="Install an old release, or an emulated processor.")
@@ -101,7 +101,7 @@ def install(
     from probe.target import Target
 
     if listed:
-        there = [one.to_json() for one in installed_environments()]
+        there = [environment.to_json() for environment in installed_environments()]
         return out.give({"installed": there}, lambda: show.environments(there))
     if target is None:
         todo = "name one such as tensorflow==1.2.1, or give --list"
@@ -111,8 +111,8 @@ def install(
         gone = installation.remove_installed(where).target
         return out.give({"removed": gone}, lambda: f"{gone} is removed")
     with out.progress("install") as tell:
-        found = installation.install_target(where, tell, sysroot).to_json()
-    return out.give(found, lambda: show.installed_target(found))
+        report = installation.install_target(where, tell, sysroot).to_json()
+    return out.give(report, lambda: show.installed_target(report))
 
 
 FOLDERS = click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=PATH)
@@ -140,30 +140,26 @@ def results(folders: tuple[Path, ...], sql: str | None, out: Output) -> int:
     there = load(*folders, tolerant=True)
     missing: list[str] = []
     if sql is not None:
-        found = answers.query_json(there.answered(sql)[0]) | {
+        report = answers.query_json(there.answered(sql)[0]) | {
             "left_out": list(there.left_out.values())
         }
-        out.give(found, lambda: show.query_answer(found))
+        out.give(report, lambda: show.query_answer(report))
     else:
-        found = answers.summary_of_stores(there)
-        missing = found["missing"]
-        out.give(found, lambda: show.stores(found))
+        report = answers.summary_of_stores(there)
+        missing = report["missing"]
+        out.give(report, lambda: show.stores(report))
     for why in there.left_out.values():
         click.echo(f"probe: {why}; this file is left out", err=True)
     for why in missing:
         click.echo(f"probe: {why}", err=True)
     if there.left_out or missing:
         return InputError.exit_code
-    return out.status(sql is None and found["differing"] > 0)
+    return out.status(sql is None and report["differing"] > 0)
 
 
 @click.command(cls=Words, short_help="Merge several stores into one.")
 @FOLDERS
-@option(
-    *("--out into", "DIR", "The folder to write."),
-    required=True,
-    type=PATH,
-)
+@option(*("--out into", "DIR", "The folder to write."), required=True, type=PATH)
 @option(
     "--partitioned",
     None,
@@ -182,8 +178,8 @@ def merge(folders: tuple[Path, ...], into: Path, partitioned: bool, out: Output)
 
     with out.progress("merge") as tell:
         written = [str(folder) for folder in merged(folders, into, partitioned, tell)]
-    found = {"out": str(into), "folders": written}
-    out.give(found, lambda: "\n".join(f"wrote {folder}" for folder in written))
+    report = {"out": str(into), "folders": written}
+    out.give(report, lambda: "\n".join(f"wrote {folder}" for folder in written))
 
 
 def checkout(name: str) -> Path:
@@ -229,7 +225,7 @@ def execute_notebook(notebook: Path, to: Path | None = None, store: str | None =
     book: Any = nbformat.read(notebook, as_version=4)
     to = to or notebook
     if store is not None:
-        (cell,) = (one for one in book.cells if "parameters" in one.metadata.get("tags", []))
+        (cell,) = (cell for cell in book.cells if "parameters" in cell.metadata.get("tags", []))
         cell.source = f"STORE = {store!r}"
         # the copy lies elsewhere, and finds the library of notebooks from there
         lib = os.path.relpath(notebook.parent.parent / "experiments", to.parent)
@@ -250,10 +246,11 @@ def execute_notebook(notebook: Path, to: Path | None = None, store: str | None =
         # IPython colours its tracebacks; a message is one line of plain text
         plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
         last = [line for line in plain.splitlines() if line.strip()][-1:]
-        told = f"{notebook.name}: a cell fails: {''.join(last)}"
-        raise ProbeError(f"notebook={told}; open it and run it cell by cell") from None
+        text = f"{notebook.name}: a cell fails: {''.join(last)}"
+        raise ProbeError(f"notebook={text}; open it and run it cell by cell") from None
     finally:
-        signal.signal(signal.SIGINT, before)  # nbclient leaves a handler of its own
+        # nbclient leaves a handler of its own
+        signal.signal(signal.SIGINT, before)
     # a notebook that is being written when somebody interrupts stays as it was
     partial = to.with_suffix(".ipynb.tmp")
     nbformat.write(book, partial)
@@ -293,7 +290,8 @@ def run(
         store, notebook = folder.resolve() / name, folder.resolve() / own.name
         arguments = ("--store", str(store), *arguments)
     status = run_experiment(root, name, arguments, quiet=out.as_json)
-    if "--help" in arguments:  # the script said what its options are, and measured nothing
+    # the script said what its options are, and measured nothing
+    if "--help" in arguments:
         return status
     ran = own.is_file() and not status and not no_notebook
     if ran:
@@ -301,7 +299,7 @@ def run(
             execute_notebook(own, notebook, None if folder is None else name)
     elif not status and not no_notebook:
         out.note(f"notebooks/{name}.ipynb does not exist, so no notebook was executed")
-    found = {
+    report = {
         "experiment": name,
         "status": status,
         "results": from_here(store),
@@ -309,7 +307,7 @@ def run(
         "seconds": round(time.monotonic() - start, 1),
     }
     if not status or out.as_json:
-        pictures = f"\npictures in {found['notebook']}" if ran else ""
-        out.give(found, lambda: f"results in {found['results']}{pictures}")
+        pictures = f"\npictures in {report['notebook']}" if ran else ""
+        out.give(report, lambda: f"results in {report['results']}{pictures}")
     # Popen gives the negative signal, a shell in between 128 and the signal: SIGINT is 2
     return INTERRUPTED if status in (-2, 128 + 2) else abs(status)

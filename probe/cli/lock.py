@@ -48,7 +48,7 @@ def lock(
     run: ModelRun,
     path: Path,
     out: Output,
-    **given: str | None,
+    **options: str | None,
 ) -> None:
     """Runs a model or a case, and keeps its bits with the conditions that they have here.
 
@@ -64,7 +64,7 @@ def lock(
     from probe.arguments import whole_number
     from probe.lock import checks, runs
 
-    case, bless, seed = None, given["bless"], words.get("seed", "0")
+    case, bless, seed = None, options["bless"], words.get("seed", "0")
     if model is None and (set(words) - {"seed"}):
         case = sized_case(words)
         run.refuse_beside_case()
@@ -76,14 +76,14 @@ def lock(
         "seed": str(whole_number("seed", seed, least=0)) if model else "",
         "trust": "1" * run.trust,
     }
-    spec = runs.how_computed(model, case, given["target"], more)
-    called = given["name"] or model or (command_line(case) if case is not None else "")
+    spec = runs.how_computed(model, case, options["target"], more)
+    called = options["name"] or model or (command_line(case) if case is not None else "")
     if bless is not None and not bless.strip():
         raise InputError("bless", bless, "a reason is required", "say why the bits changed")
     with out.progress("lock") as tell, users_output_to_stderr():
-        found = runs.lock_run(path, called, spec, bless, tell.say)
-    told = [f"{one.check}: {one.bits.text}: {SAID[one.verdict]}" for one in found]
-    out.give(checks.json_report(found), lambda: "\n".join(told))
+        results = runs.lock_run(path, called, spec, bless, tell.say)
+    lines = [f"{result.check}: {result.bits.text}: {SAID[result.verdict]}" for result in results]
+    out.give(checks.json_report(results), lambda: "\n".join(lines))
 
 
 SAID = {
@@ -121,16 +121,16 @@ def check(
             raise InputError("report", each, "there is no such format", f"use one of {known}")
     with out.progress("check") as tell, users_output_to_stderr():
         try:
-            found = runs.check_runs(path, names, why, tell.say)
+            results = runs.check_runs(path, names, why, tell.say)
         except InputError as error:
             for each in reports:
                 checks.write_report(each, Path(), (), error=str(error))
             raise
     for each in reports:
-        checks.write_report(each, Path(), found)
-    told = checks.terminal_lines(found, (), (), update=False)
-    out.give(checks.json_report(found), lambda: "\n".join(told))
-    return runs.exit_status(found)
+        checks.write_report(each, Path(), results)
+    lines = checks.terminal_lines(results, (), (), update=False)
+    out.give(checks.json_report(results), lambda: "\n".join(lines))
+    return runs.exit_status(results)
 
 
 @click.command(cls=Words)
@@ -154,5 +154,5 @@ def setup(service: str, out: Output, folder: Path) -> None:
     from probe.lock import workflow
 
     path = workflow.write_workflow(service, folder)
-    found: dict[str, Any] = {"file": path.relative_to(folder).as_posix()}
-    out.give(found, lambda: f"{found['file']} was written; commit it with bits.lock")
+    report: dict[str, Any] = {"file": path.relative_to(folder).as_posix()}
+    out.give(report, lambda: f"{report['file']} was written; commit it with bits.lock")

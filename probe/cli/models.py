@@ -72,32 +72,21 @@ TIME = (
 REPORT = "Write a verified bug report of the first operation that differs into DIR."
 
 
-def two_runs_options(command: Any) -> Any:
-    """Adds what two runs of a model need."""
-    for add in reversed(
-        (
-            option("--vary axis", "AXIS", VARY),
-            option("--at", "A", "The batch or length of the left run."),
-            option("--against", "B", "That of the right run; all of --inputs if not given."),
-            option("--sizes", "1..8", SIZES),
-            option("--by", "WHAT", BY, default="bits", show_default=True),
-            run_options(),
-            option("--against-target", "U", OTHER),
-            option("--report", "DIR", REPORT, type=PATH),
-            option("--time", "5m", TIME),
-            option("--explain/--no-explain", None, "Find causes.", default=True, show_default=True),
-        )
-    ):
-        command = add(command)
-    return command
-
-
 @click.command(
     cls=Words,
     short_help="Find the operation at which two runs of a model differ; safe padded lengths.",
 )
 @click.argument("model", metavar="MODEL")
-@two_runs_options
+@option("--vary axis", "AXIS", VARY)
+@option("--at", "A", "The batch or length of the left run.")
+@option("--against", "B", "That of the right run; all of --inputs if not given.")
+@option("--sizes", "1..8", SIZES)
+@option("--by", "WHAT", BY, default="bits", show_default=True)
+@run_options()
+@option("--against-target", "U", OTHER)
+@option("--report", "DIR", REPORT, type=PATH)
+@option("--time", "5m", TIME)
+@option("--explain/--no-explain", None, "Find causes.", default=True, show_default=True)
 @option("--fixed", "N", FIXED)
 @option("--lengths", "LENGTHS", CONTENT)
 @option("--padded", "N", "Pad to this length instead of the least possible.")
@@ -134,13 +123,14 @@ def network(model: str, run: ModelRun, targets: tuple[str, ...], out: Output, **
     texts = targets if _is_given("targets") else ()
     pads = {name: two.pop(name) for name in (*PADDING, "value", "safe")}
     # the project's own lengths are no wish for padding
-    asked = {name: pads[name] for name in PADDING if on_command_line(name)}
-    given = {name: one for name, one in two.items() if one is not None and name != "by"}
-    given |= {"vary": given.pop("axis")} if "axis" in given else {}
-    given |= {"inputs": run.inputs} if run.inputs is not None else {}
+    wanted = {name: pads[name] for name in PADDING if on_command_line(name)}
+    options = {name: option for name, option in two.items() if option is not None and name != "by"}
+    options |= {"vary": options.pop("axis")} if "axis" in options else {}
+    options |= {"inputs": run.inputs} if run.inputs is not None else {}
     wished = ("fixed", "lengths", "plan")
-    if of_two(given, tuple(map(asked.get, wished))) or not (asked.keys() & wished or run.inputs):
-        refuse_padding(asked)
+    pads_wished = wanted.keys() & wished or run.inputs
+    if of_two(options, tuple(map(wanted.get, wished))) or not pads_wished:
+        refuse_padding(wanted)
         return _run_twice(model, texts, run, two, out)
     # the rooms of padding and mitigations, which two runs do without
     from probe.answers import network as answers
@@ -155,18 +145,18 @@ def network(model: str, run: ModelRun, targets: tuple[str, ...], out: Output, **
         pads["lengths"] = numbers_of_option("lengths", pads["lengths"])
     pads |= {name: two[name] for name in ("explain", "time", "by")} | run.arguments()
     with out.progress("network") as tell, users_output_to_stderr():
-        found = answers.network(
+        answer = answers.network(
             *(model, parsed_targets(targets) if texts else answers.DEFAULT_TARGET),
             vary=two["axis"],
             progress=tell.say,
             **pads,
         )
-    if isinstance(found, answers.OnTargets):
+    if isinstance(answer, answers.OnTargets):
         with users_output_to_stderr():
-            told = found.report()
-        out.give(told, lambda: show.padded_on_targets(found))
-        return 3 if found.failures else out.status(found.finding)
-    return give_padded(found, two["report"], out)
+            report = answer.report()
+        out.give(report, lambda: show.padded_on_targets(answer))
+        return 3 if answer.failures else out.status(answer.finding)
+    return give_padded(answer, two["report"], out)
 
 
 def _is_given(name: str) -> bool:
@@ -193,7 +183,7 @@ def users_output_to_stderr() -> Iterator[None]:
 def _run_twice(
     model: str, targets: tuple[str, ...], run: ModelRun, two: dict[str, Any], out: Output
 ) -> int:
-    """Compares two runs, as the options of ``two_runs_options`` say; the exit status."""
+    """Compares two runs, as the options in ``two`` say; the exit status."""
     from probe.answers.record import GivenModel
     from probe.answers.two_runs import TwoSides, two_runs
 
@@ -201,17 +191,17 @@ def _run_twice(
     if len(targets) > 1:
         todo = "give one --target, and the second one as --against-target"
         raise InputError("target", ", ".join(targets), "each of two runs has one target", todo)
-    given = {name: two[name] for name in ("against_target", "by")}
-    given |= {name: number_of_option(name, two[name]) for name in ("at", "against")}
-    given["sizes"] = () if two["sizes"] is None else numbers_of_option("sizes", two["sizes"])
+    options = {name: two[name] for name in ("against_target", "by")}
+    options |= {name: number_of_option(name, two[name]) for name in ("at", "against")}
+    options["sizes"] = () if two["sizes"] is None else numbers_of_option("sizes", two["sizes"])
     with out.progress("network") as tell, users_output_to_stderr():
-        sides = TwoSides(vary=two["axis"], **given)
-        asked, on = GivenModel(model, **run.arguments()), targets[0] if targets else None
+        sides = TwoSides(vary=two["axis"], **options)
+        user_model, on = GivenModel(model, **run.arguments()), targets[0] if targets else None
         how = {name: two[name] for name in ("explain", "time")}
-        found = two_runs(asked, sides, on, progress=tell.say, **how)
+        walked = two_runs(user_model, sides, on, progress=tell.say, **how)
     here = not targets and two["against_target"] is None
-    after = _after_equal(model, run, two) if here and found.verdict == "equal" else []
-    return give_two_runs(found, two["report"], out, after)
+    after = _after_equal(model, run, two) if here and walked.verdict == "equal" else []
+    return give_two_runs(walked, two["report"], out, after)
 
 
 def _after_equal(model: str, run: ModelRun, two: dict[str, Any]) -> list[tuple[str, str]]:
@@ -220,10 +210,10 @@ def _after_equal(model: str, run: ModelRun, two: dict[str, Any]) -> list[tuple[s
         return []
     words = {"vary": two["axis"], "at": two["at"], "against": two["against"]}
     words["inputs"] = run.inputs
-    told = "".join(f" --{key} {shlex.quote(str(n))}" for key, n in words.items() if n is not None)
-    told += "".join(f" --shape {shlex.quote(one)}" for one in run.shapes)
-    told += f" --seed {run.seed}" * (run.seed != "0") + " --trust" * run.trust
-    base = f"probe network {shlex.quote(model)}{told}"
+    shown = "".join(f" --{key} {shlex.quote(str(n))}" for key, n in words.items() if n is not None)
+    shown += "".join(f" --shape {shlex.quote(shape)}" for shape in run.shapes)
+    shown += f" --seed {run.seed}" * (run.seed != "0") + " --trust" * run.trust
+    base = f"probe network {shlex.quote(model)}{shown}"
     steps, sizes = [], two["sizes"]
     at, against = number_of_option("at", two["at"]), number_of_option("against", two["against"])
     if sizes is None and against is not None and against > 2:
@@ -236,10 +226,7 @@ def _after_equal(model: str, run: ModelRun, two: dict[str, Any]) -> list[tuple[s
 
 
 def give_two_runs(
-    found: Walked,
-    report: Path | None,
-    out: Output,
-    after: Sequence[tuple[str, str]] = (),
+    walked: Walked, report: Path | None, out: Output, after: Sequence[tuple[str, str]] = ()
 ) -> int:
     """Prints what two runs came to, with its report where one is asked for: the exit status.
 
@@ -248,43 +235,40 @@ def give_two_runs(
     from probe.answers.first_difference import DIFFERENT
     from probe.cli.show import models as show
 
-    failed = ""
-    first = found.first
-    # attributes of the call differ: it did what it was asked
-    if first is not None and first.arguments:  # nothing to report: it did what it was asked
-        why = f"{DIFFERENT}: {first.arguments}"
-    elif first is None:
+    first, failed, why = walked.first, "", ""
+    if first is None:
         why = "no operation differs"
-    else:
-        why = ""
+    elif first.arguments:  # nothing to report: it did what it was asked
+        why = f"{DIFFERENT}: {first.arguments}"
     if report is not None and not why:
         try:
             with out.working(f"writing {report}") as tell, users_output_to_stderr():
-                written = found.reproduce(report, progress=tell.say)
+                written = walked.reproduce(report, progress=tell.say)
             if written.no_case:
                 out.note(f"the operation's own script, no case: {written.no_case}")
         except NotReproduced as error:  # what was found stays true, and is printed
             failed = why = str(error)
-    with users_output_to_stderr():  # values are asked of the model once more
-        told = found.report()
-    out.give(told, lambda: show.walked(found, after))
+    # values are asked of the model once more
+    with users_output_to_stderr():
+        answer_json = walked.report()
+    out.give(answer_json, lambda: show.walked(walked, after))
     if report is not None:
         out.note(f"no report was written: {why}" if why else f"wrote {report}")
-    return NotReproduced.exit_code if failed else out.status(found.finding)
+    return NotReproduced.exit_code if failed else out.status(walked.finding)
 
 
-def give_padded(found: Any, report: Path | None, out: Output) -> int:
+def give_padded(padded: Any, report: Path | None, out: Output) -> int:
     """Prints what padding a graph came to, with the report of what changes bits: exit status."""
     from probe.cli.show import models as show
 
-    if report is not None and found.walked is not None:
-        return give_two_runs(found.walked, report, out)
+    if report is not None and padded.walked is not None:
+        return give_two_runs(padded.walked, report, out)
     with users_output_to_stderr():
-        told = found.report()
-    out.give(told, lambda: show.padded_model(found, out.verbose))
+        answer_json = padded.report()
+    out.give(answer_json, lambda: show.padded_model(padded, out.verbose))
     if report is not None:
         out.note("no report was written: no shorter padded length changes bits")
-    return out.status(found.finding)
+    return out.status(padded.finding)
 
 
 LENGTHS = "Of a case: lengths, each compared with the largest. Of a model: valid lengths of inputs."
@@ -327,7 +311,7 @@ def remedies(
     lengths: str | None,
     target: str,
     out: Output,
-    **given: Any,
+    **options: Any,
 ) -> int:
     """Tests and times every remedy that could keep the bits of a case, or of MODEL.
 
@@ -352,38 +336,40 @@ def remedies(
     if lengths is None:
         raise InputError("lengths", "(none)", "it is required", "give --lengths 5..40,512")
     (where,) = parsed_targets((target,))
-    values, chunks, only = numbers_of_option("lengths", lengths), given["chunks"], given["only"]
-    given["content"] = number_of_option("content", given["content"])
-    given["chunks"] = None if chunks is None else numbers_of_option("chunks", chunks)
-    if only is not None:  # some names of remedies hold a comma, and so need spaces around them
+    values, chunks, only = numbers_of_option("lengths", lengths), options["chunks"], options["only"]
+    options["content"] = number_of_option("content", options["content"])
+    options["chunks"] = None if chunks is None else numbers_of_option("chunks", chunks)
+    # some names of remedies hold a comma, and so need spaces around them
+    if only is not None:
         only = only.split() if " " in only.strip() else only.replace(",", " ").split()
-        given["only"] = only
-    if only is not None and model is None:  # of a model its own target says what there is
-        known = [*(one.name for one in remedies_of(where)), *NAMES]
+        options["only"] = only
+    # of a model its own target says what there is
+    if only is not None and model is None:
+        known = [*(remedy.name for remedy in remedies_of(where)), *NAMES]
         for word in only:
             if word not in known and not word.startswith("chunks="):
                 why, todo = "there is no such remedy", f"use {', '.join(known)}"
                 raise InputError("only", word, why, todo)
-    given |= {"fixed": number_of_option("fixed", given["fixed"]), **run.arguments()}
+    options |= {"fixed": number_of_option("fixed", options["fixed"]), **run.arguments()}
     if model is not None and words:
         name, value = next(iter(words.items()))
         raise InputError(name, value, "the model defines what is computed", f"leave out --{name}")
 
-    def come(one: Any) -> None:  # each as soon as it is judged; the table has all, with costs
+    def come(result: Any) -> None:  # each as soon as it is judged; the table has all, with costs
         if not out.as_json:
-            out.note(f"{one.remedy.name}: {one.verdict}")
+            out.note(f"{result.remedy.name}: {result.verdict}")
 
     with out.progress("remedies") as tell:
         subject = case_of_words(words) if model is None else model
         on = where if model is None or _is_given("target") else DEFAULT_TARGET
         with users_output_to_stderr():
-            found = remedied(subject, values, on, progress=tell, each=come, **given)
-    if not isinstance(found, Remedied):
-        give_padded(found, None, out)
+            answer = remedied(subject, values, on, progress=tell, each=come, **options)
+    if not isinstance(answer, Remedied):
+        give_padded(answer, None, out)
         return 0  # --fail-on names what remedies find
-    told = found.report()
-    out.give(told, lambda: show.remedies(found.found, out.verbose))
-    return out.status(told["recommended"] is None)
+    report = answer.report()
+    out.give(report, lambda: show.remedies(answer.found, out.verbose))
+    return out.status(report["recommended"] is None)
 
 
 MOST = "Bytes of values to store, such as 500M or 2G; of larger recordings the rest as digests."
@@ -424,18 +410,18 @@ def record(
     from probe.cli.show import models as show
 
     with out.progress("record") as tell, users_output_to_stderr():
-        given = {"most": bytes_of(most), "target": target, **run.arguments()}
-        found = answers.record(model, folder, progress=tell.say, **given)
-    out.give(found.report(), lambda: show.recorded_run(found))
+        options = {"most": bytes_of(most), "target": target, **run.arguments()}
+        recorded = answers.record(model, folder, progress=tell.say, **options)
+    out.give(recorded.report(), lambda: show.recorded_run(recorded))
     return 0
 
 
 def bytes_of(text: str) -> int:
     """Returns the bytes of ``2G``. Raises InputError."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", text.strip(), re.IGNORECASE)
-    if not found:
+    matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", text.strip(), re.IGNORECASE)
+    if not matched:
         raise InputError("most", text, "it is not a number of bytes", "write 500M or 2G")
-    return int(float(found[1]) * (1 << UNITS[found[2].upper()]))
+    return int(float(matched[1]) * (1 << UNITS[matched[2].upper()]))
 
 
 @click.command(cls=Words, short_help="Find the first operation at which two recorded runs differ.")
@@ -450,12 +436,7 @@ def bytes_of(text: str) -> int:
 )
 @output_options
 def diff(
-    left: Path,
-    right: Path,
-    report: Path | None,
-    trust: bool,
-    time: str | None,
-    out: Output,
+    left: Path, right: Path, report: Path | None, trust: bool, time: str | None, out: Output
 ) -> int:
     """Compares two recordings of `probe record`, from two machines, releases, switches or batches.
 
@@ -469,8 +450,8 @@ def diff(
 
     refuse_written_folder(report)
     with out.progress("diff") as tell:
-        found = answers.diff(left, right, trust=trust, time=time, progress=tell.say)
-    return give_two_runs(found, report, out)
+        walked = answers.diff(left, right, trust=trust, time=time, progress=tell.say)
+    return give_two_runs(walked, report, out)
 
 
 WHAT = (
@@ -504,7 +485,7 @@ def examine(
     run: ModelRun,
     folder: Path | None,
     out: Output,
-    **given: Any,
+    **options: Any,
 ) -> int:
     """Finds the operation of MODEL that differs, explains it, tries and times what keeps the bits.
 
@@ -522,9 +503,9 @@ def examine(
 
     own = click.get_current_context().get_parameter_source("target")
     refuse_written_folder(folder)
-    given |= {name: number_of_option(name, given[name]) for name in ("at", "against")}
-    given |= run.arguments()
-    free = ask is None and not given["against_target"] and not given["recording"]
+    options |= {name: number_of_option(name, options[name]) for name in ("at", "against")}
+    options |= run.arguments()
+    free = ask is None and not options["against_target"] and not options["recording"]
     if free and not out.as_json and sys.stdin.isatty() and out.notes.is_terminal:
         some = [word for word in answers.ASK if word in ("batch", "padding")]
         for at, word in enumerate(some, 1):
@@ -533,29 +514,32 @@ def examine(
         numbers = click.Choice([str(at) for at in range(1, len(some) + 1)])
         ask = some[int(click.prompt("What is compared?", "1", type=numbers, err=True)) - 1]
 
-    stdout = sys.stdout  # what a model prints meanwhile goes to stderr
+    # what a model prints meanwhile goes to stderr
+    stdout = sys.stdout
 
-    def show(one: Learned) -> None:
+    def show(part: Learned) -> None:
         if out.as_json:
             return
-        columns = max(out.results.width - 8, 32)  # beside the heads
-        text = f"{one.text} [{one.seconds:.0f} s]"
+        # beside the heads
+        columns = max(out.results.width - 8, 32)
+        text = f"{part.text} [{part.seconds:.0f} s]"
         first, *more = textwrap.wrap(text, columns, break_long_words=False) or [""]
-        lines = [f"{HEADS[one.name]:<8}{first}", *(f"{'':<8}{line}" for line in more)]
+        lines = [f"{HEADS[part.name]:<8}{first}", *(f"{'':<8}{line}" for line in more)]
         print("\n".join(lines), file=stdout, flush=True)
 
     with out.progress("examine") as tell, users_output_to_stderr():
-        found = answers.examine(
-            *(model, given.pop("inputs"), ask),
-            **given,
+        diagnosis = answers.examine(
+            *(model, options.pop("inputs"), ask),
+            **options,
             target=None if own is click.core.ParameterSource.DEFAULT else target,
             out=folder,
             part=show,
             progress=tell.say,
         )
     with users_output_to_stderr():
-        report = found.report() if out.as_json else {}
-    out.give(report, lambda: f"{found.asked}{f'; ended early: {found.ended}' * bool(found.ended)}")
-    if found.ended == "interrupted":
+        report = diagnosis.report() if out.as_json else {}
+    ended = f"; ended early: {diagnosis.ended}" if diagnosis.ended else ""
+    out.give(report, lambda: f"{diagnosis.asked}{ended}")
+    if diagnosis.ended == "interrupted":
         return INTERRUPTED
-    return out.status(found.found.finding)
+    return out.status(diagnosis.found.finding)

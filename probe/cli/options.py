@@ -49,7 +49,7 @@ OFFERED: dict[str, str | tuple[str, ...]] = {
     "vary": "window.VARY",
     "form": "reproduction.report.FORMS",
     "against_padding": PADDINGS,
-    **{name: one.choices for name, one in OPTIONS.items() if one.choices},
+    **{name: declared.choices for name, declared in OPTIONS.items() if declared.choices},
 }
 
 
@@ -75,21 +75,21 @@ def _completions(ctx: click.Context, param: click.Parameter, begun: str) -> list
     name = before[0].partition("@")[0].partition("==")[0]
     if name not in backends.known_backends():
         return []
-    given = {word.partition("=")[0] for word in before[1:]}
-    found = [
+    named = {word.partition("=")[0] for word in before[1:]}
+    completions = [
         f"{key}={value}"
         for key, what in backends.get(name).keys.items()
-        if key not in given
+        if key not in named
         for value in (what.values or ("",))
     ]
-    return [",".join([*before, word]) for word in found if word.startswith(last)]
+    return [",".join([*before, word]) for word in completions if word.startswith(last)]
 
 
 class Words(click.Command):
     """A command whose help lists its own options first, and whose values a shell can complete."""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
         for param in self.params:
             if isinstance(param, click.Option) and param.name in (*OFFERED, *TARGETS):
                 # click takes it with each option; here one place serves all commands
@@ -118,6 +118,12 @@ def option(flags: str, shown: str | None, help: str, **more: Any) -> Callable[[C
     return click.option(*flags.split(), metavar=shown, help=help, **more)
 
 
+def added_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Returns what adds several options to a command, which its help lists in this order."""
+    # decorators apply from the last one up, and click lists the first one first
+    return lambda command: functools.reduce(lambda below, add: add(below), options[::-1], command)
+
+
 # The words of a case, as in ``Case(...)``: what the command line shows for a value, and help.
 CASE_WORDS = {
     "op": ("conv1d|conv2d|dense|...", "The operation, for example conv1d or dense (also: linear)."),
@@ -140,10 +146,7 @@ CASE_WORDS = {
     "operands": ("normal|ramp|cancel|...", "Which operands are generated; normal if not given."),
     "seed": ("N", "Seed of the generated operands; 0 if not given."),
     "weights": ("-0.7,1.1,...", "Your weights, row by row, instead of generated ones."),
-    "bias": (
-        "0.04|normal|a,b,...",
-        "One bias, one for each filter, or normal (generated).",
-    ),
+    "bias": ("0.04|normal|a,b,...", "One bias, one for each filter, or normal (generated)."),
     "layout": (
         "contiguous|transposed|channels_last|strided|offset:N",
         "How the library's tensors lie in memory; contiguous if not given.",
@@ -159,29 +162,29 @@ def case_options(command: Command) -> Command:
     """Adds the words of a case and ``--case FILE``; the command gets ``words``."""
 
     @functools.wraps(command)
-    def wrapped(**given: Any) -> Any:
-        words = {name: given.pop(name) for name in (*CASE_WORDS, "case_file")}
-        return command(words={k: v for k, v in words.items() if v is not None}, **given)
+    def wrapped(**options: Any) -> Any:
+        words = {name: options.pop(name) for name in (*CASE_WORDS, "case_file")}
+        return command(words={k: v for k, v in words.items() if v is not None}, **options)
 
+    words = [
+        option(f"{flag_of(name)} {name}", shown, doc, cls=Shared)
+        for name, (shown, doc) in CASE_WORDS.items()
+    ]
     doc = "A JSON file with a case; the options above override it."
-    found = option("--case case_file", "FILE", doc, cls=Shared)(wrapped)
-    # decorators apply from the last one up, and click lists the first one first
-    for name, (shown, doc) in reversed(CASE_WORDS.items()):
-        found = option(f"{flag_of(name)} {name}", shown, doc, cls=Shared)(found)
-    return found
+    return added_options(*words, option("--case case_file", "FILE", doc, cls=Shared))(wrapped)
 
 
 def case_of_words(words: Mapping[str, str]) -> Case:
     """Returns the case that the given words say. Raises InputError."""
     from probe.case import Case
 
-    given: dict[str, Any] = dict(words)
-    if file := given.pop("case_file", None):
-        found = Case.from_file(file)
-        return found.with_(**given) if given else found
-    if "op" not in given:
+    options: dict[str, Any] = dict(words)
+    if file := options.pop("case_file", None):
+        case = Case.from_file(file)
+        return case.with_(**options) if options else case
+    if "op" not in options:
         raise InputError("op", "(none)", "it is required", "give --op conv1d, or --case FILE")
-    return Case(**given)
+    return Case(**options)
 
 
 def ask_for(words: Mapping[str, str], **others: tuple[bool, str]) -> None:
@@ -198,7 +201,7 @@ def ask_for(words: Mapping[str, str], **others: tuple[bool, str]) -> None:
             missing["op"] = "--op conv1d"
         if "kernel" not in words and (op is None or (op in OF_CASES and OPERATIONS[op].windows)):
             missing["kernel"] = "--kernel 5" + " (matmul and sum have no kernel)" * (op is None)
-    missing |= {name: how for name, (given, how) in others.items() if not given}
+    missing |= {name: how for name, (there, how) in others.items() if not there}
     if len(missing) > 1:
         todo = f"give {', '.join(missing.values())}"
         todo += ", or a case with --case FILE" if "op" in missing else ""
@@ -253,10 +256,10 @@ def command_line(case: Case, leave_out: tuple[str, ...] = ()) -> str:
 
 def said_again(words: Mapping[str, str], leave_out: tuple[str, ...] = ()) -> str:
     """Returns the options of a case as the user gave them, without those of ``leave_out``."""
-    given = {("case" if name == "case_file" else name): value for name, value in words.items()}
+    options = {("case" if name == "case_file" else name): value for name, value in words.items()}
     return " ".join(
         f"{flag_of(name)} {shlex.quote(str(value))}"
-        for name, value in given.items()
+        for name, value in options.items()
         if name not in leave_out
     )
 
@@ -321,20 +324,22 @@ def output_options(command: Command) -> Command:
     """Adds ``--json`` and ``--verbose``; the command gets ``out``, an ``Output``."""
 
     @functools.wraps(command)
-    def wrapped(as_json: bool, verbose: bool, **given: Any) -> Any:
+    def wrapped(as_json: bool, verbose: bool, **options: Any) -> Any:
         from probe.printing import Output
 
-        out = Output(as_json, verbose, given.pop("fail_on", None))
+        out = Output(as_json, verbose, options.pop("fail_on", None))
         # two voices on one stderr would tell of the same work twice
         if command.__name__ in TELLS:
-            return command(out=out, **given)
+            return command(out=out, **options)
         with out.heard(command.__name__):
-            return command(out=out, **given)
+            return command(out=out, **options)
 
-    doc = "After a failure, show what the target printed, or probe's traceback."
-    found = option("--verbose", None, doc, is_flag=True, cls=Shared)(wrapped)
-    doc = "Print one JSON object instead of text."
-    return option("--json as_json", None, doc, is_flag=True, cls=Shared)(found)
+    flag = {"is_flag": True, "cls": Shared}
+    verbose = "After a failure, show what the target printed, or probe's traceback."
+    return added_options(
+        option("--json as_json", None, "Print one JSON object instead of text.", **flag),
+        option("--verbose", None, verbose, **flag),
+    )(wrapped)
 
 
 def fail_on_option(**what: str) -> Callable[[Command], Command]:
@@ -367,8 +372,8 @@ class ModelRun(NamedTuple):
 
     def refuse_beside_case(self) -> None:
         """A case generates its own operands. InputError."""
-        given = {"inputs": self.inputs, "shape": self.shapes, "trust": self.trust}
-        for name, value in given.items():
+        values = {"inputs": self.inputs, "shape": self.shapes, "trust": self.trust}
+        for name, value in values.items():
             if value:
                 why = "a case generates its own operands"
                 raise InputError(name, value, why, f"give a model, or leave out --{name}")
@@ -382,17 +387,18 @@ def run_options(of: str = "", seeded: bool = True) -> Callable[[Command], Comman
 
     def added(command: Command) -> Command:
         @functools.wraps(command)
-        def wrapped(**given: Any) -> Any:
-            seed = given.pop("seed") if seeded else None  # a case has one of its own
-            words = {name: given.pop(name) for name in ("inputs", "shapes", "trust")}
-            return command(run=ModelRun(seed=seed, **words), **given)
+        def wrapped(**options: Any) -> Any:
+            seed = options.pop("seed") if seeded else None  # a case has one of its own
+            words = {name: options.pop(name) for name in ("inputs", "shapes", "trust")}
+            return command(run=ModelRun(seed=seed, **words), **options)
 
-        found = trust_option(wrapped)
-        if seeded:
-            doc = "Seed of generated inputs."
-            found = option("--seed", "N", doc, default="0", show_default=True)(found)
-        found = option("--shape shapes", "X=1x64", f"{of}{SHAPE}", multiple=True)(found)
-        return option("--inputs", "FILE", f"{of}{INPUTS}", type=PATH)(found)
+        seed = option("--seed", "N", "Seed of generated inputs.", default="0", show_default=True)
+        return added_options(
+            option("--inputs", "FILE", f"{of}{INPUTS}", type=PATH),
+            option("--shape shapes", "X=1x64", f"{of}{SHAPE}", multiple=True),
+            *[seed] * seeded,
+            trust_option,
+        )(wrapped)
 
     return added
 
@@ -412,18 +418,15 @@ def question_options(names: str, **changed: Any) -> Callable[[Command], Command]
     ``changed``: the help of those that mean something more, or the default of ``kernels``.
     """
 
-    def added(command: Command) -> Command:
-        # as above: the help lists them in this order
-        for name in reversed(names.split()):
-            one = OPTIONS[name]
-            how: dict[str, Any] = {"is_flag": True} if one.shown is None else {}
-            if one.default is not None:
-                how = {"default": one.default, "show_default": one.default != "1/1"}
-            flags = one.flags or f"{flag_of(name)} {name}"
-            command = option(flags, one.shown, changed.get(name, one.help), **how)(command)
-        return command
+    def declared(name: str) -> Callable[[Command], Command]:
+        known = OPTIONS[name]
+        how: dict[str, Any] = {"is_flag": True} if known.shown is None else {}
+        if known.default is not None:
+            how = {"default": known.default, "show_default": known.default != "1/1"}
+        flags = known.flags or f"{flag_of(name)} {name}"
+        return option(flags, known.shown, changed.get(name, known.help), **how)
 
-    return added
+    return added_options(*map(declared, names.split()))
 
 
 class AskedRuns(NamedTuple):
@@ -454,25 +457,24 @@ class AskedRuns(NamedTuple):
             need = {"at": (known or sides["at"] is not None, "--at A")}
         how = "--against B (or --against-target U, --against-padding P)"
         ask_for(words, **need, against=(others or sides["against"] is not None, how))
-        given = parsed_targets((self.target, sides["against_target"] or self.target))
+        targets = parsed_targets((self.target, sides["against_target"] or self.target))
         at, against = (axis_value(name, sides[name], sides["vary"]) for name in ("at", "against"))
         if against is None and not others:
             todo = "give --against B, --against-target U or --against-padding P"
             raise InputError("against", "(none)", "there is nothing to compare with", todo)
-        return at, against, given
+        return at, against, targets
 
     def finding(self) -> tuple[Finding, tuple[Target, Target]]:
         """Returns what is to be compared, and both sides' targets. Raises InputError."""
         from probe.comparison import Finding
 
-        at, against, given = self.values_and_targets()
+        at, against, targets = self.values_and_targets()
         vary, padding = self.sides["vary"], self.sides["against_padding"]
-        if at is not None and at == against and len(given) == 1 and not padding:
-            raise InputError(
-                "against", against, "both sides are the same run", "give another value"
-            )
-        found = Finding.of(case_of_words(self.words), vary, at, against, padding)
-        return found, (given[0], given[-1])
+        if at is not None and at == against and len(targets) == 1 and not padding:
+            why = "both sides are the same run"
+            raise InputError("against", against, why, "give another value")
+        finding = Finding.of(case_of_words(self.words), vary, at, against, padding)
+        return finding, (targets[0], targets[-1])
 
 
 def sides_options(at: str | None = None) -> Callable[[Command], Command]:
@@ -481,25 +483,26 @@ def sides_options(at: str | None = None) -> Callable[[Command], Command]:
 
     def added(command: Command) -> Command:
         @functools.wraps(command)
-        def wrapped(**given: Any) -> Any:
-            sides = {name: given.pop(name) for name in SIDES}
-            return command(runs=AskedRuns(given.pop("words"), given.pop("target"), sides), **given)
+        def wrapped(**options: Any) -> Any:
+            sides = {name: options.pop(name) for name in SIDES}
+            runs = AskedRuns(options.pop("words"), options.pop("target"), sides)
+            return command(runs=runs, **options)
 
         return question_options(" ".join(SIDES), **({"at": at} if at else {}))(wrapped)
 
     return added
 
 
-def budget_options(command: Command) -> Command:
-    """Adds ``--by``, ``--most`` and ``--any-cause``."""
-    by = (
-        "What a smaller case must preserve: bits: outputs that differ; order: different orders "
-        "or roundings of the sums, independent of the operands."
-    )
-    cause = "A smaller case may have a different cause or different kernels; the result says so."
-    found = option("--any-cause", None, cause, is_flag=True)(command)
-    found = option("--most", "N", "How many cases to try.", default="300", show_default=True)(found)
-    return question_options("by", by=by)(found)
+BY = (
+    "What a smaller case must preserve: bits: outputs that differ; order: different orders "
+    "or roundings of the sums, independent of the operands."
+)
+CAUSE = "A smaller case may have a different cause or different kernels; the result says so."
+budget_options = added_options(
+    question_options("by", by=BY),
+    option("--most", "N", "How many cases to try.", default="300", show_default=True),
+    option("--any-cause", None, CAUSE, is_flag=True),
+)
 
 
 def axis_value(name: str, text: str | None, vary: str | None) -> int | str | None:

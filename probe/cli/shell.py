@@ -75,8 +75,8 @@ class Commands(click.Group):
             return None
         # only now: `probe --help` and a shell that completes words import no other command
         module = import_module(f"probe.cli.{COMMANDS[cmd_name]}")
-        found: click.Command = getattr(module, cmd_name)
-        return found
+        command: click.Command = getattr(module, cmd_name)
+        return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """``probe MODEL`` is ``probe examine MODEL``."""
@@ -137,8 +137,8 @@ def commands(ctx: click.Context) -> None:
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
-    elif found := _configured(Path("pyproject.toml")):
-        ctx.default_map = {ctx.invoked_subcommand: found}
+    elif defaults := _configured(Path("pyproject.toml")):
+        ctx.default_map = {ctx.invoked_subcommand: defaults}
 
 
 CASE = "case"
@@ -170,9 +170,9 @@ def help(topic: str | None, out: Output) -> None:
                 [(f"{flag_of(name)} {shown}", about) for name, (shown, about) in words]
             )
         text = formatter.getvalue().rstrip()
-    elif (found := commands.get_command(above, topic)) is not None:
-        with click.Context(found, info_name=topic, parent=above) as inner:
-            text = found.get_help(inner)
+    elif (command := commands.get_command(above, topic)) is not None:
+        with click.Context(command, info_name=topic, parent=above) as inner:
+            text = command.get_help(inner)
     else:
         todo = one_of(topic, [CASE, *commands.list_commands(above)])
         raise InputError("topic", topic, "there is no help for it", todo)
@@ -184,11 +184,7 @@ def help(topic: str | None, out: Output) -> None:
 
 # What ``[tool.probe]`` of a pyproject.toml here may say, and the options that take it, by the names
 # that commands get them under.
-CONFIGURED = {
-    "target": ("target", "targets"),
-    "shape": ("shapes",),
-    "sizes": ("lengths", "values"),
-}
+CONFIGURED = {"target": ("target", "targets"), "shape": ("shapes",), "sizes": ("lengths", "values")}
 
 
 def _configured(file: Path) -> dict[str, Any]:
@@ -207,20 +203,20 @@ def _configured(file: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise InputError("pyproject.toml", file, f"it is not TOML ({error})", "fix it") from None
     # the words may stand in a comment or a text alone
-    given = tool.get("probe", {}) if isinstance(tool, dict) else {}
-    if not isinstance(given, dict):
+    table = tool.get("probe", {}) if isinstance(tool, dict) else {}
+    if not isinstance(table, dict):
         todo = 'write target = "numpy" below [tool.probe]'
         raise InputError("pyproject.toml", file, "tool.probe is not a table", todo)
-    found: dict[str, Any] = {}
-    for name, value in given.items():
+    defaults: dict[str, Any] = {}
+    for name, value in table.items():
         if name not in CONFIGURED:
             why = "[tool.probe] has no such key"
             raise InputError(name, value, why, one_of(name, CONFIGURED))
         for option in CONFIGURED[name]:
             several = option in ("targets", "shapes")
-            values = [str(one) for one in (value if isinstance(value, list) else [value])]
-            found[option] = values if several else ",".join(values)
-    return found
+            values = [str(item) for item in (value if isinstance(value, list) else [value])]
+            defaults[option] = values if several else ",".join(values)
+    return defaults
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -246,39 +242,19 @@ def run(arguments: Sequence[str]) -> int:
             shown = _instead(error, arguments)
         if isinstance(error, ModuleNotFoundError) and error.name in (*BASE, *OPTIONAL):
             shown = lacking(error)
-        status = _say_failure(shown, "--verbose" in arguments)
+        verbose = "--verbose" in arguments
+        line, status, parts = _described(shown, verbose)
+        if verbose and status == BROKEN:
+            traceback.print_exception(shown)
+        _say(line)
+        if verbose and isinstance(shown, TargetError) and shown.stderr:
+            click.echo(shown.stderr, err=True)
         if "--json" in arguments:
-            click.echo(json.dumps({"error": _error_object(shown), "exit": status}))
+            entry = dict(zip(("name", "value", "why", "todo", "kind"), parts, strict=True))
+            click.echo(json.dumps({"error": entry, "exit": status}))
         return status
     finally:
         COMMAND.pop()
-
-
-def _say_failure(error: BaseException, verbose: bool) -> int:
-    """Says what went wrong; ``verbose`` adds what the target printed, or our traceback."""
-    if isinstance(error, click.Abort | KeyboardInterrupt):
-        _say("interrupted")
-        return INTERRUPTED
-    if isinstance(error, TargetError):
-        more = "" if verbose or not error.stderr else "; --verbose shows what it printed"
-        _say(f"{error}{more}")
-        if verbose and error.stderr:
-            click.echo(error.stderr, err=True)
-        return error.exit_code
-    if isinstance(error, ProbeError):
-        _say(str(error))
-        return error.exit_code
-    if isinstance(error, OSError) and error.strerror:
-        _say(f"file={error.filename or '(output)'}: {error.strerror}; {CHECK}")
-        return 2
-    if isinstance(error, MemoryError):
-        _say(f"memory={error or 'all of it'}: more than is free; use a smaller case")
-        return ProbeError.exit_code
-    if verbose:
-        traceback.print_exception(error)
-    told = "" if verbose else "; --verbose shows where, please report it"
-    _say(f"error={type(error).__name__}: an internal error of probe: {error}{told}")
-    return BROKEN
 
 
 def _instead(error: TargetError, arguments: Sequence[str]) -> TargetError:
@@ -288,8 +264,8 @@ def _instead(error: TargetError, arguments: Sequence[str]) -> TargetError:
     from probe.target import Target, why_unavailable
 
     # the words themselves, as the error may come from deep below the options
-    given = any(word.split("=")[0] in ("--target", "--and", "--from") for word in arguments)
-    if given or error.target != DEFAULT_TARGET:
+    has_target = any(word.split("=")[0] in ("--target", "--and", "--from") for word in arguments)
+    if has_target or error.target != DEFAULT_TARGET:
         return error
     here = [name for name in backends.known_backends() if why_unavailable(Target(name)) is None]
     why = f"{error.why}, or give --target with a library that is here: {', '.join(here)}"
@@ -312,29 +288,34 @@ KINDS = {
 }
 
 
-def _error_object(error: BaseException) -> dict[str, object]:
-    """Returns an error as ``--json`` has it.
-    ``kind``: ``input``, a TargetError's, or what it is."""
-    told = ("name", "value", "why", "todo", "kind")
-    found: tuple[object, ...]
+def _described(error: BaseException, verbose: bool) -> tuple[str, int, tuple[object, ...]]:
+    """Returns an error's line on stderr, the exit status, and what ``--json`` has of it: name,
+    value, why, what to do, and kind (``input``, a TargetError's, or what it is)."""
+    if isinstance(error, click.Abort | KeyboardInterrupt):
+        return "interrupted", INTERRUPTED, (None, None, "interrupted", None, "interrupted")
     if isinstance(error, InputError):
         value = None if error.value is None else str(error.value)
-        found = (error.name, value, error.why, error.todo or None, "input")
-    elif isinstance(error, TargetError):
-        found = ("target", error.target, error.why, None, error.kind)
-    elif isinstance(error, ProbeError):
-        kind = KINDS.get(type(error).__name__, "input")
+        parts = (error.name, value, error.why, error.todo or None, "input")
+        return str(error), error.exit_code, parts
+    if isinstance(error, TargetError):
+        more = "" if verbose or not error.stderr else "; --verbose shows what it printed"
+        parts = ("target", error.target, error.why, None, error.kind)
+        return f"{error}{more}", error.exit_code, parts
+    if isinstance(error, ProbeError):
         # every message is written as name=value: why; what to do, and JSON has the parts
-        parts = re.fullmatch(r"([\w-]+)=(.*?): (.*?)(?:; (.*))?", str(error))
-        found = (*(parts.groups() if parts else (None, None, str(error), None)), kind)
-    elif isinstance(error, click.Abort | KeyboardInterrupt):
-        found = (None, None, "interrupted", None, "interrupted")
-    elif isinstance(error, OSError) and error.strerror:
-        found = ("file", error.filename, error.strerror, CHECK, "file")
-    else:
-        name = type(error).__name__
-        found = ("error", name, str(error), "please report it", "mistake-of-probe")
-    return dict(zip(told, found, strict=True))
+        match = re.fullmatch(r"([\w-]+)=(.*?): (.*?)(?:; (.*))?", str(error))
+        words = match.groups() if match else (None, None, str(error), None)
+        return str(error), error.exit_code, (*words, KINDS.get(type(error).__name__, "input"))
+    if isinstance(error, OSError) and error.strerror:
+        line = f"file={error.filename or '(output)'}: {error.strerror}; {CHECK}"
+        return line, 2, ("file", error.filename, error.strerror, CHECK, "file")
+    name = type(error).__name__
+    mistake = ("error", name, str(error), "please report it", "mistake-of-probe")
+    if isinstance(error, MemoryError):
+        line = f"memory={error or 'all of it'}: more than is free; use a smaller case"
+        return line, ProbeError.exit_code, mistake
+    more = "" if verbose else "; --verbose shows where, please report it"
+    return f"error={name}: an internal error of probe: {error}{more}", BROKEN, mistake
 
 
 def _say(text: str) -> None:
@@ -369,28 +350,28 @@ def _usage(error: click.ClickException, arguments: Sequence[str]) -> ProbeError:
         return InputError(name, "(none)", "it is required", todo)
     if isinstance(error, click.BadOptionUsage):
         return InputError(error.option_name.lstrip("-"), "(none)", "it needs a value", todo)
-    told = error.message.rstrip(".")
+    text = error.message.rstrip(".")
     # click has no class of its own for these three: only the text says which it is
-    if found := re.match(r"No such command '(.*)'", told):
-        why, todo = "there is no such command", one_of(found[1], COMMANDS)
-        if os.path.exists(found[1]) or os.path.exists(f"{found[1]}.py"):
-            name = found[1].removesuffix(".py")
+    if match := re.match(r"No such command '(.*)'", text):
+        why, todo = "there is no such command", one_of(match[1], COMMANDS)
+        if os.path.exists(match[1]) or os.path.exists(f"{match[1]}.py"):
+            name = match[1].removesuffix(".py")
             todo = f"a model in a Python file is named as Python imports it: probe {name}:NAME"
-        return InputError("command", found[1], why, todo)
-    if found := re.match(r"Got unexpected extra arguments? \((.*)\)", told):
+        return InputError("command", match[1], why, todo)
+    if match := re.match(r"Got unexpected extra arguments? \((.*)\)", text):
         from probe.case import ALIASES
         from probe.operation import OF_CASES
 
         # an operation without --op, or a model of another command
-        first, *_ = found[1].split() or [found[1]]
+        first, *_ = match[1].split() or [match[1]]
         if first.lower() in (*OF_CASES, *ALIASES):
             todo = f"write --op {first}"
         elif re.search(MODELS, first):
             todo = "a model is examined by another command: "
             todo += f"probe {first}, or probe network {first}"
-        return InputError("argument", found[1], "it is not expected", todo)
-    if found := re.match(r"'(.*)' is not (?:one of )?('.*')", told):
+        return InputError("argument", match[1], "it is not expected", todo)
+    if match := re.match(r"'(.*)' is not (?:one of )?('.*')", text):
         name = getattr(getattr(error, "param", None), "name", None) or "value"
-        known = [word.strip("' ") for word in found[2].split(",")]
-        return InputError(name, found[1], "unknown", one_of(found[1], known))
+        known = [word.strip("' ") for word in match[2].split(",")]
+        return InputError(name, match[1], "unknown", one_of(match[1], known))
     return ProbeError(f"{error.format_message().rstrip('.')}; {todo}")

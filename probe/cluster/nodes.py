@@ -79,7 +79,7 @@ def node_facts(text: str) -> Said:
         "name": str(worker.name),
         "address": worker.address,
         "machine": machine.afresh(),
-        "targets": {one: _libraries() if one == "*" else _target(one) for one in json.loads(text)},
+        "targets": {target: _target(target) for target in json.loads(text)},
     }
 
 
@@ -90,6 +90,15 @@ def _worker() -> Any:  # tests put another one in its place
 
 
 def _target(text: str) -> dict[str, Any]:
+    if text == "*":  # all that decides what an experiment measures, in the place of a target's run
+        from probe import backends
+
+        names = backends.known_backends()
+        libraries = {name: installed_version(backends.get(name)) for name in names}
+        row = {"python_version": sys.version.split()[0], "cores": machine.cores(), **libraries}
+        identity = json.dumps([machine.label(), row], sort_keys=True)
+        run_id = hashlib.sha256(identity.encode()).hexdigest()[:16]
+        return {"why": None, "run": {"run_id": run_id, **row}}
     try:
         where = Target.parse(text)
         why = why_unavailable(where)
@@ -102,19 +111,6 @@ def _target(text: str) -> dict[str, Any]:
     return {"why": why, "run": row}
 
 
-def _libraries() -> dict[str, Any]:
-    """All that decides what an experiment measures here, in the place of one target's run."""
-    from probe import backends
-
-    found = {name: installed_version(backends.get(name)) for name in backends.known_backends()}
-    row = {"python_version": sys.version.split()[0], "cores": machine.cores(), **found}
-    text = json.dumps([machine.label(), row], sort_keys=True)
-    return {
-        "why": None,
-        "run": {"run_id": hashlib.sha256(text.encode()).hexdigest()[:16], **row},
-    }
-
-
 @raises_text
 def answer_sweep(text: str) -> dict[str, Any]:
     """Answers one target's shard of a sweep, as one process would: ``said`` and ``tables``.
@@ -122,16 +118,16 @@ def answer_sweep(text: str) -> dict[str, Any]:
     ``text``: ``target``, and a ``SweepRequest`` as JSON. The target's process stays for its next
     shard.
     """
-    asked = json.loads(text)
-    where = Target.parse(asked["target"])
+    question = json.loads(text)
+    where = Target.parse(question["target"])
     if not hasattr(_OWN, "sessions"):
         _OWN.sessions = Sessions()
     _OWN.sessions.close(where)
     with tempfile.TemporaryDirectory(prefix="probe-") as folder:
-        request = SweepRequest.from_json(asked)
+        request = SweepRequest.from_json(question)
         answer_request(request, [where], Store(folder), 1, opens=_OWN.sessions.get, close=False)
         tables = _packed_tables(Path(folder))
-    return {"said": node_facts(json.dumps([asked["target"]])), "tables": tables}
+    return {"said": node_facts(json.dumps([question["target"]])), "tables": tables}
 
 
 def _packed_tables(folder: Path) -> dict[str, bytes]:
@@ -156,43 +152,28 @@ def answer_script(text: str) -> dict[str, Any]:
     ``text``: ``name``, ``digest`` (of the script's text: the node must have the same one),
     ``quick``, ``shard`` (``2/8``). ``status`` and ``stderr`` say how it ended.
     """
-    asked = json.loads(text)
-    path, status, told = script_path(asked["name"]), 2, ""
+    question = json.loads(text)
+    name, status, stderr = question["name"], 2, "this node's checkout does not have the same script"
+    path = Path(__file__).resolve().parents[2] / "experiments" / f"{name}.py"
     tables: dict[str, bytes] = {}
-    if path is None or file_digest(path) != asked["digest"]:
-        told = "this node's checkout does not have the same script"
-    else:
+    # a name with a folder in it would lead out of the experiments
+    if Path(name).name == name and path.is_file() and file_digest(path) == question["digest"]:
         with tempfile.TemporaryDirectory(prefix="probe-") as folder:
-            command = [sys.executable, str(path), "--store", folder, "--shard", asked["shard"]]
-            if asked["quick"]:
-                command.append("--quick")
+            command = [sys.executable, str(path), "--store", folder, "--shard", question["shard"]]
+            command += ["--quick"] * bool(question["quick"])
             if dies := shutil.which("setpriv"):  # a node that is killed leaves no script behind
                 command = [dies, "--pdeathsig", "TERM", *command]
             own = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-            done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                check=False,
-                env=own,
-            )
-            status, told = done.returncode, machine.publishable(done.stderr[-2000:])
-            label = machine.label()
-            found = [one for one in Path(folder).rglob(label) if one.is_dir()]
-            tables = _packed_tables(found[0]) if len(found) == 1 else {}
+            quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True}
+            done = subprocess.run(command, text=True, check=False, env=own, **quiet)
+            status, stderr = done.returncode, machine.publishable(done.stderr[-2000:])
+            stores = [place for place in Path(folder).rglob(machine.label()) if place.is_dir()]
+            tables = _packed_tables(stores[0]) if len(stores) == 1 else {}
     said = node_facts(json.dumps(["*"]))
-    return {"said": said, "status": status, "stderr": told, "tables": tables}
-
-
-def script_path(name: str) -> Path | None:
-    """Returns the experiment of this name in probe's checkout; None where there is none."""
-    path = Path(__file__).resolve().parents[2] / "experiments" / f"{name}.py"
-    return path if Path(name).name == name and path.is_file() else None
+    return {"said": said, "status": status, "stderr": stderr, "tables": tables}
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -241,7 +222,6 @@ class DaskNode:
         return f"node {self.number}"
 
     def has(self, text: str) -> bool:
-        """Returns whether it can run a target."""
         return self.said["targets"][text]["why"] is None
 
     def run(self, text: str) -> dict[str, Any]:
@@ -249,25 +229,21 @@ class DaskNode:
         return dict(self.said["targets"][text]["run"])
 
 
-class Reply(NamedTuple):
-    """What became of a shard: ``about`` is what ``ask`` was given.
-
-    ``answer`` of ``node``; both None where all nodes that might have had it are gone, ``answer``
-    None beside a node that is refused: another may be asked. ``why``: no other try will help.
-    """
-
-    about: Any
-    node: DaskNode | None = None
-    answer: Said | None = None
-    why: str = ""
+# Takes the ``answer`` of a ``node``. Both None: all nodes that might have had the shard are gone;
+# ``answer`` None beside a node: that one is refused, and another may be asked. A reason instead:
+# no other try will help.
+Taker: TypeAlias = "Callable[[DaskNode | None, Said | None, str], None]"
 
 
 class UnderWay(NamedTuple):
-    """What is under way, and the addresses of the nodes of which Dask chooses one."""
+    """What is under way, and the addresses of the nodes of which Dask chooses one.
+
+    ``take``: gets the answer; None: a node that has joined says what it is.
+    """
 
     future: Future[Any]
     addresses: list[str]
-    about: Any
+    take: Taker | None
 
 
 class Cluster:
@@ -287,17 +263,16 @@ class Cluster:
         self.nodes: dict[str, DaskNode] = {}
         self._first: dict[str, Said] = {}
         self._threads: dict[str, int] = {}  # of all that the scheduler has, believed or not
-        self._asked: dict[Any, UnderWay] = {}
+        self._under_way: dict[Any, UnderWay] = {}
         self._done, self._count = done, 0
 
     def good(self) -> list[DaskNode]:
-        """Returns the nodes that are there and believed."""
-        return [one for one in self.nodes.values() if not one.refused]
+        return [node for node in self.nodes.values() if not node.refused]
 
     def gather(self) -> None:
         """Waits until every node that is there has said what it is. InputError: there is none."""
         ends = time.monotonic() + JOIN
-        while time.monotonic() < ends and (self._asked or not self.good()):
+        while time.monotonic() < ends and (self._under_way or not self.good()):
             self.replies()
         if not self.good():
             address = self.client.scheduler.address if self.client.scheduler else "(closed)"
@@ -308,29 +283,29 @@ class Cluster:
         self,
         answer: Callable[[str], Said],
         question: object,
-        nodes: Sequence[str],
-        about: Any,
+        addresses: list[str],
+        take: Taker | None,
         priority: int = 0,
     ) -> None:
         """Has one of the nodes answer, by a function of ``probe.cluster.nodes``."""
         # the function travels by its name, the question as JSON: no object is pickled
         how = {"retries": REPEATS, "pure": False, "priority": priority}
-        future = self.client.submit(answer, json.dumps(question), workers=list(nodes), **how)
-        self._asked[future.key] = UnderWay(future, list(nodes), about)
+        future = self.client.submit(answer, json.dumps(question), workers=addresses, **how)
+        self._under_way[future.key] = UnderWay(future, addresses, take)
         self._done.add(future)
 
-    def replies(self) -> list[Reply]:
-        """What became of shards since the last call; waits a moment where there is nothing new.
+    def replies(self) -> None:
+        """Passes on what came since the last call; waits a moment where there is nothing new.
 
         ClusterError: the scheduler is gone.
         """
-        found = self._look()
+        self._look()
         done = self._done.next_batch(block=False)
         if not done:
             time.sleep(HEARD)
         for future, result in done:
-            asked = self._asked.pop(future.key, None)
-            if asked is None:  # given up
+            job = self._under_way.pop(future.key, None)
+            if job is None:  # given up
                 continue
             if future.status == "cancelled":
                 raise _scheduler_gone()  # a client that reconnects lost all that was under way
@@ -339,20 +314,18 @@ class Cluster:
                 error = result[1] if isinstance(result, tuple) else result
                 if type(error).__name__ == "KilledWorker":
                     why = f"{len(self.nodes)} nodes are left; every node that had it was lost"
-                elif type(error) is RuntimeError:  # one line already: ``raises_text``
-                    why = str(error)
-                else:
-                    why = one_line(error)
-            if isinstance(asked.about, str):
-                self._join(asked.about, why, result)
+                else:  # a RuntimeError is one line already: ``raises_text``
+                    why = str(error) if type(error) is RuntimeError else one_line(error)
+            if job.take is None:
+                self._join(job.addresses[0], why, result)
             elif why:
-                found.append(Reply(asked.about, why=why))
+                job.take(None, None, why)
             else:
-                found.append(self._reply(asked, result))
-        return found
+                node = self._author(future, result)
+                job.take(node, None if node is None or node.refused else result, "")
 
-    def _look(self) -> list[Reply]:
-        """Notices nodes that came or went. Returns what went with all nodes that might have it."""
+    def _look(self) -> None:
+        """Notices nodes that came or went, and what went with all nodes that might have it."""
         before = self._threads
         try:
             if self.client.status != "running":
@@ -364,63 +337,61 @@ class Cluster:
             del self.nodes[address]
         # as the scheduler lists them: in a set's order their numbers, and which node's bits are the
         # first, would change from run to run
-        for address in [one for one in self._threads if one not in before]:
+        for address in [address for address in self._threads if address not in before]:
             # before the shards that wait there: it is asked none until it has said this
-            self.ask(node_facts, self.targets, [address], address, priority=9)
+            self.ask(node_facts, self.targets, [address], None, priority=9)
         gone = [
             key
-            for key, one in self._asked.items()
-            if not one.future.done() and self._threads.keys().isdisjoint(one.addresses)
+            for key, job in self._under_way.items()
+            if not job.future.done() and self._threads.keys().isdisjoint(job.addresses)
         ]
-        lost = [self._asked.pop(key) for key in gone]
+        lost = [self._under_way.pop(key) for key in gone]
         with suppress(Exception):
-            self.client.cancel([one.future for one in lost], force=True)
-        return [Reply(one.about) for one in lost if not isinstance(one.about, str)]
+            self.client.cancel([job.future for job in lost], force=True)
+        for job in lost:
+            if job.take is not None:
+                job.take(None, None, "")
 
     def _join(self, address: str, why: str, said: Any) -> None:
         """Takes what a node says of itself when it is first seen."""
         if address not in self._threads:
             return
         wrong = not why and (misshapen(said, SAID) or _lacking(said, self.targets))
-        if wrong:
-            why = f"what it said of itself can't be read: {wrong}"
-        if why:
+        if why := f"what it said of itself can't be read: {wrong}" if wrong else why:
             self.note(f"a node is left out: {why}")
             return
         self._count += 1
-        found = DaskNode(self._count, address, self._threads[address], said)
+        node = DaskNode(self._count, address, self._threads[address], said)
         own, its = machine.facts(), said["machine"]
         for fact in ("schema_version", "probe_version", "git_commit"):
             # else its rows could not be stored beside ours
             if its.get(fact) != own[fact] and None not in (its.get(fact), own[fact]):
-                found.refused = f"its {fact} is {its.get(fact)}, and {own[fact]} here"
+                node.refused = f"its {fact} is {its.get(fact)}, and {own[fact]} here"
                 break
-        found.refused = found.refused or machine.contradiction(its)
+        node.refused = node.refused or machine.contradiction(its)
         change = contradiction_of(self._first.setdefault(said["name"], said), said)
-        if not found.refused and change:
-            found.refused = f"it came back, and {change}"
-        self.nodes[address] = found
-        if found.refused:
-            self.note(f"{found} is left out: {found.refused}")
+        if not node.refused and change:
+            node.refused = f"it came back, and {change}"
+        self.nodes[address] = node
+        if node.refused:
+            self.note(f"{node} is left out: {node.refused}")
 
-    def _reply(self, asked: UnderWay, answer: Any) -> Reply:
-        """Says whose an answer is: the scheduler knows. Refused, if it isn't what it said."""
+    def _author(self, future: Future[Any], answer: Any) -> DaskNode | None:
+        """Returns whose an answer is: the scheduler knows. Refused, if it isn't what it said."""
         try:
-            holders = self.client.who_has([asked.future])[asked.future.key]
+            holders = self.client.who_has([future])[future.key]
         except Exception:  # whatever Dask raises where the scheduler is gone: a look will say it
             holders = ()
-        node = next((self.nodes[one] for one in holders if one in self.nodes), None)
-        if node is None:  # it left in the meantime, so these rows can't be attributed
-            return Reply(asked.about)
-        if not node.refused:
+        # None: it left in the meantime, so these rows can't be attributed
+        node = next((self.nodes[holder] for holder in holders if holder in self.nodes), None)
+        if node is not None and not node.refused:
             if why := misshapen(answer, ANSWER) or misshapen(answer["said"], SAID):
                 self.refuse(node, f"its answer can't be read: {why}")
             elif change := contradiction_of(node.said, answer["said"]):
                 self.refuse(node, change)
-        return Reply(asked.about, node, None if node.refused else answer)
+        return node
 
     def refuse(self, node: DaskNode, why: str) -> None:
-        """Asks a node nothing more."""
         node.refused = why
         self.note(f"{node} is refused, and its rows are kept out: {why}")
 
@@ -432,17 +403,17 @@ def _scheduler_gone() -> ClusterError:
     )
 
 
-def misshapen(given: object, wanted: Mapping[str, Kinds]) -> str:
+def misshapen(value: object, wanted: Mapping[str, Kinds]) -> str:
     """Returns why an object that a node sent is not of this form; empty where it is.
 
     A node runs its own checkout: what it sends may be any object, and only what has been looked at
     may be relied upon.
     """
-    if not isinstance(given, dict):
-        return f"it is not a dict but {type(given).__name__}"
+    if not isinstance(value, dict):
+        return f"it is not a dict but {type(value).__name__}"
     for name, kind in wanted.items():
-        if not isinstance(given.get(name), kind):
-            return f"its {name} is {type(given.get(name)).__name__}"
+        if not isinstance(value.get(name), kind):
+            return f"its {name} is {type(value.get(name)).__name__}"
     return ""
 
 
@@ -457,15 +428,17 @@ def _lacking(said: Said, texts: Sequence[str]) -> str:
     return ""
 
 
-_UNSAID = ("git_commit", "git_dirty")
+# The same code in another checkout gives the same bits; a run's id and time are no facts of it.
+_UNSAID = ("git_commit", "git_dirty", "run_id", "started")
 
 
 def contradiction_of(first: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """What a node says otherwise than at first, of all that it said both times; empty: nothing."""
     there = now.get("machine", {})
-    for name, value in first["machine"].items():
-        if name not in _UNSAID and there.get(name) != value:
-            return f"its {name} was {value}, and is {there.get(name)} now"
+    if difference := changed_fact(
+        first["machine"], {name: there.get(name) for name in first["machine"]}
+    ):
+        return difference
     for text, target in now.get("targets", {}).items():
         if misshapen(target, {"run": dict}):
             return f"{text}: what it says of it can't be read"
@@ -480,7 +453,7 @@ def contradiction_of(first: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 def changed_fact(first: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Returns the first fact in which two runs differ, in words; empty where none does."""
     for name in dict.fromkeys([*first, *now]):
-        if name not in (*_UNSAID, "run_id", "started") and first.get(name) != now.get(name):
+        if name not in _UNSAID and first.get(name) != now.get(name):
             return f"its {name} was {first.get(name)}, and is {now.get(name)} now"
     return ""
 
@@ -517,7 +490,9 @@ def connected_nodes(
     except ImportError:
         why = "Dask's distributed is not installed"
         raise InputError("cluster", address, why, "pip install distributed") from None
-    for name in [one for one in logging.root.manager.loggerDict if one.startswith("distributed")]:
+    for name in [
+        name for name in logging.root.manager.loggerDict if name.startswith("distributed")
+    ]:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     with ExitStack() as stack:
         where: Any = address

@@ -23,6 +23,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -35,7 +36,6 @@ from probe.cluster.nodes import (
     Cluster,
     DaskNode,
     Kinds,
-    Reply,
     Said,
     answer_script,
     answer_sweep,
@@ -52,6 +52,7 @@ from probe.sweeps import Plan, Summary, SweepRequest, TargetSummary
 from probe.target import Target
 
 Shards = TypeVar("Shards")
+Row = dict[str, Any]
 
 # Shards for every process of a kind of node, so that all end at about the same time.
 EACH = 4
@@ -70,28 +71,38 @@ LOST = 3
 class Queue(ABC, Generic[Shards]):
     """The shards for one kind of node. A subclass says what is asked and where answers go.
 
-    ``text``: the target, or ``*`` for an experiment. ``label`` and ``run_id``: the kind's machine,
-    and the run that its nodes expect. ``todo``: not under way; ``open``: without an answer yet.
+    ``name``: what progress says. ``text``: the target, or ``*`` for an experiment. ``label`` and
+    ``run_id``: the kind's machine, and the run that its nodes expect. ``todo``: not under way;
+    ``open``: without an answer yet. ``total``: what its shards count for together.
     """
 
-    def __init__(self, cluster: Cluster, text: str, label: str = "", run_id: str = "") -> None:
-        self.cluster, self.text, self.label, self.run_id = cluster, text, label, run_id
+    total: int
+
+    def __init__(
+        self, cluster: Cluster, name: str, text: str, label: str = "", run_id: str = ""
+    ) -> None:
+        self.cluster, self.name, self.text = cluster, name, text
+        self.label, self.run_id = label, run_id
         self.todo: deque[Shards] = deque()
         self.open: set[Shards] = set()
         self.losses: dict[Shards, int] = defaultdict(int)
         self._alone: float | None = None
 
     @abstractmethod
-    def question(self, shard: Shards) -> tuple[Callable[[str], Said], dict[str, Any]]:
+    def question(self, shard: Shards) -> tuple[Callable[[str], Said], Row]:
         """Returns the function of ``nodes`` that answers, and what it is asked, as JSON has it."""
 
     @abstractmethod
-    def take(self, shard: Shards, node: DaskNode, answer: Said) -> None:
-        """Judges an answer and stores it. ValueError: why it is not believed."""
+    def take(self, shard: Shards, node: DaskNode, answer: Said) -> Iterable[Shards]:
+        """Judges and stores an answer; what is to be asked again. ValueError: not believed."""
 
     @abstractmethod
     def give_up(self, shard: Shards, why: str) -> None:
         """Records that a shard was not run."""
+
+    def size(self, shard: Shards) -> int:
+        """Returns how much a shard counts for in the progress."""
+        return 1
 
     def bind(self) -> None:
         """Chooses the kind of a queue that has none yet."""
@@ -127,19 +138,18 @@ class Queue(ABC, Generic[Shards]):
                     self._drop(shard, f"no node with it for {PATIENCE:g} seconds")
             return
         self._alone = None
-        most = DEEP * total_threads(nodes)
-        while self.todo and len(self.open) - len(self.todo) < most:
+        addresses = [node.address for node in nodes]
+        while self.todo and len(self.open) - len(self.todo) < DEEP * total_threads(nodes):
             shard = self.todo.popleft()
-            addresses = [node.address for node in nodes]
-            self.cluster.ask(*self.question(shard), addresses, (self, shard))
+            self.cluster.ask(*self.question(shard), addresses, partial(self.answered, shard))
 
-    def answered(self, shard: Shards, reply: Reply) -> None:
-        """Stores an answer, or has the shard asked again, elsewhere or later."""
-        node, why = reply.node, reply.why
-        if node is not None and reply.answer is not None:
+    def answered(self, shard: Shards, node: DaskNode | None, answer: Said | None, why: str) -> None:
+        """Stores an answer, or has the shard asked again, elsewhere or later: see ``Taker``."""
+        if node is not None and answer is not None:
             try:
-                self.take(shard, node, reply.answer)
+                rest = self.take(shard, node, answer)
                 self.open.discard(shard)  # after it is stored: Ctrl-C between the two repeats it
+                self.fill(rest)
                 return
             except ValueError as error:
                 self.cluster.refuse(node, str(error))
@@ -161,22 +171,24 @@ class Queue(ABC, Generic[Shards]):
         self.give_up(shard, why)
 
 
-def deal(
-    cluster: Cluster, queues: Sequence[Queue[Any]], looked: Callable[[], None] = lambda: None
-) -> None:
-    """Asks until nothing is open; calls ``looked`` after every look at what came back."""
-    while any(queue.open for queue in queues):
+def deal(cluster: Cluster, queues: Sequence[Queue[Any]], progress: Tell) -> None:
+    """Asks until nothing is open."""
+    total, before = sum(queue.total for queue in queues), -1
+    while True:
+        left = sum(queue.size(shard) for queue in queues for shard in queue.open)
+        if total - left != before:
+            before = total - left
+            progress(before, total, next((q.name for q in queues if q.open), queues[-1].name))
+        if not left:
+            return
         for queue in queues:
             queue.submit()
-        for reply in cluster.replies():
-            queue, shard = reply.about
-            queue.answered(shard, reply)
+        cluster.replies()
         for node in cluster.nodes.values():
             if node.refused and not node.recorded:  # when it joined: no target is to blame
                 node.recorded = True
                 for queue in queues:
                     queue.refused(node)
-        looked()
 
 
 def total_threads(nodes: Iterable[DaskNode]) -> int:
@@ -212,16 +224,21 @@ def unpack_tables(packed: Mapping[str, bytes]) -> Tables:
     return tables
 
 
+def table_rows(tables: Tables, name: str) -> list[Row]:
+    """Returns a table's rows; none where there is no such table."""
+    return list(tables[name].to_pylist()) if name in tables else []
+
+
 def judged_run(tables: Tables, target: str, expected: Mapping[str, Any]) -> str:
     """The id of the run that an answer's rows belong to. ValueError where it is not the expected.
 
     ``expected``: the row of ``runs`` that the node said at first; a library's versions that it
     could not say before the library had started are taken from the answer.
     """
-    rows = tables.get("runs", pa.table({})).to_pylist()
-    if len(rows) != 1 or rows[0]["target"] != target:
+    runs = table_rows(tables, "runs")
+    if len(runs) != 1 or runs[0]["target"] != target:
         raise ValueError(f"the question was about {target}, and the answer has different runs")
-    (row,) = rows
+    (row,) = runs
     texts = ("switches", "environment")
     plain = {name: json.loads(value) if name in texts else value for name, value in row.items()}
     known = [name for name in schema.RUN_IDENTITY if name != "environment"]
@@ -232,25 +249,24 @@ def judged_run(tables: Tables, target: str, expected: Mapping[str, Any]) -> str:
     first = {name: expected.get(name) for name in known}
     if difference := changed_fact(first, {name: plain.get(name) for name in known}):
         raise ValueError(f"{target}: {difference}")
+    own = {row["run_id"]}
     for name, rows in tables.items():
-        if "run_id" in rows.column_names and set(rows["run_id"].unique().to_pylist()) - {
-            row["run_id"]
-        }:
+        if "run_id" in rows.column_names and set(rows["run_id"].unique().to_pylist()) - own:
             raise ValueError(f"its {name} belong to a different run")
     return str(row["run_id"])
 
 
-def judged_rows(tables: Tables, asked: Mapping[str, Any], case_id: str) -> None:
+def judged_rows(tables: Tables, question: Mapping[str, Any], plan: Plan) -> None:
     """ValueError where comparisons are not of the case, target and values that were asked."""
-    rows = tables.get("comparisons")
-    if rows is None:
+    if "comparisons" not in tables:
         return
-    same = {"case_id": case_id, "target": asked["target"], "vary": asked["vary"]}
-    for name, value in {**same, "against": asked["against"]}.items():
-        if set(rows[name].to_pylist()) - {value}:
+    same = {"case_id": plan.id, **{name: question[name] for name in ("target", "vary", "against")}}
+    for name, value in same.items():
+        if set(tables["comparisons"][name].to_pylist()) - {value}:
             raise ValueError(f"it answered about a different {name}")
-    if set(rows["at"].to_pylist()) - set(asked["values"]):
-        raise ValueError(f"it answered about different values of {asked['vary']} than the question")
+    if set(tables["comparisons"]["at"].to_pylist()) - set(question["values"]):
+        vary = question["vary"]
+        raise ValueError(f"it answered about different values of {vary} than the question")
 
 
 def judged_counts(tables: Tables, plan: Plan, keep: int | None) -> None:
@@ -259,8 +275,6 @@ def judged_counts(tables: Tables, plan: Plan, keep: int | None) -> None:
     How many outputs are compared follows from the case; the rows of ``differences``, and digests,
     say whether any differ and how many. ``keep``: the rows kept of each comparison; None: all.
     """
-    if "comparisons" not in tables:
-        return
     # by value of the axis: differences, their first index, the largest ulp (or None)
     listed: dict[int, tuple[int, int, int | None]] = {}
     if "differences" in tables:
@@ -268,30 +282,26 @@ def judged_counts(tables: Tables, plan: Plan, keep: int | None) -> None:
         wanted = [("index", "count"), ("index", "min"), ("size", "max"), ("size", "count")]
         for row in sized.group_by("at").aggregate(wanted).to_pylist():
             # distances that are no numbers, or too long for the column, are null
-            whole = row["size_count"] == row["index_count"]
-            listed[row["at"]] = (
-                row["index_count"],
-                row["index_min"],
-                row["size_max"] if whole else None,
-            )
+            largest = row["size_max"] if row["size_count"] == row["index_count"] else None
+            listed[row["at"]] = row["index_count"], row["index_min"], largest
     # bits of NaN may differ where no number does
     numbers = plan.base.kind not in ("infinite", "nan") and plan.base.put is None
-    for row in tables["comparisons"].to_pylist():
-        at, differing, kept = row["at"], row["differing"], row["kept"]
+    for row in table_rows(tables, "comparisons"):
+        at, differing, stored = row["at"], row["differing"], row["kept"]
         outputs, left_out = math.prod(plan.shapes[at]), plan.not_compared[at]
         if (row["compared"], row["not_compared"]) != (outputs - left_out, left_out):
             raise ValueError(f"it compared {row['compared']} of {outputs} outputs at {at}")
         count, first, largest = listed.get(at, (0, None, 0))
         zeros, ulp = row["signed_zero"] or 0, row["max_ulp"]
-        same = row["digest_at"] == row["digest_against"]
+        same_bits = row["digest_at"] == row["digest_against"]
         if (
             not 0 <= differing + zeros <= row["compared"]
-            or min(differing, zeros, kept) < 0
-            or kept != count
-            or kept > differing
-            or (kept < differing and (keep is None or kept < min(keep, differing)))
-            or (same and differing + zeros > 0)
-            or (numbers and not same and differing + zeros == 0)
+            or min(differing, zeros, stored) < 0
+            or stored != count
+            or stored > differing
+            or (stored < differing and (keep is None or stored < min(keep, differing)))
+            or (same_bits and differing + zeros > 0)
+            or (numbers and not same_bits and differing + zeros == 0)
             or (differing and keep != 0 and row["first"] != first)
             or (differing and largest is not None and ulp != largest)
         ):
@@ -302,21 +312,17 @@ def judged_counts(tables: Tables, plan: Plan, keep: int | None) -> None:
 
 def rows_of_values(tables: Tables, values: Collection[int]) -> Tables:
     """Returns the rows of these values of the axis alone, and those that are of none."""
-    found = {}
+    wanted, cut = pa.array(list(values), pa.int64()), dict(tables)
     for name, rows in tables.items():
         if "at" in rows.column_names:
-            wanted = pc.is_in(rows["at"], value_set=pa.array(list(values), pa.int64()))
-            rows = rows.filter(pc.or_(wanted, pc.is_null(rows["at"])))
-        found[name] = rows
-    return found
+            here = pc.or_(pc.is_in(rows["at"], value_set=wanted), pc.is_null(rows["at"]))
+            cut[name] = rows.filter(here)
+    return cut
 
 
 def append_tables(store: Store, tables: Tables) -> None:
-    """Appends an answer's rows to a store."""
-    rest = [name for name in tables if name not in ORDER]
-    for name in [*(one for one in ORDER if one in tables), *rest]:
-        rows = tables[name]
-        if len(rows):
+    for name in sorted(tables, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)):
+        if len(rows := tables[name]):
             store.extend(name, {column: rows[column] for column in rows.column_names})
 
 
@@ -336,14 +342,17 @@ class Wanted(NamedTuple):
         """Reads a target's text, which may have ``machine=LABEL`` beside its switches."""
         if not isinstance(text, str):
             return text if isinstance(text, Wanted) else cls(text)
-        name, *pairs = (part.strip() for part in text.split(","))
-        words = [(part, *(word.strip() for word in part.partition("=")[::2])) for part in pairs]
-        labels = [value for _, key, value in words if key == "machine"]
-        rest = ",".join([name, *(part for part, key, _ in words if key != "machine")])
+        rest, labels = list[str](), list[str]()
+        for part in map(str.strip, text.split(",")):
+            key, _, value = map(str.strip, part.partition("="))
+            if key == "machine" and rest:  # the name stands first
+                labels.append(value)
+            else:
+                rest.append(part)
         if len(labels) > 1 or labels == [""]:
             todo = "write machine=LABEL once; `probe machine` prints a machine's label"
             raise InputError("target", text, "it names no machine, or several", todo)
-        return cls(Target.parse(rest), labels[0] if labels else None)
+        return cls(Target.parse(",".join(rest)), labels[0] if labels else None)
 
     @property
     def text(self) -> str:
@@ -353,7 +362,7 @@ class Wanted(NamedTuple):
 
 def sweep_on_nodes(
     address: str,
-    asked: SweepRequest,
+    request: SweepRequest,
     targets: Sequence[Wanted],
     folder: Path | None,
     progress: Tell,
@@ -366,59 +375,35 @@ def sweep_on_nodes(
     """
     start, interrupted = time.monotonic(), False
     with (
-        connected_nodes(address, [one.target.text for one in targets], note) as cluster,
+        connected_nodes(address, [wanted.target.text for wanted in targets], note) as cluster,
         ExitStack() as stack,
     ):
-        there = sorted({one.label for one in cluster.good()})
-        for one in targets:
-            if one.label is not None and one.label not in there:
-                why = f"no node of the cluster is machine={one.label}"
-                raise InputError("target", one.text, why, one_of(one.label, there))
-        sweep = _Sweep(asked, folder, progress, stack, len(targets) * len(asked.values))
-        queues = [_SweepQueue(cluster, sweep, one) for one in targets]
+        there = sorted({node.label for node in cluster.good()})
+        for wanted in targets:
+            if wanted.label is not None and wanted.label not in there:
+                why = f"no node of the cluster is machine={wanted.label}"
+                raise InputError("target", wanted.text, why, one_of(wanted.label, there))
+        stores: dict[str, Store] = {}
+
+        def store(label: str) -> Store | None:
+            if folder is not None and label and label not in stores:
+                stores[label] = stack.enter_context(Store(folder / label))
+            return stores.get(label)
+
+        queues = [_SweepQueue(cluster, request, wanted, folder, store) for wanted in targets]
         try:
             for queue in queues:
                 queue.bind()
-            deal(cluster, queues)
+            deal(cluster, queues, progress)
         except KeyboardInterrupt:
             interrupted = True
-    kept = None if folder is None else str(folder)
-    if folder is not None and len(sweep.stores) == 1:
-        kept = str(folder / next(iter(sweep.stores)))
+    place = None if folder is None else str(folder)
+    if folder is not None and len(stores) == 1:
+        place = str(folder / next(iter(stores)))
     seconds = time.monotonic() - start
-    found = {queue.wanted.text: queue.found for queue in queues}
-    return Summary(asked.plans.vary, asked.plans.against, 1, kept, seconds, interrupted, found)
-
-
-class _Sweep:
-    """What all targets share: what is asked, and where it is kept, by machine."""
-
-    def __init__(
-        self, asked: SweepRequest, folder: Path | None, progress: Tell, stack: ExitStack, total: int
-    ) -> None:
-        self.asked, self.plan, self.folder = asked, asked.plans[0], folder
-        self.stores: dict[str, Store] = {}
-        self.progress, self.done, self.total, self._stack = progress, 0, total, stack
-
-    def store(self, label: str) -> Store | None:
-        if self.folder is None or not label:
-            return None
-        if label not in self.stores:
-            self.stores[label] = self._stack.enter_context(Store(self.folder / label))
-        return self.stores[label]
-
-    def stored(self, label: str, run_id: str, text: str) -> dict[int, dict[str, Any]]:
-        """Returns the rows of comparisons that need not be measured again, by value."""
-        if self.folder is None or not (self.folder / label).is_dir():
-            return {}
-        rows = parquet.read_table(self.folder / label, "comparisons")
-        plan = self.plan
-        same = {"run_id": run_id, "target": text, "vary": plan.vary, "against": plan.against}
-        for name, value in {**same, "case_id": plan.id}.items():
-            rows = rows.filter(pc.equal(rows[name], value))
-        if self.asked.control == "every":
-            rows = rows.filter(pc.is_valid(rows["control"]))
-        return {row["at"]: row for row in rows.to_pylist()}
+    summaries = {queue.wanted.text: queue.summary for queue in queues}
+    plans = request.plans
+    return Summary(plans.vary, plans.against, 1, place, seconds, interrupted, summaries)
 
 
 Values = tuple[int, ...]
@@ -427,45 +412,68 @@ Values = tuple[int, ...]
 class _SweepQueue(Queue[Values]):
     """One target's values, in shards.
 
-    ``control``: the value that every shard begins with, and ``digests`` those of its outputs, as
-    the store or the first node had them.
+    ``folder`` holds a store for each machine, and ``store`` opens that of a label. ``control``: the
+    value that every shard begins with, and ``digests`` those of its outputs, as the store or the
+    first node had them.
     """
 
-    def __init__(self, cluster: Cluster, sweep: _Sweep, wanted: Wanted) -> None:
-        super().__init__(cluster, wanted.target.text)
-        self.sweep, self.wanted, self.found = sweep, wanted, TargetSummary(self.text)
-        self.expected: dict[str, Any] = {}  # the row of ``runs`` that its nodes said at first
-        self.control = 0
+    def __init__(
+        self,
+        cluster: Cluster,
+        request: SweepRequest,
+        wanted: Wanted,
+        folder: Path | None,
+        store: Callable[[str], Store | None],
+    ) -> None:
+        super().__init__(cluster, wanted.text, wanted.target.text)
+        self.request, self.plan, self.wanted = request, request.plans[0], wanted
+        self.folder, self.store, self.summary = folder, store, TargetSummary(self.text)
+        self.expected: Row = {}  # the row of ``runs`` that its nodes said at first
+        self.control, self.total = 0, len(request.values)
         self.digests: tuple[str, str] | None = None
-        self.fill([tuple(sweep.asked.values)])  # divided when its kind of node is known
+        self.fill([tuple(request.values)])  # divided when its kind of node is known
+
+    def size(self, shard: Values) -> int:
+        return len(shard)
+
+    def stored(self, label: str, run_id: str) -> dict[int, Row]:
+        """Returns the rows of comparisons that need not be measured again, by value."""
+        if self.folder is None or not (self.folder / label).is_dir():
+            return {}
+        rows = parquet.read_table(self.folder / label, "comparisons")
+        plan = self.plan
+        same = {"run_id": run_id, "target": self.text, "vary": plan.vary, "against": plan.against}
+        for name, value in {**same, "case_id": plan.id}.items():
+            rows = rows.filter(pc.equal(rows[name], value))
+        if self.request.control == "every":
+            rows = rows.filter(pc.is_valid(rows["control"]))
+        return {row["at"]: row for row in rows.to_pylist()}
 
     def bind(self) -> None:
         """Chooses the kind of node: one with the target, with rows already, of most processes."""
         kinds: dict[tuple[str, str], list[DaskNode]] = defaultdict(list)
-        for one in self.cluster.good():
-            if self.wanted.label in (None, one.label):
-                kinds[one.label, one.run(self.text).get("run_id", "")].append(one)
+        for node in self.cluster.good():
+            if self.wanted.label in (None, node.label):
+                kinds[node.label, node.run(self.text).get("run_id", "")].append(node)
         if not kinds:
             return
 
         def worth(kind: tuple[str, str]) -> tuple[bool, int, int, str]:
-            some, stored = kinds[kind], len(self.sweep.stored(*kind, self.text))
-            return any(n.has(self.text) for n in some), stored, total_threads(some), kind[0]
+            nodes, stored = kinds[kind], len(self.stored(*kind))
+            return any(n.has(self.text) for n in nodes), stored, total_threads(nodes), kind[0]
 
         self.label, self.run_id = max(kinds, key=worth)
         mine = kinds.pop((self.label, self.run_id))
-        self.expected, self.found.run_id = mine[0].run(self.text), self.run_id
-        if others := [one for some in kinds.values() for one in some]:
+        self.expected, self.summary.run_id = mine[0].run(self.text), self.run_id
+        if others := [str(node) for nodes in kinds.values() for node in nodes]:
             todo = "machine=LABEL in the target selects a different type"
-            which = ", ".join(map(str, others))
-            self.cluster.note(f"{self.text}: asked on {self.label}; not on {which}: {todo}")
-        known, values = (
-            self.sweep.stored(self.label, self.run_id, self.text),
-            self.sweep.asked.values,
-        )
+            self.cluster.note(
+                f"{self.text}: asked on {self.label}; not on {', '.join(others)}: {todo}"
+            )
+        known, values = self.stored(self.label, self.run_id), self.request.values
         before = [value for value in values if value in known]
         for value in before:
-            self.found.add(known[value], before=True)
+            self.summary.add(known[value], before=True)
         self.control = (before or values)[0]
         if before:
             self._same_bits(known[self.control])
@@ -475,86 +483,75 @@ class _SweepQueue(Queue[Values]):
         count = max(count, math.ceil(len(left) / MOST), 1)
         self.empty()
         parts = (tuple(Shard(number, count).part(left)) for number in range(1, count + 1))
-        self.fill(part for part in parts if part)
-        self._tell(len(before))
+        self.fill(filter(None, parts))
 
-    def question(self, shard: Values) -> tuple[Callable[[str], Said], dict[str, Any]]:
+    def question(self, shard: Values) -> tuple[Callable[[str], Said], Row]:
         """Returns the sweep of a shard's values, and of the one that is known."""
         # a node whose bits differ at the control is of another kind, whatever it says of itself
         values = list(dict.fromkeys([self.control, *shard]))
-        return answer_sweep, {"target": self.text, **self.sweep.asked.to_json(values)}
+        return answer_sweep, {"target": self.text, **self.request.to_json(values)}
 
-    def take(self, shard: Values, node: DaskNode, answer: Said) -> None:
+    def take(self, shard: Values, node: DaskNode, answer: Said) -> Iterable[Values]:
         """Judges a shard's tables, and stores the rows that were asked for."""
-        tables, plan = unpack_tables(answer["tables"]), self.sweep.plan
+        tables = unpack_tables(answer["tables"])
         run_id = judged_run(tables, self.text, self.expected)
-        judged_rows(tables, self.question(shard)[1], plan.id)
-        for row in tables["comparisons"].to_pylist() if "comparisons" in tables else []:
+        judged_rows(tables, self.question(shard)[1], self.plan)
+        for row in table_rows(tables, "comparisons"):
             if row["at"] == self.control and not self._same_bits(row):
                 raise ValueError(
                     f"{self.text}: its bits differ from what is stored or the nodes before "
                     "it gave, though it says that it is the same machine and library"
                 )
-        judged_counts(tables, plan, self.sweep.asked.keep)
-        self.found.run_id = run_id
+        judged_counts(tables, self.plan, self.request.keep)
+        self.summary.run_id = run_id
         if shard not in self.open:  # the target does not start: that was said already
-            return
+            return []
         tables = rows_of_values(tables, shard)
-        if store := self.sweep.store(self.label):
+        if store := self.store(self.label):
             append_tables(store, tables)
-        rows = tables["comparisons"].to_pylist() if "comparisons" in tables else []
-        failed = tables["failures"].to_pylist() if "failures" in tables else []
+        rows, failed = table_rows(tables, "comparisons"), table_rows(tables, "failures")
         for row in rows:
-            self.found.add(row)
+            self.summary.add(row)
         for row in failed:
             self._add(Failure(row["kind"], row["message"], row["case_id"], row["at"]))
         if failed and not rows and any(row["at"] is None for row in failed):
-            # it does not start, or not this case: as without a cluster
-            self._tell(sum(map(len, self.open)))
-            self.empty()
-            return
-        left = tuple(value for value in shard if value not in {r["at"] for r in (*rows, *failed)})
-        self._tell(len(shard) - len(left))
+            self.empty()  # it does not start, or not this case: as without a cluster
+            return []
+        done = {row["at"] for row in (*rows, *failed)}
+        left = tuple(value for value in shard if value not in done)
         self.losses[left] = self.losses[shard] + 1
         if left and self.losses[left] > LOST:
             self.give_up(left, f"left out {self.losses[left]} times")
-        elif left:
-            self.fill([left])
+            return []
+        return [left] if left else []
 
-    def _same_bits(self, row: dict[str, Any]) -> bool:
+    def _same_bits(self, row: Row) -> bool:
         """Returns whether a row at the control has the bits known; the first one says them."""
-        found = row["digest_at"], row["digest_against"]
         if row["control"] != "equal":
             return True
-        self.digests = self.digests or found
-        return self.digests == found
+        digests = row["digest_at"], row["digest_against"]
+        self.digests = self.digests or digests
+        return self.digests == digests
 
     def give_up(self, shard: Values, why: str) -> None:
-        """Records values as not run."""
         for value in shard:
             self._record("lost", f"not run: {why}", value)
-        self._tell(len(shard))
 
     def refused(self, node: DaskNode) -> None:
-        """Records that a node is refused."""
         if self.label:
             self._record("refused", f"{node} is refused: {node.refused}", None)
 
     def _record(self, kind: str, why: str, at: int | None) -> None:
-        error, plan = TargetError(self.text, kind, machine.publishable(why)), self.sweep.plan
-        place = {"case_id": plan.id, "vary": plan.vary, "at": at}
-        row = failure_row(self.found.run_id or "unknown", self.wanted.target, error, place)
-        self._add(Failure(kind, row["message"], plan.id, at))
-        if store := self.sweep.store(self.label):
+        error = TargetError(self.text, kind, machine.publishable(why))
+        place = {"case_id": self.plan.id, "vary": self.plan.vary, "at": at}
+        row = failure_row(self.summary.run_id or "unknown", self.wanted.target, error, place)
+        self._add(Failure(kind, row["message"], self.plan.id, at))
+        if store := self.store(self.label):
             store.append("failures", row)
 
     def _add(self, failure: Failure) -> None:
-        if failure not in self.found.failures:
-            self.found.failures.append(failure)
-
-    def _tell(self, count: int) -> None:
-        self.sweep.done += count
-        self.sweep.progress(self.sweep.done, self.sweep.total, self.wanted.text)
+        if failure not in self.summary.failures:
+            self.summary.failures.append(failure)
 
 
 # Beside a shard's tables: of which script and which versions they are, written after them.
@@ -573,17 +570,12 @@ def run_on_nodes(
     already, by the same script and versions, are not run again. Errors: InputError before anything
     runs; ClusterError: the scheduler is gone, or parts could not be run.
     """
-    asked = {"name": script.stem, "digest": file_digest(script), "quick": quick}
+    about = {"name": script.stem, "digest": file_digest(script), "quick": quick}
     with connected_nodes(address, ["*"], note) as cluster:
         labels = sorted({node.label for node in cluster.good()})
-        queues = [_ScriptQueue(cluster, label, folder, asked) for label in labels]
+        queues = [_ScriptQueue(cluster, label, folder, about) for label in labels]
         try:
-            total = sum(queue.total for queue in queues)
-
-            def looked() -> None:
-                progress(total - sum(len(queue.open) for queue in queues), total, script.stem)
-
-            deal(cluster, queues, looked)
+            deal(cluster, queues, progress)
         except KeyboardInterrupt:
             return True
     if failed := [why for queue in queues for why in queue.failed]:
@@ -595,22 +587,22 @@ def run_on_nodes(
 class _ScriptQueue(Queue[int]):
     """The shards of an experiment, by number from 1 to ``total``, for one kind of machine."""
 
-    def __init__(self, cluster: Cluster, label: str, folder: Path, asked: dict[str, Any]) -> None:
+    def __init__(self, cluster: Cluster, label: str, folder: Path, about: Row) -> None:
         kinds: dict[str, list[DaskNode]] = defaultdict(list)
         for node in cluster.good():
             if node.label == label:
                 kinds[node.run("*")["run_id"]].append(node)
-        run_id = max(kinds, key=lambda one: (total_threads(kinds[one]), one))
-        super().__init__(cluster, "*", label, run_id)
+        run_id = max(kinds, key=lambda kind: (total_threads(kinds[kind]), kind))
+        super().__init__(cluster, about["name"], "*", label, run_id)
         for other, nodes in kinds.items():
             if other != run_id:
                 why = f"left out, since its versions differ from most nodes of {label} have"
                 cluster.note(f"{', '.join(map(str, nodes))}: {why}")
-        self.folder, self.asked, self.failed = folder, asked, list[str]()
-        self.said = {"script": asked["digest"], "versions": run_id, "quick": asked["quick"]}
+        self.folder, self.about, self.failed = folder, about, list[str]()
+        self.said = {"script": about["digest"], "versions": run_id, "quick": about["quick"]}
         # as this machine's results were divided before, if they were
-        there = [one.parent.parent.name for one in folder.glob(f"shard-*-of-*/{label}/{DONE}")]
-        totals = [int(one[1]) for name in there if (one := re.fullmatch(r".*-of-(\d+)", name))]
+        there = [path.parent.parent.name for path in folder.glob(f"shard-*-of-*/{label}/{DONE}")]
+        totals = [int(match[1]) for name in there if (match := re.search(r"-of-(\d+)\Z", name))]
         self.total = max(totals, default=max(2, EACH * total_threads(kinds[run_id])))
         self.fill(n for n in range(1, self.total + 1) if not self._done(n))
 
@@ -623,30 +615,29 @@ class _ScriptQueue(Queue[int]):
         except (OSError, ValueError):
             return False
 
-    def question(self, shard: int) -> tuple[Callable[[str], Said], dict[str, Any]]:
-        """Returns which script is run, and which part of it."""
-        return answer_script, self.asked | {"shard": Shard(shard, self.total).text}
+    def question(self, shard: int) -> tuple[Callable[[str], Said], Row]:
+        return answer_script, self.about | {"shard": Shard(shard, self.total).text}
 
-    def take(self, shard: int, node: DaskNode, answer: Said) -> None:
+    def take(self, shard: int, node: DaskNode, answer: Said) -> Iterable[int]:
         """Stores a shard's tables where ``--shard`` would."""
         if why := misshapen(answer, ENDED):
             raise ValueError(f"its answer can't be read: {why}")
         if answer["status"]:
             lines = [line for line in answer["stderr"].splitlines() if line.strip()]
             self.give_up(shard, lines[-1] if lines else "it gave no message")
-            return
+            return []
         tables = unpack_tables(answer["tables"])
-        for row in tables["runs"].to_pylist() if "runs" in tables else []:
+        for row in table_rows(tables, "runs"):
             for name in ("machine", "cores", "os"):
                 if row[name] != node.said["machine"][name]:
                     raise ValueError(f"its runs are of {name}={row[name]}")
         place = self._place(shard)
         with Store(place) as store:
             append_tables(store, tables)
-        partial = place / f".{DONE}.tmp"
-        partial.write_text(json.dumps(self.said) + "\n")
-        partial.replace(place / DONE)
+        partial_file = place / f".{DONE}.tmp"
+        partial_file.write_text(json.dumps(self.said) + "\n")
+        partial_file.replace(place / DONE)
+        return []
 
     def give_up(self, shard: int, why: str) -> None:
-        """Keeps why a part was not run."""
         self.failed.append(why)

@@ -98,12 +98,7 @@ def invariant(
     if threads is not None:
         why = "it is of files that are run whole"
         raise InputError("threads", threads, why, "leave it out")
-    return _module_of_library(model).made(model, options, batched)
-
-
-def _module_of_library(model: Any) -> Any:
-    """Returns the module of the model's library. InputError: there is none."""
-    kinds = {one.__module__.partition(".")[0] for one in type(model).__mro__}
+    kinds = {base.__module__.partition(".")[0] for base in type(model).__mro__}
     if "keras" in kinds:
         import keras
 
@@ -113,27 +108,27 @@ def _module_of_library(model: Any) -> Any:
             todo = "set KERAS_BACKEND=tensorflow"
             raise InputError("model", type(model).__name__, why, todo)
         if backend == "tensorflow":
-            return import_module("probe.invariant.keras_model")
+            return import_module("probe.invariant.keras_model").made(model, options, batched)
     if "torch" in kinds:
-        return import_module("probe.invariant.torch_model")
+        return import_module("probe.invariant.torch_model").made(model, options, batched)
     name, why = type(model).__name__, "it is not a model or program that can be run here"
     todo = "give a torch.nn.Module, a keras.Model, a function, or the path of a model file"
     raise InputError("model", name, why, todo)
 
 
 def _checked_sizes(
-    given: Iterable[int] | Mapping[str, Iterable[int]],
+    sizes: Iterable[int] | Mapping[str, Iterable[int]],
 ) -> dict[str, tuple[int, ...]]:
     """Checked sizes by axis."""
-    named = dict(given) if isinstance(given, Mapping) else {"batch": given}
-    found = {}
+    named = dict(sizes) if isinstance(sizes, Mapping) else {"batch": sizes}
+    checked = {}
     for name, values in named.items():
         if name not in ("batch", "length"):
             raise InputError("sizes", name, "no axis has this name", "use batch, length")
         if not isinstance(values, Iterable):
             raise InputError("sizes", values, f"{name} takes several sizes", "use [1, 32]")
         numbers = tuple(sorted(set(values)))
-        if not numbers or any(not isinstance(one, int) or one < 1 for one in numbers):
+        if not numbers or any(not isinstance(size, int) or size < 1 for size in numbers):
             raise InputError("sizes", list(numbers), f"{name} takes whole numbers from 1 up")
-        found[name] = numbers
-    return {"batch": (1,)} | found
+        checked[name] = numbers
+    return {"batch": (1,)} | checked

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import time
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from operator import index
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -28,17 +29,19 @@ from probe.progress import VOICE
 # Sizes of pieces that larger calls are cut into: the first of them that is in the class.
 PIECES = (1024, 512, 2048, 256, 4096, 128, 64)
 
-MOST = 1 << 16  # the largest size that is tried as a padded one
+# The largest size that is tried as a padded one.
+MOST = 1 << 16
 CALL = 8  # what a further call costs, in units of size
 # Sizes directly above and below one whose places differ that are tried beside powers of two.
 NEXT, NEAR = 3, 12
 SAMPLED = 24  # sizes of the user at which classes are timed
-TURNS, MANY = 2, 8  # calls that are timed behind the first: the second number of short ones
+# Calls that are timed behind the first: the second number of short ones.
+TURNS, MANY = 2, 8
 SHORT = 1e-3  # s
 
 
 class InvariantOptions(NamedTuple):
-    """What was asked for, by the words of ``invariant``; the sizes are checked, by axis."""
+    """What ``invariant`` was called with; the sizes are checked, by axis."""
 
     sizes: dict[str, tuple[int, ...]]
     like: str
@@ -77,13 +80,13 @@ def mark_of_answers(answers: Iterable[tuple[np.ndarray, str]]) -> str:
     Each is a container array (places, ...) and the name of its format. Empty where two places
     differ, the sign of a zero included.
     """
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for y, dtype in answers:
         first = np.broadcast_to(y[:1], y.shape)
         if not ulp.equal(y, first, dtype) or ulp.signed_zeros(y, first, dtype):
             return ""
-        found.update(np.ascontiguousarray(y[0]).tobytes())
-    return found.hexdigest()[:16]
+        digest.update(np.ascontiguousarray(y[0]).tobytes())
+    return digest.hexdigest()[:16]
 
 
 @dataclass
@@ -106,24 +109,26 @@ class Entry:
     home: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        told = dict(vars(self))
-        del told["believed"], told["home"]
-        return told
+        return {name: value for name, value in vars(self).items() if name not in _UNSAVED}
 
     @classmethod
-    def of(cls, told: dict[str, Any]) -> Entry:
+    def of(cls, row: dict[str, Any]) -> Entry:
         """Returns what ``to_json`` gave. What errors come of other things: as of ``Table.of``."""
         marks = {
             _checked_threads(threads): {
                 _checked_size(int(size)): str(mark) for size, mark in each.items()
             }
-            for threads, each in told["marks"].items()
+            for threads, each in row["marks"].items()
         }
-        certified = {  # marked as not tested here
+        # marked as not tested here
+        certified = {
             str(name): HEARSAY + str(value).removeprefix(HEARSAY)
-            for name, value in told["certified"].items()
+            for name, value in row["certified"].items()
         }
-        return cls(str(told["chosen"]), str(told["like"]), int(told["largest"]), marks, certified)
+        return cls(str(row["chosen"]), str(row["like"]), int(row["largest"]), marks, certified)
+
+
+_UNSAVED = ("believed", "home")
 
 
 class MarkedSizes:
@@ -146,7 +151,7 @@ class MarkedSizes:
         return self.marks[size]
 
     def usable(self, size: int) -> bool:
-        """Returns whether all places of a call of this size have the bits of the chosen class."""
+        """Whether all places of a call of this size have the bits of the chosen class."""
         return bool(self.entry.chosen) and self.mark(size) == self.entry.chosen
 
     def seconds(self, size: int) -> float:
@@ -196,9 +201,9 @@ class Sizes(MarkedSizes):
             if len(sizes) > SAMPLED:  # the ends included
                 at = np.linspace(0, len(sizes) - 1, SAMPLED).round().astype(int)
                 sizes = [sizes[number] for number in at]
-            found = [self.mark(size) for size in sorted({*sizes, 1, 2, 4, 8, 16, 32, 64, 128})]
-            there = dict.fromkeys([self.entry.chosen, *found])
-            self.take_cheapest(there, lambda: self._cost(sizes))
+            marks = [self.mark(size) for size in sorted({*sizes, 1, 2, 4, 8, 16, 32, 64, 128})]
+            classes = dict.fromkeys([self.entry.chosen, *marks])
+            self.take_cheapest(classes, lambda: self._cost(sizes))
 
     @property
     def doubts(self) -> str:
@@ -206,11 +211,10 @@ class Sizes(MarkedSizes):
         entry = self.entry
         if entry.like != "largest" or self.marks.get(entry.largest) == entry.chosen:
             return ""
-        same = (size for size in _near(entry.largest) if self.marks.get(size) == entry.chosen)
-        there = next(same, 0)
+        alike = (size for size in _near(entry.largest) if self.marks.get(size) == entry.chosen)
         return (
             f"{self.operation.key}: places of one call of size {entry.largest} have different "
-            f"bits; those of size {there} are kept"
+            f"bits; those of size {next(alike, 0)} are kept"
         )
 
     def _cost(self, sizes: Sequence[int]) -> float:
@@ -226,41 +230,34 @@ class Sizes(MarkedSizes):
     def plan(self, count: int) -> Plan | None:
         """Returns the calls that compute ``count`` places in the class; None: there is no way."""
         if count not in self.plans:
-            found = self._plan(count) if self.entry.chosen else None
-            while found is not None and not self._holds(found):
-                found = self._plan(count)
-            self.plans[count] = found
+            plan = self._plan(count) if self.entry.chosen else None
+            while plan is not None and not self._holds(plan):
+                plan = self._plan(count)
+            self.plans[count] = plan
         return self.plans[count]
 
     def _holds(self, plan: Plan) -> bool:
         """Asks the sizes of a plan that are only believed; forgets all of these if one is false."""
         for size in {piece.size for piece in plan}:
-            told = self.marks.get(size)
+            before = self.marks.get(size)
             if self._here(size) == self.entry.chosen:
                 continue
-            if told is not None:
+            if before is not None:
                 self.notes.append(f"{self.operation.key}: size {size} differs: checked anew")
-                self._forget()
+                for each in self.believed:
+                    del self.marks[each]
+                self.believed.clear()
+                self.entry.certified.clear()
+                self.take(self.entry.chosen)  # the plans rest on what is forgotten
             return False
         return True
 
-    def _forget(self) -> None:
-        """Drops what is only believed, and what rests on it."""
-        for size in self.believed:
-            del self.marks[size]
-        self.believed.clear()
-        self.entry.certified.clear()
-        self.take(self.entry.chosen)
-
     def of_largest(self, largest: int) -> str:
-        """The mark of the size nearest to the largest whose places are alike, asked here.
-
-        Empty: there is none.
-        """
+        """The mark of the size nearest to the largest whose places are alike; empty: none is."""
         return next(filter(None, map(self._here, _near(largest))), "")
 
     def _here(self, size: int) -> str:
-        """As ``mark``, asked here."""
+        """As ``mark``, but a mark that is only believed is asked again."""
         if size in self.believed:
             self.believed.discard(size)
             del self.marks[size]
@@ -270,46 +267,45 @@ class Sizes(MarkedSizes):
         pieces = self.operation.pieces
         if (not pieces or count < 2 * pieces[0]) and self.usable(count):
             return (SizedCall(0, count, count),)
-        piece = self._largest_piece() if pieces and count > min(pieces) else 0
-        if piece and count > piece:
-            return self._in_pieces(count, piece)
+        if pieces and count > min(pieces):
+            if not self._piece:
+                usable = [size for size in pieces if self.usable(size)]
+                self._piece = usable[0] if usable else max(self._known(), default=0)
+            if self._piece and count > self._piece:
+                return self._in_pieces(count, self._piece)
         if self.usable(count):
             return (SizedCall(0, count, count),)
-        padded, cut = self._padded(count), self._cut(count)
-        ways = [way for way in (padded, cut) if way]
+        ways = [way for way in (self._padded(count), self._cut(count)) if way]
         if ways:
             return min(ways, key=lambda plan: sum(piece.size + CALL for piece in plan))
-        known = self._known(count)  # two threads that share a larger call have places that differ
-        return self._in_pieces(count, known[0]) if known else None
+        # two threads that share a larger call have places that differ
+        smaller = self._known(below=count)
+        return self._in_pieces(count, smaller[-1]) if smaller else None
 
-    def _in_pieces(self, count: int, piece: int) -> Plan | None:
-        """Returns pieces of one size, and a plan for the last of them with the rest.
+    def _in_pieces(self, count: int, piece: int, whole: int = 0) -> Plan | None:
+        """Returns pieces of one size, ``whole`` of them, and a plan for the rest.
 
-        A rest by itself would cost a call more, in which the library packs the weights anew.
+        If not given, the last of them is left to the rest: that by itself would cost a call more,
+        in which the library packs the weights anew.
         """
-        whole = max(1, count // piece - 1)
-        rest = count - whole * piece
-        alike = [SizedCall(number * piece, piece, piece) for number in range(whole)]
-        tail = self.plan(rest) if rest else ()
-        return None if tail is None else (*alike, *_starting_at(whole * piece, tail))
-
-    def _largest_piece(self) -> int:
-        """Returns the size that larger calls are cut into; 0: they are not cut."""
-        if not self._piece and self.operation.pieces:
-            there = [size for size in self.operation.pieces if self.usable(size)][:1]
-            known = [size for size, mark in self.marks.items() if mark == self.entry.chosen]
-            self._piece = (there or [max(known, default=0)])[0]
-        return self._piece
+        whole = whole or max(1, count // piece - 1)
+        start = whole * piece
+        tail = self.plan(count - start) if count > start else ()
+        if tail is None:
+            return None
+        return (
+            *(SizedCall(number * piece, piece, piece) for number in range(whole)),
+            *(call._replace(start=call.start + start) for call in tail),
+        )
 
     def _padded(self, count: int) -> Plan | None:
         """Padded up to a size near the smallest that there is: doubled, then bisected."""
-        low, high = count, 0
-        for size in _above(count):
-            if self.usable(size):
-                high = size
+        low = count
+        for high in _above(count):
+            if self.usable(high):
                 break
-            low = size
-        if not high:
+            low = high
+        else:
             return None
         step = max(1, high // 16)
         while high - low > step:
@@ -319,22 +315,14 @@ class Sizes(MarkedSizes):
 
     def _cut(self, count: int) -> Plan | None:
         """Returns the largest piece that was found below, and a plan for the rest."""
-        tried = sorted({*_below(count - 1)[:8], count // 2, *self._known(count)} - {0})
-        below = next((size for size in reversed(tried) if self.usable(size)), 0)
-        if below * 4 < count:
-            return None
-        tail = self.plan(count - below)
-        return None if tail is None else (SizedCall(0, below, below), *_starting_at(below, tail))
+        tried = {*_below(count - 1)[:8], count // 2, *self._known(below=count)[-1:]} - {0}
+        piece = next(filter(self.usable, sorted(tried, reverse=True)), 0)
+        return None if piece * 4 < count else self._in_pieces(count, piece, whole=1)
 
-    def _known(self, count: int) -> list[int]:
-        """Returns the largest known size of the class below this one, if there is one."""
-        known = sorted(size for size, mark in self.marks.items() if mark == self.entry.chosen)
-        at = bisect_left(known, count)
-        return known[at - 1 : at] if at else []
-
-
-def _starting_at(start: int, plan: Plan) -> Plan:
-    return tuple(one._replace(start=one.start + start) for one in plan)
+    def _known(self, below: float = math.inf) -> list[int]:
+        """Returns the known sizes of the class, in increasing order."""
+        chosen = self.entry.chosen
+        return sorted(size for size, mark in self.marks.items() if mark == chosen and size < below)
 
 
 def _above(count: int) -> list[int]:
@@ -342,16 +330,15 @@ def _above(count: int) -> list[int]:
 
     Some kernels work on 6 rows at a time: of these not every power of two is a good size.
     """
-    steps = [1 << power for power in range(1, 17)]
-    found = dict.fromkeys(range(count + 1, count + 1 + NEXT))
-    found |= dict.fromkeys(-(-count // step) * step for step in steps)
-    return [size for size in found if count < size <= max(MOST, 2 * count)]
+    rounded = (-(-count >> power) << power for power in range(1, 17))
+    sizes = dict.fromkeys((*range(count + 1, count + 1 + NEXT), *rounded))
+    return [size for size in sizes if count < size <= max(MOST, 2 * count)]
 
 
 def _below(count: int) -> list[int]:
     """Returns the size itself, then rounded down to more and more zeros at the end, in binary."""
-    steps = [1 << power for power in range(17)]
-    return [size for size in dict.fromkeys(count // step * step for step in steps) if size]
+    rounded = dict.fromkeys(count >> power << power for power in range(17))
+    return [size for size in rounded if size]
 
 
 def _near(count: int) -> list[int]:
@@ -383,17 +370,6 @@ NAMED = 12
 BESIDE = (2, 4, 1)
 
 
-class BucketProgram(Checkable, Protocol):
-    """What is run at a bucket: it has a quick check."""
-
-    @property
-    def refused(self) -> Mapping[int, str]:
-        """Returns the sizes that the library does not run, with the reason."""
-
-    def mark(self, size: int, quick: bool = False) -> str:
-        """As of ``Checkable``."""
-
-
 def ladder(sizes: Sequence[int], fixed: int | None = None) -> tuple[int, ...]:
     """The buckets for the user's sizes, in increasing order; ``fixed``: the only one there is.
 
@@ -412,16 +388,11 @@ def ladder(sizes: Sequence[int], fixed: int | None = None) -> tuple[int, ...]:
 class Buckets(MarkedSizes):
     """One program with one number of threads: which buckets are in the chosen class.
 
-    ``fixed``: there is no other size than these.
+    ``operation``: a ``whole.WholeProgram``. ``fixed``: there is no other size than these.
     """
 
     def __init__(
-        self,
-        operation: BucketProgram,
-        entry: Entry,
-        threads: int,
-        sizes: Sequence[int],
-        fixed: bool = False,
+        self, operation: Any, entry: Entry, threads: int, sizes: Sequence[int], fixed: bool = False
     ) -> None:
         super().__init__(operation, entry, threads)
         self.ladder = tuple(sizes)
@@ -430,12 +401,12 @@ class Buckets(MarkedSizes):
     @property
     def tried(self) -> list[int]:
         """Returns the ladder; a size whose places differ has one beside it whose places do not."""
-        found = set(self.ladder)
+        sizes = set(self.ladder)
         for size in self.ladder:
             if not self.mark(size) and size not in self.operation.refused:
                 larger = (size + more for more in self.beside)
-                found |= set(next(([one] for one in larger if self.mark(one)), []))
-        return sorted(found)
+                sizes |= {next(filter(self.mark, larger), size)}
+        return sorted(sizes)
 
     @property
     def used(self) -> list[int]:
@@ -450,10 +421,10 @@ class Buckets(MarkedSizes):
     def choose(self, like: str, wanted: Sequence[int]) -> None:
         """Sets the class. ``wanted``: the user's sizes, for the cheapest one."""
         self.entry.like, self.entry.largest = like, self.ladder[-1]
-        there = self.classes
-        self.take(there[0] if there else "")
-        if like == "cheapest" and len(there) > 1:
-            self.take_cheapest(there, lambda: self._cost(wanted))
+        classes = self.classes
+        self.take(classes[0] if classes else "")
+        if like == "cheapest" and len(classes) > 1:
+            self.take_cheapest(classes, lambda: self._cost(wanted))
 
     def recheck(self, quick: bool, notes: list[str]) -> None:
         """Asks the buckets of a table again; ``quick``: each sample once, not at every place.
@@ -461,21 +432,21 @@ class Buckets(MarkedSizes):
         If one does not hold, all are asked anew, at every place. The chosen class stays where it
         is found, so that the same bits are given; else one is chosen, and ``notes`` says so.
         """
-        key, chosen, kept = self.operation.key, self.entry.chosen, dict(self.marks)
+        key, chosen, before = self.operation.key, self.entry.chosen, dict(self.marks)
         self.marks.clear()
         self.entry.certified.clear()
-        there = {size + more for size in self.ladder for more in (0, *self.beside)}
-        held = {size: mark for size, mark in kept.items() if size in there}
-        for size, mark in held.items():
+        sizes = {size + more for size in self.ladder for more in (0, *self.beside)}
+        marks = {size: mark for size, mark in before.items() if size in sizes}
+        for size, mark in marks.items():
             if self.operation.mark(size, quick=quick) != mark:
                 notes.append(f"{key}: size {size} differs from the table: checked anew")
-                held.clear()
+                marks.clear()
                 break
-        self.marks |= held
+        self.marks |= marks
         why = ""
         if not self.used:
             why = "no size gives the bits of the table"
-        elif quick and kept and self.entry.like == "largest" and self.classes[0] != chosen:
+        elif quick and before and self.entry.like == "largest" and self.classes[0] != chosen:
             why = "the table's class is not that of the largest size"
         if why:
             notes.append(f"{key}: {why}: chosen anew")
@@ -487,14 +458,14 @@ class Buckets(MarkedSizes):
         entry, largest = self.entry, self.ladder[-1]
         if entry.like != "largest" or self.mark(largest) == entry.chosen:
             return ""
-        there = max(self.used, default=0)
         why = "it has bits of its own" if self.mark(largest) else "its places have different bits"
-        return f"{self.operation.key}: size {largest}: {why}; those of size {there} are kept"
+        size = max(self.used, default=0)
+        return f"{self.operation.key}: size {largest}: {why}; those of size {size} are kept"
 
     def _cost(self, sizes: Sequence[int]) -> float:
-        """Returns seconds a sample in the class, in the mean over some sizes."""
+        """Returns seconds a sample in the class, summed over some sizes."""
         plans = [(self.plan(size) or (), size) for size in sizes]
-        return sum(self.seconds(one.size) / size for plan, size in plans for one in plan)
+        return sum(self.seconds(piece.size) / size for plan, size in plans for piece in plan)
 
     def plan(self, count: int) -> Plan | None:
         """Returns the calls of least time that compute that many samples; None: there is no way."""
@@ -511,11 +482,12 @@ class Buckets(MarkedSizes):
             return (SizedCall(0, count, count),)
         taken = [used[-1]] * max(0, count // used[-1] - 1)
         taken += self._cheapest(count - sum(taken), used)
-        found, start = [], 0
-        for size in sorted(taken, reverse=True):
-            found.append(SizedCall(start, min(size, count - start), size))
-            start += size
-        return tuple(found)
+        taken.sort(reverse=True)
+        starts = accumulate(taken, initial=0)
+        return tuple(
+            SizedCall(start, min(size, count - start), size)
+            for start, size in zip(starts, taken, strict=False)
+        )
 
     def _cheapest(self, count: int, used: Sequence[int]) -> list[int]:
         """Buckets that hold that many samples, of the least sum of times.
@@ -530,11 +502,11 @@ class Buckets(MarkedSizes):
                 for spent, size in zip(times, used, strict=True)
             ]
             best.append(min(ways))
-        found = []
+        buckets = []
         while count > 0:
-            found.append(best[count][1])
-            count -= best[count][1]
-        return found
+            buckets.append(best[count][1])
+            count -= buckets[-1]
+        return buckets
 
 
 # The table of what was checked.
@@ -549,40 +521,44 @@ CHECKED = 6  # sizes of each operation that are asked again where a table is rea
 
 def table_environment(library: str) -> dict[str, Any]:
     """What decides which kernels a library takes: none of it names the machine or its user."""
-    found: dict[str, Any] = {"library": library}
     if library == "torch":
         import torch
 
-        found |= {
+        switches = {
+            "library": library,
             "version": str(torch.__version__),
             "capability": torch.backends.cpu.get_cpu_capability(),
             "mkldnn": bool(torch.backends.mkldnn.enabled),
             "precision": torch.get_float32_matmul_precision(),
             "deterministic": torch.are_deterministic_algorithms_enabled(),
         }
-        return conditions(found, (*VARIABLES, "ATEN_"))
+        return conditions(switches, (*VARIABLES, "ATEN_"))
     import keras
     import tensorflow as tf
     from tensorflow.python.framework import config
 
-    found |= {
+    switches = {
+        "library": library,
         "version": str(tf.__version__),
         "keras": str(keras.__version__),
         "deterministic": bool(config.is_op_determinism_enabled()),
     }
     own = "TF_ENABLE_", "TF_DISABLE_", "TF_SET_ONEDNN", "TF_DETERMINISTIC", "XLA_"
-    return conditions(found, (*VARIABLES, *own))
+    return conditions(switches, (*VARIABLES, *own))
 
 
-def conditions(found: dict[str, Any], prefixes: tuple[str, ...]) -> dict[str, Any]:
-    """Returns what is known of a library with the processor and the variables that it reads."""
+def conditions(switches: dict[str, Any], prefixes: tuple[str, ...]) -> dict[str, Any]:
+    """Returns a library's switches with the processor and the variables that it reads."""
     from probe.machine import facts
 
     here = facts()
     processor = {"processor": here["cpu_model"], "isa": here["cpu_isa"]}
-    there = sorted(os.environ.items())  # a path would name the machine
-    read = {name: one for name, one in there if name.startswith(prefixes) and "/" not in one}
-    return {**found, **processor, "variables": read}
+    variables = {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name.startswith(prefixes) and "/" not in value  # a path would name the machine
+    }
+    return {**switches, **processor, "variables": variables}
 
 
 @dataclass
@@ -605,16 +581,22 @@ class Table:
 
     def save(self, path: Path) -> None:
         """Writes it whole, or not at all."""
-        part = path.with_name(path.name + ".part")  # a reader sees the old table or the new one
+        # a reader sees the old table or the new one
+        part = path.with_name(path.name + ".part")
         part.write_text(self.text())
         part.replace(path)
 
     def text(self) -> str:
-        kept = {"format": FORMAT, "like": self.like, "threads": self.threads}
-        entries = {key: entry.to_json() for key, entry in sorted(self.entries.items())}
-        told = kept | {"sizes": self.sizes, "environment": self.environment, "operations": entries}
-        told |= {"samples": self.recipes} if self.recipes else {}
-        return json.dumps(told, indent=1)
+        content = {
+            "format": FORMAT,
+            "like": self.like,
+            "threads": self.threads,
+            "sizes": self.sizes,
+            "environment": self.environment,
+            "operations": {key: entry.to_json() for key, entry in sorted(self.entries.items())},
+        }
+        content |= {"samples": self.recipes} if self.recipes else {}
+        return json.dumps(content, indent=1)
 
     @classmethod
     def read(cls, path: Path, now: dict[str, Any]) -> Table:
@@ -636,16 +618,17 @@ class Table:
     def of(cls, text: str, name: str, now: dict[str, Any]) -> Table:
         """As ``read``, of the text of a table, which errors call ``name``."""
         try:
-            told = json.loads(text)
-            found = cls(
-                str(told["like"]),
-                {name: tuple(map(_checked_size, values)) for name, values in told["sizes"].items()},
-                _checked_threads(told["threads"]),
+            content = json.loads(text)
+            sizes = content["sizes"].items()
+            table = cls(
+                str(content["like"]),
+                {axis: tuple(map(_checked_size, values)) for axis, values in sizes},
+                _checked_threads(content["threads"]),
                 now,
-                entries={key: Entry.of(each) for key, each in told["operations"].items()},
+                entries={key: Entry.of(row) for key, row in content["operations"].items()},
             )
-            number, before = told["format"], dict(told["environment"])
-            found.recipes = dict(told.get("samples", {}))
+            number, before = content["format"], dict(content["environment"])
+            table.recipes = dict(content.get("samples", {}))
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
             raise _no_table(name, f"{NO_TABLE} ({type(error).__name__})") from error
         except RecursionError as error:
@@ -657,11 +640,11 @@ class Table:
             raise InputError("table", name, why, "give a different table")
         names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
         if names:
-            found.trusted = False
-            found.notes.append(
+            table.trusted = False
+            table.notes.append(
                 f"the table was made with another {', '.join(names)}: all sizes are checked anew"
             )
-        return found
+        return table
 
     @classmethod
     def opened(
@@ -676,11 +659,11 @@ class Table:
         InputError: it is for other sizes."""
         if path is None or not Path(path).is_file():
             return cls(like, sizes, threads, now)
-        kept = cls.read(Path(path), now)
-        if (kept.like, kept.sizes) != (like, sizes):
-            said = f"it is for like={kept.like}, sizes={kept.sizes}"
-            raise InputError("table", Path(path).name, said, "give the same, or another table")
-        return kept
+        table = cls.read(Path(path), now)
+        if (table.like, table.sizes) != (like, sizes):
+            why = f"it is for like={table.like}, sizes={table.sizes}"
+            raise InputError("table", Path(path).name, why, "give the same, or another table")
+        return table
 
     def recheck(self, sizes: Sizes) -> None:
         """Asks some sizes of an operation again; what does not hold is forgotten.
@@ -690,21 +673,22 @@ class Table:
         chosen class stays, so that the same bits are looked for; where no size gives them any
         more, a class is chosen anew, and ``notes`` says so.
         """
-        marks, kept = sizes.marks, dict(sizes.marks)
+        marks, before = sizes.marks, dict(sizes.marks)
         most = CHECKED * max(self.sizes["batch"]) * max(self.sizes.get("length", (1,)))
-        asked = sorted(size for size in kept if size <= most)
-        at = np.linspace(0, len(asked) - 1, min(len(asked), CHECKED)).round().astype(int)
+        small = sorted(size for size in before if size <= most)
+        at = np.linspace(0, len(small) - 1, min(len(small), CHECKED)).round().astype(int)
         marks.clear()
         sizes.believed.clear()
         sizes.notes, sizes.entry.home = self.notes, self.trusted
-        for size in (asked[number] for number in at):
-            if sizes.mark(size) != kept[size]:
+        for size in (small[number] for number in at):
+            if sizes.mark(size) != before[size]:
                 self.notes.append(f"{sizes.operation.key}: size {size} differs: checked anew")
                 sizes.entry.certified.clear()
                 return
-        if self.trusted:  # thousands of sizes may stand there: few are ever run
-            sizes.believed |= kept.keys() - marks.keys()
-            marks |= kept | marks
+        # thousands of sizes may stand there: few are ever run
+        if self.trusted:
+            sizes.believed |= before.keys() - marks.keys()
+            marks |= before | marks
         else:
             sizes.entry.certified.clear()
 
@@ -713,17 +697,17 @@ def _no_table(name: str, why: str) -> InputError:
     return InputError("table", name, why, "write one with report.save")
 
 
-def _checked_size(given: Any) -> int:
+def _checked_size(value: Any) -> int:
     """Returns a size. ValueError, TypeError: it is none."""
-    if isinstance(given, bool) or index(given) < 1:
-        raise ValueError(given)
-    return index(given)
+    if isinstance(value, bool) or index(value) < 1:
+        raise ValueError(value)
+    return index(value)
 
 
-def _checked_threads(given: Any) -> int:
-    if not 1 <= (found := int(given)) <= MOST_THREADS:
-        raise ValueError(given)
-    return found
+def _checked_threads(value: Any) -> int:
+    if not 1 <= (threads := int(value)) <= MOST_THREADS:
+        raise ValueError(value)
+    return threads
 
 
 def anew(sizes: Sizes, largest: int, like: str, wanted: Sequence[int], notes: list[str]) -> None:

@@ -46,61 +46,58 @@ class _File(LibraryProgram):
         """As of ``LibraryProgram``: arrays in order, by name, or in one dictionary."""
         named = args[0] if len(args) == 1 and isinstance(args[0], dict) and not kwargs else kwargs
         order = args if named is kwargs else ()
-        given = dict(zip(self.names, order, strict=False)) | named
-        if set(given) != set(self.names) or len(order) + len(named) != len(self.names):
-            said = ", ".join(given) or f"{len(order)} arrays"
+        arrays = dict(zip(self.names, order, strict=False)) | named
+        if set(arrays) != set(self.names) or len(order) + len(named) != len(self.names):
+            said = ", ".join(arrays) or f"{len(order)} arrays"
             raise InputError("inputs", said, f"the model has {', '.join(self.names)}", "give these")
         axes = self._by_name()
-        leaves = [Leaf(np.asarray(given[one]), axes[one], one) for one in self.names]
+        leaves = [Leaf(np.asarray(arrays[name]), axes[name], name) for name in self.names]
         return leaves, lambda values: (tuple(values), {})
 
     def _by_name(self) -> dict[str, int | None]:
         """Returns the axis of each input that carries samples."""
-        given = self.batched
-        if given is None:
+        batched, why = self.batched, f"the model has {', '.join(self.names)}"
+        if batched is None:
             return self._open()
-        if isinstance(given, dict):
-            if unknown := set(given) - set(self.names):
-                why = f"the model has {', '.join(self.names)}"
+        if isinstance(batched, dict):
+            if unknown := set(batched) - set(self.names):
                 raise InputError("batched", ", ".join(sorted(unknown)), why, "name these")
-            return {name: given.get(name) for name in self.names}
-        axes = given if isinstance(given, tuple | list) else [given] * len(self.names)
+            return {name: batched.get(name) for name in self.names}
+        axes = batched if isinstance(batched, tuple | list) else [batched] * len(self.names)
         if len(axes) != len(self.names):
-            why = f"the model has {', '.join(self.names)}"
-            raise InputError("batched", given, why, "give an axis or None for each")
+            raise InputError("batched", batched, why, "give an axis or None for each")
         return dict(zip(self.names, axes, strict=True))
 
     def signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """As of ``LibraryProgram``, of contiguous arrays in the order of the inputs."""
         if kwargs or len(args) != len(self.names):
             return None
-        told: list[Any] = [self.threads()]
-        for one in args:
-            if type(one) is not np.ndarray or not one.flags.c_contiguous:
+        alike: list[Any] = [self.threads()]
+        for array in args:
+            if type(array) is not np.ndarray or not array.flags.c_contiguous:
                 return None
-            told += one.shape, one.dtype
-        return tuple(told)
+            alike += array.shape, array.dtype
+        return tuple(alike)
 
     def planned(
         self, plan: Plan, leaves: Sequence[Leaf], rebuild: Rebuild, outputs: Sequence[ProgramOutput]
     ) -> Callable[..., Any] | None:
         """As of ``LibraryProgram``. None where integers without samples may choose a branch."""
-        if any(one.axis is None and decides(*self.form(one.value)) for one in leaves):
+        if any(leaf.axis is None and decides(*self.form(leaf.value)) for leaf in leaves):
             return None
         if len(plan) == 1 and plan[0].places == plan[0].size:
             return lambda *values: self.function(*map(aligned_array, values))
         axes = [leaf.axis for leaf in leaves]
 
         def run(*values: np.ndarray) -> list[np.ndarray]:
-            both = list(zip(values, axes, strict=True))
-            found = []
+            pieces = []
             for piece in plan:
                 part = [
-                    aligned_array(one) if axis is None else padded_piece(one, axis, piece)
-                    for one, axis in both
+                    aligned_array(value) if axis is None else padded_piece(value, axis, piece)
+                    for value, axis in zip(values, axes, strict=True)
                 ]
-                found.append((self.function(*part), piece.places))
-            return together(found, outputs)
+                pieces.append((self.function(*part), piece.places))
+            return together(pieces, outputs)
 
         return run
 
@@ -122,7 +119,8 @@ class Onnx(_File):
         if isinstance(model, bytes | str):
             self.content = model
             options = onnxruntime.SessionOptions()
-            options.log_severity_level = 3  # what it can't read is said once, by the error
+            # what it can't read is said once, by the error
+            options.log_severity_level = 3
             if threads is not None:
                 options.intra_op_num_threads = threads
             try:
@@ -133,7 +131,7 @@ class Onnx(_File):
                 raise _cant_be_read(name, error, model if isinstance(model, str) else "") from None
         self.inputs = self.session.get_inputs()
         self.several = int(self.session.get_session_options().intra_op_num_threads) or cores()
-        super().__init__(self._run, batched, name, [one.name for one in self.inputs])
+        super().__init__(self._run, batched, name, [each.name for each in self.inputs])
         self.fixed = self._size()
         if self.content is not None:
             self.watched = self._recorder
@@ -142,32 +140,32 @@ class Onnx(_File):
         from probe.recorders.onnxruntime import OnnxRecorder
 
         assert self.content is not None
-        given = dict(zip(self.names, values, strict=True))
-        return OnnxRecorder(self.content, given, {"threads": str(self.threads())})
+        inputs = dict(zip(self.names, values, strict=True))
+        return OnnxRecorder(self.content, inputs, {"threads": str(self.threads())})
 
     def _run(self, *values: Any) -> Any:
         return self.session.run(None, dict(zip(self.names, values, strict=True)))
 
     def _open(self) -> dict[str, int | None]:
-        """Returns the first axis where its size is left open, else the only one that is."""
-        found: dict[str, int | None] = {}
-        for one in self.inputs:
-            opened = [n for n, size in enumerate(one.shape) if not isinstance(size, int)]
-            first = 0 if one.shape else None
-            fixed = not any(not isinstance(n, int) for each in self.inputs for n in each.shape)
-            found[one.name] = first if fixed else (opened[0] if opened else None)
-        return found
+        """Returns the first axis whose size is left open; the first one where no size is."""
+        fixed = all(isinstance(size, int) for each in self.inputs for size in each.shape)
+        return {
+            each.name: next(
+                (n for n, size in enumerate(each.shape) if fixed or not isinstance(size, int)), None
+            )
+            for each in self.inputs
+        }
 
     def _size(self) -> int | None:
         """Returns the only batch that the file takes; None: it is left open."""
         axes = self._by_name()
         sizes = {
-            one.shape[at]
-            for one in self.inputs
-            if (at := axes[one.name]) is not None and -len(one.shape) <= at < len(one.shape)
+            each.shape[at]
+            for each in self.inputs
+            if (at := axes[each.name]) is not None and -len(each.shape) <= at < len(each.shape)
         }
-        fixed = {size for size in sizes if isinstance(size, int)}
-        return fixed.pop() if len(sizes) == 1 and fixed else None
+        size = sizes.pop() if len(sizes) == 1 else None
+        return size if isinstance(size, int) else None
 
     def threads(self) -> int:
         """As of ``LibraryProgram``; a session keeps those that it was made with."""
@@ -195,14 +193,14 @@ class LiteRTProgram(_File):
             self.details = self._opened().get_input_details()
         except (ValueError, RuntimeError) as error:
             raise _cant_be_read(name, error) from None
-        super().__init__(self._run, batched, name, [one["name"] for one in self.details])
+        super().__init__(self._run, batched, name, [each["name"] for each in self.details])
         self.watched = self._recorder
 
     def _recorder(self, values: Sequence[Any], rebuild: Rebuild) -> Any:
         from probe.recorders.litert import LiteRTRecorder
 
-        given = dict(zip(self.names, values, strict=True))
-        return LiteRTRecorder(self.content, given, {"threads": str(self.threads())})
+        inputs = dict(zip(self.names, values, strict=True))
+        return LiteRTRecorder(self.content, inputs, {"threads": str(self.threads())})
 
     @property
     def version(self) -> str:
@@ -217,29 +215,28 @@ class LiteRTProgram(_File):
 
     def _open(self) -> dict[str, int | None]:
         """Returns the first axis, where there is one."""
-        return {one["name"]: 0 if len(one["shape"]) else None for one in self.details}
+        return {each["name"]: 0 if len(each["shape"]) else None for each in self.details}
 
     def _run(self, *values: np.ndarray) -> list[np.ndarray]:
+        shapes = tuple(value.shape for value in values)
+        both = list(zip(self.details, values, strict=True))
         with self.lock:  # an interpreter holds the values of one call
-            return self._ran(values)
-
-    def _ran(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
-        shapes = tuple(one.shape for one in values)
-        if shapes not in self.kept:
-            made = self._opened()
-            for one, value in zip(self.details, values, strict=True):
-                if tuple(one["shape"]) != value.shape:
-                    made.resize_tensor_input(one["index"], value.shape)
-            made.allocate_tensors()
-            self.kept[shapes] = made
-            while len(self.kept) > KEPT:  # each holds memory of its own
-                self.kept.popitem(last=False)
-        made = self.kept[shapes]
-        self.kept.move_to_end(shapes)
-        for one, value in zip(self.details, values, strict=True):
-            made.set_tensor(one["index"], value)
-        made.invoke()
-        return [made.get_tensor(one["index"]) for one in made.get_output_details()]
+            if shapes not in self.kept:
+                interpreter = self._opened()
+                for each, value in both:
+                    if tuple(each["shape"]) != value.shape:
+                        interpreter.resize_tensor_input(each["index"], value.shape)
+                interpreter.allocate_tensors()
+                self.kept[shapes] = interpreter
+                while len(self.kept) > KEPT:  # each holds memory of its own
+                    self.kept.popitem(last=False)
+            interpreter = self.kept[shapes]
+            self.kept.move_to_end(shapes)
+            for each, value in both:
+                interpreter.set_tensor(each["index"], value)
+            interpreter.invoke()
+            details = interpreter.get_output_details()
+            return [interpreter.get_tensor(each["index"]) for each in details]
 
     def threads(self) -> int:
         """As of ``LibraryProgram``; LiteRT's own default is one."""
@@ -261,17 +258,13 @@ class OpenCVProgram(_File):
         with self.lock:  # a net holds the values of one call
             for name, value in zip(self.names, values, strict=True):
                 self.net.setInput(value, name)
-            return [np.array(one) for one in self.net.forward(self.outputs)]
+            return [np.array(output) for output in self.net.forward(self.outputs)]
 
     def threads(self) -> int:
-        import cv2
-
-        return int(cv2.getNumThreads())
+        return int(self.imported.getNumThreads())
 
     def facts(self) -> dict[str, Any]:
-        import cv2
-
-        return {"optimized": bool(cv2.useOptimized())}
+        return {"optimized": bool(self.imported.useOptimized())}
 
 
 class SavedModel(TensorFlowProgram):
@@ -280,20 +273,18 @@ class SavedModel(TensorFlowProgram):
     def __init__(self, path: Path, batched: Any) -> None:
         from probe.recorders.tensorflow import opened
 
-        held = opened(path)
-        self.names = [one.name for one in held.inputs]
-        super().__init__(held.call, batched, path.name)
+        signature = opened(path)
+        self.names = [each.name for each in signature.inputs]
+        super().__init__(signature.call, batched, path.name)
 
     def flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Leaf], Rebuild]:
         """As of ``LibraryProgram``: arrays in order, or by name."""
         if set(kwargs) - set(self.names) or len(args) + len(kwargs) != len(self.names):
             said = ", ".join(kwargs) or f"{len(args)} arrays"
             raise InputError("inputs", said, f"the model has {', '.join(self.names)}", "give these")
-        import tensorflow as tf
-
         order = [*args, *(kwargs[name] for name in self.names[len(args) :])]
         leaves, _ = super().flat(tuple(order), {})
-        return leaves, lambda values: (([tf.convert_to_tensor(one) for one in values],), {})
+        return leaves, lambda values: ((list(map(self.imported.convert_to_tensor, values)),), {})
 
 
 def of_file(model: Any, batched: Any, threads: int | None) -> LibraryProgram | None:
@@ -318,15 +309,14 @@ def of_file(model: Any, batched: Any, threads: int | None) -> LibraryProgram | N
     if (path / "saved_model.pb").is_file():
         _not_here(threads, "SavedModel")
         return SavedModel(path, batched)
-    made: dict[str, Callable[[], LibraryProgram]] = {
-        ".onnx": lambda: Onnx(str(path), batched, threads, path.name),
-        ".tflite": lambda: LiteRTProgram(path.read_bytes(), batched, threads, path.name),
-    }
-    if path.suffix.lower() not in made:
-        ending = path.suffix or "no ending"
-        todo = f"give {FILES}; models of other files as objects: cv2.dnn.readNet, torch.nn.Module"
-        raise InputError("model", path.name, f"{ending} is no file that is run whole", todo)
-    return made[path.suffix.lower()]()
+    match path.suffix.lower():
+        case ".onnx":
+            return Onnx(str(path), batched, threads, path.name)
+        case ".tflite":
+            return LiteRTProgram(path.read_bytes(), batched, threads, path.name)
+    why = f"{path.suffix or 'no ending'} is no file that is run whole"
+    todo = f"give {FILES}; models of other files as objects: cv2.dnn.readNet, torch.nn.Module"
+    raise InputError("model", path.name, why, todo)
 
 
 def _not_here(threads: int | None, what: str) -> None:
@@ -338,5 +328,4 @@ def _not_here(threads: int | None, what: str) -> None:
 def _cant_be_read(name: str, error: Exception, path: str = "") -> InputError:
     said = " ".join(str(error).split())
     said = said.replace(path, name) if path else said
-    why = f"the library can't read it: {said[:160]}"
-    return InputError("model", name, why, "export it again")
+    return InputError("model", name, f"the library can't read it: {said[:160]}", "export it again")

@@ -27,7 +27,8 @@ from probe.summation.orders import Orders, reveal
 from probe.target import Target
 
 ASKED = 1 << 26  # numbers of telling operands that are kept, of all operations together
-PLACES = 4096  # elements at which a function's class is chosen: few have no vector body
+# Elements at which a function's class is chosen: few have no vector body.
+PLACES = 4096
 BOUND = (
     "it was met at one batch and not at another: the batch is a part of its shape, and so of its "
     "class; give it the samples along its first axis, an einsum two operands at a time"
@@ -55,7 +56,7 @@ class Library(Protocol):
     """What differs from library to library; a module is one."""
 
     runner: Any
-    """Makes of an operation what calls it by a plan."""
+    """Calls an operation by a plan: (operation, plan, samples, parameters)."""
 
     def threads(self) -> int:
         """Returns how many there are within an operation."""
@@ -74,19 +75,19 @@ class ReadyOperation:
     """An operation with one number of threads, ready to run."""
 
     def __init__(self, operation: CheckedOperation, sizes: Sizes, keeper: Keeper) -> None:
+        self.operation: Any = operation
         self.sizes, self.keeper = sizes, keeper
-        self.run = keeper.library.runner(operation)
-        self.plans = sizes.plans
+        self.run, self.plans = keeper.library.runner, sizes.plans
 
     def plan(self, count: int) -> Plan | None:
         """As ``Sizes.plan``; what is not known yet is found by one thread at a time."""
         with self.keeper.lock:
-            found = self.sizes.plan(count)
-            self.keeper.remember(self.run.operation)
-        return found
+            plan = self.sizes.plan(count)
+            self.keeper.remember(self.operation)
+        return plan
 
     def whole(self, count: int) -> bool:
-        """Returns whether that many places, which were computed before, are one call of them."""
+        """Whether that many places, which were computed before, are one call of them."""
         plan = self.plans.get(count)
         return plan is not None and len(plan) == 1 and plan[0].size == count
 
@@ -97,9 +98,9 @@ class ReadyOperation:
         if plan is None:
             threads = self.keeper.library.threads()
             why = f"no size was found at which {threads} threads give the chosen bits everywhere"
-            self.keeper.leave(self.run.operation.key, why)
-            return self.run.operation.call(samples, parameters)
-        return self.run(plan, samples, parameters)
+            self.keeper.leave(self.operation.key, why)
+            return self.operation.call(samples, parameters)
+        return self.run(self.operation, plan, samples, parameters)
 
 
 class Calls:
@@ -112,18 +113,18 @@ class Calls:
 
     @property
     def trial(self) -> list[Any] | None:
-        """Returns where ``Keeper.leave`` lists what it is told; None: it is reported."""
-        found: list[Any] | None = getattr(self._now, "trial", None)
-        return found
+        """Where ``Keeper.leave`` lists what it is called with; None: it is reported."""
+        trial: list[Any] | None = getattr(self._now, "trial", None)
+        return trial
 
     @contextmanager
     def trying(self) -> Iterator[list[Any]]:
         """Within, a call that has ended is run with other batches: nothing is reported, and what
         is left is listed. See ``samples``."""
         before = getattr(self._now, "call", (None, 0))
-        self._now.trial = found = list[Any]()
+        self._now.trial = left = list[Any]()
         try:
-            yield found
+            yield left
         finally:
             self._now.trial, self._now.call = None, before
 
@@ -142,23 +143,22 @@ class Calls:
     def end(self) -> None:
         """The call has ended well."""
         shapes, batch = self._now.call
-        if shapes is not None and batch not in (there := self._done.setdefault(shapes, set())):
-            there.add(batch)
+        if shapes is not None:
+            self._done.setdefault(shapes, set()).add(batch)
 
     @property
     def fresh(self) -> bool:
-        """Returns whether calls with the shapes of this one may have left nothing behind yet."""
-        found: bool = getattr(self._now, "fresh", True)
-        return found
+        """Whether calls with the shapes of this one may have left nothing behind yet."""
+        return bool(getattr(self._now, "fresh", True))
 
     @property
     def another_batch(self) -> bool:
-        """Returns whether this call differs from one that has ended in its batch alone."""
+        """Whether this call differs from one that has ended in its batch alone."""
         if self.trial is not None:
             return True
         shapes, batch = getattr(self._now, "call", (None, 0))
-        there = self._done.get(shapes, set())
-        return bool(there) and batch not in there
+        batches = self._done.get(shapes, set())
+        return bool(batches) and batch not in batches
 
 
 def _key_with_threads(operation: CheckedOperation, threads: int) -> str:
@@ -208,8 +208,8 @@ class Keeper:
     def _note_module(self, operation: str) -> None:
         """Notes the module that runs now beside an operation of the report."""
         if self.calls.fresh and (module := self.where()):
-            there = self.report.modules.setdefault(operation, [])
-            there += [module] * (module not in there)
+            modules = self.report.modules.setdefault(operation, [])
+            modules += [module] * (module not in modules)
 
     def by_place(self, operation: str) -> None:
         """Notes a function some of whose places have different bits where the library runs it as it
@@ -223,7 +223,7 @@ class Keeper:
 
     def limit(self, known: ReadyOperation, why: str) -> None:
         """Notes an operation that is covered along the batch alone. NotInvariant: ``strict``."""
-        key = known.run.operation.key
+        key = known.operation.key
         if key not in self.report.limited:
             if self.strict:
                 self.leave(key, why)
@@ -237,7 +237,7 @@ class Keeper:
 
     @property
     def setting(self) -> str:
-        """Returns which settings differ from those with which the model was made; or nothing."""
+        """Which settings differ from those with which the model was made; or nothing."""
         return self.library.changed(self.settings, self.library.settings())
 
     def note_setting(self) -> None:
@@ -252,33 +252,34 @@ class Keeper:
         if setting := self.setting:
             for operation in ways:  # a class of its own, by its name
                 operation.key += f" with {setting}"
-        key, found = ways[0].key, list[ReadyOperation]()
+        key, checked = ways[0].key, list[ReadyOperation]()
         if self.calls.another_batch:
             self.leave(key, BOUND, re.sub(r"\d+", "n", key))
         for operation in ways:
-            found.append(self._known(operation, axis, each))
-            if found[-1].sizes.entry.chosen:
+            checked.append(self._known(operation, axis, each))
+            if checked[-1].sizes.entry.chosen:
                 break
-        one = found[-1] if found[-1].sizes.entry.chosen else found[0]
-        for other in found:
-            if other is not one:
-                self._drop(other.run.operation)
-        return one
-
-    def _drop(self, operation: CheckedOperation) -> None:
-        """Takes an operation that is not run out of the table and the report."""
+        taken = checked[-1] if checked[-1].sizes.entry.chosen else checked[0]
         threads = self.library.threads()
-        for name in (operation.key, _key_with_threads(operation, threads)):
-            self.table.entries.pop(name, None)
-        self.report.operations.pop((operation.key, threads), None)
+        for operation in (ready.operation for ready in checked if ready is not taken):
+            for name in (operation.key, _key_with_threads(operation, threads)):
+                self.table.entries.pop(name, None)
+            self.report.operations.pop((operation.key, threads), None)
+        return taken
 
     def _known(self, operation: CheckedOperation, axis: str, each: int) -> ReadyOperation:
         with self.lock:
             threads = self.library.threads()
-            there = operation.key in self.table.entries
+            in_table = operation.key in self.table.entries
             entry = self.table.entries.setdefault(operation.key, Entry())
             wanted = self._wanted(axis, each)
-            self._settle(operation, entry, wanted, there)
+            if (operation.key, self.threads) not in self._settled:
+                # the class is chosen with as many threads as there were when the model was made
+                with self.library.with_threads(self.threads) as count:
+                    sizes = Sizes(operation, entry, count)
+                    self._choose(sizes, wanted, in_table)
+                    self.table.notes += [sizes.doubts] if sizes.doubts else []
+                self._settled |= {(operation.key, self.threads), (operation.key, count)}
             sizes = Sizes(operation, entry, threads)
             sizes.notes = self.table.notes
             if (operation.key, threads) not in self._settled:
@@ -286,7 +287,8 @@ class Keeper:
                 self._settled.add((operation.key, threads))
             if threads != self.threads and entry.chosen and sizes.plan(wanted[0]) is None:
                 sizes = self._of_threads(operation, wanted, threads)
-            self.remember(operation)  # its operands may take more memory than the model
+            # its operands may take more memory than the model
+            self.remember(operation)
             self.report.operations[operation.key, threads] = operation
             return ReadyOperation(operation, sizes, self)
 
@@ -295,7 +297,7 @@ class Keeper:
     ) -> Sizes:
         """Returns a class of its own for a number of threads that never gives the chosen bits."""
         name = _key_with_threads(operation, threads)
-        there = name in self.table.entries
+        in_table = name in self.table.entries
         entry = self.table.entries.setdefault(name, Entry())
         sizes = Sizes(operation, entry, threads)
         sizes.notes = self.table.notes
@@ -306,12 +308,12 @@ class Keeper:
                 f"{operation.key}: with threads={threads} no size gives the bits of "
                 f"threads={self.threads}, and a class with bits of its own is kept"
             )
-            self._choose(sizes, wanted, there)
+            self._choose(sizes, wanted, in_table)
         return sizes
 
-    def _choose(self, sizes: Sizes, wanted: tuple[int, str, list[int]], there: bool) -> None:
-        """Sets the class. ``there``: it stands in the table that was read, and is checked."""
-        if there:
+    def _choose(self, sizes: Sizes, wanted: tuple[int, str, list[int]], in_table: bool) -> None:
+        """Sets the class. ``in_table``: it stands in the table that was read, and is checked."""
+        if in_table:
             self.table.recheck(sizes)
             anew(sizes, *wanted, self.table.notes)
         else:
@@ -325,7 +327,7 @@ class Keeper:
         None: at none of the sizes that are tried does it give them.
         """
         threads = self.library.threads()
-        own = any(like is one for one in self._own)
+        own = any(like is entry for entry in self._own)
         name = _key_with_threads(operation, threads) if own else operation.key
         entry = self.table.entries.get(name, Entry())
         entry.chosen, entry.like, entry.largest = like.chosen, like.like, like.largest
@@ -343,27 +345,11 @@ class Keeper:
         """Keeps the operands of the operations that were asked last, and forgets the others'."""
         self._asked[operation.key] = operation
         self._asked.move_to_end(operation.key)
-        kept = sum(one.kept for one in self._asked.values())
-        while kept > ASKED and len(self._asked) > 1:
+        held = sum(asked.kept for asked in self._asked.values())
+        while held > ASKED and len(self._asked) > 1:
             _, oldest = self._asked.popitem(last=False)
-            kept -= oldest.kept
+            held -= oldest.kept
             oldest.forget()
-
-    def _settle(
-        self,
-        operation: CheckedOperation,
-        entry: Entry,
-        wanted: tuple[int, str, list[int]],
-        there: bool,
-    ) -> None:
-        """Chooses the class with the number of threads that there was when the model was made."""
-        if (operation.key, self.threads) in self._settled:
-            return
-        with self.library.with_threads(self.threads) as threads:
-            sizes = Sizes(operation, entry, threads)
-            self._choose(sizes, wanted, there)
-            self.table.notes += [sizes.doubts] if sizes.doubts else []
-        self._settled |= {(operation.key, self.threads), (operation.key, threads)}
 
     def _wanted(self, axis: str, each: int) -> tuple[int, str, list[int]]:
         """Returns the largest size, which class, and the sizes that count for the cheapest.
@@ -436,18 +422,18 @@ class Report:
 
     @property
     def rows(self) -> list[ReportRow]:
-        """Returns one for each operation and number of threads."""
-        found = []
+        """One for each operation and number of threads."""
+        rows = []
         for key, entry in self.table.entries.items():
             for threads, marks in entry.marks.items():
                 usable = [size for size, mark in marks.items() if mark and mark == entry.chosen]
-                told, least = entry.certified.get(str(threads), ""), min(usable, default=0)
-                found.append(ReportRow(key, threads, len(marks), len(usable), least, told))
-        return found
+                said, least = entry.certified.get(str(threads), ""), min(usable, default=0)
+                rows.append(ReportRow(key, threads, len(marks), len(usable), least, said))
+        return rows
 
     @property
     def complete(self) -> bool:
-        """Returns whether no operation that was met so far is left as it is."""
+        """Whether no operation that was met so far is left as it is."""
         return not self.left
 
     def certify(self, budget: int = certificate.BUDGET) -> dict[str, str]:
@@ -490,20 +476,16 @@ class Report:
     def __repr__(self) -> str:
         rows = self.rows
         keys = {row.operation for row in rows}
-        checked = sum(row.sizes for row in rows)
         certified = {row.operation for row in rows if row.certified.startswith("certified")}
-        first = f"{len(keys)} operations keep their bits, {len(certified)} of them certified; "
-        named = ", ".join(map(self._placed, self.left)) or "none"
+        left = ", ".join(map(self._placed, self.left)) or "none"
         notes = self.table.notes
-        told = [*self.limited.values(), *notes[:NOTES]]
-        told += [f"and {len(notes) - NOTES} more notes"] * (len(notes) > NOTES)
-        limits = "; ".join(dict.fromkeys(told)) or "none"
-        return "\n".join(
-            [
-                f"{first}{checked} sizes checked, like={self.table.like}",
-                f"left as they are (bits may depend on batch, length or place): {named}",
-                f"limits: {limits}",
-            ]
+        limits = [*self.limited.values(), *notes[:NOTES]]
+        limits += [f"and {len(notes) - NOTES} more notes"] * (len(notes) > NOTES)
+        return (
+            f"{len(keys)} operations keep their bits, {len(certified)} of them certified; "
+            f"{sum(row.sizes for row in rows)} sizes checked, like={self.table.like}\n"
+            f"left as they are (bits may depend on batch, length or place): {left}\n"
+            f"limits: {'; '.join(dict.fromkeys(limits)) or 'none'}"
         )
 
 
@@ -522,14 +504,14 @@ class _Here(InlineSession):
         if not hasattr(operation, "asked"):
             return
         # a copy: the worker keeps the library's own for the next operation
-        worker.backend = made = copy.copy(library)
-        made.namespace = dict(library.namespace, asked=operation.asked)
+        worker.backend = backend = copy.copy(library)
+        backend.namespace = dict(library.namespace, asked=operation.asked)
 
         def emit(program: Any, shapes: Any) -> Any:
             bias = "b" if "b" in program.operands() else "None"
             return library.emit(program, shapes)._replace(run=(f"y = asked(x, w, {bias})",))
 
-        made.emit = emit
+        backend.emit = emit
 
     def start(self) -> Self:
         super().start()
@@ -552,8 +534,7 @@ def certified_operation(
     to add as that one does.
     """
     entry, case = entries[key], operation.case()
-    usable = _usable(entry, threads)
-    said = "not certified: "
+    usable, said = _usable(entry, threads), "not certified: "
     if case is None or not usable or not entry.chosen:
         said += "no sum that can be tested" if case is None else "no size was checked"
     else:
@@ -566,17 +547,17 @@ def certified_operation(
             sizes += f", and of size {min(theirs)} of the usual way,"
         # TensorFlow's threads are those that it was started with
         where = library if library == "tensorflow" else f"{library},threads={threads}"
-        found: list[Orders] = []
+        revealed: list[Orders] = []
         try:
             with _Here(Target.parse(where)) as session:
-                for one, size in calls:
-                    session.call(one)
+                for called, size in calls:
+                    session.call(called)
                     at = case.with_(batch=size)
                     if size * at.filters > OUTPUTS:
                         raise ProbeError(f"a call of {size} has too many outputs to test")
-                    known = found[0].summations if found else ()
-                    found.append(reveal(session, at, known, budget=budget))
-            said = _agreed(found, [size for _, size in calls]).replace(SIZES, f"sizes {sizes}")
+                    known = revealed[0].summations if revealed else ()
+                    revealed.append(reveal(session, at, known, budget=budget))
+            said = _agreed(revealed, [size for _, size in calls]).replace(SIZES, f"sizes {sizes}")
         except ProbeError as error:
             said += str(error)
     entry.certified[str(threads)] = said
@@ -588,20 +569,18 @@ def _usable(entry: Entry | None, threads: int) -> list[int]:
     return [size for size, mark in marks.items() if entry and mark == entry.chosen]
 
 
-def _agreed(found: list[Orders], sizes: list[int]) -> str:
+def _agreed(revealed: list[Orders], sizes: list[int]) -> str:
     """Whether every output is certified, and adds as that of the first sample of the first call."""
-    for orders, size in zip(found, sizes, strict=True):
+    for orders, size in zip(revealed, sizes, strict=True):
         if not orders.sure.all():
             return f"not certified: at size {size}: {orders.doubts or orders.evidence}"
-    first = found[0]
-    each = len(first.index) // sizes[0]
-    wanted = [
-        [first.summations[number] if number >= 0 else None for number in row]
-        for row in first.index[:each]
-    ]
-    for orders in found:
+    each = len(revealed[0].index) // sizes[0]
+    wanted: list[Any] = []
+    for orders in revealed:
         for place, row in enumerate(orders.index):
-            mine = [orders.summations[number] if number >= 0 else None for number in row]
-            if mine != wanted[place % each]:
+            sums = [orders.summations[number] if number >= 0 else None for number in row]
+            if len(wanted) < each:
+                wanted.append(sums)
+            if sums != wanted[place % each]:
                 return f"not certified: at {SIZES} some outputs are added in a different order"
     return f"certified: all outputs of {SIZES} were tested for every addition and fusion"

@@ -14,7 +14,7 @@ from probe.errors import InputError, ProbeError
 from probe.invariant import tensorflow_calls
 from probe.invariant.classes import InvariantOptions, Table, table_environment
 from probe.invariant.keeper import Keeper, Report
-from probe.invariant.samples import Company, Value
+from probe.invariant.samples import Company, EndedCall, Value
 from probe.invariant.tensorflow_calls import FORMATS, container
 from probe.invariant.tensorflow_operations import TensorFlowOperations
 from probe.recorders.tensorflow_values import tensor_of, tensors
@@ -49,12 +49,12 @@ class InvariantKeras(keras.Model):
         try:
             return super().__call__(*args, **kwargs)
         except Exception as error:
-            found: BaseException | None = error  # Keras raises one of its own around a layer's
-            while found is not None and not isinstance(found, ProbeError):
-                found = found.__context__
-            if found is None:
+            own: BaseException | None = error  # Keras raises one of its own around a layer's
+            while own is not None and not isinstance(own, ProbeError):
+                own = own.__context__
+            if own is None:
                 raise
-            raise found from None
+            raise own from None
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """InputError: it is for inference."""
@@ -64,12 +64,15 @@ class InvariantKeras(keras.Model):
         """As the model's own call. InputError in training."""
         if training:
             refuse_training()
-        flat = [tf.convert_to_tensor(one) for one in tf.nest.flatten(inputs)]
-        traced = self._function(inputs, flat)
-        shapes = [one.shape for one in traced.function.outputs]
-        if not tf.executing_eagerly():
-            return self._inside(traced, flat, shapes)
-        return tf.nest.pack_sequence_as(traced.packed, self._run(traced, flat))
+        flat = [tf.convert_to_tensor(each) for each in tf.nest.flatten(inputs)]
+        kinds = tuple((x.dtype, tuple(x.shape.as_list()[1:])) for x in flat)
+        key = str(tf.nest.map_structure(lambda _: 0, inputs)), kinds
+        if key not in self._traced:
+            with tf.init_scope():
+                self._traced[key] = _traced(self.inner, inputs, kinds)
+        traced = self._traced[key]
+        run = self._run if tf.executing_eagerly() else self._inside
+        return tf.nest.pack_sequence_as(traced.packed, run(traced, flat))
 
     def _run(self, traced: Traced, flat: Sequence[Any]) -> list[Any]:
         settings, name = tensorflow_calls.settings(), traced.function.name.decode()
@@ -77,77 +80,70 @@ class InvariantKeras(keras.Model):
         if operators is None:
             operators = self._operators[settings] = TensorFlowOperations(self._keeper)
             self._keeper.note_setting()
-        given = [*flat, *traced.captured]
-        follows = tuple(at < len(flat) for at in range(len(given)))
-        kind, shapes = (settings, name), [tuple(one.shape) for one in flat]
+        follows = (True,) * len(flat) + (False,) * len(traced.captured)
+
+        def call(tensors: Sequence[Any]) -> list[Any]:
+            return operators(name, [*tensors, *traced.captured], follows)
+
+        kind, shapes = (settings, name), [tuple(x.shape) for x in flat]
         met = (kind, *shapes)
         if met in self._done:
-            return operators(name, given, follows)
+            return call(flat)
         self._company.begin(kind, shapes)
-        found = operators(name, given, follows)
+        outputs = call(flat)
         self._keeper.calls.end()
 
         def run(values: Sequence[Value]) -> list[Value]:
-            both = [(value, one.dtype) for (value, _), one in zip(values, flat, strict=True)]
-            made = [tensor_of(*one) if one[1] in FORMATS else tf.constant(*one) for one in both]
-            return [
-                _bits_and_format(one) for one in operators(name, [*made, *traced.captured], follows)
+            changed = [
+                (tensor_of if x.dtype in FORMATS else tf.constant)(value, x.dtype)
+                for (value, _), x in zip(values, flat, strict=True)
             ]
+            return [*map(_bits_and_format, call(changed))]
 
-        self._company.ask(
-            kind, [*map(_bits_and_format, flat)], [*map(_bits_and_format, found)], run
-        )
+        inputs, answer = ([*map(_bits_and_format, side)] for side in (flat, outputs))
+        self._company.ask(kind, EndedCall(inputs, answer, run))
         self._done.add(met)
-        return found
+        return outputs
 
-    def _inside(self, traced: Traced, flat: Sequence[Any], shapes: Sequence[Any]) -> Any:
+    def _inside(self, traced: Traced, flat: Sequence[Any]) -> Any:
         """In a graph: a call of Python, where the sizes are known when it runs."""
         from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 
         if GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
             why = "XLA would compile it into a different program, with different bits"
             raise InputError("model", self.name, why, "call it without jit_compile")
-        kinds = [one.dtype for one in traced.function.outputs]
-        found = tf.py_function(lambda *given: self._run(traced, given), flat, kinds)
-        for one, shape in zip(found, shapes, strict=True):
-            one.set_shape(shape)
-        return tf.nest.pack_sequence_as(traced.packed, found)
-
-    def _function(self, inputs: Any, flat: Sequence[Any]) -> Traced:
-        """Returns the model's function: its graph has an open batch."""
-        kinds = tuple((one.dtype, tuple(one.shape.as_list()[1:])) for one in flat)
-        key = str(tf.nest.map_structure(lambda _: 0, inputs)), kinds
-        if key not in self._traced:
-            with tf.init_scope():
-                self._traced[key] = _traced(self.inner, inputs, kinds)
-        return self._traced[key]
+        kinds = [symbolic.dtype for symbolic in traced.function.outputs]
+        outputs = tf.py_function(lambda *flat: self._run(traced, flat), flat, kinds)
+        for output, symbolic in zip(outputs, traced.function.outputs, strict=True):
+            output.set_shape(symbolic.shape)
+        return outputs
 
 
 FIRST = "samples of a Keras model are taken to lie along the first axis of its inputs"
 
 
-def _bits_and_format(one: Any) -> Value:
-    value = container(one)[0] if one.dtype in FORMATS else one.numpy()
-    return value, FORMATS.get(one.dtype, one.dtype.name)
+def _bits_and_format(x: Any) -> Value:
+    return container(x) if x.dtype in FORMATS else (x.numpy(), x.dtype.name)
 
 
 def _traced(model: Any, inputs: Any, kinds: Sequence[tuple[Any, tuple[int | None, ...]]]) -> Traced:
+    """Returns the model's function: its graph has an open batch."""
     open_ = [tf.TensorSpec((None, *shape), dtype) for dtype, shape in kinds]
     packed: list[Any] = []
 
     def function(*flat: Any) -> Any:
-        found = model(tf.nest.pack_sequence_as(inputs, flat), training=False)
-        packed[:] = [tf.nest.map_structure(lambda _: 0, found)]
-        return tf.nest.flatten(found)
+        outputs = model(tf.nest.pack_sequence_as(inputs, flat), training=False)
+        packed[:] = [tf.nest.map_structure(lambda _: 0, outputs)]
+        return tf.nest.flatten(outputs)
 
     try:
-        made = tf.function(function, autograph=False).get_concrete_function(*open_)
+        concrete = tf.function(function, autograph=False).get_concrete_function(*open_)
     except Exception as error:  # a loop or branch of Python's on numbers, or on an open batch
         said = " ".join(str(getattr(error, "message", error)).split())[:160]
         why = f"it cannot be traced with an open batch ({type(error).__name__}: {said})"
         todo = "write loops and branches on tensors with keras.ops or tf.while_loop, tf.cond"
         raise InputError("model", model.name, why, todo) from error
-    return Traced(made, [outer for outer, _ in made.graph.captures], packed[0])
+    return Traced(concrete, [outer for outer, _ in concrete.graph.captures], packed[0])
 
 
 def made(model: Any, options: InvariantOptions, batched: Any) -> tuple[Any, Report]:
@@ -162,34 +158,33 @@ def made(model: Any, options: InvariantOptions, batched: Any) -> tuple[Any, Repo
     if not isinstance(model, keras.Model):
         why = "a single layer is not a model"
         raise InputError("model", type(model).__name__, why, "give keras.Sequential([layer])")
-    given = example if isinstance(example, tuple) else (example,)
-    if len(given) > 1:
+    arguments = example if isinstance(example, tuple) else (example,)
+    if len(arguments) > 1:
         why = "a Keras model takes one argument, which may be a list or a dict"
-        raise InputError("example", len(given), why)
-    kept = Table.opened(
-        table, like, sizes, tensorflow_calls.threads(), table_environment("tensorflow")
-    )
-    keeper = Keeper(kept, strict, tensorflow_calls)
+        raise InputError("example", len(arguments), why)
+    environment = table_environment("tensorflow")
+    classes = Table.opened(table, like, sizes, tensorflow_calls.threads(), environment)
+    keeper = Keeper(classes, strict, tensorflow_calls)
     if not model.built:
         if example is None:
             why = "it has no weights yet, since it has never been called"
             raise InputError("model", model.name, why, "call it once, or give an example")
-        model(given[0], training=False)
-    found = InvariantKeras(model, keeper)
+        model(arguments[0], training=False)
+    invariant = InvariantKeras(model, keeper)
     if example is None:
-        return found, keeper.report
-    (held,) = given
-    answer = found(held)
+        return invariant, keeper.report
+    (inputs,) = arguments
+    answer = invariant(inputs)
     if like != "largest":
-        return found, keeper.report
-    if any(len(one) != keeper.batch for one in tf.nest.flatten(held)):
+        return invariant, keeper.report
+    if any(len(x) != keeper.batch for x in tf.nest.flatten(inputs)):
         # so many samples: those that there are, again and again
-        held = tf.nest.map_structure(
-            lambda one: tf.gather(one, np.arange(keeper.batch) % len(one)),
-            tf.nest.map_structure(tf.convert_to_tensor, held),
+        inputs = tf.nest.map_structure(
+            lambda x: tf.gather(x, np.arange(keeper.batch) % len(x)),
+            tf.nest.map_structure(tf.convert_to_tensor, inputs),
         )
-        answer = found(held)
-    pairs = zip(tensors(model(held, training=False)), tensors(answer), strict=True)
+        answer = invariant(inputs)
+    pairs = zip(tensors(model(inputs, training=False)), tensors(answer), strict=True)
     apart = sum(
         int(ulp.bits_apart(container(plain)[0], *container(ours), zeros="differ").sum())
         for plain, ours in pairs
@@ -200,7 +195,7 @@ def made(model: Any, options: InvariantOptions, batched: Any) -> tuple[Any, Repo
             f"called eagerly with a batch of {keeper.batch} samples, the plain model gives other "
             f"bits for {apart} numbers of the example's"
         )
-    return found, keeper.report
+    return invariant, keeper.report
 
 
 def refuse_training() -> None:

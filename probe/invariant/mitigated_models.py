@@ -74,10 +74,10 @@ class InvariantResult:
 
     @property
     def certified(self) -> bool:
-        """Returns whether every operation was tested for every addition and every fusion."""
-        told = [] if self.report is None else self.report.to_json()["operations"]
+        """Whether every operation was tested for every addition and every fusion."""
+        rows = [] if self.report is None else self.report.to_json()["operations"]
         return self.verdict == "exact" and all(
-            str(one.get("certified", "")).startswith("certified") for one in told
+            str(row.get("certified", "")).startswith("certified") for row in rows
         )
 
     def to_json(self) -> dict[str, Any] | None:
@@ -93,40 +93,37 @@ def of_graph(
     ``model``: as it was given, or a file. ``table``: of classes; it is read where it is there, and
     written afterwards. InputError: it is not a table, or one for other sizes.
     """
-    contents = sorted({*(one.content for one in sizes), graph.fixed})
+    contents = sorted({*(size.content for size in sizes), graph.fixed})
     wanted = {"batch": contents}
     if set(graph.along.values()) != {0}:
         batches = {array.shape[0] for array in graph.arrays.values() if array.ndim}
         wanted = {"batch": sorted(batches), "length": contents}
-    given = graph.inputs(graph.fixed, graph.fixed)
     try:
-        found = _in_mode(graph.opened, model, wanted, given, table)
-        found.keeps = True
-        for one in sizes:  # each content at its least size and at the full one, and as it is there
-            boxes, whole_run = (
-                one.at_least.boxes or graph.boxes(one.content),
-                graph.whole(one.content),
-            )
+        result = _in_mode(
+            graph.opened, model, wanted, graph.inputs(graph.fixed, graph.fixed), table
+        )
+        result.keeps = True
+        for sized in sizes:  # each at its least size and at the full one, and as it is there
+            content, run = sized.content, graph.whole(sized.content)
+            boxes = sized.at_least.boxes or graph.boxes(content)
             for seed in range(SETS):
                 short, whole = (
-                    calls_in_mode(found, graph.inputs(one.content, size, seed))()
-                    for size in (one.least, graph.fixed)
+                    calls_in_mode(result, graph.inputs(content, size, seed))()
+                    for size in (sized.least, graph.fixed)
                 )
-                found.differing += graph.parted(one.content, boxes, short, whole)
-                own = graph.run(one.content, graph.fixed, seed)
-                same = zip(own, whole, whole_run.outputs, strict=True)
-                values = whole_run.values
-                found.keeps &= not any(
-                    elements_apart(a, b, values[number]) for a, b, number in same
+                result.differing += graph.parted(content, boxes, short, whole)
+                same = zip(graph.run(content, graph.fixed, seed), whole, run.outputs, strict=True)
+                result.keeps &= not any(
+                    elements_apart(own, ours, run.values[number]) for own, ours, number in same
                 )
     except Exception as error:
         if isinstance(error, InputError) and error.name in ("table", "sizes"):
             raise
         return _refusal_as_result(error)
-    _doubt(found, "length" in wanted)
+    _doubt(result, "length" in wanted)
     if table is not None:
-        found.report.save(table)
-    return found
+        result.report.save(table)
+    return result
 
 
 def of_runs(
@@ -141,12 +138,12 @@ def of_runs(
     ``differing``: counts the outputs of two runs that must agree and don't.
     """
     try:
-        found = _in_mode(opened, model, sizes, runs[1])
-        found.differing = differing(*(calls_in_mode(found, given)() for given in runs))
+        result = _in_mode(opened, model, sizes, runs[1])
+        result.differing = differing(*(calls_in_mode(result, inputs)() for inputs in runs))
     except Exception as error:
         return _refusal_as_result(error)
-    _doubt(found, "length" in sizes)
-    return found
+    _doubt(result, "length" in sizes)
+    return result
 
 
 def _refusal_as_result(error: Exception) -> InvariantResult:
@@ -159,46 +156,50 @@ def _refusal_as_result(error: Exception) -> InvariantResult:
 
 
 def _in_mode(
-    opened: Any, model: Any, sizes: Mapping[str, list[int]], given: Any, table: Any = None
+    opened: Any, model: Any, sizes: Mapping[str, list[int]], inputs: Any, table: Any = None
 ) -> InvariantResult:
-    """Returns the mode of a model, not compared yet; ``given``: its inputs at the full size."""
-    taken = _as_accepted(opened, model, given)
-    invariant = import_module("probe.stable").invariant
-    wrapped = isinstance(opened, FunctionSubject) and taken is not opened.function
+    """Returns the mode of a model, not compared yet; ``inputs``: its own at the full size."""
+    accepted = _as_accepted(opened, model, inputs)
+    wrapped = isinstance(opened, FunctionSubject) and accepted is not opened.function
     arrays = wrapped and not opened.torch
-    example = tuple(given.values())
-    if not arrays and callable(taken) and FunctionSubject(taken).torch:  # a module takes tensors
-        torch = import_module("torch")
-        example = tuple(torch.from_numpy(np.array(one)) for one in example)
-    made = invariant(taken, sizes, example=example, table=table)
-    return InvariantResult(model=made[0], report=made[1], of_arrays=arrays)
+    example = tuple(inputs.values())
+    if not arrays and callable(accepted) and FunctionSubject(accepted).torch:
+        torch = import_module("torch")  # a module takes tensors
+        example = tuple(torch.from_numpy(np.array(array)) for array in example)
+    invariant = import_module("probe.stable").invariant
+    in_mode, report = invariant(accepted, sizes, example=example, table=table)
+    return InvariantResult(model=in_mode, report=report, of_arrays=arrays)
 
 
 def calls_in_mode(
-    found: InvariantResult, given: Mapping[str, np.ndarray]
+    result: InvariantResult, inputs: Mapping[str, np.ndarray]
 ) -> Callable[[], list[np.ndarray]]:
     """Returns what runs it on inputs by name, again and again."""
+
+    def call() -> Any:
+        return result.model(*inputs.values())
+
     try:
-        if found.of_arrays:
-            subject: Any = function_recorder(lambda: found.model(*given.values()))
-        else:
-            subject = FunctionSubject(found.model).recorder(given)
-        return subject.plain  # type: ignore[no-any-return]
+        own = result.of_arrays
+        recorder = (
+            function_recorder(call) if own else FunctionSubject(result.model).recorder(inputs)
+        )
+        return recorder.plain  # type: ignore[no-any-return]
     except InputError:  # what it gives are NumPy's arrays
-        return lambda: [np.asarray(one) for one in nested_leaves(found.model(*given.values()))]
+        return lambda: [*map(np.asarray, nested_leaves(call()))]
 
 
-def _as_accepted(opened: Any, model: Any, given: Mapping[str, np.ndarray]) -> Any:
+def _as_accepted(opened: Any, model: Any, inputs: Mapping[str, np.ndarray]) -> Any:
     """Returns what ``stable.invariant`` takes. InputError: the model runs in another process."""
     if hasattr(opened, "side"):
         raise InputError("target", "(own process)", APART, "leave out --target")
     if not isinstance(opened, FunctionSubject):
-        inner = getattr(opened, "inner", None)
-        own = getattr(inner, "model", None)  # of a .keras file, whose layers are replaced
+        # of a .keras file, whose layers are replaced
+        own = getattr(getattr(opened, "inner", None), "model", None)
         return model if own is None else own
     if opened.torch:
         return opened.function
-    recorder: Any = opened.recorder(given)
+    recorder: Any = opened.recorder(inputs)
     kind = type(getattr(recorder, "inner", recorder)).__module__
     if kind != "probe.recorders.torch":
         return opened.function
@@ -211,14 +212,13 @@ def _as_accepted(opened: Any, model: Any, given: Mapping[str, np.ndarray]) -> An
     return MeasuredFunction().eval()
 
 
-def _doubt(found: InvariantResult, along_length: bool) -> None:
+def _doubt(result: InvariantResult, along_length: bool) -> None:
     """Notes what keeps a verdict from being known, and what did not hold of a table."""
-    told = found.report.to_json()
-    left, limited = dict(told.get("left", {})), dict(told.get("limited", {}))
-    doubts = [f"{name}: {why}" for name, why in left.items()]
-    doubts += [f"{name}: {why}" for name, why in limited.items()] if along_length else []
-    found.refusal = "; ".join(doubts[:2]) + f"; and {len(doubts) - 2} more" * (len(doubts) > 2)
-    found.notes = [str(one) for one in told.get("notes", ())]
+    report = result.report.to_json()
+    kinds = ("left", "limited") if along_length else ("left",)
+    doubts = [f"{name}: {why}" for kind in kinds for name, why in report.get(kind, {}).items()]
+    result.refusal = "; ".join(doubts[:2]) + f"; and {len(doubts) - 2} more" * (len(doubts) > 2)
+    result.notes = [*map(str, report.get("notes", ()))]
 
 
 # Runs of each way, in turns, whose median is reported.
@@ -243,11 +243,11 @@ def judged_ways(
     whether the full size has the unchanged model's bits.
     """
     ways: dict[str, tuple[list[int], list[Serves]]] = {
-        "default": ([one.least for one in sizes], [one.at_least for one in sizes]),
-        "pad": ([one.safe for one in sizes], [one.at_safe for one in sizes]),
+        "default": ([size.least for size in sizes], [size.at_least for size in sizes]),
+        "pad": ([size.safe for size in sizes], [size.at_safe for size in sizes]),
         "fixed": ([graph.fixed] * len(sizes), []),
     }
-    place = [one.content for one in sizes].index(at)
+    place = [size.content for size in sizes].index(at)
     calls: dict[Any, Callable[[], Any]] = {
         size: graph.call(at, size) for size in dict.fromkeys(p[place] for p, _ in ways.values())
     }
@@ -258,35 +258,35 @@ def judged_ways(
     if program is None:
         took = timed_in_turns(calls)
     else:  # of a recording replayed on a target, what its library takes for all of it in one call
-        inputs = {size: graph.inputs(at, size) for size in calls if size != INVARIANT}
-        ran = {size: program(given, TURNS)[1] for size, given in inputs.items()}
+        ran = {n: program(graph.inputs(at, n), TURNS)[1] for n in calls if n != INVARIANT}
         took = {size: float(np.median(seconds)) for size, seconds in ran.items() if seconds}
-    found = list[dict[str, Any]]()
-    for name, (padded, told) in ways.items():
-        doubts = [f"{one.name}: {one.why}" for one in told if _verdict_at_size(one) != "exact"]
-        words = {_verdict_at_size(one) for one in told}
-        found.append(
+    rows = list[dict[str, Any]]()
+    for name, (padded, serves) in ways.items():
+        verdicts = [_verdict_at_size(served) for served in serves]
+        both = zip(serves, verdicts, strict=True)
+        doubts = (f"{served.name}: {served.why}" for served, word in both if word != "exact")
+        rows.append(
             {
                 "name": name,
                 "doc": DOCS[name],
-                "verdict": next((w for w in ("differs", "not known") if w in words), "exact"),
-                "certified": all(one.certified for one in told),
-                "certified_for": next((one.given for one in told if one.given), None),
-                "refusal": doubts[0] if doubts else None,
+                "verdict": next((w for w in ("differs", "not known") if w in verdicts), "exact"),
+                "certified": all(served.certified for served in serves),
+                "certified_for": next((served.given for served in serves if served.given), None),
+                "refusal": next(doubts, None),
                 "sizes": padded,
                 "keeps": True,
             }
         )
     if invariant is not None:
-        mode = _way_row(INVARIANT, DOC, invariant, [one.least for one in sizes])
+        mode = _way_row(INVARIANT, DOC, invariant, [size.least for size in sizes])
         if invariant.differing:
             mode["refusal"] = f"{invariant.differing:,} kept outputs have different bits"
-        found.append(mode)
-    for one in found:
-        mine = took.get(INVARIANT if one["name"] == INVARIANT else one["sizes"][place])
+        rows.append(mode)
+    for row in rows:
+        mine = took.get(INVARIANT if row["name"] == INVARIANT else row["sizes"][place])
         for name, size in (("of_fixed", graph.fixed), ("ratio", least)):
-            one[name] = None if mine is None or size not in took else mine / took[size]
-    return found
+            row[name] = None if mine is None or size not in took else mine / took[size]
+    return rows
 
 
 def recommended_way(ways: Sequence[dict[str, Any]]) -> str:
@@ -295,22 +295,21 @@ def recommended_way(ways: Sequence[dict[str, Any]]) -> str:
     Of two paddings that with the smaller sizes, of equal ones the simpler; the invariant mode where
     it took less time than that.
     """
-    exact = [one for one in ways if one["verdict"] == "exact"]
-    padded = [one for one in exact if one["name"] != INVARIANT]
-    best: dict[str, Any] = min(padded, key=lambda one: (sum(one["sizes"]), ways.index(one)))
-    for one in exact:
-        costs = one["of_fixed"], best["of_fixed"]
-        if one["name"] == INVARIANT and best["name"] != "default" and None not in costs:
-            best = one if costs[0] < costs[1] else best
+    exact = [way for way in ways if way["verdict"] == "exact"]
+    padded = [way for way in exact if way["name"] != INVARIANT]
+    best: dict[str, Any] = min(padded, key=lambda way: (sum(way["sizes"]), ways.index(way)))
+    for way in exact:
+        costs = way["of_fixed"], best["of_fixed"]
+        if way["name"] == INVARIANT and best["name"] != "default" and None not in costs:
+            best = way if costs[0] < costs[1] else best
     return str(best["name"])
 
 
-def _verdict_at_size(one: Serves) -> str:
-    if one.lacking:  # no shorter size has the outputs, so it is the full one
+def _verdict_at_size(served: Serves) -> str:
+    # lacking: no shorter size has the outputs, so it is the full one
+    if served.lacking or (served.serves and served.by_order == "same"):
         return "exact"
-    if not one.serves:
-        return "differs" if one.by_order == "differs" else "not known"
-    return "exact" if one.by_order == "same" else "not known"
+    return "differs" if not served.serves and served.by_order == "differs" else "not known"
 
 
 def timed_in_turns(
@@ -340,28 +339,28 @@ def tried_mitigations(
     """
     where = Target.parse(graph.whole(sizes[0].content).target)
     chunks = [whole_number("chunks", n[7:]) for n in names if n.startswith("chunks=")]
-    known = [*(one.name for one in remedies_of(where, chunks)), *NAMES[1:3]]
+    known = [*(remedy.name for remedy in remedies_of(where, chunks)), *NAMES[1:3]]
     for name in names:
         if name not in known:
             todo = f"use {', '.join(known)}"
             raise InputError("only", name, f"there is no such remedy of {where.text}", todo)
     with RemedySessions() as sessions:
-        contents = tuple(one.content for one in sizes)
+        contents = tuple(size.content for size in sizes)
         work = MitigatedGraph(graph, contents, at, sessions, names)
-        found = work.measured(chunks, None)
-    told = Measured(graph, where, contents, graph.fixed, at, found)  # type: ignore[arg-type]
+        results = work.measured(chunks, None)
+    measured = Measured(graph, where, contents, graph.fixed, at, results)
     return [
-        _way_row(one.remedy.name, one.remedy.doc, one, list(one.sizes))
-        | {"of_fixed": told.of_fixed(one), "ratio": told.ratio(one, at)}
-        for one in found
-        if one.remedy.name in names
+        _way_row(result.remedy.name, result.remedy.doc, result, list(result.sizes))
+        | {"of_fixed": measured.of_fixed(result), "ratio": measured.ratio(result, at)}
+        for result in results
+        if result.remedy.name in names
     ]
 
 
-def _way_row(name: str, doc: str, found: Any, sizes: list[int]) -> dict[str, Any]:
+def _way_row(name: str, doc: str, result: Any, sizes: list[int]) -> dict[str, Any]:
     """Returns a mitigation that was judged as a way: as of ``judged_ways``, without its costs."""
-    told = {one: getattr(found, one) for one in ("verdict", "certified", "keeps")}
-    return {"name": name, "doc": doc, **told, "refusal": found.refusal or None, "sizes": sizes}
+    judged = {word: getattr(result, word) for word in ("verdict", "certified", "keeps")}
+    return {"name": name, "doc": doc, **judged, "refusal": result.refusal or None, "sizes": sizes}
 
 
 class MitigatedGraph(Work):
@@ -395,69 +394,68 @@ class MitigatedGraph(Work):
         name = remedy.name.removeprefix("layerwise").strip(",") or "default"
         name = "default" if name == "pad" else name
         if name not in self.graphs:
-            session = self.sessions.with_remedy(remedy, convolutions=True)
-            one = self.given
-            words = one.arrays, one.along, one.fixed, one.value, one.seconds
-            self.graphs[name] = PaddedModel(OnTarget(self.base, session), *words)
+            opened = OnTarget(self.base, self.sessions.with_remedy(remedy, convolutions=True))
+            own = self.given
+            words = own.arrays, own.along, own.fixed, own.value, own.seconds
+            self.graphs[name] = PaddedModel(opened, *words)
         return self.graphs[name]
 
     def judged(self, remedy: Remedy, **known: Any) -> RemedyResult:
         """Returns one remedy at the least padded sizes."""
         return super().judged(remedy, sizes=self.least, **known)
 
-    def judge(self, found: RemedyResult) -> None:
+    def judge(self, result: RemedyResult) -> None:
         """Counts the contents that the least padding changes."""
         both = zip(self.contents, self.least, strict=True)
         try:
-            graph = self.of(found.remedy)
-            self._told(found, [graph.serves(content, size) for content, size in both])
+            graph = self.of(result.remedy)
+            self._fill_in(result, [graph.serves(content, size) for content, size in both])
         except InputError as error:
-            where = found.remedy.where.text
+            where = result.remedy.where.text
             raise TargetError(where, "unsupported", f"{error.value}: {error.why}") from None
 
-    def _told(self, found: RemedyResult, told: Sequence[Serves]) -> None:
-        words = [_verdict_at_size(one) for one in told]
-        found.compared, found.differing = len(told), words.count("differs")
-        found.unknown = words.count("not known")
-        found.certified = all(one.certified for one in told)
-        doubts = [f"{one.name}: {one.why}" for one in told if _verdict_at_size(one) == "not known"]
-        found.refusal = doubts[0] if doubts else ""
+    def _fill_in(self, result: RemedyResult, serves: Sequence[Serves]) -> None:
+        verdicts = [_verdict_at_size(served) for served in serves]
+        result.compared, result.differing = len(serves), verdicts.count("differs")
+        result.unknown = verdicts.count("not known")
+        result.certified = all(served.certified for served in serves)
+        if result.unknown:
+            served = serves[verdicts.index("not known")]
+            result.refusal = f"{served.name}: {served.why}"
 
-    def more(self, found: RemedyResult) -> Iterator[RemedyResult]:
+    def more(self, result: RemedyResult) -> Iterator[RemedyResult]:
         """Yields padding to safe sizes and between the operations, the latter compiled as well."""
         names = {"default": ("pad", "layerwise"), "xla=1": ("layerwise,xla=1",)}
-        for name in names.get(found.remedy.name, ()):
-            if found.compared is None or not self.wants(name):
+        for name in names.get(result.remedy.name, ()):
+            if result.compared is None or not self.wants(name):
                 continue
-            graph = self.of(found.remedy)
-            sized = [graph.sized(one) for one in self.contents]
-            sizes = tuple(one.safe for one in sized)
-            doc = f"zeros up to {few_in_words(sizes)} positions"
+            graph = self.of(result.remedy)
+            sized = [graph.sized(content) for content in self.contents]
             if name == "pad":
-                made = RemedyResult(Remedy("pad", self.where, doc), sizes=sizes)
-                self._told(made, [one.at_safe for one in sized])
+                sizes = tuple(size.safe for size in sized)
+                doc = f"zeros up to {few_in_words(sizes)} positions"
+                padded = RemedyResult(Remedy("pad", self.where, doc), sizes=sizes)
+                self._fill_in(padded, [size.at_safe for size in sized])
+                yield padded
             else:
-                made = self._layerwise(replace(found.remedy, name=name), graph, sized)
-            yield made
+                yield self._layerwise(replace(result.remedy, name=name), graph, sized)
 
     def _layerwise(
         self, remedy: Remedy, graph: PaddedModel, sized: Sequence[SafeSize]
     ) -> RemedyResult:
         doc = "constants inserted behind operations, the input padded as far as they need"
-        made = RemedyResult(replace(remedy, doc=doc), certified=True, compared=len(sized))
-        sizes = []
-        for one in sized:
-            plan = sought_between(graph, one.content, one.safe)
-            sizes.append(one.safe if plan is None else plan.size)
-            told = one.at_safe if plan is None else plan
-            made.certified &= told.certified
-            if told.by_order != "same":
-                made.unknown += 1
-                made.refusal = f"{getattr(told, 'in_the_way', '') or told.why}"
+        result = RemedyResult(replace(remedy, doc=doc), certified=True, compared=len(sized))
+        for size in sized:
+            plan = sought_between(graph, size.content, size.safe)
             if plan is not None:
-                self.plans[remedy.name, one.content] = plan
-        made.sizes = tuple(sizes)
-        return made
+                self.plans[remedy.name, size.content] = plan
+            result.sizes += (size.safe if plan is None else plan.size,)
+            judged = size.at_safe if plan is None else plan
+            result.certified &= judged.certified
+            if judged.by_order != "same":
+                result.unknown += 1
+                result.refusal = f"{getattr(judged, 'in_the_way', '') or judged.why}"
+        return result
 
     def exact(self) -> tuple[np.ndarray, float] | None:
         """Returns the true outputs and the largest, where they are known."""
@@ -467,16 +465,15 @@ class MitigatedGraph(Work):
         graph = self.of(remedy)
         return self._as_used(graph, self._run(remedy, graph.fixed, graph.fixed))
 
-    def other_bits(self, found: RemedyResult) -> int:
+    def other_bits(self, result: RemedyResult) -> int:
         """Runs all contents on fresh operands."""
-        count = 0
-        for one, size in zip(self.contents, found.sizes, strict=True):
-            graph = self.of(found.remedy)
-            box = graph.boxes(one)[0]
+        count, graph = 0, self.of(result.remedy)
+        for content, size in zip(self.contents, result.sizes, strict=True):
+            box = graph.boxes(content)[0]
             if box is None:
                 continue
             short, whole = (
-                self._as_used(graph, self._run(found.remedy, one, to, one))
+                self._as_used(graph, self._run(result.remedy, content, to, seed=content))
                 for to in (size, graph.fixed)
             )
             mine, theirs = (
@@ -491,8 +488,8 @@ class MitigatedGraph(Work):
         full."""
         graph = self.of(remedy)
         plan = self.plans.get((remedy.name, content)) if size < graph.fixed else None
-        given = graph.inputs(content, size, seed)
-        return graph.opened.base(given) if plan is None else spliced(graph, plan, given)
+        inputs = graph.inputs(content, size, seed)
+        return graph.opened.base(inputs) if plan is None else spliced(graph, plan, inputs)
 
     def _as_used(self, graph: PaddedModel, run: Run) -> np.ndarray:
         output, _, _ = graph.opened.port.end_to_end(run)
@@ -505,10 +502,10 @@ class MitigatedGraph(Work):
         """Returns whole programs: content at its padded size, and full runs; where the target has
         no program of the whole, all operations one by one."""
         calls = {}
-        for number, one in enumerate(ready):
-            graph, size = self.of(one.remedy), one.sizes[self.contents.index(self.at)]
+        for number, result in enumerate(ready):
+            graph, size = self.of(result.remedy), result.sizes[self.contents.index(self.at)]
             for key, to in ((self.at, size), (graph.fixed, graph.fixed)):
-                run = self._run(one.remedy, self.at, to)
+                run = self._run(result.remedy, self.at, to)
                 calls[number, key] = _timed_program(graph.opened.port, run)
         return calls
 

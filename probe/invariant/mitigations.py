@@ -74,32 +74,25 @@ def remedies_of(where: Target, chunks: Sequence[int] = CHUNKS) -> list[Remedy]:
 
     Those of ``NAMES`` are not among them: they are made when orders are known.
     """
-    found = [Remedy("default", where, "the operator as it is")]
-    found += [
-        Remedy(
-            f"chunks={size}",
-            where,
-            f"calls of {size} outputs each",
-            {"kind": "chunks", "outputs": size},
-        )
-        for size in sorted(set(chunks))
-    ]
-    found.append(Remedy("float64", where, "the operator in float64", {"kind": "float64"}))
+    remedies = [Remedy("default", where, "the operator as it is")]
+    for size in sorted(set(chunks)):
+        doc, spec = f"calls of {size} outputs each", {"kind": "chunks", "outputs": size}
+        remedies.append(Remedy(f"chunks={size}", where, doc, spec))
+    remedies.append(Remedy("float64", where, "the operator in float64", {"kind": "float64"}))
     keys = backends.get(where.name).keys
     for key, value, doc in SWITCHES:
         if key in keys and dict(where.switches).get(key) != value:
             with suppress(InputError):  # a switch that contradicts the target's own
-                found.append(Remedy(f"{key}={value}", where.with_(**{key: value}), doc))
+                remedies.append(Remedy(f"{key}={value}", where.with_(**{key: value}), doc))
+    wide = {"kind": "stable", "accumulate": "float64"}
     if where.name in STABLE:
-        plain = {"kind": "stable", "accumulate": None}
-        wide = {"kind": "stable", "accumulate": "float64"}
-        found.append(Remedy("stable", where, "probe.stable", plain))
-        found.append(Remedy("stable,float64", where, "probe.stable, added in float64", wide))
+        remedies.append(Remedy("stable", where, "probe.stable", wide | {"accumulate": None}))
+        remedies.append(Remedy("stable,float64", where, "probe.stable, added in float64", wide))
     if where.name == "tensorflow" and "xla" not in dict(where.switches):
         with suppress(InputError):  # as above
             doc = "the same, compiled by XLA"
-            found.append(Remedy("stable,float64,xla=1", where.with_(xla=1), doc, wide))
-    return found
+            remedies.append(Remedy("stable,float64,xla=1", where.with_(xla=1), doc, wide))
+    return remedies
 
 
 @dataclass
@@ -159,46 +152,44 @@ class Measured:
 
     @property
     def sizes(self) -> str:
-        """Returns what is varied, in the plural."""
+        """What is varied, in the plural."""
         return "batches" if self.vary == "batch" else "lengths"
 
     @property
     def label(self) -> str:
-        """Returns what was measured, in words."""
+        """What was measured, in words."""
         return self.subject.label if isinstance(self.subject, Case) else self.subject.name
 
     @property
     def layouts(self) -> list[str]:
         """How the input lies in memory where the verdicts hold, words of :mod:`probe.layout`."""
-        if isinstance(self.subject, Case):
-            return [self.subject.layout]
-        return [CONTIGUOUS]
+        return [self.subject.layout if isinstance(self.subject, Case) else CONTIGUOUS]
 
     @property
     def threads(self) -> int | None:
-        """Returns for how many threads the verdicts hold; None where the library doesn't say."""
+        """For how many threads the verdicts hold; None where the library doesn't say."""
         return threads_of(self.facts, self.target)
 
     @property
     def default(self) -> RemedyResult:
-        """Returns the target as it is."""
+        """The target as it is."""
         return self.found[0]
 
-    def seconds(self, one: RemedyResult, length: int) -> float | None:
+    def seconds(self, result: RemedyResult, length: int) -> float | None:
         """Returns the median of the turns; None where it was not timed."""
-        return float(np.median(one.seconds[length])) if length in one.seconds else None
+        return float(np.median(result.seconds[length])) if length in result.seconds else None
 
-    def ratio(self, one: RemedyResult, length: int, against: int | None = None) -> float | None:
+    def ratio(self, result: RemedyResult, length: int, against: int | None = None) -> float | None:
         """Returns the time of a remedy at a length over the default's, at ``against`` if given.
 
         The median of the turns' ratios. None where one of them was not timed.
         """
-        mine, theirs = one.seconds.get(length), self.default.seconds.get(against or length)
+        mine, theirs = result.seconds.get(length), self.default.seconds.get(against or length)
         return None if mine is None or theirs is None else float(np.median(mine / theirs))
 
-    def of_fixed(self, one: RemedyResult) -> float | None:
+    def of_fixed(self, result: RemedyResult) -> float | None:
         """Returns the time of a remedy for the content over the default's at the full length."""
-        return self.ratio(one, self.content, self.fixed)
+        return self.ratio(result, self.content, self.fixed)
 
 
 @dataclass(frozen=True)
@@ -221,16 +212,20 @@ class Advice:
 
 def advise(measured: Measured) -> Advice:
     """Returns what to do, in one sentence."""
-    exact = [one for one in measured.found if one.verdict == "exact" and one.seconds]
-    keeping = _cheapest(measured, [one for one in exact if one.keeps])
-    kept = None if keeping is None else keeping.remedy.name
+
+    def cheapest(results: Iterable[RemedyResult]) -> RemedyResult | None:
+        return min(results, key=lambda result: measured.of_fixed(result) or 0, default=None)
+
+    exact = [result for result in measured.found if result.verdict == "exact" and result.seconds]
+    keeping = cheapest(result for result in exact if result.keeps)
+    keeping_name = None if keeping is None else keeping.remedy.name
     if measured.default.verdict == "exact":
         text = (
             f"no remedy is needed: every output is added in the same order at all of these "
             f"{measured.sizes}"
         )
         return Advice("none", text, 1.0, measured.of_fixed(measured.default), "default")
-    best = _cheapest(measured, exact)
+    best = cheapest(exact)
     if best is None:
         return Advice(None, "no remedy is exact on this target")
     ratio, of_fixed = measured.ratio(best, measured.content), measured.of_fixed(best)
@@ -239,13 +234,9 @@ def advise(measured: Measured) -> Advice:
         f"{measured.vary} {measured.content}, {rounded_text(of_fixed)} times padding everything to "
         f"{measured.fixed}"
     )
-    if kept != best.remedy.name and kept is not None:
-        text += f"; to keep the default's bits at {measured.fixed}: {kept}"
-    return Advice(best.remedy.name, text, ratio, of_fixed, kept)
-
-
-def _cheapest(measured: Measured, found: list[RemedyResult]) -> RemedyResult | None:
-    return min(found, key=lambda one: measured.of_fixed(one) or 0, default=None)
+    if keeping_name != best.remedy.name and keeping_name is not None:
+        text += f"; to keep the default's bits at {measured.fixed}: {keeping_name}"
+    return Advice(best.remedy.name, text, ratio, of_fixed, keeping_name)
 
 
 def remedy_rows(measured: Measured, experiment: str | None = None) -> dict[str, list[Row]]:
@@ -263,32 +254,31 @@ def remedy_rows(measured: Measured, experiment: str | None = None) -> dict[str, 
         "lengths": len(measured.lengths),
         "vary": measured.vary,
     }
-    best, subject = advise(measured).name, measured.subject
-    told = []
-    for one in measured.found:
-        row = remedy_to_json(measured, one)
-        told.append(
-            {**place, **{name: row[name] for name in _SAME}, "compared": one.compared or 0}
+    best, rows = advise(measured).name, []
+    for result in measured.found:
+        row = remedy_to_json(measured, result)
+        rows.append(
+            {**place, **{name: row[name] for name in _SAME}, "compared": result.compared or 0}
             | {"remedy": row["name"], "place": row["target"], "keeps": row["keeps_bits"]}
-            | {"recommended": one.remedy.name == best}
+            | {"recommended": result.remedy.name == best}
         )
     return {
         "runs": [run],
         "cases": [] if case is None else [case_row(case)],
-        "networks": [] if isinstance(subject, Case) else [subject.row()],
-        "remedies": told,
+        "networks": [measured.subject.row()] if case is None else [],
+        "remedies": rows,
         "measurements": [
             {
                 "run_id": run["run_id"],
                 "subject": f"{measured.label}, fixed at {measured.fixed}",
-                "variant": one.remedy.name,
+                "variant": result.remedy.name,
                 "size": length,
                 "repeat": number,
                 "value": value,
                 "unit": "s",
             }
-            for one in measured.found
-            for length, medians in one.seconds.items()
+            for result in measured.found
+            for length, medians in result.seconds.items()
             for number, value in enumerate(medians.tolist())
         ],
     }
@@ -301,28 +291,28 @@ _SAME = (
 )
 
 
-def remedy_to_json(measured: Measured, one: RemedyResult) -> Row:
+def remedy_to_json(measured: Measured, result: RemedyResult) -> Row:
     """Returns one remedy as ``probe remedies --json`` prints it."""
     return {
-        "name": one.remedy.name,
-        "about": one.remedy.doc,
-        "target": one.remedy.where.text,
-        "verdict": one.verdict,
-        "compared": one.compared,
-        "differing": one.differing,
-        "unknown": one.unknown,
-        "causes": dict(sorted(one.causes.items())),
-        "refusal": one.refusal or None,
-        "seconds": measured.seconds(one, measured.content),
-        "seconds_fixed": measured.seconds(one, measured.fixed),
-        "ratio": measured.ratio(one, measured.content),
-        "of_fixed": measured.of_fixed(one),
-        "ratio_fixed": measured.ratio(one, measured.fixed),
-        "error_rms": one.error_rms,
-        "error_max": one.error_max,
-        "keeps_bits": one.keeps,
-        "certified": one.certified and one.verdict != "not known",
-        "sizes": list(one.sizes),
+        "name": result.remedy.name,
+        "about": result.remedy.doc,
+        "target": result.remedy.where.text,
+        "verdict": result.verdict,
+        "compared": result.compared,
+        "differing": result.differing,
+        "unknown": result.unknown,
+        "causes": dict(sorted(result.causes.items())),
+        "refusal": result.refusal or None,
+        "seconds": measured.seconds(result, measured.content),
+        "seconds_fixed": measured.seconds(result, measured.fixed),
+        "ratio": measured.ratio(result, measured.content),
+        "of_fixed": measured.of_fixed(result),
+        "ratio_fixed": measured.ratio(result, measured.fixed),
+        "error_rms": result.error_rms,
+        "error_max": result.error_max,
+        "keeps_bits": result.keeps,
+        "certified": result.certified and result.verdict != "not known",
+        "sizes": list(result.sizes),
     }
 
 
@@ -333,12 +323,11 @@ def remedies_report(measured: Measured) -> Row:
     """
     subject, advice = measured.subject, advise(measured)
     words = {"exact": "equal", "differs": "differs", "not known": "unknown"}
-    told: Row = {"verdict": words[measured.default.verdict]}
-    if isinstance(subject, Case):
-        told["case"] = subject.to_json()
-    else:
-        told |= {"network": subject.name, "part": None}
-    return told | {
+    is_case = isinstance(subject, Case)
+    what = {"case": subject.to_json()} if is_case else {"network": subject.name, "part": None}
+    return {
+        "verdict": words[measured.default.verdict],
+        **what,
         "target": measured.target.text,
         "layouts": measured.layouts,
         "threads": measured.threads,
@@ -346,7 +335,7 @@ def remedies_report(measured: Measured) -> Row:
         "lengths": list(measured.lengths),
         "fixed": measured.fixed,
         "content": measured.content,
-        "remedies": [remedy_to_json(measured, one) for one in measured.found],
+        "remedies": [remedy_to_json(measured, result) for result in measured.found],
         "recommended": advice.name,
         "ratio": advice.ratio,
         "of_fixed": advice.of_fixed,
@@ -389,12 +378,12 @@ class RemediedSession:
             without = self.convolutions and "conv" not in spec["op"]
             return dict(spec) if without else {**spec, "remedy": self.remedy}
 
-        found = dict(header)
-        if "spec" in found:
-            found["spec"] = remedied(found["spec"])
-        if "specs" in found:
-            found["specs"] = [remedied(spec) for spec in found["specs"]]
-        return found
+        changed = dict(header)
+        if "spec" in header:
+            changed["spec"] = remedied(header["spec"])
+        if "specs" in header:
+            changed["specs"] = [remedied(spec) for spec in header["specs"]]
+        return changed
 
 
 class RemedySessions(campaign.Sessions):
@@ -417,15 +406,13 @@ def in_turns(
     """Medians of each turn, float64 (rounds,), of things that are called one after the other.
 
     A call takes the seconds that it may last and gives those of every repetition. A first turn,
-    in which libraries build and compile, is not counted.
+    in which libraries build, compile and pack, is not counted.
     """
-    found: dict[Name, list[float]] = {name: [] for name in calls}
-    for turn in range(rounds + 1):
-        for name, call in calls.items():
-            seconds = call(SECONDS if turn else 0.0)
-            if turn:  # the first one builds, compiles and packs
-                found[name].append(float(np.median(seconds)))
-    return {name: np.array(medians) for name, medians in found.items()}
+    turns = [
+        [float(np.median(call(SECONDS if turn else 0.0))) for call in calls.values()]
+        for turn in range(rounds + 1)
+    ]
+    return {name: np.array(medians[1:]) for name, *medians in zip(calls, *turns, strict=True)}
 
 
 Timers = Mapping[tuple[int, int], Callable[[float], Sequence[float]]]
@@ -444,11 +431,11 @@ class Work(ABC):
         return self.wanted is None or name in self.wanted
 
     @abstractmethod
-    def judge(self, found: RemedyResult) -> None:
+    def judge(self, result: RemedyResult) -> None:
         """Fills in at how many places or lengths a remedy differs. TargetError."""
 
     @abstractmethod
-    def more(self, found: RemedyResult) -> Iterator[RemedyResult]:
+    def more(self, result: RemedyResult) -> Iterator[RemedyResult]:
         """Yields what can be done on top of a remedy that was judged."""
 
     @abstractmethod
@@ -464,7 +451,7 @@ class Work(ABC):
     def timers(self, ready: Sequence[RemedyResult]) -> Timers:
         """Returns what times a call, by number and length: see ``in_turns``."""
 
-    def other_bits(self, found: RemedyResult) -> int:
+    def other_bits(self, result: RemedyResult) -> int:
         """Counts the lengths at which a remedy that is exact by order gives different bits."""
         return 0
 
@@ -484,83 +471,82 @@ class Work(ABC):
         interrupts after the default was judged, the rest has that as its refusal; what was judged
         before is timed all the same, but for after Ctrl-C.
         """
-        tell, found = progress or silent, list[RemedyResult]()
-        todo = [one for one in self.candidates(chunks) if self.wants(one.name)]
-        if (
-            budget.current_budget() is not None
-        ):  # what starts no further process first, as time may end
-            todo.sort(key=lambda one: one.where != self.where)
+        tell, results = progress or silent, list[RemedyResult]()
+        todo = [remedy for remedy in self.candidates(chunks) if self.wants(remedy.name)]
+        if budget.current_budget() is not None:
+            # what starts no further process first, as time may end
+            todo.sort(key=lambda remedy: remedy.where != self.where)
         ended = ""
         for number, remedy in enumerate(todo):
-            ended = ended or (budget.spent() if found else "")
+            ended = ended or (budget.spent() if results else "")
             if ended:
-                found.append(RemedyResult(remedy, refusal=f"not tried: {ended}"))
+                results.append(RemedyResult(remedy, refusal=f"not tried: {ended}"))
                 continue
             tell(number, len(todo) + 1, remedy.name)
-            some: list[RemedyResult] = []
+            judged: list[RemedyResult] = []
             try:
-                some.append(self.judged(remedy))
-                some += self.more(some[0])
+                judged.append(self.judged(remedy))
+                judged += self.more(judged[0])
             except KeyboardInterrupt:
-                if not found and not some:
+                if not results and not judged:
                     raise
                 ended = "interrupted"
-                some = some or [RemedyResult(remedy, refusal=f"not tried: {ended}")]
-            for one in some:
-                found.append(one)
-                each(one)
+                judged = judged or [RemedyResult(remedy, refusal=f"not tried: {ended}")]
+            for result in judged:
+                results.append(result)
+                each(result)
         if ended == "interrupted":  # its processes got Ctrl-C too
-            return found
+            return results
         tell(len(todo), len(todo) + 1, "cost")
-        self._check(found)
-        ready = [one for one in found if one.keeps is not None]
+        self._check(results)
+        ready = [result for result in results if result.keeps is not None]
         for (number, length), medians in in_turns(self.timers(ready)).items():
             ready[number].seconds[length] = medians
-        return found
+        return results
 
     def judged(self, remedy: Remedy, **known: Any) -> RemedyResult:
         """Returns one remedy, or why it can't be used.
         TargetError where the default is not available."""
-        found = RemedyResult(remedy, **known)
+        result = RemedyResult(remedy, **known)
         if remedy.name != "default" and (why := why_unavailable(remedy.where)):
-            found.refusal = why
-            return found
+            result.refusal = why
+            return result
         try:
-            self.judge(found)
+            self.judge(result)
         except TargetError as error:
             if remedy.name == "default" and self.needed(error):
                 raise
-            found.refusal = f"{error.kind}: {error.why}"
-        return found
+            result.refusal = f"{error.kind}: {error.why}"
+        return result
 
     def needed(self, error: TargetError) -> bool:
-        """Returns whether an error of the default ends everything."""
+        """Whether an error of the default ends everything."""
         return True
 
-    def _check(self, found: Sequence[RemedyResult]) -> None:
+    def _check(self, results: Sequence[RemedyResult]) -> None:
         """Each remedy's distance from the exact outputs at the full length, and whose bits."""
         true = self.exact()
         own: np.ndarray | None = None
-        for one in found:
-            if one.compared is None:
+        for result in results:
+            if result.compared is None:
                 continue
             try:
-                y = self.output(one.remedy)
+                y = self.output(result.remedy)
             except TargetError as error:
-                one.refusal = one.refusal or f"{error.kind}: {error.why}"
+                result.refusal = result.refusal or f"{error.kind}: {error.why}"
                 continue
             own = y if own is None else own
-            one.keeps = bool(ulp.equal(y, own, self.dtype))
+            result.keeps = bool(ulp.equal(y, own, self.dtype))
             if true is not None:
                 with np.errstate(all="ignore"):
                     unit = floats.eps(self.dtype) * true[1]
                     errors = np.abs(floats.widen(y, self.dtype) - true[0]) / unit
                 errors = errors[np.isfinite(errors)]
                 if errors.size:
-                    one.error_rms = float(np.sqrt(np.mean(errors**2)))
-                    one.error_max = float(errors.max())
-            if one.verdict == "exact":
-                one.differing = self.other_bits(one)
+                    result.error_rms = float(np.sqrt(np.mean(errors**2)))
+                    result.error_max = float(errors.max())
+            if result.verdict == "exact":
+                result.differing = self.other_bits(result)
 
 
 def measured_remedies(
@@ -600,7 +586,7 @@ def measured_remedies(
         raise InputError("lengths", text, why, "give two or more")
     lengths = tuple(sorted(set(lengths)))
     fixed = lengths[-1]
-    content = content or next(one for one in lengths if 10 * one >= fixed)
+    content = content or next(length for length in lengths if 10 * length >= fixed)
     if content > fixed:
         why = f"the largest size is {fixed}, and costs are measured up to it"
         raise InputError("content", content, why, "take a smaller one, or add it to --lengths")
@@ -608,8 +594,8 @@ def measured_remedies(
     case = case.with_(**{vary: 1 if vary == "batch" else None})
     with nullcontext(sessions) if sessions else RemedySessions() as running:
         work = _OfCase(case, vary, lengths, content, where, running, only)
-        found, own = work.measured(chunks, progress, each), running.of(where)
-        known = found, own.facts, own.variables, vary
+        results, own = work.measured(chunks, progress, each), running.of(where)
+        known = results, own.facts, own.variables, vary
         return Measured(case, where, lengths[:-1], fixed, content, *known)
 
 
@@ -627,39 +613,39 @@ class _OfCase(Work):
 
     def candidates(self, chunks: Sequence[int]) -> list[Remedy]:
         """Of a batch, chunks are of samples, and the invariant mode is tried."""
-        found = super().candidates(chunks)
+        remedies = super().candidates(chunks)
         if self.vary != "batch":
-            return found
-        for number, one in enumerate(found):
-            if one.spec is not None and one.spec["kind"] == "chunks":
-                doc = f"calls of {one.spec['outputs']} samples each"
-                found[number] = replace(one, doc=doc, spec=one.spec | {"axis": "batch"})
+            return remedies
+        for number, remedy in enumerate(remedies):
+            if (spec := remedy.spec) is not None and spec["kind"] == "chunks":
+                doc = f"calls of {spec['outputs']} samples each"
+                remedies[number] = replace(remedy, doc=doc, spec=spec | {"axis": "batch"})
         if self.where.name in IN_MODE:
             spec = {"kind": "invariant", "sizes": list(self.lengths)}
-            found.append(Remedy(INVARIANT, self.where, DOC, spec))
-        return found
+            remedies.append(Remedy(INVARIANT, self.where, DOC, spec))
+        return remedies
 
     def needed(self, error: TargetError) -> bool:
         """Only a default that can't run at all: what it refuses is reported."""
         return error.kind == "unavailable"
 
-    def judge(self, found: RemedyResult) -> None:
+    def judge(self, result: RemedyResult) -> None:
         """Sweeps the case by order with the remedy."""
-        session = self.sessions.with_remedy(found.remedy)
+        session = self.sessions.with_remedy(result.remedy)
         orders = by_order.sweep_by_order(session, self.case, self.lengths, self.vary)
-        if found.remedy.name == "default":
+        if result.remedy.name == "default":
             self.own_orders = orders
-        found.compared, found.differing = orders.compared, orders.differing
-        found.unknown = sum(one.unknown for one in orders.values)
-        found.certified = orders.certified
-        found.causes = sum((one.causes for one in orders.values), Counter())
-        refused = [one for one in [orders.base, *orders.values] if one.refusal]
+        result.compared, result.differing = orders.compared, orders.differing
+        result.unknown = sum(value.unknown for value in orders.values)
+        result.certified = orders.certified
+        result.causes = sum((value.causes for value in orders.values), Counter())
+        refused = [value for value in [orders.base, *orders.values] if value.refusal]
         if refused:
-            found.refusal = f"{self.vary} {refused[0].at}: {refused[0].refusal}"
+            result.refusal = f"{self.vary} {refused[0].at}: {refused[0].refusal}"
 
-    def more(self, found: RemedyResult) -> Iterator[RemedyResult]:
+    def more(self, result: RemedyResult) -> Iterator[RemedyResult]:
         """Yields padding to lengths whose outputs are all added as the longest one's are."""
-        if found.remedy.name == "default" and self.wants("pad"):
+        if result.remedy.name == "default" and self.wants("pad"):
             if self.vary == "batch":
                 sizes = self._alike(self.own_orders, self.lengths[-1])
                 doc, axis = f"filled up to {few_in_words(sizes)} samples", {"axis": "batch"}
@@ -676,10 +662,10 @@ class _OfCase(Work):
         """Values all of whose outputs are added as those of the ``largest``, which is among them;
         ``counts``: what they are called, of those that count."""
         safe = {
-            one.at if counts is None else counts[one.at]
-            for one in (orders.values if orders else ())
-            if not (one.outputs or one.unknown or one.refusal)
-            and (counts is None or one.at in counts)
+            value.at if counts is None else counts[value.at]
+            for value in (orders.values if orders else ())
+            if not (value.outputs or value.unknown or value.refusal)
+            and (counts is None or value.at in counts)
         }
         return tuple(sorted({*safe, largest}))
 
@@ -712,9 +698,9 @@ class _OfCase(Work):
 
     def timers(self, ready: Sequence[RemedyResult]) -> Timers:
         """Returns calls at both lengths whose costs are reported."""
-        for one in ready:
-            header = {"do": "load", "key": one.remedy.name, "spec": self.longest.spec()}
-            session = self.sessions.with_remedy(one.remedy)
+        for result in ready:
+            header = {"do": "load", "key": result.remedy.name, "spec": self.longest.spec()}
+            session = self.sessions.with_remedy(result.remedy)
             session.request(header, _named_operands(self.longest))
 
         def timed(remedy: Remedy, length: int, limit: float) -> Sequence[float]:
@@ -722,8 +708,8 @@ class _OfCase(Work):
             return list(self.sessions.of(remedy.where).request(header)[1]["seconds"])
 
         return {
-            (number, length): partial(timed, one.remedy, length)
-            for number, one in enumerate(ready)
+            (number, length): partial(timed, result.remedy, length)
+            for number, result in enumerate(ready)
             for length in dict.fromkeys((self.content, self.lengths[-1]))
         }
 

@@ -45,7 +45,7 @@ def operation_kind(meaning: Meaning) -> OperationKind:
         return OperationKind.SOME
     if meaning.rounds is not None:
         parts = meaning.parts() or (meaning,)
-        either = any(row_of(one.word).either for one in parts)
+        either = any(row_of(part.word).either for part in parts)
         return OperationKind.EITHER if either else OperationKind.EXACT
     return OperationKind.PLACE if isinstance(meaning, Each) else OperationKind.SOME
 
@@ -60,12 +60,13 @@ def exact_throughout(function: Callable[[], Any]) -> bool:
     """
     from probe.recording.subject import function_recorder  # libraries, where there are some
 
-    found: list[Any] = []
-    function_recorder(function).record(found.append)
+    operations: list[Any] = []
+    function_recorder(function).record(operations.append)
+    meanings = [operation.meaning for operation in operations]
     return all(
-        operation_kind(one.meaning) in (OperationKind.EXACT, OperationKind.EITHER)
-        or (isinstance(one.meaning, Each) and one.meaning.exact_but_subnormal)
-        for one in found
+        operation_kind(meaning) in (OperationKind.EXACT, OperationKind.EITHER)
+        or (isinstance(meaning, Each) and meaning.exact_but_subnormal)
+        for meaning in meanings
     )
 
 
@@ -79,14 +80,14 @@ def samples_apart(meaning: Meaning, reads: Shapes, gives: Shapes, carries: Seque
         return False
 
     def answered(changed: int | None) -> list[Labels]:
-        given = []
+        read = []
         for number, (shape, along) in enumerate(zip(reads, carries, strict=True)):
             index = np.arange(1, math.prod(shape) + 1, dtype=np.uint64).reshape(shape)
             labels = joint(tag("operand", number), index)
             if along and changed is not None:
                 labels[changed] = joint(labels[changed], tag("another sample"))
-            given.append(Labels(tuple(shape), labels))
-        return meaning.labels(given, gives, tag("operation"))
+            read.append(Labels(tuple(shape), labels))
+        return meaning.labels(read, gives, tag("operation"))
 
     plain = answered(None)
     for changed in range(2):
@@ -103,7 +104,8 @@ Tensors = tuple[Any, ...]
 SETS = 3
 
 BINADES = 12
-OF_BIAS = 2.0**-16  # of about the size of what the products leave, so that neither hides the other
+# Of about the size of what the products leave, so that neither hides the other.
+OF_BIAS = 2.0**-16
 
 
 def spread_numbers(
@@ -144,9 +146,9 @@ def cancelling_products(
         alone = shuffled.pop()
         b = -rounded_to(x[alone] * w[alone], dtype)
     if len(shuffled) % 2 and len(shuffled) > 1:  # three that cancel: once, once, and twice less
-        one, other, twice = (shuffled.pop() for _ in range(3))
-        x[other] = x[twice] = x[one]
-        w[other], w[twice] = w[one], -2 * w[one]
+        first, second, twice = (shuffled.pop() for _ in range(3))
+        x[second] = x[twice] = x[first]
+        w[second], w[twice] = w[first], -2 * w[first]
     if len(shuffled) == 1:
         w[shuffled] = 0
     half = len(shuffled) // 2
@@ -198,8 +200,8 @@ class IndependentRows(ABC):
     @property
     def kept(self) -> int:
         """Returns how many numbers of telling operands there are in memory."""
-        every = (one for both in self._kept.values() for side in both for one in side)
-        return sum(math.prod(one.shape) for one in every if one is not None)
+        every = (operand for both in self._kept.values() for side in both for operand in side)
+        return sum(math.prod(operand.shape) for operand in every if operand is not None)
 
     def forget(self) -> None:
         """Gives back the memory of the operands."""
@@ -278,26 +280,27 @@ class IndependentSamples(TestedRows):
 
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
         """Spread numbers; in the second set each is followed by itself with the sign turned."""
-        made = []
+        samples = []
         for at, shape in enumerate(self.shapes):
-            values = spread_numbers(
-                SETS * at + number, "x", (math.prod(shape),), 4 if number else 2
-            )
+            size, binades = (math.prod(shape),), 4 if number else 2
+            values = spread_numbers(SETS * at + number, "x", size, binades)
             if number == 1 and not at:
                 values[1::2] = -values[: len(values) // 2 * 2 : 2]
-            made.append(self.tools.tensor(values.reshape(shape), self.dtype))
-        return tuple(made), self.held
+            samples.append(self.tools.tensor(values.reshape(shape), self.dtype))
+        return tuple(samples), self.held
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         return self.function(*samples, *parameters)
 
 
-LARGE = 1 << 20  # elements of a function by place from which fewer turns of the values are asked
+# Elements of a function by place from which fewer turns of the values are asked.
+LARGE = 1 << 20
 # Values that are held at places, a number that no vector's width divides; places of one value in an
 # array whose middle is not a tail.
 TOLD, LONG = 61, 4096
 
-ODD = 4  # zeros and subnormal numbers of either sign, in pairs
+# Zeros and subnormal numbers of either sign, in pairs.
+ODD = 4
 SMALL = {"float16": 1e-7, "bfloat16": 1e-40, "float32": 1e-40, "float64": 1e-310}
 
 
@@ -324,9 +327,9 @@ class ByPlace(IndependentRows):
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         return self.function(*samples)
 
-    def shown(self, given: Tensors, first: bool) -> Any:
+    def shown(self, values: Tensors, first: bool) -> Any:
         """Returns the function of values at places; ``first``: of the first that are shown."""
-        return self.function(*given)
+        return self.function(*values)
 
     def values(self) -> np.ndarray:
         """``TOLD`` values of each input as float64, (inputs, TOLD): after the odd ones those that
@@ -335,34 +338,34 @@ class ByPlace(IndependentRows):
         drawn = rounded_to(np.abs(spread_numbers(5, "x", (self.tried,), 8)), name)
         both = np.concatenate([drawn, drawn * np.where(np.arange(self.tried) % 2, 1.0, -1.0)])
         drawn = np.stack([both, np.roll(both, 1)][: self.inputs])
-        given = tuple(tools.tensor(one, self.dtype) for one in drawn)
+        inputs = tuple(tools.tensor(row, self.dtype) for row in drawn)
         at = np.arange(len(both))
-        alone = (tuple(tools.taken(one, at[n : n + 1]) for one in given) for n in at)
-        ones = np.concatenate([tools.container(self.function(*one))[0] for one in alone])
-        long, _ = tools.container(self.function(*given))
-        apart = np.flatnonzero(ulp.bits_apart(long, ones, name, zeros="differ"))
+        single = (tuple(tools.taken(x, at[n : n + 1]) for x in inputs) for n in at)
+        alone = np.concatenate([tools.container(self.function(*xs))[0] for xs in single])
+        long, _ = tools.container(self.function(*inputs))
+        apart = np.flatnonzero(ulp.bits_apart(long, alone, name, zeros="differ"))
         inside = apart[apart < len(both) - len(both) % 1024]  # behind it a long tensor has a tail
         chosen = inside if len(inside) else np.arange(self.tried, self.tried + TOLD)
         odd = np.array([0.0, -0.0, SMALL[name], -SMALL[name]])
         every = np.stack([odd, odd[[1, 0, 3, 2]]][: self.inputs])
         return np.concatenate([every, drawn[:, np.resize(chosen, TOLD - ODD)]], 1)
 
-    def _given(self, at: np.ndarray) -> Tensors:
-        """Returns values by their numbers."""
-        return tuple(self.tools.taken(one, at) for one in self._held)
+    def _values_at(self, numbers: np.ndarray) -> Tensors:
+        return tuple(self.tools.taken(values, numbers) for values in self._held)
 
     def mark(self, size: int) -> str:
-        """Returns whether every place gives each value the bits that a long tensor gives it."""
+        """As ``classes.Checkable.mark``: a long tensor gives each value the bits of its middle."""
         if not self._held:
-            self._held = tuple(self.tools.tensor(one, self.dtype) for one in self.values())
-            y, _ = self.tools.container(self.function(*self._given(np.arange(TOLD * LONG) // LONG)))
+            self._held = tuple(self.tools.tensor(row, self.dtype) for row in self.values())
+            numbers = np.arange(TOLD * LONG) // LONG
+            y, _ = self.tools.container(self.function(*self._values_at(numbers)))
             self._answers = y.reshape(TOLD, LONG)[:, LONG // 2].copy()
         large, rest = size >= LARGE, np.arange(TOLD - ODD)
         turns = [ODD + np.roll(rest, -17 * at) for at in range(1 if large else SETS)]
         turns += [np.roll(rest[:ODD], -at) for at in range(1, 3 if large else ODD + 1)]
         for number, turn in enumerate(turns):
             turned = np.resize(turn, size)
-            y, _ = self.tools.container(self.shown(self._given(turned), not number))
+            y, _ = self.tools.container(self.shown(self._values_at(turned), not number))
             wanted = self._answers[turned]
             if not ulp.equal(y, wanted, self._name) or ulp.signed_zeros(y, wanted, self._name):
                 return ""

@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -105,8 +106,13 @@ class LibraryProgram:
         return ()
 
     @property
+    def imported(self) -> Any:
+        """The library: it is imported where it is used."""
+        return import_module(self.package)
+
+    @property
     def version(self) -> str:
-        return str(import_module(self.package).__version__)
+        return str(self.imported.__version__)
 
     # inputs
 
@@ -114,34 +120,33 @@ class LibraryProgram:
         """Returns the inputs in order, and what puts others in their places."""
         axes, named = self._axes(args, kwargs)
         leaves: list[Leaf] = []
-        shape = [take_leaves(one, axis, leaves) for one, axis in zip(args, axes, strict=True)]
-        words = {name: take_leaves(one, named[name], leaves) for name, one in kwargs.items()}
-
-        def rebuild(values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-            rest = iter(values)
-            made = tuple(_put_leaves(one, rest) for one in shape)
-            return made, {name: _put_leaves(one, rest) for name, one in words.items()}
-
-        return leaves, rebuild
+        both = zip(args, axes, strict=True)
+        shape = (
+            tuple([take_leaves(value, axis, leaves) for value, axis in both]),
+            {name: take_leaves(value, named[name], leaves) for name, value in kwargs.items()},
+        )
+        return leaves, lambda values: _put_leaves(shape, iter(values))
 
     def _axes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
-        given = self.batched
-        if isinstance(given, Mapping):
+        batched = self.batched
+        if isinstance(batched, Mapping):
             try:
                 names = list(inspect.signature(self.function).parameters)[: len(args)]
             except (TypeError, ValueError):
                 why = "the arguments have no names"
                 raise InputError("batched", "by name", why, HOW) from None
-            return [given.get(name) for name in names], {one: given.get(one) for one in kwargs}
-        if given is None:
-            return self._found(args, kwargs)
-        axes = list(given) if isinstance(given, tuple | list) else [given] * len(args)
+            return [batched.get(name) for name in names], {
+                name: batched.get(name) for name in kwargs
+            }
+        if batched is None:
+            return self._found_axes(args, kwargs)
+        axes = list(batched) if isinstance(batched, tuple | list) else [batched] * len(args)
         if len(axes) != len(args):
             why = f"it has {len(axes)} entries, and the call has {len(args)} arguments"
-            raise InputError("batched", given, why, HOW)
+            raise InputError("batched", batched, why, HOW)
         return axes, dict.fromkeys(kwargs)
 
-    def _found(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
+    def _found_axes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
         """Returns axis 0 for a single argument; raises InputError for several."""
         if len(args) != 1 or kwargs:
             count = len(args) + len(kwargs)
@@ -152,7 +157,7 @@ class LibraryProgram:
     # arrays
 
     def holds(self, value: Any) -> bool:
-        """Returns whether a value is an array, or becomes one."""
+        """Whether a value is an array, or becomes one."""
         return isinstance(value, np.ndarray | np.generic)
 
     def bits(self, value: Any) -> tuple[np.ndarray, str]:
@@ -177,7 +182,7 @@ class LibraryProgram:
         """Returns the arrays of a result, and what puts others in their places."""
         leaves: list[Leaf] = []
         shape = take_leaves(result, 0, leaves)
-        return [one.value for one in leaves], lambda values: _put_leaves(shape, iter(values))
+        return [leaf.value for leaf in leaves], lambda values: _put_leaves(shape, iter(values))
 
     def told(self, value: Any) -> Any:
         """What of an input without samples decides which program runs: shapes, small integers, and
@@ -192,15 +197,17 @@ class LibraryProgram:
         return (shape, dtype, self.bits(value)[0].tolist() if decides(shape, dtype) else None)
 
 
-DECIDING = 16  # integers that may choose a branch, such as a sampling rate
+# Integers that may choose a branch, such as a sampling rate.
+DECIDING = 16
 
 
 def decides(shape: Sequence[int], dtype: str) -> bool:
-    """Returns whether an input without samples may choose a branch by its values."""
+    """Whether an input without samples may choose a branch by its values."""
     return not shape or (dtype not in floats.FORMATS and math.prod(shape) <= DECIDING)
 
 
-ALIGNED = 64  # bytes: the longest vector of a processor
+# Bytes: the longest vector of a processor.
+ALIGNED = 64
 
 
 def aligned_room(shape: Sequence[int], dtype: Any) -> np.ndarray:
@@ -228,9 +235,9 @@ def aligned_array(array: np.ndarray) -> np.ndarray:
     """
     if array.flags.c_contiguous and not address_of(array) % ALIGNED:
         return array
-    made = aligned_room(array.shape, array.dtype)
-    made[...] = array
-    return made
+    room = aligned_room(array.shape, array.dtype)
+    room[...] = array
+    return room
 
 
 def padded_piece(bits: np.ndarray, axis: int, piece: SizedCall) -> np.ndarray:
@@ -240,14 +247,14 @@ def padded_piece(bits: np.ndarray, axis: int, piece: SizedCall) -> np.ndarray:
     part = bits[(*before, slice(start, start + places))]
     if places == size:
         return aligned_array(part)
-    made = aligned_room((*bits.shape[:axis], size, *bits.shape[axis + 1 :]), bits.dtype)
-    made[(*before, slice(places))] = part
-    made[(*before, slice(places, None))] = part[(*before, slice(1))]
-    return made
+    room = aligned_room((*bits.shape[:axis], size, *bits.shape[axis + 1 :]), bits.dtype)
+    room[(*before, slice(places))] = part
+    room[(*before, slice(places, None))] = part[(*before, slice(1))]
+    return room
 
 
 def together(
-    found: Sequence[tuple[Sequence[Any], int]],
+    pieces: Sequence[tuple[Sequence[Any], int]],
     outputs: Sequence[ProgramOutput],
     join: Callable[[list[Any], int], Any] = lambda rows, axis: np.ascontiguousarray(
         rows[0] if len(rows) == 1 else np.concatenate(rows, axis)
@@ -255,20 +262,19 @@ def together(
 ) -> list[Any]:
     """Returns the answers of all pieces as one, without those of the copies; contiguous.
 
-    ``found``: of each piece its outputs, and how many places it has.
+    ``pieces``: of each its outputs, and how many places it has.
     """
     return [
-        join([answer[number][one.index(0, places)] for answer, places in found], one.axis)
-        for number, one in enumerate(outputs)
+        join([answer[number][output.index(0, places)] for answer, places in pieces], output.axis)
+        for number, output in enumerate(outputs)
     ]
 
 
 def _shapes_within(value: Any) -> str:
     """Returns shapes and formats in nested arguments, such as weights."""
     if isinstance(value, Mapping):
-        return (
-            "{" + ", ".join(f"{name}: {_shapes_within(one)}" for name, one in value.items()) + "}"
-        )
+        parts = (f"{name}: {_shapes_within(part)}" for name, part in value.items())
+        return f"{{{', '.join(parts)}}}"
     if isinstance(value, tuple | list):
         return f"({', '.join(map(_shapes_within, value))})"
     return f"{getattr(value, 'dtype', type(value).__name__)}{getattr(value, 'shape', '')}"
@@ -282,11 +288,11 @@ def take_leaves(value: Any, axis: Any, leaves: list[Leaf]) -> Any:
     """Returns the nesting with its leaves taken out, which are appended."""
     if axis is not None and isinstance(value, Mapping):
         inner = axis if isinstance(axis, Mapping) else dict.fromkeys(value, axis)
-        return {name: take_leaves(one, inner.get(name), leaves) for name, one in value.items()}
+        return {name: take_leaves(part, inner.get(name), leaves) for name, part in value.items()}
     if axis is not None and isinstance(value, tuple | list):
         each = axis if isinstance(axis, tuple | list) else [axis] * len(value)
-        made = [take_leaves(one, at, leaves) for one, at in zip(value, each, strict=True)]
-        return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
+        parts = [take_leaves(part, at, leaves) for part, at in zip(value, each, strict=True)]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     leaves.append(Leaf(value, axis))
     return _LeafHole
 
@@ -295,9 +301,9 @@ def _put_leaves(shape: Any, values: Iterator[Any]) -> Any:
     if shape is _LeafHole:
         return next(values)
     if isinstance(shape, Mapping):
-        return {name: _put_leaves(one, values) for name, one in shape.items()}
-    made = [_put_leaves(one, values) for one in shape]
-    return type(shape)(*made) if hasattr(shape, "_fields") else type(shape)(made)
+        return {name: _put_leaves(part, values) for name, part in shape.items()}
+    parts = [_put_leaves(part, values) for part in shape]
+    return type(shape)(*parts) if hasattr(shape, "_fields") else type(shape)(parts)
 
 
 # Runs programs of compiling libraries: JAX, TensorFlow, and ``torch.compile``.
@@ -326,21 +332,21 @@ class JaxProgram(LibraryProgram):
     def signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """As of ``LibraryProgram``. InputError: it is called while JAX traces another function."""
         values, shape = self._flatten((args, kwargs))
-        told: list[Any] = [shape, self.threads()]
-        for one in values:
-            if getattr(one, "shape", None) == ():
+        alike: list[Any] = [shape, self.threads()]
+        for value in values:
+            if getattr(value, "shape", None) == ():
                 return None  # a number may choose a branch: `told` has its value
-            if type(one) is self._array:
-                told.append(one.aval)
-            elif type(one) is np.ndarray and one.flags.c_contiguous:
-                told += one.shape, one.dtype
-            elif isinstance(one, self._tracer):
+            if type(value) is self._array:
+                alike.append(value.aval)
+            elif type(value) is np.ndarray and value.flags.c_contiguous:
+                alike += value.shape, value.dtype
+            elif isinstance(value, self._tracer):
                 why = "inside of a function that JAX compiles it would become a part of that one"
                 todo = "call it outside, or give that function to stable.invariant"
                 raise InputError("inputs", "a traced array", why, todo)
             else:
                 return None
-        return tuple(told)
+        return tuple(alike)
 
     def planned(
         self, plan: Plan, leaves: Sequence[Leaf], rebuild: Rebuild, outputs: Sequence[ProgramOutput]
@@ -350,40 +356,53 @@ class JaxProgram(LibraryProgram):
         """
         import jax
 
-        beside = jax.tree.leaves([one.value for one in leaves if one.axis is None])
-        if any(decides(one.shape, one.dtype.name) for one in beside):
+        beside = jax.tree.leaves([leaf.value for leaf in leaves if leaf.axis is None])
+        if any(decides(value.shape, value.dtype.name) for value in beside):
             return None
         if len(plan) == 1 and plan[0].places == plan[0].size:
             return self.compiled
         marks = [
-            jax.tree.map(lambda _: -1, one.value) if one.axis is None else one.axis
-            for one in leaves
+            jax.tree.map(lambda _: -1, leaf.value) if leaf.axis is None else leaf.axis
+            for leaf in leaves
         ]
         axes, shape = jax.tree.flatten(rebuild(marks))
         carry = [(at, axis) for at, axis in enumerate(axes) if axis >= 0]
-        # compiled apart from the function: XLA would fuse the padding into it and change bits
-        cut = jax.jit(lambda values: [_piece(values, carry, piece) for piece in plan])
+
+        def part(value: Any, axis: int, piece: SizedCall) -> Any:
+            """Some samples, and copies of their first behind them."""
+            start, places, size = piece
+            rows = jax.lax.slice_in_dim(value, start, start + places, axis=axis)
+            if places == size:
+                return rows
+            first = jax.lax.slice_in_dim(value, start, start + 1, axis=axis)
+            more = jax.numpy.repeat(first, size - places, axis)
+            return jax.numpy.concatenate([rows, more], axis)
+
+        # both are compiled apart from the function: XLA would fuse the padding into it
+        @jax.jit
+        def cut(values: Sequence[Any]) -> list[list[Any]]:
+            both = [(value, axis) for value, (_, axis) in zip(values, carry, strict=True)]
+            return [[part(*each, piece) for each in both] for piece in plan]
 
         @jax.jit
-        def join(found: Sequence[Any]) -> Any:
-            both = [
-                (jax.tree.leaves(one), each.places) for one, each in zip(found, plan, strict=True)
-            ]
-            made = together(both, outputs, jax.numpy.concatenate)
-            return jax.tree.unflatten(jax.tree.structure(found[0]), made)
+        def join(answers: Sequence[Any]) -> Any:
+            both = zip(map(jax.tree.leaves, answers), plan, strict=True)
+            pieces = [(arrays, piece.places) for arrays, piece in both]
+            joined = together(pieces, outputs, jax.numpy.concatenate)
+            return jax.tree.unflatten(jax.tree.structure(answers[0]), joined)
 
         def run(*args: Any, **kwargs: Any) -> Any:
             values = jax.tree.leaves((args, kwargs))
-            found = []
-            for part in cut([values[at] for at, _ in carry]):
-                for (at, _), one in zip(carry, part, strict=True):
-                    values[at] = one
+            answers = []
+            for parts in cut([values[at] for at, _ in carry]):
+                for (at, _), value in zip(carry, parts, strict=True):
+                    values[at] = value
                 args, kwargs = jax.tree.unflatten(shape, values)
-                found.append(self.compiled(*args, **kwargs))
-            return join(found)
+                answers.append(self.compiled(*args, **kwargs))
+            return join(answers)
 
         # a container that is rebuilt as another kind may have its leaves in another order
-        wanted = jax.tree.structure(rebuild([one.value for one in leaves]))
+        wanted = jax.tree.structure(rebuild([leaf.value for leaf in leaves]))
         return run if shape == wanted else None
 
     def settings(self) -> Any:
@@ -391,15 +410,12 @@ class JaxProgram(LibraryProgram):
         return held.jax_default_matmul_precision, held.jax_enable_x64
 
     def facts(self) -> dict[str, Any]:
-        import jax
-
-        found = {"platform": jax.default_backend(), "x64": bool(jax.config.jax_enable_x64)}
-        return found | {"precision": str(jax.config.jax_default_matmul_precision)}
+        precision, wide = self.settings()
+        platform = self.imported.default_backend()
+        return {"platform": platform, "x64": bool(wide), "precision": str(precision)}
 
     def holds(self, value: Any) -> bool:
-        import jax
-
-        return isinstance(value, np.ndarray | np.generic | jax.Array)
+        return isinstance(value, np.ndarray | np.generic | self.imported.Array)
 
     def native(self, array: np.ndarray, dtype: str) -> Any:
         import jax.numpy as jnp
@@ -411,55 +427,36 @@ class JaxProgram(LibraryProgram):
         return super().whole(value, axis) if isinstance(value, np.ndarray) else value
 
     def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
-        import jax
-
-        leaves, shape = jax.tree.flatten(result)
-        return leaves, lambda values: jax.tree.unflatten(shape, values)
+        leaves, shape = self._flatten(result)
+        return leaves, lambda values: self.imported.tree.unflatten(shape, values)
 
     def told(self, value: Any) -> Any:
         """As of ``LibraryProgram``; of weights in any container of JAX."""
-        import jax
-
         if self.holds(value):
             return super().told(value)
-        leaves, shape = jax.tree.flatten(value)
-        return str(shape), tuple((np.shape(one), str(getattr(one, "dtype", one))) for one in leaves)
-
-
-def _piece(values: Sequence[Any], carry: Sequence[tuple[int, int]], piece: SizedCall) -> list[Any]:
-    """Some samples of each array, and copies of their first behind them."""
-    from jax import lax
-    from jax import numpy as jnp
-
-    start, places, size = piece
-    made = []
-    for one, (_, axis) in zip(values, carry, strict=True):
-        part = lax.slice_in_dim(one, start, start + places, axis=axis)
-        if places < size:
-            first = lax.slice_in_dim(one, start, start + 1, axis=axis)
-            part = jnp.concatenate([part, jnp.repeat(first, size - places, axis)], axis)
-        made.append(part)
-    return made
+        leaves, shape = self._flatten(value)
+        kinds = ((np.shape(leaf), str(getattr(leaf, "dtype", leaf))) for leaf in leaves)
+        return str(shape), tuple(kinds)
 
 
 class _Data(LibraryProgram):
     """Functions whose arguments are data: all arrays of one leading size carry samples."""
 
-    def _found(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
+    def _found_axes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
         leaves: list[Leaf] = []
         take_leaves([list(args), kwargs], 0, leaves)
-        sizes = [one.value.shape[0] for one in leaves if self.holds(one.value) and one.value.shape]
-        first = sizes[0] if sizes else None
+        arrays = (leaf.value for leaf in leaves if self.holds(leaf.value))
+        first = next((array.shape[0] for array in arrays if array.shape), None)
 
-        def of(value: Any) -> Any:
+        def axes(value: Any) -> Any:
             if isinstance(value, Mapping):
-                return {name: of(one) for name, one in value.items()}
+                return {name: axes(part) for name, part in value.items()}
             if isinstance(value, tuple | list):
-                return [of(one) for one in value]
-            there = self.holds(value) and len(value.shape) and value.shape[0] == first
-            return 0 if there else None
+                return [axes(part) for part in value]
+            carries = self.holds(value) and len(value.shape) and value.shape[0] == first
+            return 0 if carries else None
 
-        return [of(one) for one in args], {name: of(one) for name, one in kwargs.items()}
+        return axes(args), axes(kwargs)
 
 
 class TensorFlowProgram(_Data):
@@ -475,49 +472,42 @@ class TensorFlowProgram(_Data):
         """Watches the graph as it runs: what XLA compiles is one operation of it."""
         from probe.recording.subject import function_recorder
 
-        given = [
-            self.native(one, "bfloat16" if one.dtype == np.uint16 else one.dtype.name)
-            if isinstance(one, np.ndarray)
-            else one
-            for one in values
+        inputs = [
+            self.native(value, "bfloat16" if value.dtype == np.uint16 else value.dtype.name)
+            if isinstance(value, np.ndarray)
+            else value
+            for value in values
         ]
-        args, kwargs = rebuild(given)
+        args, kwargs = rebuild(inputs)
         return function_recorder(lambda: self.function(*args, **kwargs))
 
     def threads(self) -> int:
-        import tensorflow as tf
-
-        return int(tf.config.threading.get_intra_op_parallelism_threads()) or cores()
+        return int(self.imported.config.threading.get_intra_op_parallelism_threads()) or cores()
 
     def facts(self) -> dict[str, Any]:
-        import tensorflow as tf
-
-        between = int(tf.config.threading.get_inter_op_parallelism_threads())
-        return {"inter_op_threads": between, "jit": str(tf.config.optimizer.get_jit())}
+        config = self.imported.config
+        between = int(config.threading.get_inter_op_parallelism_threads())
+        return {"inter_op_threads": between, "jit": str(config.optimizer.get_jit())}
 
     def holds(self, value: Any) -> bool:
-        import tensorflow as tf
-
+        tf = self.imported
         return isinstance(value, np.ndarray | np.generic | tf.Tensor | tf.Variable)
 
     def bits(self, value: Any) -> tuple[np.ndarray, str]:
         return super().bits(value.numpy() if hasattr(value, "numpy") else value)
 
     def native(self, array: np.ndarray, dtype: str) -> Any:
-        import tensorflow as tf
-
-        kind = tf.bfloat16.as_numpy_dtype
-        return tf.constant(array.view(kind) if dtype == "bfloat16" else array)
+        tf = self.imported
+        narrow = dtype == "bfloat16"
+        return tf.constant(array.view(tf.bfloat16.as_numpy_dtype) if narrow else array)
 
     def whole(self, value: Any, axis: int | None) -> Any:
         """As of ``LibraryProgram``; a plain array would be part of the graph, a new one a call."""
         return self.native(*self.bits(value)) if isinstance(value, np.ndarray) else value
 
     def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
-        import tensorflow as tf
-
-        leaves = tf.nest.flatten(result)
-        return leaves, lambda values: tf.nest.pack_sequence_as(result, list(values))
+        nest = self.imported.nest
+        return nest.flatten(result), lambda values: nest.pack_sequence_as(result, list(values))
 
 
 class TorchProgram(_Data):
@@ -532,58 +522,48 @@ class TorchProgram(_Data):
     def __init__(self, function: Any, batched: Any = None) -> None:
         inner = getattr(function, "_orig_mod", None)
         if inner is not None:
-            from probe.invariant.torch_calls import require_evaluation
-
-            require_evaluation(inner)
-        self.module = inner
+            self.calls.require_evaluation(inner)
         self.context = getattr(function, "dynamo_ctx", None)
         plain = inner if inner is not None else function._torchdynamo_orig_callable
         named = type(plain).__name__ if inner is not None else plain.__qualname__
         super().__init__(plain, batched, named)
         self.sizes: dict[Any, Callable[..., Any]] = {}
 
+    @property
+    def calls(self) -> Any:
+        """``torch_calls``, which imports PyTorch."""
+        return import_module("probe.invariant.torch_calls")
+
     def at(self, size: int) -> Callable[..., Any]:
-        import torch
-
-        key = size, torch.get_num_threads(), self.settings()
-        if key not in self.sizes:
-            self.sizes[key] = self._compiled(size, key[1], len(self.sizes))
-        return self.sizes[key]
-
-    def _compiled(self, size: int, threads: int, number: int) -> Callable[..., Any]:
-        import torch
-
-        plain = self.function
+        key = size, self.threads(), self.settings()
+        if key in self.sizes:
+            return self.sizes[key]
+        torch, plain = self.imported, self.function
 
         def bucket(*args: Any, **kwargs: Any) -> Any:
             return plain(*args, **kwargs)
 
         # Dynamo keeps programs by code object, and guards of one bucket would make another dynamic
-        named = f"bucket_{size}_{threads}_{number}_{id(self)}"
+        named = f"bucket_{size}_{key[1]}_{len(self.sizes)}_{id(self)}"
         bucket.__code__ = bucket.__code__.replace(co_name=named, co_firstlineno=size)
-        context = self.context
-        made = torch.compile(bucket, dynamic=False) if context is None else context(bucket)
+        compiled = (self.context or partial(torch.compile, dynamic=False))(bucket)
 
         def run(*args: Any, **kwargs: Any) -> Any:
             alone = {"automatic_dynamic_shapes": False, "assume_static_by_default": True}
-            with torch.no_grad(), torch._dynamo.config.patch(alone):  # type: ignore[attr-defined]
-                return made(*args, **kwargs)
+            with torch.no_grad(), torch._dynamo.config.patch(alone):
+                return compiled(*args, **kwargs)
 
+        self.sizes[key] = run
         return run
 
     def threads(self) -> int:
-        import torch
-
-        return int(torch.get_num_threads())
+        return int(self.imported.get_num_threads())
 
     def settings(self) -> Any:
-        from probe.invariant.torch_calls import settings
-
-        return settings()
+        return self.calls.settings()
 
     def facts(self) -> dict[str, Any]:
-        import torch
-
+        torch = self.imported
         return {
             "capability": torch.backends.cpu.get_cpu_capability(),
             "mkldnn": bool(torch.backends.mkldnn.enabled),
@@ -591,33 +571,25 @@ class TorchProgram(_Data):
         }
 
     def holds(self, value: Any) -> bool:
-        import torch
-
-        return isinstance(value, torch.Tensor)
+        return isinstance(value, self.imported.Tensor)
 
     def bits(self, value: Any) -> tuple[np.ndarray, str]:
-        import torch
-
-        value = value.detach().contiguous()
-        if value.dtype is torch.bfloat16:
-            return value.view(torch.int16).numpy().view(np.uint16), "bfloat16"
-        return super().bits(value.numpy())
+        if value.dtype is self.imported.bfloat16:
+            bits: tuple[np.ndarray, str] = self.calls.container(value)
+            return bits
+        return super().bits(value.detach().contiguous().numpy())
 
     def native(self, array: np.ndarray, dtype: str) -> Any:
-        from probe.invariant.torch_calls import of_container
-
-        return of_container(array, dtype)
+        return self.calls.of_container(array, dtype)
 
     def form(self, value: Any) -> tuple[tuple[int, ...], str]:
         return tuple(value.shape), str(value.dtype).removeprefix("torch.")
 
     def whole(self, value: Any, axis: int | None) -> Any:
         """As of ``LibraryProgram``: with the strides and alignment that the checked ones have."""
-        from probe.invariant.torch_calls import aligned_contiguous, misplaced
-
         if axis is None:
-            return value.clone() if self.holds(value) and misplaced(value) else value
-        return aligned_contiguous(value.detach())
+            return value.clone() if self.holds(value) and self.calls.misplaced(value) else value
+        return self.calls.aligned_contiguous(value.detach())
 
     def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
         from torch.utils import _pytree as tree
@@ -655,24 +627,21 @@ def program_with_library(
     """Returns the program with its library, found by one call. InputError: it is no library's."""
     if program.library:
         return program
-    values: list[Any] = []
-    of_jax = _of_jax((args, kwargs))
-    if not of_jax:
-        answer: list[Leaf] = []
-        take_leaves(program.function(*args, **kwargs), 0, answer)
-        values = [one.value for one in answer]
-        of_jax = _of_jax(values)
-    if of_jax:
-        return JaxProgram(program.function, program.batched, program.name)
-    if values and all(isinstance(one, np.ndarray | np.generic) for one in values):
-        return LibraryProgram(program.function, program.batched, program.name)
-    found = ", ".join(sorted({type(one).__name__ for one in values})) or "nothing"
+
+    def of_jax(nested: Any) -> bool:
+        jax = sys.modules.get("jax")
+        return jax is not None and any(isinstance(x, jax.Array) for x in jax.tree.leaves(nested))
+
+    words = program.function, program.batched, program.name
+    if of_jax((args, kwargs)):
+        return JaxProgram(*words)
+    answer: list[Leaf] = []
+    take_leaves(program.function(*args, **kwargs), 0, answer)
+    values = [leaf.value for leaf in answer]
+    if of_jax(values):
+        return JaxProgram(*words)
+    if values and all(isinstance(value, np.ndarray | np.generic) for value in values):
+        return LibraryProgram(*words)
+    kinds = ", ".join(sorted({type(value).__name__ for value in values}))
     todo = "give a function of JAX's or NumPy's arrays, a tf.function, or a torch.nn.Module"
-    raise InputError("model", program.name, f"it returns {found}", todo)
-
-
-def _of_jax(nested: Any) -> bool:
-    jax = sys.modules.get("jax")
-    if jax is None:
-        return False
-    return any(isinstance(one, jax.Array) for one in jax.tree.leaves(nested))
+    raise InputError("model", program.name, f"it returns {kinds}", todo)

@@ -37,7 +37,8 @@ ENOUGH = 160  # numbers in all answers together
 # The same of a quick program: a size may round differently in one of several hundred numbers.
 MOST, PLENTY = 512, 2048
 
-DISTINCT = 16  # values of a floating-point input that is a mask or a code rather than a quantity
+# Values of a floating-point input that is a mask or a code rather than a quantity.
+DISTINCT = 16
 KEPT = 4096  # values of a recipe
 
 
@@ -48,36 +49,34 @@ def how_many(numbers: int) -> int:
 
 def sample_recipe(rows: np.ndarray, dtype: str) -> dict[str, Any]:
     """Returns what samples of an input are made from; ``rows``: container array, a sample a row."""
-    if dtype in floats.FORMATS:
-        values = floats.widen(rows, dtype).astype(np.float64).reshape(-1)
-        found = values[np.isfinite(values)]
-        if not 2 <= len(np.unique(values[:KEPT])) <= DISTINCT:  # one value: a state of zeros
-            size = float(np.sqrt(np.mean(found**2))) if found.size else 1.0
-            scale = 2.0 ** round(math.log2(size)) if size else 1.0
-            return {"scale": scale, "positive": bool((found >= 0).all())}
-        return {"values": [float(one) for one in values[:KEPT]]}
-    return {"values": rows.reshape(-1)[:KEPT].tolist()}
+    if dtype not in floats.FORMATS:
+        return {"values": rows.reshape(-1)[:KEPT].tolist()}
+    values = floats.widen(rows, dtype).astype(np.float64).reshape(-1)
+    if 2 <= len(np.unique(values[:KEPT])) <= DISTINCT:  # one value: a state of zeros
+        return {"values": values[:KEPT].tolist()}
+    finite = values[np.isfinite(values)]
+    size = float(np.sqrt(np.mean(finite**2))) if finite.size else 1.0
+    scale = 2.0 ** round(math.log2(size)) if size else 1.0
+    return {"scale": scale, "positive": bool((finite >= 0).all())}
 
 
 def drawn_samples(
-    told: dict[str, Any], shape: tuple[int, ...], dtype: str, numbers: Sequence[int], at: int
+    recipe: dict[str, Any], shape: tuple[int, ...], dtype: str, numbers: Sequence[int], at: int
 ) -> np.ndarray:
     """Samples (len(numbers), *shape) as a container array; ``at``: of the input among others."""
     size = math.prod(shape)
-    if "values" in told:
-        values = np.array(told["values"])
-        kept = np.resize(values, size) if values.size else np.zeros(size)
+    if "values" in recipe:
+        values = np.array(recipe["values"])
+        values = np.resize(values, size) if values.size else np.zeros(size)
         # another order of the values for each sample but the first
-        orders = (
-            operands.hashes(one, "x", at, (size,)) if one else np.arange(size) for one in numbers
-        )
-        every = np.stack([kept[np.argsort(one, kind="stable")] for one in orders])
-        rounded = floats.round_to(every, dtype) if dtype in floats.FORMATS else every.astype(dtype)
-        return rounded.reshape(len(numbers), *shape)
-    drawn = np.stack([_numbers_of_sample(number, at, size) for number in numbers]) * told["scale"]
-    if told["positive"]:
-        drawn = np.abs(drawn)
-    return floats.round_to(drawn, dtype).reshape(len(numbers), *shape)
+        orders = (operands.hashes(n, "x", at, (size,)) if n else np.arange(size) for n in numbers)
+        drawn = np.stack([values[np.argsort(order, kind="stable")] for order in orders])
+    else:
+        drawn = np.stack([_numbers_of_sample(number, at, size) for number in numbers])
+        drawn *= recipe["scale"]
+        drawn = np.abs(drawn) if recipe["positive"] else drawn
+    rounded = floats.round_to(drawn, dtype) if dtype in floats.FORMATS else drawn.astype(dtype)
+    return rounded.reshape(len(numbers), *shape)
 
 
 def _numbers_of_sample(sample: int, at: int, size: int) -> np.ndarray:
@@ -86,10 +85,10 @@ def _numbers_of_sample(sample: int, at: int, size: int) -> np.ndarray:
     scale = SCALES[sample // 3 % len(SCALES)]
     if not kind:
         return operands.normal(seed, "x", (size,)) * scale
-    found = spread_numbers(seed, "x", (size,), 8 if kind == 1 else 4)
+    numbers = spread_numbers(seed, "x", (size,), 8 if kind == 1 else 4)
     if kind == 2:
-        found[1::2] = -found[: size // 2 * 2 : 2]
-    return found * scale
+        numbers[1::2] = -numbers[: size // 2 * 2 : 2]
+    return numbers * scale
 
 
 # By what a sample is multiplied that stands beside others, to show whether they read it.
@@ -97,7 +96,7 @@ LARGE, SMALL = 2.0**12, 2.0**-12
 
 
 def altered(
-    every: np.ndarray, one: np.ndarray, dtype: str, name: str, fixed: bool = False
+    every: np.ndarray, sample: np.ndarray, dtype: str, name: str, fixed: bool = False
 ) -> np.ndarray:
     """Returns a sample made from another: container arrays.
 
@@ -105,22 +104,22 @@ def altered(
     sign where there are both), each with its numbers in the opposite order, or ``nan``. Of tokens,
     masks and codes those of the call, elsewhere; ``fixed``: they stay as they are.
     """
-    if not one.size:
-        return one
+    if not sample.size:
+        return sample
     wide = floats.widen(every, dtype) if dtype in floats.FORMATS else every
     distinct = len(np.unique(wide.reshape(-1)[:KEPT]))
     if dtype not in floats.FORMATS or 1 < distinct <= DISTINCT < wide.size:
         if fixed:
-            return one
+            return sample
         flat = every.reshape(-1)
         if name in ("large", "small"):
             order = np.argsort(wide.reshape(-1), kind="stable")
-            return np.full_like(one, flat[order[-1 if name == "large" else 0]])
+            return np.full_like(sample, flat[order[-1 if name == "large" else 0]])
         start = 1 if name == "turned" else flat.size // 2
-        return np.resize(np.roll(flat, start), one.shape)
+        return np.resize(np.roll(flat, start), sample.shape)
     if name == "nan":
-        return floats.round_to(np.full(one.shape, np.nan), dtype)
-    values = floats.widen(one, dtype).astype(np.float64).reshape(-1)[::-1].reshape(one.shape)
+        return floats.round_to(np.full(sample.shape, np.nan), dtype)
+    values = floats.widen(sample, dtype).astype(np.float64).reshape(-1)[::-1].reshape(sample.shape)
     values = np.where(np.isfinite(values) & (values != 0), values, 1.0)
     sign = 1.0 if (values >= 0).all() else -1.0
     scale = {"large": LARGE, "small": SMALL, "turned": 1.0}[name]
@@ -144,23 +143,24 @@ def nudged(rows: np.ndarray, dtype: str) -> np.ndarray:
     bits = floats.to_bits(rows, dtype).copy()
     moved = floats.is_finite(rows, dtype) & (floats.widen(rows, dtype) != 0)
     up = (np.arange(bits.size) % 2 == 0).reshape(bits.shape)
-    one = np.array(1, bits.dtype)
-    bits[moved & up] += one
-    bits[moved & ~up] -= one
+    unit = np.array(1, bits.dtype)
+    bits[moved & up] += unit
+    bits[moved & ~up] -= unit
     return floats.from_bits(bits, dtype)
 
 
-def is_recipe(told: Any, carries: Sequence[bool]) -> bool:
-    """Returns whether a recipe that was read is one; ``carries``: which inputs have samples."""
+def is_recipe(read: Any, carries: Sequence[bool]) -> bool:
+    """Whether a recipe that was read is one; ``carries``: which inputs have samples."""
     try:
-        chosen, every = told["chosen"], list(zip(told["inputs"], carries, strict=True))
-        fits = all(type(one) is int and 0 <= one < MOST * CANDIDATES for one in chosen)
-        for one, carried in every:
-            fits &= carried == (one is not None)
+        chosen, inputs = read["chosen"], list(zip(read["inputs"], carries, strict=True))
+        fits = all(type(number) is int and 0 <= number < MOST * CANDIDATES for number in chosen)
+        for recipe, carried in inputs:
+            fits &= carried == (recipe is not None)
             if carried:
-                values = one["values"] if set(one) == {"values"} else [one["scale"]]
-                fits &= set(one) in ({"values"}, {"scale", "positive"}) and 0 < len(values) <= KEPT
-                fits &= all(isinstance(each, int | float) for each in values)
+                words = set(recipe)
+                values = recipe["values"] if words == {"values"} else [recipe["scale"]]
+                fits &= words in ({"values"}, {"scale", "positive"}) and 0 < len(values) <= KEPT
+                fits &= all(isinstance(value, int | float) for value in values)
     except (TypeError, KeyError, ValueError):
         return False
     return fits and 1 <= len(chosen) <= MOST
@@ -241,8 +241,8 @@ class Company:
         are not known. InputError: axes that are named are not those of samples."""
         if self.named is not None and called is not None:
             named = self._axes[kind] = self.named(called)
-            if _sample_count(shapes, named) is None and not any(0 in one for one in shapes):
-                said = ", ".join(str(list(one)) for one in shapes)
+            if _sample_count(shapes, named) is None and not any(0 in shape for shape in shapes):
+                said = ", ".join(str(list(shape)) for shape in shapes)
                 why = f"these are not axes of one number of samples of arguments {said}"
                 raise InputError("batched", named, why, "name those of samples, or None")
         axes = self._axes.get(kind)
@@ -258,21 +258,13 @@ class Company:
             each.clear()
         self.keeper.calls.forget()
 
-    def ask(
-        self,
-        kind: Any,
-        given: Sequence[Value],
-        answer: Sequence[Value],
-        run: Run,
-        numbers: Hashable = None,
-    ) -> None:
+    def ask(self, kind: Any, call: EndedCall, numbers: Hashable = None) -> None:
         """Asks about a call that has ended. NotInvariant: ``strict``, and something isn't kept.
 
-        ``run``: the model in the mode, of other values in place of those that are ``given``.
         ``numbers``: among the arguments; calls of a kind are briefly asked about again with others.
         """
-        shapes = [value.shape for value, _ in given]
-        if not any(shapes) or any(0 in one for one in shapes):
+        shapes = call.shapes
+        if not any(shapes) or any(0 in shape for shape in shapes):
             return
         if self.keeper.report.left:  # it is known already that not all bits are kept
             # as the arguments mostly are: what is left is named once for all batches
@@ -281,45 +273,43 @@ class Company:
             return
         axes = self._axes.get(kind)
         if axes is not None and _sample_count(shapes, axes) is not None and kind in self._full:
-            there = (kind, _rest(shapes, axes), numbers) in self._asked
-            found = self._tried(given, axes, answer, run, () if there else BRIEF)
-            if not found.why and not found.left:
+            known = (kind, _rest(shapes, axes), numbers) in self._asked
+            reading = self._tried(call, axes, () if known else BRIEF)
+            if not reading.why and not reading.left:
                 self._keep(kind, axes, shapes, numbers)
                 return
-        axes, found = self._read(axes or (), given, answer, run)
-        by_kind = {kind or operation: (operation, why, kind) for operation, why, kind in found.left}
-        for one in by_kind.values():  # bits that differ are these operations'
-            operation, why, which = one
+        axes, reading = self._read(axes or (), call)
+        by_kind = {
+            which or operation: (operation, why, which) for operation, why, which in reading.left
+        }
+        for operation, why, which in by_kind.values():  # bits that differ are these operations'
             self.keeper.leave(operation, f"{why}; {self.how}", which)
-        if found.why and not found.left:
-            self.keeper.leave(MIXED if found.ran else UNREAD, found.why)
-        if not found.why:
+        if reading.why and not reading.left:
+            self.keeper.leave(MIXED if reading.ran else UNREAD, reading.why)
+        if not reading.why:
             self._keep(kind, axes, shapes, numbers)
 
-    def _read(
-        self, axes: Axes, given: Sequence[Value], answer: Sequence[Value], run: Run
-    ) -> tuple[Axes, SampleReading]:
+    def _read(self, axes: Axes, call: EndedCall) -> tuple[Axes, SampleReading]:
         """Returns which arguments carry samples, and whether these keep their bits."""
-        shapes = [value.shape for value, _ in given]
         if self.named is not None:
-            return axes, self._tried(given, axes, answer, run, FULL)
-        held: tuple[Axes, SampleReading] | None = None
-        for size in sample_counts(shapes):
-            axes, found = (), SampleReading("", False, False, [])
-            for axes in guesses(shapes, size):
-                found = self._tried(given, axes, answer, run, BRIEF if held else FULL)
-                if found.ran:
+            return axes, self._tried(call, axes, FULL)
+        first: tuple[Axes, SampleReading] | None = None
+        for size in sample_counts(call.shapes):
+            axes, reading = (), SampleReading("", False, False, [])
+            for axes in guesses(call.shapes, size):
+                reading = self._tried(call, axes, BRIEF if first else FULL)
+                if reading.ran:
                     break
-            if held is None:
-                held = axes, found
-                if found.left or (found.why and found.ran):
+            if first is None:
+                first = axes, reading
+                if reading.left or (reading.why and reading.ran):
                     break
-            elif found.along and (found.left or not found.why):
-                both = f"{sample_counts(shapes)[0]} and {size} entries"
+            elif reading.along and (reading.left or not reading.why):
+                both = f"{sample_counts(call.shapes)[0]} and {size} entries"
                 why = f"arguments have {both}, and either may be the samples; {self.how}"
                 return axes, SampleReading(why, False, False, [])
-        assert held is not None
-        return held
+        assert first is not None
+        return first
 
     def _keep(
         self, kind: Any, axes: Axes, shapes: Sequence[tuple[int, ...]], numbers: Hashable
@@ -334,16 +324,12 @@ class Company:
         self.keeper.calls.end()
 
     def _tried(
-        self,
-        given: Sequence[Value],
-        axes: Axes,
-        answer: Sequence[Value],
-        run: Run,
-        companies: Sequence[Sequence[str]],
+        self, call: EndedCall, axes: Axes, companies: Sequence[Sequence[str]]
     ) -> SampleReading:
         with self.keeper.calls.trying() as left:
-            found = samples_refuted(run, given, axes, answer, companies, self.how)
-        return found._replace(left=left)
+            reading = call.refuted(axes, companies)
+        why = f"{reading.why}; {self.how}" if reading.why else ""
+        return reading._replace(why=why, left=left)
 
 
 class SampleReading(NamedTuple):
@@ -364,8 +350,8 @@ def sample_counts(shapes: Sequence[tuple[int, ...]]) -> list[int]:
 
     One is the last of them: arguments that all samples share often have such an axis.
     """
-    there = dict.fromkeys(shape[0] for shape in shapes if shape)
-    return sorted(there, key=lambda one: one == 1)
+    sizes = dict.fromkeys(shape[0] for shape in shapes if shape)
+    return sorted(sizes, key=lambda size: size == 1)
 
 
 def guesses(shapes: Sequence[tuple[int, ...]], size: int) -> Iterator[Axes]:
@@ -374,146 +360,130 @@ def guesses(shapes: Sequence[tuple[int, ...]], size: int) -> Iterator[Axes]:
     Fewer are asked where the model refuses to take single entries of all: a square mask may have
     the size of the batch by chance.
     """
-    there = [at for at, shape in enumerate(shapes) if shape and shape[0] == size]
-    fewer = [[at for at in there if at != out] for out in there[1:]] if len(there) > 2 else []
-    ways = [there, *fewer, there[:1]]
-    for some in ways[: 1 if len(there) == 1 else GUESSES]:
+    fitting = [at for at, shape in enumerate(shapes) if shape and shape[0] == size]
+    fewer = [[at for at in fitting if at != out] for out in fitting[1:]] if len(fitting) > 2 else []
+    ways = [fitting, *fewer, fitting[:1]]
+    for some in ways[: 1 if len(fitting) == 1 else GUESSES]:
         yield tuple(0 if at in some else None for at in range(len(shapes)))
 
 
-def samples_refuted(
-    run: Run,
-    given: Sequence[Value],
-    axes: Axes,
-    answer: Sequence[Value],
-    companies: Sequence[Sequence[str]],
-    how: str,
-) -> SampleReading:
-    """Returns whether samples along these axes keep their bits in all company that is tried.
+class EndedCall(NamedTuple):
+    """A call of a model, whose samples are put into other company.
 
-    ``answer``: of the call as it was given. Without ``companies`` its last sample alone is asked.
+    ``run``: the model in the mode, of other values in place of those that are ``given``.
     """
 
-    def found(why: str, ran: bool = True) -> SampleReading:
-        return SampleReading(f"{why}; {how}" if why else "", ran, along, [])
+    given: Sequence[Value]
+    answer: Sequence[Value]
+    run: Run
 
-    def changed(name: str, why: str) -> SampleReading:
-        again = run(_sample_of(given, axes, name))
-        return found(VARY if any(map(_numbers_apart, again, alone[name])) else why)
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        return [value.shape for value, _ in self.given]
 
-    along = False
-    shapes = [value.shape for value, _ in given]
-    count = _sample_count(shapes, axes)
-    assert count
-    last = _sample_of(given, axes, "last")
-    try:
-        alone = {"last": run(last)}
-        if companies:
-            alone["own"] = run(_sample_of(given, axes, "own")) if count > 1 else alone["last"]
-            alone["turned"] = run(_sample_of(given, axes, "turned"))
-    except NotInvariant:
-        raise
-    except Exception as error:  # a model raises what it likes
-        return found(f"one sample alone does not run ({line_of(error, 120)})", False)
-    many = [(value.shape, dtype) for value, dtype in answer]
-    along = any(a.shape != b[0] for (a, _), b in zip(alone["last"], many, strict=False))
-    for place, name in ((0, "own"), (count - 1, "last")) if count > 1 else ():
-        if name in alone and (why := _differ(alone[name], answer, many, count, place)):
-            return changed(name, why)
-    ran = 0
-    for company in companies:
-        together = _answer_of_company(run, given, axes, company)
-        if together is None:
-            continue
-        ran += 1
-        many = [(value.shape, dtype) for value, dtype in together]
-        along |= any(a.shape != b[0] for (a, _), b in zip(alone["last"], many, strict=False))
-        for place, name in enumerate(company):
-            if name in alone and (why := _differ(alone[name], together, many, len(company), place)):
-                return changed(name, why)
-    if companies and not ran:
-        return found("it does not run on three samples made from those of the call", False)
-    return found("")
+    def refuted(self, axes: Axes, companies: Sequence[Sequence[str]]) -> SampleReading:
+        """Whether samples along these axes keep their bits in all company that is tried.
 
+        Without ``companies`` the last sample of the call alone is asked.
+        """
 
-def _answer_of_company(
-    run: Run, given: Sequence[Value], axes: Axes, company: Sequence[str]
-) -> list[Value] | None:
-    """Returns the answer of a company; None where the model refuses these values.
+        def reading(why: str, ran: bool = True) -> SampleReading:
+            return SampleReading(why, ran, along, [])
 
-    Integers may be places in a table or lengths, so if others are refused those of the user stay.
-    """
-    for fixed in (False, True):
-        drawn = [_sample_of(given, axes, name, fixed) for name in company]
-        joined = [
-            (np.concatenate([one[n][0] for one in drawn], axis), dtype)
-            if axis is not None
-            else (value, dtype)
-            for n, ((value, dtype), axis) in enumerate(zip(given, axes, strict=True))
-        ]
+        along, count = False, _sample_count(self.shapes, axes)
+        assert count
         try:
-            return run(joined)
+            alone = {"last": self.run(self.sample(axes, "last"))}
+            if companies:
+                own = self.run(self.sample(axes, "own")) if count > 1 else alone["last"]
+                alone |= {"own": own, "turned": self.run(self.sample(axes, "turned"))}
         except NotInvariant:
             raise
-        except Exception:
-            continue
-    return None
+        except Exception as error:  # a model raises what it likes
+            return reading(f"one sample alone does not run ({line_of(error, 120)})", False)
+        ran = False
+        for company in (None, *companies):
+            together = self.answer if company is None else self.answer_of(axes, company)
+            if together is None:
+                continue
+            size, names = count, {0: "own", count - 1: "last"} if count > 1 else {}
+            if company is not None:
+                ran, size, names = True, len(company), dict(enumerate(company))
+            both = zip(alone["last"], together, strict=False)
+            along |= any(single.shape != many.shape for (single, _), (many, _) in both)
+            for place, name in names.items():
+                if name in alone and (why := _differ(alone[name], together, size, place)):
+                    again = self.run(self.sample(axes, name))
+                    return reading(VARY if any(map(_numbers_apart, again, alone[name])) else why)
+        if companies and not ran:
+            return reading("it does not run on three samples made from those of the call", False)
+        return reading("")
 
+    def answer_of(self, axes: Axes, company: Sequence[str]) -> list[Value] | None:
+        """Returns the answer of a company; None where the model refuses these values.
 
-def _sample_of(given: Sequence[Value], axes: Axes, name: str, fixed: bool = False) -> list[Value]:
-    """Returns one sample: the first or last of the call, or what is made from the first.
-
-    ``fixed``: integers and codes stay as they are.
-    """
-    made = []
-    for (value, dtype), axis in zip(given, axes, strict=True):
-        if axis is None:
-            made.append((value, dtype))
-            continue
-        place = value.shape[axis] - 1 if name == "last" else 0
-        one = np.take(value, [place], axis)
-        if name not in ("own", "last"):
-            one = altered(value, one, dtype, name, fixed)
-        made.append((one, dtype))
-    return made
-
-
-def _differ(
-    alone: Sequence[Value],
-    found: Sequence[Value],
-    shapes: Sequence[tuple[tuple[int, ...], str]],
-    count: int,
-    place: int,
-) -> str:
-    """Returns why the sample at a place of ``count`` has not the result that it has alone."""
-    if len(alone) != len(found):
-        return f"{len(alone)} results of one sample, {len(found)} of {count}"
-    for number, (mine, theirs) in enumerate(zip(alone, found, strict=True)):
-        shape, dtype = shapes[number]
-        if mine[0].shape == shape:
-            row = theirs  # of no sample: the same for all
-        else:
+        Integers may be places in a table or lengths, so if others are refused those of the user
+        stay.
+        """
+        for fixed in (False, True):
+            drawn = [self.sample(axes, name, fixed) for name in company]
+            joined = [
+                (
+                    value if axis is None else np.concatenate([each[n][0] for each in drawn], axis),
+                    dtype,
+                )
+                for n, ((value, dtype), axis) in enumerate(zip(self.given, axes, strict=True))
+            ]
             try:
-                output = output_of(number, (shape, dtype), count, (mine[0].shape, mine[1]), 1)
+                return self.run(joined)
+            except NotInvariant:
+                raise
+            except Exception:
+                continue
+        return None
+
+    def sample(self, axes: Axes, name: str, fixed: bool = False) -> list[Value]:
+        """Returns one sample: the first or last of the call, or what is made from the first.
+
+        ``fixed``: integers and codes stay as they are.
+        """
+        sample = []
+        for (value, dtype), axis in zip(self.given, axes, strict=True):
+            if axis is not None:
+                part = np.take(value, [-1 if name == "last" else 0], axis)
+                if name not in ("own", "last"):
+                    part = altered(value, part, dtype, name, fixed)
+                value = part
+            sample.append((value, dtype))
+        return sample
+
+
+def _differ(alone: Sequence[Value], together: Sequence[Value], count: int, place: int) -> str:
+    """Returns why the sample at a place of ``count`` has not the result that it has alone."""
+    if len(alone) != len(together):
+        return f"{len(alone)} results of one sample, {len(together)} of {count}"
+    for number, ((mine, kind), (theirs, dtype)) in enumerate(zip(alone, together, strict=True)):
+        row = theirs  # of one shape: of no sample, the same for all
+        if mine.shape != theirs.shape:
+            try:
+                output = output_of(number, (theirs.shape, dtype), count, (mine.shape, kind), 1)
             except InputError:
                 return (
-                    f"result {number} has shape {list(mine[0].shape)} for one sample, "
-                    f"{list(shape)} for {count}: no axis with an entry for each sample"
+                    f"result {number} has shape {list(mine.shape)} for one sample, "
+                    f"{list(theirs.shape)} for {count}: no axis with an entry for each sample"
                 )
-            rows = np.moveaxis(theirs[0], output.axis, 0)
-            part = rows[place * output.each : (place + 1) * output.each]
-            row = np.moveaxis(part, 0, output.axis), theirs[1]
-        if many := _numbers_apart(mine, row):
+            row = theirs[output.index(place, 1)]
+        if many := _numbers_apart((mine, kind), (row, dtype)):
             return (
-                f"{many:,} of {mine[0].size:,} numbers of a sample's result {number} change with "
+                f"{many:,} of {mine.size:,} numbers of a sample's result {number} change with "
                 "its neighbours"
             )
     return ""
 
 
-def _numbers_apart(one: Value, other: Value) -> int:
+def _numbers_apart(mine: Value, theirs: Value) -> int:
     """Returns how many numbers differ; zeros of either sign are alike here."""
-    (a, name), (b, _) = one, other
+    (a, name), (b, _) = mine, theirs
     if a.shape != b.shape or a.dtype != b.dtype:
         return max(a.size, 1)
     if name in floats.FORMATS:
@@ -525,15 +495,15 @@ def _sample_count(shapes: Sequence[tuple[int, ...]], axes: Axes) -> int | None:
     """Returns the number of samples; None: the axes are not those of these shapes."""
     if len(shapes) != len(axes):
         return None
-    both = [(one, at) for one, at in zip(shapes, axes, strict=True) if at is not None]
-    if any(len(one) <= at for one, at in both):
+    both = [(shape, at) for shape, at in zip(shapes, axes, strict=True) if at is not None]
+    if any(len(shape) <= at for shape, at in both):
         return None
-    sizes = {one[at] for one, at in both}
+    sizes = {shape[at] for shape, at in both}
     return sizes.pop() if len(sizes) == 1 and 0 not in sizes else None
 
 
 def _rest(shapes: Sequence[tuple[int, ...]], axes: Axes) -> tuple[Any, ...]:
     return tuple(
-        tuple(one) if at is None else (*one[:at], None, *one[at + 1 :])
-        for one, at in zip(shapes, axes, strict=True)
+        tuple(shape) if at is None else (*shape[:at], None, *shape[at + 1 :])
+        for shape, at in zip(shapes, axes, strict=True)
     )

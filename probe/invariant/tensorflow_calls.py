@@ -21,12 +21,7 @@ from probe import floats
 from probe.case import Case
 from probe.invariant import operations
 from probe.invariant.classes import Plan
-from probe.invariant.operations import (
-    IndependentRows,
-    Tensors,
-    cancelling_products,
-    convolved_operands,
-)
+from probe.invariant.operations import Tensors, cancelling_products, convolved_operands
 from probe.recorders.tensorflow_values import array, run_op, tensor_of
 
 FORMATS = {
@@ -80,7 +75,7 @@ def reshaped(x: Any, shape: Iterable[int]) -> Any:
 
 
 def repeated(sample: Tensors, size: int) -> Tensors:
-    return tuple(tf.broadcast_to(one, (size, *one.shape)) for one in sample)
+    return tuple(tf.broadcast_to(x, (size, *x.shape)) for x in sample)
 
 
 TOOLS = operations.Tools(
@@ -135,7 +130,7 @@ class Contraction(TensorFlowTestedRows):
         self,
         name: str,
         labels: tuple[str, str, str],
-        shapes: tuple[tuple[int, ...], tuple[int, ...]],
+        shapes: Sequence[tuple[int, ...]],
         dtype: Any,
         paired: bool,
         function: Callable[..., Any],
@@ -147,20 +142,19 @@ class Contraction(TensorFlowTestedRows):
 
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
         """As ``TensorFlowTestedRows.drawn``: the products of each outcome cancel."""
-        one, two, out = self.labels
+        left, right, out = self.labels
         sizes = {
             letter: size
-            for labels, shape in zip((one, two), self.shapes, strict=True)
+            for labels, shape in zip((left, right), self.shapes, strict=True)
             for letter, size in zip(labels, shape, strict=True)
         }
-        added = [letter for letter in one if letter in two and letter not in out]
-        free = [letter for letter in two if letter not in one]
-        leaves = math.prod(sizes[letter] for letter in added)
-        filters = math.prod(sizes[letter] for letter in free)
+        added = [letter for letter in left if letter in right and letter not in out]
+        free = [letter for letter in right if letter not in left]
+        leaves, filters = (math.prod(sizes[n] for n in letters) for letters in (added, free))
         x, w, _ = cancelling_products(number, leaves, filters, FORMATS[self.dtype], number == 1)
-        a = _spread_out(x.reshape([sizes[n] for n in added]), added, one, self.shapes[0])
+        a = _spread_out(x.reshape([sizes[n] for n in added]), added, left, self.shapes[0])
         b = w.reshape([sizes[n] for n in (*added, *free)])
-        b = _spread_out(b, [*added, *free], two, self.shapes[1])
+        b = _spread_out(b, [*added, *free], right, self.shapes[1])
         first, second = tensor(a, self.dtype), tensor(b, self.dtype)
         return ((first, second), ()) if self.paired else ((first,), (second,))
 
@@ -205,15 +199,15 @@ class TensorFlowConvolution(TensorFlowTestedRows):
         self.attributes, self.words, self.sizes = attributes, words, sizes
 
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
-        *kernel, one, two = self.weights
-        name, count = FORMATS[self.dtype], math.prod(kernel)
-        if "Depthwise" in self.op:
-            leaves, filters = count, one * two
-        else:
-            leaves, filters = count * (two if self.sizes else one), one if self.sizes else two
-        x, w, _ = convolved_operands(number, self.shape, leaves, filters, name)
+        *kernel, channels, filters = self.weights
+        if self.sizes:  # a transposed one has them the other way round
+            channels, filters = filters, channels
+        elif "Depthwise" in self.op:
+            channels, filters = 1, channels * filters
+        leaves = math.prod(kernel) * channels
+        x, w, _ = convolved_operands(number, self.shape, leaves, filters, FORMATS[self.dtype])
         if self.sizes:
-            w = w.reshape(*kernel, two, one).swapaxes(-1, -2)
+            w = w.reshape(*kernel, channels, filters).swapaxes(-1, -2)
         return (tensor(x, self.dtype),), (tensor(w.reshape(self.weights), self.dtype),)
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
@@ -264,15 +258,16 @@ class Softmax(TensorFlowSamples):
         (width,) = self.shapes[0]
         values = _exponents(self.dtype)
         row = np.resize(np.roll(values, 7 * number), width)
-        row[number % width] = 0  # the largest, which a softmax subtracts from all
+        # the largest, which a softmax subtracts from all
+        row[number % width] = 0
         return (tensor(row, self.dtype),), ()
 
 
 @cache
 def _exponents(dtype: Any) -> np.ndarray:
     """Negative numbers, those first whose exponential one element alone sees differently."""
-    (told,) = TensorFlowByPlace("Exp", dtype, tf.exp).values()
-    below = told[told < -0.01]
+    (values,) = TensorFlowByPlace("Exp", dtype, tf.exp).values()
+    below = values[values < -0.01]
     return -np.arange(1, 20) / 7 if len(below) < 2 else below
 
 
@@ -283,40 +278,30 @@ def plainly(value: Any) -> str:
     return "x".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-class TensorFlowRunner:
-    """Calls an operation by plans."""
-
-    def __init__(self, operation: IndependentRows) -> None:
-        self.operation = operation
-        self._places: dict[tuple[int, int, int], Any] = {}
-
-    def __call__(self, plan: Plan, samples: Tensors, parameters: Tensors = ()) -> Any:
-        """Returns the operation of all samples by the pieces of the plan."""
-        call = self.operation.call
-        if len(plan) == 1:
-            _, count, size = plan[0]
-            if count == size:
-                return call(samples, parameters)
-            y = call(tuple(self._part(one, 0, count, size) for one in samples), parameters)
-            return _samples_from(y, 0, count)
-        found = []
-        for start, count, size in plan:
-            y = call(tuple(self._part(one, start, count, size) for one in samples), parameters)
-            found.append(y if count == size else _samples_from(y, 0, count))
-        return tf.concat(found, 0)
-
-    def _part(self, x: Any, start: int, count: int, size: int) -> Any:
-        """Samples from ``start`` on, and copies of the first behind them: no sample is odd."""
-        if count == size:
-            return _samples_from(x, start, count)
-        key = start, count, size
-        if key not in self._places:
-            at = [*range(start, start + count), *[start] * (size - count)]
-            self._places[key] = tf.constant(at, tf.int32)
-        return tf.gather(x, self._places[key])
+def joined_pieces(operation: Any, plan: Plan, samples: Tensors, parameters: Tensors) -> Any:
+    """As ``keeper.Library.runner``."""
+    if len(plan) == 1 and plan[0].places == plan[0].size:
+        return operation.call(samples, parameters)
+    answers = []
+    for start, count, size in plan:
+        part = tuple(
+            # no sample is odd: copies of the first stand behind the others
+            tf.gather(x, _padded_places(start, count, size))
+            if count < size
+            else _samples_from(x, start, count)
+            for x in samples
+        )
+        y = operation.call(part, parameters)
+        answers.append(y if count == size else _samples_from(y, 0, count))
+    return answers[0] if len(plan) == 1 else tf.concat(answers, 0)
 
 
-runner = TensorFlowRunner
+runner = joined_pieces
+
+
+@lru_cache(4096)
+def _padded_places(start: int, count: int, size: int) -> Any:
+    return tf.constant([*range(start, start + count), *[start] * (size - count)], tf.int32)
 
 
 def _samples_from(x: Any, start: int, count: int) -> Any:

@@ -6,17 +6,24 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import reduce
+from itertools import compress
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from probe.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
-from probe.invariant.operations import OperationKind, operation_kind, samples_apart, spread_numbers
+from probe.invariant.operations import (
+    IndependentRows,
+    OperationKind,
+    operation_kind,
+    samples_apart,
+    spread_numbers,
+)
 from probe.invariant.tensorflow_calls import (
     FORMATS,
     Contraction,
-    IndependentRows,
     MatrixProduct,
     Softmax,
     TensorFlowByPlace,
@@ -78,7 +85,10 @@ class TensorFlowOperations:
             **dict.fromkeys(MATRICES, self._matrices),
             **dict.fromkeys((*CONVOLUTIONS, *TRANSPOSED), self._convolution),
             **dict.fromkeys(NORMALISED, self._normalised),
-            **dict.fromkeys(CALLS, self._of_xla),
+            # of functions that XLA compiles, Keras' grouped convolutions alone keep samples apart
+            **dict.fromkeys(
+                CALLS, lambda node, follows: self._along(node, follows) if convolves(node) else None
+            ),
             **dict.fromkeys(SOFTMAX, self._softmax),
         }
 
@@ -88,40 +98,32 @@ class TensorFlowOperations:
         handed_on = node.op in (*HANDED_ON, *READS, *SHAPES) or node.op.startswith("TensorList")
         if handed_on or not len(node.gives) or not any(follows):
             return once(node)
-        make = self.own.get(node.op)
-        if make is None:
-            return self._derived(node, follows)
-        return make(node, follows) or self._plain(node, LEFT)
-
-    def _derived(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler:
-        """Finds out what a node is when it first runs, by what it computes."""
-        chosen: list[Handler] = []
-        as_it_is = once(node)
+        if node.op in self.own:
+            return self.own[node.op](node, follows) or self._plain(node, LEFT)
+        chosen: list[Handler] = []  # by what the node computes, when it first runs
 
         def handler(read: list[Any]) -> list[Any]:
             if not chosen:
-                found = as_it_is(read)
-                chosen.append(self._chosen(node, follows, read, found))
+                chosen.append(self._chosen(node, follows, read))
             return chosen[0](read)
 
         return handler
 
-    def _chosen(
-        self, node: FunctionNode, follows: tuple[bool, ...], read: list[Any], found: list[Any]
-    ) -> Handler:
-        computes, _ = _described_node(node, read, found)
+    def _chosen(self, node: FunctionNode, follows: tuple[bool, ...], read: list[Any]) -> Handler:
+        outputs = once(node)(read)
+        computes, _ = _described_node(node, read, outputs)
         which, element = operation_kind(computes), isinstance(computes, Each)
         left = self._plain(node, LEFT)
-        given = [one.dtype for one, along in zip(read, follows, strict=True) if along]
+        of_samples = [x.dtype for x, along in zip(read, follows, strict=True) if along]
         # what is computed of integers is exact; to 16 bits a cast rounds twice, each time by IEEE
-        if node.op == CONVERTED or not all(one in FORMATS for one in given):
+        if node.op == CONVERTED or not all(dtype in FORMATS for dtype in of_samples):
             exact = node.op == CONVERTED or which in (OperationKind.EXACT, OperationKind.EITHER)
             return once(node) if exact else left
         if which is OperationKind.EITHER and element:
             return self._element(node, follows)
         if which in (OperationKind.EXACT, OperationKind.EITHER):
             return once(node)
-        if len(found) != 1 or found[0].dtype not in FORMATS:
+        if len(outputs) != 1 or outputs[0].dtype not in FORMATS:
             return left
         if which is OperationKind.PLACE:
             return left if follows.count(True) > 1 else self._element(node, follows)
@@ -131,19 +133,17 @@ class TensorFlowOperations:
 
     def _apart(self, node: FunctionNode, follows: tuple[bool, ...], read: list[Any]) -> bool:
         """Whether a node works on each sample by itself."""
-        if any(along and not one.shape.rank for one, along in zip(read, follows, strict=True)):
+        both = list(zip(read, follows, strict=True))
+        if any(along and not x.shape.rank for x, along in both):
             return False
-        two = [
-            tf.concat([one[:1]] * 2, 0) if along else one
-            for one, along in zip(read, follows, strict=True)
-        ]
+        two = [tf.concat([x[:1]] * 2, 0) if along else x for x, along in both]
         try:
-            found = once(node)(two)
+            outputs = once(node)(two)
         except tf.errors.OpError:  # sizes among its attributes or operands are those of the batch
             return False
-        computes, call = _described_node(node, two, found)
-        carries = [follows[n] for n in _arrays_read(node, two)]
-        shapes = [sizes_of(two[n]) for n in _arrays_read(node, two)]
+        computes, call = _described_node(node, two, outputs)
+        arrays = _arrays_read(node, two)
+        shapes, carries = [sizes_of(two[n]) for n in arrays], [follows[n] for n in arrays]
         return samples_apart(computes, shapes, call.gives, carries)
 
     def _plain(self, node: FunctionNode, why: str) -> Handler:
@@ -151,18 +151,18 @@ class TensorFlowOperations:
         as_it_is = once(node)
 
         def handler(read: list[Any]) -> list[Any]:
-            found = as_it_is(read)
-            if any(one.dtype.is_floating or one.dtype.is_complex for one in (*read, *found)):
-                shapes = ", ".join("x".join(map(str, one.shape)) for one in read)
+            outputs = as_it_is(read)
+            if any(x.dtype.is_floating or x.dtype.is_complex for x in (*read, *outputs)):
+                shapes = ", ".join("x".join(map(str, x.shape)) for x in read)
                 self.keeper.leave(f"{node.op} of {shapes}", why, f"{node.op} {node.path}")
-            return found
+            return outputs
 
         return handler
 
-    def __call__(self, name: str, given: Sequence[Any], follows: tuple[bool, ...]) -> list[Any]:
-        """Runs a function by its name; the first of ``given`` has a sample a row."""
-        self.samples = max(1, int(given[0].shape[0]))
-        return self.program(name, given, follows)
+    def __call__(self, name: str, inputs: Sequence[Any], follows: tuple[bool, ...]) -> list[Any]:
+        """Runs a function by its name; the first of ``inputs`` has a sample a row."""
+        self.samples = max(1, int(inputs[0].shape[0]))
+        return self.program(name, inputs, follows)
 
     def _known(
         self,
@@ -179,11 +179,10 @@ class TensorFlowOperations:
         # one node, another shape but for the first axis: the batch stands elsewhere in it
         if self._first.setdefault(id(node), key) != key:
             self.keeper.leave(f"{node.op} {node.path}", INSIDE)
-        found = self.kept.get(key)
-        if found is None:
+        if key not in self.kept:
             each = max(1, count // self.samples)
-            found = self.kept[key] = self.keeper.first([make()], axis, each)
-        return found
+            self.kept[key] = self.keeper.first([make()], axis, each)
+        return self.kept[key]
 
     # sums of products
 
@@ -228,13 +227,14 @@ class TensorFlowOperations:
         equation = words["equation"]
         text = (equation.decode() if isinstance(equation, bytes) else equation).replace(" ", "")
         ins, _, out = text.partition("->")
-        one, comma, two = ins.partition(",")
-        if "." in text or not comma or any(len({*part}) < len(part) for part in (one, two, out)):
+        left, comma, right = ins.partition(",")
+        if "." in text or not comma or any(len({*part}) < len(part) for part in (left, right, out)):
             return None
-        alone = [n for n in {*one, *two} if n not in out and (n not in one or n not in two)]
-        if "," in two or alone or not known_format(words):
+        # letters that one operand alone has are sums before the products
+        summed_alone = ({*left} ^ {*right}) - {*out}
+        if "," in right or summed_alone or not known_format(words):
             return None
-        return self._contraction(node, follows, lambda *_: (one, two, out))
+        return self._contraction(node, follows, lambda *_: (left, right, out))
 
     def _contraction(
         self,
@@ -246,42 +246,40 @@ class TensorFlowOperations:
         as_it_is = once(node)
         left = self._plain(node, f"{BATCH if all(follows) else INSIDE}; {TWO}")
         name = " ".join([node.op, *map(plainly, extra_of(node))])
+        paired = all(follows)
+        # 1 where the second operand alone has samples, which is then given first
+        turn = -1 if follows[1] and not paired else 1
 
-        def straight(x: Any, w: Any) -> Any:
-            return as_it_is([x, w])[0]
-
-        def swapped(x: Any, w: Any) -> Any:
-            return as_it_is([w, x])[0]
+        def make(letters: tuple[str, ...], shapes: tuple[Any, ...], kind: Any) -> Contraction:
+            parts = [part[along:] for part, along in zip(letters, follows, strict=False)][::turn]
+            said = name if turn == 1 else f"{name} second"
+            return Contraction(
+                said,
+                (parts[0], parts[1], letters[2][1:]),
+                shapes[::turn],
+                kind,
+                paired,
+                lambda *xs: as_it_is([*xs][::turn])[0],
+            )
 
         def handler(read: list[Any]) -> list[Any]:
-            told = labels(*(len(one.shape) for one in read))
+            letters = labels(*(len(x.shape) for x in read))
             if _nothing_in(read):
                 return as_it_is(read)
-            paired, kind = all(follows), read[0].dtype
-            if told is None or not along_first(told, follows):
+            fits = letters is not None and along_first(letters, follows)
+            if letters is None or not fits or (paired and not one_size_a_letter(letters, read)):
                 return left(read)
-            turned = follows[1] and not paired
-            shapes = tuple(
-                tuple(one.shape)[1:] if along else tuple(one.shape)
-                for one, along in zip(read, follows, strict=True)
+            both, kind = zip(read, follows, strict=True), read[0].dtype
+            shapes = tuple(tuple(x.shape)[along:] for x, along in both)
+            known = self._known(
+                node,
+                (name, letters, shapes, kind, follows),
+                lambda: make(letters, shapes, kind),
+                len(read[follows.index(True)]),
             )
-            if paired and not one_size_a_letter(told, read):
-                return left(read)
-            one, two = told[0][follows[0] :], told[1][follows[1] :]
-
-            def make() -> Contraction:
-                if turned:
-                    both = (two, one, told[2][1:]), (shapes[1], shapes[0])
-                    return Contraction(f"{name} second", *both, kind, False, swapped)
-                pair = shapes[0], shapes[1]
-                return Contraction(name, (one, two, told[2][1:]), pair, kind, paired, straight)
-
-            count = len(read[follows.index(True)])
-            known = self._known(node, (name, told, shapes, kind, follows), make, count)
             self.keeper.limit_lengths(known)
-            if paired:
-                return [known(tuple(read))]
-            return [known((read[1],), (read[0],)) if turned else known((read[0],), (read[1],))]
+            x, w = read[::turn]
+            return [known((x, w)) if paired else known((x,), (w,))]
 
         return handler
 
@@ -317,10 +315,6 @@ class TensorFlowOperations:
             return None
         return self._along(node, follows)
 
-    def _of_xla(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
-        """A function that XLA compiles: Keras' grouped convolutions alone keep samples apart."""
-        return self._along(node, follows) if convolves(node.function) else None
-
     def _along(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler:
         """One operation along the first axis of its first output; parameters are spread numbers."""
         called = node.op in CALLS
@@ -329,36 +323,37 @@ class TensorFlowOperations:
         left = self._plain(node, LEFT)
 
         def handler(read: list[Any]) -> list[Any]:
-            xs = [one for one, along in zip(read, follows, strict=True) if along]
+            xs = list(compress(read, follows))
+            rest = [x for x, along in zip(read, follows, strict=True) if not along]
             fits = all(x.dtype in FORMATS and len(x.shape) > 1 for x in xs)
             if not fits or len({(x.shape[0], x.dtype) for x in xs}) > 1 or 0 in xs[0].shape:
                 return left(read)
-            rest = [one for one, along in zip(read, follows, strict=True) if not along]
             shapes = [tuple(x.shape)[1:] for x in xs]
             more: list[Any] = []
 
-            def function(*given: Any) -> Any:
-                samples, held = iter(given[: len(xs)]), iter(given[len(xs) :])
-                found = run_op(
+            def function(*operands: Any) -> Any:
+                samples, held = iter(operands[: len(xs)]), iter(operands[len(xs) :])
+                first, *others = run_op(
                     str(node.function) if called else node.op,
                     [next(samples if along else held) for along in follows],
                     call_options() if called else tuple(node.own),
                     len(node.gives),
                 )
-                more[:] = found[1:]
-                return found[0]
+                more[:] = others
+                return first
 
             sizes = tuple(map(size_of, rest))
 
             def make() -> TensorFlowSamples:
                 positive = node.op in NORMALISED
-                held = [spread_parameter(one, at, positive) for at, one in enumerate(rest)]
-                said = " ".join([name, *(f"({size})" for size in sizes)])
-                made = TensorFlowSamples(
-                    said, shapes, xs[0].dtype, function, tuple(one for one, _ in held)
+                spread = [spread_parameter(x, at, positive) for at, x in enumerate(rest)]
+                said, held = (
+                    " ".join([name, *(f"({size})" for size in sizes)]),
+                    (x for x, _ in spread),
                 )
-                made.variables = [variable for _, variable in held]
-                return made
+                operation = TensorFlowSamples(said, shapes, xs[0].dtype, function, tuple(held))
+                operation.variables = [variable for _, variable in spread]
+                return operation
 
             key = node.path, name, *shapes, xs[0].dtype, *sizes
             known = self._known(node, key, make, len(xs[0]))
@@ -434,23 +429,21 @@ class TensorFlowOperations:
         def handler(read: list[Any]) -> list[Any]:
             if _nothing_in(read):
                 return as_it_is(read)
-            fixed = [one for one, along in zip(read, follows, strict=True) if not along]
-            if any(one.shape.num_elements() != 1 for one in fixed):
+            fixed = [x for x, along in zip(read, follows, strict=True) if not along]
+            if any(x.shape.num_elements() != 1 for x in fixed):
                 return left(read)
             xs = [read[at] for at in places]
-            shape = (
-                xs[0].shape if len(xs) == 1 else tf.broadcast_static_shape(*(x.shape for x in xs))
-            )
-            told = " ".join([name, *(f"{places} {one.numpy()}" for one in fixed)])
+            shape = reduce(tf.broadcast_static_shape, (x.shape for x in xs))
+            said = " ".join([name, *(f"{places} {number.numpy()}" for number in fixed)])
 
             def function(*flat: Any) -> Any:
-                given, rest = iter(flat), iter(fixed)
-                return as_it_is([next(given if along else rest) for along in follows])[0]
+                samples, rest = iter(flat), iter(fixed)
+                return as_it_is([next(samples if along else rest) for along in follows])[0]
 
             known = self._known(
                 node,
-                (told, xs[0].dtype, len(xs)),
-                lambda: TensorFlowByPlace(told, xs[0].dtype, function, len(xs)),
+                (said, xs[0].dtype, len(xs)),
+                lambda: TensorFlowByPlace(said, xs[0].dtype, function, len(xs)),
                 axis="place",
             )
             flat = [x if x.shape == shape else tf.broadcast_to(x, shape) for x in xs]
@@ -460,21 +453,21 @@ class TensorFlowOperations:
 
 
 def _nothing_in(read: Sequence[Any]) -> bool:
-    return any(0 in one.shape for one in read)
+    return any(0 in x.shape for x in read)
 
 
 def _arrays_read(node: FunctionNode, read: Sequence[Any]) -> list[int]:
     """Returns the numbers of the inputs that are arrays."""
     says = structure(node.op, len(read))
-    return [n for n, one in enumerate(read) if n not in says and not type_of(one).unread]
+    return [n for n, x in enumerate(read) if n not in says and not type_of(x).unread]
 
 
-def _described_node(node: FunctionNode, read: list[Any], found: list[Any]) -> tuple[Meaning, Call]:
+def _described_node(node: FunctionNode, read: list[Any], gave: list[Any]) -> tuple[Meaning, Call]:
     """Returns what a node computes that has run, and its call as a table is asked."""
-    given = [n for n, one in enumerate(found) if not type_of(one).unread]
-    call = RanOperation(node.op, read, node.own, found, _arrays_read(node, read), given).call([])
+    gives = [n for n, y in enumerate(gave) if not type_of(y).unread]
+    call = RanOperation(node.op, read, node.own, gave, _arrays_read(node, read), gives).call([])
     computes = meaning(call)
-    complex_ = any(one.dtype.is_complex for one in (*read, *found))
+    complex_ = any(x.dtype.is_complex for x in (*read, *gave))
     return of_complex(computes) if complex_ else computes, call
 
 
@@ -493,7 +486,7 @@ MATRICES = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 
 
 def known_format(words: Mapping[str, Any]) -> bool:
-    """Returns whether it computes in a floating-point format that is known."""
+    """Whether it computes in a floating-point format that is known."""
     return words.get("T") in FORMATS
 
 
@@ -519,58 +512,58 @@ def along_first(labels: tuple[str, str, str], follows: Sequence[bool]) -> bool:
 
 
 def one_size_a_letter(labels: tuple[str, str, str], read: list[Any]) -> bool:
-    """Returns whether each letter has one size, so that nothing is repeated."""
+    """Whether each letter has one size, so that nothing is repeated."""
     sizes: dict[str, int] = {}
-    for part, one in zip(labels, read, strict=False):
-        for letter, size in zip(part, one.shape, strict=True):
-            if sizes.setdefault(letter, size) != size:
-                return False
-    return True
+    return all(
+        sizes.setdefault(letter, size) == size
+        for part, x in zip(labels, read, strict=False)
+        for letter, size in zip(part, x.shape, strict=True)
+    )
 
 
 def digest_of(name: str) -> str:
     """Returns what a function does, without the names that TensorFlow gave."""
-    made = hashlib.sha256()
+    digest = hashlib.sha256()
     for node in definition_of(name).node_def:
-        kept = sorted((word, value) for word, value in node.attr.items() if word[0] != "_")
-        made.update(f"{node.op} {len(node.input)}".encode())
-        for word, value in kept:
-            made.update(word.encode() + (b"" if value.func.name else value.SerializeToString()))
-    return made.hexdigest()[:8]
+        attributes = sorted((word, value) for word, value in node.attr.items() if word[0] != "_")
+        digest.update(f"{node.op} {len(node.input)}".encode())
+        for word, value in attributes:
+            digest.update(word.encode() + (b"" if value.func.name else value.SerializeToString()))
+    return digest.hexdigest()[:8]
 
 
 AROUND = frozenset("Const ExpandDims Identity NoOp ReadVariableOp Squeeze".split())
 
 
-def convolves(name: str) -> bool:
+def convolves(called: FunctionNode) -> bool:
     """Whether a function is one convolution, and axes of one are all that it adds or removes."""
-    nodes = definition_of(name).node_def
+    nodes = definition_of(called.function).node_def
     first = (0, -4, -5)  # the samples' axis is never one of these
     moved = any(axis in first for node in nodes for axis in node.attr["squeeze_dims"].list.i)
     kinds = [node.op for node in nodes if node.op not in AROUND]
     return len(kinds) == 1 and kinds[0] in CONVOLUTIONS and not moved
 
 
-def size_of(one: Any) -> str:
+def size_of(parameter: Any) -> str:
     """Returns what of a parameter decides an operation: of whole numbers their values."""
-    if one.dtype == tf.resource:
-        held = held_in(one)
+    if parameter.dtype == tf.resource:
+        held = held_in(parameter)
         return "x".join(map(str, held[0] if held else ()))
-    if one.dtype in FORMATS:
-        return "x".join(map(str, one.shape))
-    return " ".join(map(str, array(one).reshape(-1).tolist()))
+    if parameter.dtype in FORMATS:
+        return "x".join(map(str, parameter.shape))
+    return " ".join(map(str, array(parameter).reshape(-1).tolist()))
 
 
-def spread_parameter(one: Any, at: int, positive: bool) -> tuple[Any, Any]:
+def spread_parameter(parameter: Any, at: int, positive: bool) -> tuple[Any, Any]:
     """Spread numbers in place of weights, and the variable that holds them, if one does."""
-    handle = one.dtype == tf.resource
-    shape, dtype = (held_in(one) if handle else None) or (one.shape, one.dtype)
+    handle = parameter.dtype == tf.resource
+    shape, dtype = (held_in(parameter) if handle else None) or (parameter.shape, parameter.dtype)
     if dtype not in FORMATS:
-        return one, None
+        return parameter, None
     values = spread_numbers(7 + at, "w", tuple(shape), 2)
-    made = tensor(np.abs(values) if positive else values, dtype)
-    variable = tf.Variable(made, trainable=False) if handle else None
-    return (made if variable is None else variable.handle), variable
+    weights = tensor(np.abs(values) if positive else values, dtype)
+    variable = tf.Variable(weights, trainable=False) if handle else None
+    return (weights if variable is None else variable.handle), variable
 
 
 # Runs a traced TensorFlow function eagerly, operation by operation.
@@ -581,7 +574,8 @@ def spread_parameter(one: Any, at: int, positive: bool) -> tuple[Any, Any]:
 
 Handler = Callable[[list[Any]], list[Any]]
 
-OF_SHAPES = tuple(one for one in SHAPES if one != "Range")  # of a range the numbers decide
+# Of a range the numbers decide.
+OF_SHAPES = tuple(op for op in SHAPES if op != "Range")
 # Shapes of which a node's value is kept, if it has few numbers: else that of one.
 KEPT, SMALL = 64, 1 << 16
 
@@ -604,9 +598,9 @@ class FunctionRunner(Interpreter):
         self._graphs: dict[str, Body] = {}
         self._plans: dict[tuple[str, tuple[bool, ...]], Body] = {}
 
-    def __call__(self, name: str, given: Sequence[Any], follows: tuple[bool, ...]) -> list[Any]:
+    def __call__(self, name: str, inputs: Sequence[Any], follows: tuple[bool, ...]) -> list[Any]:
         """Runs the function; returns its outputs' tensors."""
-        return self.walk(self._planned(name, follows), given)
+        return self.walk(self._planned(name, follows), inputs)
 
     def run_node(self, node: PlannedNode, read: list[Any], inside: Any) -> list[Any]:
         assert node.handler is not None
@@ -614,40 +608,39 @@ class FunctionRunner(Interpreter):
 
     def _planned(self, name: str, follows: tuple[bool, ...]) -> Body:
         """Returns the nodes of a function that are needed, each with what runs it."""
-        found = self._plans.get((name, follows))
-        if found is not None:
-            return found
+        if (name, follows) in self._plans:
+            return self._plans[name, follows]
         graph = traced_graph(name, self._graphs)
-        depends = {one for (one, _), along in zip(graph.inputs, follows, strict=True) if along}
+        depends = {path for (path, _), along in zip(graph.inputs, follows, strict=True) if along}
         by_shape, wanted = _by_shape(graph), _needed_nodes(graph)
         nodes = []
         for node in graph.nodes:
             if node.path not in wanted:
                 continue
-            flags = tuple(one in depends for one, _ in node.slots)
+            flags = tuple(path in depends for path, _ in node.slots)
             if any(flags):
                 depends.add(node.path)
             handler = self._handler(node, flags)
             if node.path in by_shape:
                 handler = _run_once_for_each(handler, by_id=node.op not in OF_SHAPES)
-            own = {one.name: getattr(node, one.name) for one in fields(node)}
+            own = {field.name: getattr(node, field.name) for field in fields(node)}
             nodes.append(PlannedNode(**own, handler=handler))
-        self._plans[name, follows] = made = replace(graph, nodes=nodes)
-        return made
+        self._plans[name, follows] = plan = replace(graph, nodes=nodes)
+        return plan
 
     def _handler(self, node: FunctionNode, flags: tuple[bool, ...]) -> Handler:
         if node.op in CALLS and by_xla(node.function):
             return self.choose(node, flags)
         if node.op in LOOPS:
             # what its body gives back as it is, such as weights, depends on no samples
-            body, kept = traced_graph(node.words["body"], self._graphs), set[int]()
-            by_name = {one.path: one for one in body.nodes}
+            body, unchanged = traced_graph(node.words["body"], self._graphs), set[int]()
+            by_name = {inner.path: inner for inner in body.nodes}
             for at, (name, place) in enumerate(body.outputs):
                 while name in by_name and by_name[name].op == "Identity":
                     name = by_name[name].slots[0][0]
                 if place == 0 and at < len(body.inputs) and name == body.inputs[at][0]:
-                    kept.add(at)
-            flags = tuple(at not in kept for at in range(len(flags)))
+                    unchanged.add(at)
+            flags = tuple(at not in unchanged for at in range(len(flags)))
         elif node.op in BRANCHES:
             flags = flags[1:]
         elif node.op not in CALLS:
@@ -669,32 +662,32 @@ def _by_shape(graph: Body) -> set[str]:
 
     A Dense layer of Keras has some fifteen, which compute the shape of its outcome.
     """
-    found = {name for name, _ in graph.constants}
+    decided = {name for name, _ in graph.constants}
     for node in graph.nodes:
-        known = all(name in found for name, _ in node.slots)
+        known = all(name in decided for name, _ in node.slots)
         flows = node.op in (*CALLS, *LOOPS, *BRANCHES, *HANDED_ON)
         if node.slots and not flows and (known or node.op in OF_SHAPES):
             known_op = schema(node.op)
             if known_op is not NOTHING and not known_op.stateful:
-                found.add(node.path)
-    return found
+                decided.add(node.path)
+    return decided
 
 
 def _run_once_for_each(handler: Handler, by_id: bool) -> Handler:
     """Returns a handler that runs once for each shape that it reads, or each tensor."""
-    kept: dict[tuple[Any, ...], tuple[list[Any], list[Any]]] = {}
+    known: dict[tuple[Any, ...], tuple[list[Any], list[Any]]] = {}
 
     def run_once(read: list[Any]) -> list[Any]:
-        name = tuple(map(id, read)) if by_id else tuple(tuple(one.shape) for one in read)
-        if (there := kept.get(name)) is not None:
-            return there[1]
-        found = handler(read)
-        if all(one.dtype.is_integer or one.dtype.is_floating for one in found):
-            if len(kept) >= KEPT or any(one.shape.num_elements() > SMALL for one in found):
-                kept.clear()
+        name = tuple(map(id, read)) if by_id else tuple(tuple(x.shape) for x in read)
+        if name in known:
+            return known[name][1]
+        outputs = handler(read)
+        if all(y.dtype.is_integer or y.dtype.is_floating for y in outputs):
+            if len(known) >= KEPT or any(y.shape.num_elements() > SMALL for y in outputs):
+                known.clear()
             # what was read is held, so that no other tensor gets the place in memory that names it
-            kept[name] = (read if by_id else []), found
-        return found
+            known[name] = (read if by_id else []), outputs
+        return outputs
 
     return run_once
 
@@ -704,11 +697,11 @@ def _needed_nodes(graph: Body) -> set[str]:
     by_name = {node.path: node for node in graph.nodes}
     pending = [name for name, _ in graph.outputs]
     pending += [node.path for node in graph.nodes if node.op.startswith("Assign")]
-    found: set[str] = set()
+    needed: set[str] = set()
     while pending:
         name = pending.pop()
-        if name not in found:
-            found.add(name)
-            pending += [one for one, _ in by_name[name].slots] if name in by_name else []
-            pending += by_name[name].after if name in by_name else ()
-    return found
+        if name not in needed:
+            needed.add(name)
+            if name in by_name:
+                pending += [*(path for path, _ in by_name[name].slots), *by_name[name].after]
+    return needed

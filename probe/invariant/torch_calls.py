@@ -25,8 +25,10 @@ from probe.invariant.keeper import ReadyOperation
 from probe.invariant.operations import Tensors, cancelling_products, convolved_operands
 
 BATCHES = (1024, 512, 256, 128, 64, 32, 16)  # pieces of a convolution's batch
-NUMBERS = 1 << 20  # of a piece of more than 64 samples: a larger one would save nothing
-ALIGNED = 64  # bytes: where PyTorch's own memory begins, and the longest vector of a processor
+# Of a piece of more than 64 samples: a larger one would save nothing.
+NUMBERS = 1 << 20
+# Bytes: where PyTorch's own memory begins, and the longest vector of a processor.
+ALIGNED = 64
 
 FORMATS = {
     torch.float32: "float32",
@@ -170,8 +172,8 @@ def strided(x: Any) -> Any:
 def moved_by(x: Any, by: int) -> Any:
     """Returns the same contiguous values in memory that begins ``by`` bytes behind a vector."""
     many = by // x.element_size()
-    kept = torch.empty(x.numel() + many, dtype=x.dtype)[many:]
-    return kept.copy_(x.reshape(-1)).view(x.shape)
+    room = torch.empty(x.numel() + many, dtype=x.dtype)[many:]
+    return room.copy_(x.reshape(-1)).view(x.shape)
 
 
 def shifted_tensor(x: Any) -> Any:
@@ -187,8 +189,8 @@ def rows_apart(shape: Sequence[int], dtype: Any) -> Any:
 
 
 def repeated(sample: Tensors, size: int) -> Tensors:
-    every = (one.expand(size, *one.shape) for one in sample)
-    return tuple(strided(one.clone(memory_format=torch.contiguous_format)) for one in every)
+    every = (x.expand(size, *x.shape) for x in sample)
+    return tuple(strided(x.clone(memory_format=torch.contiguous_format)) for x in every)
 
 
 class TorchRows(operations.IndependentRows):
@@ -376,8 +378,8 @@ class MatrixPairs(TorchSamples):
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
         (rows, leaves), (_, filters) = self.shapes[:2]
         x, w, b = cancelling_products(number, leaves, filters, FORMATS[self.dtype], number == 1)
-        made = np.broadcast_to(x, (rows, leaves)), w, np.broadcast_to(b, (rows, filters))
-        return tuple(tensor(one, self.dtype) for one in made[: len(self.shapes)]), ()
+        drawn = np.broadcast_to(x, (rows, leaves)), w, np.broadcast_to(b, (rows, filters))
+        return tuple(tensor(values, self.dtype) for values in drawn[: len(self.shapes)]), ()
 
 
 class PairsApart(MatrixPairs):
@@ -393,7 +395,7 @@ class PairsApart(MatrixPairs):
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         a, b, *_ = samples
         y = rows_apart((*a.shape[:-1], b.shape[-1]), a.dtype)
-        every = (rows_apart(one.shape, one.dtype).copy_(one) for one in samples)
+        every = (rows_apart(x.shape, x.dtype).copy_(x) for x in samples)
         return self.function(*every, *parameters, out=y).contiguous()
 
 
@@ -422,34 +424,27 @@ class TorchByPlace(TorchRows, operations.ByPlace):
     def empty(self, samples: Tensors) -> Any:
         return torch.empty_like(samples[0])
 
-    def shown(self, given: Tensors, first: bool) -> Any:
-        """The first time where no vector begins, and written where it is told to."""
+    def shown(self, values: Tensors, first: bool) -> Any:
+        """The first time where no vector begins, and written to such memory."""
         if not first:
-            return self.function(*given)
-        given = tuple(map(shifted_tensor, given))
-        return self.call(given, (), shifted_tensor(self.function(*given)))
+            return self.function(*values)
+        values = tuple(map(shifted_tensor, values))
+        return self.call(values, (), shifted_tensor(self.function(*values)))
 
 
 def for_each_axis(value: int | tuple[int, ...], rank: int) -> tuple[int, ...]:
     return (value,) * rank if isinstance(value, int) else tuple(value)
 
 
-@dataclass
-class TorchRunner:
-    """Calls an operation by plans."""
-
-    operation: TorchRows
-
-    def __call__(self, plan: Plan, samples: Tensors, parameters: Tensors = ()) -> Any:
-        """Returns the operation of all samples, which are contiguous, by the pieces of the plan."""
-        call = self.operation.call
-        if len(plan) == 1:
-            return whole_call(plan[0], call, samples, parameters)
-        y = self.operation.empty(samples)
-        return in_pieces([(piece, call, parameters) for piece in plan], samples, y)
+def written_in_pieces(operation: Any, plan: Plan, samples: Tensors, parameters: Tensors) -> Any:
+    """As ``keeper.Library.runner``, of contiguous samples."""
+    call = operation.call
+    if len(plan) == 1:
+        return whole_call(plan[0], call, samples, parameters)
+    return in_pieces([(p, call, parameters) for p in plan], samples, operation.empty(samples))
 
 
-runner = TorchRunner
+runner = written_in_pieces
 
 
 def whole_call(piece: SizedCall, call: Callable[..., Any], samples: Tensors, held: Tensors) -> Any:
@@ -457,7 +452,7 @@ def whole_call(piece: SizedCall, call: Callable[..., Any], samples: Tensors, hel
     _, count, size = piece
     if count == size:
         return call(samples, held)
-    return call(tuple(padded_samples(one, size) for one in samples), held)[:count]
+    return call(tuple(padded_samples(x, size) for x in samples), held)[:count]
 
 
 def in_pieces(
@@ -465,20 +460,20 @@ def in_pieces(
 ) -> Any:
     """Returns the calls of some samples each, one behind the other in ``y``, or in new memory."""
     for (start, count, size), call, held in steps:
-        part = tuple(one[start : start + count] for one in samples)
+        part = tuple(x[start : start + count] for x in samples)
         if count < size:
-            found = call(tuple(padded_samples(one, size) for one in part), held)[:count]
+            rows = call(tuple(padded_samples(x, size) for x in part), held)[:count]
         elif y is None:
-            found = call(tuple(map(aligned_tensor, part)), held)
+            rows = call(tuple(map(aligned_tensor, part)), held)
         else:
             out = y[start : start + count]  # if it begins where a vector does, as a call's own
             out = None if out.data_ptr() % ALIGNED else out
-            found = call(tuple(map(aligned_tensor, part)), held, out)
-            if found.data_ptr() == y[start].data_ptr():
+            rows = call(tuple(map(aligned_tensor, part)), held, out)
+            if rows.data_ptr() == y[start].data_ptr():
                 continue  # it was written where it belongs
         if y is None:
-            y = found.new_empty((len(samples[0]), *found.shape[1:]))
-        y[start : start + count] = found
+            y = rows.new_empty((len(samples[0]), *rows.shape[1:]))
+        y[start : start + count] = rows
     return y
 
 
@@ -489,10 +484,10 @@ def padded_samples(x: Any, size: int) -> Any:
         return x.expand(size, *x.shape[1:]).contiguous()
     if x.dim() == 2:
         return torch.cat((x, x[:1].expand(size - count, x.shape[1])))
-    made = x.new_empty((size, *x.shape[1:]))
-    made[:count] = x
-    made[count:] = x[:1]
-    return made
+    padded = x.new_empty((size, *x.shape[1:]))
+    padded[:count] = x
+    padded[count:] = x[:1]
+    return padded
 
 
 @dataclass(frozen=True)
@@ -511,11 +506,11 @@ class InOrder:
         every = signature(function).parameters.values()
         return cls(run, {p.name: None if p.default is p.empty else p.default for p in every})
 
-    def __call__(self, *given: Any, **named: Any) -> Any:
-        if len(given) < len(self.usual):
-            rest = list(self.usual.items())[len(given) :]
-            given = (*given, *(named.get(name, one) for name, one in rest))
-        return self.run(*given)
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        if len(args) < len(self.usual):
+            rest = list(self.usual.items())[len(args) :]
+            args = (*args, *(named.get(name, usual) for name, usual in rest))
+        return self.run(*args)
 
 
 # Calls of PyTorch's functions that are the library's own: found once, then made at once.
@@ -581,42 +576,42 @@ class Natives:
         counts = None if key is None or key in self.known else _changes(args, kwargs)
         try:
             with mode:
-                found = func(*args, **kwargs)
+                y = func(*args, **kwargs)
             if counts is not None:
                 same = watched.own and counts == _changes(args, kwargs)
-                self.known[key] = same and _same_bits(found, func(*args, **kwargs))
+                self.known[key] = same and _same_bits(y, func(*args, **kwargs))
             watched.plain = watched.exact
         finally:
             watched.own, watched.exact = own and watched.own, exact and watched.exact
-        return found
+        return y
 
 
 def call_key(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Returns a call's key; None: it has arguments of another kind."""
     parts = [func, torch.get_num_threads(), torch.is_inference_mode_enabled()]
-    for one in args:
-        if not _add_to_key(one, parts):
+    for x in args:
+        if not _add_to_key(x, parts):
             return None
-    for name, one in kwargs.items():
+    for name, x in kwargs.items():
         parts.append(name)
-        if not _add_to_key(one, parts):
+        if not _add_to_key(x, parts):
             return None
     return tuple(parts)
 
 
-def _add_to_key(one: Any, parts: list[Any]) -> bool:
+def _add_to_key(x: Any, parts: list[Any]) -> bool:
     """Adds an argument to a key. Numbers of other kinds may be equal, so the kind is told too."""
-    kind = type(one)
+    kind = type(x)
     parts.append(kind)
     if kind is torch.Tensor or kind is torch.nn.Parameter:
-        if one.is_nested or one.layout is not torch.strided or one.is_conj() or one.is_neg():
+        if x.is_nested or x.layout is not torch.strided or x.is_conj() or x.is_neg():
             return False
-        parts += one.shape, one.stride(), one.dtype, one.data_ptr() % ALIGNED
+        parts += x.shape, x.stride(), x.dtype, x.data_ptr() % ALIGNED
     elif kind in PLAIN:
-        parts.append(one)
+        parts.append(x)
     elif kind in (tuple, list, torch.Size):
-        parts.append(len(one))
-        return all(_add_to_key(each, parts) for each in one)
+        parts.append(len(x))
+        return all(_add_to_key(each, parts) for each in x)
     else:
         return False
     return True
@@ -624,23 +619,23 @@ def _add_to_key(one: Any, parts: list[Any]) -> bool:
 
 def _changes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int] | None:
     """Returns how often each tensor was changed in place; None where PyTorch does not count."""
-    every = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-    return None if any(one.is_inference() for one in every) else [one._version for one in every]
+    every = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+    return None if any(x.is_inference() for x in every) else [x._version for x in every]
 
 
-def _same_bits(found: Any, again: Any) -> bool:
-    """Returns whether two answers have the same tensors, bit for bit."""
-    here, there = tree_leaves(found), tree_leaves(again)
-    if len(here) != len(there) or not all(isinstance(one, torch.Tensor) for one in here):
+def _same_bits(answer: Any, again: Any) -> bool:
+    """Whether two answers have the same tensors, bit for bit."""
+    here, there = tree_leaves(answer), tree_leaves(again)
+    if len(here) != len(there) or not all(isinstance(x, torch.Tensor) for x in here):
         return False
-    for one, other in zip(here, there, strict=True):
-        if (one.shape, one.stride(), one.dtype) != (other.shape, other.stride(), other.dtype):
+    for x, y in zip(here, there, strict=True):
+        if (x.shape, x.stride(), x.dtype) != (y.shape, y.stride(), y.dtype):
             return False
-        if one.dtype not in FORMATS:
-            if not torch.equal(one, other):
+        if x.dtype not in FORMATS:
+            if not torch.equal(x, y):
                 return False
             continue
-        (mine, name), (yours, _) = container(one), container(other)
+        (mine, name), (yours, _) = container(x), container(y)
         if not ulp.equal(mine, yours, name) or ulp.signed_zeros(mine, yours, name):
             return False
     return True

@@ -49,11 +49,11 @@ def seen(function: Callable[..., Any], caught: dict[str, Any]) -> Callable[..., 
     """
     names = function.__globals__ | {"has_torch_function": lambda operands: False} | caught
     for name in (*INSIDE, function.__name__):
-        one = function.__globals__[name]
-        names[name] = FunctionType(one.__code__, names, name, one.__defaults__)
-        names[name].__kwdefaults__ = one.__kwdefaults__
-    found: Callable[..., Any] = names[function.__name__]
-    return found
+        plain = function.__globals__[name]
+        names[name] = FunctionType(plain.__code__, names, name, plain.__defaults__)
+        names[name].__kwdefaults__ = plain.__kwdefaults__
+    same: Callable[..., Any] = names[function.__name__]
+    return same
 
 
 class Functions(TorchFunctionMode):
@@ -70,14 +70,13 @@ class Functions(TorchFunctionMode):
         caught = {name: self._caught(getattr(functional, name)) for name in CAUGHT}
         self.alone = {attention: seen(attention, caught)}
         recurrent = torch.gru, torch.rnn_tanh, torch.rnn_relu, torch.lstm
-        steps = {one: RecurrentSteps(one, operators.keeper, self._native) for one in recurrent}
+        steps = {func: RecurrentSteps(func, operators.keeper, self._native) for func in recurrent}
         self.every = self.quick = operators.quick | steps
         self.words = {
-            one: frozenset(run.usual if isinstance(run, InOrder) else signature(run).parameters)
-            for one, run in self.quick.items()
+            func: frozenset(run.usual if isinstance(run, InOrder) else signature(run).parameters)
+            for func, run in self.quick.items()
         }
-        there = (getattr(functional, name) for name in CAUGHT)
-        self.caught = {one: self.every[one] for one in there}
+        self.caught = {func: self.every[func] for func in (getattr(functional, n) for n in CAUGHT)}
         self.settled: set[Any] = set()
         """Calls of attention that are run by itself."""
         self.plain: set[Any] = set()
@@ -93,31 +92,31 @@ class Functions(TorchFunctionMode):
         if quick is None or _cast_anywhere() or (kwargs and not kwargs.keys() <= self.words[func]):
             return self._otherwise(func, args, kwargs or {})
         try:
-            found = quick(*args, **kwargs) if kwargs else quick(*args)
+            y = quick(*args, **kwargs) if kwargs else quick(*args)
         except RuntimeError:
             if not unusual((args, kwargs)):
                 raise
-            found = NotImplemented
-        return found if found is not NotImplemented else self._otherwise(func, args, kwargs or {})
+            y = NotImplemented
+        return y if y is not NotImplemented else self._otherwise(func, args, kwargs or {})
 
     def _otherwise(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """A call that has no implementation here, or not with these arguments."""
         if _cast_anywhere() and torch.is_autocast_enabled("cpu"):
             return self._cast(func, args, kwargs)
-        called = [func, *[one if (kind := type(one)) in VALUES else kind for one in args]]
-        for name in kwargs:
-            called += name, one if (kind := type(one := kwargs[name])) in VALUES else kind
+        called = [func, *[x if (kind := type(x)) in VALUES else kind for x in args]]
+        for name, x in kwargs.items():
+            called += name, x if (kind := type(x)) in VALUES else kind
         plain = tuple(called)
         if plain in self.plain:
             return func(*args, **kwargs)
         if func in self.alone:
             return self._attention(func, plain, args, kwargs)
-        found, watched = self._natively(func, args, kwargs), self.natives.watched
+        y, watched = self._natively(func, args, kwargs), self.natives.watched
         if watched.plain and func not in self.every:  # a quick one is first asked
             self._note(plain, args)
         if not watched.plain and func not in self.caught:
             watched.others = True
-        return found
+        return y
 
     def _attention(self, func: Any, plain: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if plain in self.settled:
@@ -126,12 +125,12 @@ class Functions(TorchFunctionMode):
         watched.others = False
         try:
             with self:
-                found = self.inside[func](*args, **kwargs)
+                y = self.inside[func](*args, **kwargs)
         finally:
             self.quick = self.every
         if not watched.others:
             self.settled.add(plain)
-        return found
+        return y
 
     def _note(self, plain: tuple[Any, ...], args: Any) -> None:
         """Keeps a call all of whose operations were exact: others like it are made at once.
@@ -143,7 +142,7 @@ class Functions(TorchFunctionMode):
             self.settled.clear()
         if self.operators.kinds.complex:
             return
-        if all(one.ndim for one in args if isinstance(one, torch.Tensor)):
+        if all(x.ndim for x in args if isinstance(x, torch.Tensor)):
             self.plain.add(plain)
 
     def _natively(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -160,8 +159,8 @@ class Functions(TorchFunctionMode):
 
     def _native(self, function: Any, args: Any) -> tuple[Any, bool]:
         """Returns a function of its arguments, and whether the library's own call has its bits."""
-        found = self._natively(function, args, {})
-        return found, bool(self.natives.known.get(call_key(function, args, {})))
+        y = self._natively(function, args, {})
+        return y, bool(self.natives.known.get(call_key(function, args, {})))
 
     def _cast(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """A call within ``torch.autocast``, which a part of the model enters: its formats are
@@ -202,8 +201,8 @@ class Operations(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         if _composite(func):
-            every = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-            odd = _in_inference() or any(one.is_inference() for one in every)
+            every = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+            odd = _in_inference() or any(x.is_inference() for x in every)
             if odd and every and not func._schema.is_mutable:
                 args, kwargs = tree_map(usual_tensor, (args, kwargs))
                 with torch.inference_mode(False), torch.no_grad(), self:
@@ -234,25 +233,25 @@ def _composite(func: Any) -> bool:
     return bool(has(name, COMPOSITE) and not any(has(name, key) for key in KERNELS))
 
 
-def unusual(given: Any) -> bool:
-    """Returns whether a tensor among these is not strided numbers in the memory of the CPU."""
+def unusual(arguments: Any) -> bool:
+    """Whether a tensor among these is not strided numbers in the memory of the CPU."""
     return any(
-        isinstance(one, torch.Tensor)
-        and (one.layout is not torch.strided or one.is_nested or one.device.type != "cpu")
-        for one in tree_leaves(given)
+        isinstance(x, torch.Tensor)
+        and (x.layout is not torch.strided or x.is_nested or x.device.type != "cpu")
+        for x in tree_leaves(arguments)
     )
 
 
-def usual_tensor(one: Any) -> Any:
+def usual_tensor(x: Any) -> Any:
     """Returns the same memory as a tensor that is usual outside of ``torch.inference_mode``.
 
     In that mode operations arrive whole, and in other parts: see ``_composite``.
     """
-    if type(one) is not torch.Tensor or not one.is_inference() or unusual(one):
-        return one
+    if type(x) is not torch.Tensor or not x.is_inference() or unusual(x):
+        return x
     with torch.inference_mode(False):
-        there = one.untyped_storage(), one.storage_offset(), one.shape, one.stride()
-        return torch.empty(0, dtype=one.dtype).set_(*there)
+        memory = x.untyped_storage(), x.storage_offset(), x.shape, x.stride()
+        return torch.empty(0, dtype=x.dtype).set_(*memory)
 
 
 # Layers of PyTorch that are called without a mode of functions, which costs more than a small one.
@@ -274,9 +273,9 @@ class KnownModules:
         self.mode = mode
         convolutions = {nn.Conv1d: conv1d, nn.Conv2d: conv2d, nn.Conv3d: conv3d}
         self.runs: dict[type, Run] = {
-            nn.Linear: _with_weight(lambda one, x, w, b: quick[linear](x, w, b)),
+            nn.Linear: _with_weight(lambda layer, x, w, b: quick[linear](x, w, b)),
             nn.LayerNorm: _with_weight(
-                lambda one, x, w, b: quick[layer_norm](x, one.normalized_shape, w, b, one.eps),
+                lambda norm, x, w, b: quick[layer_norm](x, norm.normalized_shape, w, b, norm.eps),
                 plain=True,
             ),
             nn.GELU: lambda module, x: quick[gelu](x, module.approximate),
@@ -289,12 +288,13 @@ class KnownModules:
             **dict.fromkeys(
                 (nn.ReLU, nn.ReLU6, nn.Identity, nn.Flatten), lambda module, x: module.forward(x)
             ),
-            **dict.fromkeys(NORMS, _with_weight(partial(_normed, quick[batch_norm]), plain=True)),
+            **dict.fromkeys(NORMS, _with_weight(self._normed, plain=True)),
             **{
-                one: _with_weight(partial(_convolved, quick[function]))
-                for one, function in convolutions.items()
+                kind: _with_weight(partial(self._convolved, quick[function]))
+                for kind, function in convolutions.items()
             },
         }
+        self.batch_norm = quick[batch_norm]
 
     def of(self, module: Any) -> Run | None:
         """Returns what runs a module of an input; None: nothing does without the mode."""
@@ -313,6 +313,18 @@ class KnownModules:
             x = y
         return x
 
+    def _convolved(self, quick: Callable[..., Any], layer: Any, x: Any, w: Any, b: Any) -> Any:
+        if layer.padding_mode != "zeros":
+            return NotImplemented
+        return quick(x, w, b, layer.stride, layer.padding, layer.dilation, layer.groups)
+
+    def _normed(self, norm: Any, x: Any, w: Any, b: Any) -> Any:
+        mean, var = norm._buffers.get("running_mean"), norm._buffers.get("running_var")
+        if norm.training or mean is None:
+            return NotImplemented
+        norm._check_input_dim(x)
+        return self.batch_norm(x, mean, var, w, b, False, 0.0, norm.eps)
+
 
 def _with_weight(call: Callable[..., Any], plain: bool = False) -> Run:
     """Returns what calls ``call(module, x, weight, bias)``. ``plain``: there may be no weight."""
@@ -325,17 +337,3 @@ def _with_weight(call: Callable[..., Any], plain: bool = False) -> Run:
         return call(module, x, w, held["bias"])
 
     return run
-
-
-def _convolved(quick: Callable[..., Any], one: Any, x: Any, w: Any, b: Any) -> Any:
-    if one.padding_mode != "zeros":
-        return NotImplemented
-    return quick(x, w, b, one.stride, one.padding, one.dilation, one.groups)
-
-
-def _normed(quick: Callable[..., Any], one: Any, x: Any, w: Any, b: Any) -> Any:
-    kept = one._buffers
-    if one.training or kept.get("running_mean") is None:
-        return NotImplemented
-    one._check_input_dim(x)
-    return quick(x, kept["running_mean"], kept["running_var"], w, b, False, 0.0, one.eps)

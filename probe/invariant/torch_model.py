@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass
 from functools import wraps
 from inspect import signature
+from itertools import compress
 from types import FrameType, MethodType, new_class
 from typing import Any
 
@@ -25,7 +26,7 @@ from probe.invariant import torch_calls
 from probe.invariant.classes import InvariantOptions, Table, table_environment
 from probe.invariant.keeper import Keeper, Report
 from probe.invariant.programs import LibraryProgram
-from probe.invariant.samples import UNREAD, Axes, Company, Value
+from probe.invariant.samples import UNREAD, Axes, Company, EndedCall, Value
 from probe.invariant.torch_calls import (
     FORMATS,
     container,
@@ -59,36 +60,36 @@ def made(model: Any, options: InvariantOptions, batched: Any) -> tuple[Any, Repo
         )
     require_evaluation(model)
     require_uncompiled(model)
-    kept = Table.opened(table, like, sizes, torch_calls.threads(), table_environment("torch"))
-    keeper = Keeper(kept, strict, torch_calls)
-    if any(isinstance(part, FUSED) for part in model.modules()) and FAST not in kept.notes:
-        kept.notes.append(FAST)
-    if any(one.is_complex() for one in (*model.parameters(), *model.buffers())):
+    classes = Table.opened(table, like, sizes, torch_calls.threads(), table_environment("torch"))
+    keeper = Keeper(classes, strict, torch_calls)
+    if any(isinstance(part, FUSED) for part in model.modules()) and FAST not in classes.notes:
+        classes.notes.append(FAST)
+    if any(weights.is_complex() for weights in (*model.parameters(), *model.buffers())):
         keeper.leave("complex weights", COMPLEX)
-    found = in_mode(model, keeper, batched)
+    invariant = in_mode(model, keeper, batched)
     if example is not None:
-        given = example if isinstance(example, tuple) else (example,)
-        y = found(*given)
-        every = [one for one in given if isinstance(one, torch.Tensor)]
-        of_batch = {one.shape[0] if one.dim() else 0 for one in every} == {keeper.batch}
-        of_length = any(keeper.length in one.shape[1:] for one in every)
+        inputs = example if isinstance(example, tuple) else (example,)
+        y = invariant(*inputs)
+        every = [x for x in inputs if isinstance(x, torch.Tensor)]
+        of_batch = {x.shape[0] if x.dim() else 0 for x in every} == {keeper.batch}
+        of_length = any(keeper.length in x.shape[1:] for x in every)
         if like == "largest" and of_batch and (of_length or "length" not in sizes):
             with torch.no_grad():
-                native = model(*given)
+                native = model(*inputs)
             total = apart = 0
             for ours, theirs in zip(tree_leaves(y), tree_leaves(native), strict=False):
-                one = getattr(theirs, "dtype", None)
-                if one in FORMATS and ours.dtype is one and ours.shape == theirs.shape:
+                dtype = getattr(theirs, "dtype", None)
+                if dtype in FORMATS and ours.dtype is dtype and ours.shape == theirs.shape:
                     (there, name), (here, _) = container(theirs), container(ours)
                     apart += int(ulp.bits_apart(here, there, name).sum())
                     total += theirs.numel()
             if apart:
-                kept.notes.append(
+                classes.notes.append(
                     f"at the largest size {apart:,} of {total:,} numbers of the example differ "
                     "from the unchanged model's, whose bits depend on the place or the layout "
                     "even there"
                 )
-    return found, keeper.report
+    return invariant, keeper.report
 
 
 def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
@@ -99,7 +100,7 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
     whatever calls the function of the class (``torch.fx``), and would run the first object's
     weights in a copy. A copy has its own weights, and the classes and the report in common.
     """
-    made, numbers = ModelState(model), Numbers()
+    state, numbers = ModelState(model), Numbers()
     company = Company(keeper, _axes_of(model.forward, batched, type(model).__name__))
     modes: dict[Any, Mode] = {}
     here = [Mode(keeper, model)]  # that of the last call
@@ -107,16 +108,17 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
     base = type(model)
     custom = base.__call__ is not torch.nn.Module.__call__  # GraphModule, layers of Keras
 
-    def forward(one: Any, hooks: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def forward(called: Any, hooks: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if _in_inference():
             args, kwargs = tree_map(usual_tensor, (args, kwargs))
             with torch.inference_mode(False), torch.no_grad():
-                return forward(one, hooks, args, kwargs)
-        if made.changed():  # what was asked of samples is of a model that is no more
+                return forward(called, hooks, args, kwargs)
+        # what was asked of samples is of a model that is no more
+        if state.changed():
             company.forget()
             for each in modes.values():
                 each.done.clear()
-        if True in [part.training for part in made.parts]:
+        if True in [part.training for part in state.parts]:
             require_evaluation(model)
         if _cast_anywhere() and torch.is_autocast_enabled("cpu"):
             todo = "leave torch.autocast, and give model.to(torch.bfloat16)"
@@ -124,11 +126,11 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
         looked_at = _transformed() is not None or _traced() is not None or _watching()
         if looked_at or forward_ad._current_level >= 0:
             require_numbers(base, args, kwargs)
-        owner = model if type(one) is kind else _without(one, kind)
+        owner = model if type(called) is kind else _without(called, kind)
         inner = owner.forward
         if hooks and not custom:  # whether a call runs more than its forward
             own = map(owner.__dict__.__getitem__, HOOKS)
-            hooks = made.hooked and bool(hooked_anywhere() or any(own))
+            hooks = state.hooked and bool(hooked_anywhere() or any(own))
         if hooks:
             inner = owner.__call__ if custom else owner._call_impl
         mode, settings = here[0], torch_calls.settings()
@@ -136,7 +138,8 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
             mode = here[0] = modes.setdefault(settings, Mode(keeper, model))
             keeper.note_setting()
         watched = torch.is_grad_enabled()
-        if watched:  # as no_grad, whose objects cost as much as a small layer
+        # as no_grad, whose objects cost as much as a small layer
+        if watched:
             require_no_gradients(base, args)
             torch._C._set_grad_enabled(False)
         try:
@@ -155,29 +158,32 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
                 with mode.functions:
                     return inner(*args, **kwargs)
             require_numbers(base, args, kwargs)
-            every = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-            if every and all(one.dim() and not len(one) for one in every):
-                return inner(*args, **kwargs)  # of no samples there are no bits to keep
-            kind_of, given = _kind_and_tensors(args, kwargs)
-            company.begin(kind_of, [tuple(one.shape) for one in given], (args, kwargs))
-            if any("complex" in str(one.dtype) for one in given):
+            leaves = tree_leaves((args, kwargs))
+            every = [x for x in leaves if isinstance(x, torch.Tensor)]
+            if every and all(x.dim() and not len(x) for x in every):
+                # of no samples there are no bits to keep
+                return inner(*args, **kwargs)
+            kind_of, arrays = _kind_and_arrays(args, kwargs)
+            company.begin(kind_of, [tuple(x.shape) for x in arrays], (args, kwargs))
+            if any("complex" in str(x.dtype) for x in arrays):
                 keeper.leave("complex inputs", COMPLEX)
-            kept = ChangedBuffers(model)
+            buffers = ChangedBuffers(model)
             # a model may write to what it is given
-            before = [one.copy() if isinstance(one, np.ndarray) else one.clone() for one in given]
+            before = [x.copy() if isinstance(x, np.ndarray) else x.clone() for x in arrays]
             with mode.functions, Settled(keeper, settings):
                 y = inner(*args, **kwargs)
             keeper.calls.end()
             if kind_of is None:
                 keeper.leave(UNREAD, STRANGE)
             else:
-                with kept:
-                    names = (
-                        numbers(one)
-                        for one in tree_leaves((args, kwargs))
-                        if type(one) in (int, float) or (isinstance(one, ARRAYS) and not one.ndim)
+                with buffers:
+                    single = (
+                        leaf
+                        for leaf in leaves
+                        if type(leaf) in (int, float)
+                        or (isinstance(leaf, ARRAYS) and not leaf.ndim)
                     )
-                    about = kind_of, before, tuple(names)
+                    about = kind_of, before, tuple(map(numbers, single))
                     _ask_in_company(company, mode, inner, about, (args, kwargs), y)
         except (RuntimeError, NotImplementedError) as error:
             if unusual((args, kwargs)):
@@ -195,9 +201,13 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
         return y
 
     kind, keeper.where = _class_in_mode(model, keeper, batched, UncompiledCall(forward)), module_now
-    found = object.__new__(kind)
-    object.__setattr__(found, "__dict__", model.__dict__)
-    return found
+    return _sharing_attributes(kind, model)
+
+
+def _sharing_attributes(kind: Any, model: Any) -> Any:
+    twin = object.__new__(kind)
+    object.__setattr__(twin, "__dict__", model.__dict__)
+    return twin
 
 
 def module_now() -> str:
@@ -228,20 +238,20 @@ class _Forward:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
 
-    def __get__(self, one: Any, kind: Any = None) -> Any:
-        return self.function if one is None else MethodType(self.function, one)
+    def __get__(self, model: Any, kind: Any = None) -> Any:
+        return self.function if model is None else MethodType(self.function, model)
 
-    def __set__(self, one: Any, value: Any) -> None:
-        one.__dict__["forward"] = value
+    def __set__(self, model: Any, value: Any) -> None:
+        model.__dict__["forward"] = value
 
-    def __delete__(self, one: Any) -> None:
-        del one.__dict__["forward"]
+    def __delete__(self, model: Any) -> None:
+        del model.__dict__["forward"]
 
 
 def _class_in_mode(model: Any, keeper: Keeper, batched: Any, run: Callable[..., Any]) -> Any:
     """Returns the class of a model in the mode.
 
-    ``run(one, hooks, args, kwargs)``: a call of an object of it, with its hooks or without.
+    ``run(called, hooks, args, kwargs)``: a call of an object of it, with its hooks or without.
     """
     base = type(model)
 
@@ -260,8 +270,8 @@ def _class_in_mode(model: Any, keeper: Keeper, batched: Any, run: Callable[..., 
         return in_mode(copy.copy(_owner(self)), keeper, batched)
 
     def deeply_copied(self: Any, memo: dict[int, Any]) -> Any:
-        found = memo[id(self)] = in_mode(copy.deepcopy(_owner(self), memo), keeper, batched)
-        return found
+        memo[id(self)] = in_mode(copy.deepcopy(_owner(self), memo), keeper, batched)
+        return memo[id(self)]
 
     def reduced(self: Any, protocol: Any) -> Any:
         return restored_model, (_owner(self), keeper.strict, keeper.table.text(), batched)
@@ -269,8 +279,8 @@ def _class_in_mode(model: Any, keeper: Keeper, batched: Any, run: Callable[..., 
     def scripted(self: Any) -> Any:
         raise InputError("model", base.__name__, UNSEEN, "give the model without the mode")
 
-    def _owner(one: Any) -> Any:
-        return model if type(one) is kind else _without(one, kind)
+    def _owner(called: Any) -> Any:
+        return model if type(called) is kind else _without(called, kind)
 
     there = {
         "__module__": base.__module__,
@@ -295,14 +305,11 @@ def restored_model(model: Any, strict: bool, text: str, batched: Any = None) -> 
     return in_mode(model, Keeper(table, strict, torch_calls), batched)
 
 
-def _without(one: Any, kind: Any) -> Any:
+def _without(called: Any, kind: Any) -> Any:
     """Returns a model in the mode whose class was changed, as by a parametrization: without it."""
-    there = {name: each for name, each in vars(type(one)).items() if name not in BASICS}
-    made: Any = object.__new__(
-        new_class(kind.__name__, kind.__bases__, {}, lambda n: n.update(there))
-    )
-    object.__setattr__(made, "__dict__", one.__dict__)
-    return made
+    own = {name: value for name, value in vars(type(called)).items() if name not in BASICS}
+    plain = new_class(kind.__name__, kind.__bases__, {}, lambda names: names.update(own))
+    return _sharing_attributes(plain, called)
 
 
 BASICS = ("__dict__", "__weakref__")
@@ -338,18 +345,19 @@ class ChangedBuffers:
     """Buffers that a call changes, as that call left them: further ones are to leave no trace."""
 
     def __init__(self, model: Any) -> None:
-        every = [one for one in model.buffers() if not one.is_inference()]
-        self.before = [(one, one._version) for one in every]
+        buffers = [buffer for buffer in model.buffers() if not buffer.is_inference()]
+        self.before = [(buffer, buffer._version) for buffer in buffers]
         self.held: list[tuple[Any, Any]] = []
 
     def __enter__(self) -> None:
-        changed = [one for one, version in self.before if one._version != version]
-        self.held = [(one, one.clone()) for one in changed]
-        self.random = torch.get_rng_state()  # a dropout that is never off draws in trials too
+        changed = (buffer for buffer, version in self.before if buffer._version != version)
+        self.held = [(buffer, buffer.clone()) for buffer in changed]
+        # a dropout that is never off draws in trials too
+        self.random = torch.get_rng_state()
 
     def __exit__(self, *_: object) -> None:
-        for one, value in self.held:
-            one.copy_(value)
+        for buffer, value in self.held:
+            buffer.copy_(value)
         torch.set_rng_state(self.random)
 
 
@@ -370,15 +378,15 @@ class ModelState:
         self.hooks = RemovableHandle.next_id
         self.now = tuple(self.model.modules())
         self.inside = [part._modules for part in self.now]
-        self.there = [one for inside in self.inside for one in inside.values()]
+        self.there = [part for inside in self.inside for part in inside.values()]
         own = [tuple(vars(part)[name]) for part in self.now for name in HOOKS]
         self.hooks_of = [hooked_anywhere(), *own]
         self.hooked = any(self.hooks_of)
         """Whether there are hooks, or there were when one was last registered."""
 
     def changed(self) -> bool:
-        """Returns whether modules or hooks are not those of the last time that this was asked."""
-        alike = self.there == [one for inside in self.inside for one in inside.values()]
+        """Whether modules or hooks are not those of the last time that this was asked."""
+        alike = self.there == [part for inside in self.inside for part in inside.values()]
         if alike and self.hooks == RemovableHandle.next_id:
             return False
         before = self.hooks_of
@@ -386,7 +394,8 @@ class ModelState:
         return not alike or before != self.hooks_of
 
 
-SMALL = 16  # whole numbers up to that may choose a branch, such as a number of steps
+# Whole numbers up to that may choose a branch, such as a number of steps.
+SMALL = 16
 DIFFERENT = 8  # of all other numbers
 
 
@@ -399,9 +408,9 @@ class Numbers:
     def __init__(self) -> None:
         self.there: set[str] = set()
 
-    def __call__(self, one: Any) -> str | None:
+    def __call__(self, x: Any) -> str | None:
         """Returns a name of a number or tensor without axes; None: it is one of too many."""
-        name = repr(one.item() if isinstance(one, ARRAYS) else one)  # NaN is not equal to itself
+        name = repr(x.item() if isinstance(x, ARRAYS) else x)  # NaN is not equal to itself
         if name not in self.there:
             if len(self.there) >= DIFFERENT:
                 return None
@@ -414,17 +423,17 @@ def _in_common(args: tuple[Any, ...], kwargs: dict[str, Any], numbers: Numbers) 
     if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor and args[0].shape:
         return _threads(), args[0].shape, args[0].dtype
     met: list[Any] = [_threads()]
-    for one in args:
-        if type(one) is torch.Tensor:
-            shape = one.shape
-            met += shape, one.dtype
+    for x in args:
+        if type(x) is torch.Tensor:
+            shape = x.shape
+            met += shape, x.dtype
             if not shape:
-                met.append(numbers(one))
-        elif not _add_in_common(one, met, numbers):
+                met.append(numbers(x))
+        elif not _add_in_common(x, met, numbers):
             return None
-    for name, one in kwargs.items():
+    for name, x in kwargs.items():
         met.append(name)
-        if not _add_in_common(one, met, numbers):
+        if not _add_in_common(x, met, numbers):
             return None
     return tuple(met)
 
@@ -433,29 +442,29 @@ def _in_common(args: tuple[Any, ...], kwargs: dict[str, Any], numbers: Numbers) 
 ARRAYS = torch.Tensor, np.ndarray
 
 
-def _add_in_common(one: Any, met: list[Any], numbers: Numbers | None = None) -> bool:
+def _add_in_common(x: Any, met: list[Any], numbers: Numbers | None = None) -> bool:
     """Adds an argument to what calls have in common; returns whether it can be read.
 
     ``numbers``: None: those that are not small are not told.
     """
-    kind = type(one)
-    if isinstance(one, ARRAYS):
-        met += kind, one.shape, one.dtype
-        if numbers is not None and not one.ndim:
-            met.append(numbers(one))
+    kind = type(x)
+    if isinstance(x, ARRAYS):
+        met += kind, x.shape, x.dtype
+        if numbers is not None and not x.ndim:
+            met.append(numbers(x))
     elif kind in (list, tuple):
-        met += kind, len(one)
-        return all(_add_in_common(each, met, numbers) for each in one)
+        met += kind, len(x)
+        return all(_add_in_common(each, met, numbers) for each in x)
     elif kind is dict:
-        met += kind, tuple(one)
-        return all(_add_in_common(each, met, numbers) for each in one.values())
-    elif one is None or kind in (bool, str, torch.dtype) or (kind is int and abs(one) <= SMALL):
-        met += kind, one
+        met += kind, tuple(x)
+        return all(_add_in_common(each, met, numbers) for each in x.values())
+    elif x is None or kind in (bool, str, torch.dtype) or (kind is int and abs(x) <= SMALL):
+        met += kind, x
     elif kind in (int, float):
-        met += kind, numbers and numbers(one)
+        met += kind, numbers and numbers(x)
     else:
-        leaves, shape = tree_flatten(one)  # PyTorch takes it apart, such as a named tuple
-        if len(leaves) == 1 and leaves[0] is one:
+        leaves, shape = tree_flatten(x)  # PyTorch takes it apart, such as a named tuple
+        if len(leaves) == 1 and leaves[0] is x:
             return False
         met += kind, str(shape)
         return all(_add_in_common(each, met, numbers) for each in leaves)
@@ -470,75 +479,77 @@ def _axes_of(function: Any, batched: Any, name: str) -> Any:
 
     def read(called: tuple[tuple[Any, ...], dict[str, Any]]) -> Axes:
         leaves, _ = program.flat(*called)
-        found: list[int | None] = []
-        for leaf in leaves:
-            for one in tree_leaves(leaf.value):
-                if isinstance(one, ARRAYS):
-                    there = leaf.axis is not None and -one.ndim <= leaf.axis < one.ndim
-                    found.append(leaf.axis % one.ndim if there and leaf.axis is not None else None)
-        return tuple(found)
+        arrays = ((x, leaf.axis) for leaf in leaves for x in tree_leaves(leaf.value))
+        return tuple(
+            axis % x.ndim if axis is not None and -x.ndim <= axis < x.ndim else None
+            for x, axis in arrays
+            if isinstance(x, ARRAYS)
+        )
 
     return read
 
 
-def _kind_and_tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
-    """Returns what arguments have in common but their sizes, and their tensors; None: unknown."""
+def _kind_and_arrays(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
+    """Returns what arguments have in common but their sizes, and their arrays; None: unknown."""
     leaves, shape = tree_flatten((args, kwargs))
-    tensors = [one for one in leaves if isinstance(one, ARRAYS)]
+    places = tuple(isinstance(leaf, ARRAYS) for leaf in leaves)
+    arrays = list(compress(leaves, places))
     kind: list[Any] = [torch_calls.settings()]
-    if not _add_in_common([one for one in leaves if not isinstance(one, ARRAYS)], kind):
-        return None, tensors
-    kind += ((type(one), one.ndim, one.dtype) for one in tensors)
-    places = tuple(isinstance(one, ARRAYS) for one in leaves)
-    return (str(shape), places, torch.get_num_threads(), *kind), tensors
+    if not _add_in_common([leaf for leaf in leaves if not isinstance(leaf, ARRAYS)], kind):
+        return None, arrays
+    kind += ((type(x), x.ndim, x.dtype) for x in arrays)
+    return (str(shape), places, torch.get_num_threads(), *kind), arrays
 
 
 STRANGE = "there is an argument or a result of a type that is not known here"
 
 
 def _ask_in_company(
-    company: Company, mode: Mode, inner: Any, told: tuple[Any, Any, Any], called: Any, y: Any
+    company: Company, mode: Mode, inner: Any, about: tuple[Any, Any, Any], called: Any, y: Any
 ) -> None:
     """Asks whether the samples of a call that has ended keep their bits in other company."""
-    kind, given, numbers = told
+    kind, inputs, numbers = about
     leaves, shape = tree_flatten(called)
-    at = [n for n, one in enumerate(leaves) if isinstance(one, ARRAYS)]
 
     def run(values: Sequence[Value]) -> list[Value]:
-        made = list(leaves)
-        for n, (value, dtype) in zip(at, values, strict=True):
-            plain = isinstance(leaves[n], np.ndarray)  # copied: a model may write to it
-            made[n] = value.copy() if plain else of_container(value, dtype).clone()
-        args, kwargs = tree_unflatten(made, shape)
+        changed, rest = list(leaves), iter(values)
+        for n, leaf in enumerate(leaves):
+            if isinstance(leaf, ARRAYS):
+                value, dtype = next(rest)  # copied: a model may write to it
+                plain = isinstance(leaf, np.ndarray)
+                changed[n] = value.copy() if plain else of_container(value, dtype).clone()
+        args, kwargs = tree_unflatten(changed, shape)
         with mode.functions:
             return _container_values(inner(*args, **kwargs))
 
     try:
-        before, answer = [_container_value(one) for one in given], _container_values(y)
+        before, answer = [*map(_container_value, inputs)], _container_values(y)
     except (TypeError, RuntimeError) as error:
         company.keeper.leave(UNREAD, f"{STRANGE} ({' '.join(str(error).split())[:80]})")
         return
-    company.ask(kind, before, answer, run, numbers)
+    company.ask(kind, EndedCall(before, answer, run), numbers)
 
 
 def _container_values(y: Any) -> list[Value]:
     """Returns the tensors and numbers of a result. TypeError: there is something else in it."""
     leaves: list[Any] = []
-    for one in tree_leaves(y):
-        parts = vars(one) if is_dataclass(one) and not isinstance(one, type) else None
-        leaves += [one] if parts is None else tree_leaves(parts)
-    return [_container_value(one) for one in leaves if one is not None and not isinstance(one, str)]
+    for part in tree_leaves(y):
+        of_data = is_dataclass(part) and not isinstance(part, type)
+        leaves += tree_leaves(vars(part)) if of_data else [part]
+    return [_container_value(x) for x in leaves if x is not None and not isinstance(x, str)]
 
 
-def _container_value(one: Any) -> Value:
-    if isinstance(one, bool | int | float):
-        one = torch.tensor(one, dtype=None if isinstance(one, bool | int) else torch.float64)
-    if isinstance(one, np.ndarray) and one.dtype.kind in "fiub":
-        return np.array(one), one.dtype.name
-    if not isinstance(one, torch.Tensor):
-        raise TypeError(f"{type(one).__name__} is not a tensor")
-    value, dtype = container(one) if one.dtype in FORMATS else (one.detach().numpy(), "")
-    return value, dtype or value.dtype.name
+def _container_value(x: Any) -> Value:
+    if isinstance(x, bool | int | float):
+        x = torch.tensor(x, dtype=None if isinstance(x, bool | int) else torch.float64)
+    if isinstance(x, np.ndarray) and x.dtype.kind in "fiub":
+        return np.array(x), x.dtype.name
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(f"{type(x).__name__} is not a tensor")
+    if x.dtype in FORMATS:
+        return container(x)
+    value = x.detach().numpy()
+    return value, value.dtype.name
 
 
 AUTOCAST = "autocast changes formats inside of operations, and the classes are those of one format"
@@ -563,11 +574,7 @@ def require_numbers(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     traced = _traced() is not None or _exporting()
     if not traced and _watching():
         traced = any(mode.is_infra_mode() for mode in _get_current_dispatch_mode_stack())
-    if not traced:
-        for one in (*args, *kwargs.values()):
-            if type(one) is not torch.Tensor and type(one).__name__ in PLACEHOLDERS:
-                traced = True
-    if traced:
+    if traced or any(type(x).__name__ in PLACEHOLDERS for x in (*args, *kwargs.values())):
         todo = "export the plain model; stable.invariant takes an .onnx file too"
         raise InputError("model", kind.__name__, UNSEEN, todo)
 
@@ -578,8 +585,8 @@ PLACEHOLDERS = ("Proxy", "FakeTensor", "FunctionalTensor")
 
 def require_no_gradients(kind: Any, args: tuple[Any, ...]) -> None:
     """InputError for an input whose gradient somebody waits for: it would be silently none."""
-    for one in args:
-        if isinstance(one, torch.Tensor) and one.requires_grad and one.is_leaf:
+    for x in args:
+        if isinstance(x, torch.Tensor) and x.requires_grad and x.is_leaf:
             todo = "use torch.no_grad() or x.detach(), or take gradients of the plain model"
             raise InputError("model", kind.__name__, GRADIENTS, todo)
 
@@ -604,10 +611,10 @@ class UncompiledCall:
         self.function = function
         self._apart: Callable[..., Any] | None = None
 
-    def __call__(self, one: Any, hooks: bool, args: tuple[Any, ...], kwargs: Any) -> Any:
+    def __call__(self, called: Any, hooks: bool, args: tuple[Any, ...], kwargs: Any) -> Any:
         if self._apart is None and "torch._dynamo" in sys.modules:
             apart = torch.compiler.disable
             able = "reason" in signature(apart).parameters  # not in 2.4
             why = {"reason": COMPILED} if able else {}
             self._apart = apart(self.function, **why)
-        return (self._apart or self.function)(one, hooks, args, kwargs)
+        return (self._apart or self.function)(called, hooks, args, kwargs)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import compress
 from typing import Any
 from zlib import crc32
 
 import torch
 import torch.nn.functional as functional
 from torch import Tag
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 
 from probe.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
 from probe.invariant.operations import OperationKind, operation_kind, samples_apart, spread_numbers
@@ -45,7 +46,8 @@ MODES = (
     "donot_use_mm_for_euclid_dist",
 )
 
-MANY = 12  # sets of operands of a function of several operands, whose products do not cancel
+# Sets of operands of a function of several operands, whose products do not cancel.
+MANY = 12
 
 
 class TorchOperations:
@@ -62,13 +64,14 @@ class TorchOperations:
             mean, var, *options = rest
             return _with_statistics(2, self._batch_normed(x, mean, var, w, b, *training, *options))
 
-        def attended(func: Any, *given: Any, attn_mask: Any = None, **words: Any) -> Any:
-            q, k, v, *rest = given
+        def attended(
+            func: Any, q: Any, k: Any, v: Any, *rest: Any, attn_mask: Any = None, **words: Any
+        ) -> Any:
             return _with_statistics(1, self.attention(q, k, v, attn_mask, *rest, **words))
 
         self.own: dict[str, Callable[..., Any]] = {
             **self.products.own,
-            "native_layer_norm": lambda func, *given: _with_statistics(2, self.layer_norm(*given)),
+            "native_layer_norm": lambda func, *args: _with_statistics(2, self.layer_norm(*args)),
             "native_group_norm": self._native_group_norm,
             "native_batch_norm": normed,
             "_native_batch_norm_legit_no_training": partial(normed, training=(False,)),
@@ -76,7 +79,7 @@ class TorchOperations:
             "_log_softmax": self._softmax,
             "_safe_softmax": self._softmax,
             "_scaled_dot_product_flash_attention_for_cpu": attended,
-            "mkldnn_rnn_layer": lambda func, *given: mkldnn_rnn_layer(self.met, *given),
+            "mkldnn_rnn_layer": lambda func, *args: mkldnn_rnn_layer(self.met, *args),
         }
 
         self.quick: dict[Any, Callable[..., Any]] = {
@@ -112,86 +115,82 @@ class TorchOperations:
             return func(*args, **kwargs)
         watched.exact = False
         space, _, name = func._schema.name.rpartition("::")
+        y: Any = NotImplemented
         if space != "aten":  # whoever made it gave it its name
-            return self._left(func, func._schema.name, args, kwargs)
-        if kind is OperationKind.EITHER:
+            name = func._schema.name
+        elif kind is OperationKind.EITHER:
             watched.own = False
-            found = func(*args, **kwargs)
-            for one in tree_leaves(found):
-                if one.is_floating_point():
-                    one.add_(0.0)  # -0 + 0 is +0, and no other number changes
-            return found
-        if not _floating(args, kwargs):
+            y = func(*args, **kwargs)
+            for part in tree_leaves(y):
+                if part.is_floating_point():
+                    # -0 + 0 is +0, and no other number changes
+                    part.add_(0.0)
+            return y
+        elif not _floating(args, kwargs):
             return self._of_integers(func, name, args, kwargs, kind)
-        found = NotImplemented
-        watched.whole = False
-        every = tensors((args, kwargs))
-        if any(one.layout is not torch.strided or one.is_nested for one in every):
-            return self._left(func, name, args, kwargs)
-        if name in self.own:
-            complex_ = any(map(torch.is_complex, filter(torch.is_tensor, args)))
-            if kwargs.get("out") is None and not complex_:
-                found = self.own[name](func, *args, **kwargs)
-        elif kind is OperationKind.PLACE:
-            found = self.places(func, args, kwargs)
         else:
-            found = self._of_samples(func, args, kwargs)
-        if found is NotImplemented:
-            return self._left(func, name, args, kwargs)
+            watched.whole = False
+            if all(x.layout is torch.strided and not x.is_nested for x in tensors((args, kwargs))):
+                y = self._in_class(func, name, args, kwargs, kind)
+        if y is NotImplemented:
+            return self._left(name, args, kwargs, func(*args, **kwargs))
         written = name.endswith("_") and not name.startswith("_")
         whole = watched.whole and (not written or kind is OperationKind.PLACE)
         watched.own = watched.own and whole
-        if written:
-            return args[0].copy_(found)
-        return found
+        return args[0].copy_(y) if written else y
 
-    def _left(self, func: Any, name: str, args: Tensors, kwargs: dict[str, Any]) -> Any:
-        """Returns an operation as it is, and reports it, but where it is the model's own alone."""
-        return self._reported(name, args, kwargs, func(*args, **kwargs))
+    def _in_class(
+        self, func: Any, name: str, args: Tensors, kwargs: dict[str, Any], kind: OperationKind
+    ) -> Any:
+        if name not in self.own:
+            if kind is OperationKind.PLACE:
+                return self.places(func, args, kwargs)
+            return self._of_samples(func, args, kwargs)
+        complex_ = any(map(torch.is_complex, filter(torch.is_tensor, args)))
+        if kwargs.get("out") is not None or complex_:
+            return NotImplemented
+        return self.own[name](func, *args, **kwargs)
 
-    def _reported(self, name: str, args: Tensors, kwargs: dict[str, Any], found: Any) -> Any:
+    def _left(self, name: str, args: Tensors, kwargs: dict[str, Any], y: Any) -> Any:
         """Returns what an operation gave as it is; reported unless there are no numbers."""
         self.watched.own = False
-        both = [tensors(args), tensors(found)]
-        nothing = any(each and not any(one.numel() for one in each) for each in both)
+        both = [tensors(args), tensors(y)]
+        nothing = any(side and not any(map(torch.numel, side)) for side in both)
         own, read = set(map(id, self.parameters())), tensors((args, kwargs))
         # a call of the model's own parameters alone is always the same
-        if not nothing and not (read and all(id(one) in own for one in read)):
-            every = [one for each in both for one in each if not one.is_nested and one.dim()]
+        if not nothing and not (read and all(id(x) in own for x in read)):
+            every = [x for side in both for x in side if not x.is_nested and x.dim()]
             first = len(every[0]) if every else 0
             todo = OUTSIDE
             if any(map(torch.is_complex, every)):
                 todo = PARTS
-            elif any(_integral(one) and len(one) == first for one in every[: len(both[0])]):
+            elif any(_integral(x) and len(x) == first for x in every[: len(both[0])]):
                 todo = ONE_HOT
-            shapes = [
-                None if one.is_nested else tuple(one.shape)
-                for one in args
-                if isinstance(one, torch.Tensor)
-            ]
-            said = ", ".join("nested" if one is None else "x".join(map(str, one)) for one in shapes)
+            operands = [x for x in args if isinstance(x, torch.Tensor)]
+            said = ("nested" if x.is_nested else "x".join(map(str, x.shape)) for x in operands)
             # without the first axis it is the same for every batch
-            kind = ["nested" if one is None else one[1:] for one in shapes]
-            self.keeper.leave(f"{name} of {said}", f"{UNKNOWN}: {todo}", f"{name} {kind}")
-        return found
+            kind = ["nested" if x.is_nested else tuple(x.shape)[1:] for x in operands]
+            why = f"{UNKNOWN}: {todo}"
+            self.keeper.leave(f"{name} of {', '.join(said)}", why, f"{name} {kind}")
+        return y
 
     def _of_integers(
         self, func: Any, name: str, args: Tensors, kwargs: dict[str, Any], kind: OperationKind
     ) -> Any:
         """Returns one operation of integers and truth values: exact, but where it gives others."""
-        found = func(*args, **kwargs)
+        y = func(*args, **kwargs)
         if op_facts(func).random:
             self.watched.own = False
-        given = any(isinstance(one, torch.Tensor) for one in (*args, *kwargs.values()))
-        if not given or not _floating(tree_leaves(found), {}):
-            return found
+        of_tensors = any(isinstance(x, torch.Tensor) for x in (*args, *kwargs.values()))
+        if not of_tensors or not _floating(tree_leaves(y), {}):
+            return y
         self.watched.own = False
         if kind is OperationKind.PLACE and not kwargs:
-            wide = [one.to(found.dtype) if isinstance(one, torch.Tensor) else one for one in args]
-            again = self.places(func, tuple(wide), {})
+            wide = tuple(x.to(y.dtype) if isinstance(x, torch.Tensor) else x for x in args)
+            again = self.places(func, wide, {})
             if again is not NotImplemented:
                 return again
-        return self._reported(name, args, kwargs, found)
+        return self._left(name, args, kwargs, y)
 
     # row by row
 
@@ -205,7 +204,7 @@ class TorchOperations:
     ) -> Any:
         """``functional.layer_norm``."""
         shape, count = tuple(normalized_shape), torch.get_num_threads()
-        kinds = [None if one is None else one.dtype for one in (weight, bias)]
+        kinds = [None if held is None else held.dtype for held in (weight, bias)]
         met = "layer_norm", x.shape, x.dtype, shape, eps, *kinds, count
         if self.ready(met, x):
             return torch.layer_norm(x, shape, weight, bias, eps)
@@ -215,9 +214,8 @@ class TorchOperations:
         def function(rows: Any, w: Any, b: Any) -> Any:
             return functional.layer_norm(rows, shape, w, b, eps)
 
-        said, given = f"layer_norm eps={eps}", (weight, bias)
-        rows = x.reshape(-1, *shape)
-        y, known = self._normed(said, rows, shape, function, given, by_rows=True)
+        rows, said = x.reshape(-1, *shape), f"layer_norm eps={eps}"
+        y, known = self._normed(said, rows, shape, function, (weight, bias), by_rows=True)
         self.ready.note(met, x, known, len(rows))
         return y.view(x.shape)
 
@@ -227,26 +225,26 @@ class TorchOperations:
         x: Any,
         sizes: tuple[int, ...],
         function: Callable[..., Any],
-        given: Tensors,
+        parameters: Tensors,
         by_rows: bool = False,
     ) -> tuple[Any, ReadyOperation]:
         """A normalisation of samples, or of rows, by parameters of these ``sizes``: perhaps a mean
         and a variance, then a scale and a shift; None of those that are left out."""
         shape, pieces = tuple(x.shape[1:]), ROWS if by_rows else ()
-        which = [one is not None for one in given]
-        kind = next((one.dtype for one in given if one is not None), x.dtype)
+        which = [held is not None for held in parameters]
+        kind = next((held.dtype for held in parameters if held is not None), x.dtype)
 
         def make() -> TorchSamples:
-            made = [tensor(spread_numbers(7 + at, "w", sizes, 2), kind) for at in range(len(given))]
-            if len(made) > 2:
-                made[1] = made[1].abs()
-            held = tuple(one if there else None for one, there in zip(made, which, strict=True))
+            drawn = [tensor(spread_numbers(7 + n, "w", sizes, 2), kind) for n in range(len(which))]
+            if len(drawn) > 2:  # the variance
+                drawn[1] = drawn[1].abs()
+            held = tuple(x if there else None for x, there in zip(drawn, which, strict=True))
             name = f"{said} weight={which[-2]} bias={which[-1]} {FORMATS[kind]}"
             return TorchSamples(name, [shape], x.dtype, function, held, pieces)
 
         axis = "rows" if by_rows else "batch"
         known = self.met.known((said, shape, *which, x.dtype, kind), make, axis=axis)
-        return known((aligned_contiguous(x),), given), known
+        return known((aligned_contiguous(x),), parameters), known
 
     def _softmaxed(
         self, x: Any, dim: Any = None, dtype: Any = None, *, _stacklevel: int = 3
@@ -292,56 +290,54 @@ class TorchOperations:
         """
         leaves, form = tree_flatten((tuple(args), kwargs))
         every = tensors(leaves)
-        given = [_real(one) for one in every]
+        operands = [_real(x) for x in every]
         if not every or every[0] is not args[0] or every[0].dim() < 2:
             return NotImplemented
-        several, dtype = len(every) > 1 or every[0].is_complex(), given[0].dtype
+        several, dtype = len(every) > 1 or every[0].is_complex(), operands[0].dtype
         if dtype not in FORMATS or not all(map(torch.numel, every)):
             return NotImplemented
-        if (found := self.kinds.samples(func, leaves, form)) is None:
+        if (apart := self.kinds.samples(func, leaves, form)) is None:
             return NotImplemented
-        carries, gives_complex = found
-        for one, its in zip(given, carries, strict=True):  # whole numbers are held at most
-            if one.dtype is not dtype and (its or one.is_floating_point()):
+        carries, gives_complex = apart
+        for x, its in zip(operands, carries, strict=True):  # whole numbers are held at most
+            if x.dtype is not dtype and (its or x.is_floating_point()):
                 return NotImplemented
-        xs, held = (
-            [one for one, its in zip(given, carries, strict=True) if its is along]
-            for along in (True, False)
-        )
-        shapes = [tuple(one.shape[1:]) for one in xs]
-        rest = []
-        for one in (*args, *kwargs.values()):
-            if any(one is other for other, its in zip(every, carries, strict=True) if its):
+        xs = list(compress(operands, carries))
+        held = [x for x, its in zip(operands, carries, strict=True) if not its]
+        shapes = [tuple(x.shape[1:]) for x in xs]
+        rest, samples = [], set(map(id, compress(every, carries)))
+        for argument in (*args, *kwargs.values()):
+            if id(argument) in samples:
                 continue
-            if isinstance(
-                one, torch.Tensor
-            ):  # all samples share it: whole numbers by what they are
-                bits = one.contiguous().numpy().tobytes() if _integral(one) else None
-                one = "x".join(map(str, one.shape)) + (f" {crc32(bits):x}" if bits else "")
-            rest.append(one)
+            if isinstance(argument, torch.Tensor):
+                # all samples share it: whole numbers by what they are
+                bits = argument.contiguous().numpy().tobytes() if _integral(argument) else b""
+                sizes = "x".join(map(str, argument.shape))
+                rest.append(sizes + (f" {crc32(bits):x}" if bits else ""))
+            else:
+                rest.append(argument)
         name = f"{func._schema.name.rpartition('::')[2]} {rest}"
         complex_ = tuple(map(torch.is_complex, every))
 
         def function(*parts: Any) -> Any:
             both = iter(parts[: len(xs)]), iter(parts[len(xs) :])
-            fed = [next(both[not its]) for its in carries]
-            of = zip(fed, complex_, strict=True)
-            numbers = [torch.view_as_complex(one) if its else one for one, its in of]
+            fed = zip((next(both[not its]) for its in carries), complex_, strict=True)
+            numbers = [torch.view_as_complex(x) if pairs else x for x, pairs in fed]
             args, kwargs = refilled(options, form, numbers)
             return _real((call or func)(*args, **kwargs))
 
         def make() -> TorchSamples:
             drawn = tuple(
-                tensor(spread_numbers(7 + n, "w", tuple(one.shape), 2), dtype)
-                if one.is_floating_point()
-                else one.clone()  # places: drawn ones might lie outside
-                for n, one in enumerate(held)
+                tensor(spread_numbers(7 + n, "w", tuple(x.shape), 2), dtype)
+                if x.is_floating_point()
+                else x.clone()  # places: drawn ones might lie outside
+                for n, x in enumerate(held)
             )
-            made = TorchSamples(name, shapes, dtype, function, drawn)
-            made.sets = MANY if several else made.sets
-            return made
+            operation = TorchSamples(name, shapes, dtype, function, drawn)
+            operation.sets = MANY if several else operation.sets
+            return operation
 
-        options = [one[:0] if isinstance(one, torch.Tensor) else one for one in leaves]
+        options = [leaf[:0] if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         known = self.met.known((str(func), name, *shapes, dtype, carries, complex_), make)
         self.keeper.limit_lengths(known)
         y = known(tuple(map(aligned_contiguous, xs)), tuple(map(aligned_contiguous, held)))
@@ -365,13 +361,12 @@ class TorchOperations:
         def call(x1: Any, x2: Any, p: float, mode: int) -> Any:
             return torch.cdist(x1, x2, p, MODES[mode])
 
-        given = x1, x2, float(p), MODES.index(compute_mode)
-        return self._of_samples(func, given, {}, call)
+        return self._of_samples(func, (x1, x2, float(p), MODES.index(compute_mode)), {}, call)
 
     def _bilinear(self, x1: Any, x2: Any, weight: Any, bias: Any = None) -> Any:
         """``functional.bilinear``: as two products, since PyTorch's own has no size at which all
         rows of a batch add alike."""
-        a, b = (one.reshape(-1, one.shape[-1]) for one in (x1, x2))
+        a, b = (x.reshape(-1, x.shape[-1]) for x in (x1, x2))
         y = self.quick[torch.einsum]("bi,kij,bj->bk", a, weight, b)
         if y is NotImplemented:
             return y
@@ -381,8 +376,8 @@ class TorchOperations:
         y = y.reshape(*x1.shape[:-1], len(weight))
         return y if bias is None else y + bias
 
-    def _native_group_norm(self, func: Any, x: Any, w: Any, b: Any, *rest: Any) -> Any:
-        _, channels, _, groups, eps = rest
+    def _native_group_norm(self, func: Any, x: Any, w: Any, b: Any, *sizes: Any) -> Any:
+        _, channels, _, groups, eps = sizes
         if x.dtype not in FORMATS or not x.numel():
             return NotImplemented
 
@@ -394,9 +389,9 @@ class TorchOperations:
         self.ready.note(None, x, known, len(x))
         return _with_statistics(2, y)
 
-    def _instance_normed(self, x: Any, *given: Any) -> Any:
+    def _instance_normed(self, x: Any, *options: Any) -> Any:
         """``functional.instance_norm`` with the statistics of each sample."""
-        mean, var, weight, bias, of_input, _, eps = given
+        mean, var, weight, bias, of_input, _, eps = options
         if mean is not None or var is not None or not of_input:
             return NotImplemented
         if x.dtype not in FORMATS or not x.numel() or x.dim() < 3:
@@ -410,12 +405,12 @@ class TorchOperations:
         self.keeper.limit_lengths(known)
         return y
 
-    def _batch_normed(self, x: Any, *given: Any) -> Any:
+    def _batch_normed(self, x: Any, *options: Any) -> Any:
         """``functional.batch_norm``."""
-        mean, var, w, b, training, _, eps = given
+        mean, var, w, b, training, _, eps = options
         if training or mean is None or var is None:
             return NotImplemented
-        kinds = [None if one is None else one.dtype for one in given[:4]]
+        kinds = [None if held is None else held.dtype for held in options[:4]]
         met = "batch_norm", x.shape, x.dtype, eps, *kinds, torch.get_num_threads()
         if self.ready(met, x):
             return torch.batch_norm(
@@ -428,7 +423,7 @@ class TorchOperations:
             return functional.batch_norm(part, mean, var, w, b, False, 0.0, eps)
 
         said, sizes = f"batch_norm eps={eps}", tuple(x.shape[1:2])
-        y, known = self._normed(said, x, sizes, function, given[:4])
+        y, known = self._normed(said, x, sizes, function, options[:4])
         self.ready.note(met, x, known, len(x))
         return y
 
@@ -441,7 +436,7 @@ def _with_statistics(count: int, y: Any) -> Any:
 def refilled(leaves: Sequence[Any], form: Any, tensors: Iterable[Any]) -> Any:
     """Returns arguments whose tensors are these, one after the other."""
     fed = iter(tensors)
-    return tree_unflatten([next(fed) if torch.is_tensor(one) else one for one in leaves], form)
+    return tree_unflatten([next(fed) if torch.is_tensor(leaf) else leaf for leaf in leaves], form)
 
 
 def _real(x: Any) -> Any:
@@ -454,13 +449,13 @@ def _integral(x: Any) -> bool:
 
 
 def _floating(args: Any, kwargs: dict[str, Any]) -> bool:
-    """Returns whether any tensor among these has a floating format."""
-    for one in (*args, *kwargs.values()):
-        if isinstance(one, torch.Tensor) and (one.is_floating_point() or one.is_complex()):
-            return True
-        if isinstance(one, list | tuple) and _floating(one, {}):
-            return True
-    return False
+    """Whether any tensor among these has a floating format."""
+    return any(
+        not _integral(x)
+        if isinstance(x, torch.Tensor)
+        else isinstance(x, list | tuple) and _floating(x, {})
+        for x in (*args, *kwargs.values())
+    )
 
 
 # What PyTorch's operations are, derived from the recorder's table at the calls that a model makes.
@@ -494,37 +489,37 @@ class Kinds:
         not known."""
         key = (
             func,
-            *(_what_decides(one) for one in args),
+            *map(_what_decides, args),
             *((n, _what_decides(kwargs[n])) for n in kwargs),
         )
         if func in self.by_value:
-            key = (*key, repr([one for one in args if isinstance(one, float)]))
-        found = self._known.get(key)
-        if found is None:
-            found, always = self._found(func, args, kwargs)
+            key = (*key, repr([number for number in args if isinstance(number, float)]))
+        kind = self._known.get(key)
+        if kind is None:
+            kind, always = self._of_call(func, args, kwargs)
             if len(self._known) >= MOST:
                 self._known.clear()
             if always:
-                self._known[key] = found
-        return found
+                self._known[key] = kind
+        return kind
 
-    def _found(
+    def _of_call(
         self, func: Any, args: Tensors, kwargs: dict[str, Any]
     ) -> tuple[OperationKind, bool]:
         """Returns what a call is, and whether others are that have as much in common."""
-        known, schema = op_facts(func), func._schema
-        if not schema.name.startswith("aten::") or known.random:
+        facts, schema = op_facts(func), func._schema
+        if not schema.name.startswith("aten::") or facts.random:
             return OperationKind.SOME, True
-        numbers = all("Tensor" not in str(one.type) for one in schema.returns)
-        if known.view:
+        numbers = all("Tensor" not in str(each.type) for each in schema.returns)
+        if facts.view:
             self.complex |= any(map(torch.is_complex, tensors(func(*args, **kwargs))))
         # it looks at memory in another way, or gives numbers to the program
-        if known.view or known.turns or known.empty or numbers:
+        if facts.view or facts.turns or facts.empty or numbers:
             return OperationKind.EXACT, True
-        if any(one.layout is not torch.strided or one.is_nested for one in tensors((args, kwargs))):
+        if any(x.layout is not torch.strided or x.is_nested for x in tensors((args, kwargs))):
             return OperationKind.SOME, False
         call, computes = run_and_described(func, args, kwargs)
-        self.complex |= any("complex" in one for one in call.dtypes)
+        self.complex |= any("complex" in dtype for dtype in call.dtypes)
         by_name = row_of(canonical(call.op)).rounds is not None
         if isinstance(computes, Each) and not by_name:
             self.by_value.add(func)
@@ -541,16 +536,14 @@ class Kinds:
         samples, but for parameters; or the first alone.
         """
         every = tensors(leaves)
-        alike = tuple(
-            len(one) == len(every[0]) and not is_weight(one) for one in every if one.dim()
-        )
-        shapes = [one.shape[its:] for one, its in zip(every, alike, strict=False)]
-        rest = [one for one in leaves if not isinstance(one, torch.Tensor)]
-        key = func, str(form), repr(rest), alike, *shapes, *(one.dtype for one in every)
+        alike = tuple(len(x) == len(every[0]) and not is_weight(x) for x in every if x.dim())
+        shapes = [x.shape[its:] for x, its in zip(every, alike, strict=False)]
+        rest = [leaf for leaf in leaves if not isinstance(leaf, torch.Tensor)]
+        key = func, str(form), repr(rest), alike, *shapes, *(x.dtype for x in every)
         if key in self._samples:
             return self._samples[key]
         self._samples[key] = None
-        numbers = tuple(its and not _integral(one) for one, its in zip(every, alike, strict=False))
+        numbers = tuple(its and not _integral(x) for x, its in zip(every, alike, strict=False))
         for carries in dict.fromkeys((alike, numbers, (True, *(False,) * (len(every) - 1)))):
             if len(carries) != len(every) or not carries[0]:
                 continue
@@ -566,12 +559,9 @@ class Kinds:
                 continue
             formats = {*FORMATS.values(), "complex64", "complex128"}
             fits = len(call.gives) == 1 and call.dtypes[0] in formats
-            reads = [tuple(one.shape) for one in part]
-            if (
-                fits
-                and call.count == len(reads)
-                and samples_apart(computes, reads, call.gives, carries)
-            ):
+            reads = [tuple(x.shape) for x in part]
+            fits = fits and call.count == len(reads)
+            if fits and samples_apart(computes, reads, call.gives, carries):
                 self._samples[key] = carries, "complex" in call.dtypes[0]
                 break
         return self._samples[key]
@@ -581,31 +571,31 @@ def run_and_described(func: Any, args: Tensors, kwargs: dict[str, Any]) -> tuple
     """Returns a call, which changes copies where it changes anything, and what it computes."""
     into, read = changed_by(op_facts(func), args, kwargs)
     if into:
-        copied = lambda one: one.clone() if isinstance(one, torch.Tensor) else one  # noqa: E731
-        args, kwargs = tree_map(copied, (tuple(args), kwargs))
+        args, kwargs = tree_map_only(torch.Tensor, torch.clone, (tuple(args), kwargs))
         into, read = changed_by(op_facts(func), args, kwargs)
     with torch.no_grad():
         every = tensors(func(*args, **kwargs))
     returned = len(every)
-    every += [one for one in into if not any(one is other for other in every)]
+    every += [x for x in into if not any(x is y for y in every)]
     ran = RanCall(func, args, kwargs, read, every, returned, range(len(every)))
     call, _, _ = aten_call(ran)
-    found = meaning(call)
+    computes = meaning(call)
     numbers = [*tensors((args, kwargs)), *every]
-    return call, of_complex(found) if any(map(torch.is_complex, numbers)) else found
+    return call, of_complex(computes) if any(map(torch.is_complex, numbers)) else computes
 
 
-def _what_decides(one: Any) -> Any:
+def _what_decides(argument: Any) -> Any:
     """Returns what of an argument decides what an operation is."""
-    if isinstance(one, torch.Tensor):
-        return one.dtype
-    return one if type(one) in VALUES else type(one)
+    if isinstance(argument, torch.Tensor):
+        return argument.dtype
+    return argument if type(argument) in VALUES else type(argument)
 
 
 # Functions of one element in PyTorch, whose bits may depend on the place in a vector.
 
 
-GRAIN = 1 << 15  # elements from which PyTorch shares a function's out among threads (at::parallel)
+# Elements from which PyTorch shares a function's out among threads (at::parallel).
+GRAIN = 1 << 15
 
 
 class Places:
@@ -643,24 +633,24 @@ class Places:
         return run
 
     def __call__(self, func: Any, args: Tensors, kwargs: dict[str, Any], met: Any = None) -> Any:
-        xs = [one for one in args if isinstance(one, torch.Tensor)]
-        rest = [one for one in (*args, *kwargs.values()) if not isinstance(one, torch.Tensor)]
+        xs = [x for x in args if isinstance(x, torch.Tensor)]
+        rest = [x for x in (*args, *kwargs.values()) if not isinstance(x, torch.Tensor)]
         if not 1 <= len(xs) <= 2 or len(xs) + len(rest) != len(args) + len(kwargs):
             return NotImplemented
         dtype = xs[0].dtype
-        if dtype not in FORMATS or any(one.dtype is not dtype or not one.numel() for one in xs):
+        if dtype not in FORMATS or any(x.dtype is not dtype or not x.numel() for x in xs):
             return NotImplemented
         # None where a tensor stands
-        given = tuple(None if isinstance(one, torch.Tensor) else (one,) for one in args)
-        key = func, given, tuple(kwargs.items()), dtype, torch.get_num_threads()
+        numbers = tuple(None if isinstance(x, torch.Tensor) else (x,) for x in args)
+        key = func, numbers, tuple(kwargs.items()), dtype, torch.get_num_threads()
         known = self.placed.get(key)
         if known is None:
-            odd = any(isinstance(one, complex) for one in rest)
+            odd = any(isinstance(number, complex) for number in rest)
             if odd or len(func._schema.returns) != 1 or "out" in kwargs:
                 return NotImplemented
-            known = self.placed[key] = self._placed(func, given, kwargs, dtype)
+            known = self.placed[key] = self._placed(func, numbers, kwargs, dtype)
         x, *others = torch.broadcast_tensors(*xs) if len(xs) > 1 else xs
-        y = known(tuple(one.contiguous().view(-1) for one in (x, *others))).view(x.shape)
+        y = known(tuple(flat.contiguous().view(-1) for flat in (x, *others))).view(x.shape)
         plan = known.plans.get(x.numel()) or ()
         if others:
             tail = not known.whole(x.numel())  # the library's own call has one somewhere
@@ -670,7 +660,7 @@ class Places:
         else:
             tail = bool(plan) and (plan[-1].places < plan[-1].size or not x.is_contiguous())
         if tail:
-            self.met.keeper.by_place(known.run.operation.key)
+            self.met.keeper.by_place(known.operation.key)
         elif not others:
             self.ready.note(met, x, known, x.numel())
         return y
@@ -684,25 +674,25 @@ class Places:
         return aligned and known.plan(x.shape[1]) is not None and known.whole(x.shape[1])
 
     def _placed(
-        self, func: Any, given: tuple[Any, ...], kwargs: dict[str, Any], dtype: Any
+        self, func: Any, numbers: tuple[Any, ...], kwargs: dict[str, Any], dtype: Any
     ) -> ReadyOperation:
         base = func._schema.name.rpartition("::")[2].rstrip("_")
         packet = getattr(torch.ops.aten, base)
-        call, inputs = getattr(packet, func._overloadname), given.count(None)
-        options = [one[0] for one in given if one]
+        call, inputs = getattr(packet, func._overloadname), numbers.count(None)
+        options = [number[0] for number in numbers if number]
 
         def function(*flat: Any) -> Any:
             fed = iter(flat)
-            return call(*(next(fed) if one is None else one[0] for one in given), **kwargs)
+            return call(*(number[0] if number else next(fed) for number in numbers), **kwargs)
 
         def written(flat: Any, out: Any) -> Any:
             return packet.out(flat, *options, **kwargs, out=out)
 
         def make() -> TorchByPlace:
-            name = " ".join(map(str, [base, *options, *kwargs.values()]))
-            if given[0] is not None:  # a number stands first: of ``2.0 ** x``, not of ``x ** 2.0``
-                name = f"{base} of {' '.join(map(str, [*options, *kwargs.values()]))}"
+            # where a number stands first: of ``2.0 ** x``, not of ``x ** 2.0``
+            words = base, *(["of"] if numbers[0] else []), *options, *kwargs.values()
             out = "out" in packet.overloads() and func._overloadname == "default" and inputs == 1
+            name = " ".join(map(str, words))
             return TorchByPlace(name, dtype, function, written if out else None, inputs)
 
-        return self.met.known((base, given, *kwargs.values(), dtype), make, axis="place")
+        return self.met.known((base, numbers, *kwargs.values(), dtype), make, axis="place")

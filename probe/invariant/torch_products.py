@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import combinations
 from string import ascii_letters
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as functional
 
-from probe.invariant.classes import SizedCall, Sizes
+from probe.invariant.classes import Plan, Sizes
 from probe.invariant.keeper import Keeper, ReadyOperation
 from probe.invariant.operations import cancelling_products
 from probe.invariant.torch_calls import (
@@ -55,7 +55,7 @@ PAIRS = "products of pairs of matrices: along the pairs alone, sizes are fixed"
 CONVOLVED: dict[str, Any] = {"input": None, "weight": None, "bias": None, "stride": 1, "padding": 0}
 CONVOLVED_BACK = CONVOLVED | {"output_padding": 0, "groups": 1, "dilation": 1}
 CONVOLVED |= {"dilation": 1, "groups": 1}
-RANKS = {one: rank for kinds in (CONVOLUTIONS, TRANSPOSED) for rank, one in kinds.items()}
+RANKS = {function: rank for kinds in (CONVOLUTIONS, TRANSPOSED) for rank, function in kinds.items()}
 
 
 class MetOperations:
@@ -73,10 +73,10 @@ class MetOperations:
         ``makes``: the ways in which it may be called; the first that has a class is taken.
         """
         key = (*key, torch.get_num_threads())
-        found = self.kept.get(key)
-        if found is None:
-            found = self.kept[key] = self.keeper.first([make() for make in makes], axis)
-        return found
+        known = self.kept.get(key)
+        if known is None:
+            known = self.kept[key] = self.keeper.first([make() for make in makes], axis)
+        return known
 
 
 class Products:
@@ -92,9 +92,9 @@ class Products:
         begins.
         """
         self.own: dict[str, Callable[..., Any]] = {
-            "addmm": lambda func, *given, **words: self.addmm(*given, **words),
-            "mm": lambda func, *given: self.matmul(*given),
-            "bmm": lambda func, *given: self.bmm(*given),
+            "addmm": lambda func, *args, **words: self.addmm(*args, **words),
+            "mm": lambda func, *args: self.matmul(*args),
+            "bmm": lambda func, *args: self.bmm(*args),
             "baddbmm": self.baddbmm,
             "convolution": self.convolution,
             "_convolution": self.convolution,
@@ -107,9 +107,9 @@ class Products:
             **dict.fromkeys((torch.matmul, torch.Tensor.matmul), self.matmul),
             torch.Tensor.__matmul__: self.matmul,
             **{
-                one: InOrder(partial(self._called, one), usual)
+                function: InOrder(partial(self._called, function), usual)
                 for kinds, usual in ((CONVOLUTIONS, CONVOLVED), (TRANSPOSED, CONVOLVED_BACK))
-                for one in kinds.values()
+                for function in kinds.values()
             },
         }
 
@@ -145,7 +145,7 @@ class Products:
         if b.dim() == 2 and (a.dim() == 2 or (a.dim() > 2 and a.is_contiguous())):
             return self.rows(a, b, None, True, key)
         if a.dim() == b.dim() > 2 and a.shape[:-2] == b.shape[:-2]:
-            y = self.bmm(*(one.reshape(-1, *one.shape[-2:]) for one in (a, b)))
+            y = self.bmm(*(pairs.reshape(-1, *pairs.shape[-2:]) for pairs in (a, b)))
             return y.view(*a.shape[:-1], b.shape[-1])
         return NotImplemented
 
@@ -167,14 +167,14 @@ class Products:
         ``key``: in ``ready``; None: it is not kept there. ``kinds``: a name, and the operations
         that may be called, the first that has a class.
         """
-        given, begins = (x.stride(), w.stride()), w.data_ptr()
+        strides, begins = (x.stride(), w.stride()), w.data_ptr()
         if w.stride() != (w.shape[1], 1):
             if w.t().is_contiguous() and 1 not in w.shape:
                 w, turned, key = w.t(), not turned, None
             w = strided(w)
         channels, filters = w.shape if turned else w.shape[::-1]
-        given_rows = x if x.dim() == 2 else x.reshape(-1, channels)
-        rows = aligned_contiguous(given_rows)
+        flat = x if x.dim() == 2 else x.reshape(-1, channels)
+        rows = aligned_contiguous(flat)
         parts = channels, filters, x.dtype, b is not None, turned, misplaced(w)
         name, *calls = kinds
         way = (name, *parts, torch.get_num_threads())
@@ -185,10 +185,10 @@ class Products:
             layer = Ways(known) if turned else LinearLayer(known, self.copies)
             self.ways[way] = layer
         y = layer(rows, w, b)
-        same = rows is given_rows and rows.data_ptr() == x.data_ptr()
+        same = rows is flat and rows.data_ptr() == x.data_ptr()
         self.watched.whole = same and w.data_ptr() == begins and layer.native(len(rows))
-        if key is not None and same and given[1] == w.stride():
-            self.ready[key] = given, None if layer.native(len(rows)) else layer
+        if key is not None and same and strides[1] == w.stride():
+            self.ready[key] = strides, None if layer.native(len(rows)) else layer
         return y if x.dim() == 2 else y.view(*x.shape[:-1], filters)
 
     # pairs of matrices
@@ -202,7 +202,7 @@ class Products:
         return self._pairs("bmm", torch.bmm, a, b)
 
     def _pairs(self, name: str, function: Callable[..., Any], *operands: Any) -> Any:
-        shapes, dtype = tuple(tuple(one.shape[1:]) for one in operands), operands[0].dtype
+        shapes, dtype = tuple(tuple(x.shape[1:]) for x in operands), operands[0].dtype
         makes = (partial(kind, name, shapes, dtype, function) for kind in (MatrixPairs, PairsApart))
         known = self.met.known((name, shapes, dtype), *makes)
         self.met.keeper.limit_lengths(known, PAIRS)
@@ -234,16 +234,17 @@ class Products:
             way = ready[1]
             return function(x, w, b, *options) if way is None else way(x, w, b)
         rank = RANKS[function]
-        if x.dim() != rank + 2 or any(isinstance(one, str) for one in options):
+        if x.dim() != rank + 2 or any(isinstance(option, str) for option in options):
             return NotImplemented
         if x.dtype not in FORMATS or w.dtype is not x.dtype or not x.numel():
             return NotImplemented
-        every = (for_each_axis(one, rank) for one in options)  # one number may be a tuple too
-        stride, padding, third, _, *last = (one * rank if len(one) == 1 else one for one in every)
+        # one number may be a tuple too
+        every = (for_each_axis(option, rank) for option in options)
+        stride, padding, third, _, *last = (n * rank if len(n) == 1 else n for n in every)
         dilation, more = (last[0], third) if last else (third, (0,) * rank)
         x, w = aligned_contiguous(x), strided(w)
-        told = ConvolutionOptions(stride, padding, dilation, bool(last), more, options[3])
-        way = self._way(x, w, b, told)
+        words = ConvolutionOptions(stride, padding, dilation, bool(last), more, options[3])
+        way = self._way(x, w, b, words)
         y = way(x, w, b)
         self.ready[key] = (x.stride(), w.stride()), None if way.native(len(x)) else way
         return y
@@ -266,12 +267,11 @@ class Products:
         at = misplaced(w)
         key = ("convolution", *parts, tuple(words.items()), at)
         way = (*key, torch.get_num_threads())
-        found = self.ways.get(way)
-        if found is None:
+        if way not in self.ways:
             known = self.met.known(key, lambda: TorchConvolution(*parts, words, at))
             self.met.keeper.limit_lengths(known)
-            found = self.ways[way] = (Ways if options.transposed else Convolved)(known)
-        return found
+            self.ways[way] = (Ways if options.transposed else Convolved)(known)
+        return self.ways[way]
 
 
 class ConvolutionOptions(NamedTuple):
@@ -348,7 +348,7 @@ class OneDNN(TorchConvolution):
         rank = len(like.shape) - 1
         options = [for_each_axis(like.words.get(name, usual), rank) for name, usual in named]
         if self.flat:
-            options = [(usual, *one) for one, (_, usual) in zip(options, named, strict=True)]
+            options = [(usual, *axes) for axes, (_, usual) in zip(options, named, strict=True)]
         self.options = (*options, like.words.get("groups", 1))
 
     def telling(self, number: int) -> tuple[Tensors, Tensors]:
@@ -359,7 +359,8 @@ class OneDNN(TorchConvolution):
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         (x,), (w, b) = samples, parameters
-        b = b if b is None else b.contiguous()  # of others mkldnn_convolution reads wrong numbers
+        # of others mkldnn_convolution reads wrong numbers
+        b = b if b is None else b.contiguous()
         if not self.flat:
             return torch.mkldnn_convolution(x, w, b, *self.options)
         return torch.mkldnn_convolution(x[:, :, None], w[:, :, None], b, *self.options).squeeze(2)
@@ -393,39 +394,30 @@ class Copies:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[int, Copy] = {}
+        self._copies: dict[int, Copy] = {}
 
     def get(self, w: Any) -> Any:
         """Returns the copy of a parameter, (channels, filters); None: there is none."""
         if type(w) is not torch.nn.Parameter or w.is_inference():
             return None
         state = w._version, w.data_ptr(), w.shape, w.dtype
-        kept = self._kept.get(id(w))
-        there = kept is not None and kept.weights() is w and kept.state == state
-        if kept is not None and there and torch.equal(kept.there, kept.some):
-            return kept.turned
-        with torch.no_grad():
-            return self._made(w, state)
-
-    def _made(self, w: Any, state: tuple[Any, ...]) -> Any:
-        gone = [key for key, one in self._kept.items() if one.weights() is None or key == id(w)]
-        for key in gone:
-            del self._kept[key]
-        held = sum(one.turned.nbytes for one in self._kept.values())
+        copy = self._copies.get(id(w))
+        known = copy is not None and copy.weights() is w and copy.state == state
+        if copy is not None and known and torch.equal(copy.there, copy.some):
+            return copy.turned
+        self._copies = {
+            key: copy
+            for key, copy in self._copies.items()
+            if copy.weights() is not None and key != id(w)
+        }
+        held = sum(copy.turned.nbytes for copy in self._copies.values())
         if held + w.nbytes > MEMORY or not w.is_contiguous():
             return None
-        there = w.detach().as_strided((SAMPLES,), (w.numel() // SAMPLES,))
-        kept = Copy(weakref.ref(w), state, there, there.clone(), aligned_contiguous(w.t()))
-        self._kept[id(w)] = kept
-        return kept.turned
-
-
-class CallStep(NamedTuple):
-    """A piece of a call, and the operation for it; ``other``: not the one as it is."""
-
-    piece: SizedCall
-    operation: TorchRows
-    other: bool
+        with torch.no_grad():
+            there = w.detach().as_strided((SAMPLES,), (w.numel() // SAMPLES,))
+            copy = Copy(weakref.ref(w), state, there, there.clone(), aligned_contiguous(w.t()))
+        self._copies[id(w)] = copy
+        return copy.turned
 
 
 class Ways:
@@ -433,10 +425,11 @@ class Ways:
 
     def __init__(self, known: ReadyOperation) -> None:
         self.known = known
-        self.steps: dict[int, tuple[CallStep, ...]] = {}
-        self._others: list[Sizes] | None = None
+        self.steps: dict[int, tuple[Plan, Plan, TorchRows]] = {}
+        """By the number of samples: pieces of the operation as it is, further ones, and whose."""
+        self._others: list[Any] | None = None
 
-    def found(self) -> Iterable[Sizes]:
+    def other_ways(self) -> Iterable[Sizes]:
         """Other operations that give the bits at some number of samples."""
         return ()
 
@@ -446,60 +439,50 @@ class Ways:
 
     def native(self, count: int) -> bool:
         """Whether that many samples, which were computed before, are one call of the library's."""
-        steps = self.steps.get(count, ())
-        if not getattr(self.known.run.operation, "own", True):
+        if count not in self.steps or not getattr(self.known.operation, "own", True):
             return False
-        return len(steps) == 1 and steps[0].piece.size == count and not steps[0].other
+        whole, rest, operation = self.steps[count]
+        alone = not whole and len(rest) == 1 and rest[0].size == count
+        return alone and operation is self.known.operation
 
     def __call__(self, x: Any, w: Any, b: Any) -> Any:
         """The operation of x (samples, ...), contiguous, with weights and a bias or None."""
-        count = x.shape[0]
+        count, own = x.shape[0], self.known.operation
         steps = self.steps.get(count)
         if steps is None:
             steps = self.steps[count] = self._steps(count)
-        if not steps:
+        whole, rest, operation = steps
+        weights = w if operation is own else self.held(w)
+        if weights is None or not rest:
             return self.known((x,), (w, b))
-        weights = w
-        if steps[-1].other:  # the rest, which stands last, is what is few
-            weights = self.held(w)
-            if weights is None:
-                return self.known((x,), (w, b))
-        if len(steps) == 1:
-            piece, operation, _ = steps[0]
-            return whole_call(piece, operation.call, (x,), (weights, b))
-        every = ((one, by.call, (weights if other else w, b)) for one, by, other in steps)
-        return in_pieces(every, (x,), self.known.run.operation.empty((x,)))
+        if not whole and len(rest) == 1:
+            return whole_call(rest[0], operation.call, (x,), (weights, b))
+        every = [(piece, own.call, (w, b)) for piece in whole]
+        every += [(piece, operation.call, (weights, b)) for piece in rest]
+        return in_pieces(every, (x,), own.empty((x,)))
 
-    def _steps(self, count: int) -> tuple[CallStep, ...]:
+    def _steps(self, count: int) -> tuple[Plan, Plan, TorchRows]:
         """By the plan of the operation as it is; what that pads in the cheapest way there is."""
-        operation = self.known.run.operation
-        there = tuple(CallStep(piece, operation, False) for piece in self.known.plan(count) or ())
-        large = there[0].piece.size if there and count > operation.pieces[0] else 0
+        known, operation = self.known, self.known.operation
+        plan = known.plan(count) or ()
+        large = plan[0].size if plan and count > operation.pieces[0] else 0
         start = count // large * large if large else 0  # before that stand pieces of one size
-        whole = tuple(step for step in there if step.piece.start < start)
-        rest = there[len(whole) :]
-        alone = len(rest) == 1 and rest[0].piece.places == rest[0].piece.size
-        if there and (alone or not rest):
-            return there
-        with self.known.keeper.lock:
-            return whole + self._cheapest(rest, start, count - start)
-
-    def _cheapest(
-        self, there: tuple[CallStep, ...], start: int, count: int
-    ) -> tuple[CallStep, ...]:
-        """Returns the steps of ``count`` samples from ``start`` on; ``there``: those as it is."""
-        sizes = self.known.sizes
-        best, least = there, _seconds(sizes, [step.piece for step in there])
-        if self._others is None:
-            self._others = list(self.found())
-        for other in self._others:
-            plan = other.plan(count) or ()
-            seconds, operation = _seconds(other, plan), cast("TorchRows", other.operation)
-            if seconds < least:
-                moved = (piece._replace(start=piece.start + start) for piece in plan)
-                best, least = tuple(CallStep(piece, operation, True) for piece in moved), seconds
-            self.known.keeper.remember(operation)
-        return best
+        whole = tuple(piece for piece in plan if piece.start < start)
+        rest = plan[len(whole) :]
+        alone = len(rest) == 1 and rest[0].places == rest[0].size
+        if plan and (alone or not rest):
+            return (), plan, operation
+        with known.keeper.lock:
+            least = _seconds(known.sizes, rest)
+            if self._others is None:
+                self._others = list(self.other_ways())
+            for other in self._others:
+                few = other.plan(count - start) or ()
+                if (seconds := _seconds(other, few)) < least:
+                    rest = tuple(piece._replace(start=piece.start + start) for piece in few)
+                    least, operation = seconds, other.operation
+                known.keeper.remember(other.operation)
+        return whole, rest, operation
 
 
 class LinearLayer(Ways):
@@ -512,11 +495,12 @@ class LinearLayer(Ways):
     def held(self, w: Any) -> Any:
         return self.copies.get(w)
 
-    def found(self) -> Iterable[Sizes]:
-        """As ``Ways.found``: on turned weights, perhaps block by block."""
+    def other_ways(self) -> Iterable[Sizes]:
+        """As of ``Ways``: on turned weights, perhaps block by block."""
         known = self.known
-        like = cast("TorchLinear", known.run.operation)
-        narrow = torch.empty((), dtype=like.dtype).element_size() < 4  # rounds after each block
+        like: TorchLinear = known.operation
+        # of a narrow format the sum of each block would be rounded
+        narrow = torch.empty((), dtype=like.dtype).element_size() < 4
         blocks = [] if narrow else [block for block in BLOCKS if block < like.channels]
         for block in [like.channels, *blocks]:
             operation = Turned(like, block)
@@ -530,16 +514,15 @@ class LinearLayer(Ways):
 class Convolved(Ways):
     """A convolution: few samples are given to oneDNN."""
 
-    def found(self) -> Iterable[Sizes]:
+    def other_ways(self) -> Iterable[Sizes]:
         known = self.known
-        like = cast("TorchConvolution", known.run.operation)
         if torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled:
-            sizes = known.keeper.beside(OneDNN(like), known.sizes.entry, TRIED)
+            sizes = known.keeper.beside(OneDNN(known.operation), known.sizes.entry, TRIED)
             if sizes is not None:
                 yield sizes
 
 
-def _seconds(sizes: Sizes, plan: Sequence[SizedCall]) -> float:
+def _seconds(sizes: Sizes, plan: Plan) -> float:
     """Of all pieces; infinite where there is none."""
     return sum(sizes.seconds(piece.size) for piece in plan) if plan else float("inf")
 
@@ -627,13 +610,13 @@ def letters(
     spelled = _spelled(equation.replace(" ", ""), ranks)
     if spelled is None:
         return None
-    *given, answer = spelled
-    if any(len(set(one)) < len(one) for one in spelled) or not answer:
+    *operands, answer = spelled
+    if any(len(set(part)) < len(part) for part in spelled) or not answer:
         return None
     left, right, out = map(set, spelled)
     if (left ^ right) - out or out - (left | right):  # sums of one operand, or no such letter
         return None
-    shared = "".join(one for one in answer if one in left & right)
+    shared = "".join(n for n in answer if n in left & right)
     # PyTorch takes the letters that it sums over in this order
     summed = "".join(sorted((left & right) - out))
     if not summed:
@@ -641,36 +624,31 @@ def letters(
     weighs = weights[0] != weights[1]
     pairs = bool(shared) and not weighs
     first = int(weights[0] if weighs else not pairs and answer[0] in right)
-    free = [
-        "".join(one for one in answer if one in side - both)
-        for side, both in ((left, right), (right, left))
-    ]
-    return EinsumRoles(
-        first, (given[0], given[1]), shared, summed, free[first], free[1 - first], answer, pairs
-    )
+    free = ["".join(n for n in answer if n in own) for own in (left - right, right - left)]
+    both = operands[0], operands[1]
+    return EinsumRoles(first, both, shared, summed, free[first], free[1 - first], answer, pairs)
 
 
 def _spelled(equation: str, ranks: tuple[int, int]) -> tuple[str, str, str] | None:
     """Returns the letters of both operands and the answer, without dots; None: unreadable."""
     inputs, arrow, answer = equation.partition("->")
-    given = inputs.split(",")
-    if len(given) != 2:
+    operands = inputs.split(",")
+    if len(operands) != 2:
         return None
-    dots = [one.count("...") for one in (*given, answer)]
-    wide = [rank - len(one.replace("...", "")) for one, rank in zip(given, ranks, strict=True)]
-    if any(more < 0 or (more and not there) for more, there in zip(wide, dots, strict=False)):
+    wide = [rank - len(part.replace("...", "")) for part, rank in zip(operands, ranks, strict=True)]
+    if any(
+        more < 0 or (more and "..." not in part) for more, part in zip(wide, operands, strict=True)
+    ):
         return None
-    unused = "".join(one for one in ascii_letters if one not in equation)[: max(wide)]
+    unused = "".join(n for n in ascii_letters if n not in equation)[: max(wide)]
     if not arrow:
         inside = inputs.replace("...", "").replace(",", "")
-        answer = "..." + "".join(sorted(one for one in set(inside) if inside.count(one) == 1))
-    ends = [
-        one.replace("...", unused[len(unused) - more :], 1)
-        for one, more in zip((*given, answer), (*wide, len(unused)), strict=True)
-    ]
-    if any(not set(one) <= set(ascii_letters) for one in ends):
-        return None
-    return ends[0], ends[1], ends[2]
+        answer = "..." + "".join(sorted(n for n in set(inside) if inside.count(n) == 1))
+    left, right, out = (
+        part.replace("...", unused[len(unused) - more :], 1)
+        for part, more in zip((*operands, answer), (*wide, len(unused)), strict=True)
+    )
+    return (left, right, out) if {*left, *right, *out} <= {*ascii_letters} else None
 
 
 class Einsum:
@@ -693,20 +671,19 @@ class Einsum:
         if roles is None:
             return NotImplemented
         sizes: dict[str, int] = {}
-        for one, given in zip(roles.given, operands, strict=True):
-            for letter, size in zip(one, given.shape, strict=True):
+        for part, operand in zip(roles.given, operands, strict=True):
+            for letter, size in zip(part, operand.shape, strict=True):
                 if sizes.setdefault(letter, size) != size:
                     return NotImplemented  # one of them is 1: it is repeated
-        if all(sizes[one] == 1 for one in roles.summed):
+        if all(sizes[letter] == 1 for letter in roles.summed):
             return NotImplemented  # products that are rounded once: PyTorch's own are exact
         x, w = operands[roles.first], operands[1 - roles.first]
-        there = roles.given[roles.first], roles.given[1 - roles.first]
+        axes = roles.given[roles.first], roles.given[1 - roles.first]
         run = self._pairs if roles.pairs else self._groups if roles.shared else self._rows
-        y, order = run(x, w, there, roles, sizes)
+        y, order = run(x, w, axes, roles, sizes)
         if y is NotImplemented:
             return y
-        y = y.view([sizes[one] for one in order])
-        return _permuted(y, order, roles.answer)
+        return _permuted(y.view([sizes[letter] for letter in order]), order, roles.answer)
 
     def _several(self, equation: str, operands: Sequence[Any]) -> Any:
         """Returns an einsum of more operands: two that add something, then that with the others.
@@ -714,43 +691,43 @@ class Einsum:
         PyTorch takes them in an order that depends on their sizes, and so on the batch.
         """
         inputs, arrow, answer = equation.replace(" ", "").partition("->")
-        given = inputs.split(",")
-        if not arrow or "." in equation or len(given) != len(operands):
+        parts = inputs.split(",")
+        if not arrow or "." in equation or len(parts) != len(operands):
             return NotImplemented
-        for at in combinations(range(len(given)), 2):
-            both = "".join(given[n] for n in at)
-            rest = [n for n in range(len(given)) if n not in at]
-            wanted = {*answer, *"".join(given[n] for n in rest)}
+        for at in combinations(range(len(parts)), 2):
+            both = "".join(parts[n] for n in at)
+            rest = [n for n in range(len(parts)) if n not in at]
+            wanted = {*answer, *"".join(parts[n] for n in rest)}
             # the answer's letters first: samples stay along the first axis
-            kept = "".join(n for n in dict.fromkeys(answer + both) if n in both and n in wanted)
-            y = self(f"{','.join(given[n] for n in at)}->{kept}", *(operands[n] for n in at))
+            left = "".join(n for n in dict.fromkeys(answer + both) if n in both and n in wanted)
+            y = self(f"{','.join(parts[n] for n in at)}->{left}", *(operands[n] for n in at))
             if y is not NotImplemented:
-                parts = ",".join((kept, *(given[n] for n in rest)))
-                return self(f"{parts}->{answer}", y, *(operands[n] for n in rest))
+                others = ",".join((left, *(parts[n] for n in rest)))
+                return self(f"{others}->{answer}", y, *(operands[n] for n in rest))
         return NotImplemented
 
     def _rows(
-        self, x: Any, w: Any, there: tuple[str, str], roles: EinsumRoles, sizes: Mapping[str, int]
+        self, x: Any, w: Any, axes: tuple[str, str], roles: EinsumRoles, sizes: Mapping[str, int]
     ) -> tuple[Any, str]:
         """Returns rows times weights, and the letters of its axes."""
         channels = _together(sizes, roles.summed)
-        turned = there[1] != roles.columns + roles.summed
+        turned = axes[1] != roles.columns + roles.summed
         order = roles.summed + roles.columns if turned else roles.columns + roles.summed
-        rows = _permuted(x, there[0], roles.rows + roles.summed).reshape(-1, channels)
-        weights = _permuted(w, there[1], order)
+        rows = _permuted(x, axes[0], roles.rows + roles.summed).reshape(-1, channels)
+        weights = _permuted(w, axes[1], order)
         weights = weights.reshape(channels, -1) if turned else weights.reshape(-1, channels)
         kinds = "einsum", OnePair, AlignedLinear
         y = self.products.rows(rows, weights, None, turned, None, kinds)
         return y, roles.rows + roles.columns
 
     def _groups(
-        self, x: Any, w: Any, there: tuple[str, str], roles: EinsumRoles, sizes: Mapping[str, int]
+        self, x: Any, w: Any, axes: tuple[str, str], roles: EinsumRoles, sizes: Mapping[str, int]
     ) -> tuple[Any, str]:
         """Returns rows times weights of each group, and the letters of its axes."""
         wanted = roles.shared, roles.summed, roles.columns
-        groups, channels, filters = (_together(sizes, one) for one in wanted)
-        rows = _permuted(x, there[0], roles.rows + roles.shared + roles.summed)
-        weights = _permuted(w, there[1], "".join(wanted))
+        groups, channels, filters = (_together(sizes, letters) for letters in wanted)
+        rows = _permuted(x, axes[0], roles.rows + roles.shared + roles.summed)
+        weights = _permuted(w, axes[1], "".join(wanted))
         rows = aligned_contiguous(rows.reshape(-1, groups, channels))
         weights = strided(weights.reshape(groups, channels, filters))
         parts = groups, channels, filters, x.dtype, misplaced(weights)
@@ -759,21 +736,21 @@ class Einsum:
         return y.contiguous(), roles.rows + roles.shared + roles.columns
 
     def _pairs(
-        self, x: Any, w: Any, there: tuple[str, str], roles: EinsumRoles, sizes: Mapping[str, int]
+        self, x: Any, w: Any, axes: tuple[str, str], roles: EinsumRoles, sizes: Mapping[str, int]
     ) -> tuple[Any, str]:
         """Returns the products of pairs of matrices, and the letters of its axes."""
         wanted = roles.shared, roles.rows, roles.summed, roles.columns
-        count, rows, leaves, columns = (_together(sizes, one) for one in wanted)
-        a = _permuted(x, there[0], roles.shared + roles.rows + roles.summed)
-        b = _permuted(w, there[1], roles.shared + roles.summed + roles.columns)
+        count, rows, leaves, columns = (_together(sizes, letters) for letters in wanted)
+        a = _permuted(x, axes[0], roles.shared + roles.rows + roles.summed)
+        b = _permuted(w, axes[1], roles.shared + roles.summed + roles.columns)
         y = self.products.bmm(a.reshape(count, rows, leaves), b.reshape(count, leaves, columns))
         return y, roles.shared + roles.rows + roles.columns
 
 
-def _together(sizes: Mapping[str, int], some: str) -> int:
+def _together(sizes: Mapping[str, int], letters: str) -> int:
     """Returns the size of several letters as one axis."""
-    return math.prod(sizes[one] for one in some)
+    return math.prod(sizes[letter] for letter in letters)
 
 
 def _permuted(x: Any, order: str, wanted: str) -> Any:
-    return x if order == wanted else x.permute([order.index(one) for one in wanted])
+    return x if order == wanted else x.permute([*map(order.index, wanted)])

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch.nn import Parameter
@@ -39,7 +39,8 @@ from probe.invariant.torch_products import MetOperations
 
 STEP = 8  # lengths that are tried are whole multiples of it
 NUMBERS, SETS = 4096, 12  # in the answers of all sets of a shape's operands, and the most sets
-MORE = 3  # samples that a call is padded by, where its own number has bits of its own
+# Samples that a call is padded by, where its own number has bits of its own.
+MORE = 3
 # PyTorch keeps products of up to 32 rows in a buffer, one thread's behind the other's. Of so many
 # numbers, or a whole multiple, each begins where a vector does; MKL adds elsewhere in another
 # order, and a head's bits would be those of the thread that computes it.
@@ -64,7 +65,7 @@ class Lengths:
     @property
     def kept(self) -> int:
         """As ``keeper.CheckedOperation.kept``, of the answers."""
-        return sum(one.numel() for one in self._truth.values())
+        return sum(map(torch.numel, self._truth.values()))
 
     def forget(self) -> None:
         """Gives back the memory of the answers."""
@@ -73,12 +74,12 @@ class Lengths:
     def telling(self, length: int) -> Tensors:
         """q, k and v of one head; those of a shorter length are the first rows of a longer one."""
         widths = self.width, self.width, self.values
-        made = (spread_numbers(at, "x", (1, length, width), 4) for at, width in enumerate(widths))
-        return tuple(tensor(one, self.dtype) for one in made)
+        drawn = (spread_numbers(at, "x", (1, length, width), 4) for at, width in enumerate(widths))
+        return tuple(tensor(values, self.dtype) for values in drawn)
 
     def answer(self, length: int, size: int, masked: bool = True) -> Any:
         """Returns the rows of that many keys, computed at another size: (length, values)."""
-        q, k, v = (widened(one[None, :, :length], size) for one in self.telling(length))
+        q, k, v = (widened(x[None, :, :length], size) for x in self.telling(length))
         masked = masked and not self.words.get("is_causal")
         mask = mask_behind((q, k, v), length) if masked else None
         return attend((q, k, v), mask, self.words)[0, 0, :length]
@@ -130,13 +131,6 @@ class Heads:
     def forget(self) -> None:
         """There is nothing to give back."""
 
-    def _given(self, size: int, number: int) -> Tensors:
-        sample = tuple(
-            tensor(spread_numbers(3 * number + at, "x", shape, 2 if number else 4), self.dtype)
-            for at, shape in enumerate(self.shapes)
-        )
-        return repeated(sample, size)
-
     def mark(self, size: int) -> str:
         """As ``classes.Checkable.mark``; the size is samples times heads.
 
@@ -149,7 +143,11 @@ class Heads:
             return mark_of_answers(container(self.ready(size, n)()[:, 0]) for n in range(sets))
 
     def ready(self, size: int, number: int = 0) -> Callable[[], Any]:
-        q, k, v = (one[:, None] for one in self._given(size, number))
+        sample = (
+            tensor(spread_numbers(3 * number + at, "x", shape, 2 if number else 4), self.dtype)
+            for at, shape in enumerate(self.shapes)
+        )
+        q, k, v = (x[:, None] for x in repeated(tuple(sample), size))
         mask = mask_behind((q, k, v), max(1, k.shape[-2] - 3)) if self.masked else None
         return lambda: attend((q, k, v), mask, self.words, self.rows)
 
@@ -175,7 +173,7 @@ class Attention:
         enable_gqa: bool = False,
     ) -> Any:
         if enable_gqa and q.dim() == k.dim() == v.dim() == 4 and k.shape[1] and v.shape[1]:
-            k, v = (one.repeat_interleave(q.shape[1] // one.shape[1], 1) for one in (k, v))
+            k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
             enable_gqa = False
         if attn_mask is not None and attn_mask.dim() < 4:
             attn_mask = attn_mask[(None,) * (4 - attn_mask.dim())]
@@ -183,12 +181,12 @@ class Attention:
         mask = None if attn_mask is None else (attn_mask.shape, attn_mask.dtype)
         met = *shapes, mask, dropout_p, is_causal, scale, enable_gqa, torch.get_num_threads()
         if met in self.ready:
-            length, given = q.shape[2], {"is_causal": is_causal, "scale": scale}
+            length, options = q.shape[2], {"is_causal": is_causal, "scale": scale}
             size, more, rows = self.ready[met]
             q, k, v, attn_mask = _operands_of_length(q, k, v, attn_mask, is_causal, size)
-            y = attend((q, k, v), attn_mask, given, rows, more)
+            y = attend((q, k, v), attn_mask, options, rows, more)
             return y if y.shape[2] == length else y[:, :, :length]
-        four = all(one.dim() == 4 for one in (q, k, v)) and q.numel() and k.numel()
+        four = all(x.dim() == 4 for x in (q, k, v)) and q.numel() and k.numel()
         same = q.shape[:2] == k.shape[:2] == v.shape[:2] and q.dtype is k.dtype is v.dtype
         if enable_gqa or dropout_p or not four or not same or q.dtype not in FORMATS:
             return NotImplemented
@@ -230,16 +228,16 @@ class Attention:
         bits (None: there is no such number), and by how many rows."""
         length, count, heads = q.shape[2], q.shape[0] * q.shape[1], q.shape[1]
         q, k, v, mask = _operands_of_length(q, k, v, mask, "is_causal" in words, size)
-        shapes = tuple(tuple(one.shape[2:]) for one in (q, k, v))
+        shapes = tuple(tuple(x.shape[2:]) for x in (q, k, v))
         parts = shapes, q.dtype, mask is not None
         key = ("heads", *parts, tuple(words.items()))
         ways = (False, True) if shapes[0][0] % ROWS else (False,)
         known = self.met.known(key, *(partial(Heads, *parts, words, wide) for wide in ways))
-        rows = cast("Heads", known.run.operation).rows
+        rows = known.operation.rows
         every = (more for more in range(MORE + 1) if known.sizes.usable(count + more * heads))
         least: int | None = next(every, None)
         if least is None:
-            self.met.keeper.leave(known.run.operation.key, f"{count} heads of samples differ")
+            self.met.keeper.leave(known.operation.key, f"{count} heads of samples differ")
         y = attend((q, k, v), mask, words, rows, least or 0)
         return y[:, :, :length], least, rows
 
@@ -252,17 +250,17 @@ def _operands_of_length(
     if size and (size != length or mask is not None):
         mask = None if is_causal else masked_wide(mask, q, length, size)
     if size:
-        q, k, v = (widened(one, size) for one in (q, k, v))
+        q, k, v = (widened(x, size) for x in (q, k, v))
     return aligned_contiguous(q), aligned_contiguous(k), aligned_contiguous(v), mask
 
 
-def attend(given: Tensors, mask: Any, words: dict[str, Any], rows: int = 0, more: int = 0) -> Any:
+def attend(qkv: Tensors, mask: Any, words: dict[str, Any], rows: int = 0, more: int = 0) -> Any:
     """Returns the library's own call; ``rows``: so many more than there are; ``more``: so many
     copies of the first sample behind."""
-    q, k, v = given
+    q, k, v = qkv
     count, length = len(q), q.shape[-2]
     if more:
-        q, k, v = (padded_samples(one, count + more) for one in given)
+        q, k, v = (padded_samples(x, count + more) for x in qkv)
         if mask is not None and len(mask) == count > 1:
             mask = padded_samples(mask, count + more)
     if rows:
@@ -275,9 +273,9 @@ def attend(given: Tensors, mask: Any, words: dict[str, Any], rows: int = 0, more
     return y[:count] if more else y
 
 
-def mask_behind(given: Tensors, length: int) -> Any:
+def mask_behind(qkv: Tensors, length: int) -> Any:
     """Returns a mask (samples, 1, rows, keys) of what stands behind a length."""
-    q, k, _ = given
+    q, k, _ = qkv
     mask = q.new_zeros((len(q), 1, q.shape[-2], k.shape[-2]))
     mask[..., length:] = -math.inf
     return mask
@@ -287,9 +285,9 @@ def widened(x: Any, size: int) -> Any:
     """(samples, heads, size, width): zeros behind the rows there are; contiguous."""
     if x.shape[2] == size:
         return x.contiguous()
-    made = x.new_zeros((*x.shape[:2], size, x.shape[3]))
-    made[:, :, : x.shape[2]] = x
-    return made
+    wide = x.new_zeros((*x.shape[:2], size, x.shape[3]))
+    wide[:, :, : x.shape[2]] = x
+    return wide
 
 
 def masked_wide(mask: Any, q: Any, length: int, size: int) -> Any:
@@ -317,7 +315,7 @@ class Recurrent(TorchTestedRows):
     def __init__(
         self, shape: Sequence[int], weights: Sequence[Any], dtype: Any, options: Sequence[Any]
     ) -> None:
-        self.shapes = [tuple(one) for one in weights]
+        self.shapes = [tuple(shape) for shape in weights]
         self.width, self.options = self.shapes[1][1], tuple(options)
         said = " ".join(map(str, options))
         super().__init__(
@@ -328,22 +326,20 @@ class Recurrent(TorchTestedRows):
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
         """As ``TorchTestedRows.drawn``: sums that are small, so that no gate is saturated."""
         shapes = [self.shape, (self.width,), (self.width,)]
-        samples = [spread_numbers(number, "x", one, 2) / 2 for one in shapes]
-        held = [
-            spread_numbers(3 * at + number, "w", one, 4) / (2 * one[-1]) ** 0.5
-            for at, one in enumerate(self.shapes)
-        ]
-        return (
-            tuple(tensor(one, self.dtype) for one in samples),
-            tuple(tensor(one, self.dtype) for one in held),
+        samples = (spread_numbers(number, "x", shape, 2) / 2 for shape in shapes)
+        held = (
+            spread_numbers(3 * at + number, "w", shape, 4) / (2 * shape[-1]) ** 0.5
+            for at, shape in enumerate(self.shapes)
         )
+        x, w = (tuple(tensor(x, self.dtype) for x in values) for values in (samples, held))
+        return x, w
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         """A row of the answer has all steps, and both states at the end."""
         x, h, c = samples
-        given = aligned_contiguous(x.transpose(0, 1)), *parameters, h, c, *self.options
-        y, h, c, _ = torch.ops.aten.mkldnn_rnn_layer(*given)
-        rows = y.transpose(0, 1).flatten(1), *(one.view(len(x), -1) for one in (h, c))
+        steps = aligned_contiguous(x.transpose(0, 1))
+        y, h, c, _ = torch.ops.aten.mkldnn_rnn_layer(steps, *parameters, h, c, *self.options)
+        rows = y.transpose(0, 1).flatten(1), *(state.view(len(x), -1) for state in (h, c))
         return torch.cat(rows, 1)
 
 
@@ -390,20 +386,18 @@ class RecurrentSteps:
             return NotImplemented
         axis = 0 if batch_first else 1
         states = hx if isinstance(hx, list | tuple) else (hx,)
-        kinds = [(one.shape, one.dtype) for one in (x, *states, *weights)]
+        kinds = [(operand.shape, operand.dtype) for operand in (x, *states, *weights)]
         key = *kinds, options, torch.get_num_threads()
         x, states = aligned_contiguous(x), tuple(map(aligned_contiguous, states))
         if key in self.filled:
-            size, more = self.filled[key]
-            found, _ = self._run(x, states, weights, options, size, more)
-            return found
+            return self._run(x, states, weights, options, *self.filled[key])[0]
         count, width = x.shape[axis], states[0].shape[-1]
         # an LSTM without a projection is given to oneDNN; where it isn't after all, it is reported
         alike = len(states) > 1 and states[0].shape[-1] == states[1].shape[-1]
         formats = torch.float32, torch.bfloat16
         whole = alike and torch.backends.mkldnn.enabled and x.dtype in formats
         least = max(count, 2) if batch_first and not whole else count
-        tried = sorted({least, *(-(-count // one) * one for one in FILLED)})
+        tried = sorted({least, *(-(-count // step) * step for step in FILLED)})
         more = -width % (WIDE // x.element_size())
         ways = [(size, 0) for size in tried[: 1 if whole else None]]
         if more and not whole and self.function in GATES and states[-1].shape[-1] == width:
@@ -413,15 +407,15 @@ class RecurrentSteps:
             note += f"{width + more}, and some get bits that the unchanged model does not give"
             if self.keeper.table.like == "largest" and note not in self.keeper.table.notes:
                 self.keeper.table.notes.append(note)
-        for size, more in ways:
-            found, own = self._run(x, states, weights, options, size, more)
+        for way in ways:
+            answer, own = self._run(x, states, weights, options, *way)
             if own:
                 break
         else:
-            size, more = least, 0
-            found, _ = self._run(x, states, weights, options, size, more)
-        self.filled[key] = size, more
-        return found
+            way = least, 0
+            answer, _ = self._run(x, states, weights, options, *way)
+        self.filled[key] = way
+        return answer
 
     def _packed(self, data: Any, sizes: Any, hx: Any, rest: Tensors) -> Any:
         """As the function, of packed sequences: the samples of a step, then those of the next.
@@ -432,13 +426,18 @@ class RecurrentSteps:
         if rest[-2] or not data.numel():
             return NotImplemented
         states, counts = hx if isinstance(hx, list | tuple) else (hx,), sizes.tolist()
-        steps = [part for one in data.split(counts) for part in (one[:1], one)]
-        states = tuple(torch.cat((one[:, :1], one), 1) for one in states)
-        more = torch.tensor([*(one + 1 for one in counts), 1])
-        given = states if len(states) > 1 else states[0]
-        (y, *last), _ = self.run(self.function, (torch.cat([*steps, data[:1]]), more, given, *rest))
-        kept = [one[1:] for one in y.split(more.tolist())]
-        return torch.cat(kept), *(one[:, 1:].contiguous() for one in last)
+        steps = [part for step in data.split(counts) for part in (step[:1], step)]
+        states = tuple(torch.cat((state[:, :1], state), 1) for state in states)
+        more = torch.tensor([*(count + 1 for count in counts), 1])
+        called = (
+            torch.cat([*steps, data[:1]]),
+            more,
+            states if len(states) > 1 else states[0],
+            *rest,
+        )
+        (y, *last), _ = self.run(self.function, called)
+        own = [step[1:] for step in y.split(more.tolist())]
+        return torch.cat(own), *(state[:, 1:].contiguous() for state in last)
 
     def _run(
         self, x: Any, states: Tensors, weights: Any, options: Any, size: int, more: int
@@ -453,27 +452,29 @@ class RecurrentSteps:
         count, directions = x.shape[axis], 1 + bool(options[4])
         # at::matmul multiplies all rows at once by weights that require gradients, of which there
         # are none here, and sample by sample by others, whose shape has then the batch: should_fold
-        given, held = states, [one if one.requires_grad else Parameter(one) for one in weights]
+        held = [w if w.requires_grad else Parameter(w) for w in weights]
         if more:
-            given = tuple(pad(one, (0, more)) for one in states)
-            held = _widened_weights(
-                weights, GATES[self.function], directions, 2 * (1 + options[0]), more
-            )
-        given = tuple(_filled_up(one, 1, size) for one in given)
-        called = _filled_up(x, axis, size), given if len(given) > 1 else given[0], held, *options
+            gates, each = GATES[self.function], 2 * (1 + options[0])
+            held = _widened_weights(weights, gates, directions, each, more)
+        wide = tuple(pad(state, (0, more)) for state in states) if more else states
+        h = tuple(_filled_up(state, 1, size) for state in wide)
+        called = _filled_up(x, axis, size), h if len(h) > 1 else h[0], held, *options
         (y, *last), own = self.run(self.function, called)
         if size > count:
-            y, last = y.narrow(axis, 0, count), [one[:, :count] for one in last]
+            y, last = y.narrow(axis, 0, count), [state[:, :count] for state in last]
         if more:
             odd = last[0].isnan().any(2).any(0)
             y = y.unflatten(-1, (directions, -1))[..., :width].flatten(-2)
-            last = [one[..., :width].contiguous() for one in last]
+            last = [state[..., :width].contiguous() for state in last]
             if odd.any():
                 (at,) = odd.nonzero(as_tuple=True)
-                some = x.index_select(axis, at), tuple(one.index_select(1, at) for one in states)
+                some = (
+                    x.index_select(axis, at),
+                    tuple(state.index_select(1, at) for state in states),
+                )
                 (part, *ends), _ = self._run(*some, weights, options, max(len(at), 2), 0)
                 y = y.index_copy(axis, at, part)
-                last = [one.index_copy(1, at, end) for one, end in zip(last, ends, strict=True)]
+                last = [state.index_copy(1, at, end) for state, end in zip(last, ends, strict=True)]
         return (y, *last), own
 
 
@@ -482,7 +483,7 @@ def _widened_weights(weights: Any, gates: int, directions: int, each: int, more:
 
     ``each``: how many there are of a layer in one direction: of its input, of its state, biases.
     """
-    made = []
+    wide = []
     for number, w in enumerate(weights):
         rows = w.view(gates, -1, *w.shape[1:])
         if number % each > 1:
@@ -492,8 +493,8 @@ def _widened_weights(weights: Any, gates: int, directions: int, each: int, more:
             rows = pad(rows.unflatten(-1, (parts, -1)), (0, more, 0, 0, 0, more)).flatten(-2)
         else:
             rows = pad(rows, (0, 0, 0, more))
-        made.append(Parameter(rows.flatten(0, 1)))  # it requires gradients: see ``_run``
-    return made
+        wide.append(Parameter(rows.flatten(0, 1)))  # it requires gradients: see ``_run``
+    return wide
 
 
 def _filled_up(x: Any, axis: int, size: int) -> Any:
@@ -503,16 +504,15 @@ def _filled_up(x: Any, axis: int, size: int) -> Any:
     return torch.cat((x, x.narrow(axis, 0, 1).expand(shape)), axis) if more else x
 
 
-def mkldnn_rnn_layer(met: MetOperations, x: Any, *given: Any) -> Any:
+def mkldnn_rnn_layer(met: MetOperations, x: Any, *rest: Any) -> Any:
     """Returns what ``aten::mkldnn_rnn_layer`` does; x (steps, samples, channels)."""
-    *weights, h, c = given[:6]
-    options = given[6:]
+    (*weights, h, c), options = rest[:6], rest[6:]
     if options[1] or options[-1] or x.dtype not in FORMATS or not x.numel():
         return NotImplemented  # of packed sequences, or for training
-    if any(one.dtype is not x.dtype for one in given[:6]) or h.shape[1:] != weights[1].shape[1:]:
+    if any(w.dtype is not x.dtype for w in rest[:6]) or h.shape[1:] != weights[1].shape[1:]:
         return NotImplemented
     steps, count, channels = x.shape
-    shapes = tuple(tuple(one.shape) for one in weights)
+    shapes = tuple(tuple(w.shape) for w in weights)
     key = "LSTM", steps, channels, shapes, x.dtype, str(options)
     known = met.known(key, lambda: Recurrent((steps, channels), shapes, x.dtype, options))
     met.keeper.limit_lengths(known)
@@ -522,4 +522,4 @@ def mkldnn_rnn_layer(met: MetOperations, x: Any, *given: Any) -> Any:
     )
     y, *states = rows.split([steps * h.shape[1], h.shape[1], h.shape[1]], 1)
     y = y.reshape(count, steps, -1).transpose(0, 1).contiguous()
-    return y, *(one.reshape(h.shape) for one in states), x.new_empty(0)
+    return y, *(state.reshape(h.shape) for state in states), x.new_empty(0)

@@ -48,7 +48,6 @@ from probe.invariant.programs import (
     program_with_library,
     together,
 )
-from probe.recording.contract import Recorder
 from probe.summation import certificate
 
 SPENT = 0.3  # seconds, about, on more samples than stand at every place
@@ -89,26 +88,30 @@ class WholeProgram:
         """Finds where the outputs carry samples, and draws the samples. InputError."""
         largest, other = sizes[-1], (sizes[-2] if len(sizes) > 1 else 1 if sizes[-1] > 1 else 2)
         self.pool = self._drawn(range(samples.FEW))
-        here = self._shapes(largest)
+        shapes = self._shapes(largest)
         if self.program.fixed is not None:
-            axis = next(one.axis for one in self.leaves if one.axis is not None)
-            for number, (shape, dtype) in enumerate(here):  # along the axis of its inputs
+            axis = next(leaf.axis for leaf in self.leaves if leaf.axis is not None)
+            for number, (shape, dtype) in enumerate(shapes):  # along the axis of its inputs
                 if len(shape) <= axis or shape[axis] != largest:
-                    why = f"output {number} has shape {list(shape)} for {largest} samples"
-                    raise InputError(
-                        "model", why, "no axis of it has an entry for each sample", HOW
-                    )
+                    said = f"output {number} has shape {list(shape)} for {largest} samples"
+                    why = "no axis of it has an entry for each sample"
+                    raise InputError("model", said, why, HOW)
                 self.outputs.append(ProgramOutput(axis, 1, dtype))
         else:
-            both = enumerate(zip(here, self._shapes(other), strict=True))
+            both = enumerate(zip(shapes, self._shapes(other), strict=True))
             self.outputs = [
                 samples.output_of(n, mine, largest, yours, other) for n, (mine, yours) in both
             ]
-        numbers = sum(int(np.prod(shape)) for shape, _ in here) // largest
+        numbers = sum(math.prod(shape) for shape, _ in shapes) // largest
         self.placed = samples.how_many(numbers)
-        if "chosen" not in self.recipe:
-            told = self._most_telling(self.placed, sizes[0])
-            self.recipe["chosen"] = told + self._more(numbers, sizes)
+        if "chosen" not in self.recipe:  # candidates whose answers are numbers, and show most
+            candidates = range(self.placed * samples.CANDIDATES)
+            self.pool = self._drawn(candidates)
+            changed, _, finite = self.seen(sizes[0])
+            good = np.flatnonzero(finite) if finite.any() else np.array(candidates)
+            order = good[np.argsort(-changed[good], kind="stable")]
+            most_telling = sorted(order[: self.placed].tolist())
+            self.recipe["chosen"] = most_telling + self._more(numbers, sizes)
         self.pool = self._drawn(self.recipe["chosen"])
         self.alike = self._alike()
 
@@ -119,40 +122,40 @@ class WholeProgram:
         They may be lengths, and a program may multiply as many rows as the longest sample has
         steps: then the others decide the order of additions, and one step alone has its own.
         """
-        every = [one for one in self.recipe["inputs"] if one is not None]
-        held, found = self.pool, self.pool
+        recipes = [recipe for recipe in self.recipe["inputs"] if recipe is not None]
+        alike = self.pool
         for choose in (min, max, lambda values: 1):
             more = [
-                np.full_like(rows[:1], choose(told["values"]))
+                np.full_like(rows[:1], choose(recipe["values"]))
                 if rows.dtype.kind in "iub" and dtype not in floats.FORMATS
                 else rows[:1]
-                for told, rows, dtype in zip(every, held, self.dtypes, strict=True)
+                for recipe, rows, dtype in zip(recipes, self.pool, self.dtypes, strict=True)
             ]
-            if all(map(np.array_equal, more, (rows[:1] for rows in held))):
+            if all(map(np.array_equal, more, (rows[:1] for rows in self.pool))):
                 continue
             try:
-                self._run(np.zeros(self.program.fixed or 1, int), False, more)
+                self._call(np.zeros(self.program.fixed or 1, int), False, more)()
             except Exception:  # a library raises what it likes
                 continue
-            found = [np.concatenate(both) for both in zip(found, more, strict=True)]
-        return found
+            alike = [np.concatenate(both) for both in zip(alike, more, strict=True)]
+        return alike
 
     def _more(self, numbers: int, sizes: Sequence[int]) -> list[int]:
         """Returns further samples, of a quick program: each is run at one place of every size.
 
         One number of several hundred may be all that two sizes round differently.
         """
-        order, found = np.arange(sizes[-1]) % len(self.pool[0]), []
+        order, seconds = np.arange(sizes[-1]) % len(self.pool[0]), []
         for _ in range(3):  # it is compiled by now
             begun = time.perf_counter()
-            self._run(order, False)
-            found.append(time.perf_counter() - begun)
+            self._call(order, False)()
+            seconds.append(time.perf_counter() - begun)
         runs = 1 + sum(1 / size for size in sizes)  # of each sample
         drawn = sum(rows[0].size for rows in self.pool)
         most = min(
             math.ceil(samples.PLENTY / max(numbers, 1)),
             samples.MOST,
-            SPENT / min(found) / runs,
+            SPENT / min(seconds) / runs,
             DRAWN / max(drawn, 1),
         )
         start = self.placed * samples.CANDIDATES
@@ -163,54 +166,38 @@ class WholeProgram:
         *_, finite = self.seen(sizes[0])
         return [number for number, good in zip(every, finite, strict=True) if good]
 
-    def _most_telling(self, count: int, size: int) -> list[int]:
-        """Returns the candidates whose answers are numbers, and show most."""
-        every = range(count * samples.CANDIDATES)
-        self.pool = self._drawn(every)
-        changed, _, finite = self.seen(size)
-        good = np.flatnonzero(finite) if finite.any() else np.array(every)
-        order = good[np.argsort(-changed[good], kind="stable")]
-        return sorted(order[:count].tolist())
-
     def _shapes(self, size: int) -> list[tuple[tuple[int, ...], str]]:
         try:
-            found = [(bits.shape, dtype) for bits, dtype in self._run(np.zeros(size, int), False)]
+            answers = self._call(np.zeros(size, int), False)()
         except ProbeError:
             raise
         except Exception as error:  # a library raises what it likes
             todo = f"{HOW}; a file or signature of one batch has to be exported with an open one"
             why = f"it does not run on {size} samples: {line_of(error, 160)}"
             raise InputError("model", self.program.name, why, todo) from None
-        if not found:
+        if not answers:
             raise InputError("model", self.program.name, "it returns no array", "return one")
-        return found
+        return [(bits.shape, dtype) for bits, dtype in answers]
 
     def _drawn(self, numbers: Sequence[int]) -> list[np.ndarray]:
         """Returns the samples of each input that carries them: container arrays, a sample a row."""
-        found, self.dtypes = [], []
+        pool, self.dtypes = [], []
         for at, leaf in enumerate(self.leaves):
             if leaf.axis is None:
                 continue
             shape, dtype = self.program.form(leaf.value)
             shape = (*shape[: leaf.axis], *shape[leaf.axis + 1 :])
-            found.append(
-                samples.drawn_samples(self.recipe["inputs"][at], shape, dtype, numbers, at)
-            )
+            recipe = self.recipe["inputs"][at]
+            pool.append(samples.drawn_samples(recipe, shape, dtype, numbers, at))
             self.dtypes.append(dtype)
-        return found
+        return pool
 
     # runs
 
-    def _run(
-        self, order: np.ndarray, odd: bool, pool: Sequence[np.ndarray] | None = None
-    ) -> list[tuple[np.ndarray, str]]:
-        """Returns outputs of a call of these samples; ``odd``: from memory that is not aligned."""
-        return self._prepared(order, odd, pool)()
-
-    def _prepared(
+    def _call(
         self, order: np.ndarray, odd: bool, pool: Sequence[np.ndarray] | None = None
     ) -> Callable[[], list[tuple[np.ndarray, str]]]:
-        """As ``_run``, with the inputs made."""
+        """Returns a call of these samples; ``odd``: from memory that is not aligned."""
         program, drawn = self.program, iter(zip(pool or self.pool, self.dtypes, strict=True))
         values = []
         for leaf in self.leaves:
@@ -223,31 +210,29 @@ class WholeProgram:
                 moved = np.empty(array.size + 1, array.dtype)[1:]
                 moved[:] = array.reshape(-1)
                 array = moved.reshape(array.shape)
-            given = program.native(array, dtype)
-            values.append(program.whole(given, leaf.axis))
+            values.append(program.whole(program.native(array, dtype), leaf.axis))
         args, kwargs = self.rebuild(values)
 
         def call() -> list[tuple[np.ndarray, str]]:
-            found, _ = program.split(program.at(len(order))(*args, **kwargs))
-            return [program.bits(one) for one in found]
+            answers, _ = program.split(program.at(len(order))(*args, **kwargs))
+            return [program.bits(answer) for answer in answers]
 
         return call
 
     def answers(
         self, order: np.ndarray, odd: bool, pool: Sequence[np.ndarray] | None = None
     ) -> list[tuple[np.ndarray, str]]:
-        """As ``_run``, a row of each output for each sample: (samples, ...). ValueError."""
-        found = self._run(order, odd, pool)
-        made = []
-        for (bits, dtype), output in zip(found, self.outputs, strict=True):
+        """Calls it: a row of each output for each sample, (samples, ...). ValueError."""
+        by_sample = []
+        for (bits, dtype), output in zip(self._call(order, odd, pool)(), self.outputs, strict=True):
             rows = np.moveaxis(bits, output.axis, 0)
             if len(rows) != output.each * len(order):
                 raise ValueError(f"an output has {len(rows)} rows of {len(order)} samples")
-            made.append((rows.reshape(len(order), output.each, *rows.shape[1:]), dtype))
-        return made
+            by_sample.append((rows.reshape(len(order), output.each, *rows.shape[1:]), dtype))
+        return by_sample
 
     def ready(self, size: int) -> Callable[[], Any]:
-        return self._prepared(np.arange(size) % len(self.pool[0]), False)
+        return self._call(np.arange(size) % len(self.pool[0]), False)
 
     # checks
 
@@ -265,26 +250,26 @@ class WholeProgram:
             return ""
 
     def _mark(self, size: int, quick: bool) -> str:
-        every = len(self.pool[0])
+        every, places = len(self.pool[0]), np.arange(size)
         count = min(self.placed, every)
         seen: dict[tuple[int, int], str] = {}
-        placed = range(0, count, min(size, count) if quick else 1)
-        orders = [(np.arange(size) + turn) % count for turn in placed]
-        orders += [np.minimum(at + np.arange(size), every - 1) for at in range(count, every, size)]
-        for one in range(every, len(self.alike[0])):  # beside others, and beside itself
-            orders += [np.where(np.arange(size), np.arange(size) % count, one), np.full(size, one)]
+        turns = range(0, count, min(size, count) if quick else 1)
+        orders = [(places + turn) % count for turn in turns]
+        orders += [np.minimum(at + places, every - 1) for at in range(count, every, size)]
+        for alike in range(every, len(self.alike[0])):  # beside others, and beside itself
+            orders += [np.where(places, places % count, alike), np.full(size, alike)]
         for turn, order in enumerate(orders):
-            found = self.answers(order, bool(turn % 2), self.alike)
-            for output, (rows, dtype) in enumerate(found):
+            answers = self.answers(order, bool(turn % 2), self.alike)
+            for output, (rows, dtype) in enumerate(answers):
                 for sample in np.unique(order).tolist():
-                    told = _mark_of_rows(rows[order == sample], dtype)
-                    if not told or seen.setdefault((sample, output), told) != told:
+                    mark = _mark_of_rows(rows[order == sample], dtype)
+                    if not mark or seen.setdefault((sample, output), mark) != mark:
                         return ""
-        text = ";".join(told for _, told in sorted(seen.items()))
+        text = ";".join(mark for _, mark in sorted(seen.items()))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def mixes(self, size: int) -> bool:
-        """Returns whether a sample's answer changes where nothing changes but its neighbours.
+        """Whether a sample's answer changes where nothing changes but its neighbours.
 
         Asked at the first, the middle and the last place, beside the other samples, and beside
         numbers that are large, small, and none. InputError: runs do not repeat.
@@ -292,15 +277,14 @@ class WholeProgram:
         count = len(self.pool[0])
         if size < 2 or count < 2:
             return False
-        same = np.zeros(size, int)
-        told, again = (self._marks_of(same) for _ in range(2))
-        if told != again:
+        marks, again = (self._marks_of(np.zeros(size, int)) for _ in range(2))
+        if marks != again:
             why = f"two runs of the same {size} samples have different bits"
             raise InputError("model", self.program.name, why, "nothing can keep bits that vary")
         for place in {0, size // 2, size - 1}:
             order = 1 + np.arange(size) % (count - 1)
             order[place] = 0
-            if self._marks_of(order)[place] != told[place]:
+            if self._marks_of(order)[place] != marks[place]:
                 return True
         # hundreds of rows that are drawn from one sample repeat its few numbers: only whole ones
         # (masks, tokens) are taken for codes then, which are never made larger
@@ -319,18 +303,18 @@ class WholeProgram:
                 raise
             except Exception:
                 continue
-            if beside[place] != told[place]:
+            if beside[place] != marks[place]:
                 return True
         return False
 
     def _marks_of(
         self, order: np.ndarray, pool: Sequence[np.ndarray] | None = None
     ) -> list[list[str]]:
-        """By place: what tells the bits of its answer from others."""
-        every = self.answers(order, False, pool)
+        """By place: the mark of each output."""
+        answers = self.answers(order, False, pool)
         return [
-            [_mark_of_rows(rows[at : at + 1], dtype) for rows, dtype in every]
-            for at in range(len(order))
+            [_mark_of_rows(rows[place : place + 1], dtype) for rows, dtype in answers]
+            for place in range(len(order))
         ]
 
     def seen(self, size: int) -> tuple[np.ndarray, int, np.ndarray]:
@@ -339,20 +323,19 @@ class WholeProgram:
         How many numbers of each sample's answer change, of how many, and whether they are finite.
         """
         count = len(self.pool[0])
-        moved = [samples.nudged(p, d) for p, d in zip(self.pool, self.dtypes, strict=True)]
+        nudged = [samples.nudged(p, d) for p, d in zip(self.pool, self.dtypes, strict=True)]
         changed, finite, each = np.zeros(count, int), np.ones(count, bool), 0
         for start in range(0, count, size):
-            order = (start + np.arange(size)) % count
-            both = zip(self.answers(order, False), self.answers(order, False, moved), strict=True)
-            each = 0
-            for (one, dtype), (other, _) in both:
-                rows = slice(min(size, count - start))
-                a, b = np.ascontiguousarray(one), np.ascontiguousarray(other)
-                apart = ulp.bits_apart(a, b, dtype, "differ") if dtype in floats.FORMATS else a != b
-                changed[order[rows]] += apart.reshape(len(one), -1).sum(1)[rows]
+            order, rows = (start + np.arange(size)) % count, slice(min(size, count - start))
+            plain, moved = self.answers(order, False), self.answers(order, False, nudged)
+            for (a, dtype), (b, _) in zip(plain, moved, strict=True):
+                a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
+                apart = a != b
                 if dtype in floats.FORMATS:
-                    finite[order] &= floats.is_finite(one, dtype).reshape(size, -1).all(1)
-                each += one[0].size
+                    apart = ulp.bits_apart(a, b, dtype, "differ")
+                    finite[order] &= floats.is_finite(a, dtype).reshape(size, -1).all(1)
+                changed[order[rows]] += apart.reshape(size, -1).sum(1)[rows]
+            each = sum(answer[0].size for answer, _ in plain)
         return changed, each, finite
 
 
@@ -360,8 +343,8 @@ def _mark_of_rows(rows: np.ndarray, dtype: str) -> str:
     """As ``classes.mark_of_answers``, of integers and truth values too."""
     if dtype in floats.FORMATS:
         return mark_of_answers([(rows, dtype)])
-    told = {hashlib.sha256(np.ascontiguousarray(row).tobytes()).hexdigest()[:16] for row in rows}
-    return told.pop() if len(told) == 1 else ""
+    marks = {hashlib.sha256(np.ascontiguousarray(row).tobytes()).hexdigest()[:16] for row in rows}
+    return marks.pop() if len(marks) == 1 else ""
 
 
 # What the bits of a program rest on that is run whole, and what that does not show.
@@ -416,7 +399,7 @@ class WholeReport(Report):
             f"{key}: size {size} is not used, the library refuses it: {why}"
             for size, why in operation.refused.items()
         ]
-        if not any(one in floats.FORMATS for one in operation.dtypes):
+        if not any(dtype in floats.FORMATS for dtype in operation.dtypes):
             self.limited[key] = INTEGERS
             return
         changed, each, _ = operation.seen(buckets.used[0])
@@ -432,35 +415,34 @@ class WholeReport(Report):
         What it came to, by key: words that begin with ``certified`` or ``not certified``. Takes
         seconds to minutes. ``budget``: the most questions to a summation.
         """
-        found = {}
+        certificates = {}
         for (key, threads), operation in list(self.operations.items()):
-            found[key] = certified_program(operation, self.sizes[key, threads])
-            self.table.entries[key].certified[str(threads)] = found[key]
-        return found
+            certificates[key] = certified_program(operation, self.sizes[key, threads])
+            self.table.entries[key].certified[str(threads)] = certificates[key]
+        return certificates
 
     def to_json(self) -> dict[str, Any]:
-        told = super().to_json() | {"how": TESTED}
-        for row in told["operations"]:
+        content = super().to_json() | {"how": TESTED}
+        for row in content["operations"]:
             key = row["operation"]
             row["used"] = self.sizes.get((key, row["threads"]), [])
             row["samples"] = self.samples.get(key)
             row["shown"], row["numbers"] = self.shown.get(key, (None, None))
-        return told
+        return content
 
     def __repr__(self) -> str:
-        certified = [one.operation for one in self.rows if one.certified.startswith("certified")]
-        told = [
+        certified = [row.operation for row in self.rows if row.certified.startswith("certified")]
+        programs = "; ".join(
             f"{key}{' (certified)' * (key in certified)}: run at {', '.join(map(str, sizes))} of "
             f"{', '.join(map(str, sorted(self.table.entries[key].marks[threads])))}"
             for (key, threads), sizes in self.sizes.items()
-        ]
-        changed, total = (sum(one[n] for one in self.shown.values()) for n in (0, 1))
-        first = "; ".join(told) or "nothing was called yet"
+        )
+        changed, total = (sum(counts[n] for counts in self.shown.values()) for n in (0, 1))
         shown = f"; {changed:,} of {total:,} numbers show a change of the inputs' last place"
-        shown *= bool(total)
         limits = "; ".join(dict.fromkeys((*self.limited.values(), *self.table.notes))) or "none"
-        return "\n".join(
-            [f"{first}, like={self.table.like}", f"{TESTED}{shown}", f"limits: {limits}"]
+        return (
+            f"{programs or 'nothing was called yet'}, like={self.table.like}\n"
+            f"{TESTED}{shown * bool(total)}\nlimits: {limits}"
         )
 
 
@@ -488,17 +470,15 @@ def certified_program(operation: Any, sizes: Sequence[int]) -> str:
         try:
             graph = _padded_program(operation, largest, place)
             graph.known = known  # sums that were revealed for one question serve the next
-            told = graph.serves(size, size)
+            served = graph.serves(size, size)
         except ProbeError as error:
             return f"not certified: {error}"
         except Exception as error:  # a library raises what it likes
             return f"not certified: {line_of(error, 160)}"
         where = f"size {size} against place {place} of size {largest}"
-        if told.by_order == "differs":
-            return f"not certified: {where}: {told.name}: {told.why}"
-        if not told.certified:
-            why = ": ".join(filter(None, (told.name, told.why))) or "some sums were not asked whole"
-            return f"not certified: {where}: {why}"
+        if served.by_order == "differs" or not served.certified:
+            why = ": ".join(filter(None, (served.name, served.why)))
+            return f"not certified: {where}: {why or 'some sums were not asked whole'}"
     said = ", ".join(map(str, sizes))
     return f"certified: all outputs of sizes {said} were tested for every addition at every place"
 
@@ -512,35 +492,32 @@ def _padded_program(operation: Any, largest: int, place: int) -> Any:
         """Content of the full run begins at ``place``."""
 
         def inputs(self, content: int, size: int, seed: int = 0) -> dict[str, np.ndarray]:
-            found = super().inputs(content, size, seed)
+            inputs = super().inputs(content, size, seed)
             if size == self.fixed and place:
                 for name, axis in self.along.items():
-                    found[name] = np.ascontiguousarray(np.roll(found[name], place, axis))
-            return found
+                    inputs[name] = np.ascontiguousarray(np.roll(inputs[name], place, axis))
+            return inputs
 
     arrays, along = {}, {}
-    rows = iter(operation.pool)
-    for number, leaf in enumerate(operation.leaves):
+    names = [leaf.name or f"input {number}" for number, leaf in enumerate(operation.leaves)]
+    pools = iter(operation.pool)
+    for name, leaf in zip(names, operation.leaves, strict=True):
         if leaf.axis is not None:
-            pool = next(rows)
-            order = np.arange(largest) % len(pool)
-            name = leaf.name or f"input {number}"
-            arrays[name], along[name] = np.moveaxis(pool[order], 0, leaf.axis), leaf.axis
+            pool = next(pools)
+            samples_of_run = pool[np.arange(largest) % len(pool)]
+            arrays[name], along[name] = np.moveaxis(samples_of_run, 0, leaf.axis), leaf.axis
 
-    def recorder(given: Mapping[str, np.ndarray]) -> Recorder:
+    def recorder(inputs: Mapping[str, np.ndarray]) -> Any:
         """Watches the program with these samples, beside the inputs that carry none."""
-        values = [
-            leaf.value if leaf.axis is None else given[leaf.name or f"input {number}"]
-            for number, leaf in enumerate(operation.leaves)
-        ]
-        found: Recorder = operation.program.watched(values, operation.rebuild)
-        return found
+        both = zip(names, operation.leaves, strict=True)
+        values = [leaf.value if leaf.axis is None else inputs[name] for name, leaf in both]
+        return operation.program.watched(values, operation.rebuild)
 
     graph = Moved(SimpleNamespace(inputs=(), recorder=recorder), arrays, along, largest)
     graph.near = largest
     if not place:
         _, notes = watched(graph.opened.recorder(graph.inputs(largest, largest)), "the program")
-        graph.doubt = next((one for one in notes if CHANGED in one), "")
+        graph.doubt = next((note for note in notes if CHANGED in note), "")
     return graph
 
 
@@ -595,10 +572,12 @@ class SameBitsProgram:
         """Returns the answer, and what ``LibraryProgram.planned`` takes."""
         if not self.program.library:
             with self._lock:
-                self._settle(args, kwargs)
+                self.program = program_with_library(self.program, args, kwargs)
+                self.report.program = self.program
+                self._read()
         leaves, rebuild = self.program.flat(args, kwargs)
-        count, told = self._signature(leaves)
-        key = self.program.threads(), told, self.program.settings()
+        count, shapes = self._signature(leaves)
+        key = self.program.threads(), shapes, self.program.settings()
         buckets = self._known.get(key) or self._checked(key, leaves, rebuild)
         with self._lock:
             plan = buckets.plan(count)
@@ -607,15 +586,11 @@ class SameBitsProgram:
         answer = self._ran(plan, operation, leaves, rebuild, count)
         return answer, (plan, leaves, rebuild, operation.outputs)
 
-    def _settle(self, args: Any, kwargs: Any) -> None:
-        self.program = self.report.program = program_with_library(self.program, args, kwargs)
-        self._read()
-
     def _read(self) -> None:
         """The table of the user, or an empty one, as soon as the library is known."""
         table, program = self.table, self.program
-        told = {"library": program.library, "version": program.version, **program.facts()}
-        now = conditions(told, VARIABLES)
+        facts = {"library": program.library, "version": program.version, **program.facts()}
+        now = conditions(facts, VARIABLES)
         self.table = Table.opened(self.path, table.like, table.sizes, program.threads(), now)
         self.report.table = self.table
         self._settings = program.settings()
@@ -623,10 +598,10 @@ class SameBitsProgram:
     def _signature(self, leaves: list[Leaf]) -> tuple[int, tuple[str, ...]]:
         """Returns how many samples there are, and what is alike in calls that share their sizes."""
         counts: dict[str, int] = {}
-        told: list[str] = []
+        alike: list[str] = []
         for number, leaf in enumerate(leaves):
             if leaf.axis is None:
-                told.append(str(self.program.told(leaf.value)))
+                alike.append(str(self.program.told(leaf.value)))
                 continue
             name = leaf.name or f"input {number}"
             if not self.program.holds(leaf.value):
@@ -639,12 +614,12 @@ class SameBitsProgram:
                 why = "samples are floating-point numbers, integers and truth values"
                 raise InputError("inputs", dtype, f"{name} has this format; {why}", "")
             counts[name] = shape[leaf.axis]
-            sizes = ["n" if at == leaf.axis else str(one) for at, one in enumerate(shape)]
-            told.append(f"{'x'.join(sizes)} {dtype}")
+            sizes = ["n" if axis == leaf.axis else str(size) for axis, size in enumerate(shape)]
+            alike.append(f"{'x'.join(sizes)} {dtype}")
         if len(set(counts.values())) != 1 or not all(counts.values()):
             said = ", ".join(f"{name} {size}" for name, size in counts.items()) or "none"
             raise InputError("batched", said, "one number of samples, at least 1, is needed", HOW)
-        return next(iter(counts.values())), tuple(told)
+        return next(iter(counts.values())), tuple(alike)
 
     def _checked(self, signature: Any, leaves: list[Leaf], rebuild: Rebuild) -> Buckets:
         """Returns the buckets of a shape that is met first: each is checked.
@@ -656,13 +631,14 @@ class SameBitsProgram:
             sizes = ladder(self.table.sizes["batch"], self.program.fixed)
             recipes, carries = self.table.recipes, [leaf.axis is not None for leaf in leaves]
             if fresh := not samples.is_recipe(recipes.get(name), carries):
-                recipes[name] = {"inputs": list[Any]()}
+                inputs: list[Any] = []
+                recipes[name] = {"inputs": inputs}
                 for leaf in leaves:
-                    told = None
+                    recipe = None
                     if leaf.axis is not None:
                         bits, dtype = self.program.bits(leaf.value)
-                        told = samples.sample_recipe(np.moveaxis(bits, leaf.axis, 0), dtype)
-                    recipes[name]["inputs"].append(told)
+                        recipe = samples.sample_recipe(np.moveaxis(bits, leaf.axis, 0), dtype)
+                    inputs.append(recipe)
             operation = WholeProgram(name, self.program, leaves, rebuild, recipes[name])
             operation.fresh = fresh
             operation.prepare(sizes)
@@ -670,15 +646,14 @@ class SameBitsProgram:
                 why = "a sample's answer depends on the values of its neighbours"
                 todo = "sizes=[1] computes each sample alone; or name the axes: batched="
                 raise InputError("model", self.program.name, why, todo)
-            made = self._chosen(operation, sizes)
-            self._known[signature] = made
-            return made
+            self._known[signature] = buckets = self._chosen(operation, sizes)
+            return buckets
 
-    def _key(self, leaves: Sequence[Leaf], told: Sequence[str]) -> str:
+    def _key(self, leaves: Sequence[Leaf], alike: Sequence[str]) -> str:
         """Names the program and the shapes of its inputs; of those without samples a digest."""
-        both = list(zip(leaves, told, strict=True))
-        shapes = ", ".join(one for leaf, one in both if leaf.axis is not None)
-        rest = ";".join(one for leaf, one in both if leaf.axis is None)
+        both = list(zip(leaves, alike, strict=True))
+        shapes = ", ".join(said for leaf, said in both if leaf.axis is not None)
+        rest = ";".join(said for leaf, said in both if leaf.axis is None)
         beside = f" beside {hashlib.sha256(rest.encode()).hexdigest()[:8]}" if rest else ""
         return f"{self.program.library} {self.program.name} of {shapes}{beside}"
 
@@ -693,19 +668,19 @@ class SameBitsProgram:
 
     def _chosen(self, operation: WholeProgram, sizes: Sequence[int]) -> Buckets:
         table, threads = self.table, self.program.threads()
-        there = operation.key in table.entries
+        in_table = operation.key in table.entries
         entry = table.entries.setdefault(operation.key, Entry())
-        made = Buckets(operation, entry, threads, sizes, self.program.fixed is not None)
-        if there:
-            made.recheck(table.trusted and not operation.fresh, table.notes)
+        buckets = Buckets(operation, entry, threads, sizes, self.program.fixed is not None)
+        if in_table:
+            buckets.recheck(table.trusted and not operation.fresh, table.notes)
         if not entry.chosen:
-            made.choose(table.like, table.sizes["batch"])
-        if not made.used:
+            buckets.choose(table.like, table.sizes["batch"])
+        if not buckets.used:
             del table.entries[operation.key]
             why = next(iter(operation.refused.values()), "no size repeats its bits at all places")
             raise InputError("model", self.program.name, why, "give other sizes=")
-        self.report.met(operation, made, self.strict)
-        return made
+        self.report.met(operation, buckets, self.strict)
+        return buckets
 
     def _ran(
         self, plan: Plan, operation: WholeProgram, leaves: list[Leaf], rebuild: Rebuild, count: int
@@ -719,18 +694,18 @@ class SameBitsProgram:
             for number, leaf in enumerate(leaves)
             if leaf.axis is not None
         }
-        found = []
+        pieces = []
         for piece in plan:
             values = [program.whole(leaf.value, None) for leaf in leaves]
             for number, (bits, dtype) in arrays.items():
                 part = padded_piece(bits, leaves[number].axis or 0, piece)
                 values[number] = program.native(part, dtype)
             args, kwargs = rebuild(values)
-            answer, build = program.split(program.at(piece.size)(*args, **kwargs))
-            found.append(([program.bits(one)[0] for one in answer], piece.places))
+            answers, build = program.split(program.at(piece.size)(*args, **kwargs))
+            pieces.append(([program.bits(answer)[0] for answer in answers], piece.places))
         outputs = operation.outputs
-        made = zip(together(found, outputs), outputs, strict=True)
-        return build([program.native(one, output.dtype) for one, output in made])
+        joined = zip(together(pieces, outputs), outputs, strict=True)
+        return build([program.native(array, output.dtype) for array, output in joined])
 
 
 def program_of(model: Any, batched: Any, threads: int | None) -> LibraryProgram | None:
@@ -738,28 +713,25 @@ def program_of(model: Any, batched: Any, threads: int | None) -> LibraryProgram 
     InputError."""
     from probe.invariant.files import of_file
 
-    found = of_file(model, batched, threads)
-    if (
-        found is None
-        and (found := program_of_function(model, batched)) is not None
-        and threads is not None
-    ):
-        todo = "set it in the library"
-        raise InputError("threads", threads, "a function has those of its library", todo)
-    return found
+    program = of_file(model, batched, threads)
+    if program is None:
+        program = program_of_function(model, batched)
+        if program is not None and threads is not None:
+            todo = "set it in the library"
+            raise InputError("threads", threads, "a function has those of its library", todo)
+    return program
 
 
 def made(program: LibraryProgram, options: InvariantOptions) -> tuple[SameBitsProgram, WholeReport]:
     """As ``probe.invariant.invariant``."""
     sizes, like, strict, example, table = options
     if "length" in sizes:
+        why = "programs that are run whole are padded along batches"
         todo = "pad samples to one length yourself; or give a torch.nn.Module, not compiled"
-        raise InputError(
-            "sizes", "length", "programs that are run whole are padded along batches", todo
-        )
-    found = SameBitsProgram(program, sizes, like, strict, None if table is None else Path(table))
-    if example is not None:
-        named = isinstance(example, dict) and hasattr(program, "names")
-        given = () if named else example if isinstance(example, tuple) else (example,)
-        found(*given, **(example if named else {}))
-    return found, found.report
+        raise InputError("sizes", "length", why, todo)
+    model = SameBitsProgram(program, sizes, like, strict, None if table is None else Path(table))
+    if isinstance(example, dict) and hasattr(program, "names"):
+        model(**example)
+    elif example is not None:
+        model(*(example if isinstance(example, tuple) else (example,)))
+    return model, model.report

@@ -69,13 +69,13 @@ class Checked:
             return f"check={self.check}: bits.lock has no entry; run {add} to add it"
         if self.verdict == SAME or self.accepted is None:
             return ""
-        told = f"{self.bits.text}, accepted is {self.accepted.bits.text}"
-        told += f" ({self.difference})" if self.difference else ""
+        text = f"{self.bits.text}, accepted is {self.accepted.bits.text}"
+        text += f" ({self.difference})" if self.difference else ""
         if self.verdict == UNKNOWN:
             more = f"under {self.conditions}; if you trust them, add them: {add}"
-            return f"check={self.check}: {told}, {more}"
+            return f"check={self.check}: {text}, {more}"
         under = f", with {self.conditions}" if self.apart else ""
-        return f"check={self.check}: the bits changed: {told}{under}; accept them with {bless}"
+        return f"check={self.check}: the bits changed: {text}{under}; accept them with {bless}"
 
     @property
     def conditions(self) -> str:
@@ -108,10 +108,10 @@ def judged_check(lock: LockFile, check: str, test: str, bits: Bits, facts: Facts
     An entry whose conditions all hold decides. Where there is none, bits that any entry has are the
     same. Else, where an entry differs in releases alone, the bits changed with them: a release is
     what a user chooses, a processor is not. With anything else it is unknown."""
-    found = Checked(check, test, bits, facts, NEW)
+    checked = Checked(check, test, bits, facts, NEW)
     entries = lock.checks.get(check, {})
     if not entries:
-        return found
+        return checked
     differing = {named: facts_apart(lock.conditions[named], facts) for named in entries}
     own = conditions_key(facts)
 
@@ -129,10 +129,10 @@ def judged_check(lock: LockFile, check: str, test: str, bits: Bits, facts: Facts
         # these bits they are accepted
         among = equal if not exact or exact & equal else exact
     wanted = min(among, key=far)
-    found.nearest, found.accepted, found.apart = wanted, entries[wanted], differing[wanted]
+    checked.nearest, checked.accepted, checked.apart = wanted, entries[wanted], differing[wanted]
     released = all(group.startswith("release ") for group in differing[wanted])
-    found.verdict = SAME if entries[wanted].bits == bits else CHANGED if released else UNKNOWN
-    return found
+    checked.verdict = SAME if entries[wanted].bits == bits else CHANGED if released else UNKNOWN
+    return checked
 
 
 class BitsSession:
@@ -169,29 +169,29 @@ class BitsSession:
             return Checked(check, test, bits, {}, SAME)
         # a library that an entry names is asked for even if nothing has loaded it here: an entry of
         # a whole suite has to hold for one of its tests alone
-        known = (self.lock.conditions[one] for one in self.lock.checks.get(check, {}))
+        known = (self.lock.conditions[key] for key in self.lock.checks.get(check, {}))
         libraries = {n[8:] for facts in known for n in facts if n.startswith("library.")}
-        found = judged_check(self.lock, check, test, bits, conditions.here(libraries))
-        found.place = place
-        self.results.append(found)
-        if found.verdict == CHANGED and self.bless is None:
-            if (old := self.kept(found)) is not None:
+        checked = judged_check(self.lock, check, test, bits, conditions.here(libraries))
+        checked.place = place
+        self.results.append(checked)
+        if checked.verdict == CHANGED and self.bless is None:
+            if (old := self.kept(checked)) is not None:
                 new, dtype = array_of(value)
-                found.difference = where_they_differ(old, new, "out", dtype, 1).partition(": ")[2]
-        elif found.verdict != SAME and self.update:
-            self.accepted.append(found)
+                checked.difference = where_they_differ(old, new, "out", dtype, 1).partition(": ")[2]
+        elif checked.verdict != SAME and self.update:
+            self.accepted.append(checked)
             if self.cache is not None and bits.dtype != "file":
                 array, _ = array_of(value)
                 if array.nbytes <= LARGEST and array.dtype.kind != "V":
                     with suppress(OSError):  # a cache that can't be written costs words, no verdict
                         self.cache.mkdir(parents=True, exist_ok=True)
                         np.save(self.cache / f"{bits.hash}.npy", array, allow_pickle=False)
-        return found
+        return checked
 
-    def kept(self, one: Checked) -> np.ndarray | None:
+    def kept(self, checked: Checked) -> np.ndarray | None:
         """Returns the accepted array of a check, where it is in the cache and of the same shape."""
-        wanted = one.accepted and one.accepted.bits
-        if not self.cache or not wanted or replace(wanted, hash=one.bits.hash) != one.bits:
+        wanted = checked.accepted and checked.accepted.bits
+        if not self.cache or not wanted or replace(wanted, hash=checked.bits.hash) != checked.bits:
             return None
         try:
             old = np.load(self.cache / f"{wanted.hash}.npy", allow_pickle=False)
@@ -216,18 +216,18 @@ class BitsSession:
     def unused(self, tests: Collection[str]) -> list[str]:
         """Returns entries of checks that are gone: of these ``tests``' files, which were run whole,
         or of files that are gone. Those of a test that did not end, or was skipped, stay."""
-        files = {one.partition("::")[0] for one in tests}
-        used = {one.check for one in self.results} | set(self.lock.runs)
-        found = []
+        files = {test.partition("::")[0] for test in tests}
+        used = {checked.check for checked in self.results} | set(self.lock.runs)
+        unused = []
         for check in self.lock.checks:
             if check in used or check.rpartition("::")[0] in self.lock.runs:
                 continue  # a model with several outputs has a check for each
             *own, path = heads(check)
-            test = next((one for one in own if one in tests), None)
+            test = next((name for name in own if name in tests), None)
             gone = path in files or not (self.root / path).exists()
             if gone if test is None else test in self.finished:
-                found.append(check)
-        return found
+                unused.append(check)
+        return unused
 
     def finish(self, gone: Sequence[str] = ()) -> None:
         """Writes what was accepted; removes entries that are ``gone``. InputError."""
@@ -236,43 +236,43 @@ class BitsSession:
         if not self.accepted and not gone:
             return None
         with changing(self.path) as lock:
-            for one in self.accepted:
-                kept = lock.checks.get(one.check, {})
+            for checked in self.accepted:
+                entries = lock.checks.get(checked.check, {})
                 # a test has one entry alone and in a suite, which may load more libraries: an
                 # entry that holds is replaced, and keeps its conditions
-                holding = [n for n in kept if not facts_apart(lock.conditions[n], one.facts)]
-                if self.bless is None and any(kept[n].bits != one.bits for n in holding):
+                holding = [n for n in entries if not facts_apart(lock.conditions[n], checked.facts)]
+                if self.bless is None and any(entries[n].bits != checked.bits for n in holding):
                     continue  # a different process has added different bits: they stay
-                facts = lock.conditions[min(holding)] if holding else one.facts
+                facts = lock.conditions[min(holding)] if holding else checked.facts
                 for other in holding:
-                    if kept[other].bits != one.bits and conditions_key(facts) != other:
-                        del kept[other]
-                if one.verdict == NEW and one.check not in lock.checks:
+                    if entries[other].bits != checked.bits and conditions_key(facts) != other:
+                        del entries[other]
+                if checked.verdict == NEW and checked.check not in lock.checks:
                     # a test that was renamed keeps its entries of other machines
                     for name in gone:
                         old = lock.checks.get(name, {})  # none: taken by another test
-                        if any(each.bits == one.bits for each in old.values()):
-                            lock.checks[one.check] = lock.checks.pop(name)
-                            lock.operations[one.check] = lock.operations.pop(name, {})
+                        if any(each.bits == checked.bits for each in old.values()):
+                            lock.checks[checked.check] = lock.checks.pop(name)
+                            lock.operations[checked.check] = lock.operations.pop(name, {})
                             break
-                reason = (self.bless or "") if one.verdict == CHANGED else ""
-                named = lock.accept(one.check, facts, one.bits, reason)
-                lock.operations.setdefault(one.test, {}).pop(named, None)
-                if told := self.operations.get(one.test):
-                    lock.operations[one.test][named] = told
+                reason = (self.bless or "") if checked.verdict == CHANGED else ""
+                named = lock.accept(checked.check, facts, checked.bits, reason)
+                lock.operations.setdefault(checked.test, {}).pop(named, None)
+                if digests := self.operations.get(checked.test):
+                    lock.operations[checked.test][named] = digests
             for name in gone:
                 lock.drop(name)
         return None
 
     def _hand_over(self, folder: Path) -> None:
         """Writes what a test had that was run again: its bits, and the conditions it had."""
-        told = {n: [b.dtype, list(b.shape), b.hash] for n, (b, _) in self.handed.items()}
-        kept = {}
+        hashes = {n: [b.dtype, list(b.shape), b.hash] for n, (b, _) in self.handed.items()}
+        arrays = {}
         for number, (_, value) in enumerate(self.handed.values()):
             if not isinstance(value, Path) and (array := array_of(value)[0]).dtype.kind != "V":
-                kept[str(number)] = array
-        np.savez(folder / "arrays.npz", **kept)  # type: ignore[arg-type]
-        done = {"checks": told, "conditions": conditions.here(), "operations": self.recorded}
+                arrays[str(number)] = array
+        np.savez(folder / "arrays.npz", **arrays)  # type: ignore[arg-type]
+        done = {"checks": hashes, "conditions": conditions.here(), "operations": self.recorded}
         (folder / "bits.json").write_text(json.dumps(done))
 
 
@@ -283,51 +283,51 @@ TEMPLATES = Path(__file__).with_name("templates")
 def summarised(results: Sequence[Checked]) -> str:
     """Returns ``3 of 41 checks changed: order, numpy 2.4.6 -> 2.5.0, sum of 768 numbers; 0
     decisions``, or how many are the same."""
-    count, total = Counter(one.verdict for one in results), counted(len(results), "check")
+    count, total = Counter(checked.verdict for checked in results), counted(len(results), "check")
     rest = [f"{count[name]:,} {name}" for name in (UNKNOWN, NEW) if count[name]]
     more = f" ({', '.join(rest)})" if rest else ""
     if not count[CHANGED]:
         have = "has" if 1 in (count[SAME], len(results)) else "have"
         return f"{count[SAME]:,} of {total} {have} the same bits{more}"
     causes = Counter[str]()
-    for why in (one.why for one in results if one.verdict == CHANGED and one.why):
+    for why in (checked.why for checked in results if checked.verdict == CHANGED and checked.why):
         # what changed, from what, where, and how many decisions, as far as it is known
         words = [why.get("class"), why.get("said") or why.get("cause"), why.get("operation")]
         text = ", ".join(filter(None, words)) or "the cause is unknown"
         if (taken := why.get("decisions") or {}).get("total"):
             text += f"; {taken['changed']:,} decisions"
         causes[text + (f" ({why['kind']})" if why.get("kind") else "")] += 1
-    told = "; ".join(text for text, _ in causes.most_common(3)) + "; ..." * (len(causes) > 3)
-    return f"{count[CHANGED]:,} of {total} changed{more}{f': {told}' if told else ''}"
+    summary = "; ".join(text for text, _ in causes.most_common(3)) + "; ..." * (len(causes) > 3)
+    return f"{count[CHANGED]:,} of {total} changed{more}{f': {summary}' if summary else ''}"
 
 
 def terminal_lines(
     results: Sequence[Checked], accepted: Collection[Checked], unused: Sequence[str], update: bool
 ) -> list[str]:
     """Returns the end of pytest's run: counts, what is not the same with its cause, what to do."""
-    told = [summarised(results)] if results else []
+    lines = [summarised(results)] if results else []
     if accepted:
-        told.append(f"{NAME}: {counted(len(accepted), 'value')} written")
-    for one in results:
-        if one.verdict in (CHANGED, UNKNOWN) and one not in accepted:
-            told += [one.message, *(f"  {line}" for line in why_in_lines(one.why))]
+        lines.append(f"{NAME}: {counted(len(accepted), 'value')} written")
+    for checked in results:
+        if checked.verdict in (CHANGED, UNKNOWN) and checked not in accepted:
+            lines += [checked.message, *(f"  {line}" for line in why_in_lines(checked.why))]
     if unused:
         done = "removed" if update else "pytest --bits-update removes them"
         what = counted(len(unused), "check")
-        told.append(f"{NAME} has {what} that no test uses any more ({done}): {', '.join(unused)}")
-    return told
+        lines.append(f"{NAME} has {what} that no test uses any more ({done}): {', '.join(unused)}")
+    return lines
 
 
 def why_in_lines(why: dict[str, Any]) -> list[str]:
     """Returns the cause, the operation and the kind of a change in lines."""
     if not why:
         return []
-    told = [f"cause: {why.get('said') or why.get('cause') or 'unknown'}"]
+    lines = [f"cause: {why.get('said') or why.get('cause') or 'unknown'}"]
     for word, name in (("where", "operation"), ("class", "class"), ("kind", "kind")):
-        told += [f"{word}: {why[name]}"] if why.get(name) else []
+        lines += [f"{word}: {why[name]}"] if why.get(name) else []
     if why.get("decisions"):
-        told.append("decisions: {changed} of {total} changed".format(**why["decisions"]))
-    return told + [f"note: {text}" for text in why.get("notes", [])]
+        lines.append("decisions: {changed} of {total} changed".format(**why["decisions"]))
+    return lines + [f"note: {text}" for text in why.get("notes", [])]
 
 
 def json_report(
@@ -335,12 +335,12 @@ def json_report(
 ) -> dict[str, Any]:
     """Returns the object that ``probe check --json`` prints. ``error``: of a lock that can't be
     read or written."""
-    count = Counter(one.verdict for one in results)
+    count = Counter(checked.verdict for checked in results)
     return {
         "summary": error or summarised(results),
         "error": error or None,
         **{name: count[name] for name in (SAME, CHANGED, UNKNOWN, NEW)},
-        "checks": [one.to_json() for one in results],
+        "checks": [checked.to_json() for checked in results],
         "unused": list(unused),
     }
 
@@ -352,7 +352,7 @@ def page_report(form: str, results: Sequence[Checked], unused: Sequence[str], er
 
     text = (TEMPLATES / f"report.{ENDINGS[form]}.j2").read_text()
     page = Template(text, autoescape=form == "html", keep_trailing_newline=True)
-    rows = [(one, [*filter(None, [one.message]), *why_in_lines(one.why)]) for one in results]
+    rows = [(each, [*filter(None, [each.message]), *why_in_lines(each.why)]) for each in results]
     return page.render(headline=error or summarised(results), rows=rows, unused=unused)
 
 
@@ -362,16 +362,16 @@ def sarif_report(results: Sequence[Checked], error: str = "") -> dict[str, Any]:
     (run,) = report["runs"]
     driver = run["tool"]["driver"]
     driver["version"] = machine.version()
-    rules = {one["id"]: one["defaultConfiguration"] for one in driver["rules"]}
+    rules = {entry["id"]: entry["defaultConfiguration"] for entry in driver["rules"]}
     run["results"] = []
-    for one in (one for one in results if one.verdict != SAME):
-        rule, (path, line) = f"bits-{one.verdict}", one.place or (NAME, 1)
-        text = machine.publishable("\n".join([one.message, *why_in_lines(one.why)]))
+    for checked in (checked for checked in results if checked.verdict != SAME):
+        rule, (path, line) = f"bits-{checked.verdict}", checked.place or (NAME, 1)
+        text = machine.publishable("\n".join([checked.message, *why_in_lines(checked.why)]))
         place = {"artifactLocation": {"uri": quote(path)}, "region": {"startLine": max(line, 1)}}
-        told = {"ruleId": rule, "ruleIndex": [*rules].index(rule), **rules[rule]}
-        told |= {"message": {"text": text}, "locations": [{"physicalLocation": place}]}
+        result = {"ruleId": rule, "ruleIndex": [*rules].index(rule), **rules[rule]}
+        result |= {"message": {"text": text}, "locations": [{"physicalLocation": place}]}
         # lines move: by this the service knows a result of another commit again
-        run["results"].append(told | {"partialFingerprints": {"check/v1": one.check}})
+        run["results"].append(result | {"partialFingerprints": {"check/v1": checked.check}})
     if error:
         failed = {"level": "error", "message": {"text": machine.publishable(error)}}
         done = {"executionSuccessful": False, "toolExecutionNotifications": [failed]}
@@ -380,21 +380,21 @@ def sarif_report(results: Sequence[Checked], error: str = "") -> dict[str, Any]:
 
 
 def write_report(
-    asked: str,
+    wanted: str,
     folder: Path,
     results: Sequence[Checked],
     unused: Sequence[str] = (),
     error: str = "",
 ) -> str:
     """Writes what ``FORMAT`` or ``FORMAT=FILE`` asks for; returns what to say of it."""
-    form, _, path = asked.partition("=")
+    form, _, path = wanted.partition("=")
     out = folder / (path or f"bits-report.{ENDINGS[form]}")
     if form in ("html", "markdown"):
         text = page_report(form, results, unused, error)
     else:
         json_ = json_report(results, unused, error)
-        told = sarif_report(results, error) if form == "sarif" else json_
-        text = json.dumps(told, indent=1) + "\n"
+        report = sarif_report(results, error) if form == "sarif" else json_
+        text = json.dumps(report, indent=1) + "\n"
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as why:

@@ -47,12 +47,12 @@ def here(libraries: Iterable[str] = ()) -> Facts:
     """
     loaded = tuple(name for name in LIBRARIES if sys.modules.get(name) is not None)
     cores = machine.cores()  # it may be changed meanwhile: os.sched_setaffinity
-    found: Facts = {"cores": cores, "processor": machine.label(), "isa": machine.isa() or "unknown"}
-    found["architecture"] = platform.machine()
+    facts: Facts = {"cores": cores, "processor": machine.label(), "isa": machine.isa() or "unknown"}
+    facts["architecture"] = platform.machine()
     for name in dict.fromkeys((*loaded, *libraries)):
-        found[f"library.{name}"] = _release(name, getattr(sys.modules.get(name), "__file__", None))
-    found |= {f"flag.{name}": os.environ[name] for name in FLAGS if os.environ.get(name)}
-    found |= {f"threads.{name}": os.environ[name] for name in THREADS if os.environ.get(name)}
+        facts[f"library.{name}"] = _release(name, getattr(sys.modules.get(name), "__file__", None))
+    facts |= {f"flag.{name}": os.environ[name] for name in FLAGS if os.environ.get(name)}
+    facts |= {f"threads.{name}": os.environ[name] for name in THREADS if os.environ.get(name)}
     for fact, (module, how, *default) in KNOWN["settings"].items():
         # a module may still be on its way in: only what it has by now is asked
         with suppress(AttributeError):
@@ -61,15 +61,15 @@ def here(libraries: Iterable[str] = ()) -> Facts:
                 value = getattr(value, name.removesuffix("()"))
                 value = value() if name.endswith("()") else value
             if value not in (*default, None):
-                found[fact] = int(value) if isinstance(value, int) else str(value)
+                facts[fact] = int(value) if isinstance(value, int) else str(value)
     if (gpus := getattr(sys.modules.get("torch"), "cuda", None)) and gpus.is_initialized():
         # not processor.gpu: TOML has a table or a value of a name, and processor is a value
-        found["gpu"] = gpus.get_device_name()
+        facts["gpu"] = gpus.get_device_name()
     for name, (core, threads, config) in _openblas(loaded).items():
-        found[f"blas.{name}"], found[f"threads.{name}"] = core().decode(), int(threads())
+        facts[f"blas.{name}"], facts[f"threads.{name}"] = core().decode(), int(threads())
         if release := re.match(r"OpenBLAS (\d[\w.]*)", config().decode()):
-            found[f"openblas.{name}"] = release[1]
-    return found
+            facts[f"openblas.{name}"] = release[1]
+    return facts
 
 
 def conditions_key(facts: Mapping[str, str | int]) -> str:
@@ -83,9 +83,9 @@ def _release(name: str, file: str | None) -> str:
     """Returns the installed release of a library by its module's name; ``none`` without one."""
     # beside the module first: tensorflow-cpu in front of tensorflow on the path is what runs
     for path in [*([[str(Path(file).parents[1])]] if file else []), sys.path]:
-        for one in LIBRARIES.get(name, [name]):
-            for found in metadata.Distribution.discover(name=one, path=path):
-                return found.version
+        for distribution in LIBRARIES.get(name, [name]):
+            for installed in metadata.Distribution.discover(name=distribution, path=path):
+                return installed.version
     version = getattr(sys.modules.get(name), "__version__", None)
     return version if isinstance(version, str) else "none"
 
@@ -118,7 +118,7 @@ def facts_apart(entry: Mapping[str, str | int], ours: Mapping[str, str | int]) -
     flags: without a variable is a condition too. An OpenBLAS core of another release, or chosen by
     a flag, is no condition of its own: it follows from these.
     """
-    found: Apart = {}
+    apart: Apart = {}
     for name in dict.fromkeys((*entry, *ours)):
         theirs, own = entry.get(name), ours.get(name)
         kind, _, rest = name.partition(".")
@@ -134,15 +134,15 @@ def facts_apart(entry: Mapping[str, str | int], ours: Mapping[str, str | int]) -
             both = [(entry.get(k), ours.get(k)) for k in (f"library.{rest}", f"openblas.{rest}")]
             if entry.get(core) != ours.get(core) or any(a and b and a != b for a, b in both):
                 continue
-        found.setdefault(GROUPS[kind].format(rest), {})[name] = theirs, own
-    return found
+        apart.setdefault(GROUPS[kind].format(rest), {})[name] = theirs, own
+    return apart
 
 
 def apart_text(apart: Apart, both: bool = True) -> str:
     """Returns ``threads.numpy 1 -> 2; numpy 2.4.6 -> 2.5.0``, or the entry's side alone."""
 
     def told(name: str, pair: Sequence[str | int | None]) -> str:
-        values = ("unset" if one is None else str(one) for one in pair[: 1 + both])
+        values = ("unset" if value is None else str(value) for value in pair[: 1 + both])
         return f"{name.removeprefix('library.')} {' -> '.join(values)}"
 
     each = (", ".join(told(*fact) for fact in facts.items()) for facts in apart.values())
@@ -160,17 +160,17 @@ def restoring(group: str, facts: Mapping[str, tuple[str | int | None, str | int 
     kind, _, flag = group.partition(" ")
     if kind == "flag":
         return {flag: facts[f"flag.{flag}"][0] or ""} if flag in FLAGS else {}
-    found: Facts = {}
+    variables: Facts = {}
     if kind == "threads":
         for fact, (theirs, _) in facts.items():
             name = fact.partition(".")[2]
             # set by a variable; or by a program, or taken from the number of cores
             names = (CORES_OF,) if fact == "cores" else KNOWN["sets"].get(name, ())
-            found |= dict.fromkeys((name,) if name in THREADS else names, theirs or "")
+            variables |= dict.fromkeys((name,) if name in THREADS else names, theirs or "")
     elif kind == "processor":
         isa = str(facts.get("isa", (None, None))[0])
-        found = dict(instruction_limits(isa)) if isa in ONEDNN_ISA else {}
+        variables = dict(instruction_limits(isa)) if isa in ONEDNN_ISA else {}
         for name, (core, _) in facts.items():
             if name.startswith("blas.") and core:
-                found["OPENBLAS_CORETYPE"] = core
-    return found
+                variables["OPENBLAS_CORETYPE"] = core
+    return variables

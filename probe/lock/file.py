@@ -57,9 +57,9 @@ class LockFile:
         """Adds an entry, or replaces that of the same conditions, whose key is returned."""
         named = conditions_key(facts)
         self.conditions[named] = facts
-        kept = self.checks.setdefault(check, {})
-        if reason or named not in kept or kept[named].bits != bits:
-            kept[named] = Accepted(bits, reason)
+        entries = self.checks.setdefault(check, {})
+        if reason or named not in entries or entries[named].bits != bits:
+            entries[named] = Accepted(bits, reason)
         return named
 
     def drop(self, check: str) -> None:
@@ -84,8 +84,8 @@ class LockFile:
             for name, facts in sorted(table.items()):
                 lines += ["", f"[{kind}.{_toml_key(name)}]"] if facts else []
                 # a dotted key is a table in TOML: library.numpy reads as the fact's name does
-                keys = {".".join(map(_toml_key, one.split("."))): one for one in sorted(facts)}
-                lines += [f"{key} = {_toml_value(facts[one])}" for key, one in keys.items()]
+                keys = {".".join(map(_toml_key, fact.split("."))): fact for fact in sorted(facts)}
+                lines += [f"{key} = {_toml_value(facts[fact])}" for key, fact in keys.items()]
         return "\n".join([*lines, "", END]) + "\n"
 
 
@@ -102,10 +102,10 @@ def _toml_key(text: str) -> str:
 def _toml_value(value: Any) -> str:
     if isinstance(value, Accepted):
         facts = {**vars(value.bits), **({"reason": value.reason} if value.reason else {})}
-        told = (f"{n} = {list(v) if n == 'shape' else _toml_value(v)}" for n, v in facts.items())
-        return f"{{{', '.join(told)}}}"
+        parts = (f"{n} = {list(v) if n == 'shape' else _toml_value(v)}" for n, v in facts.items())
+        return f"{{{', '.join(parts)}}}"
     if isinstance(value, list):
-        return "\n".join(["[", *(f"    {_toml_value(one)}," for one in value), "]"])
+        return "\n".join(["[", *(f"    {_toml_value(item)}," for item in value), "]"])
     # JSON's escapes are TOML's too, but for the one character that JSON leaves as it is
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
@@ -123,8 +123,8 @@ def read_lock(path: Path) -> LockFile:
         return LockFile()
     except (OSError, UnicodeDecodeError) as error:
         raise damaged(getattr(error, "strerror", None) or "it is not text") from None
-    if found := _MARKER.search(text):
-        line = text.count("\n", 0, found.start()) + 1
+    if marker := _MARKER.search(text):
+        line = text.count("\n", 0, marker.start()) + 1
         todo = "keep the lines of both sides: each names its own conditions"
         raise InputError("lock", path, f"line {line} is a merge conflict", todo)
     try:
@@ -151,16 +151,18 @@ def read_lock(path: Path) -> LockFile:
             if conditions_key(lock.conditions[named]) != named:
                 raise damaged(f"the facts of conditions.{named} were changed by hand")
         for check, entries in table.get("check", {}).items():
-            for named, one in entries.items():
+            for named, entry in entries.items():
                 if named not in lock.conditions:
                     raise damaged(f"conditions.{named} of {check} are missing")
-                bits = Bits(str(one["dtype"]), tuple(map(int, one["shape"])), str(one["hash"]))
-                accepted = Accepted(bits, str(one.get("reason", "")))
+                dtype, shape = str(entry["dtype"]), tuple(map(int, entry["shape"]))
+                accepted = Accepted(
+                    Bits(dtype, shape, str(entry["hash"])), str(entry.get("reason", ""))
+                )
                 lock.checks.setdefault(check, {})[named] = accepted
         for check, entries in table.get("operations", {}).items():
             lock.operations[check] = {n: [str(op) for op in some] for n, some in entries.items()}
         for name, how in table.get("run", {}).items():
-            lock.runs[name] = {str(k): str(one) for k, one in how.items()}
+            lock.runs[name] = {str(k): str(value) for k, value in how.items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         why = f"an entry is not as it should be ({type(error).__name__}: {error})"
         raise damaged(why) from None
@@ -168,15 +170,15 @@ def read_lock(path: Path) -> LockFile:
 
 
 def _facts_of(table: Mapping[str, Any], before: str = "") -> Facts:
-    found: Facts = {}
+    facts: Facts = {}
     for name, value in table.items():
         if isinstance(value, Mapping):
-            found |= _facts_of(value, f"{before}{name}.")
+            facts |= _facts_of(value, f"{before}{name}.")
         elif isinstance(value, str | int):
-            found[f"{before}{name}"] = value
+            facts[f"{before}{name}"] = value
         else:
             raise TypeError(f"{name} is no fact")
-    return found
+    return facts
 
 
 @contextmanager
@@ -194,9 +196,9 @@ def changing(path: Path) -> Iterator[LockFile]:
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             fcntl.flock(folder, fcntl.LOCK_EX)
-            found = read_lock(path)
-            yield found
-            text = found.text()
+            lock = read_lock(path)
+            yield lock
+            text = lock.text()
             if path.exists() and path.read_text(encoding="utf-8") == text:
                 return
             beside = path.with_name(f".{path.name}.{os.getpid()}")

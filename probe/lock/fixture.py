@@ -59,9 +59,9 @@ class BitsFixture:
         """
         __tracebackhide__ = True
         if callable(value) and not hasattr(value, "__array__"):
-            given = listed_inputs(inputs)
-            self._bare = (value, given) if given else None
-            value = value(*given)
+            arguments = listed_inputs(inputs)
+            self._bare = (value, arguments) if arguments else None
+            value = value(*arguments)
         if self._watched is not None:  # the body is run again, watched
             self._watched.append(value)
             return
@@ -84,9 +84,9 @@ class BitsFixture:
                 why = "two checks of this test have one name"
                 raise InputError("name", check, why, "give each check its own name")
             self._checks.add(check)
-            found = self._session.checked(check, self._test, array, place)
-            if found.verdict in (NEW, CHANGED) and found not in self._session.accepted:
-                wrong.append(found.message)
+            checked = self._session.checked(check, self._test, array, place)
+            if checked.verdict in (NEW, CHANGED) and checked not in self._session.accepted:
+                wrong.append(checked.message)
         if wrong:
             raise BitsChanged("\n".join(wrong))
 
@@ -99,12 +99,12 @@ class BitsFixture:
             return  # a coroutine needs its plugin's loop
 
         def body() -> list[Any]:
-            self._watched = found = list[Any]()
+            self._watched = values = list[Any]()
             try:
                 item.obj(**{name: item.funcargs[name] for name in item._fixtureinfo.argnames})
             finally:
                 self._watched = None
-            return found
+            return values
 
         if self._bare is not None and sum(self._names.values()) == 1:
             function, inputs = self._bare
@@ -120,9 +120,9 @@ def hand_over(session: BitsSession, tests: list[str] | None, output: dict[str, A
     output["bits"] = pickle.dumps((session.results, *both, tests))
 
 
-def take_over(session: BitsSession, told: bytes) -> list[str] | None:
+def take_over(session: BitsSession, pickled: bytes) -> list[str] | None:
     """Takes what ``hand_over`` gave; both are processes of one run of pytest."""
-    results, accepted, finished, recordable, tests = pickle.loads(told)
+    results, accepted, finished, recordable, tests = pickle.loads(pickled)
     session.results += results
     session.accepted += accepted
     session.finished |= finished
@@ -136,8 +136,9 @@ def close_session(config: Any, session: BitsSession, tests: list[str] | None) ->
     some = any(config.getoption(n, False) for n in ("lf", "stepwise", "collectonly", "maxfail"))
     config.bits_unused = [] if tests is None or some else session.unused(set(tests))
     try:
-        if wanted := {one.test: None for one in session.accepted if one.test in session.recordable}:
-            _record_operations([*wanted], session, config)
+        tests_of_accepted = dict.fromkeys(checked.test for checked in session.accepted)
+        if wanted := [test for test in tests_of_accepted if test in session.recordable]:
+            _record_operations(wanted, session, config)
     finally:  # also where it is interrupted: what was accepted is kept
         try:
             session.finish(config.bits_unused if session.update else ())
@@ -149,7 +150,7 @@ def print_summary(reporter: Any, config: Any, session: BitsSession | None) -> No
     """Prints counts, every check that is not the same and its cause, and writes checks.
     ``session``: None where the lock can't be read."""
     results, unused = list[Checked](), getattr(config, "bits_unused", [])
-    error, told = getattr(config, "bits_error", ""), list[str]()
+    error, lines = getattr(config, "bits_error", ""), list[str]()
     if session is not None:
         if session.out:
             return
@@ -157,26 +158,26 @@ def print_summary(reporter: Any, config: Any, session: BitsSession | None) -> No
         # of what is unknown only where that is asked for: it fails nothing, and each of a matrix of
         # conditions would pay for it
         verdicts = {"no": (), "here": (CHANGED,)}.get(far, (CHANGED, UNKNOWN))
-        wrong = [one for one in results if one.verdict in verdicts and one not in session.accepted]
+        wrong = [c for c in results if c.verdict in verdicts and c not in session.accepted]
         if wrong:
             from probe.lock import why
 
             try:
                 why.explain_changes(
-                    wrong, session, lambda one: _pytest_command(config, one.test), far == "install"
+                    wrong, session, lambda c: _pytest_command(config, c.test), far == "install"
                 )
             except Exception as failed:  # a mistake of ours, or a library's: the verdicts stand
                 said = f"{type(failed).__name__} while causes were looked for: {failed}"
                 wrong[0].why = {"notes": [said]}
         written = () if error else session.accepted
-        told = checks.terminal_lines(results, written, unused, session.update and not error)
-    told += [error] * bool(error)
+        lines = checks.terminal_lines(results, written, unused, session.update and not error)
+    lines += [error] * bool(error)
     for each in config.getoption("bits_report"):
         folder = config.invocation_params.dir
-        told.append(checks.write_report(each, folder, results, unused, error))
-    if told:
+        lines.append(checks.write_report(each, folder, results, unused, error))
+    if lines:
         reporter.section("bits")
-        for line in told:
+        for line in lines:
             reporter.write_line(line)
 
 
@@ -189,14 +190,14 @@ def _record_operations(tests: list[str], session: BitsSession, config: Any) -> N
     if reporter := config.pluginmanager.get_plugin("terminalreporter"):
         reporter.write(f"\nrecording the operations of {counted(len(tests), 'test')}")
     begun = time.monotonic()
-    for some in (tests, *([one] for one in tests)):
+    for some in (tests, *([test] for test in tests)):
         if time.monotonic() - begun > RECORDING or set(some) <= set(session.operations):
             continue
         with tempfile.TemporaryDirectory(prefix="probe-") as out:
-            found = run_again(_pytest_command(config, *some), Path(out), DIGESTS)
-        moved = {one.test for one in session.accepted if found.checks.get(one.check) != one.bits}
+            rerun = run_again(_pytest_command(config, *some), Path(out), DIGESTS)
+        moved = {c.test for c in session.accepted if rerun.checks.get(c.check) != c.bits}
         for test in set(some) - (moved if len(some) > 1 else set()):
-            session.operations[test] = found.operations(test)[0]
+            session.operations[test] = rerun.operations(test)[0]
 
 
 def _pytest_command(config: Any, *tests: str) -> Command:
@@ -210,7 +211,7 @@ def _pytest_command(config: Any, *tests: str) -> Command:
     installed = {dist.metadata["name"] for _, dist in plugins.list_plugin_distinfo()}
     if not installed & {"probe-numerics", "probe-numerics-core"}:
         words += ["-p", "probe.lock.plugin"]  # not installed, but named by -p
-    words += [f"{config.rootpath}/{one}" for one in tests]
+    words += [f"{config.rootpath}/{test}" for test in tests]
     return Command(words, config.invocation_params.dir)
 
 
@@ -223,19 +224,19 @@ def rows_of_marked(item: Any, mark: Any) -> list[str]:
     if wrong := [*map(str, mark.args), *(set(mark.kwargs) - set(MARK))]:
         why, todo = "it is not expected", f"use {', '.join(MARK)}"
         raise InputError("same_bits", ", ".join(wrong), why, todo)
-    given = MARK | mark.kwargs
+    options = MARK | mark.kwargs
     values = []
-    for name in (given["model"], given["inputs"]):
+    for name in (options["model"], options["inputs"]):
         try:
             values.append(item._request.getfixturevalue(name))
         except pytest.FixtureLookupError as error:
             todo = f"write a fixture {error.argname}, or name it in the mark"
             why = "there is none for @pytest.mark.same_bits"
             raise InputError("fixture", error.argname, why, todo) from None
-    batch: Any = given["batch"]
+    batch: Any = options["batch"]
     sizes = sorted({int(n) for n in batch}) if isinstance(batch, Iterable) else []
     if len(sizes) < 2 or sizes[0] < 1:
         why = "two sizes or more are compared, from 1 on"
         raise InputError("batch", batch, why, "write batch=range(1, 33)")
-    axis: Any = given["axis"]
+    axis: Any = options["axis"]
     return differing_rows(values[0], values[1], sizes, int(axis))

@@ -79,7 +79,7 @@ def session_of(config: pytest.Config) -> BitsSession | None:
 def name_of_test(item: Any) -> str:
     """Returns a test's name, without the group that pytest-xdist's loadgroup puts behind it."""
     marks = item.iter_markers("xdist_group")
-    groups = {str((*one.args, one.kwargs.get("name", "default"))[0]) for one in marks}
+    groups = {str((*mark.args, mark.kwargs.get("name", "default"))[0]) for mark in marks}
     return str(item.nodeid).removesuffix(f"@{'_'.join(sorted(groups))}")
 
 
@@ -103,9 +103,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
     from probe.errors import ProbeError
     from probe.lock.fixture import BitsChanged, BitsFixture, rows_of_marked
 
-    found, wrong = None, ""
+    result, wrong = None, ""
     try:
-        found = yield
+        result = yield
         if marked is not None:
             wrong = "\n".join(rows_of_marked(pyfuncitem, marked))
         fixture = pyfuncitem.funcargs.get("bits")
@@ -115,7 +115,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
         wrong = str(error)
     if wrong:  # outside of the except block: it would be printed as the context
         pytest.fail(wrong, pytrace=False)
-    return found
+    return result
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
@@ -126,7 +126,7 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Keeps which tests there are, if all of these files' tests are run."""
-    some = any("::" in one for one in session.config.args)
+    some = any("::" in argument for argument in session.config.args)
     if not some and TESTS not in session.config.stash and not session.testsfailed:
         session.config.stash[TESTS] = [name_of_test(item) for item in session.items]
 
@@ -140,25 +140,25 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if SESSION in config.stash or (output is None and config.getoption("bits_update")):
         from probe.lock import fixture
 
-        if (found := session_of(config)) is None:
+        if (bits_session := session_of(config)) is None:
             return
         tests = config.stash.get(TESTS, None)
-        if output is None or found.out:
-            fixture.close_session(config, found, tests)
+        if output is None or bits_session.out:
+            fixture.close_session(config, bits_session, tests)
             if getattr(config, "bits_error", ""):  # what passed was not kept
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
         else:
-            fixture.hand_over(found, tests, output)
+            fixture.hand_over(bits_session, tests, output)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Takes the results of a process of pytest-xdist."""
-    if told := getattr(node, "workeroutput", {}).get("bits"):
+    if pickled := getattr(node, "workeroutput", {}).get("bits"):
         from probe.lock import fixture
 
-        if (found := session_of(node.config)) is not None:
-            node.config.stash[TESTS] = fixture.take_over(found, told)
+        if (bits_session := session_of(node.config)) is not None:
+            node.config.stash[TESTS] = fixture.take_over(bits_session, pickled)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

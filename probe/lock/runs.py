@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,18 +40,18 @@ def how_computed(
 ) -> dict[str, str]:
     """Returns how a check is computed, as ``[run.NAME]`` has it. InputError: neither a model nor a
     case."""
-    found = {name: value for name, value in more.items() if value}
+    how = {name: value for name, value in more.items() if value}
     if target is not None:
-        found["target"] = Target.parse(target).text
+        how["target"] = Target.parse(target).text
     if model is not None:
-        return {"model": model} | found
+        return {"model": model} | how
     if case is None:
         raise InputError("model", "(none)", "there is nothing to run", "give MODEL, or --op conv1d")
-    given = case.arguments()
+    arguments = case.arguments()
     plain = Case(case.op, case.kernel, case.in_channels).arguments()
-    words = {k: v for k, v in given.items() if v != plain[k] or k in ("op", "kernel")}
+    words = {k: v for k, v in arguments.items() if v != plain[k] or k in ("op", "kernel")}
     words["in_channels"] = case.in_channels
-    return {"case": json.dumps(words), "target": found.get("target", "numpy")}
+    return {"case": json.dumps(words), "target": how.get("target", "numpy")}
 
 
 def _command(spec: Mapping[str, str], test: str, folder: Path, install: bool) -> why.Command:
@@ -65,10 +66,10 @@ def _command(spec: Mapping[str, str], test: str, folder: Path, install: bool) ->
             todo = "leave the release out"
             raise InputError("target", where.text, f"no package is known to be {module}", todo)
         releases = dict.fromkeys([module, "jaxlib"][: 1 + (module == "jax")], where.version)
-        found = why.overlay(releases, install, silent)
-        if not isinstance(found, Path):
-            raise InputError("target", where.text, found, "take a different release")
-        before, where = [found], where.with_(version=None)
+        overlay = why.overlay(releases, install, silent)
+        if not isinstance(overlay, Path):
+            raise InputError("target", where.text, overlay, "take a different release")
+        before, where = [overlay], where.with_(version=None)
         words["target"] = where.text
     variables: dict[str, Any] = library_variables(where) if where is not None else {}
     run = [sys.executable, "-m", "probe.lock.runs", json.dumps(words)]
@@ -81,15 +82,15 @@ def computed_bits(
     """Runs one check; returns its arrays' bits, not judged yet, and digests of its operations.
     InputError and TargetError: it can't be run."""
     with tempfile.TemporaryDirectory(prefix="probe-") as out:
-        found = why.run_again(command, Path(out), checks.DIGESTS * record)
-        if found.why:
+        rerun = why.run_again(command, Path(out), checks.DIGESTS * record)
+        if rerun.why:
             error = Path(out, "error.json")
-            told = json.loads(error.read_text()) if error.exists() else {"why": found.why}
-            if "input" in told:
-                raise InputError(*told["input"])
-            raise TargetError(name, "error", told["why"])
-    every = [Checked(one, name, bits, found.facts, NEW) for one, bits in found.checks.items()]
-    return every, found.operations(name)[0]
+            problem = json.loads(error.read_text()) if error.exists() else {"why": rerun.why}
+            if "input" in problem:
+                raise InputError(*problem["input"])
+            raise TargetError(name, "error", problem["why"])
+    every = [Checked(check, name, bits, rerun.facts, NEW) for check, bits in rerun.checks.items()]
+    return every, rerun.operations(name)[0]
 
 
 def lock_run(
@@ -107,18 +108,18 @@ def lock_run(
     tell(f"running {name}")
     todo = "run probe check, or give --bless REASON"
     every, operations = computed_bits(name, _command(spec, name, path.parent, True), record=True)
-    for one in every:
-        found = checks.judged_check(session.lock, one.check, name, one.bits, one.facts)
-        session.results.append(found)
-        if found.verdict == CHANGED and reason is None:
-            raise InputError("check", one.check, "its bits changed", todo)
-        if found.verdict != SAME:
-            session.accepted.append(found)
+    for checked in every:
+        judged = checks.judged_check(session.lock, checked.check, name, checked.bits, checked.facts)
+        session.results.append(judged)
+        if judged.verdict == CHANGED and reason is None:
+            raise InputError("check", checked.check, "its bits changed", todo)
+        if judged.verdict != SAME:
+            session.accepted.append(judged)
     missing = _missing_outputs(session.lock, name, every)
     if missing and reason is None:
         raise InputError("check", missing[0].check, "this output is gone", todo)
     session.operations[name] = operations
-    session.finish([one.check for one in missing])
+    session.finish([checked.check for checked in missing])
     with changing(path) as now:
         now.runs[name] = dict(spec)
     return session.results
@@ -145,43 +146,44 @@ def check_runs(
     for name in names or now.runs:
         tell(f"running {name}")
         try:
-            found, _ = computed_bits(name, _command(now.runs[name], name, path.parent, install))
+            computed, _ = computed_bits(name, _command(now.runs[name], name, path.parent, install))
         except (InputError, TargetError) as error:
             known = next(iter((now.checks.get(name) or {}).values()), None)
             nothing = known.bits if known else Bits("none", (), "0" * 32)
-            one = Checked(name, name, nothing, {}, UNKNOWN, accepted=known)
-            one.why = {"cause": None, "said": f"it could not be run: {error.why}"}
-            results.append(one)
+            checked = Checked(name, name, nothing, {}, UNKNOWN, accepted=known)
+            checked.why = {"cause": None, "said": f"it could not be run: {error.why}"}
+            results.append(checked)
             continue
-        results += [checks.judged_check(now, one.check, name, one.bits, one.facts) for one in found]
-        results += _missing_outputs(now, name, found)
+        judge = partial(checks.judged_check, now)
+        results += [judge(each.check, name, each.bits, each.facts) for each in computed]
+        results += _missing_outputs(now, name, computed)
     verdicts = {"no": (), "here": (CHANGED,)}.get(far, (CHANGED, UNKNOWN))
-    if wrong := [one for one in results if one.verdict in verdicts and not one.why]:
+    if wrong := [checked for checked in results if checked.verdict in verdicts and not checked.why]:
 
-        def command(one: Checked) -> why.Command:
-            return _command(now.runs[one.test], one.test, path.parent, install)
+        def command(check: Checked) -> why.Command:
+            return _command(now.runs[check.test], check.test, path.parent, install)
 
         why.explain_changes(wrong, session, command, install, tell)
     return results
 
 
-def _missing_outputs(lock: LockFile, name: str, found: Sequence[Checked]) -> list[Checked]:
+def _missing_outputs(lock: LockFile, name: str, computed: Sequence[Checked]) -> list[Checked]:
     """Returns the lock's checks of a run which it has no more: fewer outputs are a change too."""
-    there, results = {one.check for one in found}, list[Checked]()
+    there, results = {checked.check for checked in computed}, list[Checked]()
     for check, entries in lock.checks.items():
         output = check.rpartition("::")[0] == name and check not in lock.runs
         if (check == name or output) and check not in there:
-            one = Checked(check, name, Bits("none", (), "0" * 32), {}, CHANGED)
-            one.accepted = next(iter(entries.values()))
-            one.why = {"cause": None, "said": "there is no such output any more"}
-            results.append(one)
+            checked = Checked(check, name, Bits("none", (), "0" * 32), {}, CHANGED)
+            checked.accepted = next(iter(entries.values()))
+            checked.why = {"cause": None, "said": "there is no such output any more"}
+            results.append(checked)
     return results
 
 
 def exit_status(results: Sequence[Checked]) -> int:
     """Returns the exit status: 0 the same, 1 changed, 3 unknown (or not locked yet)."""
-    found = {one.verdict for one in results}
-    return 1 if CHANGED in found else 3 if found - {SAME} else 0
+    verdicts = {checked.verdict for checked in results}
+    return 1 if CHANGED in verdicts else 3 if verdicts - {SAME} else 0
 
 
 def compute(spec: dict[str, Any]) -> None:
@@ -204,10 +206,10 @@ def compute(spec: dict[str, Any]) -> None:
             else:
                 outputs = _model_outputs(spec, running, session)
     except ProbeError as error:
-        told: dict[str, Any] = {"why": getattr(error, "why", str(error))}
+        problem: dict[str, Any] = {"why": getattr(error, "why", str(error))}
         if isinstance(error, InputError):
-            told = {"input": [error.name, str(error.value), error.why, error.todo]}
-        (session.out / "error.json").write_text(json.dumps(told))
+            problem = {"input": [error.name, str(error.value), error.why, error.todo]}
+        (session.out / "error.json").write_text(json.dumps(problem))
         raise SystemExit(error.exit_code) from None
     for number, array in enumerate(outputs):
         name = f"{spec['check']}::{number}" if len(outputs) > 1 else spec["check"]
@@ -228,14 +230,14 @@ def _model_outputs(
     subject = open_model(spec["model"], spec.get("trust") == "1", within, library)
     shapes = shapes_of(spec.get("shapes", "").split())
     seed, inputs = int(spec.get("seed", 0)), spec.get("inputs") or None
-    given = GivenModel(spec["model"], inputs, shapes, seed=seed)
-    recorder = subject.recorder(given.arrays(subject.inputs))
+    user_model = GivenModel(spec["model"], inputs, shapes, seed=seed)
+    recorder = subject.recorder(user_model.arrays(subject.inputs))
     outputs: list[np.ndarray] = recorder.plain()
-    if any(one.dtype in (np.uint8, np.uint16) for one in outputs):
+    if any(output.dtype in (np.uint8, np.uint16) for output in outputs):
         # whole numbers, or the bits of a format that NumPy lacks: the library's tensors say which
         run = recording.record_run(recorder, keep=False)
         dtypes = [run.values[n].dtype for n in run.outputs]
-        outputs = [one.view(np.dtype(to)) for one, to in zip(outputs, dtypes, strict=True)]
+        outputs = [output.view(np.dtype(to)) for output, to in zip(outputs, dtypes, strict=True)]
     if session.records:
         session.record(spec["check"], recorder)  # type: ignore[arg-type]
     return outputs

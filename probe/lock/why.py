@@ -75,13 +75,14 @@ class Command:
         """Returns the whole environment of the process."""
         # a worker of xdist, or coverage's, would take the process for one of its own
         busy = ("PYTEST_XDIST", "COV_CORE")
-        found = {k: v for k, v in os.environ.items() if not k.startswith(busy) and k != RECORD}
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(busy)}
+        environment.pop(RECORD, None)
         for name, value in self.variables.items():
-            found.pop(name, None)
+            environment.pop(name, None)
             if value != "" and name != CORES_OF:
-                found[name] = str(value)
-        paths = [*map(str, self.before), *filter(None, [found.get("PYTHONPATH")])]
-        return found | ({"PYTHONPATH": os.pathsep.join(paths)} if paths else {})
+                environment[name] = str(value)
+        paths = [*map(str, self.before), *filter(None, [environment.get("PYTHONPATH")])]
+        return environment | ({"PYTHONPATH": os.pathsep.join(paths)} if paths else {})
 
 
 @dataclass
@@ -100,16 +101,16 @@ class Rerun:
     def array(self, check: str) -> np.ndarray | None:
         """Returns what a check had, as a container array; None: it isn't kept."""
         try:
-            with np.load(self.folder / "arrays.npz", allow_pickle=False) as found:
-                return np.asarray(found[str([*self.checks].index(check))])
+            with np.load(self.folder / "arrays.npz", allow_pickle=False) as arrays:
+                return np.asarray(arrays[str([*self.checks].index(check))])
         except (OSError, KeyError, ValueError):
             return None
 
     @property
     def recording(self) -> Path | None:
         """Returns the folder of its recording; None if there is none."""
-        found = self.folder / "recording"
-        return found if found.is_dir() else None
+        folder = self.folder / "recording"
+        return folder if folder.is_dir() else None
 
     def operations(self, test: str) -> tuple[list[str], str]:
         """Returns the digests of a test's operations, or why there are none."""
@@ -124,7 +125,7 @@ def run_again(command: Command, out: Path, record: str = "") -> Rerun:
     if cores and hasattr(os, "sched_setaffinity"):
         # an interpreter that becomes the command: libraries count processors as they are loaded
         own = sorted(os.sched_getaffinity(0))
-        some = [*own, *(one for one in range(os.cpu_count() or 1) if one not in own)][:cores]
+        some = [*own, *(core for core in range(os.cpu_count() or 1) if core not in own)][:cores]
         code = f"import os, sys; os.sched_setaffinity(0, {some}); "
         words = [sys.executable, "-c", f"{code}os.execvp(sys.argv[1], sys.argv[1:])", *words]
     begun = time.monotonic()
@@ -138,15 +139,16 @@ def run_again(command: Command, out: Path, record: str = "") -> Rerun:
             timeout=TIME_LIMIT,
             check=False,
         )
-        told = json.loads((out / "bits.json").read_text())
+        report = json.loads((out / "bits.json").read_text())
     except subprocess.TimeoutExpired:
         return Rerun(out, why=f"it took more than {TIME_LIMIT:g} s")
     except (OSError, ValueError):
         text = (done.stderr.strip() or done.stdout.strip() or "nothing was printed").splitlines()
         return Rerun(out, why=f"it did not run ({text[-1][:200]})")
-    bits = {name: Bits(one[0], tuple(one[1]), one[2]) for name, one in told["checks"].items()}
+    every = report["checks"].items()
+    bits = {name: Bits(dtype, tuple(shape), digest) for name, (dtype, shape, digest) in every}
     seconds = time.monotonic() - begun
-    return Rerun(out, bits, told["conditions"], "", seconds, told["operations"])
+    return Rerun(out, bits, report["conditions"], "", seconds, report["operations"])
 
 
 def overlay(releases: Mapping[str, str], install: bool, tell: Say) -> Path | str:
@@ -156,20 +158,21 @@ def overlay(releases: Mapping[str, str], install: bool, tell: Say) -> Path | str
     """
     if "none" in releases.values():
         return "it was not installed then"
-    wanted = {name: f"{distribution_of(name)}=={one}" for name, one in sorted(releases.items())}
+    wanted = {name: f"{distribution_of(name)}=={releases[name]}" for name in sorted(releases)}
     text = ", ".join(wanted.values())
     try:
-        found = packages.in_front(wanted, install, tell)
+        folder = packages.in_front(wanted, install, tell)
     except packages.Failed as error:
         return f"{text} can't be installed here: {error}"
-    return found or f"{text} is not installed (--bits-why=install installs it)"
+    return folder or f"{text} is not installed (--bits-why=install installs it)"
 
 
 def distribution_of(name: str) -> str:
     """Returns the distribution that brings a module here, or its first one: ``tensorflow-cpu`` is
     half as large as ``tensorflow``, and the same on a processor."""
     every = LIBRARIES.get(name, [name])
-    return next((one for one in every if any(metadata.Distribution.discover(name=one))), every[0])
+    there = (name for name in every if any(metadata.Distribution.discover(name=name)))
+    return next(there, every[0])
 
 
 # Seconds after which no further check is looked into, unless releases are to be installed.
@@ -215,12 +218,12 @@ class CauseSearch:
     def run_under(self, command: Command, said: str, record: str = "") -> Rerun:
         """Runs the check once by a command; ``said``: under what, in words."""
         self.tell(f"running {self.one.test}: {said}")
-        made = tempfile.TemporaryDirectory(prefix="probe-", ignore_cleanup_errors=True)
-        found = run_again(command, Path(self.running.enter_context(made)), record)
-        bits = found.checks.get(self.one.check)
-        told = found.why or (bits.hash[:8] if bits else "it did not reach the check")
-        self.steps.append((said, told))
-        return found
+        temporary = tempfile.TemporaryDirectory(prefix="probe-", ignore_cleanup_errors=True)
+        rerun = run_again(command, Path(self.running.enter_context(temporary)), record)
+        bits = rerun.checks.get(self.one.check)
+        outcome = rerun.why or (bits.hash[:8] if bits else "it did not reach the check")
+        self.steps.append((said, outcome))
+        return rerun
 
     def surroundings(self, groups: Sequence[str]) -> Command:
         """Returns the command under some of the entry's conditions; what can't be brought back is
@@ -234,18 +237,18 @@ class CauseSearch:
                 values |= restored
             else:
                 self.missing[self.said([group])] = "a program sets it, not a variable"
-        found = self.with_releases(releases)
-        if isinstance(found, str):
-            self.missing[self.said([g for g in groups if g.startswith("release ")])] = found
-            found = self.command
-        return found.under(values, [])
+        command = self.with_releases(releases)
+        if isinstance(command, str):
+            self.missing[self.said([g for g in groups if g.startswith("release ")])] = command
+            command = self.command
+        return command.under(values, [])
 
     def releases_of(self, group: str) -> dict[str, tuple[Any, Any]]:
         """Returns the releases of a condition, by module: the entry's, and ours."""
         facts = self.one.apart[group]
-        found = {n[8:]: both for n, both in facts.items() if n.startswith("library.")}
+        libraries = {n[8:]: both for n, both in facts.items() if n.startswith("library.")}
         # OpenBLAS alone: the wheel that NumPy's is made of
-        return found or {BLAS: next(iter(facts.values()))}
+        return libraries or {BLAS: next(iter(facts.values()))}
 
     def with_releases(self, releases: dict[str, str]) -> Command | str:
         """Returns the command with releases in front of those here; or why it can't be had."""
@@ -277,16 +280,16 @@ class CauseSearch:
         there = [group for group in groups if self.said([group]) not in self.missing]
         if there and self.returns(there):
             return smallest(there, lambda some: len(some) == len(there) or self.returns(some))
-        return [[one] for one in there if len(there) > 1 and self.returns([one])]
+        return [[group] for group in there if len(there) > 1 and self.returns([group])]
 
     def named(self, group: str) -> str:
         """Returns a condition as a cause: ``release 2.4.5 -> 2.4.6 of numpy``."""
         kind, _, name = group.partition(" ")
         of = {f"library.{name}": name, f"openblas.{name}": f"{name}'s OpenBLAS"}
         both = {of[fact]: pair for fact, pair in self.one.apart[group].items() if fact in of}
-        told = [f"release {old} -> {new} of {one}" for one, (old, new) in both.items()]
+        texts = [f"release {old} -> {new} of {library}" for library, (old, new) in both.items()]
         # the wheel of OpenBLAS itself: one release, not two
-        return group if kind != "release" else " with ".join(told[: 1 + ("openblas" not in name)])
+        return group if kind != "release" else " with ".join(texts[: 1 + ("openblas" not in name)])
 
 
 def explain_changes(
@@ -302,91 +305,95 @@ def explain_changes(
     of ``command``. One that was unknown has changed where nothing but the code is left.
     """
     started, known = time.monotonic(), dict[tuple[str, str], Checked]()
-    for one in wrong:
-        if (same := known.get((one.test, one.nearest))) is not None:
-            one.why = {k: v for k, v in same.why.items() if k != "difference"}
+    for checked in wrong:
+        if (same := known.get((checked.test, checked.nearest))) is not None:
+            checked.why = {k: v for k, v in same.why.items() if k != "difference"}
         elif time.monotonic() - started > BUDGET and not install:
-            one.why = {"notes": [f"no cause was looked for after {BUDGET:g} s"]}
+            checked.why = {"notes": [f"no cause was looked for after {BUDGET:g} s"]}
             continue
         else:
             with ExitStack() as running:
-                one.apart = with_companions(one.apart)
-                search = CauseSearch(one, command(one), running, install, tell)
-                one.why = _searched_cause(search, session)
-            known[one.test, one.nearest] = one
-        if one.why.get("cause") == YOUR_CODE:
-            one.verdict = CHANGED
+                checked.apart = with_companions(checked.apart)
+                search = CauseSearch(checked, command(checked), running, install, tell)
+                checked.why = _searched_cause(search, session)
+            known[checked.test, checked.nearest] = checked
+        if checked.why.get("cause") == YOUR_CODE:
+            checked.verdict = CHANGED
 
 
 def with_companions(differences: Apart) -> Apart:
     """Returns differences in which a library's companions go with it."""
-    found: Apart = {}
+    merged: Apart = {}
     for group, facts in differences.items():
         main = f"release {TOGETHER.get(group.partition(' ')[2], '')}"
-        found.setdefault(main if main in differences else group, {}).update(facts)
-    return found
+        merged.setdefault(main if main in differences else group, {}).update(facts)
+    return merged
 
 
 def _searched_cause(search: CauseSearch, session: BitsSession) -> dict[str, Any]:
-    one = search.one
-    assert one.accepted is not None
+    checked = search.one
+    assert checked.accepted is not None
     here = search.run(())
-    now = here.checks.get(one.check)
-    found: dict[str, Any] = {"cause": None, "said": "", "steps": search.steps, "notes": []}
+    now = here.checks.get(checked.check)
+    finding: dict[str, Any] = {"cause": None, "said": "", "steps": search.steps, "notes": []}
     if now is None:
-        return found | {"notes": [f"it could not be run again: {here.why or 'no check'}"]}
-    if now == one.accepted.bits:
+        return finding | {"notes": [f"it could not be run again: {here.why or 'no check'}"]}
+    if now == checked.accepted.bits:
         said = "what ran before it in this process: alone, it has the accepted bits"
-        return found | {"cause": PROCESS, "said": said}
+        return finding | {"cause": PROCESS, "said": said}
     # a process of its own may differ from the suite's: only what repeats there is compared
-    if now != one.bits and now != search.run_under(search.command, AGAIN).checks.get(one.check):
-        said = "its bits do not repeat under the same conditions"
-        return found | {"cause": UNSTEADY, "said": said}
+    if now != checked.bits:
+        again = search.run_under(search.command, AGAIN)
+        if now != again.checks.get(checked.check):
+            said = "its bits do not repeat under the same conditions"
+            return finding | {"cause": UNSTEADY, "said": said}
     if sets := search.smallest_sets():
         causes = [" and ".join(map(search.named, some)) for some in sets]
-        found |= {"cause": causes[0], "said": causes[0], "brings_back": sets}
-        found["notes"] += [f"so does: {'; '.join(causes[1:])}"] * (len(sets) > 1)
+        finding |= {"cause": causes[0], "said": causes[0], "brings_back": sets}
+        finding["notes"] += [f"so does: {'; '.join(causes[1:])}"] * (len(sets) > 1)
         if len(sets[0]) == 1 and sets[0][0].startswith("release ") and search.install:
-            found |= _first_release(search, sets[0][0])
-            if "first_release" in found:
-                found["said"] += f", first in {found['first_release']}"
+            finding |= _first_release(search, sets[0][0])
+            if "first_release" in finding:
+                finding["said"] += f", first in {finding['first_release']}"
         # what differs between a run under the entry's conditions and one as it is here
         back = search.run(sets[0])
-        ours, theirs = back.array(one.check), here.array(one.check)
+        ours, theirs = back.array(checked.check), here.array(checked.check)
         if ours is not None and theirs is not None:
-            found |= _of_arrays(ours, theirs, one)
+            finding |= _of_arrays(ours, theirs, checked)
         if missing := [ran for ran in (back, here) if ran.recording is None]:
-            return found | {"recorded": missing[0].operations(one.test)[1]}
+            return finding | {"recorded": missing[0].operations(checked.test)[1]}
         with suppress(ProbeError):
             # a decision that changed says the kind, whatever the operation did
-            kind = {"kind": found["kind"]} if "kind" in found else {}
-            found |= _walked_operations(search, back, here, sets[0]) | kind
-        return found
+            kind = {"kind": finding["kind"]} if "kind" in finding else {}
+            finding |= _walked_operations(search, back, here, sets[0]) | kind
+        return finding
     held = False  # a processor's conditions are never all there: caches, instructions beyond
-    if "processor" not in one.apart and not search.missing and one.apart:
-        ran = search.run(list(one.apart))
+    if "processor" not in checked.apart and not search.missing and checked.apart:
+        ran = search.run(list(checked.apart))
         # one that did not come to the check says nothing, and has no facts in which to differ
-        held = one.check in ran.checks
-        held = held and not facts_apart(session.lock.conditions[one.nearest], ran.facts)
-    if one.apart and not held:
-        told = [f"{name}: {why}" for name, why in search.missing.items()]
-        told = told or ["this machine can't have all conditions of the entry"]
-        found["notes"] += [f"not known: {text}" for text in dict.fromkeys(told)]
-        return found
-    if now != one.bits:  # another test's state may be why, and where the accepted bits came from
+        held = checked.check in ran.checks
+        held = held and not facts_apart(session.lock.conditions[checked.nearest], ran.facts)
+    if checked.apart and not held:
+        reasons = [f"{name}: {why}" for name, why in search.missing.items()]
+        reasons = reasons or ["this machine can't have all conditions of the entry"]
+        finding["notes"] += [f"not known: {text}" for text in dict.fromkeys(reasons)]
+        return finding
+    if (
+        now != checked.bits
+    ):  # another test's state may be why, and where the accepted bits came from
         said = "alone it has different bits from those in this run: what runs before it counts"
-        return found | {"notes": [f"not known: {said}"]}
-    found["cause"] = YOUR_CODE
-    found["said"] = "your code (or its data): no condition brings the accepted bits back"
-    old, new = session.kept(one), here.array(one.check)
-    found |= {} if old is None or new is None else _of_arrays(old, new, one)
-    digests = session.lock.operations.get(one.test, {}).get(one.nearest, [])
-    named, untold = here.operations(one.test)
+        return finding | {"notes": [f"not known: {said}"]}
+    finding["cause"] = YOUR_CODE
+    finding["said"] = "your code (or its data): no condition brings the accepted bits back"
+    old, new = session.kept(checked), here.array(checked.check)
+    finding |= {} if old is None or new is None else _of_arrays(old, new, checked)
+    digests = session.lock.operations.get(checked.test, {}).get(checked.nearest, [])
+    named, untold = here.operations(checked.test)
     if not digests or not named:
         why = f"its operations could not be recorded: {untold}" if digests else ""
-        return found | {"notes": [why or "the lock has no digests of its operations"]}
+        return finding | {"notes": [why or "the lock has no digests of its operations"]}
     agree = "all operations agree: what changed is done outside of the library, or after it"
-    return found | {"operation": first_changed(digests, named) or agree}
+    return finding | {"operation": first_changed(digests, named) or agree}
 
 
 def _first_release(search: CauseSearch, group: str) -> dict[str, Any]:
@@ -400,7 +407,7 @@ def _first_release(search: CauseSearch, group: str) -> dict[str, Any]:
     if len(order) < 3:
         return {}
     # companions that have the same releases (jaxlib) go along; others (Keras) stay as they are
-    same = [one for one, pair in facts.items() if pair == facts[name]]
+    same = [module for module, pair in facts.items() if pair == facts[name]]
 
     def ask(version: str) -> ReleaseStep:
         if version in (old, new):  # both ends have run already
@@ -415,24 +422,24 @@ def _first_release(search: CauseSearch, group: str) -> dict[str, Any]:
 
     with suppress(InputError):
         change = first_change(order, ask)
-        told = {"first_release": change.first, "last_release": change.last}
-        return {**told, "skipped_releases": change.skipped, "one_change": change.holds}
+        report = {"first_release": change.first, "last_release": change.last}
+        return {**report, "skipped_releases": change.skipped, "one_change": change.holds}
     return {}
 
 
-def _of_arrays(old: Any, new: Any, one: Checked) -> dict[str, Any]:
+def _of_arrays(old: Any, new: Any, checked: Checked) -> dict[str, Any]:
     """Returns where two arrays differ, how many decisions change, and the kind of the change."""
-    dtype, found = one.bits.dtype, dict[str, Any]()
+    dtype, report = checked.bits.dtype, dict[str, Any]()
     if old.shape != new.shape or old.dtype != new.dtype:
         return {"kind": "answers"}
-    found["difference"] = where_they_differ(old, new, "out", dtype, 1).partition(": ")[2]
+    report["difference"] = where_they_differ(old, new, "out", dtype, 1).partition(": ")[2]
     if dtype in floats.FORMATS and old.ndim:
         kind = floats.container_of_format(dtype)
         every = list(decisions.decisions(new.view(kind), old.view(kind), dtype))
         changed = sum(each.crossed for each in every)
-        found["decisions"] = {"total": sum(each.taken for each in every), "changed": changed}
-        found |= {"kind": "answers"} if changed else {}
-    return found
+        report["decisions"] = {"total": sum(each.taken for each in every), "changed": changed}
+        report |= {"kind": "answers"} if changed else {}
+    return report
 
 
 def _walked_operations(
@@ -444,8 +451,8 @@ def _walked_operations(
         sides = []
         for ran, some in ((old, groups), (new, ())):
             command, extra = search.surroundings(some), module_paths()
-            given = {k: v for k, v in {**own, **command.variables}.items() if k != CORES_OF}
-            extra |= {name: str(value) for name, value in given.items() if value != ""}
+            variables = {k: v for k, v in {**own, **command.variables}.items() if k != CORES_OF}
+            extra |= {name: str(value) for name, value in variables.items() if value != ""}
             extra["PYTHONPATH"] = os.pathsep.join([*map(str, command.before), extra["PYTHONPATH"]])
             assert ran.recording is not None
             sides.append(running.enter_context(RunnableRecording(ran.recording, extra)))
@@ -453,12 +460,12 @@ def _walked_operations(
             walk = of_stored(sides[0], sides[1], True, search.tell)
         first, rounding = walk.found.first, walk.found.rounding.to_json()
         counts, ending = walk.decided(), walk.ending()
-    found: dict[str, Any] = {"rounding": rounding, "decisions": counts}
-    found["operation"] = ending[0] if walk.verdict == "differs" else None
+    report: dict[str, Any] = {"rounding": rounding, "decisions": counts}
+    report["operation"] = ending[0] if walk.verdict == "differs" else None
     if first is not None:
-        found |= {"operation": operation_text(first), "class": first.cause or None}
+        report |= {"operation": operation_text(first), "class": first.cause or None}
     if counts["changed"] or rounding.get("beyond"):
-        found["kind"] = "answers"
+        report["kind"] = "answers"
     elif not rounding["unknown"] and (rounding["explained"] or rounding["within"]):
-        found["kind"] = "rounding"  # all are replayed, or within what rounding can give
-    return found
+        report["kind"] = "rounding"  # all are replayed, or within what rounding can give
+    return report

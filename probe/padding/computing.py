@@ -73,54 +73,54 @@ class Computing:
         self.held = 0
         operations = self.full.operations
         self.deciding = [
-            one for one in positions.linked if not has_no_choice(operations[one.number].meaning)
+            link for link in positions.linked if not has_no_choice(operations[link.number].meaning)
         ]
 
-    def at(self, one: Linked, at: At, size: int | None) -> SizedOperation | None:
+    def at(self, link: Linked, at: At, size: int | None) -> SizedOperation | None:
         """Returns what an operation computes in a run of ``size``; None where that is the very call
         of the full run. ``size`` None: no run of the model has these sizes, it is asked by
         itself."""
-        sizes = tuple(at.sizes[n] for n in one.operands)
-        if sizes == tuple(map(self.positions.length, one.operands)):
+        sizes = tuple(at.sizes[n] for n in link.operands)
+        if sizes == tuple(map(self.positions.length, link.operands)):
             return None
-        key = one.number, sizes
+        key = link.number, sizes
         if key not in self.asked:
-            asked = self._ask(one, at, size)
-            if size is None and not asked.found.how:
-                return asked
-            self.asked[key] = asked
+            sized = self._ask(link, at, size)
+            if size is None and not sized.found.how:
+                return sized
+            self.asked[key] = sized
         return self.asked[key]
 
-    def glance(self, one: Linked, at: At) -> dict[int, np.ndarray]:
+    def glance(self, link: Linked, at: At) -> dict[int, np.ndarray]:
         """Returns which first positions of an operation's outputs have different bits from the full
         run's, on a few sets of operands: as of ``SizedOperation.apart``, of which it costs some
         calls, where asking about every addition takes hundreds. There may be more."""
-        sizes = {n: at.sizes[n] for n in (*one.operands, *one.gives)}
-        key = one.number, tuple(at.sizes[n] for n in one.operands)
+        sizes = {n: at.sizes[n] for n in (*link.operands, *link.gives)}
+        key = link.number, tuple(at.sizes[n] for n in link.operands)
         if key not in self.glanced:
             try:
-                self.glanced[key] = self._glanced(one, sizes)
+                self.glanced[key] = self._glanced(link, sizes)
             except Exception:  # a library refuses a shape as it likes
                 self.glanced[key] = {}
         return self.glanced[key]
 
-    def _glanced(self, one: Linked, sizes: dict[int, int]) -> dict[int, np.ndarray]:
-        if min(sizes.values()) < 1 or not self.positions.steady(one.number):
+    def _glanced(self, link: Linked, sizes: dict[int, int]) -> dict[int, np.ndarray]:
+        if min(sizes.values()) < 1 or not self.positions.steady(link.number):
             return {}
-        _, operation = self.resized(one, sizes)
+        _, operation = self.resized(link, sizes)
         # operands are the full run's first entries here, and don't end in zeros
-        leading = self.positions.leading(one, sizes, zeros=False)
-        found = dict[int, np.ndarray]()
+        leading = self.positions.leading(link, sizes, zeros=False)
+        apart = dict[int, np.ndarray]()
         again: Any = operation.again
         # PyTorch takes other kernels of a channels-last tensor, with an order of their own: a size
         # of 2,566 that serves the nine layers in contiguous memory changes bits there
         for word, seed in product(layouts_of(operation), range(GLANCES)):
-            if found:
+            if apart:
                 break
-            reads, whole = self._whole(one, seed, word)
+            reads, whole = self._whole(link, seed, word)
             axes = self.positions.axes
             short = [
-                np.take(a, range(sizes[n]), axes[n]) if n in one.operands else a
+                np.take(a, range(sizes[n]), axes[n]) if n in link.operands else a
                 for n, a in zip(operation.reads, reads, strict=True)
             ]
             with np.errstate(all="ignore"):
@@ -139,25 +139,25 @@ class Computing:
                     .any(axis=1)
                 )
                 if bad.any():
-                    found[n] = found.get(n, np.zeros(count, bool)) | bad
+                    apart[n] = apart.get(n, np.zeros(count, bool)) | bad
                     if word != CONTIGUOUS:
-                        self.turned.add((one.number, tuple(sizes[n] for n in one.operands)))
-        return found
+                        self.turned.add((link.number, tuple(sizes[n] for n in link.operands)))
+        return apart
 
     def _whole(
-        self, one: Linked, seed: int, word: str
+        self, link: Linked, seed: int, word: str
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Returns operands at the full size, those of a seed, and what the operation gives of
         them. The last operations' are kept: they are asked first, at one size after the other."""
-        key = one.number, seed, word
+        key = link.number, seed, word
         if key not in self.wholes:
-            operation, reads = self.full.operations[one.number], []
+            operation, reads = self.full.operations[link.number], []
             assert operation.again is not None
             for n in operation.reads:
                 array, dtype = self.full.array(n), self.full.values[n].dtype
                 if array is None:
                     raise ValueError("what it reads was left out")
-                if seed and n in one.operands and dtype in floats.FORMATS:
+                if seed and n in link.operands and dtype in floats.FORMATS:
                     factor = 1 + np.clip(
                         normal(GLANCE_SEED + seed, "x", array.shape) / 6, -0.5, 0.5
                     )
@@ -172,18 +172,18 @@ class Computing:
             self.wholes[key] = reads, gives
         return self.wholes[key]
 
-    def _ask(self, one: Linked, at: At, size: int | None) -> SizedOperation:
-        operation = self.full.operations[one.number]
-        sizes = {n: at.sizes[n] for n in (*one.operands, *one.gives)}
+    def _ask(self, link: Linked, at: At, size: int | None) -> SizedOperation:
+        operation = self.full.operations[link.number]
+        sizes = {n: at.sizes[n] for n in (*link.operands, *link.gives)}
         if not sizes or min(sizes.values()) < 1:
-            return SizedOperation(one, operation.name, Judged("exact", certified=True), {})
-        if (why := (self.full.alone or {}).get(one.number)) is not None:
+            return SizedOperation(link, operation.name, Judged("exact", certified=True), {})
+        if (why := (self.full.alone or {}).get(link.number)) is not None:
             why = f"it ran in the model's own library, not on the target: {why}"
-            return SizedOperation(one, operation.name, Judged("", why), {})
+            return SizedOperation(link, operation.name, Judged("", why), {})
         short = None
-        if self.positions.steady(one.number):
+        if self.positions.steady(link.number):
             try:
-                short = self._alone(one, sizes)
+                short = self._alone(link, sizes)
             except Exception:  # a library refuses a shape as it likes
                 short = None
         try:
@@ -192,34 +192,34 @@ class Computing:
             short = short or self.record(size or 0)
         except InputError as error:
             return SizedOperation(
-                one, operation.name, Judged("", f"it could not be tested: {error.why}"), {}
+                link, operation.name, Judged("", f"it could not be tested: {error.why}"), {}
             )
-        aligned, leading = self._aligned(one, sizes)
-        found = self._as_full(one, short, aligned)
-        if found is None:
-            found = judge_operation(aligned, short, self.full, self.known)
+        aligned, leading = self._aligned(link, sizes)
+        judged = self._as_full(link, short, aligned)
+        if judged is None:
+            judged = judge_operation(aligned, short, self.full, self.known)
         apart: dict[int, np.ndarray] = {}
-        for pair, some in zip(aligned.gives, found.apart, strict=False):
+        for pair, some in zip(aligned.gives, judged.apart, strict=False):
             if some is not None and some.any():
                 count = leading[pair.left]
                 apart[pair.left] = np.asarray(some.reshape(count, -1).any(axis=1))
-        return SizedOperation(one, operation.name, found, apart)
+        return SizedOperation(link, operation.name, judged, apart)
 
-    def _as_full(self, one: Linked, short: Run, aligned: Region) -> Judged | None:
+    def _as_full(self, link: Linked, short: Run, aligned: Region) -> Judged | None:
         """Puts the certificate of the full run's sums to an operation's outputs: what answers a
         question otherwise is added otherwise. None where the full run's are not certified."""
-        meaning = self.full.operations[one.number].meaning
+        meaning = self.full.operations[link.number].meaning
         if not meaning.sums or not weighted(meaning):
             return None
-        made = Judged("order", certified=True, given=given_of(meaning))
+        judged = Judged("order", certified=True, given=given_of(meaning))
         for output, pair in enumerate(aligned.gives):
             if not pair.compared:
-                made.apart.append(None)
+                judged.apart.append(None)
                 continue
             try:
-                full = self._revealed(one.number, output)
-                there = Alone.of(self.full, one.number, output, pair, 1).index
-                adds = adding_of(Alone.of(short, one.number, output, pair, 0))
+                full = self._revealed(link.number, output)
+                there = Alone.of(self.full, link.number, output, pair, 1).index
+                adds = adding_of(Alone.of(short, link.number, output, pair, 0))
             except (ProbeError, ValueError, IndexError, KeyError):
                 return None
             if full is None or adds.run.refusal or full.sum.weight_shape != adds.sum.weight_shape:
@@ -228,13 +228,12 @@ class Computing:
             apart = _refuted(adds, full, partners)
             if apart is None:
                 return None
-            made.apart.append(apart)
-            made.outputs += len(apart)
-        return made
+            judged.apart.append(apart)
+            judged.outputs += len(apart)
+        return judged
 
     def _revealed(self, number: int, output: int) -> Adds | None:
-        """Returns the full run's operation with its sums revealed and certified; None where some
-        are not."""
+        """Returns the full run's operation with its sums certified; None where some are not."""
         if (number, output) not in self.revealed:
             self.revealed[number, output] = None
             value = self.full.operations[number].gives[output]
@@ -245,41 +244,42 @@ class Computing:
                 adds = adding_of(side)
                 # as other layers of so many summands are added: tried before anything is revealed
                 key = "padding", adds.sum.summands, adds.sum.bias is None, *tuple(adds.key)[2:]  # type: ignore[arg-type]
-                kept = self.known.setdefault(key, Revealer(kept=None, budget=BUDGET))
-                adds.reveal(np.arange(len(adds.places)), kept)
+                revealer = self.known.setdefault(key, Revealer(kept=None, budget=BUDGET))
+                adds.reveal(np.arange(len(adds.places)), revealer)
                 self.revealed[number, output] = adds
         return self.revealed[number, output]
 
-    def resized(self, one: Linked, sizes: Mapping[int, int]) -> tuple[Run, Operation]:
+    def resized(self, link: Linked, sizes: Mapping[int, int]) -> tuple[Run, Operation]:
         """Returns the full run with an operation whose operands and results have these sizes, and
         that operation, which can be run by itself. ValueError: it can't."""
         run, positions = self.full, self.positions
-        operation = run.operations[one.number]
+        operation = run.operations[link.number]
         if operation.again is None:
             raise ValueError("it can't be run alone")
         values, shapes = list(run.values), {}
         for n in (*operation.reads, *operation.gives):
             shape, axis = run.values[n].shape, positions.axes.get(n)
             if axis is not None:  # positions that are numbered, too, go with what is read there
-                count = sizes.get(n, sizes[one.operands[0]])
+                count = sizes.get(n, sizes[link.operands[0]])
                 shapes[shape] = (*shape[:axis], count, *shape[axis + 1 :])
                 values[n] = replace(
                     values[n], shape=shapes[shape], content=None, zeros=None, address=None
                 )
         meaning = resized_meaning(operation.meaning, shapes)
         operations = list(run.operations)
-        made = replace(run, values=values, operations=operations, store=ProcessStore(run.store))
+        short = replace(run, values=values, operations=operations, store=ProcessStore(run.store))
         again: Any = operation.again
         if isinstance(again, There):  # the target is told of the other sizes
-            again = replace(again, ports=Ports(made), one=replace(operation, meaning=meaning))
-        operations[one.number] = replace(operation, meaning=meaning, again=again)
-        return made, operations[one.number]
+            again = replace(
+                again, ports=Ports(short), operation=replace(operation, meaning=meaning)
+            )
+        operations[link.number] = replace(operation, meaning=meaning, again=again)
+        return short, operations[link.number]
 
-    def _alone(self, one: Linked, sizes: dict[int, int]) -> Run:
-        """Returns the full run with one operation's operands cut to size, and what it makes of
-        them."""
-        made, operation = self.resized(one, sizes)
-        axes, values, reads, store = self.positions.axes, list(made.values), [], made.store
+    def _alone(self, link: Linked, sizes: dict[int, int]) -> Run:
+        """Returns the full run with one operation's operands cut to size, and what it gives."""
+        short, operation = self.resized(link, sizes)
+        axes, values, reads, store = self.positions.axes, list(short.values), [], short.store
         for n in operation.reads:
             array = self.full.array(n)
             if array is None:
@@ -292,27 +292,27 @@ class Computing:
         with np.errstate(all="ignore"):
             gives = [np.asarray(each) for each in operation.again(reads)]
         for n, array in zip(operation.gives, gives, strict=False):
-            if n in one.gives and array.shape != values[n].shape:
+            if n in link.gives and array.shape != values[n].shape:
                 raise ValueError("it gives another shape alone")
             values[n] = replace(
                 values[n], shape=array.shape, digest=store.put(np.ascontiguousarray(array))
             )
-        return replace(made, values=values)
+        return replace(short, values=values)
 
-    def _aligned(self, one: Linked, sizes: dict[int, int]) -> tuple[Region, dict[int, int]]:
+    def _aligned(self, link: Linked, sizes: dict[int, int]) -> tuple[Region, dict[int, int]]:
         """Returns the operation in both runs, with its first positions that must agree."""
-        operation = self.full.operations[one.number]
-        made = Region(
-            *(operation.name, operation.op, operation.path, one.number, one.number),
-            inside=((one.number,), (one.number,)),
+        operation = self.full.operations[link.number]
+        region = Region(
+            *(operation.name, operation.op, operation.path, link.number, link.number),
+            inside=((link.number,), (link.number,)),
         )
         for n in operation.reads:
-            made.reads.append(self._pair(n, sizes.get(n) if n in one.operands else None, sizes))
-        leading = self.positions.leading(one, sizes)
+            region.reads.append(self._pair(n, sizes.get(n) if n in link.operands else None, sizes))
+        leading = self.positions.leading(link, sizes)
         for n in operation.gives:
             count = leading.get(n, 0)
-            made.gives.append(self._pair(n, count, sizes))
-        return made, leading
+            region.gives.append(self._pair(n, count, sizes))
+        return region, leading
 
     def _pair(self, number: int, count: int | None, sizes: dict[int, int]) -> Pair:
         """``count``: of positions that must agree; None: all elements."""
@@ -345,46 +345,46 @@ def resized_meaning(meaning: Meaning, shapes: Mapping[tuple[int, ...], tuple[int
         return meaning
     steps = tuple(
         replace(
-            one,
-            meaning=resized_meaning(one.meaning, shapes),
-            shape=shapes.get(one.shape, one.shape),
-            more=tuple(shapes.get(shape, shape) for shape in one.more),
+            step,
+            meaning=resized_meaning(step.meaning, shapes),
+            shape=shapes.get(step.shape, step.shape),
+            more=tuple(shapes.get(shape, shape) for shape in step.more),
         )
-        for one in meaning.steps
+        for step in meaning.steps
     )
     return replace(meaning, steps=steps)
 
 
-def adding_of(one: Alone) -> Adds:
+def adding_of(alone: Alone) -> Adds:
     """Returns an operation as the sums that it is: of a target's, asked there as a case, where what
     it does behind them moves no number. InputError: it is no sum."""
-    again = one.again
+    again = alone.again
     if isinstance(again, There):
-        stages = again.ports.stages(again.operation, [array.shape for array in one.reads])
+        stages = again.ports.stages(again.operation, [array.shape for array in alone.reads])
         first, behind = stages[0].does, [stage.does for stage in stages[1:]]
         if any(isinstance(each, TargetCall) for each in behind) or not isinstance(
             first, TargetCall
         ):
-            return Adds(one)
-        if first.case is not None and first.output.whole == one.value.shape:
-            return OfCase(one, first, again.port.session)
-    return Adds(one)
+            return Adds(alone)
+        if first.case is not None and first.output.whole == alone.value.shape:
+            return OfCase(alone, first, again.port.session)
+    return Adds(alone)
 
 
 class OfCase(Adds):
     """An operation on a target as a case, whose questions the target's process answers at once."""
 
-    def __init__(self, one: Alone, called: TargetCall, session: AnySession) -> None:
+    def __init__(self, alone: Alone, called: TargetCall, session: AnySession) -> None:
         assert called.case is not None
-        given = [one.reads[n] for n in range(len(one.reads))]
-        operands = called.operands(given)
-        x = called.inputs[0].taken(given[called.inputs[0].number])
+        reads = [alone.reads[n] for n in range(len(alone.reads))]
+        operands = called.operands(reads)
+        x = called.inputs[0].taken(reads[called.inputs[0].number])
         arrays = x, operands["w"], operands.get("b")
         self.session: Any = session
         self.run = comparison.run_case(session, called.case, arrays)
         self.sum: Any = self.run.case
         self.output, self.filters = called.output, called.case.filters
-        self.places = self.placed(one.index)
+        self.places = self.placed(alone.index)
         self.key = "case", str(called.case.to_json())
 
     def placed(self, flat: np.ndarray) -> np.ndarray:
@@ -422,8 +422,8 @@ def _refuted(short: Adds, full: Adds, partners: np.ndarray) -> np.ndarray | None
         if not read:  # of zeros alone, as where the window lies in the padding
             continue
         claimed = summation.restricted(read)
-        told = certify(masks, claimed, tuple(short.places[mine].T), BUDGET)
-        if told.why:
+        certified = certify(masks, claimed, tuple(short.places[mine].T), BUDGET)
+        if certified.why:
             return None
-        apart[mine] = ~told.holds
+        apart[mine] = ~certified.holds
     return apart

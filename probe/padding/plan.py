@@ -63,9 +63,9 @@ class GraphStretch:
 
     def to_json(self) -> dict[str, Any]:
         kept = [None if box is None else [vars(part) for part in box] for box in self.kept]
-        told = vars(self) | {"kept": kept, "in_the_way": self.in_the_way or None}
-        told["certified_for"] = told.pop("given") or None
-        return told
+        fields = vars(self) | {"kept": kept, "in_the_way": self.in_the_way or None}
+        fields["certified_for"] = fields.pop("given") or None
+        return fields
 
 
 @dataclass
@@ -95,34 +95,29 @@ class GraphPlan:
     @property
     def certified(self) -> bool:
         """Returns whether every sum at the padded sizes was asked for every addition and fusion."""
-        return bool(self.stretches) and all(one.certified for one in self.stretches)
+        return bool(self.stretches) and all(stretch.certified for stretch in self.stretches)
 
     def to_json(self) -> dict[str, Any]:
-        found = dict(vars(self))
-        del found["constant"]
-        found["stretches"] = [one.to_json() for one in self.stretches]
-        found["between"] = [one.to_json() for one in self.between]
-        return found | {"certified": self.certified, "over": self.over or None}
+        fields = dict(vars(self))
+        del fields["constant"]
+        fields["stretches"] = [stretch.to_json() for stretch in self.stretches]
+        fields["between"] = [short.to_json() for short in self.between]
+        return fields | {"certified": self.certified, "over": self.over or None}
 
     def save(self, folder: Path) -> list[Path]:
         """Writes ``plan.json``, ``constant.npz`` and ``padded.py``; their paths. OSError."""
         folder.mkdir(parents=True, exist_ok=True)
         files = [folder / name for name in ("plan.json", "constant.npz", "padded.py")]
         files[0].write_text(json.dumps(self.to_json()) + "\n", encoding="utf-8")
-        arrays = {f"y{n}": one for n, one in enumerate(self.constant)}
-        for one in self.between:
-            arrays |= {f"content{one.content}.{n}": a for n, a in enumerate(one.constants)}
+        arrays = {f"y{n}": array for n, array in enumerate(self.constant)}
+        for short in self.between:
+            arrays |= {f"content{short.content}.{n}": a for n, a in enumerate(short.constants)}
         np.savez(files[1], allow_pickle=False, **arrays)
         files[2].write_text(SCRIPT, encoding="utf-8")
         return files
 
 
-def make(
-    graph: PaddedModel,
-    contents: Iterable[int],
-    model: str,
-    tell: Say = silent,
-) -> GraphPlan:
+def make(graph: PaddedModel, contents: Iterable[int], model: str, tell: Say = silent) -> GraphPlan:
     """Seeks the safe size of every content, and checks some. Errors as of ``PaddedModel``."""
     every, sizes = sorted(set(contents)), []
     start = 0
@@ -131,41 +126,41 @@ def make(
         sizes.append(graph.sized(content, start))
         start = 0 if sizes[-1].safe == graph.fixed else sizes[-1].safe
     constant = graph.run(0, graph.fixed)
-    over = next((one.over for one in sizes if one.over), "")
+    over = next((size.over for size in sizes if size.over), "")
     target, stretches = graph.nothing.target, list[GraphStretch]()
-    for one in sizes:
-        at, n = one.at_safe, one.content
-        words = (one.least, one.safe, at.boxes, at.by_order, at.name, at.certified, at.given)
-        made, before = GraphStretch(n, n, *words), stretches[-1] if stretches else None
+    for size in sizes:
+        at, n = size.at_safe, size.content
+        words = (size.least, size.safe, at.boxes, at.by_order, at.name, at.certified, at.given)
+        stretch, before = GraphStretch(n, n, *words), stretches[-1] if stretches else None
         # neighbours that differ in their contents alone are one stretch
-        if before and before == replace(made, first=before.first, last=n - 1):
+        if before and before == replace(stretch, first=before.first, last=n - 1):
             stretches[-1] = replace(before, last=n)
         else:
-            stretches.append(made)
+            stretches.append(stretch)
     plan = GraphPlan(model, target, graph.fixed, graph.value, graph.along, stretches, constant)
     plan.assumed, plan.tried, plan.over = assumptions(sizes), graph.tried, over
     if graph.own_places:
         plan.assumed.append(OWN_PLACES)
     spread = np.linspace(0, len(every) - 1, min(CHECKS, len(every))).round().astype(int)
     for seed, number in enumerate(sorted(set(spread.tolist())), SEED):
-        one = sizes[number]
-        plan.checked.append(one.content)
-        if graph.differing(one.content, one.safe, one.at_safe.boxes, seed):
-            plan.failed.append(one.content)
+        size = sizes[number]
+        plan.checked.append(size.content)
+        if graph.differing(size.content, size.safe, size.at_safe.boxes, seed):
+            plan.failed.append(size.content)
     return plan
 
 
 def assumptions(sizes: list[SafeSize]) -> list[str]:
     """Returns what stands behind a plan beside what was run."""
-    found = [
+    assumed = [
         "the library computes a shape in one way for all finite inputs, on this processor, with "
         "this release and as many threads"
     ]
-    doubts = {one.at_safe.name: one.at_safe.why for one in sizes if one.at_safe.name}
-    given = dict.fromkeys(one.at_safe.given for one in sizes if one.at_safe.given)
-    found += dict.fromkeys(o.at_safe.why for o in sizes if o.at_safe.why == BY_BITS)
-    found += [f"what is said holds for {one}" for one in given]
-    return found + [f"{name}: {why}" for name, why in doubts.items()]
+    doubts = {size.at_safe.name: size.at_safe.why for size in sizes if size.at_safe.name}
+    given = dict.fromkeys(size.at_safe.given for size in sizes if size.at_safe.given)
+    assumed += dict.fromkeys(size.at_safe.why for size in sizes if size.at_safe.why == BY_BITS)
+    assumed += [f"what is said holds for {values}" for values in given]
+    return assumed + [f"{name}: {why}" for name, why in doubts.items()]
 
 
 SCRIPT = '''\
@@ -343,11 +338,11 @@ def sought_between(
         return None
     for each in dict.fromkeys((cut, 0)):  # no saving is worth a cut of small models
         try:
-            found = _Sizes(graph, content, each).between()
+            between = _Sizes(graph, content, each).between()
         except (NotDerived, InputError):
             return None
-        if found is not None and found.splices and found.size < below:
-            return found if _gives_full_bits(graph, found) else None
+        if between is not None and between.splices and between.size < below:
+            return between if _gives_full_bits(graph, between) else None
     return None
 
 
@@ -360,141 +355,139 @@ class _Sizes:
         self.positions, self.operations = graph.positions, graph.positions.full.operations
         self.sizes: dict[int, int] = {}
         self.kept = {
-            n: int((np.flatnonzero((one < content) & (graph.weights[n] < content))[-1:] + 1).sum())
-            for n, one in graph.read.items()
+            n: int(
+                (np.flatnonzero((lowest < content) & (graph.weights[n] < content))[-1:] + 1).sum()
+            )
+            for n, lowest in graph.read.items()
         }
         self.readers: dict[int, list[Linked]] = {}
-        for one in self.positions.linked:
-            for n in one.operands:
-                self.readers.setdefault(n, []).append(one)
+        for link in self.positions.linked:
+            for n in link.operands:
+                self.readers.setdefault(n, []).append(link)
 
     def between(self) -> Between | None:
         """Returns the splices; None where what an operation reads can't be cut."""
         together = self._together()
-        for one in reversed(self.positions.linked):  # its readers come before an operation
-            for n in (*one.gives, *one.operands):
+        for link in reversed(self.positions.linked):  # its readers come before an operation
+            for n in (*link.gives, *link.operands):
                 if n in self.readers and n not in self.sizes:
                     group = together[n]
                     size = self._size(group)
                     self.sizes.update(dict.fromkeys(group, size))
-        made = Between(
+        between = Between(
             self.content,
             max(self.sizes[n] for n in self.positions.inputs if n in self.sizes),
             [],
             self.graph.boxes(self.content),
         )
         doubts: list[tuple[str, str]] = []
-        for one in self.positions.linked:
-            right, natural, doubt = self._right(one, [self.sizes[n] for n in one.operands])
-            if any(right[n] < self.kept[n] for n in one.gives):
+        for link in self.positions.linked:
+            right, natural, doubt = self._right(link, [self.sizes[n] for n in link.operands])
+            if any(right[n] < self.kept[n] for n in link.gives):
                 return None
-            for name, told in doubt:
-                doubts += [(name, told.why)] * bool(told.why)
-                made.certified &= told.certified or told.how == "exact"
-                made.given = made.given or f"{told.given} at {name}" * bool(told.given)
-            self._splice(made, one, right, natural)
-        made.sizes, made.why = self.sizes, self.graph.as_one
-        made.certified &= not made.why
+            for name, judged in doubt:
+                doubts += [(name, judged.why)] * bool(judged.why)
+                between.certified &= judged.certified or judged.how == "exact"
+                between.given = between.given or f"{judged.given} at {name}" * bool(judged.given)
+            operation = self.operations[link.number]
+            for output, n in enumerate(operation.gives):
+                axis, wanted = self.positions.axis(n), self.sizes.get(n)
+                if n not in link.gives or axis is None or wanted is None:
+                    continue
+                if natural[n] != wanted or right[n] < wanted:
+                    place = (operation.name, operation.op, output, axis)
+                    between.splices.append(Splice(*place, min(right[n], wanted), wanted, n))
+        between.sizes, between.why = self.sizes, self.graph.as_one
+        between.certified &= not between.why
         if doubts:
-            made.by_order, made.certified = "unknown", False
-            made.in_the_way, made.why = doubts[0]
-        return made
-
-    def _splice(
-        self, made: Between, one: Linked, right: dict[int, int], natural: dict[int, int]
-    ) -> None:
-        operation = self.operations[one.number]
-        for n in one.gives:
-            axis, size = self.positions.axis(n), self.sizes.get(n)
-            if axis is None or size is None or (natural[n] == size and right[n] >= size):
-                continue
-            start, output = min(right[n], size), list(operation.gives).index(n)
-            made.splices.append(Splice(operation.name, operation.op, output, axis, start, size, n))
+            between.by_order, between.certified = "unknown", False
+            between.in_the_way, between.why = doubts[0]
+        return between
 
     def _together(self) -> dict[int, set[int]]:
         """Returns of each value those that have its size: operands of one operation have, and the
         inputs, which are padded to one."""
-        found = {n: {n} for n in self.readers}
-        groups = [[n for n in self.positions.inputs if n in found]]
-        for one in self.positions.linked:
-            if len({self.positions.length(n) for n in one.operands}) > 1:
+        together = {n: {n} for n in self.readers}
+        groups = [[n for n in self.positions.inputs if n in together]]
+        for link in self.positions.linked:
+            if len({self.positions.length(n) for n in link.operands}) > 1:
                 raise NotDerived("an operation reads arrays of several lengths")
-            groups.append(list(one.operands))
+            groups.append(list(link.operands))
         for some in groups:
-            joined = set().union(*(found[n] for n in some))
-            found.update(dict.fromkeys(joined, joined))
-        return found
+            joined = set().union(*(together[n] for n in some))
+            together.update(dict.fromkeys(joined, joined))
+        return together
 
     def _size(self, group: set[int]) -> int:
         """Returns the least size at which each operation that reads one of these gives what is kept
         of its results, or, where that saves a cut, all that is read of them."""
-        readers = list({one.number: one for n in group for one in self.readers[n]}.values())
+        readers = list({link.number: link for n in group for link in self.readers[n]}.values())
         full = self.positions.length(next(iter(group)))
         least = max([1, *(self.kept[n] for n in group)])
         needed = least
-        for one in readers:
-            own = self._least(one, full, least, dict(self.kept))
-            wanted = {n: self.sizes.get(n, self.kept[n]) for n in one.gives}
-            more = self._least(one, full, own, self.kept | wanted)
-            saved = (more - own) * self._products(one) <= self.cut
+        for link in readers:
+            own = self._least(link, full, least, dict(self.kept))
+            wanted = {n: self.sizes.get(n, self.kept[n]) for n in link.gives}
+            more = self._least(link, full, own, self.kept | wanted)
+            saved = (more - own) * self._products(link) <= self.cut
             needed = max(needed, more if saved else own)
         for size in range(needed, full):
-            if all(self._serves(one, size, self.kept) for one in readers):
+            if all(self._serves(link, size, self.kept) for link in readers):
                 return size
         return full
 
-    def _least(self, one: Linked, full: int, start: int, wanted: dict[int, int]) -> int:
+    def _least(self, link: Linked, full: int, start: int, wanted: dict[int, int]) -> int:
         ends = [0]
-        for operand in one.operands:
-            for n in one.gives:
-                reach = one.reads[operand][n].reach[: wanted[n]]
+        for operand in link.operands:
+            for n in link.gives:
+                reach = link.reads[operand][n].reach[: wanted[n]]
                 ends.append(int(reach[-1]) + 1 if len(reach) else 0)
         sizes = range(max(start, *ends), full)
-        return next((size for size in sizes if self._serves(one, size, wanted)), full)
+        return next((size for size in sizes if self._serves(link, size, wanted)), full)
 
-    def _serves(self, one: Linked, size: int, wanted: dict[int, int]) -> bool:
-        right, _, _ = self._right(one, [size] * len(one.operands), wanted)
-        return all(right[n] >= wanted[n] for n in one.gives)
+    def _serves(self, link: Linked, size: int, wanted: dict[int, int]) -> bool:
+        right, _, _ = self._right(link, [size] * len(link.operands), wanted)
+        return all(right[n] >= wanted[n] for n in link.gives)
 
     def _right(
-        self, one: Linked, sizes: Sequence[int], wanted: dict[int, int] | None = None
+        self, link: Linked, sizes: Sequence[int], wanted: dict[int, int] | None = None
     ) -> tuple[dict[int, int], dict[int, int], list[tuple[str, Judged]]]:
         """Returns how many of an operation's first results are the full run's where its operands
         are that run's first entries, how many it gives, and what is known of how it computes them.
         ``wanted``: nothing is asked of it where there are fewer anyway."""
         positions = self.positions
-        every = {n: positions.length(n) for n in one.gives}
-        gives, met = positions.gives(one, sizes)
+        every = {n: positions.length(n) for n in link.gives}
+        gives, met = positions.gives(link, sizes)
         if gives is not None and met is None:
             return every, every, []
         if gives is None or min(gives) < 1:
-            return dict.fromkeys(one.gives, -1), every, []
-        given = dict(zip((*one.operands, *one.gives), (*sizes, *gives), strict=True))
-        natural = {n: given[n] for n in one.gives}
-        right = positions.leading(one, given)
-        if wanted is not None and any(right[n] < wanted[n] for n in one.gives):
+            return dict.fromkeys(link.gives, -1), every, []
+        counts = dict(zip((*link.operands, *link.gives), (*sizes, *gives), strict=True))
+        natural = {n: counts[n] for n in link.gives}
+        right = positions.leading(link, counts)
+        if wanted is not None and any(right[n] < wanted[n] for n in link.gives):
             return right, natural, []
-        if not any(one is each for each in self.graph.computing.deciding):
+        if not any(link is each for each in self.graph.computing.deciding):
             return right, natural, []
         # in each layout that users have: of the sums contiguous memory alone is asked about
-        _cut_at(right, self.graph.computing.glance(one, At(given, given)))
-        if wanted is not None and any(right[n] < wanted[n] for n in one.gives):
+        _cut_at(right, self.graph.computing.glance(link, At(counts, counts)))
+        if wanted is not None and any(right[n] < wanted[n] for n in link.gives):
             return right, natural, []
-        asked = self.graph.computing.at(one, At(given, given), None)
-        if asked is None:
+        sized = self.graph.computing.at(link, At(counts, counts), None)
+        if sized is None:
             return right, natural, []
-        if not asked.found.how:  # it could not be asked
-            return dict.fromkeys(one.gives, -1), natural, []
-        _cut_at(right, asked.apart)
-        return right, natural, [(asked.name, asked.found)]
+        if not sized.found.how:  # it could not be asked
+            return dict.fromkeys(link.gives, -1), natural, []
+        _cut_at(right, sized.apart)
+        return right, natural, [(sized.name, sized.found)]
 
-    def _products(self, one: Linked) -> float:
+    def _products(self, link: Linked) -> float:
         """Returns about how many products an operation takes for one more position."""
-        run, operation = self.positions.full, self.operations[one.number]
+        run, operation = self.positions.full, self.operations[link.number]
         axes = self.positions.axes
         weights = [prod(run.values[n].shape) for n in operation.reads if n not in axes]
-        given = [prod(run.values[n].shape) / max(self.positions.length(n), 1) for n in one.gives]
-        return float(max([*weights, *given]))
+        results = [prod(run.values[n].shape) / max(self.positions.length(n), 1) for n in link.gives]
+        return float(max([*weights, *results]))
 
 
 def _cut_at(right: dict[int, int], apart: Mapping[int, np.ndarray]) -> None:
@@ -504,10 +497,10 @@ def _cut_at(right: dict[int, int], apart: Mapping[int, np.ndarray]) -> None:
 
 
 def spliced(
-    graph: PaddedModel, found: Between, given: Mapping[str, np.ndarray], word: str = CONTIGUOUS
+    graph: PaddedModel, between: Between, inputs: Mapping[str, np.ndarray], word: str = CONTIGUOUS
 ) -> Run:
     """Runs content with the constants put in, operation by operation; what was run, of which each
-    splice is an operation. ``given``: content padded to the size, by inputs' names. ``word``: how
+    splice is an operation. ``inputs``: content padded to the size, by their names. ``word``: how
     the input of an operation lies in memory, where a target's users may have it so. Errors: what an
     operation raises."""
     assert graph.positions is not None
@@ -519,20 +512,23 @@ def spliced(
         array_digest(array): name for name, array in graph.inputs(graph.fixed, graph.fixed).items()
     }
     for n in positions.inputs:
-        arrays[n] = given[named[run.values[n].digest]]
+        arrays[n] = inputs[named[run.values[n].digest]]
         values[n] = _valued(run.values[n], arrays[n], store, -1)
     now = {n: n for n in range(len(values))}  # the number that a value has behind its splice
-    linked = {one.number: one for one in positions.linked}
-    splices = {one.value: (one, a) for one, a in zip(found.splices, found.constants, strict=True)}
+    linked = {link.number: link for link in positions.linked}
+    splices = {
+        splice.value: (splice, a)
+        for splice, a in zip(between.splices, between.constants, strict=True)
+    }
     for operation in run.operations:
         own = operation
         reads = tuple(now[n] for n in operation.reads)
-        if (one := linked.get(operation.number)) is not None:
-            sizes = {n: found.sizes[n] for n in one.operands}
-            gives, _ = positions.gives(one, [sizes[n] for n in one.operands])
+        if (link := linked.get(operation.number)) is not None:
+            sizes = {n: between.sizes[n] for n in link.operands}
+            gives, _ = positions.gives(link, [sizes[n] for n in link.operands])
             assert gives is not None
-            wanted = sizes | dict(zip(one.gives, gives, strict=True))
-            own = graph.computing.resized(one, wanted)[1]
+            wanted = sizes | dict(zip(link.gives, gives, strict=True))
+            own = graph.computing.resized(link, wanted)[1]
             before = [arrays[n] if n in arrays else full.array(n) for n in reads]
             if any(array is None for array in before):
                 why = "what an operation reads was left out"
@@ -548,8 +544,8 @@ def spliced(
         operations.append(replace(own, reads=reads, number=len(operations)))
         for n in operation.gives:
             if n in splices:
-                made, constants = splices[n]
-                now[n] = _add_splice(made, constants, arrays, values, operations, store)
+                splice, constants = splices[n]
+                now[n] = _add_splice(splice, constants, arrays, values, operations, store)
     outputs = tuple(now[n] for n in run.outputs)
     return replace(
         full, values=values, operations=operations, outputs=outputs, store=store, alone=None
@@ -569,7 +565,7 @@ def _valued(value: Value, array: np.ndarray, store: ProcessStore, given: int) ->
 
 
 def _add_splice(
-    one: Splice,
+    splice: Splice,
     constants: np.ndarray,
     arrays: dict[int, np.ndarray],
     values: list[Value],
@@ -577,22 +573,22 @@ def _add_splice(
     store: ProcessStore,
 ) -> int:
     """Adds a splice as an operation that reads the value and the constants; the result's number."""
-    before, axis = arrays[one.value], one.axis
-    picks, joins = Picks(axis=axis, index=np.arange(one.start)), Joins(axis)
-    kept = (*before.shape[:axis], one.start, *before.shape[axis + 1 :])
-    whole = np.concatenate([np.take(before, range(one.start), axis), constants], axis)
+    before, axis = arrays[splice.value], splice.axis
+    picks, joins = Picks(axis=axis, index=np.arange(splice.start)), Joins(axis)
+    kept = (*before.shape[:axis], splice.start, *before.shape[axis + 1 :])
+    whole = np.concatenate([np.take(before, range(splice.start), axis), constants], axis)
     meaning = Steps((Step(picks, (0,), kept), Step(joins, (2, 1), whole.shape)))
-    tail, number, start = len(values), len(values) + 1, one.start
+    tail, number, start = len(values), len(values) + 1, splice.start
 
     def again(reads: Sequence[np.ndarray]) -> list[np.ndarray]:
         return [np.concatenate([np.take(reads[0], range(start), axis), reads[1]], axis)]
 
-    values.append(replace(_valued(values[one.value], constants, store, -1), role=CONSTANT))
-    values.append(_valued(values[one.value], whole, store, len(operations)))
-    arrays[number], name = whole, f"splice behind {one.operation}"
+    values.append(replace(_valued(values[splice.value], constants, store, -1), role=CONSTANT))
+    values.append(_valued(values[splice.value], whole, store, len(operations)))
+    arrays[number], name = whole, f"splice behind {splice.operation}"
     operations.append(
         Operation(
-            *("splice", "", (one.value, tail), (number,), meaning),
+            *("splice", "", (splice.value, tail), (number,), meaning),
             again=again,
             name=name,
             number=len(operations),
@@ -601,45 +597,48 @@ def _add_splice(
     return number
 
 
-def _gives_full_bits(graph: PaddedModel, found: Between) -> bool:
+def _gives_full_bits(graph: PaddedModel, between: Between) -> bool:
     """Runs it on several contents: whether each gives the full run's bits. In another memory format
     that users have, with the constants that padding alone gives there."""
     assert graph.positions is not None
-    numbers = [one.value for one in found.splices]
-    found.constants = _constants(found, graph.nothing.arrays(numbers))
-    lengths = {n: graph.positions.length(n) for n in found.sizes}
-    plain = replace(found, splices=[], constants=[], sizes=lengths)
+    numbers = [splice.value for splice in between.splices]
+    between.constants = _constants(between, graph.nothing.arrays(numbers))
+    lengths = {n: graph.positions.length(n) for n in between.sizes}
+    plain = replace(between, splices=[], constants=[], sizes=lengths)
     every = map(layouts_of, graph.positions.full.operations)
     try:
         for word in {word for each in every for word in each} - {CONTIGUOUS}:
             padding = spliced(graph, plain, graph.inputs(0, graph.fixed), word)
-            turned = replace(found, constants=_constants(found, padding.arrays(numbers)))
-            both = zip(found.constants, turned.constants, strict=True)
-            found.contiguous |= any(a.tobytes() != b.tobytes() for a, b in both)
+            turned = replace(between, constants=_constants(between, padding.arrays(numbers)))
+            both = zip(between.constants, turned.constants, strict=True)
+            between.contiguous |= any(a.tobytes() != b.tobytes() for a, b in both)
             for seed in range(SETS):  # no user runs the whole model here: it is run without cuts
-                content = graph.inputs(found.content, graph.fixed, seed)
+                content = graph.inputs(between.content, graph.fixed, seed)
                 full = spliced(graph, plain, content, word)
                 if not _agrees(graph, turned, seed, word, full.results):
                     return False
         for seed in range(SETS):
-            whole = graph.run(found.content, graph.fixed, seed)
-            if not _agrees(graph, found, seed, CONTIGUOUS, whole):
+            whole = graph.run(between.content, graph.fixed, seed)
+            if not _agrees(graph, between, seed, CONTIGUOUS, whole):
                 return False
-            found.proved += 1
+            between.proved += 1
     except Exception:  # a library says no as it likes
         return False
     return True
 
 
-def _constants(found: Between, padding: Mapping[int, Any]) -> list[np.ndarray]:
+def _constants(between: Between, padding: Mapping[int, Any]) -> list[np.ndarray]:
     """Returns the constants of all splices; ``padding``: arrays of a run of padding alone."""
     return [
-        np.take(padding[one.value], range(one.start, one.size), one.axis) for one in found.splices
+        np.take(padding[splice.value], range(splice.start, splice.size), splice.axis)
+        for splice in between.splices
     ]
 
 
-def _agrees(graph: PaddedModel, found: Between, seed: int, word: str, whole: Sequence[Any]) -> bool:
+def _agrees(
+    graph: PaddedModel, between: Between, seed: int, word: str, whole: Sequence[Any]
+) -> bool:
     """Returns whether the constants put in give the bits of a full run."""
-    run = spliced(graph, found, graph.inputs(found.content, found.size, seed), word)
-    both = ([np.asarray(one) for one in each] for each in (run.results, whole))
-    return not graph.parted(found.content, found.boxes, *both)
+    run = spliced(graph, between, graph.inputs(between.content, between.size, seed), word)
+    both = ([np.asarray(array) for array in each] for each in (run.results, whole))
+    return not graph.parted(between.content, between.boxes, *both)

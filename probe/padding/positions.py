@@ -12,10 +12,11 @@ What of an output reads content is a ``Box`` of it, which is looked for in short
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
@@ -125,14 +126,10 @@ class Positions:
 
     def _far(self) -> Run:
         for part in FAR:
-            size = int(self.size * part)
-            if size < 1:
-                continue
-            try:
-                self.size_of_far, found = size, self.recording(size)
-            except InputError:
-                continue
-            return found
+            self.size_of_far = int(self.size * part)
+            with suppress(InputError):
+                if self.size_of_far >= 1:
+                    return self.recording(self.size_of_far)
         raise NotDerived("the model takes hardly any other size")
 
     def recording(self, size: int) -> Run:
@@ -146,7 +143,7 @@ class Positions:
             if shape[0] != shape[1] or run.outputs != self.full.outputs:
                 raise NotDerived("the model runs other operations at another size")
             pairs = zip(run.values, self.full.values, strict=True)
-            if any(0 in one.shape and 0 not in two.shape for one, two in pairs):
+            if any(0 in own.shape and 0 not in full.shape for own, full in pairs):
                 raise InputError("size", size, "it leaves nothing of an array", "")
             self.recorded[size] = run
         return self.recorded[size]
@@ -156,17 +153,17 @@ class Positions:
         recorded, so that it can be run alone at further ones as it was in the full run."""
         every = [run.operations[number] for run in self.recorded.values()]
         own = repr(self.full.operations[number].attributes)
-        return all(repr(one.attributes) == own for one in every)
+        return all(repr(operation.attributes) == own for operation in every)
 
-    def leading(self, one: Linked, sizes: dict[int, int], zeros: bool = True) -> dict[int, int]:
+    def leading(self, link: Linked, sizes: dict[int, int], zeros: bool = True) -> dict[int, int]:
         """Returns how many of an operation's first outputs read the same as in the full run where
         its operands, of these sizes, are that run's first positions; by output. ``zeros``: behind
         them there are zeros in the full run, where an operand is padded with zeros at all."""
-        met = one.met.get(one.remainders([sizes[n] for n in one.operands]))
+        met = link.met.get(link.remainders([sizes[n] for n in link.operands]))
         if met is None or not (met.aligned or (met.absorbs and zeros)):
-            return dict.fromkeys(one.gives, 0)
+            return dict.fromkeys(link.gives, 0)
         free = self.zeros if met.absorbs and zeros else set()
-        return {n: self._leading(one, n, sizes, sizes, sizes[n], free) for n in one.gives}
+        return {n: self._leading(link, n, sizes, sizes, sizes[n], free) for n in link.gives}
 
     def _meet_axes(self, far: Run) -> None:
         """Finds what depends on the padded inputs, and the axis along which it goes with them."""
@@ -184,20 +181,20 @@ class Positions:
 
     def _needed(self) -> list[int]:
         """Returns the operations on the way from the padded inputs to outputs, in order."""
-        wanted, found = set(self.full.outputs), []
+        wanted, needed = set(self.full.outputs), []
         for op in reversed(self.full.operations):
             if wanted.intersection(op.gives):
                 wanted.update(op.reads)
                 if self.depends.intersection(op.reads):
-                    found.append(op.number)
+                    needed.append(op.number)
         self.wanted = wanted
         for number in wanted:
             if number in self.depends and self.axes.get(number, 0) < 0:
                 raise NotDerived("an array has several axes that go with the padded one")
-            given = self.full.values[number].given < 0 and number not in self.inputs
-            if given and number in self.axes:
+            foreign = self.full.values[number].given < 0 and number not in self.inputs
+            if foreign and number in self.axes:
                 raise NotDerived("an array that no operation gave goes with the padded axis")
-        return found[::-1]
+        return needed[::-1]
 
     def _linked(self, number: int, labels: Sequence[Labels]) -> Linked:
         op = self.full.operations[number]
@@ -206,15 +203,15 @@ class Positions:
         operands = tuple(n for n in dict.fromkeys(op.reads) if n in self.depends)
         if any(n not in self.axes for n in operands):
             raise NotDerived(f"{op.name} reads what was made of the whole padded axis")
-        found = {}
+        reads = {}
         for n in operands:
-            one = positions_read(marked, n)
-            if one is None:
+            read = positions_read(marked, n)
+            if read is None:
                 raise NotDerived(f"{op.name} reads the padded axis in no simple pattern")
-            if all((each.high < 0).all() for each in one.values()):
+            if all((part.high < 0).all() for part in read.values()):
                 # a table that is looked up at recorded numbers: its labels name the rows themselves
                 raise NotDerived(f"what {op.name} reads depends on the numbers of an operand")
-            found[n] = one
+            reads[n] = read
         if all(n in self.zeros for n in operands):
             some = {
                 n: by_position(self.full, n, self.axes[n], self.length(n) // 2) for n in operands
@@ -224,53 +221,46 @@ class Positions:
                 ends = np.arange(len(line)) >= len(line) // 2
                 if same and np.array_equal(line == ZERO, ends):
                     self.zeros.add(value)
-        return Linked(number, operands, gives, found)
+        return Linked(number, operands, gives, reads)
 
     def _operand_axis(self, number: int) -> int | None:
         return self.axes.get(number) if number in self.depends else None
 
     def _meet(self, size: int) -> None:
         """Looks at all operations in a recording of another size."""
-        run = self.recording(size)
-        labels = labels_of(run, self.full)
-        for one in self.linked:
-            self._met(one, run, labels)
+        short = self.recording(size)
+        labels = labels_of(short, self.full)
 
-    def _met(self, one: Linked, short: Run, labels: tuple[list[Labels], list[Labels]]) -> None:
         def length(number: int) -> int:
             axis = self.axis(number)
             shape, other = short.values[number].shape, self.full.values[number].shape
-            same = [a for a, (n, m) in enumerate(zip(shape, other, strict=True)) if n != m]
-            if len(shape) != len(other) or any(a != axis for a in same):
+            apart = [a for a, (n, m) in enumerate(zip(shape, other, strict=True)) if n != m]
+            if len(shape) != len(other) or any(a != axis for a in apart):
                 raise NotDerived("an array's other axes have other sizes at another size")
             return 1 if axis is None else shape[axis]
 
-        sizes, gives = tuple(map(length, one.operands)), tuple(map(length, one.gives))
-        if sizes == tuple(map(self.length, one.operands)):
-            return
-        key = one.remainders(sizes)
-        known = one.met.get(key)
-        if known is not None and self.sizes_of(one, known, sizes) != gives:
-            raise NotDerived("sizes do not follow from each other")
-        aligned = self._compared(one, short, labels, sizes, gives, None)
-        ends = [n for n in one.operands if n in self.zeros]
-        absorbs = bool(ends) and all(
-            self._compared(one, short, labels, sizes, gives, content)
-            for content in {
-                1,
-                sizes[one.operands.index(ends[0])] // 2,
-                sizes[one.operands.index(ends[0])],
-            }
-        )
-        if known is not None:
-            known.aligned &= aligned
-            known.absorbs &= absorbs
-        else:
-            one.met[key] = PositionedOperation(sizes, gives, aligned, absorbs)
+        for link in self.linked:
+            sizes, gives = tuple(map(length, link.operands)), tuple(map(length, link.gives))
+            if sizes == tuple(map(self.length, link.operands)):
+                continue
+            key = link.remainders(sizes)
+            known = link.met.get(key)
+            if known is not None and self.sizes_of(link, known, sizes) != gives:
+                raise NotDerived("sizes do not follow from each other")
+            compared = functools.partial(self._compared, link, short, labels, sizes, gives)
+            aligned = compared(None)
+            ends = [n for n in link.operands if n in self.zeros]
+            count = sizes[link.operands.index(ends[0])] if ends else 0
+            absorbs = bool(ends) and all(map(compared, {1, count // 2, count}))
+            if known is not None:
+                known.aligned &= aligned
+                known.absorbs &= absorbs
+            else:
+                link.met[key] = PositionedOperation(sizes, gives, aligned, absorbs)
 
     def _compared(
         self,
-        one: Linked,
+        link: Linked,
         short: Run,
         labels: tuple[list[Labels], list[Labels]],
         sizes: Sequence[int],
@@ -283,24 +273,24 @@ class Positions:
         """
         both = []
         for run, some in zip((short, self.full), labels, strict=True):
-            marked = Marked(run, one.number, some, self._operand_axis, one.gives)
+            marked = Marked(run, link.number, some, self._operand_axis, link.gives)
             changed = {
                 n: by_position(run, n, self.axes[n], content)
-                for n in one.operands
+                for n in link.operands
                 if content is not None and n in self.zeros
             }
             both.append(marked.outputs(changed))
         free = self.zeros if content is not None else set()
-        given = dict(zip(one.operands, sizes, strict=True))
-        for n, count in zip(one.gives, gives, strict=True):
-            leading = self._leading(one, n, given, given, count, free)
+        by_operand = dict(zip(link.operands, sizes, strict=True))
+        for n, count in zip(link.gives, gives, strict=True):
+            leading = self._leading(link, n, by_operand, by_operand, count, free)
             if not np.array_equal(both[0][n][:leading], both[1][n][:leading]):
                 return False
         return True
 
     def _leading(
         self,
-        one: Linked,
+        link: Linked,
         output: int,
         sizes: dict[int, int],
         leading: dict[int, int],
@@ -308,37 +298,33 @@ class Positions:
         free: set[int],
     ) -> int:
         """Returns how many outputs come first that read nothing but what the full run has too."""
-        found = min(count, self.length(output))
-        for n in one.operands:
-            if sizes[n] == leading[n] == self.length(n) or n in free:
-                continue
-            found = min(found, int(np.searchsorted(one.reads[n][output].reach, leading[n])))
-        return found
+        count = min(count, self.length(output))
+        for n in link.operands:
+            if n not in free and not sizes[n] == leading[n] == self.length(n):
+                count = min(count, int(np.searchsorted(link.reads[n][output].reach, leading[n])))
+        return count
 
     def sizes_of(
-        self, one: Linked, met: PositionedOperation, sizes: Sequence[int]
+        self, link: Linked, met: PositionedOperation, sizes: Sequence[int]
     ) -> tuple[int, ...]:
         """Returns the sizes of an operation's outputs, from those where it was met."""
-        found = []
-        first = one.operands[0]
-        for output, count in zip(one.gives, met.gives, strict=True):
-            if self.axis(output) is None:
-                found.append(count)
-                continue
-            how = one.reads[first][output]
-            steps = (sizes[0] - met.reads[0]) // (how.period or 1)
-            found.append(count + steps * how.moved)
-        return tuple(found)
+        further, reads = sizes[0] - met.reads[0], link.reads[link.operands[0]]
+        return tuple(
+            count
+            if self.axis(output) is None
+            else count + further // (reads[output].period or 1) * reads[output].moved
+            for output, count in zip(link.gives, met.gives, strict=True)
+        )
 
     def gives(
-        self, one: Linked, own: Sequence[int]
+        self, link: Linked, own: Sequence[int]
     ) -> tuple[tuple[int, ...] | None, PositionedOperation | None]:
         """Returns the sizes of an operation's outputs where its operands have these, and where it
         was met at their remainders; None: it is the call of the full run, or it was not met."""
-        if list(own) == [self.length(n) for n in one.operands]:
-            return tuple(map(self.length, one.gives)), None
-        met = one.met.get(one.remainders(own))
-        return None if met is None else self.sizes_of(one, met, own), met
+        if list(own) == [self.length(n) for n in link.operands]:
+            return tuple(map(self.length, link.gives)), None
+        met = link.met.get(link.remainders(own))
+        return None if met is None else self.sizes_of(link, met, own), met
 
     def at(self, size: int) -> At:
         """Returns what a run of some size shares with the full one. Errors: InputError where the
@@ -364,74 +350,72 @@ class Positions:
         remainders that were not met, as far as that can be told before."""
         near = range(size, min(size + NEAR, self.size))
         ahead = np.linspace(size, self.size - 1, NEAR).astype(int).tolist()
-        others = [one for one in [*near, *ahead] if one not in (*self.recorded, *self.refused)]
+        others = [n for n in (*near, *ahead) if n not in self.recorded and n not in self.refused]
         return max([size, *others], key=self._unmet)
 
     def _unmet(self, size: int) -> int:
         """Counts the operations at remainders that were not met, in a run of about such sizes."""
-        sizes, found = dict.fromkeys(self.inputs, size), 0
-        for one in self.linked:
-            own = [sizes[n] for n in one.operands]
-            gives, _ = self.gives(one, own)
+        sizes, count = dict.fromkeys(self.inputs, size), 0
+        for link in self.linked:
+            own = [sizes[n] for n in link.operands]
+            gives, _ = self.gives(link, own)
             if gives is not None:
-                sizes.update(zip(one.gives, gives, strict=True))
+                sizes.update(zip(link.gives, gives, strict=True))
             else:
-                found += 1
-                for n in one.gives:  # as where windows have to fit
-                    how, length = one.reads[one.operands[0]][n], self.length(one.operands[0])
+                count += 1
+                for n in link.gives:  # as where windows have to fit
+                    how, length = link.reads[link.operands[0]][n], self.length(link.operands[0])
                     fewer = -(-(length - own[0]) // (how.period or 1)) * how.moved
                     sizes[n] = self.length(n) - fewer
-        return found
+        return count
 
     def takes(self, size: int) -> bool:
         """Returns whether the model runs at a size, as far as that is known."""
-        try:
+        with suppress(InputError):
             self.at(size)
-        except InputError:
-            return False
-        return True
+            return True
+        return False
 
-    @cached_property
+    @functools.cached_property
     def shortest(self) -> int:
         """Returns a size below which some output shares nothing with the full run, whatever is met
         there: the larger a size, the more there may be."""
-        found = bisect_left(range(self.size + 1), True, key=self._may_share)
-        return min(found, self.size)
+        least = bisect_left(range(self.size + 1), True, key=self._may_share)
+        return min(least, self.size)
 
     def _may_share(self, size: int) -> bool:
         """Returns whether each output may have a position that reads as in the full run."""
         sizes = dict.fromkeys(self.inputs, size)
         leading = dict(sizes)
-        for one in self.linked:
-            own = [sizes[n] for n in one.operands]
-            same = own == [self.length(n) for n in one.operands]
-            gives = [self.length(n) for n in one.gives] if same else self._at_most(one, own)
-            for n, count in zip(one.gives, gives, strict=True):
+        for link in self.linked:
+            own = [sizes[n] for n in link.operands]
+            same = own == [self.length(n) for n in link.operands]
+            gives = [self.length(n) for n in link.gives] if same else self._at_most(link, own)
+            for n, count in zip(link.gives, gives, strict=True):
                 sizes[n] = count
-                leading[n] = self._leading(one, n, sizes, leading, count, self.zeros)
+                leading[n] = self._leading(link, n, sizes, leading, count, self.zeros)
         return all(leading.get(n, 1) > 0 for n in self.full.outputs)
 
     def _follow(self, size: int) -> bool:
-        """Derives the sizes and the shared positions of all values; False where some operation was
-        not met at such sizes."""
+        """Derives all values' sizes and shared positions; False: an operation was not met."""
         if size < self.shortest:
             nothing = dict.fromkeys(self.wanted & self.depends, 0)
             self._at[size] = At(nothing, nothing)
             return True
         sizes = dict.fromkeys(self.inputs, size)
         leading, known = dict(sizes), True
-        for one in self.linked:
-            own = [sizes[n] for n in one.operands]
-            gives, met = self.gives(one, own)
+        for link in self.linked:
+            own = [sizes[n] for n in link.operands]
+            gives, met = self.gives(link, own)
             aligned = met is None or met.aligned or met.absorbs
             free = self.zeros if met is None or met.absorbs else set()
             if gives is None:  # at most so many, until it is met
-                known, gives = False, self._at_most(one, own)
+                known, gives = False, self._at_most(link, own)
             if min(gives) < 1:
                 break
-            for n, count in zip(one.gives, gives, strict=True):
+            for n, count in zip(link.gives, gives, strict=True):
                 sizes[n] = count
-                leading[n] = self._leading(one, n, sizes, leading, count, free) if aligned else 0
+                leading[n] = self._leading(link, n, sizes, leading, count, free) if aligned else 0
         outputs = [n for n in self.full.outputs if n in self.depends]
         if any(leading.get(n, 0) < 1 for n in outputs):  # nor would it have any if it were met
             nothing = dict.fromkeys(self.wanted & self.depends, 0)
@@ -440,45 +424,44 @@ class Positions:
             self._at[size] = At(sizes, leading)
         return size in self._at
 
-    def _at_most(self, one: Linked, sizes: Sequence[int]) -> tuple[int, ...]:
-        found = []
-        for n in one.gives:
-            how = one.reads[one.operands[0]][n]
-            fewer = (self.length(one.operands[0]) - sizes[0]) // (how.period or 1) * how.moved
-            found.append(self.length(n) - fewer + how.moved)
-        return tuple(found)
+    def _at_most(self, link: Linked, sizes: Sequence[int]) -> tuple[int, ...]:
+        fewer, reads = self.length(link.operands[0]) - sizes[0], link.reads[link.operands[0]]
+        return tuple(
+            self.length(n) - (fewer // (reads[n].period or 1) - 1) * reads[n].moved
+            for n in link.gives
+        )
 
     def lowest(self) -> dict[int, np.ndarray]:
         """Returns of each value the lowest position of the inputs that each of its own reads."""
-        found = {n: np.arange(self.size) for n in self.inputs}
-        for one in self.linked:
-            for n in one.gives:
-                made = np.full(self.length(n), NEVER)
-                for operand in one.operands:
-                    how, numbers = one.reads[operand][n], found[operand]
+        lowest = {n: np.arange(self.size) for n in self.inputs}
+        for link in self.linked:
+            for n in link.gives:
+                least = np.full(self.length(n), NEVER)
+                for operand in link.operands:
+                    how, numbers = link.reads[operand][n], lowest[operand]
                     read = np.flatnonzero(how.high >= how.low)
                     if (np.diff(numbers) >= 0).all():
-                        made[read] = np.minimum(made[read], numbers[how.low[read]])
+                        least[read] = np.minimum(least[read], numbers[how.low[read]])
                         continue
                     for o in read.tolist():
-                        made[o] = min(made[o], numbers[how.low[o] : how.high[o] + 1].min())
-                found[n] = made
-        return found
+                        least[o] = min(least[o], numbers[how.low[o] : how.high[o] + 1].min())
+                lowest[n] = least
+        return lowest
 
     def weights(self, outputs: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
         """Returns of each value, for each position, the least number that an output has which
         reads it. ``outputs``: these numbers, by the outputs' own."""
-        found = {n: np.full(self.length(n), NEVER) for n in self.wanted & self.depends}
+        weights = {n: np.full(self.length(n), NEVER) for n in self.wanted & self.depends}
         for n, numbers in outputs.items():
-            found[n] = np.minimum(found[n], numbers)
-        for one in reversed(self.linked):
-            for n in one.gives:
-                for operand in one.operands:
-                    how, into, numbers = one.reads[operand][n], found[operand], found[n]
+            weights[n] = np.minimum(weights[n], numbers)
+        for link in reversed(self.linked):
+            for n in link.gives:
+                for operand in link.operands:
+                    how, into, numbers = link.reads[operand][n], weights[operand], weights[n]
                     for o in np.flatnonzero((how.high >= how.low) & (numbers < NEVER)).tolist():
                         part = into[how.low[o] : how.high[o] + 1]
                         np.minimum(part, numbers[o], out=part)
-        return found
+        return weights
 
 
 # Which positions of the padded axis each output of an operation reads, found by its labels.
@@ -516,7 +499,7 @@ class Reads:
     period: int = 1
     moved: int = 1
 
-    @cached_property
+    @functools.cached_property
     def reach(self) -> np.ndarray:
         """Returns the last position that any of the outputs up to each of them reads."""
         return np.maximum.accumulate(self.high)
@@ -533,8 +516,7 @@ def by_position(run: Run, number: int, axis: int, content: int | None = None) ->
 
 
 def line_labels(label: Labels, axis: int | None) -> np.ndarray:
-    """Returns a label for each position along an axis, from those of all its elements; of all of
-    them one where there is no axis."""
+    """Returns a label for each position along an axis, or of no axis one of all elements."""
     full = label.full()[None] if axis is None else label.full([axis])
     return joined_lines(full, (axis or 0,)).reshape(-1)
 
@@ -563,46 +545,46 @@ class Marked:
     def outputs(self, changed: dict[int, Labels] | None = None) -> dict[int, np.ndarray]:
         """Returns a label for each position of each wanted output, with some operands' changed."""
         some = self.found | (changed or {})
-        found = result_labels(self.run, self.operation, some)
-        both = zip(self.operation.gives, found, strict=True)
-        return {n: line_labels(one, self.axis(n)) for n, one in both if n in self.wanted}
+        labels = result_labels(self.run, self.operation, some)
+        both = zip(self.operation.gives, labels, strict=True)
+        return {n: line_labels(label, self.axis(n)) for n, label in both if n in self.wanted}
 
     def marked(self, number: int, which: np.ndarray) -> Labels:
         """Returns an operand's labels with a mark at positions (bool)."""
-        one, axis = self.found[number], self.axis(number) or 0
-        assert one is not None
-        at = which.reshape([-1 if a == axis else 1 for a in range(len(one.shape))])
-        return one._replace(array=np.where(at, joint(one.array, tag("marked")), one.array))
+        label, axis = self.found[number], self.axis(number) or 0
+        assert label is not None
+        at = which.reshape([-1 if a == axis else 1 for a in range(len(label.shape))])
+        return label._replace(array=np.where(at, joint(label.array, tag("marked")), label.array))
 
 
-def positions_read(one: Marked, number: int) -> dict[int, Reads] | None:
-    """Returns what each wanted output of an operation reads of an operand, by their numbers; None
-    where no pattern was found."""
-    shape, axis = one.run.values[number].shape, one.axis(number)
+def positions_read(marked: Marked, number: int) -> dict[int, Reads] | None:
+    """Returns what each wanted output, by number, reads of an operand; None: in no pattern."""
+    shape, axis = marked.run.values[number].shape, marked.axis(number)
     assert axis is not None
-    size, plain = shape[axis], one.outputs()
-    asked: dict[int, dict[int, np.ndarray]] = {}
+    size, plain = shape[axis], marked.outputs()
 
     def changed(which: np.ndarray) -> dict[int, np.ndarray]:
-        marked = one.outputs({number: one.marked(number, which)})
-        return {n: np.flatnonzero(marked[n] != labels) for n, labels in plain.items()}
+        lines = marked.outputs({number: marked.marked(number, which)})
+        return {n: np.flatnonzero(lines[n] != labels) for n, labels in plain.items()}
 
-    found = {}
+    @functools.cache
+    def changed_by(position: int) -> dict[int, np.ndarray]:
+        return changed(np.arange(size) == position)
+
+    patterns = {}
     for output, labels in plain.items():
 
         def readers(position: int, output: int = output) -> np.ndarray:
             """Returns the positions of an output that read one of the operand."""
-            if position not in asked:
-                asked[position] = changed(np.arange(size) == position)
-            return asked[position][output]
+            return changed_by(position)[output]
 
-        for made in _patterns(readers, size, len(labels)):
-            if _pattern_holds(made, lambda which, n=output: changed(which)[n], size):  # type: ignore[misc]
-                found[output] = made
+        for pattern in _patterns(readers, size, len(labels)):
+            if _pattern_holds(pattern, lambda which, n=output: changed(which)[n], size):  # type: ignore[misc]
+                patterns[output] = pattern
                 break
         else:
             return None
-    return found
+    return patterns
 
 
 Readers = Callable[[int], np.ndarray]
@@ -613,9 +595,9 @@ def _patterns(readers: Readers, size: int, outputs: int) -> Iterator[Reads]:
     if size <= SMALL:
         ends = _first_and_last([(readers(p), p) for p in range(size)], size, outputs)
         for begin in range(size // 2, size - 1):
-            for found in _repeated(readers, begin, size, outputs):
-                if np.array_equal(found.low, ends[0]) and np.array_equal(found.high, ends[1]):
-                    yield found
+            for pattern in _repeated(readers, begin, size, outputs):
+                if np.array_equal(pattern.low, ends[0]) and np.array_equal(pattern.high, ends[1]):
+                    yield pattern
         yield Reads(*ends, 0, 0)
         return
     middle = next((p for p in range(size // 2, size) if len(readers(p))), None)
@@ -637,7 +619,7 @@ def _repeated(readers: Readers, begin: int, size: int, outputs: int) -> Iterator
         moved = int(other[0] - first[0])
         # all up to the last output, as where a state is carried on
         last = first[-1] == other[-1] == outputs - 1
-        carried = last and all(one[-1] - one[0] + 1 == len(one) for one in (first, other))
+        carried = last and all(at[-1] - at[0] + 1 == len(at) for at in (first, other))
         if moved <= 0 or not (carried or np.array_equal(first + moved, other)):
             continue
         pairs = []
@@ -664,7 +646,7 @@ def _first_and_last(
     return low, high
 
 
-def _pattern_holds(one: Reads, changed: Callable[[np.ndarray], np.ndarray], size: int) -> bool:
+def _pattern_holds(pattern: Reads, changed: Callable[[np.ndarray], np.ndarray], size: int) -> bool:
     """Marks everything before and everything behind a few positions."""
     places = np.arange(size)
     drawn = np.random.default_rng(size).integers(0, size + 1, MARKS).tolist()
@@ -672,9 +654,9 @@ def _pattern_holds(one: Reads, changed: Callable[[np.ndarray], np.ndarray], size
         if not 0 < at < size:
             continue
         behind, before = changed(places >= at), changed(places < at)
-        if not np.array_equal(behind, np.flatnonzero(one.high >= at)):
+        if not np.array_equal(behind, np.flatnonzero(pattern.high >= at)):
             return False
-        if not np.array_equal(before, np.flatnonzero(one.low < at)):
+        if not np.array_equal(before, np.flatnonzero(pattern.low < at)):
             return False
     return True
 
@@ -708,34 +690,34 @@ def where_kept(
 
     ``labels``: of each output of the short run and of the full one. ``near``: see ``MOVED_BY``.
     """
-    found: list[Box | None] = []
+    places: list[Box | None] = []
     for box, (left, right) in zip(boxes, labels, strict=True):
         there = None if box is None else place_of(left, right, box, near)
         if box is not None and there is None:
             return None
-        found.append(there)
-    return tuple(found)
+        places.append(there)
+    return tuple(places)
 
 
 def box_of(mask: np.ndarray) -> Box | None:
     """Returns the smallest box that has all of a mask, by the axes of which it takes a part."""
     if not mask.any():
         return None
-    found = []
+    parts = []
     for axis in range(mask.ndim):
         line = np.flatnonzero(mask.any(axis=tuple(a for a in range(mask.ndim) if a != axis)))
         if len(line) < mask.shape[axis]:
-            found.append(KeptPart(axis, int(line[0]), int(line[-1]) + 1))
-    return tuple(found)
+            parts.append(KeptPart(axis, int(line[0]), int(line[-1]) + 1))
+    return tuple(parts)
 
 
 def box_index(box: Box, short: bool, rank: int) -> tuple[slice, ...]:
     """Returns the box as an index into an output: of the short run, or of the full one."""
-    found = [slice(None)] * rank
+    index = [slice(None)] * rank
     for part in box:
         moved = part.offset if short else 0
-        found[part.axis] = slice(part.start + moved, part.stop + moved)
-    return tuple(found)
+        index[part.axis] = slice(part.start + moved, part.stop + moved)
+    return tuple(index)
 
 
 def place_of(left: Labels, right: Labels, box: Box, near: int = MOVED_BY) -> Box | None:

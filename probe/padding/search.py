@@ -17,7 +17,8 @@ and for every content, and followed by their labels.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
@@ -47,27 +48,11 @@ from probe.padding.positions import (
 from probe.printing import counted
 from probe.recording.alone import Known, unequal_bits
 from probe.recording.difference import Region
-from probe.recording.judging import (
-    Followed,
-    Judged,
-    follow,
-    judge_operation,
-    reads_content,
-)
+from probe.recording.judging import Followed, Judged, follow, judge_operation, reads_content
 from probe.recording.matching import labels_of
 from probe.recording.recording import Run, record_run
 from probe.recording.store import array_digest
-from probe.semantics import (
-    MOVED,
-    Joins,
-    Meaning,
-    Pads,
-    Reshapes,
-    Same,
-    Splits,
-    Turns,
-    Windows,
-)
+from probe.semantics import MOVED, Joins, Meaning, Pads, Reshapes, Same, Splits, Turns, Windows
 from probe.target import Target
 
 # Fresh contents on which whole runs are compared before anything is asked of operations.
@@ -176,7 +161,7 @@ class PaddedModel:
 
     def inputs(self, content: int, size: int, seed: int = 0) -> dict[str, np.ndarray]:
         """Makes inputs with so many entries of content, padded to a size; other numbers by seed."""
-        found = {}
+        inputs = {}
         for number, (name, array) in enumerate(self.arrays.items()):
             if seed and str(array.dtype) in floats.FORMATS and array.dtype != np.uint16:
                 factor = 1 + normal(SEED + 101 * seed + number, "x", array.shape) / 4
@@ -188,8 +173,8 @@ class PaddedModel:
                 width[axis] = (0, size - array.shape[axis])
                 value = self.value if array.dtype.kind == "f" else 0
                 array = np.pad(array, width, constant_values=value)
-            found[name] = np.ascontiguousarray(array)
-        return found
+            inputs[name] = np.ascontiguousarray(array)
+        return inputs
 
     def side(self, content: int, size: int) -> Run:
         """Returns a watched run. InputError where the model does not take the size."""
@@ -197,22 +182,20 @@ class PaddedModel:
         if key not in self.sides:
             for old in list(self.sides)[:-6]:
                 del self.sides[old]
+            # in this process, or where the model is opened in another one, there
+            elsewhere = getattr(self.opened, "side", None)
             try:
-                self.sides[key] = self._recorded(self.inputs(content, size))
-            except (Nondeterministic, KeyboardInterrupt, MemoryError):
-                raise
-            except Exception as error:  # a library refuses a size as it likes
-                self.sides[key] = _refused_size(size, error)
-        found = self.sides[key]
-        if isinstance(found, InputError):
-            raise found
-        return found
-
-    def _recorded(self, given: Mapping[str, np.ndarray]) -> Run:
-        """Records it: in this process, or where the model is opened in another one, there."""
-        elsewhere = getattr(self.opened, "side", None)
-        found: Run = elsewhere(given) if elsewhere else record_run(self.opened.recorder(given))
-        return found
+                with _refusing(size):
+                    inputs = self.inputs(content, size)
+                    self.sides[key] = (
+                        elsewhere(inputs) if elsewhere else record_run(self.opened.recorder(inputs))
+                    )
+            except InputError as error:
+                self.sides[key] = error
+        run = self.sides[key]
+        if isinstance(run, InputError):
+            raise run
+        return run
 
     def whole(self, content: int) -> Run:
         return self.side(content, self.fixed)
@@ -223,36 +206,37 @@ class PaddedModel:
 
     def call(self, content: int, size: int, seed: int = 0) -> Callable[[], list[np.ndarray]]:
         """Returns what runs it unwatched, again and again."""
-        given = self.inputs(content, size, seed)
+        inputs = self.inputs(content, size, seed)
         elsewhere = getattr(self.opened, "plain", None)
-        found: Callable[[], list[np.ndarray]]
-        found = partial(elsewhere, given) if elsewhere else self.opened.recorder(given).plain
-        return found
+        call: Callable[[], list[np.ndarray]]
+        call = partial(elsewhere, inputs) if elsewhere else self.opened.recorder(inputs).plain
+        return call
 
     @cached_property
     def positions(self) -> Positions | None:
-        """Returns what every size shares with the full run; None where that can't be derived, or
-        where something reads the whole axis."""
+        """Returns what sizes share with the full run; None: not derived, or read whole."""
         full = self.side(self.fixed, self.fixed)
         values, inputs = full.values, dict[int, int]()
         for name, axis in self.along.items():
             digests = {array_digest(self.inputs(self.fixed, self.fixed)[name])}
             inputs |= {
                 n: axis
-                for n, one in enumerate(values)
-                if one.given < 0 and one.digest in digests and one.shape == self.arrays[name].shape
+                for n, value in enumerate(values)
+                if value.given < 0
+                and value.digest in digests
+                and value.shape == self.arrays[name].shape
             }
         floating = [n for n in inputs if values[n].floating]
         zeros = inputs if not self.value else [n for n in inputs if n not in floating]
         try:
-            found = Positions(full, self._labelled, inputs, list(zeros), self.fixed)
-            outputs = [n for n in dict.fromkeys(found.full.outputs) if n in found.depends]
-            sizes = (found.size_of_far, *range(self.fixed - 1, 0, -1)[:SHORTER])
-            some = (found.at(size).leading for size in sizes if found.takes(size))
-            shared = any(all(one[n] for n in outputs) for one in some)
+            positions = Positions(full, self._labelled, inputs, list(zeros), self.fixed)
+            outputs = [n for n in dict.fromkeys(positions.full.outputs) if n in positions.depends]
+            sizes = (positions.size_of_far, *range(self.fixed - 1, 0, -1)[:SHORTER])
+            some = (positions.at(size).leading for size in sizes if positions.takes(size))
+            shared = any(all(leading[n] for n in outputs) for leading in some)
         except (NotDerived, InputError):
             return None
-        return found if outputs and shared and not self._unseen(found) else None
+        return positions if outputs and shared and not self._unseen(positions) else None
 
     def _unseen(self, positions: Positions) -> bool:
         """Returns whether content gets into the run past what was recorded: then what is given it
@@ -272,13 +256,9 @@ class PaddedModel:
         base = getattr(self.opened, "base", None)
         if base is None:
             return self.side(size, size)
-        try:
-            found: Run = base(self.inputs(size, size))
-        except (Nondeterministic, KeyboardInterrupt, MemoryError):
-            raise
-        except Exception as error:  # a library refuses a size as it likes
-            raise _refused_size(size, error) from None
-        return found
+        with _refusing(size):
+            run: Run = base(self.inputs(size, size))
+        return run
 
     @cached_property
     def read(self) -> dict[int, np.ndarray]:
@@ -291,29 +271,27 @@ class PaddedModel:
         """Returns of each output, by its value's number, how much content its positions read at
         least: those are kept for which there is more."""
         assert self.positions is not None
-        read, found = self.read, {}
+        read, wanted = self.read, {}
         for n in dict.fromkeys(self.positions.full.outputs):
             if n in read:
-                found[n] = read[n]
+                wanted[n] = read[n]
                 if len(read[n]) == self.fixed > 1 and (read[n] == 0).all():
                     self.own_places = True
-                    found[n] = np.arange(self.fixed)
-        return found
+                    wanted[n] = np.arange(self.fixed)
+        return wanted
 
     @cached_property
     def weights(self) -> dict[int, np.ndarray]:
-        """Returns ``wanted`` of all values: the least content of which something that is kept reads
-        a position."""
+        """Returns of all values the least content of which what is kept reads a position."""
         assert self.positions is not None
         return self.positions.weights(self.wanted)
 
     def capacity(self, size: int) -> int:
-        """Returns the longest content whose outputs read the same in a run of a size; 0 where there
-        is none."""
+        """Returns the longest content whose outputs read the same in a run of a size; 0: none."""
         assert self.positions is not None
         if size not in self._capacities:
             leading = self.positions.at(size).leading
-            lacking = [one[leading[n] :].min(initial=NEVER) for n, one in self.wanted.items()]
+            lacking = [least[leading[n] :].min(initial=NEVER) for n, least in self.wanted.items()]
             self._capacities[size] = int(min(size, *lacking))
         return self._capacities[size]
 
@@ -321,18 +299,17 @@ class PaddedModel:
         """Returns the longest content whose outputs whole runs have with the full run's bits; on
         another library's target also as one program, which may fuse what operations compute."""
         if size not in self._agreed:
-            found = size
+            alike = size
             for seed, program in product(range(SETS), (False, True)):
                 try:
-                    runs = [self._whole(size, to, seed, program) for to in (size, self.fixed)]
-                except (Nondeterministic, KeyboardInterrupt, MemoryError):
-                    raise
-                except Exception:  # a library refuses a size as it likes
-                    found = 0
+                    with _refusing(size):
+                        runs = [self._whole(size, to, seed, program) for to in (size, self.fixed)]
+                except InputError:
+                    alike = 0
                     break
                 if runs[0] is not None and runs[1] is not None:
-                    found = min(found, self._alike_up_to(size, runs[0], runs[1]))
-            self._agreed[size] = found
+                    alike = min(alike, self._alike_up_to(size, runs[0], runs[1]))
+            self._agreed[size] = alike
         return self._agreed[size]
 
     @property
@@ -361,25 +338,24 @@ class PaddedModel:
     ) -> int:
         """Returns the longest content whose outputs two whole runs have alike."""
         assert self.positions is not None
-        leading, found = self.positions.at(size).leading, size
+        leading, alike = self.positions.at(size).leading, size
         for place, n in enumerate(self.positions.full.outputs):
             if n not in self.wanted:
                 continue
             axis = self.positions.axis(n)
             assert axis is not None
-            mine, whole = (np.moveaxis(one[place], axis, 0) for one in (short, full))
+            mine, whole = (np.moveaxis(outputs[place], axis, 0) for outputs in (short, full))
             count = leading[n]
             if mine.shape[1:] != whole.shape[1:] or len(mine) < count:
                 return 0
             value = self.positions.full.values[n]
             bad = unequal_bits(mine[:count], whole[:count], value.dtype)
             bad = np.asarray(bad.reshape(count, -1).any(axis=1))
-            found = int(min(found, self.wanted[n][:count][bad].min(initial=found)))
-        return found
+            alike = int(min(alike, self.wanted[n][:count][bad].min(initial=alike)))
+        return alike
 
     @cached_property
     def computing(self) -> Computing:
-        """Returns the operations at other sizes than the full run's."""
         assert self.positions is not None
         return Computing(self.positions, self.known, lambda size: self.side(size, size))
 
@@ -396,8 +372,8 @@ class PaddedModel:
             whole, nothing = self.whole(content), self.nothing
             ours, theirs = labels_of(whole, nothing)
             outputs = zip(whole.outputs, nothing.outputs, strict=True)
-            found = tuple(box_of(reads_content(ours[n], theirs[m])) for n, m in outputs)
-            self._boxes[content] = self._own_places(content, found) if self.own_places else found
+            boxes = tuple(box_of(reads_content(ours[n], theirs[m])) for n, m in outputs)
+            self._boxes[content] = self._own_places(content, boxes) if self.own_places else boxes
         return self._boxes[content]
 
     def _box(self, number: int, content: int) -> Box | None:
@@ -413,7 +389,7 @@ class PaddedModel:
     def _own_places(self, content: int, boxes: Sequence[Box | None]) -> tuple[Box | None, ...]:
         """Of outputs that have an entry for each of the input's, those of content alone."""
         whole, short = (self.side(content, size) for size in (self.fixed, self.fixed - 1))
-        found = []
+        own = []
         for number, other, box in zip(whole.outputs, short.outputs, boxes, strict=True):
             sizes = whole.values[number].shape, short.values[other].shape
             both = (self.fixed, self.fixed - 1)
@@ -421,8 +397,8 @@ class PaddedModel:
             named = {part.axis for part in box or ()}
             if box is not None and len(axes) == 1 and axes[0] not in named:
                 box = tuple(sorted((*box, KeptPart(axes[0], 0, content)), key=lambda p: p.axis))
-            found.append(box)
-        return tuple(found)
+            own.append(box)
+        return tuple(own)
 
     def check(self, content: int) -> None:
         if not 1 <= content <= self.fixed:
@@ -442,7 +418,7 @@ class PaddedModel:
         return self._sized[content]
 
     def _searched(self, content: int, start: int) -> SafeSize:
-        self.over()
+        self.begun = self.begun or time.monotonic()
         self.checked(content)
         if self.positions is not None:
             try:
@@ -453,16 +429,15 @@ class PaddedModel:
         if why := self.hopeless(content):
             return SafeSize(content, self.fixed, self.fixed, why, self.own(content))
         for size in range(max(content, start), self.fixed):
-            if self.over():
-                over = f"{budget.spent() or self.limit} at size {size:,}"
+            if over := self._over(size):
                 break
-            told = self.serves(content, size, named=at_least is None)
-            if told.lacking:
+            serves = self.serves(content, size, named=at_least is None)
+            if serves.lacking:
                 continue
             if at_least is None:
-                least, at_least = size, told
-            if told.serves:
-                return SafeSize(content, least, size, at_least, told)
+                least, at_least = size, serves
+            if serves.serves:
+                return SafeSize(content, least, size, at_least, serves)
         own = self.own(content)
         return SafeSize(content, least or self.fixed, self.fixed, at_least or own, own, over)
 
@@ -484,12 +459,11 @@ class PaddedModel:
         for size in range(start, self.fixed):
             if self._capacity(size) < content:
                 continue
-            if self.over():
-                over = f"{budget.spent() or self.limit} at size {size:,}"
+            if over := self._over(size):
                 break
-            told = self._derived(content, size, named=False)
-            if told.serves:
-                return SafeSize(content, least, size, at_least, told)
+            serves = self._derived(content, size, named=False)
+            if serves.serves:
+                return SafeSize(content, least, size, at_least, serves)
         return SafeSize(content, least, self.fixed, at_least, own, over)
 
     def _record_all(self) -> None:
@@ -505,18 +479,14 @@ class PaddedModel:
         except InputError:
             return 0
 
-    def over(self) -> bool:
-        """Returns whether the time is over that searching may take."""
+    def _over(self, size: int) -> str:
+        """Returns why no size from this one on is asked about; empty while there is time."""
         self.begun = self.begun or time.monotonic()
-        return bool(budget.spent()) or time.monotonic() - self.begun > self.seconds
-
-    @property
-    def limit(self) -> str:
-        """Returns the limit of searching, in words."""
-        return f"{self.seconds:.0f} seconds were over"
+        late = time.monotonic() - self.begun > self.seconds
+        why = budget.spent() or f"{self.seconds:.0f} seconds were over" * late
+        return f"{why} at size {size:,}" if why else ""
 
     def own(self, content: int) -> Serves:
-        """Returns the full run serves itself."""
         why = "the full-size run itself"
         return Serves(True, "same", why=why, certified=True, boxes=self.boxes(content))
 
@@ -589,11 +559,11 @@ class PaddedModel:
         alike = not any(self.differing(content, size, boxes, seed) for seed in range(SETS))
         if not alike and not named:
             return Serves(False, "differs", boxes=boxes)
-        told = self._judged(content, size, boxes)
-        if told.serves and not alike:
+        serves = self._judged(content, size, boxes)
+        if serves.serves and not alike:
             why = "each operation by itself agrees, but the runs have different bits"
             return Serves(False, "unknown", "", why, boxes=boxes)
-        return told
+        return serves
 
     def _derived(self, content: int, size: int, named: bool) -> Serves:
         """Judges a size by what it shares with the full run. Raises NotDerived."""
@@ -604,11 +574,11 @@ class PaddedModel:
             return Serves(False, why=error.why, lacking=True)
         if capacity < content:
             lost = (
-                one
-                for one in self.positions.linked
-                if any((self.weights[n][at.leading[n] :] < content).any() for n in one.gives)
+                link
+                for link in self.positions.linked
+                if any((self.weights[n][at.leading[n] :] < content).any() for n in link.gives)
             )
-            name = next((self.positions.full.operations[one.number].name for one in lost), "")
+            name = next((self.positions.full.operations[link.number].name for link in lost), "")
             why = "outputs of the valid part read different values at this size"
             return Serves(False, "unknown", name, why, lacking=True)
         boxes = self.boxes(content)
@@ -617,21 +587,21 @@ class PaddedModel:
         if suspects := self._suspects(at, content, named):
             if not named:
                 return Serves(False, "differs", boxes=boxes)
-            asked = self.computing.at(suspects[-1], at, size)
-            assert asked is not None
-            why = _in_words(asked.found) if asked.apart else "its bits are different at this size"
-            key = asked.linked.number, tuple(at.sizes[n] for n in asked.linked.operands)
+            sized = self.computing.at(suspects[-1], at, size)
+            assert sized is not None
+            why = _in_words(sized.found) if sized.apart else "its bits are different at this size"
+            key = sized.linked.number, tuple(at.sizes[n] for n in sized.linked.operands)
             why += " in channels-last memory" * (key in self.computing.turned)
-            return Serves(False, "differs", asked.name, why, boxes=boxes)
+            return Serves(False, "differs", sized.name, why, boxes=boxes)
         guilty: SizedOperation | None = None
-        told = []
-        for one in reversed(self.computing.deciding):
-            asked = self.computing.at(one, at, size)
-            if asked is None:
+        known = []
+        for link in reversed(self.computing.deciding):
+            sized = self.computing.at(link, at, size)
+            if sized is None:
                 continue
-            told.append(asked)
-            if any((self.weights[n][: len(m)][m] < content).any() for n, m in asked.apart.items()):
-                guilty = asked
+            known.append(sized)
+            if any((self.weights[n][: len(m)][m] < content).any() for n, m in sized.apart.items()):
+                guilty = sized
                 if not named:
                     return Serves(False, "differs", boxes=boxes)
         if guilty is not None:
@@ -639,46 +609,46 @@ class PaddedModel:
         if self._agreeing(size) < content:
             why = "each operation by itself agrees, but the runs have different bits"
             return Serves(False, "unknown", "", why, boxes=boxes)
-        return self._serving([(one.name, one.found) for one in reversed(told)], boxes)
+        return self._serving([(sized.name, sized.found) for sized in reversed(known)], boxes)
 
     def _serving(
         self,
-        told: Sequence[tuple[str, Judged]],
+        judged: Sequence[tuple[str, Judged]],
         boxes: tuple[Box | None, ...],
         alone: Sequence[str] = (),
     ) -> Serves:
         """Returns a size that serves, with what is known of operations by name; ``alone``: of those
         that run at one of the sizes only."""
-        doubts = [(name, found.why) for name, found in told if found.why]
+        doubts = [(name, how.why) for name, how in judged if how.why]
         doubts += [(name, "it runs at only one of the sizes") for name in alone]
         doubts += [("the whole run", self.doubt)] * bool(self.doubt)
-        some = {name: found.given for name, found in told if found.given}
-        given = ""  # for which values alone operations compute alike
-        if some:
-            more = f" and {counted(len(some) - 1, 'more operation')}" * (len(some) > 1)
-            given = f"{next(iter(some.values()))} at {next(iter(some))}{more}"
+        given = {name: how.given for name, how in judged if how.given}
+        only_for = ""  # for which values alone operations compute alike
+        if given:
+            more = f" and {counted(len(given) - 1, 'more operation')}" * (len(given) > 1)
+            only_for = f"{next(iter(given.values()))} at {next(iter(given))}{more}"
         if doubts:
-            return Serves(True, "unknown", *doubts[0], boxes=boxes, given=given)
-        certified = all(found.certified for _, found in told if found.how != "exact")
+            return Serves(True, "unknown", *doubts[0], boxes=boxes, given=only_for)
+        certified = all(how.certified for _, how in judged if how.how != "exact")
         why, certified = self.as_one, certified and not self.as_one
-        return Serves(True, "same", "", why, certified, boxes=boxes, given=given)
+        return Serves(True, "same", "", why, certified, boxes=boxes, given=only_for)
 
     def _suspects(self, at: At, content: int, every: bool) -> list[Linked]:
         """Returns the operations, from the last one, at whose sizes bits that content reads are
         different, or one of them: few calls tell, so that every addition is asked about at few
         sizes alone."""
         assert self.positions is not None
-        found = []
-        for one in reversed(self.computing.deciding):
-            sizes = [at.sizes[n] for n in one.operands]
-            if sizes == [self.positions.length(n) for n in one.operands]:
+        suspects = []
+        for link in reversed(self.computing.deciding):
+            sizes = [at.sizes[n] for n in link.operands]
+            if sizes == [self.positions.length(n) for n in link.operands]:
                 continue
-            seen = self.computing.glance(one, at).items()
+            seen = self.computing.glance(link, at).items()
             if any((self.weights[n][: len(m)][m] < content).any() for n, m in seen):
-                found.append(one)
+                suspects.append(link)
                 if not every:
                     break
-        return found
+        return suspects
 
     def _follow(self, content: int, size: int) -> Followed:
         key = content, size
@@ -719,31 +689,33 @@ class PaddedModel:
 
     def _judged(self, content: int, size: int, boxes: tuple[Box | None, ...]) -> Serves:
         side, whole = self.side(content, size), self.whole(content)
-        found = follow(side, whole, lambda one: judge_operation(one, side, whole, self.known))
-        if self._kept(content, side, found) is None:
-            name, why, order = self._culprit(content, side, found.told)
+        followed = follow(
+            side, whole, lambda region: judge_operation(region, side, whole, self.known)
+        )
+        if self._kept(content, side, followed) is None:
+            name, why, order = self._culprit(content, side, followed.told)
             return Serves(False, order, name, why, boxes=boxes)
-        told = [(one.name, how) for one, how in found.told]
-        return self._serving(told, boxes, found.alone)
+        judged = [(region.name, how) for region, how in followed.told]
+        return self._serving(judged, boxes, followed.alone)
 
     def _culprit(
-        self, content: int, side: Run, told: Sequence[tuple[Region, Judged]]
+        self, content: int, side: Run, judged: Sequence[tuple[Region, Judged]]
     ) -> tuple[str, str, str]:
         """The first operation that, were it alone to compute differently, loses what is kept."""
-        for region, found in told:
-            if not found.differing:
+        for region, how in judged:
+            if not how.differing:
                 continue
 
-            def alone(given: Region, ends: Any = region.ends) -> Judged:
-                if given.ends != ends:
+            def alone(other: Region, ends: Any = region.ends) -> Judged:
+                if other.ends != ends:
                     return Judged("exact")
                 # anew: where those before it compute alike, more of its outputs must agree
-                return judge_operation(given, side, self.whole(content), self.known)
+                return judge_operation(other, side, self.whole(content), self.known)
 
-            name, how = region.name, _in_words(found)
+            name, words = region.name, _in_words(how)
             if self._kept(content, side, follow(side, self.whole(content), alone)) is None:
                 break
-        return name, how, "differs"
+        return name, words, "differs"
 
     def _lost(self, content: int, size: int, followed: Followed) -> tuple[str, Meaning | None]:
         """The first operation some of whose outputs that read content the short run hasn't."""
@@ -752,7 +724,9 @@ class PaddedModel:
         if len({len(run.operations) for run in runs}) > 1:
             return "", None
         for mine, *others in zip(*(run.operations for run in runs), strict=True):
-            for n, m, none in zip(mine.gives, *(one.gives for one in others), strict=False):
+            for n, m, none in zip(
+                mine.gives, *(operation.gives for operation in others), strict=False
+            ):
                 # each run numbers its values on its own
                 if runs[1].values[m].shape != runs[2].values[none].shape:
                     return "", None
@@ -762,15 +736,22 @@ class PaddedModel:
         return "", None
 
 
-def _refused_size(size: int, error: Exception) -> InputError:
-    said = " ".join(str(getattr(error, "why", error)).split())[:200]
-    return InputError("size", size, f"the model does not run at it: {said}", "")
+@contextmanager
+def _refusing(size: int) -> Iterator[None]:
+    """A library refuses a size as it likes; here that is an InputError."""
+    try:
+        yield
+    except (Nondeterministic, MemoryError):  # say nothing of the size
+        raise
+    except Exception as error:
+        why = " ".join(str(getattr(error, "why", error)).split())[:200]
+        raise InputError("size", size, f"the model does not run at it: {why}", "") from None
 
 
-def _in_words(found: Judged) -> str:
+def _in_words(judged: Judged) -> str:
     """Returns how many outputs an operation computes differently, in words."""
     what = {
         "order": "outputs are added differently",
         "place": "outputs are computed differently at their positions",
-    }.get(found.how, "outputs have different bits")
-    return f"{found.differing:,} {what}"
+    }.get(judged.how, "outputs have different bits")
+    return f"{judged.differing:,} {what}"

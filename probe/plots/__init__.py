@@ -5,38 +5,24 @@ which it also writes for other programs, ``walks`` those of two runs of a model.
 what an answer shows in a notebook, the others draw into axes that they are given.
 """
 
-from probe.plots.pictures import (
-    DIFFERS,
-    FAINT,
-    OWN,
-    QUIET,
-    STABLE,
-    ULPS,
-    VERDICTS,
-    class_spans,
-    cost_bars,
-    draw_ulps,
-    layer_map,
-    length_strips,
-    note_part,
-    panels,
-    share_bar,
-    share_map,
-    style,
-    ulp_class,
-    ulp_colour,
-    ulp_legend,
-    verdict_legend,
-)
-
-__all__ = ["DIFFERS", "FAINT", "OWN", "QUIET", "STABLE", "ULPS", "VERDICTS", "cost_bars"]
-__all__ += [
-    "class_spans",
-    "draw_ulps",
-    "layer_map",
-    "length_strips",
-    "note_part",
-    "panels",
-    "share_bar",
-]
-__all__ += ["share_map", "style", "ulp_class", "ulp_colour", "ulp_legend", "verdict_legend"]
+from probe.plots.pictures import DIFFERS as DIFFERS
+from probe.plots.pictures import FAINT as FAINT
+from probe.plots.pictures import OWN as OWN
+from probe.plots.pictures import QUIET as QUIET
+from probe.plots.pictures import STABLE as STABLE
+from probe.plots.pictures import ULPS as ULPS
+from probe.plots.pictures import VERDICTS as VERDICTS
+from probe.plots.pictures import class_spans as class_spans
+from probe.plots.pictures import cost_bars as cost_bars
+from probe.plots.pictures import draw_ulps as draw_ulps
+from probe.plots.pictures import layer_map as layer_map
+from probe.plots.pictures import length_strips as length_strips
+from probe.plots.pictures import note_part as note_part
+from probe.plots.pictures import panels as panels
+from probe.plots.pictures import share_bar as share_bar
+from probe.plots.pictures import share_map as share_map
+from probe.plots.pictures import style as style
+from probe.plots.pictures import ulp_class as ulp_class
+from probe.plots.pictures import ulp_colour as ulp_colour
+from probe.plots.pictures import ulp_legend as ulp_legend
+from probe.plots.pictures import verdict_legend as verdict_legend

@@ -79,8 +79,8 @@ def ulp_class(ulps: Any) -> np.ndarray:
     """Returns the number of the class in ``ULPS`` of each |ulp|; NaN stays NaN, infinity is no
     number."""
     sizes = np.abs(np.asarray(ulps, dtype=np.float64))
-    found = np.searchsorted(_LEAST, sizes, side="right") - 1.0
-    return np.where(np.isnan(sizes), np.nan, found)
+    classes = np.searchsorted(_LEAST, sizes, side="right") - 1.0
+    return np.where(np.isnan(sizes), np.nan, classes)
 
 
 def ulp_colour(ulp: float) -> str:
@@ -97,8 +97,8 @@ def ulp_legend(
     """
     there = list(range(len(ULPS)))
     if ulps:
-        found = np.concatenate([ulp_class(one).ravel() for one in ulps])
-        there = sorted({0, *found[~np.isnan(found)].astype(int).tolist()})
+        classes = np.concatenate([ulp_class(distances).ravel() for distances in ulps])
+        there = sorted({0, *classes[~np.isnan(classes)].astype(int).tolist()})
     names = list(ULPS)
     patches = [Patch(color=ULPS[names[number]][1], label=names[number]) for number in there]
     handles = [*patches, *more]
@@ -220,10 +220,7 @@ FAINT = {"exact": "#cfe8dd", "differs": "#f6cdd8", "not known": "#e4e7ea"}
 
 
 def cost_bars(
-    axes: Axes,
-    rows: pd.DataFrame,
-    limits: tuple[float, float],
-    lines: Sequence[float] = (1.0,),
+    axes: Axes, rows: pd.DataFrame, limits: tuple[float, float], lines: Sequence[float] = (1.0,)
 ) -> None:
     """Draws rows of ``remedies`` of one subject and target: a bar each, the cheapest on top.
 
@@ -301,20 +298,21 @@ def verdict_legend(
     figure.legend(handles=patches, title=title, title_fontsize=8, fontsize=8, **place)
 
 
-def draw_swept(found: Summary, values: Sequence[int]) -> Figure:
+def draw_swept(summary: Summary, values: Sequence[int]) -> Figure:
     """Draws |ulp| by target and value of the axis: the largest of each comparison."""
-    grid = pd.DataFrame(np.nan, index=list(found.targets), columns=list(values[:-1]))
-    for name, one in found.targets.items():
-        if one.comparisons:
+    grid = pd.DataFrame(np.nan, index=list(summary.targets), columns=list(values[:-1]))
+    for name, result in summary.targets.items():
+        if result.comparisons:
             grid.loc[name] = 0.0
-        for each in one.differences:
+        for each in result.differences:
             far = np.inf if each.max_ulp is None else float(each.max_ulp)
             grid.loc[name, each.at] = max(grid.loc[name, each.at], far)
-    grid.columns = [shown_axis_value(found.vary, value) for value in grid.columns]
+    grid.columns = [shown_axis_value(summary.vary, value) for value in grid.columns]
     figure, (axes,) = panels(1, 1, 9.0, 1.6 + 0.35 * len(grid))
     length_strips(axes, grid)
     axes.set(
-        xlabel=found.vary, title=f"|ulp| against {shown_axis_value(found.vary, found.against)}"
+        xlabel=summary.vary,
+        title=f"|ulp| against {shown_axis_value(summary.vary, summary.against)}",
     )
     ulp_legend(figure, grid.to_numpy())
     return figure
@@ -325,8 +323,8 @@ def draw_swept_by_order(
 ) -> Figure | None:
     """Draws the share of outputs added differently, by target and value of the axis."""
     grid = pd.DataFrame(np.nan, index=list(targets), columns=list(values[:-1]))
-    for name, one in targets.items():
-        for at in one.values:
+    for name, by_order in targets.items():
+        for at in by_order.values:
             if at.compared > at.unknown:
                 grid.loc[name, at.at] = at.outputs / at.compared
     if grid.empty:
@@ -339,31 +337,31 @@ def draw_swept_by_order(
     return figure
 
 
-def draw_switching(found: Thresholds) -> Figure | None:
+def draw_switching(measured: Thresholds) -> Figure | None:
     """Draws the sizes of each class, a row a class, and the floor; None where there is no class."""
     from probe.switch_points import floors
 
-    every = floors.classes(found)
+    every = floors.classes(measured)
     if not every:
         return None
     figure, (axes,) = panels(1, 1, 7.5, 1.2 + 0.3 * len(every))
-    rows = [[each for span in one.spans for each in span.drawn] for one in every]
-    names = [floors.kind_words(found, one.kind) for one in every]
-    class_spans(axes, rows, names, floors.floor(found).size)
-    axes.set(xlabel=f"{found.vary}, {found.target}")
+    rows = [[each for span in size_class.spans for each in span.drawn] for size_class in every]
+    names = [floors.kind_words(measured, size_class.kind) for size_class in every]
+    class_spans(axes, rows, names, floors.floor(measured).size)
+    axes.set(xlabel=f"{measured.vary}, {measured.target}")
     return figure
 
 
-def draw_mitigated(found: Measured) -> Figure | None:
+def draw_mitigated(measured: Measured) -> Figure | None:
     """Draws a bar for each remedy: its cost, coloured by whether it is exact."""
     from probe.invariant import mitigations
 
-    told: Any = pd.DataFrame(mitigations.remedy_rows(found)["remedies"])
-    costs = told.of_fixed.dropna()
+    rows: Any = pd.DataFrame(mitigations.remedy_rows(measured)["remedies"])
+    costs = rows.of_fixed.dropna()
     if costs.empty:
         return None
     figure, (axes,) = panels(1, 1, 7.5, 1.4 + 0.28 * len(costs))
-    cost_bars(axes, told, (min(costs.min(), 1) / 1.3, max(costs.max(), 1) * 1.6))
-    axes.set_xlabel(f"time at {found.content:,} over the default's at {found.fixed:,}")
+    cost_bars(axes, rows, (min(costs.min(), 1) / 1.3, max(costs.max(), 1) * 1.6))
+    axes.set_xlabel(f"time at {measured.content:,} over the default's at {measured.fixed:,}")
     verdict_legend(figure)
     return figure

@@ -140,7 +140,7 @@ def accumulators(tree: Tree) -> list[list[int]]:
 
 def _running_sums(tree: Tree) -> tuple[list[list[int]], dict[int, int]]:
     """Returns the running sums, and by node the number of the one that it is a step of."""
-    found: list[list[int]] = []
+    sums: list[list[int]] = []
     number: dict[int, int] = {}
     for node, children in enumerate(tree.nodes):
         inner = [child for child in children if child < 0]
@@ -149,11 +149,11 @@ def _running_sums(tree: Tree) -> tuple[list[list[int]], dict[int, int]]:
             continue
         mine = number.get(~inner[0]) if len(inner) == 1 else None
         if mine is None:
-            mine = len(found)
-            found.append([])
-        found[mine] += leaves
+            mine = len(sums)
+            sums.append([])
+        sums[mine] += leaves
         number[node] = mine
-    return found or [list(tree.leaves)], number
+    return sums or [list(tree.leaves)], number
 
 
 def draw_accumulators(axes: Axes, tree: Tree) -> None:
@@ -162,13 +162,13 @@ def draw_accumulators(axes: Axes, tree: Tree) -> None:
     On the right, in grey, how the running sums are joined in the end, from left to right.
     """
     runs, number = _running_sums(tree)
-    order = sorted(range(len(runs)), key=lambda one: min(runs[one]))
-    for row, run in enumerate(runs[one] for one in order):
+    order = sorted(range(len(runs)), key=lambda index: min(runs[index]))
+    for row, run in enumerate(runs[index] for index in order):
         known = [leaf for leaf in run if leaf != BIAS]
         axes.plot(known, [row] * len(known), "-", color="#ced4da", lw=1, zorder=1)
         axes.scatter(known, [row] * len(known), s=4, color=colour(row), zorder=2, linewidths=0)
     if len(runs) > 1:
-        _draw_joins(axes, tree, {node: order.index(one) for node, one in number.items()})
+        _draw_joins(axes, tree, {node: order.index(index) for node, index in number.items()})
     axes.set_ylim(max(len(runs), 4) - 0.4, -0.6)
     axes.set(xlabel="product", ylabel="running sum")
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -197,8 +197,9 @@ def _draw_joins(axes: Axes, tree: Tree, rows: Mapping[int, int]) -> None:
         shift = 0.0 if node in rows else 0.7 * places[step] / beside[step]
         right[node] = products * 1.02 + width * (step + shift)
         places[step] += node not in rows
-    for one, other in lines:
-        x, y = (right[one], right[other], right[other]), (height[one], height[one], height[other])
+    for lower, upper in lines:
+        x = right[lower], right[upper], right[upper]
+        y = height[lower], height[lower], height[upper]
         axes.plot(x, y, color=JOINS, lw=0.8, zorder=1)
     joined = [node for node in steps if node not in rows]
     axes.plot([right[n] for n in joined], [height[n] for n in joined], "o", color=JOINS, ms=2)
@@ -234,23 +235,17 @@ def sides(evidence: Evidence, said: tuple[str, str]) -> Figure:
     sides = (("left", evidence.left), ("right", evidence.right))
     assert all(side.summation is not None for _, side in sides)
     leaves = max(len(side.summation.tree.leaves) for _, side in sides if side.summation)
-    made = Figure(figsize=(min(max(9.0, 1.5 * leaves), 22.0), 4.6), layout="constrained", dpi=120)
-    for axes, (name, side), words in zip(made.subplots(1, 2), sides, said, strict=True):
+    figure = Figure(figsize=(min(max(9.0, 1.5 * leaves), 22.0), 4.6), layout="constrained", dpi=120)
+    for axes, (name, side), words in zip(figure.subplots(1, 2), sides, said, strict=True):
         assert side.summation is not None
         if leaves <= DRAWN:
             # where partial sums are wider, those that are rounded to the dtype are marked
             narrow = side.dtype if side.summation.wider(side.dtype) else None
             texts = {
-                one.node: floats.bits_text(one.bits, one.format).partition(" ")[0]
-                for one in side.sums
+                partial.node: floats.bits_text(partial.bits, partial.format).partition(" ")[0]
+                for partial in side.sums
             }
-            draw(
-                axes,
-                side.summation,
-                texts if leaves <= 12 else None,
-                side.own,
-                narrow,
-            )
+            draw(axes, side.summation, texts if leaves <= 12 else None, side.own, narrow)
         else:
             draw_accumulators(axes, side.summation.tree)
         formats = ", ".join(side.summation.formats(side.dtype))
@@ -262,19 +257,19 @@ def sides(evidence: Evidence, said: tuple[str, str]) -> Figure:
         axes.set_title("\n".join(title), fontsize=11)
     if leaves <= DRAWN:
         if leaves > 1:
-            told = "red: partial sums that the other side does not have"
-            made.suptitle(told, fontsize=9, color=DIFFERS)
-        kinds_legend(made, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-    return made
+            caption = "red: partial sums that the other side does not have"
+            figure.suptitle(caption, fontsize=9, color=DIFFERS)
+        kinds_legend(figure, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    return figure
 
 
 def summations(shown: Sequence[tuple[Summation, str]]) -> Figure:
     """Draws summations side by side with their titles; long sums as the groups they are kept in."""
     leaves = max(len(each.tree.leaves) for each, _ in shown)
     width = min(max(4.5, 0.5 * leaves), 11.0) * len(shown)
-    made = Figure(figsize=(width, 4.6), layout="constrained", dpi=120)
+    figure = Figure(figsize=(width, 4.6), layout="constrained", dpi=120)
     for axes, (each, title) in zip(
-        made.subplots(1, len(shown), squeeze=False)[0], shown, strict=True
+        figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True
     ):
         if len(each.tree.leaves) <= DRAWN:
             draw(axes, each)
@@ -282,24 +277,24 @@ def summations(shown: Sequence[tuple[Summation, str]]) -> Figure:
             draw_accumulators(axes, each.tree)
         axes.set_title(title, fontsize=11)
     if leaves <= DRAWN:
-        kinds_legend(made, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-    return made
+        kinds_legend(figure, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    return figure
 
 
 # Summations that are drawn, the most frequent first.
 SHOWN = 3
 
 
-def draw_explained(found: Comparison, evidence: Evidence | None) -> Figure | None:
+def draw_explained(comparison: Comparison, evidence: Evidence | None) -> Figure | None:
     """Draws both sides' trees of one output; of sides that agree, how the first output is added."""
-    words = [found.words(side) for side in (found.left, found.right)]
+    words = [comparison.words(side) for side in (comparison.left, comparison.right)]
     if evidence is not None and evidence.left.summation and evidence.right.summation:
         return sides(evidence, (words[0], words[1]))
-    if not found.compared:
+    if not comparison.compared:
         return None
-    both = ((found.left, found.pairs.left), (found.right, found.pairs.right))
+    both = ((comparison.left, comparison.pairs.left), (comparison.right, comparison.pairs.right))
     each = [side.summation(places[0]) for side, places in both]
-    known = [(one, word) for one, word in zip(each, words, strict=True) if one is not None]
+    known = [(summed, word) for summed, word in zip(each, words, strict=True) if summed is not None]
     return summations(known) if known else None
 
 
@@ -328,24 +323,24 @@ def nested(tree: Tree) -> Nested:
     starts from, each of the others what joins it. ``{"products": 4, "adds": [[0, 1], [2], [3]]}``
     is ``((0+1)+2)+3``.
     """
-    found: list[dict[str, Any]] = []  # of every node; a running sum goes on in its own list
+    of_nodes: list[dict[str, Any]] = []  # of every node; a running sum goes on in its own list
     for children in tree.nodes:
-        inner = [found[~child] for child in children if child < 0]
+        inner = [of_nodes[~child] for child in children if child < 0]
         start: dict[str, Any] = {"products": 0, "adds": []}
         # the heavy path: the longest running sum goes on, and the others stand within it
-        total = max(inner, key=lambda one: one["products"], default=start)
+        total = max(inner, key=lambda running: running["products"], default=start)
         others: list[Nested] = [
-            _leaf_in_json(child) if child >= 0 else found[~child]
+            _leaf_in_json(child) if child >= 0 else of_nodes[~child]
             for child in children
-            if child >= 0 or found[~child] is not total
+            if child >= 0 or of_nodes[~child] is not total
         ]
         size = total["products"] + sum(
-            one["products"] if isinstance(one, dict) else 1 for one in others
+            other["products"] if isinstance(other, dict) else 1 for other in others
         )
         total["adds"].append(others)
         total["products"] = size
-        found.append(total)
-    return found[-1] if found else _leaf_in_json(tree.leaves[0])
+        of_nodes.append(total)
+    return of_nodes[-1] if of_nodes else _leaf_in_json(tree.leaves[0])
 
 
 def _leaf_in_json(leaf: int) -> int | str:
@@ -385,22 +380,22 @@ def html(summation: Summation, title: str) -> str:
     """Returns a page of its own, without scripts: every running sum folds."""
     fused = summation.rounding.fused
     head = f"<!doctype html><meta charset=utf-8><title>{escape(title)}</title>"
-    told = "the sum of a line and of those above it in the same sum is rounded once a line"
-    note = f"<p>p0, p1, ...: products; b: the bias; {told}; <code>fma</code>: the product "
+    rule = "the sum of a line and of those above it in the same sum is rounded once a line"
+    note = f"<p>p0, p1, ...: products; b: the bias; {rule}; <code>fma</code>: the product "
     note += "enters exactly.</p>"
     body = "".join(_folded_html(nested(summation.tree), fused, "y", open_=True))
     return f"{head}<style>{STYLE}</style><h1>{escape(title)}</h1>{note}{body}\n"
 
 
 def _folded_html(
-    one: Nested, fused: frozenset[int], name: str, open_: bool = False
+    entry: Nested, fused: frozenset[int], name: str, open_: bool = False
 ) -> Iterator[str]:
     """Yields a product or a running sum as HTML."""
-    if not isinstance(one, dict):
-        yield f"<div><code>{_product_in_html(one, fused)}</code></div>"
+    if not isinstance(entry, dict):
+        yield f"<div><code>{_product_in_html(entry, fused)}</code></div>"
         return
-    adds = one["adds"]
-    text = f"{name}: {one['products']:,} summands, {len(adds):,} steps"
+    adds = entry["adds"]
+    text = f"{name}: {entry['products']:,} summands, {len(adds):,} steps"
     yield f"<details{' open' * open_}><summary>{text}</summary>"
     parts = range(0, len(adds), AT_ONCE)
     for start in parts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -63,39 +64,41 @@ class PlotRow:
     own: bool = False
 
 
-def rows_of(found: Difference, most: int = ROWS) -> list[PlotRow]:
+def rows_of(difference: Difference, most: int = ROWS) -> list[PlotRow]:
     """Returns the rows: operations that differ, and runs of the others; the middle of many is left
     out, and said to be."""
     rows: list[PlotRow] = []
-    some: list[Region] = []
-    for one in [*found.computed, None]:
-        quiet = one is not None and one.verdict in ("equal", "left", "right", "unknown")
-        if some and (one is None or not quiet or some[0].verdict != one.verdict):
-            words = {"left": "on the left alone", "right": "on the right alone"}
-            kind = some[0].verdict
-            what = "not known" if kind == "unknown" else words.get(kind, "equal")
-            text = _without_middle(some[0].name) if len(some) == 1 else f"{len(some)} {what}"
-            rows.append(PlotRow(text, kind, 0.0))
-            some = []
-        if one is not None and quiet:
-            some.append(one)
-        elif one is not None:
-            gives = {(pair.left, pair.right) for pair in one.gives}
-            output = any((pair.left, pair.right) in gives for pair in found.outputs)
-            mark = FIRST if one is found.first else "output" if output else ""
-            largest = np.inf if one.max_ulp is None else float(one.max_ulp)
-            scaled = max((pair.scaled for pair in one.gives), default=0.0)
-            text = _without_middle(f"{one.name}  {one.op if one.op != one.name else ''}".rstrip())
-            rows.append(PlotRow(text, one.verdict, largest, scaled, mark, bool(one.own)))
+
+    def quiet_or_itself(operation: Region) -> str | int:  # what differs has a row of its own
+        return operation.verdict if operation.verdict in ("equal", *ALONE) else id(operation)
+
+    for quiet, group in groupby(difference.computed, quiet_or_itself):
+        operation, *others = group
+        if isinstance(quiet, str):
+            text = f"{1 + len(others)} {ALONE.get(quiet, 'equal')}"
+            rows.append(PlotRow(text if others else _without_middle(operation.name), quiet, 0.0))
+            continue
+        gives = {(pair.left, pair.right) for pair in operation.gives}
+        output = any((pair.left, pair.right) in gives for pair in difference.outputs)
+        mark = FIRST if operation is difference.first else "output" if output else ""
+        largest = np.inf if operation.max_ulp is None else float(operation.max_ulp)
+        scaled = max((pair.scaled for pair in operation.gives), default=0.0)
+        words = dict.fromkeys((operation.name, operation.op))
+        text, own = _without_middle("  ".join(words).rstrip()), bool(operation.own)
+        rows.append(PlotRow(text, operation.verdict, largest, scaled, mark, own))
     if len(rows) <= most:
         return rows
     first = next((n for n, row in enumerate(rows) if row.mark == FIRST), 0)
     start = max(0, min(first - 3, len(rows) - most))
-    kept = rows[start : start + most - 6]
-    end = start + len(kept)
+    middle = rows[start : start + most - 6]
+    end = start + len(middle)
     last = max(end, len(rows) - 4)
-    shown = [*_row_of_rest(rows[:start]), *kept, *_row_of_rest(rows[end:last])]
+    shown = [*_row_of_rest(rows[:start]), *middle, *_row_of_rest(rows[end:last])]
     return [*shown, *rows[last:]]
+
+
+# What a row says of several operations in which nothing differs.
+ALONE = {"left": "on the left alone", "right": "on the right alone", "unknown": "not known"}
 
 
 def _without_middle(text: str) -> str:
@@ -111,13 +114,13 @@ def _row_of_rest(rows: list[PlotRow]) -> list[PlotRow]:
     return [PlotRow(f"… {len(rows)} rows more", verdict, largest)]
 
 
-def walked(found: Difference, lines: Sequence[str]) -> Figure:
+def walked(difference: Difference, lines: Sequence[str]) -> Figure:
     """Draws the operations downwards as they run; beside them the first source's two sums.
 
     ``lines``: what is said above.
     """
-    rows = rows_of(found)
-    sums = _sums_of_source(found)
+    rows = rows_of(difference)
+    sums = _sums_of_source(difference)
     height = 1.6 + 0.24 * max(len(rows), 18 if sums else 8)
     figure = Figure(figsize=(9.0 + 6.0 * bool(sums), height), layout="constrained", dpi=110)
     grid = gridspec.GridSpec(
@@ -133,8 +136,8 @@ def walked(found: Difference, lines: Sequence[str]) -> Figure:
         else:
             title += f": {counted(trees.draw_turns(panel, summation.tree), 'running sum')}"
         panel.set_title(title, fontsize=9, loc="left")
-    told = "\n".join(textwrap.fill(line, TITLE) for line in lines)
-    figure.suptitle(told, fontsize=9, x=0.01, ha="left")
+    caption = "\n".join(textwrap.fill(line, TITLE) for line in lines)
+    figure.suptitle(caption, fontsize=9, x=0.01, ha="left")
     there = [name for name in WORDS if any(row.verdict == name for row in rows)]
     patches: list[Any] = [Patch(color=COLOURS[name], label=WORDS[name]) for name in there]
     if any(row.own for row in rows):
@@ -144,18 +147,20 @@ def walked(found: Difference, lines: Sequence[str]) -> Figure:
     return figure
 
 
-def _sums_of_source(found: Difference) -> list[tuple[str, Any]]:
+def _sums_of_source(difference: Difference) -> list[tuple[str, Any]]:
     """Both sides' sums of the first differing output of the first source, where they are known."""
-    if found.first is None:
+    if difference.first is None:
         return []
-    number = next(n for n, one in enumerate(found.operations) if one is found.first)
-    told = getattr(found.causes.get(number), "comparison", None)
-    if told is None or not len(told.differing):
+    number = [op is difference.first for op in difference.operations].index(True)
+    comparison = getattr(difference.causes.get(number), "comparison", None)
+    if comparison is None or not len(comparison.differing):
         return []
-    place = told.differing[0]
-    sides = (("left", told.left, told.pairs.left), ("right", told.right, told.pairs.right))
-    both = [(name, side.summation(pairs[place])) for name, side, pairs in sides]
-    return both if all(one is not None for _, one in both) else []
+    place = comparison.differing[0]
+    both = [
+        ("left", comparison.left.summation(comparison.pairs.left[place])),
+        ("right", comparison.right.summation(comparison.pairs.right[place])),
+    ]
+    return both if all(summed is not None for _, summed in both) else []
 
 
 def bars(axes: Axes, rows: Sequence[PlotRow]) -> None:

@@ -40,21 +40,9 @@ HISTORY: dict[int, str] = {
 }
 
 RUN_IDENTITY = (
-    "experiment",
-    "target",
-    "library_version",
-    "python_version",
-    "numpy_version",
-    "device",
-    "machine",
-    "cpu_family",
-    "cpu_model_number",
-    "cpu_isa",
-    "cores",
-    "os",
-    "emulated",
-    "switches",
-    "environment",
+    *("experiment", "target", "library_version", "python_version", "numpy_version", "device"),
+    *("machine", "cpu_family", "cpu_model_number", "cpu_isa", "cores", "os", "emulated"),
+    *("switches", "environment"),
 )
 
 
@@ -96,8 +84,8 @@ def described_schema(table: str) -> pyarrow.Schema:
     """
     plain, about = arrow_schema(table), {b"probe.about": ABOUT[table].encode()}
     for place, column in enumerate(TABLES[table]):
-        told = {"description": column.meaning, "unit": column.unit, "null": column.null or ""}
-        field = plain.field(place).with_metadata({k: v for k, v in told.items() if v})
+        facts = {"description": column.meaning, "unit": column.unit, "null": column.null or ""}
+        field = plain.field(place).with_metadata({k: v for k, v in facts.items() if v})
         plain = plain.set(place, field)
     return plain.with_metadata({**plain.metadata, **about})
 

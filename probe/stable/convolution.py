@@ -49,8 +49,8 @@ def normalised(x, mean, variance, scale, shift, epsilon, axis, accumulate=None):
     is 1 and 0. ``accumulate``: as of ``conv``; products are exact there too. Returns x's shape and
     dtype. Raises ValueError.
     """
-    given = x, mean, variance, scale, shift, epsilon, axis, accumulate
-    return _functions_for(x).normalised(*given)
+    functions = _functions_for(x)
+    return functions.normalised(x, mean, variance, scale, shift, epsilon, axis, accumulate)
 
 
 def _functions_for(x):
@@ -102,7 +102,7 @@ class ConvolutionSizes:
     def around(self, sizes, maximum=max):
         """Returns zeros (before, after) of each axis, and the outputs on each axis: two lists."""
         spans = self.windows.spans(sizes, maximum)
-        return [(one.before, one.after) for one in spans], [one.outputs for one in spans]
+        return [(span.before, span.after) for span in spans], [span.outputs for span in spans]
 
     def transposed(self):
         """Returns the words of the convolution from output gradients to those of the padded input.
@@ -126,7 +126,7 @@ def accumulator(dtype, wanted):
 
 def _one_an_axis(name, value, rank):
     values = (value,) * rank if isinstance(value, int) else tuple(value)
-    if len(values) != rank or any(not isinstance(one, int) or one < 1 for one in values):
+    if len(values) != rank or any(not isinstance(step, int) or step < 1 for step in values):
         why = f"one whole number from 1 up, or {rank} of them"
         raise ValueError(f"{name}={value}: it takes {why}")
     return values

@@ -121,27 +121,28 @@ def stabilized(model, accumulate=None, strict=False):
     ``accumulate="float64"``. ``strict``: ``NotStable``, a ValueError, names the layers that would
     be left, if any.
     """
-    found: dict[str, list[tuple[str, str]]] = {"replaced": [], "kept": [], "left": []}
+    report: dict[str, list[tuple[str, str]]] = {"replaced": [], "kept": [], "left": []}
 
     def replaced(layer):
         # with quantised weights it computes something else than its class says
         quantised = getattr(layer, "quantization_mode", None) is not None
         kind = None if quantised else KINDS.get(type(layer))
-        for what, told in _where_in_report(layer, kind):
-            found[what].append((layer.name, told))
-        made = (kind or type(layer)).from_config(layer.get_config())
+        for what, said in _where_in_report(layer, kind):
+            report[what].append((layer.name, said))
+        copy = (kind or type(layer)).from_config(layer.get_config())
         if kind:
-            made.accumulate = accumulate
-        return made
+            copy.accumulate = accumulate
+        return copy
 
     # recursive: layers of a model within the model are replaced too
-    made = keras.models.clone_model(model, clone_function=replaced, recursive=True)
-    report = LayerReport(**{name: tuple(dict.fromkeys(layers)) for name, layers in found.items()})
+    stable = keras.models.clone_model(model, clone_function=replaced, recursive=True)
+    stable.stable_report = LayerReport(
+        **{name: tuple(dict.fromkeys(layers)) for name, layers in report.items()}
+    )
     if strict:
-        report.refuse_left()
-    made.set_weights(model.get_weights())
-    made.stable_report = report
-    return made
+        stable.stable_report.refuse_left()
+    stable.set_weights(model.get_weights())
+    return stable
 
 
 def _where_in_report(layer, kind):
@@ -168,16 +169,14 @@ def _layer_is_exact(layer):
     if isinstance(layer, keras.layers.InputLayer):
         return True
 
-    def zeros(one):
-        return keras.ops.zeros([SIZE if n is None else n for n in one.shape], one.dtype)
+    def zeros(x):
+        return keras.ops.zeros([SIZE if n is None else n for n in x.shape], x.dtype)
 
-    def run():
-        return layer(keras.tree.map_structure(zeros, layer.input), training=False)
+    def run(**words):
+        return layer(keras.tree.map_structure(zeros, layer.input), **words)
 
-    def without_training():
-        return layer(keras.tree.map_structure(zeros, layer.input))
-
-    return exact(run) or exact(without_training)
+    # not every layer takes the word
+    return exact(lambda: run(training=False)) or exact(run)
 
 
 # Of axes that are open, such as the batch: enough for the windows of most pools.

@@ -49,7 +49,7 @@ class LayerReport:
 
     @property
     def complete(self) -> bool:
-        """Returns whether no layer was left."""
+        """Whether no layer was left."""
         return not self.left
 
     def refuse_left(self) -> None:
@@ -60,14 +60,14 @@ class LayerReport:
             raise NotStable(f"strict=True: left as they are: {names}: {why}")
 
     def __str__(self) -> str:
-        told = {
+        parts = {
             "replaced (independent of batch, length and position)": self.replaced,
             "kept (they never depend on these)": self.kept,
             "left as they are (bits may depend on batch or length)": self.left,
             "not looked into (code of their own)": self.unread,
         }
         lines = []
-        for what, layers in told.items():
+        for what, layers in parts.items():
             names = ", ".join(f"{name or '(the model)'} ({kind})" for name, kind in layers)
             lines += [f"{what}: {names}"] * bool(layers)
         return "\n".join(lines)

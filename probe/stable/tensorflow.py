@@ -60,7 +60,7 @@ def normalised(x, mean, variance, scale, shift, epsilon, axis, accumulate=None):
     offset = -(mean * factor)
     offset = offset if shift is None else offset + tf.cast(shift, wide)
     shape = [-1 if at == axis % rank else 1 for at in range(rank)]
-    factor, offset = (tf.reshape(one, shape) for one in (factor, offset))
+    factor, offset = (tf.reshape(values, shape) for values in (factor, offset))
     return tf.cast(tf.cast(x, wide) * factor + offset, x.dtype)
 
 
@@ -71,8 +71,8 @@ def _static_sizes(shape):
 def _spatial_sizes(tf, x):
     """Returns the spatial sizes of x: numbers where they are known, else scalar tensors."""
     known = _static_sizes(x.shape)[1:-1]
-    asked = tf.shape(x) if None in known else ()
-    return [asked[1 + axis] if size is None else size for axis, size in enumerate(known)]
+    sizes = tf.shape(x) if None in known else ()
+    return [sizes[1 + axis] if size is None else size for axis, size in enumerate(known)]
 
 
 def _zeros_around(tf, geometry, x):
@@ -111,9 +111,8 @@ def _added_products(tf, geometry, x, w, wide):
         multiply, subtract = (lambda a, b: mul(x=a, y=b)), (lambda a, b: sub(x=a, y=b))
     for place in geometry.places:
         seen = x[(slice(None), slice(None)) + geometry.seen(place, outputs)]
-        for one in tf.unstack(tf.reshape(seen, column), depth):
-            factor = first if y is None else weights[number]
-            product = multiply(one, factor)
+        for channel in tf.unstack(tf.reshape(seen, column), depth):
+            product = multiply(channel, first if y is None else weights[number])
             y = product if y is None else subtract(y, product)
             number += 1
     y = tf.reshape(y, tf.stack([tf.shape(x)[1]] + outputs + [geometry.filters]))
@@ -157,9 +156,9 @@ def _weight_gradient(tf, geometry, x, w, dy):
     groups = geometry.groups
     x, _, outputs = _zeros_around(tf, geometry, x)
     dy = tf.reshape(dy, [-1, groups, geometry.filters // groups])
-    found = []
+    dw = []
     for place in geometry.places:
         seen = x[(slice(None),) + geometry.seen(place, outputs)]
         seen = tf.reshape(seen, [-1, groups, geometry.depth])
-        found.append(tf.einsum("pgc,pgf->cgf", seen, dy))
-    return tf.reshape(tf.stack(found), _static_sizes(w.shape))
+        dw.append(tf.einsum("pgc,pgf->cgf", seen, dy))
+    return tf.reshape(tf.stack(dw), _static_sizes(w.shape))

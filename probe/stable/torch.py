@@ -37,7 +37,7 @@ def normalised(x, mean, variance, scale, shift, epsilon, axis, accumulate=None):
     offset = -(mean * factor)
     offset = offset if shift is None else offset + shift
     shape = [-1 if at == axis % x.dim() else 1 for at in range(x.dim())]
-    factor, offset = (one.to(wide).reshape(shape) for one in (factor, offset))
+    factor, offset = (values.to(wide).reshape(shape) for values in (factor, offset))
     return (x.to(wide) * factor + offset).to(x.dtype)
 
 
@@ -141,9 +141,8 @@ def _gradient_of_weights(torch, geometry, x, w, dy):
     x, _, outputs = _with_zeros_around(torch, geometry, x)
     x = x.reshape((x.shape[0], groups, geometry.depth) + tuple(x.shape[2:]))
     dy = dy.reshape((dy.shape[0], groups, geometry.filters // groups, -1))
-    found = []
+    dw = []
     for place in geometry.places:
         seen = x[(slice(None),) * 3 + geometry.seen(place, outputs)].flatten(3)
-        found.append(torch.einsum("bgcp,bgfp->gfc", seen, dy))
-    dw = torch.stack(found, -1)
-    return dw.reshape(w.shape)
+        dw.append(torch.einsum("bgcp,bgfp->gfc", seen, dy))
+    return torch.stack(dw, -1).reshape(w.shape)

@@ -83,22 +83,21 @@ def stabilized(model, accumulate=None, strict=False):
     ``accumulate="float64"``. ``strict``: ``NotStable``, a ValueError, names the layers that would
     be left, if any.
     """
-    made, names = copy.deepcopy(model), ("replaced", "kept", "left", "unread")
-    found: dict[str, list[tuple[str, str]]] = {name: [] for name in names}
+    stable, names = copy.deepcopy(model), ("replaced", "kept", "left", "unread")
+    report: dict[str, list[tuple[str, str]]] = {name: [] for name in names}
     inside: list[str] = []
-    for name, module in made.named_modules():
+    for name, module in stable.named_modules():
         if any(name.startswith(outer) for outer in inside):
             continue  # parts of a layer that is left as a whole
         what = _made_stable(module, accumulate)
         if what == "left" and module.__module__.startswith("torch."):
             inside.append(f"{name}." if name else "")
         if what:
-            found[what].append((name, type(module).__name__))
-    report = LayerReport(**{name: tuple(layers) for name, layers in found.items()})
+            report[what].append((name, type(module).__name__))
+    stable.stable_report = LayerReport(**{name: tuple(layers) for name, layers in report.items()})
     if strict:
-        report.refuse_left()
-    made.stable_report = report
-    return made
+        stable.stable_report.refuse_left()
+    return stable
 
 
 def _made_stable(module, accumulate):
@@ -127,8 +126,8 @@ def _module_is_exact(module):
     """
     if any(True for _ in module.children()):
         return False
-    given = [one for one in vars(module).values() if isinstance(one, (int, tuple))]
-    flat = [n for one in given for n in (one if isinstance(one, tuple) else (one,))]
+    options = [value for value in vars(module).values() if isinstance(value, (int, tuple))]
+    flat = [n for value in options for n in (value if isinstance(value, tuple) else (value,))]
     numbers = [n for n in flat if isinstance(n, int) and 1 < n <= 4096]
     size = max(8, 2 * max(numbers, default=1))
     copied = copy.deepcopy(module).eval()

@@ -42,7 +42,8 @@ CONTENT = ("cases", "orders", "roundings", "networks")
 
 _FLAT = re.compile(r"([a-z_]+)(?:\.(\d+))?\.parquet")
 _PARTITIONED = re.compile(r"part-\d+\.parquet")
-_LONGEST = 255  # bytes in the name of a folder
+# Bytes in the name of a folder.
+_LONGEST = 255
 
 
 def table_files(folder: Path, table: str) -> list[Path]:
@@ -52,8 +53,10 @@ def table_files(folder: Path, table: str) -> list[Path]:
 
 def unpartitioned(folder: Path, table: str) -> list[Path]:
     """Returns files of a table in ``folder`` itself, the compacted one first."""
-    found = [_FLAT.fullmatch(path.name) for path in folder.glob(f"{table}*.parquet")]
-    parts = sorted((int(one[2] or -1), one[0]) for one in found if one and one[1] == table)
+    matches = [_FLAT.fullmatch(path.name) for path in folder.glob(f"{table}*.parquet")]
+    parts = sorted(
+        (int(match[2] or -1), match[0]) for match in matches if match and match[1] == table
+    )
     return [folder / name for _, name in parts]
 
 
@@ -107,18 +110,18 @@ def machine_folders(path: Path) -> list[Path]:
         raise StoreError(f"path={path}: there is no such folder; check the name")
     tables = (table for table in schema.TABLES if table not in CONTENT)
     # the path itself, where it is a machine of a partitioned store
-    found = {path} if any(partitioned(path, table) for table in tables) else set()
-    for place, folders, names in os.walk(path):
+    places = {path} if any(partitioned(path, table) for table in tables) else set()
+    for up_to, folders, names in os.walk(path):
         # what Git and others keep for themselves is not a store
         folders[:] = [name for name in folders if not name.startswith(".")]
-        here = Path(place)
+        here = Path(up_to)
         if any((match := _FLAT.fullmatch(name)) and match[1] in schema.TABLES for name in names):
-            found.add(here)
+            places.add(here)
         elif any(_PARTITIONED.fullmatch(name) for name in names):
             up = here.parent if here.name.startswith("target=") else here
             if up.name.startswith("machine=") and up.parent.name in schema.TABLES:
-                found.add(up.parent.parent / unquote(up.name.removeprefix("machine=")))
-    return sorted({folder.resolve() for folder in found})
+                places.add(up.parent.parent / unquote(up.name.removeprefix("machine=")))
+    return sorted({place.resolve() for place in places})
 
 
 def _hive(column: str, value: str) -> str:
@@ -135,7 +138,8 @@ SEAL = b"PROBE256"
 ROW_GROUP = 2**17
 
 _COMPACTED = b"probe.compacted"
-_TAIL = 8  # bytes behind the footer: its length and PAR1
+# Bytes behind the footer: its length and PAR1.
+_TAIL = 8
 _SEALED = len(SEAL) + 32
 _AT_ONCE = 2**20
 _REASONS = {
@@ -298,13 +302,13 @@ def _from_footer(stream: BinaryIO, before: int = 0) -> tuple[int, bytes]:
 
 def _sha256(stream: BinaryIO, place: int, rest: bytes) -> bytes:
     """Returns the digest of what stands before ``place``, and of ``rest``."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     stream.seek(0)
     while place > 0 and (piece := stream.read(min(_AT_ONCE, place))):
-        found.update(piece)
+        digest.update(piece)
         place -= len(piece)
-    found.update(rest)
-    return found.digest()
+    digest.update(rest)
+    return digest.digest()
 
 
 @contextmanager
@@ -319,11 +323,10 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def footer(path: Path) -> pa.Schema:
-    """Returns the Arrow schema of a file. StoreError where it is damaged, not ours, or of a newer
-    version."""
+    """Returns the Arrow schema of a file. StoreError where it is damaged, not ours, or newer."""
     with _reading(path):
-        found = pq.read_schema(path)
-    version = (found.metadata or {}).get(b"probe.schema_version", b"").decode(errors="replace")
+        arrow = pq.read_schema(path)
+    version = (arrow.metadata or {}).get(b"probe.schema_version", b"").decode(errors="replace")
     if not version.isdecimal():
         raise StoreError(f"file={path.name}: not written by probe; move it out of the store")
     if int(version) > schema.VERSION:
@@ -331,7 +334,7 @@ def footer(path: Path) -> pa.Schema:
             f"schema_version={version}: {path.name} is in a newer format than this probe's "
             f"{schema.VERSION}; update probe to read it"
         )
-    return found
+    return arrow
 
 
 def is_compacted(path: Path) -> bool:
@@ -341,8 +344,8 @@ def is_compacted(path: Path) -> bool:
 
 def state(path: Path) -> tuple[int, int, int]:
     """Returns what changes where a file is replaced by another one. FileNotFoundError."""
-    found = path.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    stat = path.stat()
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 def verify_file(path: Path) -> None:

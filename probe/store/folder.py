@@ -80,10 +80,10 @@ class Store:
         Append a comparison after its differences. Values of ``json`` columns may be text or any
         JSON value. Errors: StoreError for an unknown or missing column.
         """
-        found = [rows] if isinstance(rows, Mapping) else list(rows)
-        for row in found:
+        several = [rows] if isinstance(rows, Mapping) else list(rows)
+        for row in several:
             _require_columns(table, row.keys())
-        self._buffer(table, found)
+        self._buffer(table, several)
 
     def extend(self, table: str, columns: Mapping[str, Any]) -> None:
         """Buffers rows given by columns: arrays and lists of one length; a scalar is repeated.
@@ -229,13 +229,13 @@ def _column(table: str, column: schema.Column, values: Any, count: int) -> pa.Ar
         if schema.TYPES[column.type] == "string" and not isinstance(values, pa.Array):
             if column.type == "json":
                 values = [
-                    one
-                    if one is None or isinstance(one, str)
-                    else json.dumps(one, sort_keys=True, separators=(",", ":"))
-                    for one in values
+                    value
+                    if value is None or isinstance(value, str)
+                    else json.dumps(value, sort_keys=True, separators=(",", ":"))
+                    for value in values
                 ]
             if column.foreign:
-                values = [None if one is None else machine.publishable(one) for one in values]
+                values = [None if text is None else machine.publishable(text) for text in values]
         array = pa.array(values, type=kind, mask=mask)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise StoreError(f"{table}.{column.name}: {error}; its type is {kind}") from error
@@ -254,8 +254,7 @@ _IN_ORDER = sorted(schema.TABLES, key=lambda name: name in LAST)
 
 
 def require_usable(folder: Path) -> None:
-    """Makes a machine's folder. StoreError where it can't be written to, or holds a file that can't
-    be read."""
+    """Makes a machine's folder. StoreError: not to be written to, or a file can't be read."""
     trial = folder / TRIAL
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -293,8 +292,8 @@ def compact(folder: Path) -> None:
     partitioned = file.is_partitioned(folder.parent)
 
     def folded(table: str) -> bool:
-        found = file.unpartitioned(folder, table)
-        return not found or (not partitioned and len(found) == 1 and file.is_compacted(found[0]))
+        files = file.unpartitioned(folder, table)
+        return not files or (not partitioned and len(files) == 1 and file.is_compacted(files[0]))
 
     loose = [table for table in _IN_ORDER if not all(map(folded, _deciding(table)))]
     known = Origin([folder] if loose else [], folder.name)
@@ -317,7 +316,7 @@ def merge(
     machines. Errors: as :func:`probe.load` and :class:`probe.Store`.
     """
     root, machines = Path(out), dict[str, list[Path]]()
-    for source in (one for folder in folders for one in file.machine_folders(Path(folder))):
+    for source in (place for folder in folders for place in file.machine_folders(Path(folder))):
         if (root / source.name).resolve() == source:
             why = "this is one of the merged folders; choose a different folder"
             raise StoreError(f"out={root}: {why}")
@@ -363,11 +362,11 @@ def _fold(sources: Sequence[Path], table: str, partitioned: bool, known: Origin)
     by_target = partitioned and "target" in schema.column_names(table)
     touched: set[Path] = set()
     if partitioned:
-        for one in _deciding(table):
-            folded = frozenset(file.partitioned(out, one))
+        for other in _deciding(table):
+            folded = frozenset(file.partitioned(out, other))
             new = parquet.Stored([out, *others], folded)
-            if new.files(one):
-                touched |= {file.partition(out, table, t) for t in _distinct(new, one, "target")}
+            if new.files(other):
+                touched |= {file.partition(out, table, t) for t in _distinct(new, other, "target")}
     stored = parquet.Stored(sources, frozenset(file.partitioned(out, table)) - touched)
     if stored.files(table):
         named = "run_id" in schema.column_names(table)
@@ -382,12 +381,12 @@ def _fold(sources: Sequence[Path], table: str, partitioned: bool, known: Origin)
 
             def write(path: Path, target: str | None, rows: pa.Table) -> None:
                 if path not in written:
-                    told = known.metadata(used, target) if origin is None else origin
-                    writer = file.Writer(path, table, True, out, told)
+                    facts = known.metadata(used, target) if origin is None else origin
+                    writer = file.Writer(path, table, True, out, facts)
                     written[path] = stack.enter_context(writer)
                 written[path].write(rows)
-                while sum(one.held for one in written.values()) > 2 * file.ROW_GROUP:
-                    max(written.values(), key=lambda one: one.held).drain()
+                while sum(writer.held for writer in written.values()) > 2 * file.ROW_GROUP:
+                    max(written.values(), key=lambda writer: writer.held).drain()
 
             if not partitioned:
                 write(whole, None, schema.arrow_schema(table).empty_table())
@@ -407,8 +406,8 @@ def _distinct(stored: parquet.Stored, table: str, column: str) -> set[Any]:
     """Returns the values of a column; None alone where the table has none."""
     if column not in schema.column_names(table):
         return {None}
-    found = stored.query(f'SELECT DISTINCT "{column}" AS value FROM ({stored.every(table)})')
-    return {value for rows in found for value in rows["value"].to_pylist()}
+    columns = stored.query(f'SELECT DISTINCT "{column}" AS value FROM ({stored.every(table)})')
+    return {value for rows in columns for value in rows["value"].to_pylist()}
 
 
 README = "README.md"
@@ -448,23 +447,22 @@ class Origin:
             self._runs |= {row["run_id"]: row for row in fresh.to_pylist()}
 
     def metadata(self, used: Iterable[str] | None, target: str | None = None) -> dict[str, str]:
-        """Returns the metadata of a file with rows of these runs; None: of all.
-        ``target``: of it alone."""
+        """Returns the metadata of a file with rows of these runs (None: of all), of one target."""
         chosen = self._runs.keys() if used is None else used
-        runs = [self._runs[one] for one in chosen if one in self._runs]
-        runs = [one for one in runs if target in (None, one["target"])]
+        runs = [self._runs[run] for run in chosen if run in self._runs]
+        runs = [run for run in runs if target in (None, run["target"])]
         libraries = [
-            f"{one['library']} {one.get('library_version') or ''}".strip()
-            for one in runs
-            if one.get("library")
+            f"{run['library']} {run.get('library_version') or ''}".strip()
+            for run in runs
+            if run.get("library")
         ]
-        found: dict[str, list[str | None]] = {
+        facts: dict[str, list[str | None]] = {
             "probe.machine": [self.machine],
-            "probe.experiment": [one.get("experiment") for one in runs],
+            "probe.experiment": [run.get("experiment") for run in runs],
             "probe.library": [*libraries],
-            "probe.version": [one.get("probe_version") for one in runs],
+            "probe.version": [run.get("probe_version") for run in runs],
         }
-        known = {name: sorted({one for one in each if one}) for name, each in found.items()}
+        known = {name: sorted({run for run in each if run}) for name, each in facts.items()}
         return {name: ", ".join(each) for name, each in known.items() if each}
 
 

@@ -33,7 +33,8 @@ TOGETHER: dict[str, tuple[str, ...]] = {"reveals": PLACE, "causes": PAIR}
 
 _TYPES = {"string": "VARCHAR", "float64": "DOUBLE", "bool": "BOOLEAN", "int64": "BIGINT"}
 _TYPES |= {"uint64": "UBIGINT", "timestamp[us, UTC]": "TIMESTAMPTZ", "list<int64>": "BIGINT[]"}
-_ROWS = 2**40  # more than a file has: a row's place is its file's number and its own
+# More than a file has: a row's place is its file's number and its own.
+_ROWS = 2**40
 
 
 def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -109,17 +110,16 @@ class Stored:
                 raise FileNotFoundError(2, "it was replaced meanwhile", str(path))
 
     def settled(self, name: str) -> bool:
-        """Returns whether no row of a table is outdated: every file is compacted, and of its own
-        part."""
+        """Returns whether no row of a table is outdated: each file is compacted, of its part."""
         if name == "differences" and not self.settled("comparisons"):
             return False
-        found = self.files(name)
+        files = self.files(name)
         # a partition and the files of a folder each have the last word on their rows alone
         parts = {
             (self._machines[name][path], path.parts[-3:-1] if file.columns_of_path(path) else ())
-            for path in found
+            for path in files
         }
-        return len(parts) == len(found) and all(map(file.is_compacted, found))
+        return len(parts) == len(files) and all(map(file.is_compacted, files))
 
     def sql(self, name: str) -> str:
         """Returns SQL for the rows of a table that count, with the columns of today's schema.
@@ -151,12 +151,12 @@ class Stored:
         if not self.files(name):
             return
         form = schema.arrow_schema(name).remove_metadata()
-        fields = [form.field(one) for one in (form.names if columns is None else columns)]
+        fields = [form.field(field) for field in (form.names if columns is None else columns)]
         if labelled and "machine" not in form.names:
             fields.append(pa.field("machine", pa.string()))
         texts = [
-            "_folder AS machine" if labelled and one.name == "machine" else f'"{one.name}"'
-            for one in fields
+            "_folder AS machine" if labelled and field.name == "machine" else f'"{field.name}"'
+            for field in fields
         ]
         order = "" if self.settled(name) else " ORDER BY _place"
         query = f"SELECT {', '.join(texts)} FROM ({self.sql(name)}){order}"
@@ -178,8 +178,8 @@ class Stored:
 
     def number(self, what: str, rows: str) -> int:
         """Returns an aggregate of integers, such as ``sum(kept)``, over SQL of this class."""
-        (found,) = self.query(f"SELECT CAST(coalesce({what}, 0) AS BIGINT) AS n FROM ({rows})")
-        return int(found["n"][0].as_py())
+        (columns,) = self.query(f"SELECT CAST(coalesce({what}, 0) AS BIGINT) AS n FROM ({rows})")
+        return int(columns["n"][0].as_py())
 
     def unlisted(self) -> str:
         """Returns why comparisons have lost their differences; empty where they have not.
@@ -189,12 +189,12 @@ class Stored:
         """
         if not self.files("comparisons"):
             return ""
-        kept = self.number("sum(kept)", self.sql("comparisons"))
+        listed = self.number("sum(kept)", self.sql("comparisons"))
         there = self.number("count(*)", self.every("differences"))
-        if there >= kept:
+        if there >= listed:
             return ""
         return (
-            f"store={self.folders[0]}: its comparisons list {kept:,} differing outputs, and its "
+            f"store={self.folders[0]}: its comparisons list {listed:,} differing outputs, and its "
             f"differences have {there:,} rows; put the missing files of differences back, or move "
             "those of comparisons away to measure again"
         )
@@ -205,10 +205,10 @@ def _select_of_file(name: str, path: Path | None, machine: str = "", number: int
     from_path = {} if path is None else file.columns_of_path(path)
     there = set() if path is None else set(file.footer(path).names)
     columns = []
-    for one in schema.TABLES[name]:
-        value = sql_text(from_path[one.name]) if one.name in from_path else f'"{one.name}"'
-        value = value if one.name in there | from_path.keys() else "NULL"
-        columns.append(f'CAST({value} AS {_TYPES[schema.TYPES[one.type]]}) AS "{one.name}"')
+    for column in schema.TABLES[name]:
+        value = sql_text(from_path[column.name]) if column.name in from_path else f'"{column.name}"'
+        value = value if column.name in there | from_path.keys() else "NULL"
+        columns.append(f'CAST({value} AS {_TYPES[schema.TYPES[column.type]]}) AS "{column.name}"')
     columns += [f"CAST({sql_text(machine)} AS VARCHAR) AS _folder", f"{number} AS _file"]
     if path is None:
         return f"SELECT {', '.join(columns)}, 0 AS _place WHERE false"
@@ -231,7 +231,7 @@ def counting_sql(
     """
     if name == "differences":  # the last ``kept`` ones of their comparison as it was measured last
         pair = [*PAIR, *apart]
-        same = " AND ".join(f'd."{one}" IS NOT DISTINCT FROM c."{one}"' for one in pair)
+        same = " AND ".join(f'd."{name}" IS NOT DISTINCT FROM c."{name}"' for name in pair)
         return f"""
             SELECT d.* FROM (SELECT *, {_back(pair)} AS _back FROM ({rows})) d
             JOIN {comparisons} c ON {same} WHERE d._back <= c.kept
@@ -249,12 +249,10 @@ def _back(columns: Sequence[str]) -> str:
 
 
 def sql_names(columns: Sequence[str]) -> str:
-    """Returns names of columns as SQL has them."""
-    return ", ".join(f'"{one}"' for one in columns)
+    return ", ".join(f'"{column}"' for column in columns)
 
 
 def sql_text(value: str) -> str:
-    """Returns a text as SQL has it."""
     return "'" + value.replace("'", "''") + "'"
 
 
@@ -329,7 +327,7 @@ class Recalled:
             return
         self._found = pa.concat_tables(pieces).combine_chunks()
         self._sums = {name: self._found[name].fill_null(0).to_numpy() for name in SUMS}
-        self._at, self._agrees = (self._found[one].to_numpy() for one in ("at", "agrees"))
+        self._at, self._agrees = (self._found[name].to_numpy() for name in ("at", "agrees"))
         counts = self._found["case_id"].combine_chunks().value_counts()
         ends = np.cumsum(counts.field("counts").to_numpy()).tolist()
         places = zip([0, *ends], ends, strict=False)
@@ -347,8 +345,8 @@ class Recalled:
         mine = np.isin(self._at[start:end], list(values))
         agree = mine & self._agrees[start:end]
         rest = self._found.slice(start, end - start).filter(pa.array(mine & ~agree))
-        told: list[Mapping[str, Any]] = rest.to_pylist()
+        differing: list[Mapping[str, Any]] = rest.to_pylist()
         if count := int(agree.sum()):
             sums = {name: int(each[start:end][agree].sum()) for name, each in self._sums.items()}
-            told.append({"case_id": case_id, "control": "equal", "rows": count, **sums})
-        return set(self._at[start:end][mine].tolist()), told
+            differing.append({"case_id": case_id, "control": "equal", "rows": count, **sums})
+        return set(self._at[start:end][mine].tolist()), differing

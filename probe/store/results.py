@@ -114,7 +114,7 @@ class Results:
                 statements = duckdb.extract_statements(query)
             except duckdb.Error as error:
                 raise _wrong_query(query, error) from None
-            if [one.type for one in statements] != [duckdb.StatementType.SELECT]:
+            if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
                 why = "it is not a single query that only reads"
                 raise InputError("sql", _query_start(query), why, "write one SELECT")
         return parquet.steady(lambda: self._answered(duckdb, queries), self.folders[0])
@@ -127,7 +127,7 @@ class Results:
         ):
             for name in schema.TABLES:
                 if name in words:
-                    own = [one for one in schema.column_names(name) if one != "machine"]
+                    own = [column for column in schema.column_names(name) if column != "machine"]
                     label = ", _folder AS machine" * (name not in CONTENT)
                     shown = f"SELECT {parquet.sql_names(own)}{label} FROM ({stored.sql(name)})"
                     connection.execute(f"CREATE VIEW {name} AS {shown}")
@@ -181,12 +181,12 @@ def load(*paths: str | Path, tolerant: bool = False) -> Results:
     """
     folders: list[Path] = []
     for path in paths:
-        found = file.machine_folders(Path(path))
-        if not found:
+        places = file.machine_folders(Path(path))
+        if not places:
             raise StoreError(
                 f"path={path}: there are no stored results; run `probe sweep` or `probe run` first"
             )
-        folders.extend(folder for folder in found if folder not in folders)
+        folders.extend(folder for folder in places if folder not in folders)
     left_out: dict[Path, str] = {}
     files = (file.table_files(folder, name) for folder in folders for name in schema.TABLES)
     for path in dict.fromkeys(chain.from_iterable(files)):

@@ -556,10 +556,7 @@ class SummationModel:
 
 
 def certify(
-    masks: Masks,
-    summation: Summation,
-    places: tuple[np.ndarray, ...],
-    budget: int = BUDGET,
+    masks: Masks, summation: Summation, places: tuple[np.ndarray, ...], budget: int = BUDGET
 ) -> Certified:
     """Returns which outputs, ``places`` (positions, filters), answer all as this summation would.
 

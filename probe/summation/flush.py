@@ -109,10 +109,7 @@ def reveal_flushing(masks: Masks, pieces: Sequence[FusionPiece]) -> None:
 
 
 def _counted(
-    masks: Masks,
-    pieces: Sequence[FusionPiece],
-    sets: Sequence[Sets],
-    question: MaskQuestion,
+    masks: Masks, pieces: Sequence[FusionPiece], sets: Sequence[Sets], question: MaskQuestion
 ) -> list[Counted]:
     """Returns how many come out of each set; of a set of which some do, each member by itself."""
     first = _answers_to_sets(masks, pieces, sets, question)
@@ -131,10 +128,7 @@ def _counted(
 
 
 def _answers_to_sets(
-    masks: Masks,
-    pieces: Sequence[FusionPiece],
-    sets: Sequence[Sets],
-    question: MaskQuestion,
+    masks: Masks, pieces: Sequence[FusionPiece], sets: Sequence[Sets], question: MaskQuestion
 ) -> list[np.ndarray]:
     """Answers to sets as rows: members, and behind them their partners, -1 where there are none."""
     shapes = [members.shape for some in sets for members in some]

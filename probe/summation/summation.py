@@ -477,10 +477,7 @@ class Summation(NamedTuple):
             for child in children:
                 leaf = (child, *(child in some or EVERY in some for some in sets[True]))
                 terms.append(numbers[~child] if child < 0 else table.setdefault(leaf, len(table)))
-            alike = (
-                *formats.values(),
-                *(node in some or EVERY in some for some in sets[False]),
-            )
+            alike = (*formats.values(), *(node in some or EVERY in some for some in sets[False]))
             numbers.append(table.setdefault((alike, *sorted(terms)), len(table)))
         return numbers
 

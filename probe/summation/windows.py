@@ -450,10 +450,7 @@ class _ReachQuestions:
         result.weights |= reached & ~result.padding
 
     def ask(
-        self,
-        which: str,
-        chosen: Sequence[np.ndarray],
-        biased: Sequence[np.ndarray] | None = None,
+        self, which: str, chosen: Sequence[np.ndarray], biased: Sequence[np.ndarray] | None = None
     ) -> Iterator[np.ndarray]:
         """Yields where the output is NaN for infinities at each set: bool (*output,).
 

@@ -114,8 +114,8 @@ class Ranking:
     def leave(self, case: int, values: Iterable[int] | None = None) -> None:
         """Leaves out these values; None: all of the case."""
         with self._lock:
-            one = self._cases[case]
-            one.open[slice(None) if values is None else one.places(values)] = False
+            known = self._cases[case]
+            known.open[slice(None) if values is None else known.places(values)] = False
             self._scores.pop(case, None)
 
     def next(self) -> tuple[int, list[int]] | None:
@@ -130,15 +130,17 @@ class Ranking:
                 self._scores[number] = self._cases[number].promise(rate, trust)
             alike: dict[bytes, float] = {}
             for number in self._fresh:
-                one = self._cases[number]
-                key = one.values.tobytes() + one.open.tobytes()
+                case = self._cases[number]
+                key = case.values.tobytes() + case.open.tobytes()
                 if key not in alike:
                     # that nothing is known of a case is a reason to ask: the usual rate at least
-                    found = one.promise(rate, trust)
-                    alike[key] = max(rate, found) if found >= 0 else found
+                    promise = case.promise(rate, trust)
+                    alike[key] = max(rate, promise) if promise >= 0 else promise
                 self._scores[number] = alike[key]
             best = max(
-                self._scores, key=lambda one: (self._scores[one], self._spread[one]), default=None
+                self._scores,
+                key=lambda number: (self._scores[number], self._spread[number]),
+                default=None,
             )
             if best is None or self._scores[best] < 0:
                 return None
@@ -169,9 +171,9 @@ class _OpenValues:
 
     def places(self, values: Iterable[int]) -> np.ndarray:
         wanted = np.fromiter(values, np.int64)
-        found = np.searchsorted(self.values, wanted)
-        found = found[found < len(self.values)]
-        return found[np.isin(self.values[found], wanted)]
+        places = np.searchsorted(self.values, wanted)
+        places = places[places < len(self.values)]
+        return places[np.isin(self.values[places], wanted)]
 
     def _known(self, values: Iterable[int], differ: Iterable[bool]) -> tuple[np.ndarray, ...]:
         rows = [(v, d) for v, d in zip(values, differ, strict=True)]
@@ -180,20 +182,20 @@ class _OpenValues:
         return places, np.array([wanted[int(self.values[p])] for p in places], float)
 
     def elsewhere(self, values: Iterable[int], differ: Iterable[bool]) -> None:
-        places, found = self._known(values, differ)
+        places, differed = self._known(values, differ)
         self.seen[places] += 1
-        self.bad[places] += found
+        self.bad[places] += differed
 
     def answered(
         self, values: Iterable[int], differ: Iterable[bool]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Returns what came, and what was expected from elsewhere."""
-        places, found = self._known(values, differ)
-        self.own[places], self.open[places] = found, False
+        places, differed = self._known(values, differ)
+        self.own[places], self.open[places] = differed, False
         self.axis.asked[self.on_axis[places]] += 1
-        self.axis.differed[self.on_axis[places]] += found
+        self.axis.differed[self.on_axis[places]] += differed
         there = self.seen[places] > 0
-        return found, np.where(there, self.bad[places] / np.maximum(1, self.seen[places]), 0.0)
+        return differed, np.where(there, self.bad[places] / np.maximum(1, self.seen[places]), 0.0)
 
     def promise(self, rate: float, trust: float) -> float:
         """Returns the mean score of what would be asked next; -1 where nothing is open."""
@@ -222,11 +224,11 @@ class _OpenValues:
             w = np.where(there, WEIGHTS["elsewhere"], WEIGHTS["interpolated"])
             total += w * trust * self._between(there, self.bad[there] / self.seen[there])
             weight += w
-        asked, differed = self.axis.asked[self.on_axis], self.axis.differed[self.on_axis]
+        answered, differed = self.axis.asked[self.on_axis], self.axis.differed[self.on_axis]
         known = ~np.isnan(self.own)
-        asked, differed = asked - known, differed - np.where(known, self.own, 0)
-        total += WEIGHTS["cases"] * np.where(asked > 0, differed / np.maximum(1, asked), 0)
-        weight += WEIGHTS["cases"] * (asked > 0)
+        answered, differed = answered - known, differed - np.where(known, self.own, 0)
+        total += WEIGHTS["cases"] * np.where(answered > 0, differed / np.maximum(1, answered), 0)
+        weight += WEIGHTS["cases"] * (answered > 0)
         if known.any():
             total += WEIGHTS["neighbours"] * self._between(known, self.own[known])
             total += WEIGHTS["remainders"] * self._remainders(known, rate)
@@ -240,13 +242,14 @@ class _OpenValues:
         best = np.zeros(len(self.values))
         for modulus in MODULI:
             left = self.values % modulus
-            asked = np.bincount(left[known], minlength=modulus)
+            answered = np.bincount(left[known], minlength=modulus)
             differed = np.bincount(left[known], self.own[known], minlength=modulus)
-            best = np.maximum(best, ((differed + rate) / (asked + 1))[left])
+            best = np.maximum(best, ((differed + rate) / (answered + 1))[left])
         return best
 
 
-PATIENCE = 3  # processes that may be lost in a row, with no result between: then a case is left
+# Processes that may be lost in a row, with no result between: then a case is left.
+PATIENCE = 3
 
 
 def sweep_cases(
@@ -268,7 +271,7 @@ def sweep_cases(
     )
 
 
-_REQUESTED = {one.name for one in fields(SweepRequest)}
+_REQUESTED = {option.name for option in fields(SweepRequest)}
 
 
 def answer_request(
@@ -301,9 +304,9 @@ def answer_request(
     if store is not None:
         store.flush()
     start = time.monotonic()
-    asked = [SweepQuestion(number, tuple(request.values)) for number in range(len(plans))]
+    questions = [SweepQuestion(number, tuple(request.values)) for number in range(len(plans))]
     tally = job.run(
-        [(target, asked) for target in targets], workers or min(machine.cores(), len(targets))
+        [(target, questions) for target in targets], workers or min(machine.cores(), len(targets))
     )
     if job.budget is not None:
         job.say_left_out()
@@ -341,21 +344,22 @@ class _SweepState(Campaign[SweepQuestion]):
     def share(self, number: int, questions: Sequence[SweepQuestion]) -> list[SweepQuestion]:
         """Every target has the same part of each case's values; cases without any are left out."""
         shared = []
-        for one in questions:
-            places = enumerate(one.values, one.case * len(one.values))
+        for question in questions:
+            places = enumerate(question.values, question.case * len(question.values))
             if mine := tuple(value for place, value in places if self.shard.has(place)):
-                shared.append(SweepQuestion(one.case, mine))
+                shared.append(SweepQuestion(question.case, mine))
         return shared
 
     def size(self, question: SweepQuestion) -> int:
-        """Returns comparisons of a case."""
         return len(question.values)
 
     def known(self, part: CampaignPart[SweepQuestion]) -> bool:
         """Counts what is stored, if that is everything or there is no time for more."""
-        session, found = part.session, self.found[part.target.text]
-        found.failures = part.failures
-        self.open[found.target] = {one.case: set(one.values) for one in part.questions}
+        session, summary = part.session, self.found[part.target.text]
+        summary.failures = part.failures
+        self.open[summary.target] = {
+            question.case: set(question.values) for question in part.questions
+        }
         # what the library will say of itself is known before it starts, which takes seconds
         row = run_row(part.target, session.expected_facts(), session.variables)
         stored = self._recall(part, row["run_id"])
@@ -363,7 +367,7 @@ class _SweepState(Campaign[SweepQuestion]):
         if not self.late and (stored is None or stored.rows < total):
             return False
         self._count(part, stored)
-        return not self.open[found.target]
+        return not self.open[summary.target]
 
     def begin(self, part: CampaignPart[SweepQuestion]) -> None:
         """Counts what is stored of the run that has started."""
@@ -379,8 +383,7 @@ class _SweepState(Campaign[SweepQuestion]):
         return self.store.recall(*place, controlled=self.request.control == "every")
 
     def _stored(self) -> pa.Table:
-        """Returns the rows of ``comparisons`` of these cases on this axis, of all runs:
-        ``RECALLED``."""
+        """Returns ``RECALLED`` of all runs' ``comparisons`` of these cases on this axis."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -399,38 +402,37 @@ class _SweepState(Campaign[SweepQuestion]):
         """Counts what is stored and asked for, which is not asked again."""
         if stored is None:
             return
-        found = self.found[part.target.text]
-        left, before = self.open[found.target], found.comparisons
+        summary = self.found[part.target.text]
+        left, before = self.open[summary.target], summary.comparisons
         ids = dict(zip(self.plans.ids.values(), self.plans.ids, strict=True))
         for case, values in left.items():
             done, rows = stored.case(ids[case], sorted(values))
             values -= done
             for row in rows:
-                found.add(row, before=True)
-        self.open[found.target] = {case: values for case, values in left.items() if values}
-        if found.comparisons > before:
-            part.tell(found.comparisons - before, asked=False)
+                summary.add(row, before=True)
+        self.open[summary.target] = {case: values for case, values in left.items() if values}
+        if summary.comparisons > before:
+            part.tell(summary.comparisons - before, asked=False)
 
     def agenda(self, part: CampaignPart[SweepQuestion]) -> Iterator[SweepQuestion]:
         """Yields what is not stored: case by case, with a budget the most telling first."""
         left = self.open[part.target.text]
         if self.budget is None:
-            for one in part.questions:
-                if one.case in left:
-                    yield SweepQuestion(one.case, tuple(sorted(left[one.case])))
+            for question in part.questions:
+                if question.case in left:
+                    yield SweepQuestion(question.case, tuple(sorted(left[question.case])))
             return
         ranking = self._ranking(part)
-        while found := ranking.next():
-            case, values = found
+        while turn := ranking.next():
+            case, values = turn
             if wanted := tuple(value for value in values if value in left.get(case, ())):
                 yield SweepQuestion(case, wanted)
 
     def _ranking(self, part: CampaignPart[SweepQuestion]) -> Ranking:
-        """Returns the ranking of what a target is still to be asked, with all that the store
-        knows."""
+        """Returns the ranking of what is still to be asked, with all that the store knows."""
 
         text, run_id = part.target.text, part.run_id
-        ranking = Ranking({one.case: one.values for one in part.questions})
+        ranking = Ranking({question.case: question.values for question in part.questions})
         rows = self._stored().select(["run_id", "target", "case_id", "at", "differing"])
         for (run, target, case_id), some in rows.to_pandas().groupby(
             ["run_id", "target", "case_id"]
@@ -440,9 +442,9 @@ class _SweepState(Campaign[SweepQuestion]):
                 ranking.answered(case, some["at"], differ)
             else:
                 ranking.elsewhere(case, some["at"], differ)
-        for one in part.questions:
-            stored = set(one.values) - self.open[text].get(one.case, set())
-            ranking.leave(one.case, sorted(stored))
+        for question in part.questions:
+            stored = set(question.values) - self.open[text].get(question.case, set())
+            ranking.leave(question.case, sorted(stored))
         with self.lock:
             self.rankings[text] = ranking
         return ranking
@@ -460,16 +462,16 @@ class _SweepState(Campaign[SweepQuestion]):
         plan = self.plans[question.case]
         todo = {value: plan.items[value] for value in question.values}
         self.keep("cases", case_row(plan.case))
-        one = _CaseSweep(self, part, question.case, plan, todo)
-        one.run()
+        sweep = _CaseSweep(self, part, question.case, plan, todo)
+        sweep.run()
         left = self.open[part.target.text]
-        left[question.case] -= set(question.values) - set(one.todo)
-        if one.hopeless:
+        left[question.case] -= set(question.values) - set(sweep.todo)
+        if sweep.hopeless:
             if rest := len(left.pop(question.case)):
                 part.tell(rest, asked=False)
             if part.target.text in self.rankings:
                 self.rankings[part.target.text].leave(question.case)
-        elif one.todo:
+        elif sweep.todo:
             raise Stopped
         elif not left[question.case]:
             del left[question.case]

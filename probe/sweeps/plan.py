@@ -80,7 +80,7 @@ class Plan:
         """By value: outputs without a partner whose window holds the same values."""
         if self._prefixes:
             return dict.fromkeys(self.values, 0)
-        return {value: one.not_compared for value, one in self._agreements.items()}
+        return {value: agreement.not_compared for value, agreement in self._agreements.items()}
 
     @cached_property
     def shapes(self) -> dict[int, tuple[int, ...]]:
@@ -187,22 +187,21 @@ class SweepRequest:
 
     @property
     def values(self) -> Sequence[int]:
-        """Returns the values that are asked."""
         return self.only or self.plans.values
 
     def to_json(self, values: Sequence[int]) -> dict[str, Any]:
         """Returns what a node of a cluster is asked: one case at some of its values."""
         plans, names = self.plans, ("control", "keep", "zeros")
         about = {"vary": plans.vary, "values": list(values), "against": plans.against}
-        asked = {name: getattr(self, name) for name in names}
-        return {"case": plans[0].case.to_json(), **about, **asked}
+        how = {name: getattr(self, name) for name in names}
+        return {"case": plans[0].case.to_json(), **about, **how}
 
     @classmethod
-    def from_json(cls, asked: Mapping[str, Any]) -> Self:
+    def from_json(cls, question: Mapping[str, Any]) -> Self:
         """Reads what ``to_json`` gives, other names beside it too. Errors: InputError."""
-        values = [*asked["values"], asked["against"]]
-        plans = Plans.of([Case.from_json(asked["case"])], values, asked["vary"])
-        return cls(plans, asked["control"], asked["keep"], asked["zeros"])
+        values = [*question["values"], question["against"]]
+        plans = Plans.of([Case.from_json(question["case"])], values, question["vary"])
+        return cls(plans, question["control"], question["keep"], question["zeros"])
 
 
 Size: TypeAlias = "int | np.ndarray"
@@ -227,17 +226,17 @@ def nonsense(
     rows |= {name: np.shape(header[name]) for name in _TOLD}
     if len({*rows.values(), arrays["at"].shape[:1]}) > 1:
         return "its columns are not of one length"
-    asked = [*arrays["at"].tolist(), *(at for at, *_ in header["failures"])]
-    if len(set(asked)) < len(asked) or not set(asked) <= set(wanted):
+    answered = [*arrays["at"].tolist(), *(at for at, *_ in header["failures"])]
+    if len(set(answered)) < len(answered) or not set(answered) <= set(wanted):
         return "it answers a different question"
     for at, compared, differing in zip(
         *(arrays[name].tolist() for name in ("at", "compared", "differing")), strict=True
     ):
         if not 0 <= differing <= compared <= np.prod(plan.shapes[at], dtype=np.int64):
             return f"{differing} of {compared} outputs differ at {at}"
-    found = [arrays[name] for name in _PLACES] if "index" in arrays else []
+    places = [arrays[name] for name in _PLACES] if "index" in arrays else []
     total = int(arrays["differing"].sum())
-    if any(one.shape != (total,) for one in found) or (total and not found):
+    if any(place.shape != (total,) for place in places) or (total and not places):
         return f"{total} outputs differ, and it lists others"
     return ""
 
@@ -257,7 +256,7 @@ def comparison_columns(
     for name in ("max_ulp", "first"):  # the worker says -1 where there is none
         columns[name] = np.where(arrays[name] < 0, schema.NULL_INT, arrays[name])
     at = arrays["at"]
-    columns["not_compared"] = np.array([not_compared[one] for one in at.tolist()], np.int64)
+    columns["not_compared"] = np.array([not_compared[value] for value in at.tolist()], np.int64)
     return {**columns, "kept": arrays["differing"].copy(), "max_scaled": np.full(len(at), np.nan)}
 
 
@@ -332,8 +331,7 @@ def output_columns(
 def _output_places(
     index: np.ndarray, rows: Size, positions: Size, filters: Size
 ) -> dict[str, np.ndarray]:
-    """Returns where flat indices into outputs are; the sizes may change from one index to the
-    next."""
+    """Returns where flat indices into outputs are; sizes may change from index to index."""
     return {
         "batch": index // (rows * positions * filters),
         "row": index // (positions * filters) % rows,

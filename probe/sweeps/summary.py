@@ -69,28 +69,34 @@ class TargetSummary:
         self.alignment += row["control"] == "alignment differs"
         if not row["differing"]:
             return
-        found = DifferingRun(*(row[name] for name in _DIFFERENCE))
+        difference = DifferingRun(*(row[name] for name in _DIFFERENCE))
         if not self.differences:
-            self.max_ulp = found.max_ulp
-        elif found.max_ulp is not None:
-            self.max_ulp = max(self.max_ulp or 0, found.max_ulp)
-        self.differences.append(found)
+            self.max_ulp = difference.max_ulp
+        elif difference.max_ulp is not None:
+            self.max_ulp = max(self.max_ulp or 0, difference.max_ulp)
+        self.differences.append(difference)
 
     def add_columns(self, columns: Mapping[str, Any]) -> None:
         """Counts rows of ``comparisons`` that are given by columns; those that agree at once."""
-        agree = np.array([one in ("equal", None) for one in columns["control"]])
+        agree = np.array([control in ("equal", None) for control in columns["control"]])
         agree &= columns["differing"] == 0
         for row in np.flatnonzero(~agree).tolist():
-            one = {name: columns[name][row] for name in _COUNTED}
+            counted = {name: columns[name][row] for name in _COUNTED}
             missing = columns["max_ulp"][row] == NULL_INT
-            one["max_ulp"] = None if missing else int(columns["max_ulp"][row])
-            one |= {name: int(one[name]) for name in ("at", "first", "differing", "compared")}
+            counted["max_ulp"] = None if missing else int(columns["max_ulp"][row])
+            counted |= {
+                name: int(counted[name]) for name in ("at", "first", "differing", "compared")
+            }
             self.add(
-                {"case_id": columns["case_id"], **one, "not_compared": int(one["not_compared"])}
+                {
+                    "case_id": columns["case_id"],
+                    **counted,
+                    "not_compared": int(counted["not_compared"]),
+                }
             )
         if agree.any():
             sums = {name: int(columns[name][agree].sum()) for name in ("compared", "not_compared")}
-            zeros = sum(one or 0 for one in np.array(columns["signed_zero"], object)[agree])
+            zeros = sum(zero or 0 for zero in np.array(columns["signed_zero"], object)[agree])
             same = {"control": "equal", "differing": 0, "signed_zero": zeros}
             self.add({"rows": int(agree.sum()), **sums, **same})
 
@@ -98,14 +104,14 @@ class TargetSummary:
         """Returns what ``probe sweep --json`` says of it; with several cases, ``lengths`` have
         ``case``."""
         lengths = []
-        for found in sorted(self.differences, key=lambda one: (one.case_id, one.at)):
+        for run in sorted(self.differences, key=lambda run: (run.case_id, run.at)):
             entry: dict[str, Any] = {
-                vary: window.shown_axis_value(vary, found.at),
-                "outputs": found.outputs,
-                "max_ulp": found.max_ulp,
-                "first": found.first,
+                vary: window.shown_axis_value(vary, run.at),
+                "outputs": run.outputs,
+                "max_ulp": run.max_ulp,
+                "first": run.first,
             }
-            lengths.append({"case": found.case_id} | entry if cases > 1 else entry)
+            lengths.append({"case": run.case_id} | entry if cases > 1 else entry)
         return {
             "compared": self.compared,
             "differing": self.differing,
@@ -122,17 +128,15 @@ class TargetSummary:
 
     @property
     def unasked(self) -> int:
-        """Returns comparisons that there was no time for."""
         return sum(map(len, self.left_out.values()))
 
     def unasked_json(self, vary: str, cases: int = 1) -> dict[str, Any]:
-        """Returns what was left out: ``comparisons``, and at which ``lengths`` (by case if
-        several)."""
+        """Returns what was left out: ``comparisons`` and ``lengths``, these by case if several."""
         by_case = {
-            one: ranges(values, len(values))
+            case: ranges(values, len(values))
             if vary != "layout"
             else ", ".join(window.shown_axis_value(vary, value) for value in values)
-            for one, values in self.left_out.items()
+            for case, values in self.left_out.items()
         }
         where = by_case if cases > 1 else next(iter(by_case.values()), "")
         return {"comparisons": self.unasked, "lengths": where}
@@ -163,17 +167,15 @@ class Summary:
     @property
     def left_out(self) -> int:
         """Returns comparisons of all targets that there was no time for."""
-        return sum(found.unasked for found in self.targets.values())
+        return sum(summary.unasked for summary in self.targets.values())
 
     @property
     def differing(self) -> int:
-        """Returns how many outputs differ over all targets."""
-        return sum(found.differing for found in self.targets.values())
+        return sum(summary.differing for summary in self.targets.values())
 
     @property
     def failures(self) -> list[Failure]:
-        """Returns the failures of all targets."""
-        return [failure for found in self.targets.values() for failure in found.failures]
+        return [failure for summary in self.targets.values() for failure in summary.failures]
 
     def to_json(self) -> dict[str, Any]:
         """Returns the object that ``probe sweep --json`` prints: one target's at the top level."""
@@ -184,7 +186,9 @@ class Summary:
             "seconds": round(self.seconds, 3),
             "interrupted": self.interrupted,
         }
-        parts = {name: one.to_json(self.vary, self.cases) for name, one in self.targets.items()}
+        parts = {
+            name: summary.to_json(self.vary, self.cases) for name, summary in self.targets.items()
+        }
         if self.budget is not None:
             about["time"] = self.budget
             for name, part in parts.items():

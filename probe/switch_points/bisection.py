@@ -121,15 +121,15 @@ class ReleaseQuestion:
         return self._bits(session) if self.what == "bits" else self._orders(session, run_id)
 
     def _orders(self, session: AnySession, run_id: str) -> tuple[str, str]:
-        found = by_order.sweep_by_order(session, self.case, self.lengths, budget=0)
-        rows = found.rows(run_id)
+        sweep = by_order.sweep_by_order(session, self.case, self.lengths, budget=0)
+        rows = sweep.rows(run_id)
         for table, table_rows in rows.items():
             if self.store is not None:
                 self.store.append(table, table_rows)
         keys = ("at", "order_id", "rounding_id", "ranges")
         shown = sorted(str([row.get(key) for key in keys]) for row in rows["reveals"])
         return _short_hash("\n".join(shown)), " and ".join(
-            tree.text for tree, _ in found.summations
+            tree.text for tree, _ in sweep.summations
         )
 
     def _swept(self, session: AnySession) -> tuple[list[int], str]:
@@ -144,14 +144,14 @@ class ReleaseQuestion:
             close=False,
             whole={self.case: self.lengths},
         )
-        found = summary.targets[session.target.text]
-        if found.failures:
-            worst = found.failures[0]
-            raise TargetError(found.target, worst.kind, worst.message)
-        if found.nondeterministic:
-            at = f"at {found.nondeterministic} of {len(self.lengths)} lengths"
-            raise TargetError(found.target, "error", f"it does not repeat its own bits {at}")
-        return sorted({one.at for one in found.differences}), str(found.run_id)
+        swept = summary.targets[session.target.text]
+        if swept.failures:
+            worst = swept.failures[0]
+            raise TargetError(swept.target, worst.kind, worst.message)
+        if swept.nondeterministic:
+            at = f"at {swept.nondeterministic} of {len(self.lengths)} lengths"
+            raise TargetError(swept.target, "error", f"it does not repeat its own bits {at}")
+        return sorted({run.at for run in swept.differences}), str(swept.run_id)
 
     def _bits(self, session: AnySession) -> tuple[str, str]:
         digest, last = hashlib.sha256(), ""
@@ -191,8 +191,8 @@ def bisect_releases(
     between = releases_between(left, right, releases)
     about = min(len(between), 2 + (len(between) - 1).bit_length())
     with VOICE.counted("releases", about) as count:
-        asked = ReleaseQuestion(case, left, lengths, what, about=about, count=count, **how)
-        return first_change(between, asked)
+        question = ReleaseQuestion(case, left, lengths, what, about=about, count=count, **how)
+        return first_change(between, question)
 
 
 def only_releases(left: Target, right: Target) -> bool:
@@ -231,13 +231,14 @@ def bisect_conditions(
     return search_conditions(left, right, ask)
 
 
-def conditions_lines(found: Conditions, what: str) -> Iterator[str]:
+def conditions_lines(conditions: Conditions, what: str) -> Iterator[str]:
     """Yields the answer in lines."""
-    if found.sets is None:
+    if conditions.sets is None:
         yield f"both show the same {what}"
-    for some in found.sets or ():
-        brings = "bring" if len(some) > 1 else "brings"
-        yield f"{' and '.join(some)} {brings} the {what} of {found.left} back on {found.right}"
-    if found.untested:
-        missing = ", ".join(found.untested)
+    for names in conditions.sets or ():
+        brings = "bring" if len(names) > 1 else "brings"
+        these = " and ".join(names)
+        yield f"{these} {brings} the {what} of {conditions.left} back on {conditions.right}"
+    if conditions.untested:
+        missing = ", ".join(conditions.untested)
         yield f"whether fewer conditions do is not known: {missing} could not be tested"

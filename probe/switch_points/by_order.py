@@ -26,7 +26,8 @@ from probe.summation.summation import Row, Summation
 from probe.summation.windows import reach_of_inputs
 from probe.sweeps.plan import axis_values
 
-PATIENCE = 3  # processes that may be lost one after the other
+# Processes that may be lost one after the other.
+PATIENCE = 3
 
 # Questions that a value may cost to certify its outputs: a sum of 2,000 products, at no edge.
 BUDGET = 1024
@@ -68,22 +69,24 @@ class ByOrder:
     values: list[AtValue] = field(default_factory=list)
 
     @property
+    def every(self) -> list[AtValue]:
+        return [*self.values, self.base]
+
+    @property
     def compared(self) -> int:
         """Returns outputs of all values that must agree with those of the largest."""
-        return sum(found.compared for found in self.values)
+        return sum(value.compared for value in self.values)
 
     @property
     def differing(self) -> int:
         """Returns those of them that are added differently."""
-        return sum(found.outputs for found in self.values)
+        return sum(value.outputs for value in self.values)
 
     @property
     def certified(self) -> bool:
-        """Returns whether every output of every value was tested for every addition and every
-        fusion."""
-        every = [*self.values, self.base]
-        tested = all(one.certified == one.compared for one in self.values)
-        return bool(self.compared) and tested and not any(one.refusal for one in every)
+        """Returns whether each output of each value was tested for every addition and fusion."""
+        tested = all(value.certified == value.compared for value in self.values)
+        return bool(self.compared) and tested and not any(value.refusal for value in self.every)
 
     @property
     def uncertified(self) -> str:
@@ -92,66 +95,64 @@ class ByOrder:
             return ""
         if not self.compared:
             return "no outputs were compared"
-        count = self.compared - sum(one.certified for one in self.values)
-        reasons = [one.orders.uncertified for one in [*self.values, self.base] if one.orders]
+        count = self.compared - sum(value.certified for value in self.values)
+        reasons = (value.orders.uncertified for value in self.every if value.orders)
         why = next(filter(None, reasons), "")
         return f"{count:,} of {self.compared:,} outputs" + f" ({why})" * bool(why)
 
     @property
     def strange(self) -> bool:
         """Returns whether a value does not repeat its own bits, at one address or at all."""
-        refusals = {one.refusal for one in [*self.values, self.base]}
-        return not refusals.isdisjoint(("alignment", "nondeterministic"))
+        return any(value.refusal in ("alignment", "nondeterministic") for value in self.every)
 
     @property
     def summations(self) -> list[Summation]:
         """Returns all summations, those of the largest value first."""
-        known = [one.orders for one in (self.base, *self.values) if one.orders]
+        known = [value.orders for value in (self.base, *self.values) if value.orders]
         return list(dict.fromkeys(each for orders in known for each in orders.summations))
 
     def to_json(self) -> Row:
         """Returns what ``probe sweep --by order --json`` prints for one target."""
-        every = [*self.values, self.base]
-        known = [one for one in every if one.orders]
-        reached = [{self.vary: one.at, "outputs": one.reached} for one in every if one.reached]
-        found = {
+        known = [value.orders for value in self.every if value.orders]
+        reached = [{self.vary: v.at, "outputs": v.reached} for v in self.every if v.reached]
+        answer = {
             "target": self.target,
             "by": "order",
             "vary": self.vary,
             "against": window.shown_axis_value(self.vary, self.base.at),
             "compared": self.compared,
             "differing": self.differing,
-            "unknown": sum(found.unknown for found in self.values),
+            "unknown": sum(value.unknown for value in self.values),
             **({} if self.vary == "layout" else {"layouts": [self.case.layout]}),
             "certified": self.certified,
             "uncertified": self.uncertified or None,
             "lengths": [
                 {
-                    self.vary: window.shown_axis_value(self.vary, found.at),
-                    "outputs": found.outputs,
-                    "causes": dict(sorted(found.causes.items())),
-                    "first": found.first,
+                    self.vary: window.shown_axis_value(self.vary, value.at),
+                    "outputs": value.outputs,
+                    "causes": dict(sorted(value.causes.items())),
+                    "first": value.first,
                 }
-                for found in self.values
-                if found.outputs
+                for value in self.values
+                if value.outputs
             ],
             "refused": [
-                {self.vary: window.shown_axis_value(self.vary, one.at), "why": one.refusal}
-                for one in every
-                if one.refusal
+                {self.vary: window.shown_axis_value(self.vary, value.at), "why": value.refusal}
+                for value in self.every
+                if value.refusal
             ],
-            "orders": [self._told(each) for each in self.summations],
-            "calls": sum(one.orders.calls + one.orders.checks for one in known if one.orders),
-            "seconds": round(sum(one.orders.seconds for one in known if one.orders), 3),
+            "orders": [self._summation_json(summation) for summation in self.summations],
+            "calls": sum(orders.calls + orders.checks for orders in known),
+            "seconds": round(sum(orders.seconds for orders in known), 3),
         }
-        return found | ({"reached": reached} if reached else {})
+        return answer | ({"reached": reached} if reached else {})
 
-    def _told(self, summation: Summation) -> Row:
+    def _summation_json(self, summation: Summation) -> Row:
         """Returns one summation, and at which values how many outputs have it."""
         counts = {
-            one.at: int(one.orders.counts()[one.orders.summations.index(summation)])
-            for one in [*self.values, self.base]
-            if one.orders and summation in one.orders.summations
+            value.at: int(value.orders.counts()[value.orders.summations.index(summation)])
+            for value in self.every
+            if value.orders and summation in value.orders.summations
         }
         return summation.to_json(self.case.dtype) | {
             "outputs": sum(counts.values()),
@@ -162,16 +163,11 @@ class ByOrder:
         """Returns rows of the store's tables ``reveals``, ``orders`` and ``roundings``."""
         place = {"run_id": run_id, "case_id": self.case.id, "target": self.target}
         place |= {"vary": self.vary}
-        reveals = [
-            row
-            for one in [*self.values, self.base]
-            if one.orders
-            for row in one.orders.rows(place | {"at": one.at})
-        ]
+        at = [(value.orders, place | {"at": value.at}) for value in self.every if value.orders]
         return {
-            "reveals": reveals,
-            "orders": [each.order_row() for each in self.summations],
-            "roundings": [each.rounding_row() for each in self.summations],
+            "reveals": [row for orders, where in at for row in orders.rows(where)],
+            "orders": [summation.order_row() for summation in self.summations],
+            "roundings": [summation.rounding_row() for summation in self.summations],
         }
 
 
@@ -200,18 +196,18 @@ def sweep_by_order(
     base, right = work.at(cases[against], against)
     result = ByOrder(case, session.target.text, vary, base)
     for done, value in enumerate(reversed(shorter), 1):
-        found, left = work.at(cases[value], value)
+        at, left = work.at(cases[value], value)
         if left and right and left.orders and right.orders:
             pairs = OutputPairs.must_agree(ComparedShapes(case, vary, value, against, None))
             both = Comparison(case, left, right, pairs)
-            found.unknown, found.compared = both.unknown, both.compared
-            found.certified = int(both.certified().sum())
-            found.causes = Counter({cause: len(which) for cause, which in both.apart.items()})
-            found.outputs = both.by_order
-            if found.outputs:
+            at.unknown, at.compared = both.unknown, both.compared
+            at.certified = int(both.certified().sum())
+            at.causes = Counter({cause: len(which) for cause, which in both.apart.items()})
+            at.outputs = both.by_order
+            if at.outputs:
                 places = both.pairs.left[np.concatenate(list(both.apart.values()))]
-                found.first = int((places @ np.array([both.left.case.filters, 1])).min())
-        result.values.insert(0, found)
+                at.first = int((places @ np.array([both.left.case.filters, 1])).min())
+        result.values.insert(0, at)
         if progress:
             progress(done, len(shorter))
     return result
@@ -237,6 +233,5 @@ class _RevealWork:
         self.lost = 0
         # pools are replayed, and no question about their order is put to them
         refusal = side.refusal or "not-asked" * (side.orders is None)
-        found = AtValue(value, side.orders, refusal)
-        found.reached = 0 if refusal else int(reached.sum())
-        return found, side
+        reached_outputs = 0 if refusal else int(reached.sum())
+        return AtValue(value, side.orders, refusal, reached=reached_outputs), side

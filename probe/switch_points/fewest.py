@@ -51,8 +51,8 @@ class ReleaseChange:
     @property
     def holds(self) -> bool:
         """Returns whether no more than the two ends' answers were seen, each on its side."""
-        asked = sorted((s for s in self.steps if s.seen), key=lambda s: release_numbers(s.version))
-        return sum(one.seen != two.seen for one, two in itertools.pairwise(asked)) <= 1
+        steps = sorted((s for s in self.steps if s.seen), key=lambda s: release_numbers(s.version))
+        return sum(step.seen != later.seen for step, later in itertools.pairwise(steps)) <= 1
 
     def to_json(self) -> dict[str, Any]:
         """Returns what ``probe bisect --json`` prints."""
@@ -71,7 +71,7 @@ class ReleaseChange:
 def releases_in_order(old: str, new: str, known: Iterable[str]) -> list[str]:
     """Returns ``old``, those of the known releases that are between, and ``new``."""
     low, high = sorted(map(release_numbers, (old, new)))
-    inner = [one for one in known if low < release_numbers(one) < high]
+    inner = [release for release in known if low < release_numbers(release) < high]
     order = sorted({old, new, *inner}, key=release_numbers)
     return order if release_numbers(old) == low else order[::-1]
 
@@ -106,8 +106,8 @@ def smallest(every: Sequence[T], returns: Callable[[Sequence[T]], bool]) -> list
     ``returns``: whether a set does. Sets of one come first: a cause is one condition mostly.
     """
     for size in range(1, len(every) + 1):
-        if found := [list(some) for some in itertools.combinations(every, size) if returns(some)]:
-            return found
+        if sets := [list(some) for some in itertools.combinations(every, size) if returns(some)]:
+            return sets
     return []
 
 
@@ -140,39 +140,38 @@ class Conditions:
             "conditions": self.sets[0] if self.sets else None,
             "sets": self.sets or [],
             "minimal": self.sets is not None and not self.untested,
-            "skipped": [one.version for one in self.steps if one.seen is None],
+            "skipped": [step.version for step in self.steps if step.seen is None],
             "steps": [
-                {"target": one.version, "seen": one.seen, "says": one.says, "why": one.why}
-                for one in self.steps
+                {"target": step.version, "seen": step.seen, "says": step.says, "why": step.why}
+                for step in self.steps
             ],
         }
 
 
 def conditions_apart(left: Target, right: Target) -> list[Condition]:
-    """Returns the conditions of ``left`` in which ``right`` is different. InputError: they are not
-    of one library, or not different."""
+    """Returns the conditions of ``left`` that ``right`` lacks. InputError: none, two libraries."""
     if left.name != right.name:
         why = f"{left.text} is a different library, not only under different conditions"
         raise InputError("and", right.text, why, "use one library; probe explain compares two")
-    found: list[Condition] = []
+    conditions: list[Condition] = []
     if left.version != right.version:
-        found.append(("version", left.version))
+        conditions.append(("version", left.version))
     if left.device != right.device:
-        found.append(("device", left.device))
+        conditions.append(("device", left.device))
     ours, theirs = dict(left.switches), dict(right.switches)
     keys = dict.fromkeys([*ours, *theirs])
-    found += [(key, ours.get(key)) for key in keys if ours.get(key) != theirs.get(key)]
-    if not found:
+    conditions += [(key, ours.get(key)) for key in keys if ours.get(key) != theirs.get(key)]
+    if not conditions:
         raise InputError("and", right.text, "both are the same target", "take a different one")
-    if len(found) > MOST:
-        why = f"{len(found)} conditions differ, more than {MOST}"
+    if len(conditions) > MOST:
+        why = f"{len(conditions)} conditions differ, more than {MOST}"
         raise InputError("and", right.text, why, "fix some of them in both targets")
-    return found
+    return conditions
 
 
-def condition_text(one: Condition) -> str:
+def condition_text(condition: Condition) -> str:
     """Returns a condition as it is printed."""
-    name, value = one
+    name, value = condition
     name = {"version": "release"}.get(name, name)
     return (
         f"{name}={'installed' if name == 'release' else 'default'}"
@@ -205,6 +204,6 @@ def search_conditions(
         failed.extend([(len(some), step.version)] * (step.seen is None))
         return step.seen == steps[0].seen
 
-    found = [[condition_text(one) for one in some] for some in smallest(every, returns)]
-    untested = [text for size, text in failed if size < len(found[0])]
-    return Conditions(left.text, right.text, found, steps, untested)
+    sets = [[condition_text(condition) for condition in some] for some in smallest(every, returns)]
+    untested = [text for size, text in failed if size < len(sets[0])]
+    return Conditions(left.text, right.text, sets, steps, untested)

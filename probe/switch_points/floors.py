@@ -25,7 +25,8 @@ from probe.switch_points.search import Thresholds
 
 MIXED, NOT_RUN = -1, -2
 NOUNS = {"dense": "rows"}
-WRITTEN = 48  # characters of an order that has no name
+# Characters of an order that has no name.
+WRITTEN = 48
 
 
 class SizeRange(NamedTuple):
@@ -72,7 +73,6 @@ class SizeClass:
 
     @property
     def count(self) -> int:
-        """Returns how many sizes were run."""
         return _count_sizes(self.spans)
 
     @property
@@ -128,56 +128,61 @@ class Floor:
         return {**vars(self), "pieces": pieces}
 
 
-def kinds_run(found: Thresholds) -> np.ndarray:
+def kinds_run(points: Thresholds) -> np.ndarray:
     """Returns the kind of every size that was run, ``MIXED`` for several; ``NOT_RUN`` elsewhere."""
-    kinds = np.full(found.upto - found.shortest + 1, NOT_RUN)
-    for size, seen in found.patterns.items():
-        kinds[size - found.shortest] = _kind_of_pattern(found, seen)
+    kinds = np.full(points.upto - points.shortest + 1, NOT_RUN)
+    for size, pattern in points.patterns.items():
+        kinds[size - points.shortest] = _kind_of_pattern(points, pattern)
     return kinds
 
 
-def kinds_expected(found: Thresholds) -> np.ndarray:
+def kinds_expected(points: Thresholds) -> np.ndarray:
     """Returns the same, with the kinds that the period gives to sizes that were not run.
 
     A size gets one where the nearest sizes of its remainder that were run, on both sides, have it.
     Remainders of which one interior is mixed at some sizes and not at others have no period.
     """
-    kinds = kinds_run(found)
-    if not (step := found.period):
+    kinds = kinds_run(points)
+    if not (step := points.period):
         return kinds
     by_rest: dict[int, list[int]] = {}
-    for size in sorted(found.patterns):
+    for size in sorted(points.patterns):
         by_rest.setdefault(size % step, []).append(size)
     for sizes in by_rest.values():
         # the period was seen in the upper half of the sizes that were all run: those below it may
         # be mixed for a reason of their own
-        kept = [size for size in sizes if size >= found.settled]
-        told = {(found.patterns[n].interior, int(kinds[n - found.shortest])) for n in kept}
-        refuted = {interior for interior, kind in told if kind == MIXED}
-        for low, high in pairwise(kept):
-            one, other = kinds[low - found.shortest], kinds[high - found.shortest]
-            if one == other and one not in refuted:
-                kinds[low - found.shortest : high - found.shortest : step] = one
+        above = [size for size in sizes if size >= points.settled]
+        interiors = {(points.patterns[n].interior, int(kinds[n - points.shortest])) for n in above}
+        refuted = {interior for interior, kind in interiors if kind == MIXED}
+        for low, high in pairwise(above):
+            kind_low, kind_high = kinds[low - points.shortest], kinds[high - points.shortest]
+            if kind_low == kind_high and kind_low not in refuted:
+                kinds[low - points.shortest : high - points.shortest : step] = kind_low
     return kinds
 
 
-def _kind_of_pattern(found: Thresholds, seen: Pattern) -> int:
-    several = seen.tail or seen.elsewhere or seen.unknown or not (seen.whole and seen.steady)
-    return MIXED if several or found.doubted(seen) else seen.interior
+def _kind_of_pattern(points: Thresholds, pattern: Pattern) -> int:
+    several = (
+        pattern.tail
+        or pattern.elsewhere
+        or pattern.unknown
+        or not (pattern.whole and pattern.steady)
+    )
+    return MIXED if several or points.doubted(pattern) else pattern.interior
 
 
-def classes(found: Thresholds) -> list[SizeClass]:
+def classes(points: Thresholds) -> list[SizeClass]:
     """Returns the classes, that of the smallest size first."""
-    run, filled = kinds_run(found), kinds_expected(found)
+    run, filled = kinds_run(points), kinds_expected(points)
     filled[run != NOT_RUN] = NOT_RUN
-    told, certified = [], set(found.certified)
+    sized_classes, certified = [], set(points.certified)
     for kind in sorted(set(run[run >= 0].tolist())):
-        sizes, more = (found.shortest + np.flatnonzero(one == kind) for one in (run, filled))
+        sizes, more = (points.shortest + np.flatnonzero(kinds == kind) for kinds in (run, filled))
         sure = tuple(size for size in sizes.tolist() if size in certified)
         every = sizes, more, np.union1d(sizes, more)
-        spans = [_spans_of(one, found.period or 1) for one in every]
-        told.append(SizeClass(kind, spans[0], sure, *spans[1:]))
-    return sorted(told, key=lambda one: one.floor)
+        spans = [_spans_of(part, points.period or 1) for part in every]
+        sized_classes.append(SizeClass(kind, spans[0], sure, *spans[1:]))
+    return sorted(sized_classes, key=lambda size_class: size_class.floor)
 
 
 def _spans_of(sizes: np.ndarray, period: int) -> tuple[SizeRange, ...]:
@@ -199,29 +204,31 @@ def _spans_of(sizes: np.ndarray, period: int) -> tuple[SizeRange, ...]:
     return tuple(spans)
 
 
-def floor(found: Thresholds) -> Floor:
+def floor(points: Thresholds) -> Floor:
     """Returns which floor keeps every row's sum as at the largest size, and why."""
-    kinds, sure, largest = kinds_expected(found), set(found.certified), max(found.patterns)
-    top = _top(found, kinds)
+    kinds, sure, largest = kinds_expected(points), set(points.certified), max(points.patterns)
+    top = _top(points, kinds)
     if top is None:
-        kind = found.patterns[largest].interior
-        text = f"no floor: at {_size_text(found, largest)}, {_mixed(found, largest)}"
-        alike = [one.spans for one in classes(found) if one.kind == kind]
+        kind = points.patterns[largest].interior
+        text = f"no floor: at {_size_text(points, largest)}, {_mixed(points, largest)}"
+        alike = [size_class.spans for size_class in classes(points) if size_class.kind == kind]
         text += f", alike at {max(alike[0], key=lambda span: span.last).text}" if alike else ""
         return Floor(None, 1, kind, None, False, False, text)
     size, step, kind = top
     # the largest size below that was run and adds differently, a multiple if there is one
-    patterns = found.patterns.items()
-    other = [n for n, seen in patterns if n < size and _kind_of_pattern(found, seen) != kind]
-    below = max([n for n in other if n % step == 0] or other, default=None)
+    patterns = points.patterns.items()
+    unlike = [
+        n for n, pattern in patterns if n < size and _kind_of_pattern(points, pattern) != kind
+    ]
+    below = max([n for n in unlike if n % step == 0] or unlike, default=None)
     sides = size in sure and (below is None or below in sure)
-    certified = not found.uncertified
-    multiples = range(size, found.upto + 1, step)
-    missing = next((n for n in multiples if n not in found.patterns), None)
-    run = sum(n in found.patterns for n in multiples)
-    pieces = _pieces(classes(found), kind, size)
+    certified = not points.uncertified
+    multiples = range(size, points.upto + 1, step)
+    missing = next((n for n in multiples if n not in points.patterns), None)
+    run = sum(n in points.patterns for n in multiples)
+    pieces = _pieces(classes(points), kind, size)
     to = multiples[-1] if missing is None else missing - step
-    text = _floor_text(found, top, below, pieces)
+    text = _floor_text(points, top, below, pieces)
     if run < len(multiples):
         text += f"; {run:,} of these {len(multiples):,} sizes were run, all up to {to:,}"
         text += ", the others are expected"
@@ -230,18 +237,18 @@ def floor(found: Thresholds) -> Floor:
     return Floor(*(size, step, kind, pieces, certified, sides, text), run, len(multiples), to)
 
 
-def _top(found: Thresholds, kinds: np.ndarray) -> tuple[int, int, int] | None:
+def _top(points: Thresholds, kinds: np.ndarray) -> tuple[int, int, int] | None:
     """(size, step, kind) of the floor; the smallest step for which one is far from the end.
 
     The kind is what most rows of the largest size have. A size that was not run fits only where it
     is expected to be of this kind, and the floor itself was run.
     """
-    sizes = np.arange(found.shortest, found.upto + 1)
-    run, kind = kinds_run(found) != NOT_RUN, found.patterns[max(found.patterns)].interior
+    sizes = np.arange(points.shortest, points.upto + 1)
+    run, kind = kinds_run(points) != NOT_RUN, points.patterns[max(points.patterns)].interior
     ways = []
     # steps whose multiples may add alike: any where no period is known, otherwise 1 and those that
     # divide the period, or that it divides
-    steps, period = range(1, min(64, found.upto) + 1), found.period
+    steps, period = range(1, min(64, points.upto) + 1), points.period
     for step in steps:
         if step > 1 and period is not None and (period < 2 or (period % step and step % period)):
             continue
@@ -252,124 +259,128 @@ def _top(found: Thresholds, kinds: np.ndarray) -> tuple[int, int, int] | None:
             continue
         first = int(sizes[after & run][0])
         # multiples of a step that no period shows may be alike by chance: there have to be a few
-        least = 1 if step == 1 else 2 if found.period else 4
+        least = 1 if step == 1 else 2 if points.period else 4
         if (after & (sizes >= first)).sum() >= least:
             ways.append((first, step, kind))
-    far = [way for way in ways if 2 * way[0] <= found.upto]
+    far = [way for way in ways if 2 * way[0] <= points.upto]
     return min(far or ways, key=lambda way: way[1], default=None)
 
 
-def _pieces(every: list[SizeClass], kind: int, size: int) -> SizeRange | None:
+def _pieces(sized: list[SizeClass], kind: int, size: int) -> SizeRange | None:
     """Returns a smaller floor, with which calls of any size are made of pieces of one other class.
 
     Of several the one with the largest pieces. Pieces of first..last make up all sizes from
     ``first`` on where last is 2 * first - 1 or more.
     """
-    spans = [span for one in every if one.kind != kind for span in one.spans]
+    spans = [span for other in sized if other.kind != kind for span in other.spans]
     fit = [s for s in spans if s.step == 1 and s.first < size and s.last >= max(2, 2 * s.first - 1)]
     return max(fit, key=lambda span: span.last, default=None)
 
 
 def _floor_text(
-    found: Thresholds,
-    top: tuple[int, int, int],
-    below: int | None,
-    pieces: SizeRange | None,
+    points: Thresholds, top: tuple[int, int, int], below: int | None, pieces: SizeRange | None
 ) -> str:
     """Returns the floor in one line."""
-    (size, step, kind), kinds = top, kinds_run(found)
-    noun = NOUNS.get(found.case.op, "samples") if found.vary == "batch" else "outputs"
+    (size, step, kind), kinds = top, kinds_run(points)
+    noun = NOUNS.get(points.case.op, "samples") if points.vary == "batch" else "outputs"
     by = f", in multiples of {step}" * (step > 1)
     if below is None:
         what = f"no floor, but multiples of {step} are" if step > 1 else "no floor is"
-        every = f"from {size:,} to {found.upto:,}{', at these,' * (step > 1)} all {noun}"
-        return f"{what} needed: {every} are added {kind_words(found, kind)}"
-    first = f"floor: {_size_text(found, size)}{by}; below, at "
-    if kinds[below - found.shortest] == MIXED:
-        text = f"{first}{below:,}, {_mixed(found, below)}"
-        text += f", from {size:,} on all {kind_words(found, kind)}"
+        every = f"from {size:,} to {points.upto:,}{', at these,' * (step > 1)} all {noun}"
+        return f"{what} needed: {every} are added {kind_words(points, kind)}"
+    first = f"floor: {_size_text(points, size)}{by}; below, at "
+    if kinds[below - points.shortest] == MIXED:
+        text = f"{first}{below:,}, {_mixed(points, below)}"
+        text += f", from {size:,} on all {kind_words(points, kind)}"
     else:
-        one, two, share = _most_frequent_pair(
-            found, other := int(kinds[below - found.shortest]), kind
+        below_sum, above_sum, share = _most_frequent_pair(
+            points, other := int(kinds[below - points.shortest]), kind
         )
         among = f" ({share:.0%} of the outputs)" * (share < 1)
-        unlike = np.flatnonzero(kinds[: below - found.shortest + 1] != other)
-        first_alike = found.shortest + (int(unlike[-1]) + 1 if len(unlike) else 0)
+        unlike = np.flatnonzero(kinds[: below - points.shortest + 1] != other)
+        first_alike = points.shortest + (int(unlike[-1]) + 1 if len(unlike) else 0)
         sizes = SizeRange(first_alike, below).text
-        text = f"{first}{sizes}, {noun} are added {_order_text(found, one, two)}"
-        text += f"{among}, from {size:,} on {_order_text(found, two, one)}"
-        text += f" ({'+'.join(found.recogniser.causes(other, kind))})"
+        text = f"{first}{sizes}, {noun} are added {_order_text(points, below_sum, above_sum)}"
+        text += f"{among}, from {size:,} on {_order_text(points, above_sum, below_sum)}"
+        text += f" ({'+'.join(points.recogniser.causes(other, kind))})"
     if pieces is not None:
         less = (
-            f"{_size_text(found, pieces.first)} will do" if pieces.first > 1 else "none is needed"
+            f"{_size_text(points, pieces.first)} will do" if pieces.first > 1 else "none is needed"
         )
         text += f"; cut into pieces of at most {pieces.last:,}, {less}"
     return text
 
 
-def _size_text(found: Thresholds, size: int) -> str:
+def _size_text(points: Thresholds, size: int) -> str:
     """Returns a size with what it is of."""
-    if found.case.op == "dense":
+    if points.case.op == "dense":
         return f"{size:,} row{'s' * (size > 1)}"
-    return f"{found.vary} {size:,}"
+    return f"{points.vary} {size:,}"
 
 
-def _mixed(found: Thresholds, size: int) -> str:
+def _mixed(points: Thresholds, size: int) -> str:
     """Returns how rows of one call add differently."""
-    seen = found.patterns[size]
-    if not seen.steady:
+    pattern = points.patterns[size]
+    if not pattern.steady:
         return "the same call again gives different bits"
-    if seen.unknown:
-        return f"{seen.unknown:,} outputs have no known order"
-    if not seen.whole:
+    if pattern.unknown:
+        return f"{pattern.unknown:,} outputs have no known order"
+    if not pattern.whole:
         return "not every output was looked at"
-    if found.doubted(seen):
+    if points.doubted(pattern):
         return "the order that was recognised does not hold at a size that was tested"
-    rows = sum(count for _, count in seen.tail)
+    rows = sum(count for _, count in pattern.tail)
     if not rows:
-        return f"{seen.elsewhere:,} of {len(seen.kinds):,} are added differently"
-    one, two, _ = _most_frequent_pair(found, seen.tail[0][0], seen.interior)
+        return f"{pattern.elsewhere:,} of {len(pattern.kinds):,} are added differently"
+    tail_sum, own_sum, _ = _most_frequent_pair(points, pattern.tail[0][0], pattern.interior)
     last = "the last one is" if rows == 1 else f"the last {rows:,} are"
-    return f"{last} added {_order_text(found, one, two)}"
+    return f"{last} added {_order_text(points, tail_sum, own_sum)}"
 
 
-def _most_frequent_pair(found: Thresholds, one: int, other: int) -> tuple[int, int, float]:
+def _most_frequent_pair(points: Thresholds, kind: int, other: int) -> tuple[int, int, float]:
     """Returns summations that most outputs have that two kinds add differently, and their share."""
-    kinds = found.recogniser.kinds
-    pairs = Counter(p for p in zip(kinds[one], kinds[other], strict=True) if p[0] != p[1])
+    kinds = points.recogniser.kinds
+    pairs = Counter(p for p in zip(kinds[kind], kinds[other], strict=True) if p[0] != p[1])
     known = [p for p in pairs if min(p) > UNKNOWN]
     pair = max(known or list(pairs), key=lambda each: pairs[each])
-    return *pair, pairs[pair] / len(kinds[one])
+    return *pair, pairs[pair] / len(kinds[kind])
 
 
-def _order_text(found: Thresholds, number: int, beside: int = UNKNOWN) -> str:
+def _order_text(points: Thresholds, number: int, beside: int = UNKNOWN) -> str:
     """Returns how a summation adds, in words; so that it can be told from the one ``beside`` it."""
     if number < 0:
         return "in an order that is not known"
-    sums = found.recogniser.summations
-    one, other = sums[number], sums[beside] if beside >= 0 else None
-    if other is not None and one.tree == other.tree:
-        told = [
-            each.text(found.case.dtype, lambda leaves: ranges(leaves, 4)) for each in (one, other)
+    sums = points.recogniser.summations
+    summation, other = sums[number], sums[beside] if beside >= 0 else None
+    if other is not None and summation.tree == other.tree:
+        phrases = [
+            added.text(points.case.dtype, lambda leaves: ranges(leaves, 4))
+            for added in (summation, other)
         ]
-        apart = [phrase for phrase in told[0] if phrase not in told[1]]
-        return ", ".join([_order_name(one), *apart]) if told[0] != told[1] else _order_name(one)
-    if other is not None and order_name(one.tree) == order_name(other.tree):
-        words = [f"as {short_formula(one.tree, most)}" for most in (WRITTEN, 2 * WRITTEN, 300)]
+        apart = [phrase for phrase in phrases[0] if phrase not in phrases[1]]
+        return (
+            ", ".join([_order_name(summation), *apart])
+            if phrases[0] != phrases[1]
+            else _order_name(summation)
+        )
+    if other is not None and order_name(summation.tree) == order_name(other.tree):
+        words = [
+            f"as {short_formula(summation.tree, most)}" for most in (WRITTEN, 2 * WRITTEN, 300)
+        ]
         others = [f"as {short_formula(other.tree, most)}" for most in (WRITTEN, 2 * WRITTEN, 300)]
         return next((a for a, b in zip(words, others, strict=True) if a != b), words[-1])
-    return _order_name(one)
+    return _order_name(summation)
 
 
-def _order_name(one: Summation) -> str:
+def _order_name(summation: Summation) -> str:
     """Returns the order's name; without one, in how many running sums products are added."""
-    if name := order_name(one.tree):
+    if name := order_name(summation.tree):
         return name
-    running = 1 + sum(all(child < 0 for child in node) for node in one.tree.nodes)
-    return f"in {running:,} running sums, as {short_formula(one.tree, WRITTEN)}"
+    running = 1 + sum(all(child < 0 for child in node) for node in summation.tree.nodes)
+    return f"in {running:,} running sums, as {short_formula(summation.tree, WRITTEN)}"
 
 
-def kind_words(found: Thresholds, kind: int) -> str:
+def kind_words(points: Thresholds, kind: int) -> str:
     """Returns how most outputs of a kind add, in words."""
-    most = Counter(found.recogniser.kinds[kind]).most_common(1)[0][0]
-    return _order_text(found, most)
+    most = Counter(points.recogniser.kinds[kind]).most_common(1)[0][0]
+    return _order_text(points, most)

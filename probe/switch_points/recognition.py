@@ -18,6 +18,7 @@ size and wherever its sample stands.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,14 +38,17 @@ from probe.summation.summation import Summation
 from probe.summation.tree import BIAS
 from probe.window import Geometry
 
-PERIOD = 61  # a prime: every remainder of a vector's or block's length meets every window
-AT_ONCE = 1 << 16  # outputs replayed at once
+# A prime: every remainder of a vector's or block's length meets every window.
+PERIOD = 61
+# Outputs replayed at once.
+AT_ONCE = 1 << 16
 SEED = 0x5EA5
 
-# Digits of the accumulators that ``wide`` sets are for, and what keeps their weights in range.
-SHORT = 32  # summands up to which sums agree by luck, so that more sets are tried
+# Summands up to which sums agree by luck, so that more sets are tried.
+SHORT = 32
 
-Columns = list[np.ndarray]  # for every group what each leaf meets, (leaves, windows)
+# For every group what each leaf meets, (leaves, windows).
+Columns = list[np.ndarray]
 Weights = tuple[np.ndarray, np.ndarray | None]
 Read = tuple[int, ...]
 
@@ -97,8 +101,7 @@ class Periodic:
         return self.case.with_(length=length, seed=SEED + number, **changes)
 
     def _set(self, number: int, read: Read) -> Weights:
-        """Returns what cancels over the leaves that are read; in every other set the pairs are
-        moved."""
+        """Returns what cancels over the leaves that are read, with other pairs in every set."""
         case, seed = self.case, SEED + number
         if not case.weighted:
             _, w, b = operands.generate(self._drawn(case.shortest_length, number))
@@ -146,8 +149,8 @@ class Periodic:
 
     def ones(self, length: int) -> np.ndarray:
         """Returns the input of ``wide`` sets, container."""
-        made: np.ndarray = floats.round_to(np.ones(self.case.input_shape(length)), self.case.dtype)
-        return made
+        ones: np.ndarray = floats.round_to(np.ones(self.case.input_shape(length)), self.case.dtype)
+        return ones
 
     def table(self, summation: Summation, read: Read) -> list[np.ndarray]:
         """Returns what a summation gives on ``windows`` of lines that read these leaves; kept.
@@ -161,8 +164,7 @@ class Periodic:
         return self.tables[summation, read]
 
     def wide_table(self, summation: Summation, read: Read) -> Iterator[np.ndarray]:
-        """Yields what a summation gives on the one window of ones: container (1, filters), set by
-        set."""
+        """Yields a summation's outputs on the window of ones, container (1, filters), by set."""
         column = np.zeros((self.case.summands, 1))
         column[list(read)] = 1.0
         columns = [floats.round_to(column, self.case.dtype)] * self.case.groups
@@ -176,7 +178,7 @@ class Periodic:
             case = self.case
             w, b = weights
             flat = w.reshape(case.summands, case.groups, -1)
-            found = []
+            by_group = []
             for group, x in enumerate(columns):
                 mine, width = flat[:, group], flat.shape[2]
                 bias = None if b is None else b.reshape(case.groups, -1)[group]
@@ -186,8 +188,8 @@ class Periodic:
                     adds = None if bias is None else np.tile(bias, part.shape[1])
                     pair = np.repeat(part, width, axis=1), np.tile(mine, part.shape[1])
                     parts.append(replay(summation, *pair, case.dtype, adds).reshape(-1, width))
-                found.append(np.concatenate(parts))
-            yield np.concatenate(found, axis=1)
+                by_group.append(np.concatenate(parts))
+            yield np.concatenate(by_group, axis=1)
 
 
 class Repeated(Periodic):
@@ -196,9 +198,9 @@ class Repeated(Periodic):
     def _block(self) -> np.ndarray:
         """Returns one sample, (1, *spatial, in_channels): container."""
         length = self.case.length or self.case.shortest_length
-        found = operands.generate(self._drawn(length, 0).with_(batch=1))[0]
-        first = found[(slice(1), *(slice(1) for _ in range(self.case.spatial_rank)))]
-        return np.broadcast_to(first, found.shape) if self.case.spatial_rank else found
+        block = operands.generate(self._drawn(length, 0).with_(batch=1))[0]
+        first = block[(slice(1), *(slice(1) for _ in range(self.case.spatial_rank)))]
+        return np.broadcast_to(first, block.shape) if self.case.spatial_rank else block
 
     def _windows(self) -> Columns:
         """Of each group the one window that meets no padding: (leaves, 1)."""
@@ -211,33 +213,37 @@ class Repeated(Periodic):
         return np.ascontiguousarray(np.broadcast_to(self.block, (size, *self.block.shape[1:])))
 
     def ones(self, size: int) -> np.ndarray:
-        """Does as ``Periodic``."""
         shape = self.case.input_shape(batch=size)
-        found: np.ndarray = floats.round_to(np.ones(shape), self.case.dtype)
-        return found
+        ones: np.ndarray = floats.round_to(np.ones(shape), self.case.dtype)
+        return ones
 
     def table(self, summation: Summation, read: Read) -> list[np.ndarray]:
-        """Returns what a summation gives on the window that reads these leaves: container (1,
-        filters)."""
+        """Returns a summation's outputs on the window of these leaves: container (1, filters)."""
         if (summation, read) not in self.tables:
             columns = [np.zeros_like(each) for each in self.windows]
             for column, each in zip(columns, self.windows, strict=True):
                 column[list(read)] = each[list(read)]
-            found = list(self.replayed(summation, columns, self.sets_for(read)))
-            self.tables[summation, read] = found
+            table = list(self.replayed(summation, columns, self.sets_for(read)))
+            self.tables[summation, read] = table
         return self.tables[summation, read]
 
 
-ALL = 1 << 22  # outputs up to which all of a call are looked at
-ENDS = 256  # rows at either end, in the middle and scattered, where a call has more outputs
-REVEALED = 8  # rows that are revealed at once
-TRIES = 3  # lengths in a row at which nothing could be revealed, before it isn't tried again
+# Outputs up to which all of a call are looked at.
+ALL = 1 << 22
+# Rows at either end, in the middle and scattered, where a call has more outputs.
+ENDS = 256
+# Rows that are revealed at once.
+REVEALED = 8
+# Lengths in a row at which nothing could be revealed, before it isn't tried again.
+TRIES = 3
 
 UNKNOWN = -1
-NOTHING = -2  # a window that reads padding only: there is nothing to add
+# A window that reads padding only: there is nothing to add.
+NOTHING = -2
 
 NOT_ASKED = "summations were recognised by the bits of a few calls only"
-BUDGET = 1024  # questions that a length may cost to certify its outputs
+# Questions that a length may cost to certify its outputs.
+BUDGET = 1024
 
 Kind = tuple[int, ...]
 
@@ -269,8 +275,7 @@ class Pattern:
 
     @property
     def certified(self) -> bool:
-        """Returns whether every output of the call was tested for every addition and every
-        fusion."""
+        """Returns whether each output of the call was tested for every addition and fusion."""
         return not self.uncertified
 
 
@@ -318,10 +323,10 @@ class Recogniser:
         call.recognise(self.popular)
         apart = False
         while call.open.any() and self.failed < TRIES:
-            found = call.recognise(call.reveal(apart))
-            if not found and apart:
+            recognised = call.recognise(call.reveal(apart))
+            if not recognised and apart:
                 break
-            apart = not found
+            apart = not recognised
         if budget:
             call.certify(budget)
         if call.open.any():
@@ -341,16 +346,15 @@ class Recogniser:
             self.popular.append(number)
         return number
 
-    def causes(self, one: int, other: int) -> tuple[str, ...]:
-        """Returns what sets two kinds apart: ``order``, ``rounding``, ``precision``,
-        ``unknown``."""
-        found: set[str] = set()
-        for left, right in set(zip(self.kinds[one], self.kinds[other], strict=True)):
+    def causes(self, kind: int, other: int) -> tuple[str, ...]:
+        """Returns why two kinds differ: ``order``, ``rounding``, ``precision``, ``unknown``."""
+        causes: set[str] = set()
+        for left, right in set(zip(self.kinds[kind], self.kinds[other], strict=True)):
             if left != right:
                 known = min(left, right) > UNKNOWN
                 apart = self.summations[left].causes(self.summations[right]) if known else ()
-                found |= {*apart} if known else {"unknown"}
-        return tuple(sorted(found))
+                causes |= {*apart} if known else {"unknown"}
+        return tuple(sorted(causes))
 
 
 @dataclass
@@ -386,8 +390,8 @@ class RecognisedSize:
         self.index = np.full((len(self.rows), self.filters), UNKNOWN)
         self.steady, self.uncertified = True, NOT_ASKED
         self._classify()
-        for one in self.classes:
-            self._run(one)
+        for alike in self.classes:
+            self._run(alike)
 
     def _some(self) -> np.ndarray:
         """Returns the rows that are looked at, where not all are."""
@@ -410,11 +414,11 @@ class RecognisedSize:
         _, first, line = np.unique(lines[inner], return_index=True, return_inverse=True)
         chosen = np.concatenate([inner[first], edge])
         read = self.geometry.reads(self.rows[chosen] % self.geometry.positions) >= 0
-        patterns, found = np.unique(read, axis=0, return_inverse=True)
-        found = found.reshape(-1)
+        patterns, classes = np.unique(read, axis=0, return_inverse=True)
+        classes = classes.reshape(-1)
         self.kind_of = np.empty(len(self.rows), int)
-        self.kind_of[inner] = found[: len(first)][line]
-        self.kind_of[edge] = found[len(first) :]
+        self.kind_of[inner] = classes[: len(first)][line]
+        self.kind_of[edge] = classes[len(first) :]
         window = lines * PERIOD + starts % PERIOD
         self.classes = []
         for number, pattern in enumerate(patterns):
@@ -424,40 +428,40 @@ class RecognisedSize:
             self.classes.append(Alike(tuple(leaves.tolist()), rows, mine, others, window[mine]))
             if not len(leaves):
                 self.index[rows] = NOTHING
-        sizes = np.array([len(one.read) for one in self.classes])
+        sizes = np.array([len(alike.read) for alike in self.classes])
         self.full = (sizes == self.case.summands)[self.kind_of]
 
-    def _run(self, one: Alike) -> None:
+    def _run(self, alike: Alike) -> None:
         """The outputs of a class's rows for its sets; the first set of all is run once more."""
-        if not one.read:
+        if not alike.read:
             return
         periodic = self.known.periodic
-        sets, again = periodic.sets_for(one.read), one is self.classes[-1]
-        one.outputs = self._outputs(one, self.x, [*sets, sets[0]] if again else sets)
+        sets, again = periodic.sets_for(alike.read), alike is self.classes[-1]
+        alike.outputs = self._outputs(alike, self.x, [*sets, sets[0]] if again else sets)
         if again:
-            self.steady = ulp.equal(one.outputs[0], one.outputs.pop(), self.case.dtype)
-        if wide := periodic.wide_for(one.read):
-            one.wide = self._outputs(one, self.ones, wide)
-        if len(one.edge):
-            one.edges = self._columns(one.edge)
+            self.steady = ulp.equal(alike.outputs[0], alike.outputs.pop(), self.case.dtype)
+        if wide := periodic.wide_for(alike.read):
+            alike.wide = self._outputs(alike, self.ones, wide)
+        if len(alike.edge):
+            alike.edges = self._columns(alike.edge)
 
-    def _outputs(self, one: Alike, x: np.ndarray, sets: list[Weights]) -> list[np.ndarray]:
+    def _outputs(self, alike: Alike, x: np.ndarray, sets: list[Weights]) -> list[np.ndarray]:
         arrays = {"x": x, "w": sets[0][0]}
         arrays |= _edits("", [w.reshape(-1) for w, _ in sets], sets[0][0].size)
         if sets[0][1] is not None:
             biases = [b for _, b in sets if b is not None]
             arrays |= {"b": biases[0]} | _edits("b_", biases, self.filters)
-        if len(one.rows) < self.count:
-            flat = self.rows[one.rows][:, None] * self.filters + np.arange(self.filters)
+        if len(alike.rows) < self.count:
+            flat = self.rows[alike.rows][:, None] * self.filters + np.arange(self.filters)
             arrays["select"] = flat.ravel()
         header = {"do": "masks", "spec": self.case.spec(), "mode": "weights"}
-        found = [
-            output.reshape(len(one.rows), self.filters)
+        outputs = [
+            output.reshape(len(alike.rows), self.filters)
             for _, answer in self.known.session.stream(header, arrays)
             for output in answer["outputs"]
         ]
-        self.known.calls += len(found)
-        return found
+        self.known.calls += len(outputs)
+        return outputs
 
     def _columns(self, rows: np.ndarray) -> Columns:
         """Returns what windows that meet padding along the length hold."""
@@ -493,46 +497,48 @@ class RecognisedSize:
         """Notes the summation where its replay of every set has the outputs' bits."""
         summation = self.known.summations[number]
         leaves = set(summation.tree.leaves)
-        for one in self.classes:
-            open_ = wanted[one.rows]
-            if one.read and leaves.issuperset(one.read) and open_.any():
-                self.index[one.rows] = np.where(
-                    self._agrees(one, summation, open_), number, self.index[one.rows]
+        for alike in self.classes:
+            open_ = wanted[alike.rows]
+            if alike.read and leaves.issuperset(alike.read) and open_.any():
+                self.index[alike.rows] = np.where(
+                    self._agrees(alike, summation, open_), number, self.index[alike.rows]
                 )
 
-    def _agrees(self, one: Alike, summation: Summation, wanted: np.ndarray) -> np.ndarray:
+    def _agrees(self, alike: Alike, summation: Summation, wanted: np.ndarray) -> np.ndarray:
         """Of a class's wanted outputs those that a summation gives: bool (rows, filters)."""
-        periodic, found = self.known.periodic, wanted.copy()
-        first = np.zeros(len(one.rows), int)
-        self._compare(found, one.wide, periodic.wide_table(summation, one.read), slice(None), first)
-        inner, edge = (np.searchsorted(one.rows, rows) for rows in (one.inner, one.edge))
-        if found[inner].any():
-            table = periodic.table(summation, one.read)
-            self._compare(found, one.outputs, table, inner, one.window)
-        if found[edge].any():
-            edges = periodic.replayed(summation, one.edges, periodic.sets_for(one.read))
-            self._compare(found, one.outputs, edges, edge, np.arange(len(edge)))
-        return found
+        periodic, agree = self.known.periodic, wanted.copy()
+        first = np.zeros(len(alike.rows), int)
+        self._compare(
+            agree, alike.wide, periodic.wide_table(summation, alike.read), slice(None), first
+        )
+        inner, edge = (np.searchsorted(alike.rows, rows) for rows in (alike.inner, alike.edge))
+        if agree[inner].any():
+            table = periodic.table(summation, alike.read)
+            self._compare(agree, alike.outputs, table, inner, alike.window)
+        if agree[edge].any():
+            edges = periodic.replayed(summation, alike.edges, periodic.sets_for(alike.read))
+            self._compare(agree, alike.outputs, edges, edge, np.arange(len(edge)))
+        return agree
 
     def _compare(
         self,
-        found: np.ndarray,
+        agree: np.ndarray,
         outputs: list[np.ndarray],
         replayed: Iterable[np.ndarray],
         rows: Any,
         place: np.ndarray,
     ) -> None:
         """Takes back what is not the row's own place of the replay, set by set."""
-        at, filters = np.nonzero(found[rows])
+        at, filters = np.nonzero(agree[rows])
         for expected, got in zip(replayed, outputs, strict=False):
             if not len(at):
                 break
             pair = expected[place[at], filters], got[rows][at, filters]
             agrees = ~ulp.bits_apart(*pair, self.case.dtype)
             at, filters = at[agrees], filters[agrees]
-        kept = np.zeros_like(found[rows])
-        kept[at, filters] = True
-        found[rows] = kept
+        agreeing = np.zeros_like(agree[rows])
+        agreeing[at, filters] = True
+        agree[rows] = agreeing
 
     def reveal(self, apart: bool) -> list[int]:
         """Reveals a few of the rows with open outputs; the numbers of the summations found."""
@@ -542,9 +548,9 @@ class RecognisedSize:
         operator = SessionOperator(self.known.session, self.case, flat)
         masks = Masks(operator)
         bias = [self.case.summands] if operator.bias else []
-        leaves = [np.array([*one.read, *bias], int) for one in self.classes]
-        found, refused = reveal_trees(masks, self.kind_of[pick], leaves, apart, self.open[pick])
-        orders = reveal_roundings(masks, found)
+        leaves = [np.array([*alike.read, *bias], int) for alike in self.classes]
+        trees, refused = reveal_trees(masks, self.kind_of[pick], leaves, apart, self.open[pick])
+        orders = reveal_roundings(masks, trees)
         numbers = [self.known.learn(each.summation) for each in orders]
         self.known.calls += masks.calls
         if refused:
@@ -569,19 +575,19 @@ class RecognisedSize:
         bias = () if self.case.bias is None else (BIAS,)
         refuted = np.zeros_like(which)
         for number in np.unique(self.index[which & (self.index > UNKNOWN)]).tolist():
-            for kind, one in enumerate(self.classes):
+            for kind, alike in enumerate(self.classes):
                 mine = which & (self.index == number) & (self.kind_of == kind)[:, None]
                 if not mine.any():
                     continue
                 places = np.nonzero(mine)
-                claimed = self.known.summations[number].restricted((*one.read, *bias))
-                told = certify(masks, claimed, places, max(0, budget - masks.calls))
-                if told.why:
+                claimed = self.known.summations[number].restricted((*alike.read, *bias))
+                certificate = certify(masks, claimed, places, max(0, budget - masks.calls))
+                if certificate.why:
                     self.uncertified = (
-                        self.uncertified or f"{int(mine.sum()):,} outputs: {told.why}"
+                        self.uncertified or f"{int(mine.sum()):,} outputs: {certificate.why}"
                     )
                 else:
-                    refuted[places] = ~told.holds
+                    refuted[places] = ~certificate.holds
         self.known.calls += masks.calls
         return refuted
 
@@ -600,12 +606,13 @@ class RecognisedSize:
         interior = int(np.bincount(typical).argmax())
         last = int(np.flatnonzero(kinds == interior)[-1])
         other = adds & (kinds != interior)
+        tail = itertools.groupby(kinds[last + 1 :][other[last + 1 :]].tolist())
         return Pattern(
             length=self.size,
             kinds=kinds.astype(np.int16),
             whole=self.whole,
             interior=interior,
-            tail=_runs_of_kinds(kinds[last + 1 :][other[last + 1 :]]),
+            tail=tuple((kind, len(list(rows))) for kind, rows in tail),
             elsewhere=int(other[: last + 1].sum()),
             unknown=int(self.open.sum()),
             steady=self.steady,
@@ -618,11 +625,11 @@ class RecognisedSize:
         return self.uncertified if self.steady else "the same call again gave different bits"
 
 
-def _place_in(known: list[Any], one: Any) -> int:
+def _place_in(known: list[Any], summation: Any) -> int:
     """Returns the place of an item in a list; appends it if it isn't there."""
-    if one not in known:
-        known.append(one)
-    return known.index(one)
+    if summation not in known:
+        known.append(summation)
+    return known.index(summation)
 
 
 def _edits(prefix: str, rows: list[np.ndarray], size: int) -> dict[str, np.ndarray]:
@@ -640,12 +647,3 @@ def some(count: int, each: int) -> np.ndarray:
     ends = (np.arange(each), np.arange(middle, middle + each), np.arange(count - each, count))
     scattered = np.random.default_rng(SEED).integers(0, count, each)
     return np.unique(np.clip(np.concatenate([*ends, scattered]), 0, count - 1))
-
-
-def _runs_of_kinds(kinds: np.ndarray) -> tuple[tuple[int, int], ...]:
-    """(kind, rows) one after the other."""
-    if not len(kinds):
-        return ()
-    starts = np.flatnonzero(np.concatenate([[True], kinds[1:] != kinds[:-1]]))
-    counts = np.diff(np.append(starts, len(kinds)))
-    return tuple(zip(kinds[starts].tolist(), counts.tolist(), strict=True))

@@ -101,7 +101,6 @@ class Thresholds:
 
     @property
     def threads_text(self) -> str:
-        """Returns how many threads all of this holds for, in words."""
         return threads_text(self.threads)
 
     @property
@@ -116,19 +115,19 @@ class Thresholds:
         missing = every - len(known)
         if not missing or not self.patterns:
             return ""
-        deciding = {n for one in self.switches for n in (one.before, one.at)}
+        deciding = {n for switch in self.switches for n in (switch.before, switch.at)}
         why = [self.patterns[n].uncertified for n in sorted(deciding - known)]
-        sure = sum({one.before, one.at} <= known for one in self.switches)
-        told = f"{missing:,} of {every:,} {self.sizes} were recognised, or not run"
+        sure = sum({switch.before, switch.at} <= known for switch in self.switches)
+        text = f"{missing:,} of {every:,} {self.sizes} were recognised, or not run"
         if self.switches:
-            told += f"; certified: both sides of {sure} of {len(self.switches)} switches"
-        return told + "".join(f"; {one}" for one in why[:1])
+            text += f"; certified: both sides of {sure} of {len(self.switches)} switches"
+        return text + "".join(f"; {reason}" for reason in why[:1])
 
     def to_json(self) -> dict[str, Any]:
         """Returns what ``probe thresholds --json`` prints."""
         known = self.recogniser
         elsewhere = {str(n): self.patterns[n].elsewhere for n in sorted(self.patterns)}
-        unknown = [length for length, found in self.patterns.items() if found.unknown]
+        unknown = [length for length, pattern in self.patterns.items() if pattern.unknown]
         return {
             "target": self.target,
             "case": self.case.to_json(),
@@ -139,12 +138,12 @@ class Thresholds:
             "limited": self.limited,
             "switches": [
                 {
-                    **vars(one),
-                    "causes": list(one.causes),
-                    "how": "scan" if one.scanned else "bisection",
-                    "certified": {one.before, one.at} <= set(self.certified),
+                    **vars(switch),
+                    "causes": list(switch.causes),
+                    "how": "scan" if switch.scanned else "bisection",
+                    "certified": {switch.before, switch.at} <= set(self.certified),
                 }
-                for one in self.switches
+                for switch in self.switches
             ],
             "period": self.period,
             "tails": {
@@ -184,12 +183,11 @@ PLURAL = {"length": "lengths", "batch": "batches"}
 
 def threads_of(facts: Mapping[str, Any], where: Target) -> int | None:
     """Returns how many threads a started target's library takes; None where it doesn't say."""
-    told = facts.get("threads") or dict(where.switches).get("threads")
-    return int(told) if told else None
+    threads = facts.get("threads") or dict(where.switches).get("threads")
+    return int(threads) if threads else None
 
 
 def threads_text(threads: int | None) -> str:
-    """Returns a number of threads in words."""
     if threads is None:
         return f"the library's own number of threads on {counted(machine.cores(), 'processor')}"
     return counted(threads, "thread")
@@ -207,15 +205,21 @@ def islands(result: Thresholds) -> Iterator[tuple[int, int, int]]:
 # Bytes that input and output may take in both processes together.
 MEMORY = 6 << 30
 
-ENDS = 16  # samples at either end, in the middle and scattered, where a call has more outputs
-SCANNED = 64  # short lengths that are all run
+# Samples at either end, in the middle and scattered, where a call has more outputs.
+ENDS = 16
+# Short lengths that are all run.
+SCANNED = 64
 # Products up to which more lengths are all run, or all certified: some seconds. It is no time, so
 # that the same lengths are run on a busy machine.
 WORK = 10_000_000_000
-A_CALL = 400_000  # products that take as long as what a call costs besides
-CHECKS = 2  # random lengths in every interval of the grid
-LONGEST_PERIOD = 16  # of tails
-MOST_SPLITS = 40  # contradictions that are looked into
+# Products that take as long as what a call costs besides.
+A_CALL = 400_000
+# Random lengths in every interval of the grid.
+CHECKS = 2
+# The longest period of tails that is looked for.
+LONGEST_PERIOD = 16
+# Contradictions that are looked into.
+MOST_SPLITS = 40
 
 
 class SearchLimits(NamedTuple):
@@ -277,8 +281,8 @@ def find_switch_points(
             middle = (search.reach + high) // 2
             fits = _bytes_needed(search.case, vary, middle) <= within.memory
             search.reach, high = (middle, high) if fits else (search.reach, middle)
-        told = f"{needed >> 20} MiB, and {within.memory >> 20} MiB are allowed"
-        search.result.limited = f"{vary} {upto} needs some {told}"
+        memory = f"{needed >> 20} MiB, and {within.memory >> 20} MiB are allowed"
+        search.result.limited = f"{vary} {upto} needs some {memory}"
     search.scan(first, min(search.reach, search.first_scan(first, within.scanned)))
     search.far(within.checks, np.random.default_rng(within.seed))
     search.certify()
@@ -315,8 +319,8 @@ class _Search:
         self.session, self.vary, self.progress = session, vary, progress
         self.stage = ""
         self.begun, self.limit = time.monotonic(), seconds
-        if (given := budget.current_budget()) is not None:
-            self.limit = given.left if seconds is None else min(seconds, given.left)
+        if (limit := budget.current_budget()) is not None:
+            self.limit = limit.left if seconds is None else min(seconds, limit.left)
         if vary == "batch":
             if not case.weighted:
                 why = "its sums have no weights to ask with"
@@ -382,9 +386,9 @@ class _Search:
         """All lengths of a range, the switches between them, and the period of what they show."""
         self.stage = f"part 1 of 3, {self.result.sizes} up to {last:,}"
         every = VOICE.counting(range(first, last + 1), self.result.sizes)
-        found = [self.run(length) for length in every]
-        self.end, self.result.settled = last, first + len(found) // 2
-        for before, after in pairwise(found):
+        patterns = [self.run(length) for length in every]
+        self.end, self.result.settled = last, first + len(patterns) // 2
+        for before, after in pairwise(patterns):
             if before and after and before.interior != after.interior:
                 self._note(before, after, scanned=True)
         self._see_period()
@@ -393,9 +397,12 @@ class _Search:
         """Notes the period of what all sizes of the scan show; certifying may have changed it."""
         first, seen = self.result.shortest, self.seen
         # rows before the tail that add differently make a size mixed too, so they count
-        found = [seen.get(length) for length in range(first, self.end + 1)]
-        signs = [one and (one.interior, one.tail, one.elsewhere > 0) for one in found]
-        tails = [one and one[1:] for one in signs]  # which a switch among them need not move
+        patterns = [seen.get(length) for length in range(first, self.end + 1)]
+        signs = [
+            pattern and (pattern.interior, pattern.tail, pattern.elsewhere > 0)
+            for pattern in patterns
+        ]
+        tails = [sign and sign[1:] for sign in signs]  # which a switch among them need not move
         self.result.period = _period(signs) or _period(tails)
 
     def far(self, checks: int, rng: np.random.Generator) -> None:
@@ -425,7 +432,7 @@ class _Search:
             if after - before == 1:
                 self._note(left, right, scanned=False)
             elif after - before <= step:
-                waiting += [(one, one + 1) for one in range(before, after)]
+                waiting += [(length, length + 1) for length in range(before, after)]
             else:
                 # steps of the period keep the remainder; between two sizes less than that apart all
                 # are run
@@ -456,18 +463,18 @@ class _Search:
             length += 0 if number % 2 else (low - length) % step
             alike = [n for n in self.seen if (n - length) % step == 0]
             below, above = [n for n in alike if n < length], [n for n in alike if n > length]
-            found = None if length in self.seen else self.run(length)
-            if found is None:
+            pattern = None if length in self.seen else self.run(length)
+            if pattern is None:
                 continue
             self.result.checked.append(str(length))
             if not below or not above:
                 continue
             before, after = max(below), min(above)
             expected = {self.seen[before].interior, self.seen[after].interior}
-            if found.interior not in expected:
+            if pattern.interior not in expected:
                 self.splits += 1
                 self.result.violations.append(
-                    f"{self.vary} {length} is added as kind {found.interior}, between {before} "
+                    f"{self.vary} {length} is added as kind {pattern.interior}, between {before} "
                     f"and {after} of kind {' and '.join(map(str, sorted(expected)))}"
                 )
                 if self.splits <= MOST_SPLITS:
@@ -489,7 +496,7 @@ class _Search:
             f"{result.threads_text}; with a different number the classes can be different"
         )
         result.assumed.append("operands are finite; `probe window` tests what NaN gets into")
-        if any(not found.whole for found in self.seen.values()):
+        if any(not pattern.whole for pattern in self.seen.values()):
             result.assumed.append(
                 f"calls of more than {ALL} outputs: rows that were not examined are like the "
                 f"{self.known.ends} at either end, in the middle and scattered"
@@ -509,7 +516,11 @@ class _Search:
     def certify(self) -> None:
         """Asks all outputs at the lengths that decide; at all, if all were run at little cost."""
         first, last = self.result.shortest, max(self.seen)
-        deciding = {first, last, *(n for one in self.result.switches for n in (one.before, one.at))}
+        deciding = {
+            first,
+            last,
+            *(n for switch in self.result.switches for n in (switch.before, switch.at)),
+        }
         few = len(self.seen) <= SCANNED or sum(self.cost(n, True) for n in self.seen) <= WORK
         if few and len(self.seen) == last - first + 1:
             deciding = set(self.seen)
@@ -520,19 +531,19 @@ class _Search:
             before = self.seen[length]
             self._tell(length)
             try:
-                found = self.known.pattern(length, BUDGET)
+                pattern = self.known.pattern(length, BUDGET)
             except TargetError as error:
                 self.result.failures.append(f"{self.vary} {length}: {error}")
                 self.session.revive()
                 continue
-            self.seen[length] = found
-            self.result.refuted |= set(before.kinds[found.kinds != before.kinds].tolist())
-            if found.interior != before.interior:
+            self.seen[length] = pattern
+            self.result.refuted |= set(before.kinds[pattern.kinds != before.kinds].tolist())
+            if pattern.interior != before.interior:
                 self.result.violations.append(
                     f"{self.vary} {length} was recognised as kind {before.interior}, and every "
-                    f"output whose additions were all tested adds as kind {found.interior}"
+                    f"output whose additions were all tested adds as kind {pattern.interior}"
                 )
-            if found.certified:
+            if pattern.certified:
                 self.result.certified.append(length)
 
     def conclude(self) -> None:
@@ -540,15 +551,17 @@ class _Search:
         self._see_period()
         result, period = self.result, self.result.period
         result.upto = max(self.seen)
-        result.switches.sort(key=lambda one: one.at)
+        result.switches.sort(key=lambda switch: switch.at)
         if period:
-            for found in (one for one in self.seen.values() if one.length >= result.settled):
-                tails = result.tails.setdefault(found.interior, {})
-                tail = tails.setdefault(found.length % period, found.tail)
-                if tail != found.tail and found.length > self.end:
+            for pattern in (
+                pattern for pattern in self.seen.values() if pattern.length >= result.settled
+            ):
+                tails = result.tails.setdefault(pattern.interior, {})
+                tail = tails.setdefault(pattern.length % period, pattern.tail)
+                if tail != pattern.tail and pattern.length > self.end:
                     result.violations.append(
-                        f"{result.vary} {found.length} has the tail {_tail_text(found.tail)}, "
-                        f"others with its remainder {found.length % period} by {period} have "
+                        f"{result.vary} {pattern.length} has the tail {_tail_text(pattern.tail)}, "
+                        f"others with its remainder {pattern.length % period} by {period} have "
                         f"{_tail_text(tail)}"
                     )
         lengths, result.checked = result.checked, []
@@ -556,7 +569,7 @@ class _Search:
         if lengths:
             where = f"{len(lengths)} random {result.sizes}"
             result.checked = [f"{what} at {where}: {', '.join(lengths)}"]
-        unsteady = [str(n) for n, found in self.seen.items() if not found.steady]
+        unsteady = [str(n) for n, pattern in self.seen.items() if not pattern.steady]
         result.checked.append(f"the same call again at all {len(self.seen)} {result.sizes}")
         if unsteady:
             result.violations.append(f"the same call again differs: {', '.join(unsteady)}")
@@ -568,13 +581,12 @@ def _tail_text(tail: tuple[tuple[int, int], ...]) -> str:
 
 
 def _period(signs: list[Any]) -> int | None:
-    """Returns the smallest period of the second half of what was seen; None if there is none up to
-    16."""
+    """Returns the smallest period, up to 16, of the second half of what was seen; None: none."""
     half = signs[len(signs) // 2 :]
     if None in half:  # a size that was not run shows nothing
         return None
     for period in range(1, min(LONGEST_PERIOD, len(half) // 2) + 1):
-        if all(one == two for one, two in zip(half, half[period:], strict=False)):
+        if all(first == second for first, second in zip(half, half[period:], strict=False)):
             return period
     return None
 
@@ -604,13 +616,13 @@ class _SearchBatch(RecognisedSize):
         place = np.argsort(ranked)  # the last one reads something: its call is repeated
         self.kind_of = place[classes[self.rows % self.geometry.positions]]
         self.classes, none = [], np.zeros(0, int)
-        for number, read in enumerate(leaves[one] for one in ranked):
+        for number, read in enumerate(leaves[rank] for rank in ranked):
             rows = np.flatnonzero(self.kind_of == number)
-            one = Alike(tuple(read.tolist()), rows, rows, none, np.zeros(len(rows), int))
-            self.classes.append(one)
+            alike = Alike(tuple(read.tolist()), rows, rows, none, np.zeros(len(rows), int))
+            self.classes.append(alike)
             if not len(read):
                 self.index[rows] = NOTHING
-        sizes = np.array([len(one.read) for one in self.classes])
+        sizes = np.array([len(alike.read) for alike in self.classes])
         self.full = (sizes == self.case.summands)[self.kind_of]
 
     def _some(self) -> np.ndarray:

@@ -126,7 +126,7 @@ def test_what_is_known_stays_where_it_is_interrupted(monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(answers, "_remedied", interrupt)
+    monkeypatch.setattr(answers.Examination, "_try_remedies", interrupt)
     found = probe.examine(layer, x, at=count)
     assert [one.name for one in found.parts] == ["operation", "cause"]
     assert found.ended == "interrupted" and "nn.Linear" in repr(found)

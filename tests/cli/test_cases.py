@@ -18,6 +18,7 @@ import pytest
 import probe
 from probe.case import Case
 from probe.cli import cases, shell
+from probe.cli.show import cases as show
 from probe.options import OPTIONS
 from probe.store import Store
 from probe.summation.summation import Rounding, Summation
@@ -178,20 +179,15 @@ def test_a_run_is_saved_as_a_file_that_replays(capsys, tmp_path):
 
 
 def test_sides_part_where_their_trees_do():
-    plain = Rounding()
-    one, two = Tree.sequential(5), Tree.pairwise(5)
-    assert Summation(one, plain).own_nodes(Summation(one, plain), "float32") == (
-        frozenset(),
-        frozenset(),
-    )
-    assert Summation(one, plain).own_nodes(Summation(two, plain), "float32") == (
-        {1, 2, 3},
-        {1, 2, 3},
-    )
-    fused = Rounding(fused=frozenset({3}))
-    assert Summation(one, plain).own_nodes(Summation(one, fused), "float32") == ({2, 3}, {2, 3})
-    wide = Rounding(accumulator_format="float64")
-    assert Summation(one, plain).own_nodes(Summation(one, wide), "float32")[0] == {0, 1, 2, 3}
+    plain, one, two = Rounding(), Tree.sequential(5), Tree.pairwise(5)
+
+    def own(tree, rounding):
+        return Summation(one, plain).own_nodes(Summation(tree, rounding), "float32")
+
+    assert own(one, plain) == (frozenset(), frozenset())
+    assert own(two, plain) == ({1, 2, 3}, {1, 2, 3})
+    assert own(one, Rounding(fused=frozenset({3}))) == ({2, 3}, {2, 3})
+    assert own(one, Rounding(accumulator_format="float64"))[0] == {0, 1, 2, 3}
 
 
 def swept(capsys, words, json_too=True):
@@ -380,6 +376,14 @@ def test_shrink_says_the_smallest_case_with_its_operands(capsys, by):
     assert shell.run(command.split()) == 0
     text = capsys.readouterr().out
     assert "conv1d 4, 1 -> 1, length 4 against 11" in text and "minimal" in text
+
+
+def test_a_smallest_case_of_numbers_that_json_lacks_is_printed():
+    report = {"label": "sum", "calls": 1, "runs": 2, "ended": "minimal", "case": {"not_zero": {}}}
+    report |= dict.fromkeys(("near", "before", "kept", "max_ulp"))
+    report |= {"differing": 1, "compared": 1, "causes": {}, "shown": True}
+    shown = show.shrunk(report | {"operands": {"x": [["inf", 1.5], ["nan", "-inf"]]}}, "start")
+    assert "x = inf, 1.5, nan, -inf" in [text.plain for text in shown.renderables]
 
 
 def test_reproduce_writes_the_folder_and_verify_reads_it(capsys):

@@ -19,6 +19,7 @@ from probe.cluster.nodes import Cluster
 from probe.cluster.shards import Wanted
 from probe.errors import ClusterError, InputError
 from probe.launch import open_session
+from probe.schema import column_names
 
 pytestmark = pytest.mark.long
 
@@ -176,6 +177,20 @@ def later(change, answers=1):
     return behaves
 
 
+def rewritten(table="comparisons", **changes):
+    """Changes columns of a table of an answer, each by a function of its values."""
+
+    def change(answer):
+        rows = pa.ipc.open_stream(answer["tables"][table]).read_all()
+        for name, how in changes.items():
+            place, field = rows.column_names.index(name), rows.schema.field(name)
+            values = pa.array([how(value) for value in rows[name].to_pylist()], field.type)
+            rows = rows.set_column(place, field, values)
+        answer["tables"][table] = nodes.pack_table(rows)
+
+    return change
+
+
 def upgraded(answer):
     for target in answer["said"]["targets"].values():
         target["run"].update(NEWER)
@@ -185,57 +200,22 @@ def moved(answer):
     answer["said"]["machine"]["cores"] += 1
 
 
-def other_rows(answer):
-    rows = pa.ipc.open_stream(answer["tables"]["runs"]).read_all()
-    place = rows.column_names.index("numpy_version")
-    rows = rows.set_column(place, "numpy_version", pa.array(["1.0"]))
-    answer["tables"]["runs"] = nodes.pack_table(rows.cast(rows.schema))
+def bytes_in_place_of_rows(data):
+    return lambda answer: answer["tables"].update(comparisons=data)
 
 
-def garbage(answer):
-    answer["tables"]["comparisons"] = b"\x00" * 64
-
-
-def pickled(answer):
-    answer["tables"]["comparisons"] = b"cos\nsystem\n(S'exit 1'\ntR."
-
-
-def other_table(answer):
+def a_table_elsewhere(answer):
     answer["tables"]["../../etc"] = answer["tables"]["comparisons"]
 
 
-def other_columns(answer):
+def a_further_column(answer):
     rows = pa.ipc.open_stream(answer["tables"]["comparisons"]).read_all()
     answer["tables"]["comparisons"] = nodes.pack_table(rows.append_column("x", pa.nulls(len(rows))))
 
 
-def other_values(answer):
-    rows = pa.ipc.open_stream(answer["tables"]["comparisons"]).read_all()
-    place = rows.column_names.index("at")
-    moved = pa.array([at + 1000 for at in rows["at"].to_pylist()], pa.int64())
-    answer["tables"]["comparisons"] = nodes.pack_table(
-        rows.set_column(place, rows.field(place), moved)
-    )
-
-
-def counting(**changes):
-    """Changes columns of ``comparisons``, each by a function of its values."""
-
-    def change(answer):
-        rows = pa.ipc.open_stream(answer["tables"]["comparisons"]).read_all()
-        for name, how in changes.items():
-            place, field = rows.column_names.index(name), rows.schema.field(name)
-            values = pa.array([how(value) for value in rows[name].to_pylist()], field.type)
-            rows = rows.set_column(place, field, values)
-        answer["tables"]["comparisons"] = nodes.pack_table(rows)
-
-    return change
-
-
 def without_differences(answer):
-    counting(differing=lambda n: 0, kept=lambda n: 0, max_ulp=lambda n: 0, first=lambda n: None)(
-        answer
-    )
+    none = dict.fromkeys(("differing", "kept", "max_ulp"), lambda n: 0)
+    rewritten(**none, first=lambda n: None)(answer)
     answer["tables"].pop("differences", None)
 
 
@@ -248,26 +228,41 @@ def no_facts(answer):
     answer["said"] = {"address": "b", "machine": "none", "targets": 7}
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        (counting(differing=lambda n: -n), "contradict each other"),
-        (counting(differing=lambda n: 0), "contradict each other"),
-        (counting(differing=lambda n: n and n - 1), "contradict each other"),
-        (counting(max_ulp=lambda n: n and n + 1), "contradict each other"),
-        (without_differences, "contradict each other"),
-        (counting(compared=lambda n: n + 1), "it compared"),
-        (counting(not_compared=lambda n: n + 1), "it compared"),
-        (rubbish, "can't be read"),
-        (no_facts, "can't be read"),
-        (lambda answer: answer["said"]["targets"].update({SWITCHING: 1}), "can't be read"),
-    ],
-)
-def test_a_node_whose_counts_or_form_are_wrong_stores_nothing(swept, plain, tmp_path, change, why):
-    found, _ = swept({"a": honest, "b": later(change)})
+LIES = {
+    "negative counts": (rewritten(differing=lambda n: -n), "contradict each other"),
+    "none of several differs": (rewritten(differing=lambda n: 0), "contradict each other"),
+    "one less differs": (rewritten(differing=lambda n: n and n - 1), "contradict each other"),
+    "a larger distance": (rewritten(max_ulp=lambda n: n and n + 1), "contradict each other"),
+    "no differences": (without_differences, "contradict each other"),
+    "more were compared": (rewritten(compared=lambda n: n + 1), "it compared"),
+    "more were not": (rewritten(not_compared=lambda n: n + 1), "it compared"),
+    "rubbish": (rubbish, "can't be read"),
+    "no facts": (no_facts, "can't be read"),
+    "no target": (lambda a: a["said"]["targets"].update({SWITCHING: 1}), "can't be read"),
+    "upgraded": (upgraded, "library_version was"),
+    "moved": (moved, "its cores was"),
+    "rows of another run": (rewritten("runs", numpy_version=lambda _: "1.0"), "numpy_version was"),
+    "zeros": (bytes_in_place_of_rows(b"\x00" * 64), "its comparisons can't be read"),
+    "a pickle": (bytes_in_place_of_rows(b"cos\nsystem\n(S'exit 1'\ntR."), "can't be read"),
+    "a table elsewhere": (a_table_elsewhere, "which there isn't"),
+    "a further column": (a_further_column, "different columns"),
+    "other values": (rewritten(at=lambda at: at + 1000), "different values of length"),
+    "other bits": (rewritten(digest_at=lambda _: "0" * 32), "its bits differ from"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.slow_at("zeros", "a further column", "a table elsewhere", "other values", "upgraded")
+def test_a_node_that_contradicts_itself_is_refused_and_others_do_its_work(
+    swept, plain, tmp_path, lie
+):
+    change, why = LIES[lie]
+    found, made = swept({"a": honest, "b": later(change, lie != "other bits")})
     same(tmp_path / "store", plain[0])
     (failure,) = found.to_json()["failures"]
     assert failure["kind"] == "refused" and why in failure["message"]
+    assert any(why in line for line in made.lines)
+    assert why in load(tmp_path / "store").failures.message[0]
 
 
 def test_nothing_of_an_answer_that_can_not_be_read_is_stored_though_its_node_is_not_known(
@@ -275,7 +270,7 @@ def test_nothing_of_an_answer_that_can_not_be_read_is_stored_though_its_node_is_
 ):
     found, _ = swept({"a": honest, "b": later(rubbish, 2)})
     same(tmp_path / "store", plain[0])
-    assert all(one["kind"] == "refused" for one in found.to_json()["failures"])
+    assert all(failure["kind"] == "refused" for failure in found.to_json()["failures"])
 
 
 @pytest.mark.parametrize(
@@ -314,37 +309,6 @@ def test_honest_counts_are_believed_whatever_is_kept_or_not_a_number(swept, tmp_
         assert not told["failures"] and told["differing"] == here["differing"], (case, keep)
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        (upgraded, "library_version was"),
-        (moved, "its cores was"),
-        (other_rows, "its numpy_version was"),
-        (garbage, "its comparisons can't be read"),
-        (pickled, "its comparisons can't be read"),
-        (other_table, "which there isn't"),
-        (other_columns, "different columns"),
-        (other_values, "different values of length"),
-    ],
-)
-@pytest.mark.slow_at(
-    "garbage-its comparisons can't be read",
-    "other_columns-different columns",
-    "other_table-which there isn't",
-    "other_values-different values of length",
-    "upgraded-library_version was",
-)
-def test_a_node_that_contradicts_itself_is_refused_and_others_do_its_work(
-    swept, plain, tmp_path, change, why
-):
-    found, made = swept({"a": honest, "b": later(change)})
-    same(tmp_path / "store", plain[0])
-    (failure,) = found.to_json()["failures"]
-    assert failure["kind"] == "refused" and why in failure["message"]
-    assert any(why in line for line in made.lines)
-    assert why in load(tmp_path / "store").failures.message[0]
-
-
 def test_where_no_node_is_believed_the_rest_is_recorded_as_not_run(swept, tmp_path):
     found, _ = swept({"a": later(moved)})
     told, stored = found.to_json(), load(tmp_path / "store")
@@ -352,6 +316,18 @@ def test_where_no_node_is_believed_the_rest_is_recorded_as_not_run(swept, tmp_pa
     assert 0 < told["comparisons"] < 12 and len(lost) == 12 - told["comparisons"]
     assert lost == set(stored.failures[stored.failures.kind == "lost"]["at"].dropna())
     assert not lost & set(stored.comparisons["at"])
+
+
+def test_values_that_a_node_leaves_out_again_and_again_are_recorded_as_not_run(swept, tmp_path):
+    def nothing(answer):
+        for name in ("comparisons", "differences"):
+            answer["tables"].pop(name, None)
+
+    told = swept({"a": later(nothing, 0)})[0].to_json()
+    lost = {
+        failure["at"] for failure in told["failures"] if "left out 4 times" in failure["message"]
+    }
+    assert told["comparisons"] == 0 and lost == {*LENGTHS[:-1]}
 
 
 def test_a_lost_nodes_values_are_asked_elsewhere(swept, plain, tmp_path):
@@ -404,23 +380,6 @@ def test_a_shard_at_which_every_node_dies_is_recorded_as_lost(swept, monkeypatch
     assert all("every node that had it was lost" in one["message"] for one in told["failures"])
 
 
-def test_a_node_that_gives_other_bits_is_refused_whatever_it_says(swept, plain, tmp_path):
-    def other_bits(kind, given):
-        if kind == "answer":
-            found = pa.ipc.open_stream(given["tables"]["comparisons"]).read_all()
-            place = found.column_names.index("digest_at")
-            bits = pa.array(["0" * 32] * len(found))
-            given["tables"]["comparisons"] = nodes.pack_table(
-                found.set_column(place, found.field(place), bits)
-            )
-        return given
-
-    found, _ = swept({"a": honest, "b": other_bits})
-    (failure,) = found.to_json()["failures"]
-    assert failure["kind"] == "refused" and "its bits differ from" in failure["message"]
-    same(tmp_path / "store", plain[0])
-
-
 def of(label, **facts):
     """A node that says that it is another machine, and whose runs are of that machine."""
 
@@ -430,15 +389,12 @@ def of(label, **facts):
         for target in said["targets"].values():
             target["run"].update(facts, machine=label, run_id="f" * 16)
         if kind == "answer":
-            for name, data in given["tables"].items():
-                found = pa.ipc.open_stream(data).read_all()
+            for name in given["tables"]:
                 new = {"run_id": "f" * 16} | ({"machine": label, **facts} if name == "runs" else {})
-                for column, value in new.items():
-                    if column in found.column_names:
-                        place = found.column_names.index(column)
-                        cells = pa.array([value] * len(found), found.field(place).type)
-                        found = found.set_column(place, found.field(place), cells)
-                given["tables"][name] = nodes.pack_table(found)
+                columns = {column: lambda _, value=value: value for column, value in new.items()}
+                rewritten(name, **{c: columns[c] for c in columns if c in column_names(name)})(
+                    given
+                )
         return given
 
     return behaves

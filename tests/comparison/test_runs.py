@@ -87,6 +87,24 @@ def test_what_infinities_reach_is_asked_once(neighbour):
     assert run_case(neighbour, CASE).reveal(neighbour).reach is None
 
 
+def test_an_output_that_something_reaches_is_nan_by_itself_where_its_own_sum_is(neighbour):
+    """Two orders of which one overflows to infinity less infinity, in a row beside a NaN."""
+    large = "; ".join(
+        f"x[0, 2, {n}]={number}" for n, number in enumerate((3e38, 3e38, -3e38, -3e38))
+    )
+    case = CASE.with_(in_channels=4, operands="ones", put=f"{large}; x[0, 3, 1]=nan")
+    run = run_case(neighbour, case).reveal(neighbour)
+    chain, pairs = (
+        run.orders.summations[0]._replace(tree=t(4)) for t in (Tree.sequential, Tree.pairwise)
+    )
+    for summations in ([chain, pairs], [pairs, chain]):
+        for number in (0, 1):
+            index = np.full_like(run.orders.index, number)
+            orders = replace(run.orders, summations=summations, index=index)
+            found = run.with_orders(neighbour, orders)
+            assert (found.reached[2] == (summations[number] is chain)).all()
+
+
 def test_an_output_that_reads_nothing_replays_where_it_is_0(session, neighbour):
     run = run_case(neighbour, CASE.with_(put="x[0, 3, 1]=nan")).reveal(neighbour)
     index, even = run.orders.index.copy(), np.arange(12)[:, None] % 2 == np.zeros(3)

@@ -108,19 +108,12 @@ def remedies():
     wide = f"float64 fixes {exact['float64']} of {tried['float64']}"
     tensorflow = unstable.target.str.startswith("tensorflow").sum()
     assert tried["onednn=1"] == tensorflow
-    return [
-        (
-            README,
-            f"Deterministic mode and one thread fix {exact['threads=1']} of {count} unstable "
-            f"cases, {wide}; padding to a safe length fixes all",
-        ),
-        (
-            EXPERIMENTS,
-            f"Padding to a safe length fixes {exact['pad']} of {count} unstable cases; one "
-            f"thread and deterministic mode fix {exact['threads=1']}, {wide}; oneDNN fixes "
-            f"{exact['onednn=1']} of TensorFlow's {tensorflow}",
-        ),
-    ]
+    modes = f"Deterministic mode and one thread fix {exact['threads=1']} of {count} unstable "
+    modes += f"cases, {wide}; padding to a safe length fixes all"
+    pads = f"Padding to a safe length fixes {exact['pad']} of {count} unstable cases; one thread "
+    pads += f"and deterministic mode fix {exact['threads=1']}, {wide}; oneDNN fixes "
+    pads += f"{exact['onednn=1']} of TensorFlow's {tensorflow}"
+    return [(README, modes), (EXPERIMENTS, pads)]
 
 
 def real_models():
@@ -131,17 +124,9 @@ def real_models():
     assert intel.startswith("intel") and not walks.beyond.sum()
     pairs = f"{len(differ)} of {len(walks)} pairs of runs"
     decisions = f"{differ.crossed.sum()} of {differ.rows.sum()} decisions"
-    return [
-        (
-            README,
-            f"On three processors {pairs} of real models differ at the output; {decisions} change",
-        ),
-        (
-            EXPERIMENTS,
-            f"On two AMD processors and an Intel one {pairs} differ at the output; {decisions} of "
-            "these change",
-        ),
-    ]
+    said = f"On three processors {pairs} of real models differ at the output; {decisions} change"
+    apart = f"On two AMD processors and an Intel one {pairs} differ at the output; {decisions} of "
+    return [(README, said), (EXPERIMENTS, f"{apart}these change")]
 
 
 def reproductions():
@@ -157,33 +142,19 @@ def fuzz():
     answers = planted.answer.value_counts()
     checked = trials[trials.refereed.notna() & (trials.refereed > 0)]
     unexplained = int(trials.differing.sum() - trials.replayed.sum())
-    return [
-        (
-            EXPERIMENTS,
-            f"{len(trials):,} random pairs on {trials.target.nunique()} targets: "
-            f"{int(trials.differing.sum()):,} outputs differ, {unexplained} are unexplained",
-        ),
-        (
-            EXPERIMENTS,
-            f"verdicts of {int(trials.beyond.notna().sum()):,} pairs are stored and call "
-            f"{int(trials.beyond.sum())} outputs a bug",
-        ),
-        (
-            EXPERIMENTS,
-            f"{int(checked.missed.sum())} missed and {int(checked.false.sum())} false among "
-            f"{int(checked.refereed.sum()):,} outputs",
-        ),
-        (
-            EXPERIMENTS,
-            f"Of {int(promises.sizes.sum()):,} sizes that `probe thresholds` promises, direct "
-            f"calls contradict {int(promises['false'].sum())}",
-        ),
-        (
-            EXPERIMENTS,
-            f"Of {len(planted):,} planted doubles, {answers.get('right', 0):,} causes are right, "
-            f"{answers.get('unknown', 0)} unknown, {answers.get('false', 0)} false",
-        ),
-    ]
+    sentences = (
+        f"{len(trials):,} random pairs on {trials.target.nunique()} targets: "
+        f"{int(trials.differing.sum()):,} outputs differ, {unexplained} are unexplained",
+        f"verdicts of {int(trials.beyond.notna().sum()):,} pairs are stored and call "
+        f"{int(trials.beyond.sum())} outputs a bug",
+        f"{int(checked.missed.sum())} missed and {int(checked.false.sum())} false among "
+        f"{int(checked.refereed.sum()):,} outputs",
+        f"Of {int(promises.sizes.sum()):,} sizes that `probe thresholds` promises, direct "
+        f"calls contradict {int(promises['false'].sum())}",
+        f"Of {len(planted):,} planted doubles, {answers.get('right', 0):,} causes are right, "
+        f"{answers.get('unknown', 0)} unknown, {answers.get('false', 0)} false",
+    )
+    return [(EXPERIMENTS, sentence) for sentence in sentences]
 
 
 def public_reports():
@@ -231,12 +202,8 @@ def processors():
     arm = today[today.index.str.contains("@arm64")]
     assert (arm[arm.index.str.contains("onednn=0")] > 0).all()
     assert (arm[arm.index.str.contains("onednn=1")] == 0).all()
-    return [
-        (
-            EXPERIMENTS,
-            "with AVX2 and one thread, and on ARM without oneDNN, today's TensorFlow is unstable",
-        )
-    ]
+    said = "with AVX2 and one thread, and on ARM without oneDNN, today's TensorFlow is unstable"
+    return [(EXPERIMENTS, said)]
 
 
 def devices():
@@ -256,10 +223,8 @@ def reveal_cost():
     rows = results.reveals[results.reveals.case_id.isin(sums.case_id)]
     jax = rows.target.str.startswith("jax")
     least, most, slow = rows[~jax].seconds.min(), rows[~jax].seconds.max(), rows[jax].seconds
-    said = (
-        f"{least:.0f} to {most:.0f} s for sums of 100,000 numbers; JAX's takes {slow.max():.0f} s"
-    )
-    return [(EXPERIMENTS, said)]
+    said = f"{least:.0f} to {most:.0f} s for sums of 100,000 numbers; "
+    return [(EXPERIMENTS, f"{said}JAX's takes {slow.max():.0f} s")]
 
 
 def overhead():
@@ -279,13 +244,11 @@ def scale():
     assert sweep["compared"] == 1e9 and not lost.sum()
     killed = found["kill -9"]
     ended = int(killed["parent"].sum() + killed["child"].sum())
-    return [
-        (
-            EXPERIMENTS,
-            f"A million convolutions and 10^9 compared outputs in {sweep['time'] / 60:.1f} minutes "
-            f"on two cores; sweeps that were killed {ended} times lost no row",
-        )
-    ]
+    said = (
+        f"A million convolutions and 10^9 compared outputs in {sweep['time'] / 60:.1f} minutes "
+        f"on two cores; sweeps that were killed {ended} times lost no row"
+    )
+    return [(EXPERIMENTS, said)]
 
 
 def invariance():
@@ -301,15 +264,13 @@ def invariance():
     medians = [part.groupby("machine").median() for part in (ratio[many], ratio[~many])]
     assert [one.partition("-")[0] for one in medians[0].index] == ["amd", "amd", "intel"]
     large, small = ("{:.2f}, {:.2f} and {:.2f}".format(*one) for one in medians)
-    return [
-        (
-            EXPERIMENTS,
-            f"On two AMD processors and an Intel one, of {rows.compared.sum():,} numbers that must "
-            f"agree {rows.plain.sum():,} differ in the libraries as they are, "
-            f"{rows.differing.sum()} in the mode. Layers take {large} times as long for 16 rows or "
-            f"samples and more, {small} times for fewer (medians)",
-        )
-    ]
+    said = (
+        f"On two AMD processors and an Intel one, of {rows.compared.sum():,} numbers that must "
+        f"agree {rows.plain.sum():,} differ in the libraries as they are, "
+        f"{rows.differing.sum()} in the mode. Layers take {large} times as long for 16 rows or "
+        f"samples and more, {small} times for fewer (medians)"
+    )
+    return [(EXPERIMENTS, said)]
 
 
 def bug_or_rounding():
@@ -317,15 +278,13 @@ def bug_or_rounding():
     total = rows.groupby("part")[["outputs", "beyond"]].sum()
     right = total.loc[["control", "pairs", "models"]].sum()
     few = rows[(rows.part == "planted") & (rows.dtype == "float32") & (rows.summands <= 320)]
-    return [
-        (
-            EXPERIMENTS,
-            f"Of mistakes planted into sums of at most 320 products in float32 "
-            f"{few.beyond.sum() / few.outputs.sum():.2%} are beyond all that rounding can do; of "
-            f"{int(right.outputs):,} right results {int(right.beyond)} are. In long sums of 16 "
-            "bits mistakes hide",
-        )
-    ]
+    said = (
+        f"Of mistakes planted into sums of at most 320 products in float32 "
+        f"{few.beyond.sum() / few.outputs.sum():.2%} are beyond all that rounding can do; of "
+        f"{int(right.outputs):,} right results {int(right.beyond)} are. In long sums of 16 "
+        "bits mistakes hide"
+    )
+    return [(EXPERIMENTS, said)]
 
 
 def lock():
@@ -338,39 +297,20 @@ def lock():
     told = found.verdicts[~found.verdicts.name.str.contains("emulated")]
     parts = told.conditions.str.split(" | ", regex=False, expand=True)
     named = (parts[0] != "not known") & (parts[1] != "not known")
-    return [
-        (
-            EXPERIMENTS,
-            f"Of {len(status):,} verdicts on {len(names)} results of "
-            f"{names.str.split().str[0].nunique()} libraries {(status.value == 1).sum()} are false "
-            f"alarms; of {len(told)} changes {named.sum()} are named with operation and cause. "
-            f"A check takes {1000 * median.check[small]:.2f} ms and the hash, "
-            f"{large / median.hash[large] / 1e9:.1f} GB/s",
-        )
-    ]
+    said = (
+        f"Of {len(status):,} verdicts on {len(names)} results of "
+        f"{names.str.split().str[0].nunique()} libraries {(status.value == 1).sum()} are false "
+        f"alarms; of {len(told)} changes {named.sum()} are named with operation and cause. "
+        f"A check takes {1000 * median.check[small]:.2f} ms and the hash, "
+        f"{large / median.hash[large] / 1e9:.1f} GB/s"
+    )
+    return [(EXPERIMENTS, said)]
 
 
 STORES = (
-    lock,
-    bug_or_rounding,
-    install_sizes,
-    prefix_stability,
-    invariance,
-    accumulation_orders,
-    version_history,
-    processors,
-    devices,
-    reveal_cost,
-    overhead,
-    scale,
-    length_sweep,
-    frameworks,
-    padded_network,
-    remedies,
-    real_models,
-    reproductions,
-    fuzz,
-    public_reports,
+    *(lock, bug_or_rounding, install_sizes, prefix_stability, invariance, accumulation_orders),
+    *(version_history, processors, devices, reveal_cost, overhead, scale, length_sweep),
+    *(frameworks, padded_network, remedies, real_models, reproductions, fuzz, public_reports),
 )
 
 

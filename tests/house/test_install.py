@@ -65,10 +65,8 @@ def test_every_pin_has_sizes_and_the_extras_that_need_it():
     assert all(pin.download > 0 and pin.disk > 0 for pin in pins)
     by = {extra: [pin.name for pin in pins if extra in pin.extras] for extra in install.LIBRARIES}
     assert "torch" in by["torch"] and "jaxlib" in by["jax"] and "onnx" in by["onnxruntime"]
-    assert {extra for pin in pins for extra in pin.extras} <= {
-        *("base", "dev", "site"),
-        *install.LIBRARIES,
-    }
+    extras = {extra for pin in pins for extra in pin.extras}
+    assert extras <= {"base", "dev", "site", *install.LIBRARIES}
 
 
 def test_the_core_is_the_same_package_with_fewer_requirements():
@@ -87,16 +85,7 @@ def test_the_core_is_the_same_package_with_fewer_requirements():
     assert data[0] == data[1]
 
 
-LEFT_OUT = (
-    "jax",
-    "jupyter",
-    "keras",
-    "matplotlib",
-    "onnxruntime",
-    "pandas",
-    "pyarrow",
-    "tensorflow",
-)
+LEFT_OUT = "jax jupyter keras matplotlib onnxruntime pandas pyarrow tensorflow".split()
 
 
 def test_what_the_core_leaves_out_is_not_imported(tmp_path):

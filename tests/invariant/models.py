@@ -17,13 +17,17 @@ def small(torch):
     return nn.Sequential(nn.Linear(96, 130), nn.GELU(), nn.Linear(130, 40)).eval()
 
 
-def dependent(model, x):
-    """How many numbers of single samples and small batches differ from those of the whole."""
-    whole = model(x)
-    return sum(
-        int((model(x[start : start + count]) != whole[start : start + count]).sum())
-        for start, count in ((0, 1), (3, 1), (1, 2), (5, 3), (0, 7))
-    )
+def dependent(model, *inputs, parts=((0, 1), (3, 1), (1, 2), (5, 3), (0, 7))):
+    """The parts of a batch, by start and size, whose bits are not those of the whole."""
+    whole = model(*inputs)
+    places = {part: slice(part[0], sum(part)) for part in parts}
+    runs = {part: model(*(x[at] for x in inputs)) for part, at in places.items()}
+    return [part for part, at in places.items() if not runs[part].equal(whole[at])]
+
+
+def ends(samples, *sizes):
+    """Parts of these sizes at both ends of that many samples."""
+    return [(start, size) for size in sizes for start in (0, samples - size)]
 
 
 # samples, and what they read

@@ -6,6 +6,11 @@ import sys
 from importlib import metadata
 from textwrap import dedent
 
+# Conditions of a machine, as a lock has them.
+HERE = {"cores": 2, "processor": "amd", "isa": "avx512_core", "architecture": "x86_64"}
+HERE |= {"library.numpy": "2.4.6", "library.jax": "0.10.1", "library.jaxlib": "0.10.1"}
+HERE |= {"threads.numpy": 2, "blas.numpy": "SkylakeX"}
+
 BUSY = ("OMP_NUM_THREADS", "OPENBLAS_CORETYPE", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER")
 
 
@@ -34,6 +39,13 @@ class Project:
             preexec_fn=None if cores is None else lambda: os.sched_setaffinity(0, cores),
         )
         return done.returncode, done.stdout + done.stderr
+
+    def says(self, status, said, *arguments, **how):
+        """Runs pytest, which ends with this status and prints this (a text, or several)."""
+        ended, told = self.pytest(*arguments, **how)
+        assert ended == status, told
+        assert all(text in told for text in ([said] if isinstance(said, str) else said)), told
+        return told
 
 
 def plugin():

@@ -9,20 +9,14 @@ import pytest
 from probe.lock import conditions
 from probe.lock.conditions import conditions_key, facts_apart, restoring
 from probe.lock.file import Bits, LockFile, read_lock
-
-HERE = {"cores": 2, "processor": "amd", "isa": "avx512_core", "architecture": "x86_64"}
-HERE |= {"library.numpy": "2.4.6", "library.jax": "0.10.1", "library.jaxlib": "0.10.1"}
-HERE |= {"threads.numpy": 2, "blas.numpy": "SkylakeX"}
+from tests.lock.projects import HERE
 
 
 def test_what_brings_conditions_back():
     flag = facts_apart(HERE, HERE | {"flag.OPENBLAS_CORETYPE": "Haswell"})
     assert restoring(*next(iter(flag.items()))) == {"OPENBLAS_CORETYPE": ""}
     threads = facts_apart(HERE | {"cores": 1, "threads.numpy": 1}, HERE)
-    assert restoring(*next(iter(threads.items()))) == {
-        "PROBE_CORES": 1,
-        "OPENBLAS_NUM_THREADS": 1,
-    }
+    assert restoring(*next(iter(threads.items()))) == {"PROBE_CORES": 1, "OPENBLAS_NUM_THREADS": 1}
     older = facts_apart(HERE | {"isa": "avx2", "blas.numpy": "Haswell"}, HERE)
     found = restoring(*next(iter(older.items())))
     assert found["ONEDNN_MAX_CPU_ISA"] == "AVX2"

@@ -33,34 +33,24 @@ def project(project):
 
 
 def test_from_new_to_green_to_changed_to_blessed(project):
-    status, told = project.pytest()
-    assert status == 1
-    assert "run pytest --bits-update" in told
-    status, told = project.pytest("--bits-update")
-    assert status == 0
+    project.says(1, "run pytest --bits-update")
+    project.says(0, "", "--bits-update")
     names = [*file.read_lock(project.lock).checks]
     assert len(names) == 9
     assert {"test_it.py::test_cases[1]::#2", "test_it.py::test_cases[2]::out::a"} < set(names)
-    status, told = project.pytest()
-    assert status == 0
-    assert "9 of 9 checks have the same bits" in told
+    project.says(0, "9 of 9 checks have the same bits")
 
     project.write("test_it.py", TEST.replace("VALUE = 1.0", "VALUE = 1.5"))
-    status, told = project.pytest("--bits-why=no")
-    assert status == 1
-    assert "test_it.py::test_array: the bits changed" in told
-    assert "5 of 6 differ" in told  # the accepted array is in pytest's cache
+    # how many differ is known as the accepted array is in pytest's cache
+    changed = "test_it.py::test_array: the bits changed", "5 of 6 differ"
+    project.says(1, changed, "--bits-why=no")
     before = project.lock.read_text()
-    status, told = project.pytest("--bits-update", "--bits-why=no")
-    assert status == 1  # it adds, it does not replace
+    project.says(1, "", "--bits-update", "--bits-why=no")  # it adds, it does not replace
     assert project.lock.read_text() == before
-    status, told = project.pytest("--bits-bless", " ")
-    assert status == 4
-    assert "a reason is required" in told
-    status, told = project.pytest("--bits-bless", "values are larger")
-    assert status == 0
+    project.says(4, "a reason is required", "--bits-bless", " ")
+    project.says(0, "", "--bits-bless", "values are larger")
     assert project.lock.read_text().count('reason = "values are larger"') == 3
-    assert project.pytest()[0] == 0
+    project.says(0, "")
 
 
 @pytest.mark.slow
@@ -81,12 +71,8 @@ def test_an_update_runs_each_body_once_and_what_tests_share_stays_as_it_was(proj
             assert len(CALLS) == 2
     """
     project.write("test_it.py", "".join([head, test.format("a"), test.format("b"), last]))
-    status, told = project.pytest("--bits-update")
-    assert status == 0, told
-    assert "recording the operations of 2 tests" in told
-    status, told = project.pytest()
-    assert status == 0, told
-    assert "4 of 4 checks have the same bits" in told
+    project.says(0, "recording the operations of 2 tests", "--bits-update")
+    project.says(0, "4 of 4 checks have the same bits")
     # an array is one argument, not a sequence of its rows
     assert all(one.bits.shape == (4,) for one in accepted(project))
 
@@ -128,9 +114,8 @@ def test_models_with_a_state_are_green_after_their_update(project):
             bits.check(torch.softmax(X, 1))
         """,
     )
-    assert project.pytest("--bits-update")[0] == 0
-    status, told = project.pytest("--bits-why=no")
-    assert status == 0, told
+    project.says(0, "", "--bits-update")
+    project.says(0, "", "--bits-why=no")
     # those of bodies that repeat within a process: dropout and the fixture's numbers do not
     recorded = {name.partition("::")[2] for name in file.read_lock(project.lock).operations}
     assert recorded == {"test_plain", "test_statistics_of_the_test_before"}
@@ -144,12 +129,11 @@ def test_unused_entries_are_told_and_removed_and_a_renamed_test_keeps_its_own(pr
         (one,) = lock.checks["test_it.py::test_array"].values()
         lock.accept("test_it.py::test_array", other, one.bits)
     project.write("test_it.py", TEST.replace("test_array", "test_renamed").replace("[1, 2]", "[1]"))
-    status, told = project.pytest("--bits-why=no")
+    _, told = project.pytest("--bits-why=no")
     assert "5 checks that no test uses any more" in told
-    status, told = project.pytest("-k", "renamed", "--bits-why=no")
+    _, told = project.pytest("-k", "renamed", "--bits-why=no")
     assert "no test uses" not in told  # what was left out says nothing
-    status, told = project.pytest("--bits-update")
-    assert status == 0
+    project.says(0, "", "--bits-update")
     checks = file.read_lock(project.lock).checks
     assert len(checks) == 5
     assert len(checks["test_it.py::test_renamed"]) == 2
@@ -163,25 +147,21 @@ def test_a_skipped_or_failed_test_keeps_its_entries(project):
             "bits.check({", "assert n == 1; bits.check({"
         ),
     )
-    status, _ = project.pytest("--bits-update", "--bits-why=no")
-    assert status == 1
+    project.says(1, "", "--bits-update", "--bits-why=no")
     assert len(file.read_lock(project.lock).checks) == 9
 
 
 @pytest.mark.slow
 def test_processes_of_xdist_are_one_run(project):
     pytest.importorskip("xdist")
-    status, told = project.pytest("-n", "2", "--bits-update")
-    assert status == 0
+    project.says(0, "", "-n", "2", "--bits-update")
     assert len(file.read_lock(project.lock).checks) == 9
-    status, told = project.pytest("-n", "2", "--bits-report=json")
-    assert status == 0
-    assert "9 of 9 checks have the same bits" in told
+    project.says(0, "9 of 9 checks have the same bits", "-n", "2", "--bits-report=json")
     found = json.loads((project.folder / "bits-report.json").read_text())
     assert found["same"] == 9
     assert found["unused"] == []
     project.write("test_it.py", TEST.replace("[1, 2]", "[1]"))
-    status, told = project.pytest("-n", "2")
+    _, told = project.pytest("-n", "2")
     assert "4 checks that no test uses any more" in told
 
 
@@ -189,17 +169,15 @@ def test_a_lock_that_cannot_be_read_fails_each_test_in_one_line(project):
     project.pytest("--bits-update")
     text = project.lock.read_text().replace("format = 1", "format = 9")
     project.lock.write_text(text)
-    status, told = project.pytest("--bits-update", *(f"--bits-report={n}" for n in plugin.FORMATS))
-    assert status == 1
-    assert "it has format 9" in told
+    reports = (f"--bits-report={name}" for name in plugin.FORMATS)
+    project.says(1, "it has format 9", "--bits-update", *reports)
     for ending in ("html", "json", "sarif", "md"):  # what reads them in CI has to see it
         assert "it has format 9" in (project.folder / f"bits-report.{ending}").read_text()
     assert project.lock.read_text() == text
-    status, told = project.pytest("--bits-update", "--bits-lock", "nowhere/bits.lock")
-    assert status == 1  # the tests passed, and nothing was kept
-    assert "No such file or directory" in told
-    assert "written" not in told
-    assert "Traceback" not in told
+    # the tests passed, and nothing was kept
+    why, flags = "No such file or directory", ("--bits-update", "--bits-lock", "nowhere/bits.lock")
+    told = project.says(1, why, *flags)
+    assert "written" not in told and "Traceback" not in told
 
 
 def test_a_group_of_xdist_is_no_part_of_a_tests_name():
@@ -213,8 +191,8 @@ def test_strict_settings_and_warnings_as_errors_are_not_disturbed(project):
         "pytest.ini",
         "[pytest]\naddopts = --strict-markers --strict-config\nfilterwarnings = error\n",
     )
-    assert project.pytest("--bits-update")[0] == 0
-    assert project.pytest()[0] == 0
+    project.says(0, "", "--bits-update")
+    project.says(0, "")
 
 
 def test_a_project_that_does_not_use_it_sees_nothing(project):
@@ -227,6 +205,4 @@ def test_a_project_that_does_not_use_it_sees_nothing(project):
             assert not {"numpy", "probe.lock.checks", "probe.machine"} & set(sys.modules)
         """,
     )
-    status, told = project.pytest()
-    assert status == 0, told
-    assert "bits" not in told
+    assert "bits" not in project.says(0, "")

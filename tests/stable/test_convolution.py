@@ -108,34 +108,39 @@ def test_libraries_agree_in_float64_too():
     assert equal(one, other, "float32")
 
 
-def own_gradients(library, case, **more):
-    """(input gradient, channels last; weight gradient, as the library has it) of sum(y * y)."""
-    x, w, _ = library.operands(case)
+def gradients(library, function, x, w):
+    """Those of sum(y * y) with respect to x and w, as the library has them."""
     if library.name == "tensorflow":
         with library.library.GradientTape() as tape:
             tape.watch([x, w])
-            y = library.conv(case, x, w, None, **more)
-            total = library.library.reduce_sum(y * y)
-        dx, dw = tape.gradient(total, [x, w])
-        return dx.numpy(), dw.numpy()
+            total = library.library.reduce_sum(function(x, w) ** 2)
+        return [one.numpy() for one in tape.gradient(total, [x, w])]
     x.requires_grad_()
     w.requires_grad_()
-    y = library.conv(case, x, w, None, **more)
-    (y * y).sum().backward()
-    return np.moveaxis(x.grad.numpy(), 1, -1), np.moveaxis(w.grad.numpy(), (0, 1), (-1, -2))
+    (function(x, w) ** 2).sum().backward()
+    return [one.grad.numpy() for one in (x, w)]
+
+
+def own_gradients(library, case, convolve=None):
+    """Of x and w, channels last, by the stable convolution or another one."""
+    convolve = convolve or (lambda x, w: library.conv(case, x, w, None))
+    dx, dw = gradients(library, convolve, *library.operands(case)[:2])
+    if library.name == "torch":
+        dx, dw = np.moveaxis(dx, 1, -1), np.moveaxis(dw, (0, 1), (-1, -2))
+    return dx, dw
 
 
 def plain_gradients(case):
     """The same by PyTorch's own convolution."""
-    torch = pytest.importorskip("torch")
-    x, w, _ = Library("torch").operands(case)
-    x.requires_grad_()
-    w.requires_grad_()
-    padded = torch.nn.functional.pad(x, [zeros for pair in case.pads()[::-1] for zeros in pair])
-    convolve = getattr(torch.nn.functional, f"conv{case.spatial_rank}d")
-    y = convolve(padded, w, None, case.stride, 0, case.dilation, case.groups)
-    (y * y).sum().backward()
-    return np.moveaxis(x.grad.numpy(), 1, -1), np.moveaxis(w.grad.numpy(), (0, 1), (-1, -2))
+    library = Library("torch")
+    functional = library.library.nn.functional
+
+    def convolve(x, w):
+        padded = functional.pad(x, [zeros for pair in case.pads()[::-1] for zeros in pair])
+        conv = getattr(functional, f"conv{case.spatial_rank}d")
+        return conv(padded, w, None, case.stride, 0, case.dilation, case.groups)
+
+    return own_gradients(library, case, convolve)
 
 
 @settings(max_examples=25, deadline=None)
@@ -180,16 +185,9 @@ def test_other_arrays_are_refused():
 ROWS = (1, 2, 5, 16, 17, 31)
 
 
-@pytest.fixture(params=["torch", "tensorflow"])
-def named(request):
-    return request.param, pytest.importorskip(request.param)
-
-
-def tensors(named, x, w, b):
-    name, module = named
-    w = w.T.copy() if name == "torch" else w
-    make = module.from_numpy if name == "torch" else module.constant
-    return tuple(None if one is None else make(one) for one in (x, w, b))
+def tensors(library, x, w, b=None):
+    w = w.T if library.name == "torch" else w
+    return tuple(None if one is None else library.tensor(one, "float32") for one in (x, w, b))
 
 
 def drawn(*shape, seed=0):
@@ -197,45 +195,36 @@ def drawn(*shape, seed=0):
 
 
 @pytest.mark.parametrize("accumulate", [None, "float64"])
-def test_rows_of_a_dense_layer_depend_on_themselves_alone(named, accumulate):
+def test_rows_of_a_dense_layer_depend_on_themselves_alone(library, accumulate):
     x, w, b = drawn(33, 65), drawn(65, 12, seed=1), drawn(12, seed=2)
-    whole = np.asarray(stable.dense(*tensors(named, x, w, b), accumulate=accumulate))
+    whole = np.asarray(stable.dense(*tensors(library, x, w, b), accumulate=accumulate))
     np.testing.assert_allclose(whole, x.astype(float) @ w + b, rtol=1e-4, atol=1e-4)
     for rows in ROWS:
-        few = stable.dense(*tensors(named, x[:rows], w, b), accumulate=accumulate)
+        few = stable.dense(*tensors(library, x[:rows], w, b), accumulate=accumulate)
         assert equal(np.asarray(few), whole[:rows], "float32")
-    stacked = stable.dense(*tensors(named, x.reshape(3, 11, 65), w, b), accumulate=accumulate)
+    stacked = stable.dense(*tensors(library, x.reshape(3, 11, 65), w, b), accumulate=accumulate)
     assert equal(np.asarray(stacked).reshape(33, 12), whole, "float32")
 
 
-def test_a_dense_layer_adds_in_the_order_of_the_channels(named):
+def test_a_dense_layer_adds_in_the_order_of_the_channels(library):
     x, w, b = drawn(4, 9), drawn(9, 3, seed=1), drawn(3, seed=2)
     total = x[:, :1] * w[:1]
     for channel in range(1, 9):
         total = total + x[:, channel : channel + 1] * w[channel : channel + 1]
-    y = np.asarray(stable.dense(*tensors(named, x, w, b)))
+    y = np.asarray(stable.dense(*tensors(library, x, w, b)))
     assert equal(y, total + b, "float32")
 
 
-def test_gradients_of_rows_depend_on_themselves_alone(named):
-    name, module = named
-    x, w, _ = drawn(33, 20), drawn(20, 7, seed=1), None
+def test_gradients_of_rows_depend_on_themselves_alone(library):
+    x, w = drawn(33, 20), drawn(20, 7, seed=1)
 
-    def gradients(rows):
-        left, right, _ = tensors(named, x[:rows], w, None)
-        if name == "torch":
-            left.requires_grad_()
-            right.requires_grad_()
-            (stable.dense(left, right) ** 2).sum().backward()
-            return left.grad.numpy(), right.grad.numpy().T
-        with module.GradientTape() as tape:
-            tape.watch([left, right])
-            total = module.reduce_sum(stable.dense(left, right) ** 2)
-        return [one.numpy() for one in tape.gradient(total, [left, right])]
+    def of_rows(rows):
+        return gradients(library, stable.dense, *tensors(library, x[:rows], w)[:2])
 
-    dx, dw = gradients(33)
+    dx, dw = of_rows(33)
     y = x.astype(float) @ w
     np.testing.assert_allclose(dx, 2 * y @ w.T, rtol=1e-3, atol=1e-3)
+    dw = dw.T if library.name == "torch" else dw
     np.testing.assert_allclose(dw, 2 * x.T @ y, rtol=1e-3, atol=1e-3)
     for rows in ROWS:
-        assert equal(gradients(rows)[0], dx[:rows], "float32")
+        assert equal(of_rows(rows)[0], dx[:rows], "float32")

@@ -22,13 +22,7 @@ from probe.cli import shell
 from probe.errors import StoreError
 from probe.store import Store, file, load, merge
 from probe.store.folder import compact
-from tests.store.test_parquet import (
-    TARGETS,
-    check_random,
-    comparison,
-    differences,
-    random_store,
-)
+from tests.store.test_parquet import TARGETS, check_random, comparison, differences, random_store
 
 ROOT = Path(__file__).parents[2]
 

@@ -18,14 +18,8 @@ from probe.errors import StoreError
 from probe.store import load, parquet
 from probe.store.folder import Store, merge
 
-PAIR = {
-    "run_id": "r",
-    "case_id": "c",
-    "target": "reference",
-    "vary": "length",
-    "at": 5,
-    "against": 9,
-}
+PAIR = {"run_id": "r", "case_id": "c", "target": "reference", "vary": "length", "at": 5}
+PAIR |= {"against": 9}
 
 
 def comparison(at=5, kept=0, **changes):

@@ -50,22 +50,10 @@ def differences(target, indices, case="c", at=5):
 
 
 def case_row(name):
-    same = dict.fromkeys(("kernel", "stride", "dilation"), "1")
-    return {
-        **same,
-        "case_id": name,
-        "op": "sum",
-        "in_channels": 1,
-        "filters": 1,
-        "groups": 1,
-        "seed": 0,
-        "padding": "valid",
-        "batch": 1,
-        "dtype": "float32",
-        "operands": "normal",
-        "summands": 1,
-        "json": {},
-    }
+    ones = dict.fromkeys(("in_channels", "filters", "groups", "batch", "summands"), 1)
+    ones |= dict.fromkeys(("kernel", "stride", "dilation"), "1")
+    words = {"op": "sum", "padding": "valid", "dtype": "float32", "operands": "normal"}
+    return {**ones, **words, "case_id": name, "seed": 0, "json": {}}
 
 
 def rows(path, table):
@@ -125,21 +113,10 @@ def test_other_tools_read_a_table_in_one_line(merged):
 
 def run_row(**more):
     """A row of ``runs``."""
-    texts = dict.fromkeys(schema.column_names("runs"), "")
-    return {
-        **texts,
-        "started": datetime(2026, 1, 1, tzinfo=UTC),
-        "cores": 2,
-        "schema_version": 4,
-        "cpu_family": None,
-        "cpu_model_number": None,
-        "git_dirty": None,
-        "switches": {},
-        "environment": {},
-        "probe_version": "0.1.0",
-        "emulated": None,
-        **more,
-    }
+    row = dict.fromkeys(schema.column_names("runs"), "")
+    row |= dict.fromkeys(("cpu_family", "cpu_model_number", "git_dirty", "emulated"))
+    row |= {"started": datetime(2026, 1, 1, tzinfo=UTC), "cores": 2, "schema_version": 4}
+    return {**row, "switches": {}, "environment": {}, "probe_version": "0.1.0", **more}
 
 
 def said(path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -20,9 +19,9 @@ from probe.summation.summation import EVERY, Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 from probe.target import Target
 from tests.convolutions import explain_case
-from tests.exact import rounded
 from tests.reproduction.test_evaluator import evaluated
 from tests.summation.synthetic import compared
+from tests.summation.test_replay import slowly
 from tests.summation.test_reveal import Known, everywhere, revealed
 
 ALL = frozenset([EVERY])
@@ -99,6 +98,13 @@ def test_nodes_that_flush_where_others_do_not_are_named(flushed):
     assert {one.summation.rounding.flushed_sums for one in orders.values()} == {frozenset(flushed)}
 
 
+def test_one_of_many_nodes_without_inner_ones_is_named():
+    tree = Tree.pairwise(160)
+    bottoms = [node for node, children in enumerate(tree.nodes) if min(children) >= 0]
+    orders, _ = revealed(Partly(everywhere(tree, 1, 1), 160, flushed={bottoms[70]}))
+    assert orders[0, 0].summation.rounding.flushed_sums == {bottoms[70]}
+
+
 @pytest.mark.parametrize(("flushed", "kept"), [(ALL, 0.0), (frozenset(), 2.0**-15)])
 def test_a_sum_that_rounds_twice_is_flushed_where_it_is_kept(flushed, kept):
     """1.5 and -1 times the smallest normal number, and that again: the first sum is subnormal."""
@@ -134,29 +140,6 @@ def test_a_sum_at_the_bound_itself_stays(tininess, below, stays):
     assert found.tolist() == [2.0**-126 if stays else 0.0]
 
 
-def slowly(tree, rounding, x, w, dtype, bias):
-    """A sequential replay in rational numbers, flushing as x86 does it: its definition."""
-    least = Fraction(2) ** floats.FORMATS[dtype].emin
-    limit = least * (1 - Fraction(1, 2 ** (floats.FORMATS[dtype].precision + 1)))
-
-    def flush(value, some, number, below):
-        return Fraction(0) if (number in some or EVERY in some) and abs(value) < below else value
-
-    values = {BIAS: flush(Fraction(bias), rounding.flushed_products, BIAS, least)}
-    for leaf in range(len(x)):
-        a = flush(Fraction(x[leaf]), rounding.flushed_inputs, leaf, least)
-        product = a * flush(Fraction(w[leaf]), rounding.flushed_weights, leaf, least)
-        if leaf in rounding.fused:
-            values[leaf] = flush(product, rounding.flushed_whole, leaf, least)
-        else:
-            product = flush(product, rounding.flushed_products, leaf, limit)
-            values[leaf] = Fraction(rounded(product, dtype))
-    for node, children in enumerate(tree.nodes):
-        total = sum((values[child] for child in children), Fraction(0))
-        values[~node] = Fraction(rounded(flush(total, rounding.flushed_sums, node, limit), dtype))
-    return float(values[-len(tree.nodes)])
-
-
 @pytest.mark.parametrize("dtype", list(floats.FORMATS))
 def test_the_replay_and_the_script_flush_as_defined(dtype):
     rng, form = np.random.default_rng(5), floats.FORMATS[dtype]
@@ -183,7 +166,7 @@ def test_the_replay_and_the_script_flush_as_defined(dtype):
         got = replay(Summation(tree, rounding), x, w, dtype, bias)
         wide = [floats.widen(one, dtype) for one in (x, w, bias)]
         columns = zip(wide[0].T.tolist(), wide[1].T.tolist(), wide[2].tolist(), strict=True)
-        exact = [slowly(tree, rounding, a, b, dtype, c) for a, b, c in columns]
+        exact = [slowly(tree, rounding, a, b, dtype, c)[0] for a, b, c in columns]
         expected = floats.round_to(np.array(exact), dtype)
         assert ulp.equal(got, expected, dtype), rounding
         written = evaluated(tree, rounding, x, w, dtype, bias)

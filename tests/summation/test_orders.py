@@ -17,19 +17,14 @@ from probe.launch import InlineSession
 from probe.summation import orders as orders_room
 from probe.summation.fprev import fprev_calls
 from probe.summation.masks import SessionOperator
-from probe.summation.orders import (
-    ContainerOperands,
-    Orders,
-    _OpenOutputs,
-    replays_agree,
-    reveal,
-)
+from probe.summation.orders import ContainerOperands, Orders, _OpenOutputs, replays_agree, reveal
 from probe.summation.replay import replay
 from probe.summation.reveal import ASKED, EDGES, Answers
 from probe.summation.summation import Summation, ranges_of_mask
 from probe.summation.tree import BIAS, Tree
 from probe.summation.windows import reveal_windows
 from probe.target import Target
+from tests.summation.synthetic import planted
 
 
 def session(algorithm="sequential"):
@@ -67,7 +62,7 @@ def test_a_known_order_is_found_at_every_output(algorithm, tree, dtype):
         pytest.skip("the reference fuses in float32 only")
     case = conv(dtype=dtype)
     orders = reveal(session(algorithm), case)
-    assert orders.replayed.all()
+    assert orders.replayed.all() and not orders.evidence
     (found,) = orders.summations
     assert found.tree == tree(range(case.summands))
     assert found.style == ("all" if algorithm == "fused" else "none")
@@ -132,23 +127,17 @@ def test_what_replays_by_luck_is_taken_back_by_a_certificate(monkeypatch, paddin
     assert {found.summations[n].tree for n in np.unique(found.index)} == {true}
 
 
+def test_a_budget_is_spent_on_one_order_after_the_other():
+    free, whole = (reveal(ByFilter("pairwise"), conv(), budget=n) for n in (0, 9999))
+    assert len(whole.summations) == 2 and whole.certified.all()
+    cost = whole.calls - free.calls
+    enough, less = (reveal(ByFilter("pairwise"), conv(), budget=cost - n) for n in (0, 1))
+    assert enough.certified.all() and less.certified.any() and not less.certified.all()
+
+
 def test_a_random_order_is_nondeterministic():
     with pytest.raises(Nondeterministic, match="the same call again"):
         reveal(session("random"), conv())
-
-
-class Changed(InlineSession):
-    """The reference with something done to its outputs."""
-
-    def __init__(self, change):
-        super().__init__(Target.parse("reference"))
-        self.change = change
-        self.start()
-
-    def stream(self, header, arrays=None):
-        for answer, found in super().stream(header, arrays):
-            names = {"y", "outputs"} & set(found)
-            yield answer, found | {name: self.change(found[name]) for name in names}
 
 
 class ByFilter(InlineSession):
@@ -228,11 +217,11 @@ def _lucky(operands, summation, positions, filters):
     ],
 )
 def test_one_product_is_told_from_what_no_format_would_make_of_it(change, mixes):
-    session = Changed(lambda y: y)
+    seen, changes = [], [lambda y: y]
+    session = planted(output=lambda y: (seen.append(y), changes[-1](y))[1])
     case = conv(groups=2, in_channels=6, filters=4, batch=2, bias="normal")
     work = _OpenOutputs(SessionOperator(session, case), None)
-    seen = []
-    session.change = lambda y: (seen.append(y), change(y))[1]
+    changes.append(change)
     for number in range(8):
         found = work._mixes(number)
         zero = seen[-1].reshape(14, 4) == 0  # a product of 0 is one, whatever is done to it
@@ -241,15 +230,15 @@ def test_one_product_is_told_from_what_no_format_would_make_of_it(change, mixes)
 
 def test_a_non_linear_operator_gets_no_tree():
     with pytest.raises(NotASum, match=r"-f\(-x\) gives"):
-        reveal(Changed(lambda y: np.maximum(y, 0)), conv())
+        reveal(planted(output=lambda y: np.maximum(y, 0)), conv())
     with pytest.raises(NotASum, match=r"2 f\(x/2\) gives"):
-        reveal(Changed(lambda y: y * np.abs(y)), conv())
+        reveal(planted(output=lambda y: y * np.abs(y)), conv())
 
 
 def test_an_operator_that_saturates_under_the_masks_gets_no_tree():
-    orders = reveal(Changed(lambda y: np.clip(y, -1e9, 1e9)), conv())
+    orders = reveal(planted(output=lambda y: np.clip(y, -1e9, 1e9)), conv())
     assert orders.replayed.all() and len(orders.summations) == 1  # the units still count
-    lossy = Changed(lambda y: np.where(np.abs(y) > 30, np.float32(np.inf) * np.sign(y), y))
+    lossy = planted(output=lambda y: np.where(np.abs(y) > 30, np.float32(np.inf) * np.sign(y), y))
     with pytest.raises(NotASum, match="inf"):
         reveal(lossy, conv(in_channels=16))
 
@@ -291,15 +280,6 @@ def test_known_ways_of_long_sums_save_every_question():
     assert (
         again.replayed.all() and again.summations == first.summations and again.calls <= 1 + ASKED
     )
-
-
-def test_a_known_way_that_replays_by_luck_is_asked():
-    case = conv(in_channels=64, padding="same")
-    work = _OpenOutputs(SessionOperator(session(), case), None)
-    places = np.nonzero(work.open)
-    assert work.answers.like(Tree.sequential(case.summands), *places).all()
-    assert not work.answers.like(Tree.pairwise(case.summands), *places).any()
-    assert not work.answers.like(Tree.lanes(case.summands, 16), *places).any()
 
 
 @pytest.mark.parametrize("channels", [4, 40])

@@ -169,6 +169,21 @@ def test_what_is_revealed_of_a_rounding_gives_its_bits(text, dtype, wide):
             assert ulp.equal(*bits, dtype), (true.rounding, told.summation.rounding)
 
 
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("dtype", floats.FORMATS)
+def test_trees_of_any_size_are_asked_together(dtype, alone):
+    """At each position another one, the filters alike: a bias or a product alone among them."""
+    trees = [
+        *map(Tree.parse, ("b", "2", "(0+b)", "(0+1+2)", "(((0+1)+2)+(3+4))")),
+        Tree.lanes(6, 2),
+    ]
+    truth = [Summation(tree, Rounding(accumulator_format=dtype)) for tree in trees]
+    kernel = Kernel(truth, np.arange(6)[:, None].repeat(2, 1), 6, bias=True, dtype=dtype)
+    pieces = [RevealedTree(tree, np.arange(2), np.array([n])) for n, tree in enumerate(trees)]
+    found = rounding.reveal_roundings(Masks(kernel), pieces, alone)
+    assert {int(one.positions[0]): one.summation for one in found} == dict(enumerate(truth))
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
 def test_filters_that_flush_otherwise_are_told_apart(dtype):
     """All of one tree, and taken to be alike before they are asked."""

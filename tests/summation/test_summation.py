@@ -273,9 +273,11 @@ def test_what_a_rounding_is_written_as_is_read_again():
         assert some.rare() == Rounding().rare() | ({fact.key: shown} if fact.rare else {})
     with pytest.raises(ValueError, match=r"rounding=\['other'\]: unknown"):
         Rounding.from_json({"other": 1})
-    tree = Tree.parse("((0+1+2)+(3+b))")
-    row = {"order_id": tree.id, "tree": tree.text, "leaves": 5, "depth": 2, "children_max": 3}
-    assert Summation(tree).order_row() == row
+    for tree in (any_tree(rng, 1 + n % 8) for n in range(24)):
+        widest = max([0, *map(len, tree.nodes)])
+        row = {"order_id": tree.id, "tree": tree.text, "children_max": widest}
+        row |= {"leaves": len(tree.leaves), "depth": tree.depth}
+        assert Summation(tree).order_row() == row
 
 
 def _pairs(edges: list[int]) -> list[tuple[int, int]]:

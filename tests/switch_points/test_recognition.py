@@ -224,8 +224,7 @@ def test_what_shows_wide_accumulators_is_one_pair_that_swallows_the_rest(dtype, 
     assert len(places) > 1
 
 
-def test_runs_and_rows() -> None:
-    assert recognition._runs_of_kinds(np.array([2, 2, 5])) == ((2, 2), (5, 1))
+def test_some_rows_of_many_are_those_at_the_ends_and_others() -> None:
     rows = recognition.some(10**6, recognition.ENDS)
     assert rows[0] == 0 and rows[-1] == 10**6 - 1 and len(rows) > 3 * recognition.ENDS
     assert (recognition.some(20, recognition.ENDS) < 20).all()

@@ -57,11 +57,11 @@ def where_true(mask: np.ndarray) -> str:
 
     Axes of one entry are left out, ``*`` is all of an axis.
     """
-    found = list(regions(mask))
+    blocks = list(regions(mask))
     if mask.size == 1:
-        return "the output" if found else "none"
+        return "the output" if blocks else "none"
     texts = []
-    for region in found[:REGIONS]:
+    for region in blocks[:REGIONS]:
         parts = [
             "*" if len(indices) == size else ranges(indices.tolist(), 8)
             for indices, size in zip(region, mask.shape, strict=True)
@@ -70,7 +70,7 @@ def where_true(mask: np.ndarray) -> str:
         if len(parts) > 1:
             parts = [f"({part})" if "," in part else part for part in parts]
         texts.append(f"out[{', '.join(parts)}]")
-    text, more = "; ".join(texts), len(found) - REGIONS
+    text, more = "; ".join(texts), len(blocks) - REGIONS
     return f"{text}; and {more} more blocks of this kind" if more > 0 else text or "none"
 
 
@@ -86,9 +86,9 @@ SHOWN = 12
 READS = 12
 
 
-def windows(found: WindowsAnswer) -> RenderableType:
+def windows(answer: WindowsAnswer) -> RenderableType:
     """Returns a line an output: the first and last ones, and those not where the padding says."""
-    case, same = found.case, found.same
+    case, same = answer.case, answer.same
     several = "" if case.groups == 1 else f" in {case.groups} groups"
     head = Text(f"{same.size:,} windows{several} of {case.summands:,} inputs revealed; ")
     if same.all():
@@ -96,27 +96,28 @@ def windows(found: WindowsAnswer) -> RenderableType:
     else:
         wrong = f"{int((~same).sum()):,} are not where padding={case.padding_text} puts them"
         head.append(wrong, "bold red")
-    parts: list[RenderableType] = [Text(f"{case.label} on {found.target}", "bold"), head]
-    if found.reach is None:
+    parts: list[RenderableType] = [Text(f"{case.label} on {answer.target}", "bold"), head]
+    if answer.reach is None:
         text = "this holds for finite operands; infinities and NaN were not tested"
         parts.append(Text(text, "dim"))
     else:
-        parts += _reach_lines(case, found.reach)
+        parts += _reach_lines(case, answer.reach)
     parts.append("")
-    for group in range(case.groups):  # the first in full; of the others what is not as predicted
+    # the first in full; of the others what is not as predicted
+    for group in range(case.groups):
         if group and same[group].all():
             if group == case.groups - 1:
                 parts.append(Text("the other groups read alike, their own channels", "dim"))
             continue
         if case.groups > 1:
             parts.append(Text(f"filter {group * (case.filters // case.groups)}", "bold"))
-        count, before = found.revealed.shape[1], -1
+        count, before = answer.revealed.shape[1], -1
         ends = range(count) if count <= SHOWN else [*range(5), *range(count - 4, count)]
         for position in sorted({*ends, *np.flatnonzero(~same[group])[:SHOWN].tolist()}):
             if position != before + 1:
                 parts.append(Text("...", "dim"))
             before = position
-            reads = reads_of_output(case, found.revealed[group, position])
+            reads = reads_of_output(case, answer.revealed[group, position])
             line = f"{_output_at(case, position)} reads {reads}"
             parts.append(Text(line, "" if same[group, position] else "red"))
     return Group(*parts)
@@ -130,29 +131,24 @@ REACHED = {
 }
 
 
-def _reach_lines(case: Case, found: Reach) -> Iterator[Text]:
+def _reach_lines(case: Case, reach: Reach) -> Iterator[Text]:
     """Yields what reaches outputs beyond what they read."""
-    told = found.to_json().get("reach", {})
-    for name, count in told.items():
+    counts = reach.to_json().get("reach", {})
+    for name, count in counts.items():
         style = "dim" if name == "padding" else "bold red"
         yield Text(f"{counted(count, 'output')} {REACHED[name]}", style)
-    if not found.outputs.any():
+    if not reach.outputs.any():
         yield Text("infinities and NaN outside of its window reach no output", "green")
-    for one in found.named[:SHOWN]:
+    for entry in reach.named[:SHOWN]:
         shape = case.input_shape()
-        apart = (np.diff(one.inputs) > 1) | (np.diff(one.inputs // case.in_channels) > 0)
-        runs = np.split(one.inputs, np.flatnonzero(apart) + 1)
-        some = " ".join(
-            _span(int(run[0]), len(run), shape) if len(run) > 1 else _input(int(run[0]), shape)
-            for run in runs[:READS]
-        )
+        apart = (np.diff(entry.inputs) > 1) | (np.diff(entry.inputs // case.in_channels) > 0)
+        runs = np.split(entry.inputs, np.flatnonzero(apart) + 1)
+        some = " ".join(_inputs(int(run[0]), len(run), shape) for run in runs[:READS])
         more = f" ... ({len(runs) - READS} more)" if len(runs) > READS else ""
-        which = f", filter {one.group * (case.filters // case.groups)}" * (case.groups > 1)
-        how = "" if one.exact else "some of "
-        yield Text(
-            f"{_output_at(case, one.position)}{which} is reached by {how}{some}{more}", "red"
-        )
-    if (rest := len(found.named) - SHOWN) > 0:
+        which = f", filter {entry.group * (case.filters // case.groups)}" * (case.groups > 1)
+        how, output = "" if entry.exact else "some of ", _output_at(case, entry.position)
+        yield Text(f"{output}{which} is reached by {how}{some}{more}", "red")
+    if (rest := len(reach.named) - SHOWN) > 0:
         yield Text(f"... and {rest:,} more; --json has them", "dim")
 
 
@@ -170,38 +166,39 @@ def reads_of_output(case: Case, met: np.ndarray) -> str:
         if (row < 0).all():
             words.append("x[-]")
         elif channels > 1 and (row >= 0).all() and (np.diff(row) == 1).all():
-            words.append(_span(int(row[0]), channels, shape))
+            words.append(_inputs(int(row[0]), channels, shape))
         else:
-            words += ["x[-]" if i < 0 else _input(int(i), shape) for i in row]
+            words += ["x[-]" if i < 0 else _inputs(int(i), 1, shape) for i in row]
     more = len(rows) - READS
     return " ".join(words) + (f" ... ({more} more)" if more > 0 else "")
 
 
-def _input(flat: int, shape: tuple[int, ...]) -> str:
-    return _entry_in_words("x", np.unravel_index(flat, shape), shape)
-
-
-def _span(flat: int, channels: int, shape: tuple[int, ...]) -> str:
-    """Returns neighbouring channels of one place: ``x[3, 0..7]``."""
+def _inputs(flat: int, channels: int, shape: tuple[int, ...]) -> str:
+    """Returns neighbouring channels of one place: ``x[3, 0..7]``, of one channel ``x[3, 0]``."""
     *place, channel = (int(i) for i in np.unravel_index(flat, shape))
-    span = "*" if channels == shape[-1] else f"{channel}..{channel + channels - 1}"
-    return _entry_in_words("x", (*place, span), shape)
+    several = f"{channel}..{channel + channels - 1}" if channels > 1 else str(channel)
+    return _entry_in_words("x", (*place, "*" if channels == shape[-1] else several), shape)
 
 
 def _entry_in_words(tensor: str, index: tuple[object, ...], shape: tuple[int, ...]) -> str:
     """Returns an entry by its indices; axes of one entry are left out."""
-    kept = [str(i) for i, size in zip(index, shape, strict=True) if size > 1] or ["0"]
-    return f"{tensor}[{', '.join(kept)}]"
+    parts = [str(i) for i, size in zip(index, shape, strict=True) if size > 1] or ["0"]
+    return f"{tensor}[{', '.join(parts)}]"
+
+
+def certificate_text(doubts: str) -> Text:
+    """Returns whether all additions were tested; ``doubts``: what was not."""
+    return Text(certificate.words(doubts), "yellow" if doubts else "green")
 
 
 # Summations that are written out, and that are drawn too.
 MOST, DRAWN = 8, 3
 
 
-def order(side: CaseRun, found: Mapping[str, Any]) -> RenderableType:
-    """Returns every summation with its outputs. ``found``: what ``--json`` prints."""
+def order(side: CaseRun, report: Mapping[str, Any]) -> RenderableType:
+    """Returns every summation with its outputs. ``report``: what ``--json`` prints."""
     title = Text(f"{side.case.label} on {side.target.text}", "bold")
-    total, known = found["outputs"], found["replayed"]
+    total, known = report["outputs"], report["replayed"]
     replayed = Text(f"replayed {known:,} of {total:,}", "green" if known == total else "red")
     if side.pooled is not None:
         said = Text(f"{side.pooled.words}; ").append_text(replayed)
@@ -212,19 +209,19 @@ def order(side: CaseRun, found: Mapping[str, Any]) -> RenderableType:
     adding = counted(len(side.orders.summations), "summation")
     products = f"{counted(total, 'output')} of {counted(side.case.summands, 'product')}"
     said = Text(f"{products}{bias}, {adding}; ").append_text(replayed)
-    cost = f" ({found['calls']} calls and {found['checks']} checks, {found['seconds']:.2f} s)"
+    cost = f" ({report['calls']} calls and {report['checks']} checks, {report['seconds']:.2f} s)"
     parts: list[RenderableType] = [title, said.append(cost, "dim")]
-    if side.orders.certified is not None:  # it was asked for
-        doubts = side.orders.doubts
-        parts.append(Text(certificate.words(doubts), "yellow" if doubts else "green"))
+    # None: nobody asked for a certificate
+    if side.orders.certified is not None:
+        parts.append(certificate_text(side.orders.doubts))
     counts = side.orders.counts()
     ranked = sorted(range(len(counts)), key=lambda number: -counts[number])
     for rank, number in enumerate(ranked[:MOST]):
-        one = side.orders.summations[number]
+        summed = side.orders.summations[number]
         mask = (side.orders.index == number).reshape(side.orders.shape)
         where = f"  {counted(counts[number], 'output')}: {where_true(mask)}"
-        head = Text(f"\norder {one.tree.id}", "bold cyan").append(where, "not bold default")
-        parts += [head, summation(one, side.case.dtype, rank < DRAWN)]
+        head = Text(f"\norder {summed.tree.id}", "bold cyan").append(where, "not bold default")
+        parts += [head, summation(summed, side.case.dtype, rank < DRAWN)]
     if len(ranked) > MOST:
         rest = sum(int(counts[number]) for number in ranked[MOST:])
         more = f"\nand {len(ranked) - MOST} more summations, for {rest:,} outputs; --json has all"
@@ -248,54 +245,51 @@ def order(side: CaseRun, found: Mapping[str, Any]) -> RenderableType:
     return Group(*parts)
 
 
-def summation(found: Summation, dtype: str, drawn: bool = True, indent: int = 2) -> RenderableType:
+def summation(summed: Summation, dtype: str, drawn: bool = True, indent: int = 2) -> RenderableType:
     """Prints a summation: its name if it has one, the sum, its drawing if small, its rounding."""
-    tree, rounding = found
+    tree, rounding = summed
     name = order_name(tree)
     sum_of = Text(short_formula(tree))
     sum_of.append(f"   {name}" if name else "", "dim")
-    lines: list[RenderableType] = [sum_of, Text(rounding_in_words(found, dtype))]
+    lines: list[RenderableType] = [sum_of, Text(rounding_in_words(summed, dtype))]
     if drawn and 2 < len(tree.leaves) <= DRAWN_LEAVES:
         lines += [Text(line) for line in drawing(tree, rounding.fused)]
     return Padding(Group(*lines), (0, 0, 0, indent), expand=False)
 
 
-def rounding_in_words(found: Summation, dtype: str) -> str:
+def rounding_in_words(summed: Summation, dtype: str) -> str:
     """Says in words where a summation rounds."""
-    return "; ".join(found.text(dtype, ranges))
+    return "; ".join(summed.text(dtype, ranges))
 
 
 # Stretches, and kinds of rows, that are written out.
 LISTED = 20
 
 
-def thresholds(found: Thresholds, after: Sequence[tuple[str, str]] = ()) -> RenderableType:
+def thresholds(measured: Thresholds, after: Sequence[tuple[str, str]] = ()) -> RenderableType:
     """Shows stretches of sizes that add alike, their summations, and how they are known.
 
     ``after``: the next commands, each with what it does.
     """
-    count, run = len(found.switches), f"{len(found.patterns)} {found.sizes} run"
+    count, run = len(measured.switches), f"{len(measured.patterns)} {measured.sizes} run"
     switches = Text(counted(count, "switch"), "yellow" if count else "green")
-    span = f" between {found.sizes} {found.shortest:,} and {found.upto:,}"
-    switches.append(span, "default").append(f" ({run}, {found.seconds:.1f} s)", "dim")
+    span = f" between {measured.sizes} {measured.shortest:,} and {measured.upto:,}"
+    switches.append(span, "default").append(f" ({run}, {measured.seconds:.1f} s)", "dim")
     parts: list[RenderableType] = [
-        Text(f"{found.case.label} on {found.target}, {found.threads_text}", "bold"),
+        Text(f"{measured.case.label} on {measured.target}, {measured.threads_text}", "bold"),
         switches,
-        Text(certificate.words(found.uncertified), "yellow" if found.uncertified else "green"),
+        certificate_text(measured.uncertified),
     ]
-    every = floors.classes(found)
-    told = ", ".join(one.text for one in every[:LISTED]) or "none"
-    parts.append(Text(f"classes of {found.sizes} at which all rows add alike: {told}"))
-    if any(one.expected for one in every):
-        told = (
-            f"a class holds the {found.sizes} that were run; others are expected in it, not tested"
-        )
-        parts.append(Text(told, "dim"))
-    parts += [Text(floors.floor(found).text, "bold"), ""]
-    stretches = list(islands(found))
-    for (first, last, kind), switch in [*zip(stretches, [None, *found.switches], strict=True)][
-        :LISTED
-    ]:
+    every = floors.classes(measured)
+    text = ", ".join(size_class.text for size_class in every[:LISTED]) or "none"
+    parts.append(Text(f"classes of {measured.sizes} at which all rows add alike: {text}"))
+    if any(size_class.expected for size_class in every):
+        text = f"a class holds the {measured.sizes} that were run; "
+        parts.append(Text(f"{text}others are expected in it, not tested", "dim"))
+    parts += [Text(floors.floor(measured).text, "bold"), ""]
+    stretches = list(islands(measured))
+    rows = list(zip(stretches, [None, *measured.switches], strict=True))
+    for (first, last, kind), switch in rows[:LISTED]:
         why = "" if switch is None else f"  {', '.join(switch.causes)}"
         sure = "" if switch is None or switch.scanned else ", by bisection"
         line = Text(f"{first:>9,} .. {last:<9,}  adds as ")
@@ -304,10 +298,11 @@ def thresholds(found: Thresholds, after: Sequence[tuple[str, str]] = ()) -> Rend
         parts.append(Text(f"and {len(stretches) - LISTED} more stretches; --json has all", "dim"))
     # the summations of each kind of row that is an interior or a tail
     used = {kind for _, _, kind in stretches}
-    used |= {kind for one in found.tails.values() for tail in one.values() for kind, _ in tail}
+    every_tail = [tail for by_rest in measured.tails.values() for tail in by_rest.values()]
+    used |= {kind for tail in every_tail for kind, _ in tail}
     for kind in sorted(used)[:LISTED]:
         parts.append(Text(f"\nkind {kind}", "bold cyan"))
-        row = found.recogniser.kinds[kind]
+        row = measured.recogniser.kinds[kind]
         distinct = sorted(set(row))
         for number in distinct:
             if len(distinct) > 1:
@@ -315,28 +310,28 @@ def thresholds(found: Thresholds, after: Sequence[tuple[str, str]] = ()) -> Rend
             if number < 0:
                 parts.append(Text("  nothing to add" if number == -2 else "  not known", "yellow"))
             else:
-                parts.append(summation(found.recogniser.summations[number], found.case.dtype))
+                parts.append(summation(measured.recogniser.summations[number], measured.case.dtype))
     # what is left over behind the last full packet, by the length's remainder
-    for kind, by_rest in found.tails.items():
+    for kind, by_rest in measured.tails.items():
         tails = sorted((rest, tail) for rest, tail in by_rest.items() if tail)
         if tails:
-            what = f"\ntails of kind {kind}, by the {found.vary}'s remainder by {found.period}"
-            parts.append(Text(what, "bold"))
+            rests = f"the {measured.vary}'s remainder by {measured.period}"
+            parts.append(Text(f"\ntails of kind {kind}, by {rests}", "bold"))
         for rest, tail in tails:
             said = ", ".join(f"the last {rows} as kind {other}" for other, rows in tail)
             parts.append(Text(f"  {rest}: {said}"))
     # what was assumed, what was checked, and what speaks against it
     parts.append(Text(""))
     for word, sentences, style in (
-        ("assumed", found.assumed, "dim"),
-        ("checked", found.checked, "dim"),
-        ("contradicted", found.violations, "bold red"),
-        ("failed", found.failures, "yellow"),
-        ("limited", [found.limited] if found.limited else [], "yellow"),
+        ("assumed", measured.assumed, "dim"),
+        ("checked", measured.checked, "dim"),
+        ("contradicted", measured.violations, "bold red"),
+        ("failed", measured.failures, "yellow"),
+        ("limited", [measured.limited] if measured.limited else [], "yellow"),
     ):
         parts += [Text(f"{word}: {sentence}", style) for sentence in sentences]
-    if any(one.unknown for one in found.patterns.values()):
-        parts.append(Text(f"not known: {found.recogniser.evidence}", "red"))
+    if any(pattern.unknown for pattern in measured.patterns.values()):
+        parts.append(Text(f"not known: {measured.recogniser.evidence}", "red"))
     return Group(*parts, *next_commands(after))
 
 
@@ -360,7 +355,6 @@ MEANING = {
 
 
 def causes_table(causes: Mapping[str, int]) -> RenderableType:
-    """Returns a table with a row for each cause."""
     rows = table("cause", "outputs", "what it is", right=("outputs",))
     for cause, count in causes.items():
         rows.add_row(Text(cause, cause_style(cause)), f"{count:,}", cause_in_words(cause))
@@ -382,55 +376,54 @@ MOST_OF_SIDE = 5
 
 
 def explanation(
-    found: Comparison,
+    comparison: Comparison,
     evidence: Evidence | None,
     width: int,
     after: Sequence[tuple[str, str]] = (),
 ) -> RenderableType:
     """Returns everything ``probe explain`` says of two runs; ``after``: commands, what they do."""
-    sides = found.left, found.right
-    case = found.left.case
-    if case.layout != found.right.case.layout:
+    sides = comparison.left, comparison.right
+    case = comparison.left.case
+    if case.layout != comparison.right.case.layout:
         case = case.with_(layout=CONTIGUOUS)
     text = Text(case.with_(length=None).label)
     for name, side in zip((" left", "right"), sides, strict=True):
         text.append(f"\n{name}: {side.target.text}, {', '.join(_what_sets_apart(side, *sides))}")
-    parts: list[RenderableType] = [explanation_headline(found), text]
-    if found.causes:
-        parts += ["", causes_table(found.causes)]
-    if found.accuracy is not None and (words := found.accuracy.words):
+    parts: list[RenderableType] = [explanation_headline(comparison), text]
+    if comparison.causes:
+        parts += ["", causes_table(comparison.causes)]
+    if comparison.accuracy is not None and (words := comparison.accuracy.words):
         parts += ["", Text(words)]
     orders = [side.orders for side in sides if side.orders is not None]
-    if found.compared and any(one.certified is not None for one in orders):  # it was asked for
-        count = int((~found.certified()).sum())
-        why = next(filter(None, (one.uncertified for one in orders)), "")
-        doubts = f"{count:,} of {found.compared:,} outputs" + f" ({why})" * bool(why)
-        sure = certificate.words(doubts * bool(count))
-        parts.append(Text(sure, "yellow" if count else "green"))
-    for name, side in (("left", found.left), ("right", found.right)):
+    asked_for = any(side_orders.certified is not None for side_orders in orders)
+    if comparison.compared and asked_for:
+        count = int((~comparison.certified()).sum())
+        why = next((o.uncertified for o in orders if o.uncertified), "")
+        doubts = f"{count:,} of {comparison.compared:,} outputs" + f" ({why})" * bool(why)
+        parts.append(certificate_text(doubts * bool(count)))
+    for name, side in (("left", comparison.left), ("right", comparison.right)):
         if side.refusal:
             parts.append(Text(f"{name}: {side.refusal}: {side.evidence}", "red"))
         elif side.evidence:
             parts.append(Text(f"{name}: {side.evidence}", "yellow"))
-    for name, side in (("left", found.left), ("right", found.right)):
-        told = found.orders(side)
-        if side.orders is None or not told:
+    for name, side in (("left", comparison.left), ("right", comparison.right)):
+        summations = comparison.orders(side)
+        if side.orders is None or not summations:
             continue
         parts.append(Text(f"\n{name} adds", "bold"))
-        known: dict[tuple[str, tuple[int, ...]], Summation] = {
-            (one.tree.id, tuple(sorted(one.rounding.fused))): one for one in side.orders.summations
-        }
-        for one in told[:MOST_OF_SIDE]:
-            line = Text(f"  {counted(one['outputs'], 'output')} as ", "default")
-            parts.append(line.append(f"order {one['id']}", "cyan"))
-            added = known[one["id"], tuple(one["fused"])]
+        known = {(s.tree.id, *sorted(s.rounding.fused)): s for s in side.orders.summations}
+        for entry in summations[:MOST_OF_SIDE]:
+            line = Text(f"  {counted(entry['outputs'], 'output')} as ", "default")
+            parts.append(line.append(f"order {entry['id']}", "cyan"))
+            added = known[entry["id"], *entry["fused"]]
             parts.append(summation(added, side.case.dtype, drawn=False, indent=4))
-        if len(told) > MOST_OF_SIDE:
-            rest = sum(one["outputs"] for one in told[MOST_OF_SIDE:])
-            more = f"  {rest:,} outputs in {len(told) - MOST_OF_SIDE} more summations"
+        if len(summations) > MOST_OF_SIDE:
+            rest = sum(entry["outputs"] for entry in summations[MOST_OF_SIDE:])
+            more = f"  {rest:,} outputs in {len(summations) - MOST_OF_SIDE} more summations"
             parts.append(Text(f"{more}; --json has all", "dim"))
-    parts += [""] * bool(found.kernels)
-    for name, sources in found.kernels.items():  # evidence beside the causes, never a cause
+    parts += [""] * bool(comparison.kernels)
+    # evidence beside the causes, never a cause
+    for name, sources in comparison.kernels.items():
         for source, names in sources.items():
             parts.append(Text(f"{name} kernels, {source}: {', '.join(names)}", "dim"))
     if evidence is not None:
@@ -439,36 +432,32 @@ def explanation(
     return Group(*parts)
 
 
-def explanation_headline(found: Comparison) -> Text:
+def explanation_headline(comparison: Comparison) -> Text:
     """Returns ``2 of 3 outputs differ, up to 2 ulp: order; replayed 3 of 3``."""
-    compared, differing = found.compared, len(found.differing)
+    compared, differing = comparison.compared, len(comparison.differing)
     text = Text(style="bold")
     if not compared:
         return text.append("no two outputs must agree: all windows differ", "yellow")
     if differing:
-        text.append(differ(differing, compared, found.max_ulp), "red")
-        text.append(f": {', '.join(found.causes)}")
+        text.append(differ(differing, compared, comparison.max_ulp), "red")
+        text.append(f": {', '.join(comparison.causes)}")
     else:
         text.append(f"none of {counted(compared, 'output')} differs", "green")
-        if found.by_order:
-            text.append(
-                f", but {found.by_order:,} are added in a different order or rounding: they differ "
-                "with different operands",
-                "yellow",
-            )
-    if found.signed_zero and found.zeros == "equal":
-        text.append(
-            f" ({found.signed_zero:,} are zeros of different signs: --zeros differ counts them)"
-        )
-    style = "green" if found.replayed == compared else "yellow"
-    text.append("; ").append(f"replayed {found.replayed:,} of {compared:,}", style)
-    words = found.rounding.words
+        if comparison.by_order:
+            why = "are added in a different order or rounding: they differ with different operands"
+            text.append(f", but {comparison.by_order:,} {why}", "yellow")
+    if comparison.signed_zero and comparison.zeros == "equal":
+        why = "are zeros of different signs: --zeros differ counts them"
+        text.append(f" ({comparison.signed_zero:,} {why})")
+    style = "green" if comparison.replayed == compared else "yellow"
+    text.append("; ").append(f"replayed {comparison.replayed:,} of {compared:,}", style)
+    words = comparison.rounding.words
     return text.append("; ").append(words, "bold red") if words else text
 
 
 def _what_sets_apart(side: CaseRun, left: CaseRun, right: CaseRun) -> list[str]:
     """Returns a side's length (of an operation without one its batch), and what sets it apart."""
-    told, *both = (
+    facts, *both = (
         {
             "length": str(case.length),
             "batch": str(case.batch),
@@ -480,8 +469,8 @@ def _what_sets_apart(side: CaseRun, left: CaseRun, right: CaseRun) -> list[str]:
         for case in (side.case, left.case, right.case)
     )
     always = "length" if side.case.spatial_rank else "batch"
-    apart = [key for key in told if key != always and both[0][key] != both[1][key]]
-    return [f"{key} {told[key]}" for key in (always, *apart)]
+    apart = [key for key in facts if key != always and both[0][key] != both[1][key]]
+    return [f"{key} {facts[key]}" for key in (always, *apart)]
 
 
 # Columns from which the two sides stand side by side.
@@ -491,27 +480,27 @@ WIDE = 100
 SUMS = 20
 
 
-def example_in_full(found: Evidence, width: int) -> Iterator[RenderableType]:
+def example_in_full(evidence: Evidence, width: int) -> Iterator[RenderableType]:
     """Yields the output's two sides. ``width``: columns of the terminal."""
-    left, right = found.left, found.right
-    far = "" if found.ulp is None else f", {abs(found.ulp):,} ulp"
+    left, right = evidence.left, evidence.right
+    far = "" if evidence.ulp is None else f", {abs(evidence.ulp):,} ulp"
     head = Text("the smallest sum in full: ", "bold")
     head.append(
         f"{output_name(left.output)}={floats.bits_text(left.library, left.dtype)}, against "
         f"{'' if left.output == right.output else output_name(right.output) + '='}"
         f"{floats.bits_text(right.library, right.dtype)}{far}: "
     )
-    yield head.append(found.cause, cause_style(found.cause))
-    added = any(one.summation is not None or one.pooled for one in (left, right))
-    if added and 0 < len(left.products) <= DRAWN_LEAVES and found.cause != "window":
+    yield head.append(evidence.cause, cause_style(evidence.cause))
+    added = any(side.summation is not None or side.pooled for side in (left, right))
+    if added and 0 < len(left.products) <= DRAWN_LEAVES and evidence.cause != "window":
         rows = table("product", "input", "weight")
-        for one in left.products:
-            values = (floats.bits_text(bits, left.dtype) for bits in (one.x, one.w))
-            rows.add_row(leaf_name(one.leaf), *values)
+        for product in left.products:
+            values = (floats.bits_text(bits, left.dtype) for bits in (product.x, product.w))
+            rows.add_row(leaf_name(product.leaf), *values)
         if left.bias is not None:
             rows.add_row("b", "", floats.bits_text(left.bias, left.dtype))
         yield rows
-    reads = found.cause == "window"
+    reads = evidence.cause == "window"
     runs = left.side, right.side
     sides = [_side_in_full("left", left, reads, runs), _side_in_full("right", right, reads, runs)]
     # a narrow terminal would fold the sums into each other
@@ -537,10 +526,8 @@ def _side_in_full(
     if 2 <= len(tree.leaves) <= DRAWN_LEAVES:
         lines += [Text(line) for line in drawing(tree, rounding.fused)]
     else:
-        lines += [
-            Text(short_formula(tree)),
-            Text(rounding_in_words(side.summation, side.dtype), "dim"),
-        ]
+        rounded = rounding_in_words(side.summation, side.dtype)
+        lines += [Text(short_formula(tree)), Text(rounded, "dim")]
     # partial sums; ``>`` marks those that the other side does not have. Of a large tree only those
     # around where the sides part, the first ones and the last ones
     count, before = len(side.sums), -1
@@ -550,16 +537,16 @@ def _side_in_full(
         for place in (side.parts_at, side.bits_part):
             if place is not None:
                 shown.update(range(place - 2, place + 4))
-    for one in side.sums:
-        if one.node not in shown:
+    for partial in side.sums:
+        if partial.node not in shown:
             continue
-        if one.node != before + 1:
-            lines.append(Text(f"  ... {one.node - before - 1} sums", "dim"))
-        before = one.node
-        own = one.node in side.own
+        if partial.node != before + 1:
+            lines.append(Text(f"  ... {partial.node - before - 1} sums", "dim"))
+        before = partial.node
+        own = partial.node in side.own
         text = Text("> " if own else "  ", "yellow" if own else "dim")
-        text.append(one.text, "yellow" if own else "default")
-        here = {"order": one.node == side.parts_at, "bits": one.node == side.bits_part}
+        text.append(partial.text, "yellow" if own else "default")
+        here = {"order": partial.node == side.parts_at, "bits": partial.node == side.bits_part}
         if marks := [what for what, is_here in here.items() if is_here]:
             text.append(f"  ← {', '.join(marks)}", "bold")
         lines.append(text)
@@ -579,32 +566,31 @@ def _result_line(side: Added) -> Text:
         return Text(f"library: {library}")
     if side.result == side.library:
         return Text(f"{library} = the library's bits", "green")
-    return Text(
-        f"replayed {floats.bits_text(side.result, side.dtype)}, library {library}", "bold red"
-    )
+    replayed = floats.bits_text(side.result, side.dtype)
+    return Text(f"replayed {replayed}, library {library}", "bold red")
 
 
-def store_causes(found: Mapping[str, Any], verbose: bool = False) -> RenderableType:
+def store_causes(report: Mapping[str, Any], verbose: bool = False) -> RenderableType:
     """Returns what ``probe explain --from STORE`` found."""
-    head = Text(f"{found['differing']:,} differing outputs in {found['store']}; ", "bold")
-    style = "green" if found["replayed"] == found["differing"] else "red"
-    head.append(f"replayed {found['replayed']:,}", style)
+    head = Text(f"{report['differing']:,} differing outputs in {report['store']}; ", "bold")
+    style = "green" if report["replayed"] == report["differing"] else "red"
+    head.append(f"replayed {report['replayed']:,}", style)
     lines: list[RenderableType] = [head]
-    if before := found["comparisons_explained_before"]:
+    if before := report["comparisons_explained_before"]:
         lines.append(Text(f"{before:,} comparisons were explained before", "dim"))
-    if found["causes"]:
-        names = list(found["causes"])
+    if report["causes"]:
+        names = list(report["causes"])
         rows = table("target", *names, right=names)
-        for target, causes in found["targets"].items():
+        for target, causes in report["targets"].items():
             rows.add_row(target, *(f"{causes.get(name, 0):,}" for name in names))
-        lines += ["", causes_table(found["causes"]), "", rows]
-    failures = found["failures"]
+        lines += ["", causes_table(report["causes"]), "", rows]
+    failures = report["failures"]
     shown = failures if verbose else failures[:3]
     lines += [Text(failure, "yellow") for failure in shown]
     if len(failures) > len(shown):
         rest = f"{len(failures) - len(shown)} other failures; --verbose shows them"
         lines.append(Text(rest, "yellow"))
-    if found["interrupted"]:
+    if report["interrupted"]:
         lines.append(Text("interrupted; run the same command again to continue", "yellow"))
     return Group(*lines)
 
@@ -616,107 +602,86 @@ ENDED = {
 }
 
 
-def shrunk(found: Mapping[str, Any], start: str) -> RenderableType:
+def shrunk(report: Mapping[str, Any], start: str) -> RenderableType:
     """Returns the smallest case, from where, in how many tries."""
-    head = Text(found["label"], style="bold")
-    lines = [f"from {start}"]
-    tried = f"{found['calls']} reductions tried, {found['runs']} runs"
-    lines.append(f"{tried}; {ENDED[found['ended']]}")
-    counts = ", ".join(f"{n} in {name}" for name, n in found["case"]["not_zero"].items())
-    lines.append(f"nonzero operands: {counts}")
-    if found["near"]:
-        lines.append(f"nearest case that agrees: {found['near']['case']}")
-    parts: list[RenderableType] = [
-        head,
-        *map(Text, lines),
-        *_what_is_kept(found),
-        _difference(found),
-    ]
-    parts += [causes_table(found["causes"])] if found["causes"] else []
-    if not found["shown"]:
+    tried = f"{report['calls']} reductions tried, {report['runs']} runs"
+    counts = ", ".join(f"{n} in {name}" for name, n in report["case"]["not_zero"].items())
+    lines = [f"from {start}", f"{tried}; {ENDED[report['ended']]}", f"nonzero operands: {counts}"]
+    if report["near"]:
+        lines.append(f"nearest case that agrees: {report['near']['case']}")
+    parts: list[RenderableType] = [Text(report["label"], style="bold"), *map(Text, lines)]
+    parts += [*_what_is_kept(report), _difference(report)]
+    parts += [causes_table(report["causes"])] if report["causes"] else []
+    if not report["shown"]:
         parts.append(Text("no operands were found for which the bits differ", "yellow"))
-    values = found["operands"] or {}
-    for name, value in values.items():
-        flat = _flat_numbers(value)
-        if len(flat) <= 32:
-            parts.append(Text(f"{name} = {', '.join(f'{one:.9g}' for one in flat)}"))
+    for name, value in (report["operands"] or {}).items():
+        # infinities and NaN, which JSON lacks, are texts there: float reads them
+        numbers = np.array(value, float).ravel().tolist()
+        if len(numbers) <= 32:
+            parts.append(Text(f"{name} = {', '.join(f'{number:.9g}' for number in numbers)}"))
     return Group(*parts)
 
 
-def _what_is_kept(found: Mapping[str, Any]) -> list[Text]:
+def _what_is_kept(report: Mapping[str, Any]) -> list[Text]:
     """Returns what the finding did before it was reduced, and what of it is not kept."""
-    before, kept = found["before"], found["kept"]
-    if before is None or kept is None:
+    before, keeps = report["before"], report["kept"]
+    if before is None or keeps is None:
         return []
     counts = ", ".join(f"{number:,} by {name}" for name, number in before["causes"].items())
-    lines = [
-        Text(
-            f"before: {before['differing']:,} of {counted(before['compared'], 'output')} "
-            f"that differ{up_to(before['max_ulp'])}: {counts}"
-        )
-    ]
-    if kept["cause"] is False:
+    outputs = f"{before['differing']:,} of {counted(before['compared'], 'output')} that differ"
+    lines = [Text(f"before: {outputs}{up_to(before['max_ulp'])}: {counts}")]
+    if keeps["cause"] is False:
         lines.append(Text("the reduced case has a different cause", "yellow"))
-    if kept["kernels"] is False:
+    if keeps["kernels"] is False:
         lines.append(Text("different kernels run the reduced case", "yellow"))
     return lines
 
 
-def _flat_numbers(value: Any) -> list[float]:
-    if isinstance(value, list):
-        return [one for part in value for one in _flat_numbers(part)]
-    return [value]
+def _difference(report: Mapping[str, Any]) -> Text:
+    return Text(differ(report["differing"], report["compared"], report["max_ulp"]), "red")
 
 
-def _difference(found: Mapping[str, Any]) -> Text:
-    return Text(differ(found["differing"], found["compared"], found["max_ulp"]), "red")
-
-
-def reproduction(found: Mapping[str, Any]) -> RenderableType:
-    """Returns what was written, and what it says."""
+def reproduction(report: Mapping[str, Any]) -> RenderableType:
     from probe.reproduction.report import LIMIT
 
     head = Text()
-    if part := found["case"].get("part"):
+    if part := report["case"].get("part"):
         head.append(f"{part}\n", "yellow")
-    head.append(found["label"], "bold")
-    parts: list[RenderableType] = [head, *_what_is_kept(found), _difference(found)]
-    parts.append(causes_table(found["causes"]))
-    if found["calls"] is not None:
-        parts.append(Text(f"{found['calls']} reductions tried; {ENDED[found['ended']]}"))
-    if found["near"]:
-        parts.append(Text(f"nearest case that agrees: {found['near']['case']}"))
-    parts += [
-        Text(f"{one['target']} {one['version']}: {one['said']}") for one in found["elsewhere"]
-    ]
-    if found["not_emulated"]:
-        parts.append(Text(f"emulated.py was not written: {found['not_emulated']}", "yellow"))
-    parts += [Text(f"this avoids the difference: {one}") for one in found["avoids"]]
-    if found["short"]:
-        printed = "\n".join(said for _, said in found["short"]["ways"])
-        parts += [Text(found["short"]["text"].rstrip()), Text(printed, "red")]
-    attached = [name for name in found["files"] if name != "report.md"]
-    size = f"{found['sizes']['report.md']:,} of the {LIMIT:,} characters that GitHub takes"
-    parts.append(Text(f"{found['out']}: report.md, {size}", "green"))
+    head.append(report["label"], "bold")
+    parts: list[RenderableType] = [head, *_what_is_kept(report), _difference(report)]
+    parts.append(causes_table(report["causes"]))
+    if report["calls"] is not None:
+        parts.append(Text(f"{report['calls']} reductions tried; {ENDED[report['ended']]}"))
+    if report["near"]:
+        parts.append(Text(f"nearest case that agrees: {report['near']['case']}"))
+    runs = report["elsewhere"]
+    parts += [Text(f"{run['target']} {run['version']}: {run['said']}") for run in runs]
+    if report["not_emulated"]:
+        parts.append(Text(f"emulated.py was not written: {report['not_emulated']}", "yellow"))
+    parts += [Text(f"this avoids the difference: {way}") for way in report["avoids"]]
+    if report["short"]:
+        printed = "\n".join(said for _, said in report["short"]["ways"])
+        parts += [Text(report["short"]["text"].rstrip()), Text(printed, "red")]
+    attached = [name for name in report["files"] if name != "report.md"]
+    size = f"{report['sizes']['report.md']:,} of the {LIMIT:,} characters that GitHub takes"
+    parts.append(Text(f"{report['out']}: report.md, {size}", "green"))
     parts.append(Text(f"to attach: {', '.join(attached)}", "green"))
     return Group(*parts)
 
 
-def verified(found: Mapping[str, Any]) -> RenderableType:
-    """Returns the verdict, and why."""
-    style = {"still there": "red", "gone": "green"}.get(found["verdict"], "yellow")
-    parts = [Text(f"{found['verdict']}: {found['why']}", style)]
-    if found["same_bits"] is False:
+def verified(report: Mapping[str, Any]) -> RenderableType:
+    style = {"still there": "red", "gone": "green"}.get(report["verdict"], "yellow")
+    parts = [Text(f"{report['verdict']}: {report['why']}", style)]
+    if report["same_bits"] is False:
         parts.append(Text("with bits that differ from those that were reported"))
-    if found["interpreter"] == "own":
-        targets = " and ".join(dict.fromkeys(found["targets"]))
+    if report["interpreter"] == "own":
+        targets = " and ".join(dict.fromkeys(report["targets"]))
         parts.append(Text(f"{targets} is not installed here: this Python ran the script", "yellow"))
     return Group(*parts)
 
 
-def emulated_file(found: Mapping[str, Any]) -> RenderableType:
-    """Returns what was written, and how to run it."""
-    outputs = sum(run["outputs"] for run in found["runs"])
-    head = Text(f"wrote {found['out']}: {found['bytes'] / 1024:,.0f} KiB, ")
-    head.append(f"{found['replayed']:,} of {outputs:,} outputs replay", "green")
-    return Group(head, Text(f"run it anywhere with NumPy: python {found['out']}"))
+def emulated_file(report: Mapping[str, Any]) -> RenderableType:
+    outputs = sum(run["outputs"] for run in report["runs"])
+    head = Text(f"wrote {report['out']}: {report['bytes'] / 1024:,.0f} KiB, ")
+    head.append(f"{report['replayed']:,} of {outputs:,} outputs replay", "green")
+    return Group(head, Text(f"run it anywhere with NumPy: python {report['out']}"))

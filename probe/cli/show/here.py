@@ -22,17 +22,17 @@ def targets(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     able = table("target", "version", "what it is")
     unable = table("not here", "because")
     # targets and reasons; a library that is missing once, with how many variants it has
-    found: dict[tuple[str, str], tuple[str, str, int]] = {}
+    reasons: dict[tuple[str, str], tuple[str, str, int]] = {}
     for row in rows:
         if row["available"]:
             able.add_row(Text(row["target"], "green"), row["version"], row["doc"])
             continue
         name = re.split("[,@]", row["target"])[0]
-        missing = (name, row["why"]) in found and found[name, row["why"]][0] == name
+        missing = (name, row["why"]) in reasons and reasons[name, row["why"]][0] == name
         key = (name, row["why"]) if missing or row["target"] == name else (row["target"], "")
-        first = found.get(key, (row["target"], row["why"], -1))
-        found[key] = (first[0], first[1], first[2] + 1)
-    for name, why, variants in found.values():
+        first = reasons.get(key, (row["target"], row["why"], -1))
+        reasons[key] = (first[0], first[1], first[2] + 1)
+    for name, why, variants in reasons.values():
         also = f", and {variants} with switches or on other devices" if variants else ""
         unable.add_row(Text(f"{name}{also}", "yellow"), why)
     parts: list[RenderableType] = [able]
@@ -41,17 +41,15 @@ def targets(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     return Group(*parts)
 
 
-def machine(found: Mapping[str, Any]) -> RenderableType:
-    """Returns a table with one fact a line."""
+def machine(facts: Mapping[str, Any]) -> RenderableType:
     rows = table("fact", "value")
     rows.show_header = False
     absent = {column.name: column.null for column in schema.TABLES["runs"]}
-    for name, value in found.items():
+    for name, value in facts.items():
         if name != "libraries":
-            rows.add_row(
-                Text(name, "bold"), f"({absent.get(name)})" if value is None else str(value)
-            )
-    for name, version in found["libraries"].items():
+            shown = f"({absent.get(name)})" if value is None else str(value)
+            rows.add_row(Text(name, "bold"), shown)
+    for name, version in facts["libraries"].items():
         rows.add_row(Text(name, "bold"), version or "not installed")
     return rows
 
@@ -60,37 +58,39 @@ def environments(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     """Returns a row an environment that was installed, and how large it is."""
     if not rows:
         return "nothing is installed; try probe install tensorflow==1.2.1"
-    found = table("target", "Python", "NumPy", "MB", right=("MB",))
+    shown = table("target", "Python", "NumPy", "MB", right=("MB",))
     for row in rows:
         size = f"{row['bytes'] / 1e6:.0f}"
-        found.add_row(row["target"], row["python_version"], row["numpy_version"], size)
-    return found
+        shown.add_row(row["target"], row["python_version"], row["numpy_version"], size)
+    return shown
 
 
-def installed_target(found: Mapping[str, Any]) -> str:
-    """Returns what answers now, in a sentence."""
-    said = "was already installed" if found["already"] else f"answers, after {found['seconds']:g} s"
-    library = f"{found['library']} {found['library_version']}"
-    return f"{found['target']} {said}: {library}, Python {found['python_version']}"
+def installed_target(report: Mapping[str, Any]) -> str:
+    said = f"answers, after {report['seconds']:g} s"
+    said = "was already installed" if report["already"] else said
+    library = f"{report['library']} {report['library_version']}"
+    return f"{report['target']} {said}: {library}, Python {report['python_version']}"
 
 
-def examined(found: Examined) -> RenderableType:
+def examined(examination: Examined) -> RenderableType:
     """Returns a row a check, what to type for what is missing, and the variables that are set."""
     from probe.answers.doctor import VARIABLES
 
     colours = {"ok": "green", "missing": "yellow", "wrong": "red"}
     rows = table("", "part", "found", "would add", "type")
-    rows.columns[-1].no_wrap = True  # it is copied as it stands
-    for one in found.checks:
-        state = Text(one.state, colours[one.state])
-        rows.add_row(state, one.part, one.said, one.adds or "", one.command or "")
+    # a command is copied as it stands
+    rows.columns[-1].no_wrap = True
+    for check in examination.checks:
+        state = Text(check.state, colours[check.state])
+        rows.add_row(state, check.part, check.said, check.adds or "", check.command or "")
     parts: list[RenderableType] = [rows, ""]
-    if found.pip and any((one.command or "").startswith("pip ") for one in found.checks):
-        told = f"pip on PATH belongs to a different Python: for pip type {found.pip}"
-        parts += [Text(told, "yellow", no_wrap=True, overflow="ignore"), ""]
-    if found.variables:
+    commands = [check.command or "" for check in examination.checks]
+    if examination.pip and any(command.startswith("pip ") for command in commands):
+        text = f"pip on PATH belongs to a different Python: for pip type {examination.pip}"
+        parts += [Text(text, "yellow", no_wrap=True, overflow="ignore"), ""]
+    if examination.variables:
         set_here = table("variable that changes bits", "value", "what it decides")
-        for name, value in found.variables.items():
+        for name, value in examination.variables.items():
             set_here.add_row(name, value, VARIABLES[name])
         note = (
             "Runs on a target do not have these variables: its switches set what it needs. What "
@@ -105,37 +105,35 @@ def examined(found: Examined) -> RenderableType:
 _SHOWN_APART = ("runs", "cases", "comparisons", "differences", "failures", "causes")
 
 
-def stores(found: Mapping[str, Any]) -> RenderableType:
+def stores(summary: Mapping[str, Any]) -> RenderableType:
     """Returns a table for every machine, a row a target.
 
-    ``found``: what ``summary_of_stores`` gives.
+    ``summary``: what ``summary_of_stores`` gives.
     """
-    machines = found["machines"]
+    machines = summary["machines"]
     parts: list[RenderableType] = []
     for machine in machines:
-        rows = [row for row in found["targets"] if row["machine"] == machine]
-        when, days = found["when"][machine], ""
+        rows = [row for row in summary["targets"] if row["machine"] == machine]
+        when, days = summary["when"][machine], ""
         if when["runs"]:
-            first, last = when["first"][:10], when["last"][:10]
-            span = first if first == last else f"{first} to {last}"
+            span = " to ".join(dict.fromkeys(when[end][:10] for end in ("first", "last")))
             days = f"  {counted(when['runs'], 'run')}, {span}"
         parts.append(Text.assemble((_escaped(machine), "bold"), days))
         cells = [_cells(row) for row in rows]
         # columns that are empty in all rows are left out
-        versions = len({row["target"] for row in rows}) < len(rows)
-        left_out = {name for name in ("failures", "causes") if not any(row[name] for row in rows)}
-        left_out |= set() if versions else {"version"}
-        left_out |= set() if any(row["unstable"] for row in rows) else {"share"}
-        names = [name for name in cells[0] if name not in left_out] if cells else []
+        filled = {name: any(row[name] for row in rows) for name in ("failures", "causes")}
+        filled["share"] = any(row["unstable"] for row in rows)
+        filled["version"] = len({row["target"] for row in rows}) < len(rows)
+        names = [name for name in cells[0] if filled.get(name, True)] if cells else []
         shown = table(*names, right=[name for name in names if name not in _TEXTS])
         for row in cells:
             shown.add_row(*(row[name] for name in names))
         parts += [shown if rows else Text("no comparisons", "dim"), ""]
-    more = {name: n for name, n in found["tables"].items() if name not in _SHOWN_APART}
+    more = {name: n for name, n in summary["tables"].items() if name not in _SHOWN_APART}
     if more:
         parts += [Text("also: " + ", ".join(f"{n:,} {name}" for name, n in more.items())), ""]
-    total = f"{found['differing']:,} of {found['compared']:,} outputs differ"
-    places = counted(found["cases"], "case"), counted(len(machines), "machine")
+    total = f"{summary['differing']:,} of {summary['compared']:,} outputs differ"
+    places = counted(summary["cases"], "case"), counted(len(machines), "machine")
     return Group(*parts, Text(f"{places[0]}, {places[1]}: {total}"))
 
 
@@ -170,9 +168,7 @@ def _cells(row: Mapping[str, Any]) -> dict[str, RenderableType]:
         "outputs": f"{row['differing']:,}",
         "max ulp": "not a number" if row["max_ulp"] is None else f"{row['max_ulp']:,}",
         "failures": f"{row['failures']:,}",
-        "causes": "\n".join(
-            f"{_escaped(cause)} {count:,}" for cause, count in row["causes"].items()
-        ),
+        "causes": "\n".join(f"{_escaped(cause)} {n:,}" for cause, n in row["causes"].items()),
     }
 
 
@@ -180,18 +176,12 @@ def _cells(row: Mapping[str, Any]) -> dict[str, RenderableType]:
 MOST_SHOWN = 1000
 
 
-def query_answer(found: Mapping[str, Any]) -> RenderableType:
-    """Returns the table of a query's result. ``found``: what ``query_json`` gives."""
-    rows, first = found["rows"], found["rows"][:MOST_SHOWN]
-    numbers = [
-        name
-        for name in found["columns"]
-        if all(isinstance(row[name], int | float | None) for row in first)
-    ]
-    shown = table(
-        *map(_escaped, found["columns"]),
-        right=[_escaped(name) for name in numbers],
-    )
+def query_answer(answer: Mapping[str, Any]) -> RenderableType:
+    """Returns the table of a query's result. ``answer``: what ``query_json`` gives."""
+    rows, first = answer["rows"], answer["rows"][:MOST_SHOWN]
+    names, number = answer["columns"], int | float | None
+    numbers = [name for name in names if all(isinstance(row[name], number) for row in first)]
+    shown = table(*map(_escaped, names), right=list(map(_escaped, numbers)))
     for row in first:
         shown.add_row(*("" if value is None else _escaped(str(value)) for value in row.values()))
     left = len(rows) - MOST_SHOWN

@@ -3,7 +3,8 @@ how far to pad and what prevents it; remedies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -14,10 +15,8 @@ from probe.case import Case
 from probe.floats import rounded_text
 from probe.printing import counted, next_commands, ranges, table
 
-if (
-    TYPE_CHECKING
-):  # two runs do without the rooms of padding and mitigations, and remedies of a case
-    # without those of recordings
+# two runs do without the rooms of padding and mitigations, remedies of a case without recordings
+if TYPE_CHECKING:
     from probe.answers.first_difference import Walked
     from probe.answers.network import OnTargets, Padded
     from probe.answers.record import Recorded
@@ -52,41 +51,39 @@ MEANS = (
 )
 
 
-def walked(found: Walked, after: Sequence[tuple[str, str]] = ()) -> RenderableType:
+def walked(answer: Walked, after: Sequence[tuple[str, str]] = ()) -> RenderableType:
     """Returns everything that is said of two runs; ``after``: commands, what they do."""
     from probe.answers.first_difference import NAMED, NOT_SOUGHT
 
-    first, second, _ = found.lines()
-    colour = {"equal": "green", "differs": "red"}.get(found.verdict, "yellow")
-    words = f" ({', '.join(found.words)})" if found.words else ""
+    first, second, _ = answer.lines()
+    colour = {"equal": "green", "differs": "red"}.get(answer.verdict, "yellow")
+    words = f" ({', '.join(answer.words)})" if answer.words else ""
     parts: list[RenderableType] = [
         Text(first),
-        Text(f"verdict: {found.verdict}{words}", f"bold {colour}"),
+        Text(f"verdict: {answer.verdict}{words}", f"bold {colour}"),
         Text(second),
-        Text(found.outcome("--report DIR")),
+        Text(answer.outcome("--report DIR")),
     ]
-    parts += [Text(text) for text in [found.same_bits()] if text]
-    parts += [Text(f"note: {one}", "yellow") for one in found.found.notes]
-    told = found.unknown()
-    parts += [Text(one, "yellow") for one in told[:MOST_REASONS]]
-    if len(told) > MOST_REASONS:
-        parts.append(
-            Text(f"unknown for {len(told) - MOST_REASONS} more reasons: see --json", "dim")
-        )
-    if shown := _table_of_operations(found):
+    parts += [Text(text) for text in [answer.same_bits()] if text]
+    parts += [Text(f"note: {note}", "yellow") for note in answer.found.notes]
+    unknown = answer.unknown()
+    parts += [Text(reason, "yellow") for reason in unknown[:MOST_REASONS]]
+    if (more := len(unknown) - MOST_REASONS) > 0:
+        parts.append(Text(f"unknown for {more} more reasons: see --json", "dim"))
+    if shown := _table_of_operations(answer):
         parts += ["", shown, Text(MEANS, "dim")]
-    parts += [""] * bool(found.found.causes)
-    for number, cause in found.found.causes.items():
-        one = found.found.operations[number]
+    parts += [""] * bool(answer.found.causes)
+    for number, cause in answer.found.causes.items():
+        operation = answer.found.operations[number]
         kind = cause.kind or ("" if NOT_SOUGHT in cause.why else "not explained yet")
-        head = ": ".join(filter(None, [f"{one.name} ({one.op})", kind]))
+        head = ": ".join(filter(None, [f"{operation.name} ({operation.op})", kind]))
         parts.append(Text(head, "bold").append(f": {cause.why}", "not bold"))
     right = ("compared", "differing", "max ulp", "scaled", "growth")
     rows = table("output", *right, "decisions changed", right=right)
-    for number, output in enumerate(found.found.outputs):
+    for number, output in enumerate(answer.found.outputs):
         decided = [
             f"{NAMED[each.decision]}: {each.crossed:,} of {each.taken:,}"
-            for each in found.decisions(output)
+            for each in answer.decisions(output)
         ]
         rows.add_row(
             str(number),
@@ -94,7 +91,7 @@ def walked(found: Walked, after: Sequence[tuple[str, str]] = ()) -> RenderableTy
             f"{output.differing:,}",
             "" if output.max_ulp is None else f"{output.max_ulp:,}",
             rounded_text(output.scaled),
-            rounded_text(found.report_output(output)["growth"]),
+            rounded_text(answer.report_output(output)["growth"]),
             ", ".join(decided),
         )
     what = "scaled: the largest difference over eps times the largest value; growth: since the "
@@ -102,32 +99,31 @@ def walked(found: Walked, after: Sequence[tuple[str, str]] = ()) -> RenderableTy
     return Group(*parts)
 
 
-def _table_of_operations(found: Walked) -> RenderableType | None:
-    operations = found.found.operations
-    if not operations or set(found.counts()) == {"equal"}:
+def _table_of_operations(answer: Walked) -> RenderableType | None:
+    operations = answer.found.operations
+    if not operations or set(answer.counts()) == {"equal"}:
         return None
     right = ("compared", "differing", "own", "max ulp", "scaled")
     rows = table("operation", "op", *right, "verdict", "cause", right=right)
-    shown = list(collapsed(found.found.computed))
-    for some in shown[:MOST]:
-        one = some[0]
-        if len(some) > 1:
-            compared = sum(each.compared for each in some)
-            name = f"{len(some)} operations"
-            rows.add_row(name, "", f"{compared:,}", "", "", "", "", _coloured_verdict(one), "")
+    shown = list(collapsed(answer.found.computed))
+    for region, *others in shown[:MOST]:
+        verdict = Text(region.verdict, COLOURS[region.verdict])
+        if others:
+            compared = f"{sum(each.compared for each in (region, *others)):,}"
+            rows.add_row(f"{1 + len(others)} operations", "", compared, *[""] * 4, verdict, "")
             continue
+        far = region.max_ulp if region.differing else None
         rows.add_row(
-            Text(one.name, "bold" if one is found.found.first else ""),
-            one.op,
-            f"{one.compared:,}",
-            f"{one.differing:,}" if one.differing else "",
-            f"{one.own:,}" if one.own else "",
-            "" if not one.differing or one.max_ulp is None else f"{one.max_ulp:,}",
-            rounded_text(max((pair.scaled for pair in one.gives), default=0.0) or None),
-            _coloured_verdict(one),
-            one.why or one.note,
+            Text(region.name, "bold" if region is answer.found.first else ""),
+            region.op,
+            f"{region.compared:,}",
+            *(f"{count:,}" if count else "" for count in (region.differing, region.own)),
+            "" if far is None else f"{far:,}",
+            rounded_text(max((pair.scaled for pair in region.gives), default=0.0) or None),
+            verdict,
+            region.why or region.note,
         )
-    left_out = len(operations) - len(found.found.computed)
+    left_out = len(operations) - len(answer.found.computed)
     more = [f"{len(shown) - MOST} more rows"] if len(shown) > MOST else []
     if left_out:
         more.append(f"{counted(left_out, 'operation')} that only {MOVE}")
@@ -136,31 +132,22 @@ def _table_of_operations(found: Walked) -> RenderableType | None:
     return Group(rows, Text(f"not shown: {' and '.join(more)}; --json has all", "dim"))
 
 
-def _coloured_verdict(one: Region) -> Text:
-    return Text(one.verdict, COLOURS[one.verdict])
-
-
 def collapsed(operations: list[Region]) -> Iterator[list[Region]]:
     """Yields operations one by one, and runs of those in which nothing differs together."""
-    some: list[Region] = []
-    for one in operations:
-        quiet = one.verdict in ("equal", "left", "right", "unknown") and not one.note
-        if some and not (quiet and some[-1].verdict == one.verdict):
-            yield some
-            some = []
-        if quiet:
-            some.append(one)
-        else:
-            yield [one]
-    if some:
-        yield some
+
+    def row(operation: Region) -> str | int:
+        quiet = operation.verdict in ("equal", "left", "right", "unknown") and not operation.note
+        # the others have a row each
+        return operation.verdict if quiet else id(operation)
+
+    for _, some in groupby(operations, row):
+        yield list(some)
 
 
-def recorded_run(found: Recorded) -> RenderableType:
-    """Returns what was recorded."""
-    told = found.made.left_out
-    more = f"; {counted(told['values'], 'value')} left out" if told["values"] else ""
-    return Group(*map(Text, found.lines()), Text(f"wrote {found.made.folder}{more}"))
+def recorded_run(recording: Recorded) -> RenderableType:
+    left_out = recording.made.left_out
+    more = f"; {counted(left_out['values'], 'value')} left out" if left_out["values"] else ""
+    return Group(*map(Text, recording.lines()), Text(f"wrote {recording.made.folder}{more}"))
 
 
 # Rows of contents, and of stretches of a plan, that are printed.
@@ -181,44 +168,50 @@ def remedies(measured: Measured, verbose: bool = False) -> RenderableType:
     lines += f", with {threads_text(measured.threads)}"
     if len(backends.get(measured.target.name).layouts) > 1:
         lines += f"; their memory layout is {' or '.join(measured.layouts)}"
-    advice = Text(f"recommended: {advise(measured).text}", "bold")
-    brief, best = table("remedy", "exact?", "cost", right=("cost",)), advise(measured).name
-    for one in measured.found:
-        brief.add_row(
-            Text(one.remedy.name, "bold green" if one.remedy.name == best else ""),
-            Text(SHORT[one.verdict], COLOURS[one.verdict]),
-            rounded_text(measured.ratio(one, measured.content)),
-        )
-    parts: list[RenderableType] = [Text(lines), advice, "", brief]
-    what = f"cost: time at {measured.vary} {measured.content:,} over the default's there"
-    parts.append(Text(f"exact?: {EXACT}; {what}", "dim"))
-    refused = [one for one in measured.found if one.refusal]
-    if verbose:
-        unit = "outputs" if isinstance(measured.subject, Case) else "lengths"
-        costs = (f"at {measured.content}", "x default", "of full", f"x at {measured.fixed}")
-        right = (f"differing {unit}", *costs, "error")
-        rows = table("remedy", "verdict", *right, "bits", "what it is", right=right)
-        best = advise(measured).name
-        for one in measured.found:
-            differing = "" if one.compared is None else f"{one.differing:,} of {one.compared:,}"
-            seconds = measured.seconds(one, measured.content)
-            rows.add_row(
-                Text(one.remedy.name, "bold green" if one.remedy.name == best else ""),
-                Text(one.verdict, COLOURS[one.verdict]),
-                differing,
-                "" if seconds is None else f"{seconds * 1e3:.3g} ms",
-                rounded_text(measured.ratio(one, measured.content)),
-                rounded_text(measured.of_fixed(one)),
-                rounded_text(measured.ratio(one, measured.fixed)),
-                "" if one.error_rms is None else f"{one.error_rms:.2f}",
-                {True: "kept", False: "changed", None: ""}[one.keeps],
-                one.remedy.doc,
-            )
-        parts += ["", rows, Text(COLUMNS.format(measured), "dim")]
-    else:
+    content, best = measured.content, advise(measured)
+    costs = {r.remedy.name: rounded_text(measured.ratio(r, content)) for r in measured.found}
+    brief = remedies_in_brief(
+        ((r.remedy.name, r.verdict, costs[r.remedy.name]) for r in measured.found), best.name
+    )
+    what = f"cost: time at {measured.vary} {content:,} over the default's there"
+    parts: list[RenderableType] = [Text(lines), Text(f"recommended: {best.text}", "bold"), ""]
+    parts += [brief, Text(f"exact?: {EXACT}; {what}", "dim")]
+    if not verbose:
         parts.append(Text("--verbose: all columns, and why some are not known", "dim"))
-    parts += [Text(f"{one.remedy.name}: {one.refusal}", "yellow") for one in refused * verbose]
+        return Group(*parts)
+    unit = "outputs" if isinstance(measured.subject, Case) else "lengths"
+    right = (f"differing {unit}", f"at {content}", "x default", "of full", f"x at {measured.fixed}")
+    rows = table(
+        "remedy", "verdict", *right, "error", "bits", "what it is", right=(*right, "error")
+    )
+    for result in measured.found:
+        compared, seconds = result.compared, measured.seconds(result, content)
+        name = result.remedy.name
+        rows.add_row(
+            Text(name, "bold green" if name == best.name else ""),
+            Text(result.verdict, COLOURS[result.verdict]),
+            "" if compared is None else f"{result.differing:,} of {compared:,}",
+            "" if seconds is None else f"{seconds * 1e3:.3g} ms",
+            costs[name],
+            rounded_text(measured.of_fixed(result)),
+            rounded_text(measured.ratio(result, measured.fixed)),
+            "" if result.error_rms is None else f"{result.error_rms:.2f}",
+            {True: "kept", False: "changed", None: ""}[result.keeps],
+            result.remedy.doc,
+        )
+    parts += ["", rows, Text(COLUMNS.format(measured), "dim")]
+    refused = [result for result in measured.found if result.refusal]
+    parts += [Text(f"{result.remedy.name}: {result.refusal}", "yellow") for result in refused]
     return Group(*parts)
+
+
+def remedies_in_brief(rows: Iterable[tuple[str, str, str]], best: str | None) -> RenderableType:
+    """Returns a row for each remedy: its name, its verdict and its cost."""
+    shown = table("remedy", "exact?", "cost", right=("cost",))
+    for name, verdict, cost in rows:
+        style = "bold green" if name == best else ""
+        shown.add_row(Text(name, style), Text(SHORT[verdict], COLOURS[verdict]), cost)
+    return shown
 
 
 EXACT = "whether all sizes give the same bits, whatever finite numbers come in"
@@ -230,110 +223,93 @@ COLUMNS = (
 )
 
 
-def padded_on_targets(found: OnTargets) -> RenderableType:
+def padded_on_targets(answer: OnTargets) -> RenderableType:
     """Returns what is said of a model on several targets, one after the other."""
     parts: list[RenderableType] = []
-    for one in found.found:
-        parts += [Text(one.target, "bold"), padded_model(one), ""]
-    for failed in found.failures:
+    for padded in answer.found:
+        parts += [Text(padded.target, "bold"), padded_model(padded), ""]
+    for failed in answer.failures:
         said = f"{failed['target']} failed: {failed['kind']}: {failed['message']}"
         parts.append(Text(said, "yellow"))
     return Group(*parts)
 
 
-def padded_model(found: Padded, verbose: bool = False) -> RenderableType:
+def padded_model(padded: Padded, verbose: bool = False) -> RenderableType:
     """Returns everything that is said of a padded graph; of remedies the columns that decide, and
     with ``verbose`` all."""
-    told = found.report()
-    head = f"{found.model}: {counted(told['operations_total'], 'operation')} of a graph, "
-    unknown = told["operations_total"] - told["examined"]
+    report = padded.report()
+    head = f"{padded.model}: {counted(report['operations_total'], 'operation')} of a graph, "
+    unknown = report["operations_total"] - report["examined"]
     head += f"{counted(unknown, 'operation')} not supported, " * bool(unknown)
-    axes = ", ".join(f"{name} along axis {axis}" for name, axis in found.graph.along.items())
-    head += f"padded against {found.vary} {found.graph.fixed:,} ({axes})"
-    colour = {"equal": "green", "differs": "red"}.get(found.verdict, "yellow")
+    axes = ", ".join(f"{name} along axis {axis}" for name, axis in padded.graph.along.items())
+    head += f"padded against {padded.vary} {padded.graph.fixed:,} ({axes})"
+    colour = {"equal": "green", "differs": "red"}.get(padded.verdict, "yellow")
     parts: list[RenderableType] = [
         Text(head),
-        Text(f"verdict: {found.verdict}", f"bold {colour}"),
-        Text(found.advice()),
-        *(Text(f"note: {one}", "yellow") for one in found.notes),
+        Text(f"verdict: {padded.verdict}", f"bold {colour}"),
+        Text(padded.advice()),
+        *(Text(f"note: {note}", "yellow") for note in padded.notes),
         "",
-        _graph_contents(found.found),
+        _graph_contents(padded.found),
         Text(MEANS_OF_SIZES, "dim"),
     ]
-    if found.remedies:
-        rows, best = table("remedy", "exact?", "cost", right=("cost",)), told["recommended"]
-        for one in found.remedies:
-            name = Text(one["name"], "bold green" if one["name"] == best else "")
-            verdict = Text(SHORT[one["verdict"]], COLOURS[one["verdict"]])
-            rows.add_row(name, verdict, rounded_text(one["ratio"]))
+    if padded.remedies:
+        best = report["recommended"]
+        ways = ((w["name"], w["verdict"], rounded_text(w["ratio"])) for w in padded.remedies)
         # what to do stands first, before the verdict and what it rests on
-        parts[1:1] = [Text(f"recommended: {best}", "bold"), "", rows]
+        parts[1:1] = [Text(f"recommended: {best}", "bold"), "", remedies_in_brief(ways, best)]
         parts[4:4] = [Text(f"exact?: {EXACT}; cost: {COST}", "dim"), ""]
-    if found.remedies and not verbose:
+    if padded.remedies and not verbose:
         parts.append(Text("--verbose: all columns of the remedies, and the operations", "dim"))
-    elif found.remedies:
-        costs = ("of full", "x least")
-        rows = table(
-            "remedy",
-            "verdict",
-            *costs,
-            "bits at full size",
-            "prevented by",
-            "what it does",
-            right=costs,
-        )
-        for one in found.remedies:
-            verdict = one["verdict"] + ", certified" * (
-                one["verdict"] == "exact" and one["certified"]
-            )
-            if given := one.get("certified_for"):
-                verdict += f", for {given}"
+    elif padded.remedies:
+        costs, words = ("of full", "x least"), ("bits at full size", "prevented by", "what it does")
+        rows = table("remedy", "verdict", *costs, *words, right=costs)
+        for way in padded.remedies:
+            sure = way["verdict"] == "exact" and way["certified"]
+            verdict = way["verdict"] + ", certified" * sure
+            if values := way.get("certified_for"):
+                verdict += f", for {values}"
             rows.add_row(
-                one["name"],
+                way["name"],
                 verdict,
-                *(rounded_text(one[cost]) for cost in ("of_fixed", "ratio")),
-                {True: "same", False: "different", None: ""}[one["keeps"]],
-                one["refusal"] or "",
-                one["doc"],
+                *(rounded_text(way[cost]) for cost in ("of_fixed", "ratio")),
+                {True: "same", False: "different", None: ""}[way["keeps"]],
+                way["refusal"] or "",
+                way["doc"],
             )
         parts += ["", rows, Text(TIMES, "dim")]
-        mode = None if found.invariant is None else found.invariant.to_json()
-        if mode is not None:  # each operation of the invariant mode, with its class of sizes
+        mode = None if padded.invariant is None else padded.invariant.to_json()
+        # each operation of the invariant mode, with its class of sizes
+        if mode is not None:
             right = ("threads", "checked", "in the class", "from")
             rows = table("operation in the invariant mode", *right, "certified", right=right)
-            for one in mode["operations"][:MOST_SIZES]:
-                rows.add_row(
-                    one["operation"],
-                    *(
-                        str(one.get(name, ""))
-                        for name in ("threads", "sizes", "usable", "smallest")
-                    ),
-                    one.get("certified") or "not asked",
-                )
+            names = ("threads", "sizes", "usable", "smallest")
+            for operation in mode["operations"][:MOST_SIZES]:
+                facts = (str(operation.get(name, "")) for name in names)
+                sure = operation.get("certified") or "not asked"
+                rows.add_row(operation["operation"], *facts, sure)
             more = len(mode["operations"]) - MOST_SIZES
             parts += ["", rows]
             parts += [Text(f"and {more} operations more", "dim")] * (more > 0)
-    if found.plan is not None:
-        plan, longest = found.plan, found.plan.stretches[-1].last
+    if padded.plan is not None:
+        plan, longest = padded.plan, padded.plan.stretches[-1].last
         text = f"plan: {counted(len(plan.stretches), 'range')} up to {longest:,}"
         text += f"; checked on new inputs at {counted(len(plan.checked), 'valid size')}"
-        text += (
-            f", failed at {', '.join(map(str, plan.failed))}" if plan.failed else ", none failed"
-        )
-        parts += ["", Text(text, "red" if plan.failed else "default")]
+        failed = f"failed at {', '.join(map(str, plan.failed))}" if plan.failed else "none failed"
+        parts += ["", Text(f"{text}, {failed}", "red" if plan.failed else "default")]
         if plan.over:
             parts.append(Text(f"not all sizes were tried: {plan.over}", "yellow"))
-        parts += [Text(f"assumed: {one}", "dim") for one in plan.assumed]
+        parts += [Text(f"assumed: {assumption}", "dim") for assumption in plan.assumed]
         for less in plan.between:
-            behind = ", ".join(f"{one.operation} from {one.start:,} on" for one in less.splices)
+            behind = ", ".join(f"{s.operation} from {s.start:,} on" for s in less.splices)
             said = f"valid size {less.content:,} also keeps the bits when padded only to "
             said += f"{less.size:,}, if constants are inserted after {behind}"
             parts.append(Text(said))
-    if found.walked is not None:
+    if padded.walked is not None:
         parts += ["", Text("The run that differs, operation by operation:", "bold")]
-        parts.append(walked(found.walked))
-    if found.written:
-        parts += ["", Text(f"written: {', '.join(found.written)}")]
+        parts.append(walked(padded.walked))
+    if padded.written:
+        parts += ["", Text(f"written: {', '.join(padded.written)}")]
     return Group(*parts)
 
 
@@ -350,8 +326,8 @@ MEANS_OF_SIZES = (
 def _graph_contents(sizes: list[SafeSize]) -> RenderableType:
     right = ("valid size", "least", "safe")
     rows = table(*right, "at the least", "operation", "kept outputs", "proof", right=right)
-    for one in sizes[:MOST_SIZES]:
-        least, safe = one.at_least, one.at_safe
+    for size in sizes[:MOST_SIZES]:
+        least, safe = size.at_least, size.at_safe
         word, colour = least.by_order, "red"
         if least.serves:
             word, colour = "equal", "green"
@@ -361,27 +337,21 @@ def _graph_contents(sizes: list[SafeSize]) -> RenderableType:
         if safe.by_order == "same":
             sure = "every addition tested" if safe.certified else "by order, not certified"
             proof = safe.why or sure + f", for {safe.given}" * bool(safe.given)
+        boxes = []
+        for box in safe.boxes:
+            axes = []
+            for part in box or ():
+                moved = f" at {part.start + part.offset:,}" * bool(part.offset)
+                axes.append(f"axis {part.axis}: {part.start:,} to {part.stop - 1:,}{moved}")
+            boxes.append("constant" if box is None else ", ".join(axes) or "all")
         rows.add_row(
-            f"{one.content:,}",
-            f"{one.least:,}",
-            f"{one.safe:,}{' or less' * bool(one.over)}",
+            f"{size.content:,}",
+            f"{size.least:,}",
+            f"{size.safe:,}{' or less' * bool(size.over)}",
             Text(word, colour),
             f"{least.name}: {least.why}" if least.name and not least.serves else "",
-            "; ".join(
-                "constant"
-                if box is None
-                else ", ".join(
-                    f"axis {part.axis}: {part.start:,} to {part.stop - 1:,}"
-                    + f" at {part.start + part.offset:,}" * bool(part.offset)
-                    for part in box
-                )
-                or "all"
-                for box in safe.boxes
-            ),
+            "; ".join(boxes),
             proof,
         )
-    if len(sizes) <= MOST_SIZES:
-        return rows
-    return Group(
-        rows, Text(f"and {len(sizes) - MOST_SIZES} more valid sizes; --json has all", "dim")
-    )
+    more = len(sizes) - MOST_SIZES
+    return Group(rows, *[Text(f"and {more} more valid sizes; --json has all", "dim")] * (more > 0))
