@@ -119,7 +119,8 @@ class Onnx(_File):
         if isinstance(model, bytes | str):
             self.content = model
             options = onnxruntime.SessionOptions()
-            options.log_severity_level = 3  # what it can't read is said once, by the error
+            # what it can't read is said once, by the error
+            options.log_severity_level = 3
             if threads is not None:
                 options.intra_op_num_threads = threads
             try:

@@ -287,7 +287,8 @@ class Keeper:
                 self._settled.add((operation.key, threads))
             if threads != self.threads and entry.chosen and sizes.plan(wanted[0]) is None:
                 sizes = self._of_threads(operation, wanted, threads)
-            self.remember(operation)  # its operands may take more memory than the model
+            # its operands may take more memory than the model
+            self.remember(operation)
             self.report.operations[operation.key, threads] = operation
             return ReadyOperation(operation, sizes, self)
 

@@ -258,7 +258,8 @@ class Softmax(TensorFlowSamples):
         (width,) = self.shapes[0]
         values = _exponents(self.dtype)
         row = np.resize(np.roll(values, 7 * number), width)
-        row[number % width] = 0  # the largest, which a softmax subtracts from all
+        # the largest, which a softmax subtracts from all
+        row[number % width] = 0
         return (tensor(row, self.dtype),), ()
 
 

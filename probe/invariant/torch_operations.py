@@ -123,7 +123,8 @@ class TorchOperations:
             y = func(*args, **kwargs)
             for part in tree_leaves(y):
                 if part.is_floating_point():
-                    part.add_(0.0)  # -0 + 0 is +0, and no other number changes
+                    # -0 + 0 is +0, and no other number changes
+                    part.add_(0.0)
             return y
         elif not _floating(args, kwargs):
             return self._of_integers(func, name, args, kwargs, kind)

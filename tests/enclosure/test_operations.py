@@ -15,6 +15,7 @@ from probe.semantics.groups import GATES
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
+attend = F.scaled_dot_product_attention
 
 X = torch.tensor(np.random.default_rng(0).normal(size=(6, 40)) * 3, dtype=torch.float32)
 Y = torch.tensor(np.random.default_rng(1).normal(size=(6, 40)), dtype=torch.float32)
@@ -35,11 +36,7 @@ def pool(kind, kernel, stride, padding, dilation=(1, 1), counts_padding=False):
 OPERATIONS = {
     "softmax": (o.softmax((1,)), [X], lambda x: F.softmax(x, 1)),
     "log_softmax": (o.log_softmax((1,)), [X], lambda x: F.log_softmax(x, 1)),
-    "layer_norm": (
-        o.norm((1,), 1e-5),
-        [X, W, B],
-        lambda x, w, b: F.layer_norm(x, (40,), w, b, 1e-5),
-    ),
+    "layer_norm": (o.norm((1,), 1e-5), [X, W, B], lambda x, w, b: F.layer_norm(x, (40,), w, b)),
     "rms_norm": (
         o.norm((1,), 1e-5, True, False, "rms_norm"),
         [X, W],
@@ -75,11 +72,7 @@ OPERATIONS = {
         [PICTURES, W[:4].clone(), B[:4].clone()],
         lambda x, w, b: F.group_norm(x, 2, w, b, 1e-5),
     ),
-    "instance_norm": (
-        o.instance_norm(4, 1e-5, False, False),
-        [PICTURES],
-        lambda x: F.instance_norm(x, eps=1e-5),
-    ),
+    "instance_norm": (o.instance_norm(4, 1e-5, False, False), [PICTURES], F.instance_norm),
     "batch_norm_in_training": (
         o.batch_norm_in_training(2, 1e-5),
         [X, W, B],
@@ -91,8 +84,8 @@ OPERATIONS = {
     "norm of order 1": (o.vector_norm((1,), 1), [X], lambda x: torch.linalg.vector_norm(x, 1, 1)),
     "logsumexp": (o.reduced("logsumexp", (1,)), [X], lambda x: torch.logsumexp(x, 1)),
     "cumsum": (o.cumulated("cumsum", 1), [X], lambda x: x.cumsum(1)),
-    "cumsum from the end": (
-        o.cumulated("cumsum", 0, reverse=True),
+    "sums from the end": (
+        o.cumulated("cumsum", 0, True),
         [X],
         lambda x: x.flip(0).cumsum(0).flip(0),
     ),
@@ -117,20 +110,16 @@ OPERATIONS = {
         [PICTURES],
         lambda x: F.avg_pool2d(x, (3, 2), (2, 1), (1, 0)),
     ),
-    "attention": (
-        Attends(numbers=(7**-0.5,)),
-        [HEADS, HEADS + 1, PICTURES],
-        lambda q, k, v: F.scaled_dot_product_attention(q, k, v),
-    ),
+    "attention": (Attends(numbers=(7**-0.5,)), [HEADS, HEADS + 1, PICTURES], attend),
     "causal attention": (
         Attends(True, (0.3,)),
         [HEADS, HEADS * 2, PICTURES],
-        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3),
+        lambda q, k, v: attend(q, k, v, is_causal=True, scale=0.3),
     ),
     "masked attention of few heads": (
         Attends(numbers=(7**-0.5,)),
         [HEADS, HEADS[:, ::2], PICTURES[:, ::2], torch.linspace(-3, 3, 81).reshape(9, 9)],
-        lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m, enable_gqa=True),
+        lambda q, k, v, m: attend(q, k, v, m, enable_gqa=True),
     ),
     "pad": (o.pad(((0, 0), (1, 2))), [X], lambda x: F.pad(x, (1, 2))),
 }
@@ -148,8 +137,9 @@ def test_a_library_stays_inside_and_a_wrong_result_does_not(name):
     found = interval(meaning, reads, y)
     assert ((found.low <= y) & (y <= found.high)).all()
     # off by a thousandth of the largest result: more than any of these is allowed to be
-    wrong = y + np.float32(np.abs(y).max() / 1000)
-    assert ((wrong < found.low) | (found.high < wrong)).mean() > 0.95
+    far = np.float32(np.abs(y).max() / 1000)
+    for wrong in (y + far, y - far):
+        assert ((wrong < found.low) | (found.high < wrong)).mean() > 0.95
 
 
 @pytest.mark.parametrize("name", ["softmax", "layer_norm", "gelu", "matmul", "add", "mean"])
@@ -165,11 +155,8 @@ def test_steps_are_enclosed_whether_rounded_between_or_not():
     x, w, b = X, Y, B[:6].clone()
     parts = (o.dense((0, 1)), (0, 1)), (o.function("add"), (3, 2)), (o.function("relu"), (4,))
     steps = Steps(tuple(Step(one, reads, (6, 6)) for one, reads in parts))
-    for y in (
-        F.relu(F.linear(x, w, b)),
-        F.relu(F.linear(x, w) + b),
-        F.relu(F.linear(x.double(), w.double(), b.double())).float(),
-    ):
+    wide = F.linear(x.double(), w.double(), b.double()).float()
+    for y in map(F.relu, (F.linear(x, w, b), F.linear(x, w) + b, wide)):
         found = interval(steps, [x, w, b], y)
         assert ((found.low <= y.numpy()) & (y.numpy() <= found.high)).all()
 
@@ -222,11 +209,43 @@ def test_functions_that_rise_and_fall_stay_inside_of_wide_intervals(name):
         assert ((found.low <= middle) & (middle <= found.high)).all()
 
 
-def test_a_softplus_that_is_its_operand_above_a_threshold_is_enclosed_in_float64():
-    x = torch.tensor([19.5, 20.5, 25.0], dtype=torch.float64)
-    found = enclosed(o.softplus(), [Interval.of(x.numpy(), "float64")], [(3,)], "float64")
-    y = F.softplus(x).numpy()
+@pytest.mark.parametrize(("beta", "threshold"), [(1.0, 20.0), (0.125, 2.0), (8.0, 2.0)])
+def test_a_softplus_that_is_its_operand_above_a_threshold_is_enclosed(beta, threshold):
+    x = torch.tensor([0.98, 1.02, 1.25], dtype=torch.float64) * threshold / beta
+    meaning, y = o.softplus(beta, threshold), F.softplus(x, beta, threshold).numpy()
+    found = enclosed(meaning, [Interval.of(x.numpy(), "float64")], [(3,)], "float64")
     assert y[1] == x[1] and (found.low <= y).all() and (y <= found.high).all()
+    assert (found.high - found.low < 3 * np.exp(-threshold) / beta).all()
+
+
+@pytest.mark.parametrize("number", [0.1, float(np.float32(0.1))])
+def test_numbers_are_taken_as_they_were_written_and_as_float32_has_them(number):
+    x = np.linspace(-3, 3, 50)
+    below = np.minimum(x, 0)
+    for meaning, y in (
+        (o.clip(-0.1, 0.1), np.clip(x, -number, number)),
+        (o.leaky_relu(0.1), np.where(x > 0, x, number * x)),
+        (o.elu(0.1), np.where(x > 0, x, number * np.expm1(below))),
+    ):
+        found = enclosed(meaning, [Interval(x, x)], [x.shape], "float64")
+        assert ((found.low <= y) & (y <= found.high)).all()
+        assert (found.high - found.low < 3e-6).all()
+
+
+def test_what_may_be_nan_or_infinite_has_ends_that_say_so():
+    inf = np.inf
+    ends = [(-inf, -inf), (inf, inf), (-inf, inf), (1.0, 2.0), (0.0, 2.0), (-2.0, 0.0), (-1.0, 2.0)]
+    minus, plus, any_, one, above, below, around = (Interval(*np.array([both]).T) for both in ends)
+
+    def found(word, *reads):
+        result = enclosed(o.function(word), reads, [(1,)], "float32")
+        return result.low[0], result.high[0]
+
+    assert found("add", minus, one) == (-inf, -inf) and found("add", plus, one) == (inf, inf)
+    assert np.isnan(found("add", any_, one)).all()
+    for pole in (above, below, around):
+        assert np.isnan(found("divide", one, pole)).all()
+    assert found("divide", one, one) == (0.5, 2)
 
 
 @pytest.mark.parametrize("meaning", [o.leaky_relu(-0.5), o.elu(-1.0)])

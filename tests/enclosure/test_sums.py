@@ -15,7 +15,7 @@ from probe import floats
 from probe.case import Case
 from probe.comparison import ComparedShapes, Revealer, compare_shapes, run_and_reveal
 from probe.enclosure import BEYOND, UNKNOWN, WITHIN, of_operands, of_sums
-from probe.enclosure.sums import FEW, allowed
+from probe.enclosure.sums import FEW, Accuracy, allowed
 from probe.launch import open_session
 from probe.reproduction import report
 from probe.summation.arithmetic import fma_float64, to_odd, two_sum
@@ -266,6 +266,9 @@ def test_distances_from_the_exact_result_are_in_its_own_units(dtype):
     up = floats.widen(nearest, dtype) + gap
     assert (found.ulps(floats.round_to(up, dtype)) <= 1.5 + 1e-9).all()
     assert (found.ulps(floats.round_to(up, dtype)) >= 0.25).all()
+    some = floats.round_to(np.where(np.arange(40) < 3, np.nan, found.exact), dtype)
+    for way in ((some, nearest), (nearest, some)):
+        assert Accuracy.of(found, *way).counted == 37
     exact = np.abs(floats.widen(x, dtype) * floats.widen(w, dtype)).sum(axis=0)
     np.testing.assert_allclose(found.condition, exact / np.abs(found.exact), rtol=1e-6)
 

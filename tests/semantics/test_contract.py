@@ -7,10 +7,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from probe.semantics import Same, Unknown, contract
+from probe.semantics import (
+    Accumulates,
+    Attends,
+    Encodes,
+    Moves,
+    Recurs,
+    Same,
+    Scans,
+    Unknown,
+    contract,
+)
 from probe.semantics import operations as o
 from probe.semantics.contract import Call, Meaning, Operand, Quantised, Step, StepBuilder, Steps
 from probe.semantics.labels import Labels, of_content, tag
+from probe.semantics.windows import Frame
 from tests.semantics.formulas import result
 
 X, Y = (of_content(np.random.default_rng(n).normal(size=(2, 3))) for n in (1, 2))
@@ -79,9 +90,9 @@ def test_steps_give_what_their_functions_give_one_after_the_other() -> None:
 
 def test_steps_round_as_often_as_they_do_together() -> None:
     move, once, open_ = Same(), o.function("sqrt"), o.function("tanh")
-    ways = [(move, move), (move, once), (once, move), (once, once), (move, open_), ()]
+    ways = [(move, move), (move, once), (once, move), (once, once), (move, open_), (), (once,)]
     steps = [Steps(tuple(Step(one, (0,), (2, 3)) for one in way)) for way in ways]
-    assert [one.rounds for one in steps] == [0, 1, 1, None, None, None]
+    assert [one.rounds for one in steps] == [0, 1, 1, None, None, None, 1]
     assert Unknown().rounds is None and Unknown().exact and not o.matmul().exact
     products = (o.matmul(), once), (once, o.matmul()), ()
     sums = [Steps(tuple(Step(one, (0, 1), (2, 2)) for one in way)).sums for way in products]
@@ -97,6 +108,43 @@ def test_a_step_is_known_by_its_word_else_its_name_else_its_number() -> None:
     step = Step(o.function("exp"), (0,), (2, 3))
     found = replace(step, zeros=hidden).labels([X], tag(""))[0].full()
     assert np.array_equal(found == 0, hidden) and step.labels([X], tag(""))[0].full().all()
+
+
+F = Frame((2,), (1,), (1,), ((0, 1),))
+READING: list[tuple[Meaning, list[tuple[int, ...]], list[tuple[int, ...]]]] = [
+    *((o.function(word), [(2, 3), (3,)], [(2, 3)]) for word in ("add", "multiply", "maximum")),
+    *((o.function(word), [(2, 3), (3,)], [(2, 3)]) for word in ("divide", "power", "subtract")),
+    (o.function("squared_difference"), [(2, 3), (2, 1)], [(2, 3)]),
+    (o.where(), [(2, 3), (3,), ()], [(2, 3)]), (Accumulates([0, 1]), [(3,), (2,)], [(3,)]),
+    (o.matmul(), [(2, 3), (3, 4)], [(2, 4)]), (o.dense(bias=2), [(2, 3), (4, 3), (4,)], [(2, 4)]),
+    (o.reduced("sum", (0,)), [(2, 3)], [(3,)]), (o.reduced("mean", (0,)), [(2, 3)], [(3,)]),
+    (o.variance("std", (0,), False, 1), [(2, 3)], [(3,)]), (o.softmax((1,)), [(2, 3)], [(2, 3)]),
+    (o.norm((1,), 0.5), [(2, 3), (3,), (3,)], [(2, 3)]), (o.lrn(1, 5, 1, 1), [(2, 3)], [(2, 3)]),
+    (o.batch_norm_in_training(3, 0.5), [(2, 3, 4), (3,), (3,)], [(2, 3, 4)]),
+    (o.batch_norm(0.5, along=1), [(2, 3, 4), *[(3,)] * 4], [(2, 3, 4)]),
+    (o.convolution(F, reads=(0, 1, 2)), [(2, 3, 4), (2, 3, 5), (5,)], [(2, 5, 4)]),
+    (o.pool("max", F), [(2, 3, 4)], [(2, 3, 4)] * 2),
+    (o.own_rows("w", (0,), rows=(1,)), [(2, 3), (2, 4), (5,)], [(2,)]),
+    (Scans(0, "s", False, (2,), (), (2,), 1), [(3, 2, 2), (1,), (1, 2, 4)], [(3, 2, 4)] * 2),
+    (Attends(), [(2, 4, 3), (2, 5, 3), (2, 5, 2), (4, 5)], [(2, 4, 2), (2, 4)]),
+    (Encodes(mask=2), [(2, 3, 2), (1,), (2, 3)], [(2, 3, 2)]),
+    (Recurs(reads=(0, 1, 2, 3, 4, 5)), [(3, 2, 2), (4, 2), (4, 4), (4,), (4,), (2, 4)],
+     [(3, 2, 4), (2, 4)]),
+    (o.concat(0), [(2, 3), (2, 3)], [(4, 3)]), (o.stack(0), [(2, 3), (2, 3)], [(2, 2, 3)]),
+    (o.pad(((0, 1),)), [(3,)], [(4,)]), (o.take(0, [2, 0]), [(3,)], [(2,)]),
+    (o.transpose((1, 0)), [(2, 3)], [(3, 2)]), (o.expand((3,), (2, 3)), [(3,)], [(2, 3)]),
+    (Moves(lambda a, b: np.hstack([b, a])), [(3,), (2,)], [(5,)]),
+]  # fmt: skip
+
+
+def test_what_is_made_of_something_unknown_is_unknown() -> None:
+    """Whichever of the operands it is."""
+    for meaning, reads, gives in READING:
+        labels = [of_content(np.random.default_rng(1).normal(size=shape)) for shape in reads]
+        assert all(one.known for one in meaning.labels(labels, gives, tag(meaning.word)))
+        for n in range(len(labels)):
+            some = [one._replace(known=k != n) for k, one in enumerate(labels)]
+            assert not meaning.labels(some, gives, tag(meaning.word))[0].known, (meaning, n)
 
 
 def test_unknown_and_quantised_results_have_labels_of_their_own() -> None:

@@ -11,6 +11,7 @@ import pytest
 from probe import floats
 from probe.semantics import groups
 from probe.semantics import operations as o
+from probe.semantics.elementwise import fitted
 from probe.semantics.groups import Attends, Encodes, Recurs, lowest
 from probe.semantics.labels import Labels, of_content, tag
 from tests.semantics.formulas import POOL, drawn, one_to_one, result
@@ -241,6 +242,12 @@ def test_norms_and_softmax_are_what_their_steps_are() -> None:
         o.norm((1,), 0.5, False, False): less.by("multiply", roots[0]),
         o.norm((1,), 0.5, False, False, "rms_norm"): x.by("multiply", roots[1]),
     }
+    beside = [x.along("mean", (1,)), roots[0]], [roots[1]]
+    for (meaning, _), wanted in zip([*ways.items()][2:], beside, strict=True):
+        sizes = [(3, 4), *[(3, 1)] * len(wanted)]
+        made = meaning.labels([x.labels], sizes, tag(meaning.word))[1:]
+        for n, (one, other) in enumerate(zip(made, wanted, strict=True), 1):
+            assert np.array_equal(one.full(), fitted(other.labels, (3, 1), n).full())
     for meaning, wanted in ways.items():
         assert np.array_equal(result(meaning, x.labels).full(), wanted.labels.full()), meaning
     twice = result(o.softmax((1,), 2.0), x.labels)

@@ -44,6 +44,7 @@ def test_values_of_other_ranks_agree_element_by_element() -> None:
 def test_other_sizes_along_an_axis_that_is_left_out() -> None:
     chosen = agreeing(of_digest((3, 4), "w"), of_digest((5, 4), "w"))
     assert chosen.mask((3, 4), 0).all()
+    assert chosen.rest((5, 4), 1).all(1).tolist() == [False] * 3 + [True] * 2
     assert agreeing(of_digest((3, 4), "w"), of_digest((3, 4), "v")).empty
     one = of_digest((3, 4), "w")
     for axes in ([0], [1], [0, 1]):  # written out on one side alone

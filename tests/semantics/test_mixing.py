@@ -7,7 +7,15 @@ from math import prod
 import numpy as np
 import pytest
 
-from probe.semantics.labels import Labels, agreeing, joint, of_content, of_digest, tag
+from probe.semantics.labels import (
+    Labels,
+    agreeing,
+    joint,
+    of_content,
+    of_digest,
+    of_lines,
+    tag,
+)
 from probe.semantics.mixing import (
     associated,
     axis_groups,
@@ -87,6 +95,27 @@ def test_axes_are_split_into_the_smallest_groups_of_equal_products() -> None:
             assert prod(ours[n] for n in mine) == prod(theirs[n] for n in other)
         both = {*cuts} & {prod(theirs[:n]) for n in range(len(theirs) + 1)}
         assert sum(prod(ours[n] for n in mine) > 1 for mine, _ in found) == len(both) - 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "batch", "to"),
+    [((0, 4, 6), 0, (-1, 6)), ((0, 4, 6), 0, (-1, 2, 6)), ((2, 0, 6), 1, (2, -1, 3))]
+    + [((2, 4, 0, 6), 2, (2, 4, -1, 3)), ((0, 2, 2, 6), 0, (-1, 12))],
+)
+def test_a_batch_of_one_has_the_labels_of_a_row_of_a_batch(shape, batch, to) -> None:
+    """Also behind a product that reads what was merged with the batch, or split beside it."""
+    found = []
+    for size in (1, 3):
+        given = [size if axis == batch else n for axis, n in enumerate(shape)]
+        rows = np.arange(1.0, size + 1).reshape([-1 if n == 0 else 1 for n in shape])
+        x = of_lines(rows, (batch,))._replace(shape=tuple(given))
+        merged = reshape_labels(x, np.empty(given).reshape(to).shape)
+        depth, letters = merged.shape[-1], "abcde"[: len(merged.shape) - 1]
+        weights = of_digest((depth, 2), "w")
+        made = contract(merged, weights, (f"{letters}x", "xy"), f"{letters}y", np.uint64(7))
+        found.append((merged.full(), made.full()))
+    for alone, among in zip(*found, strict=True):
+        assert np.isin(alone, among).all()
 
 
 @pytest.mark.parametrize("word", ["add", "multiply"])

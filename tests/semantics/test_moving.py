@@ -253,7 +253,7 @@ def test_what_computes_is_refused(name: str, dtype: str) -> None:
     assert isinstance(answer, Unknown) and "it computes" in answer.why
 
 
-@pytest.mark.parametrize("value", [1.5, -3.0, np.inf, np.nan, 2.0**70, 0.0])
+@pytest.mark.parametrize("value", [1.5, 3.0, -3.0, np.inf, np.nan, 2.0**70, 0.0])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_numbers_that_are_put_in_are_told_from_positions(value: float, dtype: str) -> None:
     held = floats.round_to(np.array(value), dtype)
@@ -364,7 +364,12 @@ HALVES = np.array([[1, 0, 0], [0.5, 0.5, 0], [0, 1, 0], [0, 0.25, 0.75]])
 LONG = np.eye(7, 20) * 0.75 + np.eye(7, 20, 13) * 0.25
 
 
-@pytest.mark.parametrize("axes", [{1: HALVES}, {2: HALVES, 3: LONG}, {0: LONG}, {3: HALVES}])
+ONE = np.array([[0.25, 0.25, 0.5]])
+
+
+@pytest.mark.parametrize(
+    "axes", [{1: HALVES}, {2: HALVES, 3: LONG}, {0: LONG}, {3: HALVES}, {1: HALVES, 2: ONE}]
+)
 def test_a_resize_tells_its_weights_along_each_axis(axes: dict[int, np.ndarray]) -> None:
     sizes, run = _blend(axes)
     given = np.random.default_rng(2).normal(size=sizes).astype(np.float32)

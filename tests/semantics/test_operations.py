@@ -37,6 +37,7 @@ ALIKE = {
     "softplus as PyTorch has it": (o.softplus(1.0, 20.0), o.function("softplus")),
     "to the second": (o.power(2), o.function("square")),
     "to the first": (o.power(1), Same()),
+    "to the minus first": (o.power(-1), o.approximate("reciprocal")),
     "a cast to its own dtype": (o.cast("float32", "float32"), Same()),
     "the bits of its own dtype": (o.bitcast("int32", "int32"), Same()),
     "one of several": (o.several("add", 1), Same()),
@@ -217,6 +218,10 @@ def test_axes_that_go_come_or_are_picked_are_as_numpy_has_them() -> None:
     ]
     for meaning, wanted in moves:
         assert np.array_equal(_found(meaning, x, to=wanted.shape), of_content(wanted).array)
+    for meaning, function in ((o.stack(-1), np.stack), (o.concat(-1), np.concatenate)):
+        wanted = function([x, 2 * x], -1)
+        found = _found(meaning, x, 2 * x, to=wanted.shape)
+        assert np.array_equal(found, of_content(wanted).array)
     sizes = [(1, 1, 1, 2), (1, 2, 1, 2)]
     parts = o.split(-3, sizes).labels([of_content(x)], sizes, tag(""))
     assert np.array_equal(parts[1].full(), of_content(x[:, 1:]).array)

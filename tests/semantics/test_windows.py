@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from probe.semantics.labels import Labels, of_content, of_digest, tag
-from probe.semantics.operations import Frame, convolution, pool
+from probe.semantics.operations import Frame, convolution, function, pool
 from probe.semantics.windows import Convolution, Windows
 from tests.semantics.formulas import drawn, known, one_to_one, result
 
@@ -147,6 +147,14 @@ def test_channels_that_are_left_out_are_read_together() -> None:
         apart = result(meaning, other, w, to=(2, 5, 3))
         assert not np.isin(apart.full(), found.full()).any()
     assert not result(meaning, x, w._replace(known=False), to=(2, 5, 3)).known
+
+
+def test_a_bias_is_an_addition_behind() -> None:
+    x, w, b = RNG.normal(size=(2, 3, 4)), RNG.normal(size=(2, 3, 5)), RNG.normal(size=5)
+    frame, add = Frame((2,), (1,), (1,), ((0, 0),)), function("add")
+    fused = result(convolution(frame, reads=(0, 1, 2)), x, w, b, to=(2, 5, 3))
+    behind = result(add, result(convolution(frame), x, w, to=(2, 5, 3)), b[:, None])
+    assert np.array_equal(fused.full(), behind.full())
 
 
 def test_places_of_the_largest_are_counted_in_the_plane() -> None:
