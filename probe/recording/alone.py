@@ -420,10 +420,8 @@ def _reading_alike(
         whole = range(mine[pair.left].ndim) if pair.selection.flat else pair.selection.axes
         ours[pair.left] = of_lines(mine[pair.left], whole)
         others[pair.right] = of_lines(theirs[pair.right], whole)
-    labels = [
-        result_labels(run, run.operations[number or 0], known)
-        for run, number, known in zip((left, right), region.ends, (ours, others), strict=True)
-    ]
+    both = zip(region.sides(left, right), (ours, others), strict=True)
+    labels = [result_labels(run, op, known) for (run, op), known in both]
     selections = []
     for number, pair in enumerate(region.gives):
         chosen = pair.selection

@@ -90,14 +90,11 @@ def one_call(region: Region, left: Run, right: Run) -> bool:
     """Returns whether both sides run the very same call, as where no size depends on what is
     varied: then the library computes it in one way, place by place. What operands begin at is a
     part of it, as far as it decides orders: modulo 16 bytes (``address_in_16``)."""
-    assert region.left is not None and region.right is not None
     calls = []
-    for side, number in ((left, region.left), (right, region.right)):
-        op, values = side.operations[number], side.values
-        ends = [values[n] for n in (*op.reads, *op.gives)]
-        calls.append(
-            ([(v.shape, v.dtype, address_in_16(v.address)) for v in ends], repr(op.attributes))
-        )
+    for side, op in region.sides(left, right):
+        values = [side.values[n] for n in (*op.reads, *op.gives)]
+        ends = [(v.shape, v.dtype, address_in_16(v.address)) for v in values]
+        calls.append((ends, repr(op.attributes)))
     return calls[0] == calls[1] and all(
         some is None or other is None or np.array_equal(some, other)
         for some, other in ((pair.selection.left, pair.selection.right) for pair in region.gives)
@@ -105,7 +102,7 @@ def one_call(region: Region, left: Run, right: Run) -> bool:
 
 
 def judge_operation(region: Region, left: Run, right: Run, known: Known) -> Judged:
-    """Judges an operation of both runs over the pairs of ``one.gives``.
+    """Judges an operation of both runs over the pairs of ``region.gives``.
 
     ``known``: what was revealed of operations like it, which is added to. It costs the operation's
     calls alone where the sides hold its operands.
@@ -147,9 +144,7 @@ def given_of(meaning: Meaning) -> str:
 
 def _without_subnormals(region: Region, left: Run, right: Run) -> bool:
     """Returns whether no number that an operation reads or gives was subnormal in either run."""
-    for side, number in ((left, region.left), (right, region.right)):
-        assert number is not None
-        op = side.operations[number]
+    for side, op in region.sides(left, right):
         for n in dict.fromkeys((*op.reads, *op.gives)):
             array, dtype = side.array(n), side.values[n].dtype
             if array is None or dtype not in floats.FORMATS:
