@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import inf
@@ -87,9 +87,9 @@ class Node:
     def said(self) -> dict[str, Any]:
         """Its attributes, plain enough for JSON; and which slots are empty ahead of others."""
         every = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in self.words.items()}
-        found = {k: v for k, v in every.items() if isinstance(v, PLAIN)}
-        found |= {"domain": self.domain} if self.domain else {}
-        return found | ({"left_out": gone} if (gone := left_out(self.slots)) else {})
+        plain = {k: v for k, v in every.items() if isinstance(v, PLAIN)}
+        plain |= {"domain": self.domain} if self.domain else {}
+        return plain | ({"left_out": gone} if (gone := left_out(self.slots)) else {})
 
 
 PLAIN = bool | int | float | str | list | None
@@ -113,12 +113,12 @@ class Body:
     @cached_property
     def last(self) -> list[list[Key]]:
         """Keys of what nothing reads behind each node: read for the last time, or given in vain."""
-        met, found = {*self.outputs}, list[list[Key]]()
+        met, last = {*self.outputs}, list[list[Key]]()
         for node in reversed(self.nodes):
             every = dict.fromkeys((*node.uses, *node.gives))
-            found.append([key for key in every if key not in met])
+            last.append([key for key in every if key not in met])
             met.update(every)
-        return found[::-1]
+        return last[::-1]
 
 
 class Interpreter(ABC):
@@ -134,14 +134,14 @@ class Interpreter(ABC):
         """Returns what a body holds, as values."""
         return dict(body.constants)
 
-    def walk(self, body: Body, given: Iterable[Any], inside: Any = None) -> list[Any]:
+    def walk(self, body: Body, arguments: Iterable[Any], inside: Any = None) -> list[Any]:
         """Runs a body's nodes on its inputs. Returns what it gives.
 
         ``inside``: where that is, in the library's own terms; None of the outermost.
         """
         values = self.constants_of(body, inside)
-        values.update(zip(body.inputs, given, strict=True))
-        del given  # which would hold them
+        values.update(zip(body.inputs, arguments, strict=True))
+        del arguments  # which would hold them
         values[None] = None
         for node, last in zip(body.nodes, body.last, strict=True):
             read = [values[key] for key in (*node.slots, *node.captured)]
@@ -154,19 +154,19 @@ class Interpreter(ABC):
 def repeated(
     turn: Callable[[int, Iterable[Any]], list[Any]],
     state: Sequence[Any],
-    given: Callable[[int, Sequence[Any]], Iterable[Any] | None],
+    reads_in: Callable[[int, Sequence[Any]], Iterable[Any] | None],
 ) -> tuple[list[Any], list[list[Any]]]:
     """Runs a body again and again: a loop of any library. Returns the last state, and what each
     turn gave behind it.
 
-    ``turn(number, read)``: runs the body; ``given(number, state)``: all that it reads in a turn;
+    ``turn(number, read)``: runs the body; ``reads_in(number, state)``: all that it reads in a turn;
     None: there is no further one.
     """
     state, rows = list(state), list[list[Any]]()
-    while (read := given(len(rows), state)) is not None:
-        found = turn(len(rows), read)
-        rows.append(found[len(state) :])
-        state = found[: len(state)]
+    while (read := reads_in(len(rows), state)) is not None:
+        results = turn(len(rows), read)
+        rows.append(results[len(state) :])
+        state = results[: len(state)]
     return state, rows
 
 
@@ -185,10 +185,10 @@ class SaidOnce(dict[Hashable, Any]):
         if known is not None:
             return known  # type: ignore[no-any-return]
         looked: list[int] = []
-        found = make(looked)
+        said = make(looked)
         if name is not None and not looked:
-            self[name] = found
-        return found
+            self[name] = said
+        return said
 
 
 def behind_needs(first: Iterable[K], needs: Callable[[K], Iterable[K]]) -> list[K]:
@@ -196,8 +196,8 @@ def behind_needs(first: Iterable[K], needs: Callable[[K], Iterable[K]]) -> list[
     done: dict[K, None] = {}
     pending = [*first][::-1]
     while pending:
-        one = pending[-1]
-        missing = [] if one in done else [key for key in needs(one) if key not in done]
+        top = pending[-1]
+        missing = [] if top in done else [key for key in needs(top) if key not in done]
         pending += missing[::-1]
         if not missing:
             done.setdefault(pending.pop())
@@ -266,7 +266,7 @@ class LiveValue:
 class Graph(Interpreter):
     """A graph with its inputs, and its values while it runs.
 
-    ``body``: its nodes, and what the file holds; ``given``: the library's values of the inputs, by
+    ``body``: its nodes, and what the file holds; ``inputs``: the library's values of the inputs, by
     key. Once it has run, ``nodes`` are those that ran, with keys of their own in each iteration.
     """
 
@@ -285,14 +285,14 @@ class Graph(Interpreter):
     iterated = 0
     """Nodes of iterations so far."""
 
-    def __init__(self, body: Body, given: Mapping[Any, Any]) -> None:
-        self.body, self.given = body, given
+    def __init__(self, body: Body, inputs: Mapping[Any, Any]) -> None:
+        self.body, self.inputs = body, inputs
         self.nodes, self.outputs = [*body.nodes], [*body.outputs]
         self.constants: dict[Any, Any] = dict(body.constants)
         # a value lives as long as whatever is still to read it
         self.values: WeakValueDictionary[Key, LiveValue] = WeakValueDictionary()
         self.kept: list[LiveValue] = []
-        self.known: dict[Any, Known] = {key: self.described(one) for key, one in given.items()}
+        self.known: dict[Any, Known] = {key: self.described(value) for key, value in inputs.items()}
         self.settled = {key for key, (_, dtype) in self.known.items() if "float" not in dtype}
         self.counts: Counter[Any] = Counter()
         self.events: list[Operation] = []
@@ -366,27 +366,27 @@ class Graph(Interpreter):
             self.kept = self._run_pieces(visit)
         else:
             self.visit, self.nodes = visit, []
-            self.kept = self.walk(self.body, [self.live(*both) for both in self.given.items()])
-            self.outputs = [one.key for one in self.kept]
+            self.kept = self.walk(self.body, [self.live(*both) for both in self.inputs.items()])
+            self.outputs = [value.key for value in self.kept]
             # pieces start while little is alive: between values they tear the heap
             self._join()
         return [self.seen(key) for key in self.outputs]
 
     def constants_of(self, body: Body, inside: Any) -> dict[Key, Any]:
-        found = {}
-        for key, one in body.constants.items():
+        values = {}
+        for key, constant in body.constants.items():
             own = key if inside is None else self.key_inside(key, inside, constant=True)
-            self.constants[own], found[key] = one, LiveValue(own)
-        return found
+            self.constants[own], values[key] = constant, LiveValue(own)
+        return values
 
     def run_node(self, node: Any, read: list[Any], inside: Any) -> list[LiveValue]:
         own = self.placed(node, read, inside)
-        found = self.opened(own, read, inside)
-        return self.step(own) if found is None else found
+        gives = self.opened(own, read, inside)
+        return self.step(own) if gives is None else gives
 
     def placed(self, node: Any, read: Sequence[Any], inside: Any) -> Any:
         """Returns a node with the keys that its values have in the run."""
-        keys = [one and one.key for one in read]
+        keys = [value and value.key for value in read]
         if inside is None and keys == [*node.slots, *node.captured]:
             return node
         gives = node.gives
@@ -398,8 +398,8 @@ class Graph(Interpreter):
     def step(self, node: Any) -> list[LiveValue]:
         """Runs one node for the first time."""
         piece = self.piece([node])
-        found = self.start(piece, once=True)([self.values[key].value for key in piece.fed])
-        gives = [self.live(*both) for both in zip(piece.gives, found, strict=True)]
+        results = self.start(piece, once=True)([self.values[key].value for key in piece.fed])
+        gives = [self.live(*both) for both in zip(piece.gives, results, strict=True)]
         self.nodes.append(node)
         self.events.append(self._event(node))
         self.visit(self.events[-1])
@@ -413,16 +413,16 @@ class Graph(Interpreter):
 
     def live(self, key: Key, value: Any) -> LiveValue:
         """Returns a value of the library's, which is known as long as this is held."""
-        self.values[key] = made = LiveValue(key, value)
-        return made
+        self.values[key] = live = LiveValue(key, value)
+        return live
 
     def _run_pieces(self, visit: Visit) -> list[LiveValue]:
         left, number = Counter(self.outputs) + self.counts, 0
-        held = {key: self.live(key, one) for key, one in self.given.items()}
+        held = {key: self.live(key, value) for key, value in self.inputs.items()}
         for piece in self.pieces:
             try:
                 run = self.start(piece, once=True) if piece.run is None else piece.run
-                found = run([held[key].value for key in piece.fed])
+                results = run([held[key].value for key in piece.fed])
             # nodes that run one by one need not run as one model: all begin again, each for itself
             except Exception as error:
                 if len(piece.nodes) == 1 or isinstance(error, ProbeError):
@@ -430,8 +430,8 @@ class Graph(Interpreter):
                 held.clear()
                 self.apart()
                 raise Again from None
-            held |= {key: self.live(key, one) for key, one in zip(piece.gives, found, strict=True)}
-            del found
+            held |= {k: self.live(k, value) for k, value in zip(piece.gives, results, strict=True)}
+            del results
             for node in piece.nodes:
                 if number == len(self.events):
                     self.events.append(self._event(node))
@@ -476,8 +476,8 @@ class Graph(Interpreter):
         self.runs([self.piece(nodes) for nodes in rows])
         total = 0
         for piece in self.pieces:
-            held = {key for one in piece.nodes for key in one.uses if key in self.constants}
-            size = sum(one.size for one in piece.nodes)
+            held = {key for node in piece.nodes for key in node.uses if key in self.constants}
+            size = sum(node.size for node in piece.nodes)
             size += sum(self.nbytes(self.constants[key]) for key in held)
             if total + size <= self.KEPT and all(map(self.joins, piece.nodes)):
                 with suppress(Exception):  # what can't start together is apart when it is to run
@@ -506,7 +506,7 @@ class Graph(Interpreter):
         """Returns a value as it is met."""
         shape, dtype = self.described_at(key)
         held = key not in self.values
-        name = self.name(key) if held or key in self.given else ""
+        name = self.name(key) if held or key in self.inputs else ""
         role, address = (WEIGHT, None) if held else (INPUT, self.address(key))
         return Seen(key, shape, dtype, partial(self.array, key), role, name, address)
 
@@ -520,7 +520,8 @@ class Graph(Interpreter):
         for key in node.gives:
             self.known[key] = self.described(self.values[key].value)
             node.size += self.nbytes(self.values[key].value)
-        self.alive = max(self.alive, sum(self.nbytes(one.value) for one in self.values.values()))
+        alive = sum(self.nbytes(value.value) for value in self.values.values())
+        self.alive = max(self.alive, alive)
         self.met(node)
         reads = [] if node.op in self.BY_SHAPE else node.reads
         if all(key in self.settled or key in self.constants for key in reads):
@@ -531,48 +532,41 @@ class Graph(Interpreter):
             for key, at in zip(node.slots, places, strict=True)
         ]
         seen, gives = ([self.seen(key) for key in keys] for keys in (reads, node.gives))
-        addresses = [one.address for one in seen]
-        alone: Any = partial(self.again, node, reads)
-        alone = Laid(alone, addresses) if self.LAID else alone
-        alone = alone if node.able else None
-        shapes, dtypes = [one.shape for one in gives], [one.dtype for one in gives]
+        addresses = [value.address for value in seen]
+        alone: Any = partial(self.again, node, reads) if node.able else None
+        alone = Laid(alone, addresses) if alone and self.LAID else alone
+        shapes, dtypes = [value.shape for value in gives], [value.dtype for value in gives]
         ends = node.domain, self.opset, alone
         what = self.meaning(node, Call(node.op, node.words, operands, shapes, dtypes, *ends))
-        lines = partial(self._lines, node, reads, addresses) if node.able else None
-        first = node.op, node.path, seen, gives, what, node.said
-        return Operation(*first, alone, lines, self.IMPORTS)
 
-    def _lines(
-        self, node: Any, reads: Sequence[Any], at: Sequence[Any], names: Sequence[str], out: str
-    ) -> list[str]:
-        return address_lines(names, at) + self.lines(
-            node, dict(zip(reads, names, strict=True)), out
-        )
+        def lines(names: Sequence[str], out: str) -> list[str]:
+            own = dict(zip(reads, names, strict=True))
+            return address_lines(names, addresses) + self.lines(node, own, out)
+
+        first = node.op, node.path, seen, gives, what, node.said
+        return Operation(*first, alone, lines if node.able else None, self.IMPORTS)
 
     def again(
         self, node: Any, reads: Sequence[Any], arrays: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
         """Runs a node alone on container arrays in the place of what it reads."""
-        given = dict(zip(reads, arrays, strict=True))
+        operands = dict(zip(reads, arrays, strict=True))
         for key in node.uses:  # of what it reads by its shape alone
-            if key not in given:
+            if key not in operands:
                 shape, dtype = self.described_at(key)
-                given[key] = np.zeros(shape, "uint16" if dtype == "bfloat16" else dtype)
-        held = {key: one for key, one in given.items() if key in self.constants}
-        fed = {key: one for key, one in given.items() if key not in held}
-        named = (
-            id(node),
-            tuple(one.shape for one in fed.values()),
-            *map(array_digest, held.values()),
-        )
+                operands[key] = np.zeros(shape, "uint16" if dtype == "bfloat16" else dtype)
+        held = {key: array for key, array in operands.items() if key in self.constants}
+        fed = {key: array for key, array in operands.items() if key not in held}
+        shapes = tuple(array.shape for array in fed.values())
+        named = id(node), shapes, *map(array_digest, held.values())
         if named not in self.ready:
-            known = {key: (one.shape, self.described_at(key)[1]) for key, one in fed.items()}
+            known = {key: (array.shape, self.described_at(key)[1]) for key, array in fed.items()}
             self.ready[named] = self.started([node], known, held)
         self.ready.move_to_end(named)
         if len(self.ready) > READY:
             self.ready.popitem(last=False)
-        found = self.ready[named]([self.value(key, one) for key, one in fed.items()])
-        return [self.container(key, one) for key, one in zip(node.gives, found, strict=True)]
+        results = self.ready[named]([self.value(key, array) for key, array in fed.items()])
+        return [self.container(key, array) for key, array in zip(node.gives, results, strict=True)]
 
 
 class GraphRecorder(ABC):
@@ -608,10 +602,6 @@ class GraphRecorder(ABC):
     def cut(self, opens: bool) -> Graph:
         """Returns the nodes that run unwatched. ``opens``: iterations are recorded."""
 
-    def with_inputs(self, inputs: Mapping[str, np.ndarray]) -> GraphRecorder:
-        """Returns a recorder of the same model with other inputs."""
-        return type(self)(self.model, inputs, self.switches)
-
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it node by node, and calls ``visit`` behind each. ``Again`` where nodes in a row are
         found to give different bits from each alone."""
@@ -631,12 +621,13 @@ class GraphRecorder(ABC):
     def _check(self) -> None:
         """Whether its nodes alone give the bits that it gives unwatched."""
         wanted = self.plain()
-        self.already = [array_digest(one) for one in wanted]
+        self.already = [array_digest(output) for output in wanted]
         for opens in (True, False):
             graph, self.alone = self.cut(opens), []
             try:
-                found = graph.run(partial(_noting, self.alone, lambda _: None))
-                if all(same_bits(one.array(), due) for one, due in zip(found, wanted, strict=True)):
+                outputs = graph.run(partial(_noting, self.alone, lambda _: None))
+                both = zip(outputs, wanted, strict=True)
+                if all(same_bits(output.array(), due) for output, due in both):
                     self.graph = graph
                     return
                 why = "run one by one give different bits"
@@ -650,14 +641,13 @@ class GraphRecorder(ABC):
         self.note = f"the model is one operation: its nodes {why}"
 
     def _as_one(self, visit: Visit) -> list[Seen]:
-        """Runs the model as one operation."""
-
         def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-            return self.with_inputs(dict(zip(self.inputs, arrays, strict=True))).plain()
+            inputs = dict(zip(self.inputs, arrays, strict=True))
+            return type(self)(self.model, inputs, self.switches).plain()
 
-        found = self.plain()
-        reads = [_of_array(name, one) for name, one in self.inputs.items()]
-        gives = [_of_array(f"output {n}", one) for n, one in enumerate(found)]
+        outputs = self.plain()
+        reads = [_of_array(name, array) for name, array in self.inputs.items()]
+        gives = [_of_array(f"output {n}", array) for n, array in enumerate(outputs)]
         visit(Operation("model", "", reads, gives, Unknown(self.note), {}, again))
         return gives
 
@@ -669,17 +659,17 @@ class GraphRecorder(ABC):
 
     def given(self, names: Iterable[str]) -> dict[str, np.ndarray]:
         """Returns the inputs of these names. InputError: one is missing."""
-        found = {}
+        arrays = {}
         for name in names:
             if name not in self.inputs:
                 raise InputError("inputs", ", ".join(self.inputs), f"{name} is missing", "give it")
-            found[name] = self.inputs[name]
-        return found
+            arrays[name] = self.inputs[name]
+        return arrays
 
 
 def _noting(into: list[str], visit: Visit, event: Operation) -> None:
     """Notes the digests of what an operation gives, and calls ``visit``."""
-    into.extend(array_digest(np.asarray(one.array())) for one in event.gives)
+    into.extend(array_digest(np.asarray(value.array())) for value in event.gives)
     visit(event)
 
 
@@ -687,13 +677,13 @@ def _of_array(name: str, array: np.ndarray) -> Seen:
     return Seen(name, array.shape, str(array.dtype), lambda: array, INPUT, name)
 
 
-def same_bits(one: np.ndarray, other: np.ndarray) -> bool:
+def same_bits(array: np.ndarray, other: np.ndarray) -> bool:
     """Returns whether two outputs of a model have the same shape, type and bits."""
-    if one.shape != other.shape or one.dtype != other.dtype:
+    if array.shape != other.shape or array.dtype != other.dtype:
         return False
-    if one.dtype.kind == "f":
-        return ulp.equal(one, other, str(one.dtype))
-    return bool(np.array_equal(one, other))
+    if array.dtype.kind == "f":
+        return ulp.equal(array, other, str(array.dtype))
+    return bool(np.array_equal(array, other))
 
 
 @dataclass(frozen=True)
@@ -720,13 +710,18 @@ def refused(
     todo: str = "give the model's own shapes and types",
 ) -> InputError:
     """Returns what is said of inputs that a library refuses."""
-    shapes = ", ".join(f"{name} {list(one.shape)}" for name, one in arrays.items())
-    return InputError(
-        "inputs", shapes, f"{library} refuses them: {' '.join(str(error).split())[:200]}", todo
-    )
+    shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
+    why = f"{library} refuses them: {' '.join(str(error).split())[:200]}"
+    return InputError("inputs", shapes, why, todo)
 
 
-def unreadable(name: str, error: Any, todo: str = "export or download it again") -> InputError:
-    """Returns what is said of a file that can't be read."""
-    said = " ".join(str(error).split())[:160].rstrip(".") or type(error).__name__
-    return InputError("network", name, f"can't be read: {said}", todo)
+@contextmanager
+def reading(name: str, todo: str = "export or download it again") -> Iterator[None]:
+    """Makes one line, an InputError, of whatever a library says of a file that it can't read."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split())[:160].rstrip(".") or type(error).__name__
+        raise InputError("network", name, f"can't be read: {said}", todo) from None

@@ -45,10 +45,8 @@ class JaxRecorder:
 
     def __init__(self, function: Callable[[], Any]) -> None:
         if Base is None or not hasattr(core, "set_current_trace"):
-            raise InputError(
-                *("jax", jax.__version__, "its operations can't be recorded with this release"),
-                "install jax 0.5 or newer",
-            )
+            why = "its operations can't be recorded with this release"
+            raise InputError("jax", jax.__version__, why, "install jax 0.5 or newer")
         self.function = function
         threads = os.environ.get("PJRT_NPROC") or os.environ.get("NPROC")
         device = jax.devices()[0]
@@ -58,8 +56,8 @@ class JaxRecorder:
         self.decisions: dict[int, Any] = {}
         self.composed: dict[Hashable, Meaning] = {}
         self.programs: dict[str, None] = {}
-        self.told = SaidOnce()
-        self.found: dict[int, tuple[Any, Any]] = {}
+        self.said = SaidOnce()
+        self.equations: dict[int, tuple[Any, Any]] = {}
 
     @property
     def note(self) -> str:
@@ -70,21 +68,20 @@ class JaxRecorder:
         return f"compiled as one operation: {names}; looking inside would change the bits it gives"
 
     def plain(self) -> list[np.ndarray]:
-        return [_jax_bits(one) for one in jax.tree_util.tree_leaves(self.function())]
+        return [_jax_bits(leaf) for leaf in jax.tree_util.tree_leaves(self.function())]
 
     def record(self, visit: Visit) -> list[Seen]:
         trace = _Trace(self, visit)
         with core.set_current_trace(trace):
-            found = self.function()
-        return [trace.values.seen(one) for one in jax.tree_util.tree_leaves(found)]
+            result = self.function()
+        return [trace.values.seen(leaf) for leaf in jax.tree_util.tree_leaves(result)]
 
 
 def _jax_bits(value: Any) -> np.ndarray:
     """Returns an array's bits as a container array; a number of Python's in the format that JAX
     gives it."""
-    return programs.bits_in(
-        value if _is_array(value) else np.asarray(value, core.typeof(value).dtype)
-    )
+    array = value if _is_array(value) else np.asarray(value, core.typeof(value).dtype)
+    return programs.bits_in(array)
 
 
 def _is_array(value: Any) -> bool:
@@ -170,16 +167,16 @@ class _RunValues:
         # NumPy has no such numbers: their bits are compared, as bytes
         if dtype.startswith(("float8_", "float6_", "float4_")):
             dtype = "uint8"
-        found = Seen(self.key(value), shape, dtype, lambda: _jax_bits(value), role, name)
-        if found.key not in self.plain:
-            self.plain[found.key] = small(shape) and ("float" not in dtype or not shape)
-        return found
+        seen = Seen(self.key(value), shape, dtype, lambda: _jax_bits(value), role, name)
+        if seen.key not in self.plain:
+            self.plain[seen.key] = small(shape) and ("float" not in dtype or not shape)
+        return seen
 
     def gives(self, value: Any, reads: Sequence[Seen]) -> Seen:
         """Returns a result, which comes from integers alone where all that is read does."""
-        found = self.seen(value)
-        self.plain[found.key] = small(found.shape) and all(self.plain[one.key] for one in reads)
-        return found
+        seen = self.seen(value)
+        self.plain[seen.key] = small(seen.shape) and all(self.plain[read.key] for read in reads)
+        return seen
 
 
 def small(shape: Sequence[int]) -> bool:
@@ -202,15 +199,15 @@ class _Trace(Base):  # type: ignore[misc]
         self.depth, self.products = 0, set[Hashable]()
 
     def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
-        found = core.eval_trace.process_primitive(primitive, args, params)
-        gives = list(found) if primitive.multiple_results else [found]
+        result = core.eval_trace.process_primitive(primitive, args, params)
+        gives = list(result) if primitive.multiple_results else [result]
         if programs.inner(primitive, params) is not None or primitive.name in programs.LOOPS:
             self._program(primitive, list(args), params, gives)
         else:
             own = functools.partial(_own_call, primitive, params, args, gives)
-            told = self._told(primitive, params, args, params, own)
-            self._visit(primitive.name, self._path(), self._reads(primitive, args), gives, told)
-        return found
+            said = self._told(primitive, params, args, params, own)
+            self._visit(primitive.name, self._path(), self._reads(primitive, args), gives, said)
+        return result
 
     def stage_value(self, val: Any) -> Any:
         """Returns a value as an array; nothing is computed."""
@@ -229,32 +226,34 @@ class _Trace(Base):  # type: ignore[misc]
     def _reads(self, primitive: Any, args: Sequence[Any]) -> list[Seen]:
         """Returns what a primitive reads, the second of a product's factors as its weights."""
         weighs = primitive.name in WEIGHING and not self.values.either(args)
-        return [self.values.seen(one, weighs and n == 1) for n, one in enumerate(args)]
+        return [self.values.seen(value, weighs and n == 1) for n, value in enumerate(args)]
 
     def _program(self, primitive: Any, args: list[Any], params: Any, gives: list[Any]) -> None:
         """Reports what is inside a program if it can be looked into, then the program."""
         within, behind = programs.inner(primitive, params), programs.constants(params)
-        one = None if within is None else self._only(within)
-        reads = self._reads(primitive if one is None else one.own, [*args, *behind])
-        if one is not None and not behind:
+        equation = None if within is None else self._only(within)
+        reads = self._reads(primitive if equation is None else equation.own, [*args, *behind])
+        if equation is not None and not behind:
 
             def own(value: Value) -> Meaning:
                 if programs.flat_of(within).direct:
-                    return _own_call(one.own, one.words, args, gives, value)
-                if (means := fold(programs.flat_of(within), one)) is not None:
+                    return _own_call(equation.own, equation.words, args, gives, value)
+                if (means := fold(programs.flat_of(within), equation)) is not None:
                     return means
                 for n in self._known(reads):  # it is another one where these are others
                     value(n)
                 return self._composed(primitive, params, args, reads)
 
-            told = self._told(primitive, params, args, one.words, own)
-            self._visit(one.op, self._path(), reads, gives, told)
+            said = self._told(primitive, params, args, equation.words, own)
+            self._visit(equation.op, self._path(), reads, gives, said)
             return
         name = f"{primitive.name} {params['name']}" if "name" in params else primitive.name
         call, self.calls = self.calls, self.calls + 1
-        if call not in self.recorder.decisions:
-            self._decide(call, primitive, args, params, gives, name)
-        decision, last = self.recorder.decisions[call], None
+        decisions, last = self.recorder.decisions, None
+        if call not in decisions:
+            decisions[call] = self._decision(primitive, args, params, gives)
+            self.recorder.programs |= {} if decisions[call] else {name: None}
+        decision = decisions[call]
         self.depth += 1
         if decision == "equations":
             with core.set_current_trace(self):
@@ -268,12 +267,12 @@ class _Trace(Base):  # type: ignore[misc]
             means: Meaning = Passes(tuple(range(len(reads) - len(last), len(reads))))
         else:
             means = self._composed(primitive, params, args, reads, (call,))
-        told = _said_of(primitive, params, [*map(core.typeof, args)], means)
-        self._visit(name, self._path(), reads, gives, told)
+        said = _said_of(primitive, params, [*map(core.typeof, args)], means)
+        self._visit(name, self._path(), reads, gives, said)
 
     def _known(self, reads: Sequence[Seen]) -> list[int]:
         """Returns the numbers of what comes from integers alone."""
-        return [n for n, one in enumerate(reads) if self.values.plain[one.key]]
+        return [n for n, value in enumerate(reads) if self.values.plain[value.key]]
 
     def _composed(
         self,
@@ -285,60 +284,53 @@ class _Trace(Base):  # type: ignore[misc]
     ) -> Meaning:
         """Returns what a program or a loop computes: its equations run, one by one. ``call``: its
         own in all runs, in which it computes the same."""
-        found = self.recorder.composed.get(call)
-        if found is None:
+        means = self.recorder.composed.get(call)
+        if means is None:
             source = _EquationSource(self.recorder, primitive, params, args)
-            made = steps_of_source(source, self._known(reads))
-            found = Unknown(MANY if source.many else UNGIVEN)
-            if made is not None:
-                found = EquationProgram(made.steps, made.gives, (primitive, params))
+            steps = steps_of_source(source, self._known(reads))
+            means = Unknown(MANY if source.many else UNGIVEN)
+            if steps is not None:
+                means = EquationProgram(steps.steps, steps.gives, (primitive, params))
             if call is not None:
-                self.recorder.composed[call] = found
-        return found
+                self.recorder.composed[call] = means
+        return means
 
     def _only(self, within: Any) -> Any:
         """Returns the one equation of a program that computes; found out once for each."""
-        found = self.recorder.found
-        if id(within) not in found:
-            found[id(within)] = (
-                within,
-                only(programs.flat_of(within)),
-            )  # itself, so that no other has its id
-        return found[id(within)][1]
+        known = self.recorder.equations
+        if id(within) not in known:  # itself, so that no other has its id
+            known[id(within)] = within, only(programs.flat_of(within))
+        return known[id(within)][1]
 
     def _inside(self, opened: programs.OpenedProgram, args: list[Any], call: int) -> list[Any]:
         """Reports the equations of a compiled program from the values that it also returns."""
         values = opened.values(args)
-        for place, one in enumerate(opened.program.equations):
-            given = [opened.read(each, values) for each in one.slots]
-            gives = [values[n] for n in one.gives]
+        for place, equation in enumerate(opened.program.equations):
+            given = [opened.read(each, values) for each in equation.slots]
+            gives = [values[n] for n in equation.gives]
             reads = [self.values.seen(each) for each in given]
-            if one.op in programs.LOOPS:
-                reads += [self.values.seen(each) for each in programs.constants(one.words)]
-                means = self._composed(one.own, one.words, given, reads, (call, place))
+            if equation.op in programs.LOOPS:
+                reads += [self.values.seen(each) for each in programs.constants(equation.words)]
+                means = self._composed(equation.own, equation.words, given, reads, (call, place))
             else:
                 held = [functools.partial(_jax_bits, each) for each in given]
-                means = meaning(one.called(held.__getitem__))
-            path = "/".join(filter(None, (self._path(), one.path)))
-            told = Said(means, programs.params_of(one.words))
-            self._visit(one.op, path, reads, gives, told)
+                means = meaning(equation.called(held.__getitem__))
+            path = "/".join(filter(None, (self._path(), equation.path)))
+            said = Said(means, programs.params_of(equation.words))
+            self._visit(equation.op, path, reads, gives, said)
         return opened.results(values)
 
-    def _decide(
-        self, call: int, primitive: Any, args: Any, params: Any, gives: list[Any], name: str
-    ) -> None:
-        """Whether a program's equations, one by one, give its bits."""
-        within = programs.inner(primitive, params)
-        decisions = self.recorder.decisions
-        decisions[call] = ""
+    @staticmethod
+    def _decision(primitive: Any, args: Any, params: Any, gives: list[Any]) -> Any:
+        """Returns how a program is looked into, as of ``JaxRecorder.decisions``: as it gives its
+        bits."""
         if _gives_bits(lambda: programs.unrolled(primitive, params, args), gives):
-            decisions[call] = "equations"
-        elif within is not None:
+            return "equations"
+        if (within := programs.inner(primitive, params)) is not None:
             opened = programs.OpenedProgram(programs.flat_of(within))
             if _gives_bits(lambda: opened.results(opened.values(args)), gives):
-                decisions[call] = opened
-        if not decisions[call]:
-            self.recorder.programs[name] = None
+                return opened
+        return ""
 
     @staticmethod
     def _path() -> str:
@@ -360,27 +352,27 @@ class _Trace(Base):  # type: ignore[misc]
                 looked.append(number)
                 return _jax_bits(args[number])
 
-            found = _said_of(primitive, params, ins, means(value))
-            return found._replace(attributes=programs.params_of(shown))
+            whole = _said_of(primitive, params, ins, means(value))
+            return whole._replace(attributes=programs.params_of(shown))
 
-        return self.recorder.told.of(lambda: (primitive, tuple(params.items()), *ins), said)
+        return self.recorder.said.of(lambda: (primitive, tuple(params.items()), *ins), said)
 
-    def _visit(self, op: str, path: str, reads: list[Seen], gives: list[Any], told: Said) -> None:
-        made = [self.values.gives(one, reads) for one in gives]
-        told = self._contracted(told, reads, made) if self.depth else told
-        self.visit(Operation(op, path, reads, made, *told))
+    def _visit(self, op: str, path: str, reads: list[Seen], gives: list[Any], said: Said) -> None:
+        results = [self.values.gives(value, reads) for value in gives]
+        said = self._contracted(said, reads, results) if self.depth else said
+        self.visit(Operation(op, path, reads, results, *said))
 
-    def _contracted(self, told: Said, reads: list[Seen], made: list[Seen]) -> Said:
+    def _contracted(self, said: Said, reads: list[Seen], results: list[Seen]) -> Said:
         """Returns what is said of an operation that a compiled program has inside: LLVM may fuse a
         product and the addition behind it (XLA's CPU compiler sets ``FPOpFusion::Fast``), so that
         this sum isn't rounded as IEEE 754 has it, though these numbers may not show it."""
-        means, word = told.meaning, getattr(told.meaning, "word", "")
-        product = any(one.key in self.products for one in reads)
+        means, word = said.meaning, getattr(said.meaning, "word", "")
+        product = any(value.key in self.products for value in reads)
         if isinstance(means, Each) and word in ("add", "subtract") and product:
-            return told._replace(meaning=replace(means, approximate=True))
+            return said._replace(meaning=replace(means, approximate=True))
         if word in ("multiply", "square") or (product and (moves(means) or word == "negative")):
-            self.products.update(one.key for one in made)
-        return told
+            self.products.update(value.key for value in results)
+        return said
 
 
 class _Equations(_Trace):
@@ -393,15 +385,15 @@ class _Equations(_Trace):
         if programs.inner(primitive, params) is None and primitive.name not in programs.LOOPS:
             return super().process_primitive(primitive, args, params)
         with core.set_current_trace(self):
-            found = programs.unrolled(primitive, params, args)
-        if found is not None:
-            return found if primitive.multiple_results else found[0]
+            unrolled = programs.unrolled(primitive, params, args)
+        if unrolled is not None:
+            return unrolled if primitive.multiple_results else unrolled[0]
         self.many = True
-        made = core.eval_trace.process_primitive(primitive, args, params)
-        told = _said_of(primitive, params, [*map(core.typeof, args)], Unknown(MANY))
-        reads = [self.values.seen(one) for one in [*args, *programs.constants(params)]]
-        self._visit(primitive.name, self._path(), reads, made, told)
-        return made
+        result = core.eval_trace.process_primitive(primitive, args, params)
+        said = _said_of(primitive, params, [*map(core.typeof, args)], Unknown(MANY))
+        reads = [self.values.seen(value) for value in [*args, *programs.constants(params)]]
+        self._visit(primitive.name, self._path(), reads, result, said)
+        return result
 
 
 MANY = f"a loop of more than {programs.MOST_STEPS} steps"
@@ -417,20 +409,17 @@ class _EquationSource(UncompiledSource):
 
     def record(self, visit: Visit) -> list[Seen]:
         trace, (primitive, args, params) = _Equations(self.recorder, visit), self.call
-        self.keys = [trace.values.key(one) for one in [*args, *programs.constants(params)]]
-        found = trace.process_primitive(primitive, args, params)
-        every = found if primitive.multiple_results else [found]
+        self.keys = [trace.values.key(value) for value in [*args, *programs.constants(params)]]
+        result = trace.process_primitive(primitive, args, params)
+        every = result if primitive.multiple_results else [result]
         self.many = trace.many
-        return [trace.values.seen(one) for one in every]
+        return [trace.values.seen(value) for value in every]
 
 
 def _said_of(primitive: Any, params: Any, ins: Sequence[Any], means: Meaning) -> Said:
-    """Returns what is said of a primitive, or a program."""
-    again, text = (
-        programs.PrimitiveCall(primitive, params, ins),
-        programs.lax_lines(primitive, params, ins),
-    )
-    return Said(means, programs.params_of(params), again, text, IMPORTS)
+    again = programs.PrimitiveCall(primitive, params, ins)
+    lines = programs.lax_lines(primitive, params, ins)
+    return Said(means, programs.params_of(params), again, lines, IMPORTS)
 
 
 # Operations whose second input is taken for weights where no operation gave it.
@@ -443,19 +432,18 @@ IMPORTS = ("import jax", "import jax.numpy as jnp", "from jax import lax")
 def _gives_bits(run: Callable[[], list[Any] | None], gives: list[Any]) -> bool:
     """Returns whether another way to compute a program's results gives its bits."""
     try:
-        found = run()
+        results = run()
     except Exception:  # whatever a program's equations can't do apart
         return False
-    return found is not None and all(
-        array_digest(_jax_bits(one)) == array_digest(_jax_bits(two))
-        for one, two in zip(found, gives, strict=True)
+    return results is not None and all(
+        array_digest(_jax_bits(ours)) == array_digest(_jax_bits(theirs))
+        for ours, theirs in zip(results, gives, strict=True)
     )
 
 
 def _own_call(
     primitive: Any, params: Any, args: Sequence[Any], gives: Sequence[Any], value: Value
 ) -> Meaning:
-    """Returns what a primitive on its own inputs means."""
     ins, outs = ([*map(core.typeof, some)] for some in (args, gives))
     return meaning(
         programs.call_of(primitive, params, ins, outs, lambda n: functools.partial(value, n))

@@ -80,7 +80,6 @@ def bits_in(value: Any) -> np.ndarray:
 
 
 def literal_of(atom: Any) -> np.ndarray:
-    """Returns a literal of a jaxpr."""
     return np.asarray(atom.val, dtype=atom.aval.dtype)
 
 
@@ -89,21 +88,20 @@ class PrimitiveCall:
 
     def __init__(self, primitive: Any, params: Mapping[str, Any], ins: Sequence[Any]) -> None:
         self.primitive, self.params = primitive, params
-        self.dtypes = [one.dtype for one in ins]
+        self.dtypes = [aval.dtype for aval in ins]
         self.wide = bool(jax.config.jax_enable_x64)
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         # as it was when it was recorded: JAX would take float64 for float32 otherwise
         with jax.enable_x64(self.wide):
             # behind its operands may be the arrays that a program closed over
-            given = [_jax_array(*both) for both in zip(arrays, self.dtypes, strict=False)]
-            return [bits_in(one) for one in bind(self.primitive, self.params, given)]
+            operands = [_jax_array(*both) for both in zip(arrays, self.dtypes, strict=False)]
+            return [bits_in(value) for value in bind(self.primitive, self.params, operands)]
 
 
-def bind(primitive: Any, params: Mapping[str, Any], given: Sequence[Any]) -> list[Any]:
-    """Returns what a primitive gives of arrays."""
-    found = primitive.bind(*given, **primitive.get_bind_params(params))
-    return list(found) if primitive.multiple_results else [found]
+def bind(primitive: Any, params: Mapping[str, Any], operands: Sequence[Any]) -> list[Any]:
+    results = primitive.bind(*operands, **primitive.get_bind_params(params))
+    return list(results) if primitive.multiple_results else [results]
 
 
 # Gives by number what gives the content of an operand; None where it isn't known.
@@ -162,11 +160,11 @@ def _body_of(closed: Any) -> Body:
         return len(constants) - 1
 
     nodes = []
-    for one in jaxpr.eqns:
-        ins, outs = ([atom.aval for atom in some] for some in (one.invars, one.outvars))
-        own = one.primitive, one.primitive.name, [*map(key, one.invars)], one.outvars
-        path = str(one.source_info.name_stack)
-        nodes.append(Equation(*own, words=one.params, path=path, ins=ins, outs=outs))
+    for eqn in jaxpr.eqns:
+        ins, outs = ([atom.aval for atom in some] for some in (eqn.invars, eqn.outvars))
+        own = eqn.primitive, eqn.primitive.name, [*map(key, eqn.invars)], eqn.outvars
+        path = str(eqn.source_info.name_stack)
+        nodes.append(Equation(*own, words=eqn.params, path=path, ins=ins, outs=outs))
     return Body(nodes, jaxpr.invars, [*map(key, jaxpr.outvars)], constants)
 
 
@@ -187,12 +185,12 @@ class Flat(Interpreter):
         self.outputs = self.walk(_body_of(closed), range(len(self.ins)), "")
 
     def constants_of(self, body: Body, inside: str) -> dict[Key, Any]:
-        for one in body.constants.values():
+        for value in body.constants.values():
             # by its class: NumPy's arrays that a function closed over have a `val` too
-            if not isinstance(one, core.Literal) and id(one) not in self._places:
-                self._places[id(one)] = ~len(self.consts)
-                self.consts.append(one)
-        return {key: self._places.get(id(one), one) for key, one in body.constants.items()}
+            if not isinstance(value, core.Literal) and id(value) not in self._places:
+                self._places[id(value)] = ~len(self.consts)
+                self.consts.append(value)
+        return {key: self._places.get(id(value), value) for key, value in body.constants.items()}
 
     def run_node(self, node: Equation, read: list[Any], inside: str) -> Sequence[Any]:
         path = "/".join(filter(None, (inside, node.path)))
@@ -206,42 +204,42 @@ class Flat(Interpreter):
 
     @functools.cached_property
     def every(self) -> list[Any]:
-        found = {id(value): value for value in self.consts}
-        for equation in self.equations:
-            for closed in bodies(equation.words):
-                found.update((id(value), value) for value in flat_of(closed).every)
-        return list(found.values())
+        arrays = {id(value): value for value in self.consts}
+        for eqn in self.equations:
+            for closed in bodies(eqn.words):
+                arrays.update((id(value), value) for value in flat_of(closed).every)
+        return list(arrays.values())
 
     @property
     def direct(self) -> bool:
         """Returns whether it is one equation on its own inputs, in order."""
         if len(self.equations) != 1:
             return False
-        one, inputs = self.equations[0], tuple(range(len(self.ins)))
-        return one.slots == inputs and list(one.gives) == self.outputs
+        eqn, inputs = self.equations[0], tuple(range(len(self.ins)))
+        return eqn.slots == inputs and list(eqn.gives) == self.outputs
 
     def run(
         self,
-        given: Sequence[Any],
+        inputs: Sequence[Any],
         consts: Sequence[Any],
         step: Callable[[int, Equation, list[Any]], Sequence[Any]],
         literal: Callable[[Any], Any] = literal_of,
     ) -> tuple[list[Any], list[Any]]:
         """Returns all values, by number, and the results. ``step``: gives the results of an
         equation, by its number, itself and what it reads: arrays, labels, text, ..."""
-        values = list(given)
-        for place, one in enumerate(self.equations):
-            reads = [self.read(each, values, consts, literal) for each in one.slots]
-            values += step(place, one, reads)
-        return values, [self.read(one, values, consts, literal) for one in self.outputs]
+        values = list(inputs)
+        for place, eqn in enumerate(self.equations):
+            reads = [self.read(each, values, consts, literal) for each in eqn.slots]
+            values += step(place, eqn, reads)
+        return values, [self.read(output, values, consts, literal) for output in self.outputs]
 
     def read(
-        self, one: Any, values: Sequence[Any], consts: Sequence[Any], literal: Callable[..., Any]
+        self, atom: Any, values: Sequence[Any], consts: Sequence[Any], literal: Callable[..., Any]
     ) -> Any:
         """Returns what an equation or the program's caller reads."""
-        if not isinstance(one, int):
-            return literal(one)
-        return values[one] if one >= 0 else consts[~one]
+        if not isinstance(atom, int):
+            return literal(atom)
+        return values[atom] if atom >= 0 else consts[~atom]
 
 
 _FLAT: Any = weakref.WeakKeyDictionary()
@@ -251,35 +249,35 @@ def flat_of(closed: Any) -> Flat:
     """Returns a closed jaxpr, flattened; once for each, as long as it is in use."""
     if closed not in _FLAT:
         _FLAT[closed] = Flat(closed)
-    found: Flat = _FLAT[closed]
-    return found
+    flat: Flat = _FLAT[closed]
+    return flat
 
 
 def inner(primitive: Any, params: Mapping[str, Any]) -> Any:
     """Returns the closed jaxpr that a primitive runs once; None where it doesn't."""
     name = INNER.get(primitive.name)
-    found = params.get(name) if name else None
+    jaxpr = params.get(name) if name else None
     if primitive.name == "shard_map" and params["mesh"].size > 1:
         return None  # it runs on parts of its inputs
-    if found is None or hasattr(found, "consts"):
-        return found
-    return core.ClosedJaxpr(found, ())
+    if jaxpr is None or hasattr(jaxpr, "consts"):
+        return jaxpr
+    return core.ClosedJaxpr(jaxpr, ())
 
 
 def bodies(params: Mapping[str, Any]) -> Iterator[Any]:
     """Yields the closed jaxprs among a primitive's parameters: of a loop, a solver, a scatter."""
     for value in params.values():
-        for one in value if isinstance(value, tuple | list) else (value,):
-            if hasattr(one, "jaxpr") and hasattr(one, "consts"):
-                yield one
-            elif hasattr(one, "eqns") and not one.constvars:
-                yield core.ClosedJaxpr(one, ())
+        for item in value if isinstance(value, tuple | list) else (value,):
+            if hasattr(item, "jaxpr") and hasattr(item, "consts"):
+                yield item
+            elif hasattr(item, "eqns") and not item.constvars:
+                yield core.ClosedJaxpr(item, ())
 
 
 def constants(params: Mapping[str, Any]) -> list[Any]:
     """Returns the arrays that functions which a primitive runs closed over, each once."""
-    found = {id(value): value for one in bodies(params) for value in flat_of(one).every}
-    return list(found.values())
+    arrays = {id(value): value for closed in bodies(params) for value in flat_of(closed).every}
+    return list(arrays.values())
 
 
 # run
@@ -308,7 +306,7 @@ def unrolled(primitive: Any, params: Mapping[str, Any], args: Sequence[Any]) -> 
         return None
     carry = consts + params["num_carry"]
     lines = [
-        [lax.index_in_dim(one, n, 0, keepdims=False) for n in range(length)] for one in args[carry:]
+        [lax.index_in_dim(arg, n, 0, keepdims=False) for n in range(length)] for arg in args[carry:]
     ]
     order = range(length)[::-1] if params["reverse"] else range(length)
 
@@ -320,12 +318,12 @@ def unrolled(primitive: Any, params: Mapping[str, Any], args: Sequence[Any]) -> 
     body = params["jaxpr"]
     states, results = repeated(lambda _, read: _eval(body, read), args[consts:carry], elements)
     columns = zip(*(results[n] for n in order), strict=True)
-    wide = ([lax.expand_dims(one, (0,)) for one in column] for column in columns)
+    wide = ([lax.expand_dims(array, (0,)) for array in column] for column in columns)
     return states + [lax.concatenate(column, 0) for column in wide]
 
 
-def _eval(closed: Any, given: Iterable[Any]) -> list[Any]:
-    return list(core.jaxpr_as_fun(closed)(*given))
+def _eval(closed: Any, args: Iterable[Any]) -> list[Any]:
+    return list(core.jaxpr_as_fun(closed)(*args))
 
 
 def _concrete(value: Any) -> int:
@@ -344,8 +342,8 @@ class OpenedProgram:
         self._run = jax.jit(self._values)
 
     def _values(self, args: Sequence[Any], consts: Sequence[Any]) -> list[Any]:
-        def step(_: int, one: Equation, reads: list[Any]) -> list[Any]:
-            return bind(one.own, one.words, reads)
+        def step(_: int, eqn: Equation, reads: list[Any]) -> list[Any]:
+            return bind(eqn.own, eqn.words, reads)
 
         return self.program.run(args, consts, step, lambda atom: atom.val)[0][len(args) :]
 
@@ -353,46 +351,46 @@ class OpenedProgram:
         """Returns all values of a run, by number."""
         return [*args, *self._run(list(args), self.program.consts)]
 
-    def read(self, one: Any, values: Sequence[Any]) -> Any:
+    def read(self, atom: Any, values: Sequence[Any]) -> Any:
         """Returns what an equation or the program's caller reads among its values."""
-        return self.program.read(one, values, self.program.consts, literal_of)
+        return self.program.read(atom, values, self.program.consts, literal_of)
 
     def results(self, values: Sequence[Any]) -> list[Any]:
         """Returns the program's own results among its values."""
-        return [self.read(one, values) for one in self.program.outputs]
+        return [self.read(output, values) for output in self.program.outputs]
 
 
 # compared
 
 
-def unlike_params(one: Flat, two: Flat) -> list[tuple[str, Any, Any]] | None:
+def unlike_params(first: Flat, second: Flat) -> list[tuple[str, Any, Any]] | None:
     """Returns the numbers and parameters in which two programs differ: a name and both values.
     None where their equations are others."""
-    if len(one.equations) != len(two.equations) or _wired(one.outputs) != _wired(two.outputs):
+    wired = _wired(first.outputs) == _wired(second.outputs)
+    if len(first.equations) != len(second.equations) or not wired:
         return None
-    for a, b in zip(one.consts, two.consts, strict=True):
+    for a, b in zip(first.consts, second.consts, strict=True):
         if np.shape(a) != np.shape(b) or np.asarray(a).tobytes() != np.asarray(b).tobytes():
             return None
-    found: list[tuple[str, Any, Any]] = []
-    for mine, other in zip(one.equations, two.equations, strict=True):
+    differences: list[tuple[str, Any, Any]] = []
+    for mine, other in zip(first.equations, second.equations, strict=True):
         name = mine.op
         heads = [(e.own, _wired(e.slots), *map(str, e.ins)) for e in (mine, other)]
         if heads[0] != heads[1] or (name in LOOPS and str(mine.words) != str(other.words)):
             return None
         for place, (a, b) in enumerate(zip(mine.slots, other.slots, strict=True), 1):
             if not isinstance(a, int) and str(a.val) != str(b.val):
-                found.append(
-                    (f"operand {place} of {name}", float(literal_of(a)), float(literal_of(b)))
-                )
+                both = float(literal_of(a)), float(literal_of(b))
+                differences.append((f"operand {place} of {name}", *both))
         theirs = params_of(other.words)
         for key, value in params_of(mine.words).items():
             if " at 0x" not in str(value) and value != theirs.get(key):
-                found.append((f"{key} of {name}", value, theirs.get(key)))
-    return found
+                differences.append((f"{key} of {name}", value, theirs.get(key)))
+    return differences
 
 
 def _wired(reads: Sequence[Any]) -> list[int | None]:
-    return [one if isinstance(one, int) else None for one in reads]
+    return [read if isinstance(read, int) else None for read in reads]
 
 
 # as text
@@ -422,9 +420,9 @@ def _program(program: Flat, count: int) -> Lines | None:
         return None
     body: list[str] = []
 
-    def step(place: int, one: Equation, reads: list[str]) -> list[str]:
-        text = lax_text(one.own, one.words, one.ins)
-        if text is None or len(one.outs) != 1:
+    def step(place: int, eqn: Equation, reads: list[str]) -> list[str]:
+        text = lax_text(eqn.own, eqn.words, eqn.ins)
+        if text is None or len(eqn.outs) != 1:
             raise Unwritten
         body.append(f"    v{place} = {text(reads)}")
         return [f"v{place}"]
@@ -435,7 +433,7 @@ def _program(program: Flat, count: int) -> Lines | None:
     except Unwritten:
         return None
     head = ["@jax.jit", f"def program({', '.join(names)}):", *body, f"    return {result}", ""]
-    return lambda given, y: [*head, f"{y} = program({', '.join(list(given)[:count])})"]
+    return lambda arguments, y: [*head, f"{y} = program({', '.join(list(arguments)[:count])})"]
 
 
 def _literal_text(atom: Any) -> str:
@@ -483,48 +481,44 @@ def lax_text(
     """Returns what writes a primitive of its operands' names: by the function of ``jax.lax`` that
     has its name, with its own parameters; None where that text, traced, isn't that primitive."""
     name = NAMED.get(primitive.name, primitive.name).replace("-", "_")
-    form, words = SPELLED.get(primitive.name), {key: param_text(one) for key, one in params.items()}
+    form = SPELLED.get(primitive.name)
+    words = {key: param_text(value) for key, value in params.items()}
     room = next((room for room in ROOMS if hasattr(ROOMS[room], name)), "")
     if form is None:
         if not room:
             return None
         known = inspect.signature(getattr(ROOMS[room], name)).parameters
-        own = [
-            f"{key}={{{key}}}" for key, one in params.items() if key in known and one is not None
-        ]
+        own = [f"{k}={{{k}}}" for k, value in params.items() if k in known and value is not None]
         form = f"{room}.{name}({', '.join(['{reads}', *own])})"
 
     def text(reads: Sequence[str]) -> str:
         first, others = ", ".join(reads[:1]), ", ".join(reads[1:])
         return form.format(reads=", ".join(reads), first=first, others=others, **words)
 
-    given = tuple(jax.ShapeDtypeStruct(one.shape, one.dtype) for one in ins)
+    avals = tuple(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in ins)
     code = text([f"x{n}" for n in range(len(ins))])
     wanted = "add" if primitive.name == "add_any" else primitive.name
-    return text if _is(code, wanted, frozenset(words.items()), given) else None
+    return text if _is(code, wanted, frozenset(words.items()), avals) else None
 
 
 @functools.lru_cache(4096)
-def _is(code: str, name: str, words: frozenset[tuple[str, str]], given: tuple[Any, ...]) -> bool:
+def _is(code: str, name: str, words: frozenset[tuple[str, str]], operands: tuple[Any, ...]) -> bool:
     """Returns whether a text, traced, is one equation of this primitive and these parameters."""
 
     def traced(*args: Any) -> Any:
         # of text that ``lax_text`` has written, of parameters of a function that has run
-        return eval(code, SPACE, {f"x{n}": one for n, one in enumerate(args)})
+        return eval(code, SPACE, {f"x{n}": arg for n, arg in enumerate(args)})
 
     try:
-        found = Flat(jax.make_jaxpr(traced)(*given))
+        flat = Flat(jax.make_jaxpr(traced)(*operands))
     except Exception:  # whatever the function says of words that aren't its own
         return False
-    if not found.equations:  # of what stays as it is
-        return found.outputs == list(range(len(given)))
-    one = found.equations[0]
-    apart = words ^ {(key, param_text(each)) for key, each in one.words.items()}
-    return (
-        found.direct
-        and one.op == name
-        and all(key in BESIDE or text == "None" for key, text in apart)
-    )
+    if not flat.equations:  # of what stays as it is
+        return flat.outputs == list(range(len(operands)))
+    eqn = flat.equations[0]
+    apart = words ^ {(key, param_text(each)) for key, each in eqn.words.items()}
+    beside = all(key in BESIDE or text == "None" for key, text in apart)
+    return flat.direct and eqn.op == name and beside
 
 
 def param_text(value: Any) -> str:

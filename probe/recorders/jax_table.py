@@ -65,7 +65,7 @@ def _lax_function(c: Call, word: str) -> s.Meaning:
         word = "right_shift"  # what other libraries call it, whose shifts of signed numbers keep it
     # how accurate it is, or the format of its result, where a call says that
     said = {key: c.get(key) for key in ("accuracy", "out_dtype")}
-    numbers: dict[str, Any] = {key: repr(one) for key, one in said.items() if one is not None}
+    numbers: dict[str, Any] = {key: repr(value) for key, value in said.items() if value is not None}
     return o.function(word, **numbers)
 
 
@@ -73,9 +73,9 @@ def _lax_function(c: Call, word: str) -> s.Meaning:
 def _clamp(c: Call) -> s.Meaning:
     """The bounds come first and last; numbers, as a rule."""
     bounds = [_content_of(c, slot) if prod(c.shape(slot)) == 1 else None for slot in (0, 2)]
-    if any(one is None for one in bounds):
+    if any(bound is None for bound in bounds):
         return s.Each("clamp", reads=(1, 0, 2))
-    low, high = (float(one.reshape(-1)[0]) for one in bounds if one is not None)
+    low, high = (float(bound.reshape(-1)[0]) for bound in bounds if bound is not None)
     return o.clip(low, high, (1,))
 
 
@@ -117,10 +117,10 @@ def _dot_general(c: Call) -> s.Meaning:
         free = [axis for axis in range(c.rank(slot)) if axis not in text]
         text.update(zip(free, letters, strict=False))
         out += [text[axis] for axis in free]
-    one, two = ("".join(text[axis] for axis in sorted(text)) for text in texts)
+    left_text, right_text = ("".join(text[axis] for axis in sorted(text)) for text in texts)
     wider = c.dtype() != c.dtypes[0]
     word = f"product in {c.dtypes[0]}" if wider else "product"
-    return s.Contracts(f"{one},{two}->{''.join(out)}", word=word)
+    return s.Contracts(f"{left_text},{right_text}->{''.join(out)}", word=word)
 
 
 @TABLE.row("ragged_dot_general")
@@ -197,7 +197,7 @@ def _minimum_pool(c: Call) -> s.Meaning:
     """The smallest is the largest of the negative numbers, bit for bit."""
     negative, shapes = o.function("negative"), (c.shape(), c.gives[0])
     steps = zip((negative, _lax_pool("max")(c), negative), (*shapes, shapes[1]), strict=True)
-    return s.Steps(tuple(s.Step(one, (n,), shape) for n, (one, shape) in enumerate(steps)))
+    return s.Steps(tuple(s.Step(move, (n,), shape) for n, (move, shape) in enumerate(steps)))
 
 
 @TABLE.row("reduce_window select_and_scatter_add select_and_gather_add")
@@ -205,12 +205,12 @@ def _windowed(c: Call) -> s.Meaning:
     """Every output reads all along the axes on which a window slides: in a manner that isn't
     described, as of a function of the user's, or the gradient of a pool."""
     slid, beside = _slid(c), tuple(n for n in range(1, c.count) if c.shape(n))
-    kept = [axis for axis in range(c.rank()) if axis not in slid]
+    free = [axis for axis in range(c.rank()) if axis not in slid]
     if beside:  # of several arrays the rows alone are known to belong together
-        kept = [axis for axis in kept if axis == 0]
-    rest = tuple(size for axis, size in enumerate(c.gives[0]) if axis not in kept)
+        free = [axis for axis in free if axis == 0]
+    rest = tuple(size for axis, size in enumerate(c.gives[0]) if axis not in free)
     numbers = (*c.numbers(), rest)
-    return o.own_rows(c.op, kept, numbers, beside if kept else ())
+    return o.own_rows(c.op, free, numbers, beside if free else ())
 
 
 @TABLE.row("sort")
@@ -262,13 +262,13 @@ def _lax_solve(c: Call) -> s.Meaning:
     lengths = c["const_lengths"]
     begin = lengths.matvec + lengths.vecmat
     slots = [*range(begin, begin + lengths.solve), *range(sum(lengths), c.count)]
-    every = [(one.op, one) for one in flat_of(c["jaxprs"].solve).equations]
-    solves = [one for name, one in every if name == "triangular_solve"]
-    axes = min((len(one.ins[0].shape) - 2 for one in solves), default=0)
+    every = [(eqn.op, eqn) for eqn in flat_of(c["jaxprs"].solve).equations]
+    solves = [eqn for name, eqn in every if name == "triangular_solve"]
+    axes = min((len(eqn.ins[0].shape) - 2 for eqn in solves), default=0)
     lead = c.gives[0][:axes]
     if any(shape[:axes] != lead for shape in (*map(c.shape, slots), *c.gives)):
         return s.Unknown("a solver whose operands are stacked differently")
-    said = tuple(repr(sorted(one.words.items())) for one in solves)
+    said = tuple(repr(sorted(eqn.words.items())) for eqn in solves)
     own = {slot: c.rank(slot) - axes for slot in slots}
     said = said or tuple(sorted({name for name, _ in every}))
     return o.solved("linear_solve", c, own, lead, said)
@@ -283,9 +283,9 @@ def _lax_moves(*slots: int) -> s.Row:
 
     def row(c: Call) -> s.Meaning:
         every = [
-            one if one.dtype in BITS else one._replace(dtype="int32")
-            for one in c.reads
-            if one is not None
+            operand if operand.dtype in BITS else operand._replace(dtype="int32")
+            for operand in c.reads
+            if operand is not None
         ]
         return asked_move(replace(c, reads=every), *slots)
 
@@ -302,7 +302,7 @@ def _lax_slice(c: Call) -> s.Meaning:
 def _lax_places(c: Call, index: Mapping[int, np.ndarray]) -> s.Meaning:
     """Returns elements at these places along axes: of arrays of any size, which asking isn't."""
     each = index.items()
-    moved_axes = [one for one in each if not np.array_equal(one[1], np.arange(c.shape()[one[0]]))]
+    moved_axes = [m for m in each if not np.array_equal(m[1], np.arange(c.shape()[m[0]]))]
     return o.in_turn(moved_axes, c.shape())
 
 
@@ -406,9 +406,9 @@ TABLE |= {
 
 def meaning(c: Call) -> s.Meaning:
     """Returns what a primitive computes; ``Unknown`` where no row of the table says it."""
-    found = s.by_table(TABLE, c)
-    every = (*c.dtypes, *(one.dtype for one in c.reads if one is not None))
-    return s.of_complex(found) if any(one.startswith("complex") for one in every) else found
+    means = s.by_table(TABLE, c)
+    every = (*c.dtypes, *(operand.dtype for operand in c.reads if operand is not None))
+    return s.of_complex(means) if any(dtype.startswith("complex") for dtype in every) else means
 
 
 # programs
@@ -424,31 +424,32 @@ def moves(means: s.Meaning) -> bool:
 
 def only(program: Flat) -> Equation | None:
     """The one equation of a program that computes; the last, where all move; None for several."""
-    found = [one for one in program.equations if not moves(meaning(one.called()))]
-    if len(found) > 1 or any(one.op in LOOPS for one in found):
+    computing = [eqn for eqn in program.equations if not moves(meaning(eqn.called()))]
+    if len(computing) > 1 or any(eqn.op in LOOPS for eqn in computing):
         return None
-    found = found or program.equations[-1:]
-    return found[0] if found else None
+    computing = computing or program.equations[-1:]
+    return computing[0] if computing else None
 
 
-def fold(program: Flat, one: Equation) -> s.Meaning | None:
+def fold(program: Flat, eqn: Equation) -> s.Meaning | None:
     """What a program means whose only equation that computes is a product, beside transposed axes,
     or a sum that keeps its axes: ``jax.numpy.einsum`` is the first, ``sum(keepdims=True)`` the
     second. The sum is the program's, whose moves only rename axes. None where it is neither."""
-    means, last = meaning(one.called()), program.equations[-1]
+    means, last = meaning(eqn.called()), program.equations[-1]
     if program.consts or list(last.gives) != program.outputs:
         return None
     if isinstance(means, s.Contracts) and means.bias is None:
-        return _fold_product(program, one, means)
-    if isinstance(means, s.Reduces) and not means.keep and last.slots == one.gives:
-        shape, axes = one.ins[0].shape, {axis % len(one.ins[0].shape) for axis in means.axes}
-        kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
-        if len(program.equations) == 2 and one.slots == (0,) and last.outs[0].shape == kept:
+        return _fold_product(program, eqn, means)
+    if isinstance(means, s.Reduces) and not means.keep and last.slots == eqn.gives:
+        shape = eqn.ins[0].shape
+        axes = {axis % len(shape) for axis in means.axes}
+        wide = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+        if len(program.equations) == 2 and eqn.slots == (0,) and last.outs[0].shape == wide:
             return replace(means, keep=True)
     return None
 
 
-def _fold_product(program: Flat, one: Equation, means: s.Contracts) -> s.Meaning | None:
+def _fold_product(program: Flat, eqn: Equation, means: s.Contracts) -> s.Meaning | None:
     """Returns a product whose operands and outputs are transposed by the equations around it."""
     texts, out = means.equation.split("->")
     # what stands at the axes of each value: (input, axis) before the product, letters behind it
@@ -456,18 +457,18 @@ def _fold_product(program: Flat, one: Equation, means: s.Contracts) -> s.Meaning
         n: [(n, axis) for axis in range(len(aval.shape))] for n, aval in enumerate(program.ins)
     }
     for each in program.equations:
-        given = [axes.get(n) if isinstance(n, int) else None for n in each.slots]
-        if each is one and all(given):
+        sources = [axes.get(n) if isinstance(n, int) else None for n in each.slots]
+        if each is eqn and all(sources):
             pairs = [
-                sorted(zip(given[n] or [], text, strict=True))
+                sorted(zip(sources[n] or [], text, strict=True))
                 for n, text in zip(means.reads, texts.split(","), strict=True)
             ]
             axes[each.gives[0]] = list(out)
             continue
         turn = meaning(each.called())
-        if not isinstance(turn, s.Turns) or not given[0]:
+        if not isinstance(turn, s.Turns) or not sources[0]:
             return None
-        axes[each.gives[0]] = [given[0][axis] for axis in turn.axes]
+        axes[each.gives[0]] = [sources[0][axis] for axis in turn.axes]
     result = axes[program.equations[-1].gives[0]]
     if not all(isinstance(letter, str) for letter in result):
         return None
@@ -491,9 +492,9 @@ class EquationProgram(s.Steps):
     def differing(self, other: Any) -> list[tuple[str, Any, Any]] | None:
         """Returns numbers and parameters in which two programs of the same equations differ: a name
         and both values each. None where their equations are others."""
-        one, two = (inner(*each.source) for each in (self, other))
-        if one is None or two is None:
+        mine, theirs = (inner(*each.source) for each in (self, other))
+        if mine is None or theirs is None:
             alike = [each.source[0] for each in (self, other)]
             said = [str(each.source[1]) for each in (self, other)]
             return [] if alike[0] is alike[1] and said[0] == said[1] else None
-        return unlike_params(flat_of(one), flat_of(two))
+        return unlike_params(flat_of(mine), flat_of(theirs))

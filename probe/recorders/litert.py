@@ -22,7 +22,6 @@ import zlib
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,14 +82,13 @@ class LiteRTFile:
                 if n not in ins and data is not None and tensor.type in DTYPES:
                     shape = () if tensor.shape is None else tuple(tensor.shape)
                     constants[keys[n]] = data.view(DTYPES[tensor.type]).reshape(shape)
-            every = (self._node(one, keys, constants) for one in graph.operators)
+            every = (self._node(operator, keys, constants) for operator in graph.operators)
             outs = [keys[int(n)] for n in graph.outputs]
             ends = [keys[n] for n in ins], outs, constants
             self.bodies[number] = Body(list(filter(None, every)), *ends)
         return self.bodies[number]
 
     def tensor(self, key: Key) -> Any:
-        """Returns what the file says of a value."""
         subgraph, n = key[-2:] if isinstance(key, tuple) else (0, key)
         if subgraph == PASSED:
             return self.tensor(n)
@@ -109,7 +107,7 @@ class LiteRTFile:
         op = NAMES[max(code.builtinCode, code.deprecatedBuiltinCode)]
         if op == "CUSTOM":
             op = str((code.customCode or b"custom").decode(errors="replace"))
-        every = ([] if one is None else one for one in (operator.inputs, operator.outputs))
+        every = (() if some is None else some for some in (operator.inputs, operator.outputs))
         operands, gives = ([keys.get(int(n)) for n in some] for some in every)
         # variables an operator keeps for itself
         slots = [None if k is None or self.tensor(k).isVariable else k for k in operands]
@@ -117,29 +115,29 @@ class LiteRTFile:
         if op == "DEQUANTIZE" and half is not None and half.dtype == np.float16:
             constants[gives[0]] = half.astype(np.float32)
             return None
-        found = operator.builtinOptions or operator.builtinOptions2
+        options = operator.builtinOptions or operator.builtinOptions2
         words = {
             name: value.tolist() if isinstance(value, np.ndarray) else value
-            for name, value in ({} if found is None else vars(found)).items()
+            for name, value in ({} if options is None else vars(options)).items()
         }
         path = self.name(gives[0]).removesuffix(":0") if gives else op
         return LiteRTOperator(operator, op, slots, gives, words=words, path=path, operands=operands)
 
     def name(self, key: Key) -> str:
-        given = self.tensor(key).name
-        return given.decode(errors="replace") if isinstance(given, bytes) else str(given or key)
+        text = self.tensor(key).name
+        return text.decode(errors="replace") if isinstance(text, bytes) else str(text or key)
 
     def scale(self, key: Key) -> Scale | None:
         """Returns how a tensor's integers are meant: scales and zero points; None: as they are."""
-        found = self.tensor(key).quantization
-        if found is None or found.scale is None or not len(found.scale):
+        quantisation = self.tensor(key).quantization
+        if quantisation is None or quantisation.scale is None or not len(quantisation.scale):
             return None
-        zeros = () if found.zeroPoint is None else found.zeroPoint
-        return tuple(map(float, found.scale)), tuple(map(int, zeros))
+        zeros = () if quantisation.zeroPoint is None else quantisation.zeroPoint
+        return tuple(map(float, quantisation.scale)), tuple(map(int, zeros))
 
     def inputs(self) -> tuple[Input, ...]:
         """Returns the model's inputs; None for the batch, and for sizes that are left open."""
-        found = []
+        inputs = []
         for key in self.body.inputs:
             tensor, name = self.tensor(key), self.name(key)
             if tensor.type not in DTYPES:
@@ -147,8 +145,8 @@ class LiteRTFile:
                 raise InputError("network", name, why, "export it with arrays")
             sizes = tensor.shape if tensor.shapeSignature is None else tensor.shapeSignature
             shape = tuple(None if n < 0 else int(n) for n in ([] if sizes is None else sizes))
-            found.append(Input(name, shape, DTYPES[tensor.type]))
-        return tuple(found)
+            inputs.append(Input(name, shape, DTYPES[tensor.type]))
+        return tuple(inputs)
 
     def piece(
         self, nodes: graphs.Nodes, fed: graphs.Fed, shapes: graphs.Fed, constants: graphs.Held
@@ -159,54 +157,55 @@ class LiteRTFile:
         ``fed``: what they read from before; ``shapes``: of values, where they aren't the file's;
         ``constants``: those of the file, or other numbers for them.
         """
-        every = dict.fromkeys(n for one in nodes for n in (*one.operands, *one.gives))
+        every = dict.fromkeys(n for node in nodes for n in (*node.operands, *node.gives))
         numbers = [n for n in every if n is not None]
         places = {n: place for place, n in enumerate(numbers)}
         # the schema asks for a first buffer that is empty: it is that of all tensors without one
-        made, graph = schema.ModelT(), schema.SubGraphT()
-        made.buffers, graph.tensors = [aligned_buffer(schema)], []
+        model, graph = schema.ModelT(), schema.SubGraphT()
+        model.buffers, graph.tensors = [aligned_buffer(schema)], []
         for n in numbers:
             own = self.tensor(n)
             data = constants[n] if n in constants else self._data(own)
-            tensor = self._tensor(own, None if n in fed else data, made.buffers)
+            tensor = self._tensor(own, None if n in fed else data, model.buffers)
             tensor.shapeSignature = None
             if n in fed or n in shapes:
                 tensor.shape = list((fed.get(n) or shapes[n])[0])
             graph.tensors.append(tensor)
         graph.operators = []
-        for one in nodes:
-            graph.operators.append(copy(one.own))
-            graph.operators[-1].inputs = [places.get(n, -1) for n in one.operands]
-            graph.operators[-1].outputs = [places[n] for n in one.gives]
+        for node in nodes:
+            graph.operators.append(copy(node.own))
+            graph.operators[-1].inputs = [places.get(n, -1) for n in node.operands]
+            graph.operators[-1].outputs = [places[n] for n in node.gives]
         graph.inputs = [places[n] for n in fed]
-        graph.outputs = [n for one in graph.operators for n in one.outputs]
+        graph.outputs = [n for operator in graph.operators for n in operator.outputs]
         graph.name = b"main"
-        made.operatorCodes, made.version = self.model.operatorCodes, self.model.version
-        made.subgraphs = [graph]
-        if any(one.op in NESTED for one in nodes):
+        model.operatorCodes, model.version = self.model.operatorCodes, self.model.version
+        model.subgraphs = [graph]
+        if any(node.op in NESTED for node in nodes):
             for inner in map(copy, self.model.subgraphs[1:]):
-                pairs = ((one, self._data(one)) for one in inner.tensors)
-                inner.tensors = [self._tensor(one, data, made.buffers) for one, data in pairs]
-                made.subgraphs.append(inner)
+                own = [(t, self._data(t), model.buffers) for t in inner.tensors]
+                inner.tensors = [self._tensor(*held) for held in own]
+                model.subgraphs.append(inner)
         elif len(nodes) == 1:
-            (one,) = graph.operators
-            made.operatorCodes, one.opcodeIndex = [made.operatorCodes[one.opcodeIndex]], 0
-        size = sum(len(one.data) for one in made.buffers if one.data is not None)
+            (operator,) = graph.operators
+            model.operatorCodes = [model.operatorCodes[operator.opcodeIndex]]
+            operator.opcodeIndex = 0
+        size = sum(len(buffer.data) for buffer in model.buffers if buffer.data is not None)
         builder = schema.flatbuffers.Builder(size + 4096)
-        builder.Finish(made.Pack(builder), file_identifier=b"TFL3")
+        builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
         buffers = {n: graph.tensors[places[n]].buffer for n in numbers if n in constants}
         return bytearray(builder.Output()), {n: place for n, place in buffers.items() if place}
 
     @staticmethod
     def _tensor(tensor: Any, data: np.ndarray | None, buffers: list[Any]) -> Any:
         """Returns a tensor with its constant, if it has one, in a buffer of its own."""
-        made = copy(tensor)
-        made.buffer = 0
+        copied = copy(tensor)
+        copied.buffer = 0
         if data is not None:
-            made.buffer = len(buffers)
+            copied.buffer = len(buffers)
             buffers.append(aligned_buffer(schema))
             buffers[-1].data = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        return made
+        return copied
 
 
 class LiteRTOperators(graphs.Graph):
@@ -248,9 +247,20 @@ class LiteRTOperators(graphs.Graph):
             if key:
                 self.files[key] = self.folder / f"{len(self.files)}.tflite"
                 self.files[key].write_bytes(model)
-        made = interpreter_of(model, self.switches)
-        made.allocate_tensors()
-        return partial(_invoked, made, once)
+        interpreter = interpreter_of(model, self.switches)
+        interpreter.allocate_tensors()
+
+        def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+            for detail, array in zip(interpreter.get_input_details(), arrays, strict=True):
+                interpreter.set_tensor(detail["index"], array)
+            # states of recurrent operators stay from one run to the next
+            interpreter.reset_all_variables()
+            interpreter.invoke()
+            gives = [detail["index"] for detail in interpreter.get_output_details()]
+            # for one run: its own memory, which lives as long as they do
+            return [interpreter.tensor(n)() if once else interpreter.get_tensor(n) for n in gives]
+
+        return run
 
     def meaning(self, node: Node, call: Call) -> Meaning:
         scales = ([self.file.scale(n) for n in some] for some in (node.reads, node.gives))
@@ -264,12 +274,12 @@ class LiteRTOperators(graphs.Graph):
         return key if constant else (inside, *key)
 
     def placed(self, node: LiteRTOperator, read: Sequence[Any], inside: str | None) -> Any:
-        made = super().placed(node, read, inside)
+        placed = super().placed(node, read, inside)
         if inside is None:
-            return made
-        both = zip(made.slots, node.operands, strict=True)
+            return placed
+        both = zip(placed.slots, node.operands, strict=True)
         variables = [k and self.key_inside(k, inside) if s is None else s for s, k in both]
-        return replace(made, path=inside + node.path, operands=variables)
+        return replace(placed, path=inside + node.path, operands=variables)
 
     def opened(
         self, node: LiteRTOperator, read: list[Any], inside: str | None
@@ -280,12 +290,12 @@ class LiteRTOperators(graphs.Graph):
         if node.op == "IF":
             which = "then" if self.array(read[0].key).any() else "else"
             body, place = file.subgraph(words[f"{which}SubgraphIndex"]), f"{path}/"
-            found = self.walk(body, self._own_state(node, read[1:], place), place)
-            return self._passed(node, found, node.gives)
+            passed = self.walk(body, self._own_state(node, read[1:], place), place)
+            return self._passed(node, passed, node.gives)
         cond, body = (file.subgraph(words[f"{name}SubgraphIndex"]) for name in ("cond", "body"))
         last = read
 
-        def given(number: int, state: Sequence[LiveValue]) -> list[LiveValue] | None:
+        def next_state(number: int, state: Sequence[LiveValue]) -> list[LiveValue] | None:
             nonlocal last
             place = f"{path}[{number}]/"
             last = self._own_state(node, state, place)
@@ -293,7 +303,7 @@ class LiteRTOperators(graphs.Graph):
             (goes,) = self.walk(cond, last, place)
             return last if self.array(goes.key).any() else None
 
-        repeated(lambda number, read: self.walk(body, read, f"{path}[{number}]/"), read, given)
+        repeated(lambda number, read: self.walk(body, read, f"{path}[{number}]/"), read, next_state)
         return self._passed(node, last, node.gives)
 
     def _own_state(
@@ -301,19 +311,19 @@ class LiteRTOperators(graphs.Graph):
     ) -> list[LiveValue]:
         """Returns what a body is given: it gets its first state as any other, since operators run
         otherwise on what is constant."""
-        held = {one.key: one for one in state if one.key in self.constants}
+        held = {value.key: value for value in state if value.key in self.constants}
         if not held:
             return [*state]
-        found = self._passed(node, [*held.values()], [(place, PASSED, key) for key in held])
-        fresh = dict(zip(held, found, strict=True))
-        return [fresh.get(one.key, one) for one in state]
+        passed = self._passed(node, [*held.values()], [(place, PASSED, key) for key in held])
+        fresh = dict(zip(held, passed, strict=True))
+        return [fresh.get(value.key, value) for value in state]
 
     def _passed(
         self, node: LiteRTOperator, reads: Sequence[LiveValue], gives: Sequence[Key]
     ) -> list[LiveValue]:
         """Runs an operator that only passes values on, which is what is recorded of a node whose
         body is."""
-        keys, words = [one.key for one in reads], {"passed": len(reads)}
+        keys, words = [value.key for value in reads], {"passed": len(reads)}
         return self.step(replace(node, slots=keys, gives=gives, words=words, operands=()))
 
     def name(self, key: Key) -> str:
@@ -339,34 +349,23 @@ class LiteRTOperators(graphs.Graph):
         if len(text) > LONGEST:
             raise ValueError(f"{len(text)} characters")
         quoted = [f"    {text[at : at + 88]!r}" for at in range(0, len(text), 88)]
-        found = ["model = bytearray(zlib.decompress(base64.b85decode(", *quoted, ")))"]
+        code = ["model = bytearray(zlib.decompress(base64.b85decode(", *quoted, ")))"]
         for n in filter(empty.__contains__, places):  # in one order in every process
             data = root.Buffers(places[n]).DataAsNumpy()
             start = data.ctypes.data - begin
             span = f"{start}:{start + data.size}"
-            found.append(f"model[{span}] = np.ascontiguousarray({own[n]}).tobytes()")
-        given = ", ".join(own[n] for n in fed)
+            code.append(f"model[{span}] = np.ascontiguousarray({own[n]}).tobytes()")
+        arrays = ", ".join(own[n] for n in fed)
         return [
-            *found,
+            *code,
             f"one = Interpreter(model_content=bytes(model){words})",
             "one.allocate_tensors()",
-            f"for detail, array in zip(one.get_input_details(), [{given}], strict=True):",
+            f"for detail, array in zip(one.get_input_details(), [{arrays}], strict=True):",
             '    one.set_tensor(detail["index"], array)',
             "one.invoke()",
             'results = [one.get_tensor(d["index"]) for d in one.get_output_details()]',
             *(f"{out}{n or ''} = results[{n}]" for n in range(len(node.gives))),
         ]
-
-
-def _invoked(made: Any, once: bool, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Returns what an interpreter gives of these inputs. ``once``: its own memory, which lives as
-    long as they do."""
-    for one, array in zip(made.get_input_details(), arrays, strict=True):
-        made.set_tensor(one["index"], array)
-    made.reset_all_variables()  # states of recurrent operators stay from one run to the next
-    made.invoke()
-    gives = [one["index"] for one in made.get_output_details()]
-    return [made.tensor(n)() if once else made.get_tensor(n) for n in gives]
 
 
 def interpreter_of(model: bytes | Path, switches: Mapping[str, str]) -> Any:
@@ -403,23 +402,22 @@ class LiteRTRecorder(graphs.GraphRecorder):
         super().__init__(content, inputs, switches)
 
     def plain(self) -> list[np.ndarray]:
+        with graphs.reading(self.name, AGAIN):
+            interpreter = interpreter_of(self.model, self.switches)
+        details = interpreter.get_input_details()
+        arrays = self.given(detail["name"] for detail in details)
         try:
-            made = interpreter_of(self.model, self.switches)
-        except Exception as error:
-            raise graphs.unreadable(self.name, error, AGAIN) from None
-        details = made.get_input_details()
-        given = self.given(one["name"] for one in details)
-        try:
-            for one in details:
-                if tuple(one["shape"]) != given[one["name"]].shape:
-                    made.resize_tensor_input(one["index"], given[one["name"]].shape)
-            made.allocate_tensors()
-            for one in details:
-                made.set_tensor(one["index"], given[one["name"]])
-            made.invoke()
+            for detail in details:
+                if tuple(detail["shape"]) != arrays[detail["name"]].shape:
+                    interpreter.resize_tensor_input(detail["index"], arrays[detail["name"]].shape)
+            interpreter.allocate_tensors()
+            for detail in details:
+                interpreter.set_tensor(detail["index"], arrays[detail["name"]])
+            interpreter.invoke()
         except Exception as error:
             raise graphs.refused("LiteRT", self.inputs, error) from None
-        return [made.get_tensor(one["index"]) for one in made.get_output_details()]
+        ends = interpreter.get_output_details()
+        return [interpreter.get_tensor(detail["index"]) for detail in ends]
 
     def cut(self, opens: bool) -> LiteRTOperators:
         return LiteRTOperators(LiteRTFile(self.model), self.inputs, self.switches, opens)
@@ -436,10 +434,6 @@ def opened(
     ``switches``: of the target, ``threads`` and ``xnnpack``.
     """
     path = Path(path)
-    try:
+    with graphs.reading(path.name, AGAIN):
         inputs = LiteRTFile(graphs.content(path)).inputs()
-    except InputError:
-        raise
-    except Exception as error:
-        raise graphs.unreadable(path.name, error, AGAIN) from None
     return graphs.OpenedGraph(inputs, lambda arrays: LiteRTRecorder(path, arrays, switches))

@@ -248,14 +248,14 @@ def meaning(c: Call) -> s.Meaning:
     """Returns what an operator computes, with the activation that it applies behind; a recurrent
     cell's is in the cell."""
     number = int(c.get("fusedActivationFunction") or 0)
-    found, inside = s.by_table(TABLE, c), TABLE.get(c.op) is _lite_cell
-    return s.then(c, found, FUSED[number]) if number and not inside else found
+    means, inside = s.by_table(TABLE, c), TABLE.get(c.op) is _lite_cell
+    return s.then(c, means, FUSED[number]) if number and not inside else means
 
 
 def quantised(
-    made: s.Meaning, reads: Sequence[Scale | None], gives: Sequence[Scale | None]
+    means: s.Meaning, reads: Sequence[Scale | None], gives: Sequence[Scale | None]
 ) -> s.Meaning:
     """Returns what an operator of quantised tensors means; what only moves them is as it was."""
-    if isinstance(made, s.Exact) or not any((*reads, *gives)):
-        return made
-    return s.Quantised(made, tuple(reads), tuple(gives))
+    if isinstance(means, s.Exact) or not any((*reads, *gives)):
+        return means
+    return s.Quantised(means, tuple(reads), tuple(gives))

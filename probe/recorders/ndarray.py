@@ -48,25 +48,25 @@ class ArrayRecorder:
 
     def __init__(self, function: Callable[..., Any], *inputs: Any, **weights: Any) -> None:
         self.function = function
-        self.inputs = [np.asarray(one) for one in inputs]
-        self.weights = {name: np.asarray(one) for name, one in weights.items()}
+        self.inputs = [np.asarray(array) for array in inputs]
+        self.weights = {name: np.asarray(array) for name, array in weights.items()}
 
     def plain(self) -> list[np.ndarray]:
         with arrays_restored([*self.inputs, *self.weights.values()]):
-            found = _several(self.function(*self.inputs, **self.weights))
-            return [np.array(one) for one in found]
+            outputs = _several(self.function(*self.inputs, **self.weights))
+            return [np.array(output) for output in outputs]
 
     def record(self, visit: Visit) -> list[Seen]:
         run = _ArrayRun(visit)
-        inputs = [run.watched(one, INPUT, f"x{n}") for n, one in enumerate(self.inputs)]
-        weights = {name: run.watched(one, WEIGHT, name) for name, one in self.weights.items()}
+        inputs = [run.watched(array, INPUT, f"x{n}") for n, array in enumerate(self.inputs)]
+        weights = {name: run.watched(array, WEIGHT, name) for name, array in self.weights.items()}
         with arrays_restored([*self.inputs, *self.weights.values()]):
-            found = self.function(*inputs, **weights)
-            return [run.kept(one) for one in _several(found)]
+            outputs = self.function(*inputs, **weights)
+            return [run.kept(output) for output in _several(outputs)]
 
 
-def _several(found: Any) -> list[Any]:
-    return list(found) if isinstance(found, tuple | list) else [found]
+def _several(result: Any) -> list[Any]:
+    return list(result) if isinstance(result, tuple | list) else [result]
 
 
 _local = threading.local()
@@ -88,7 +88,7 @@ def operation(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Makes one operation of a function of arrays; ``meaning``: itself, or from the arguments."""
 
-    def made(function: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def called(*args: Any, **words: Any) -> Any:
             run = _run_of((args, words))
@@ -99,7 +99,7 @@ def operation(
 
         return called
 
-    return made
+    return decorate
 
 
 # arguments
@@ -117,9 +117,9 @@ def _swap(value: Any, to: Callable[[Any], Any], kind: type = np.ndarray) -> Any:
     if isinstance(value, kind):
         return to(value)
     if isinstance(value, tuple | list):
-        return type(value)(_swap(one, to, kind) for one in value)
+        return type(value)(_swap(item, to, kind) for item in value)
     if isinstance(value, Mapping):
-        return {name: _swap(one, to, kind) for name, one in value.items()}
+        return {name: _swap(item, to, kind) for name, item in value.items()}
     return value
 
 
@@ -129,13 +129,13 @@ def _fill_in(value: Any, arrays: Sequence[Any]) -> Any:
 
 def _of_kind(value: Any, kind: type) -> list[Any]:
     """Returns what is of a kind among arguments."""
-    found: list[Any] = []
-    _swap(value, found.append, kind)
-    return found
+    leaves: list[Any] = []
+    _swap(value, leaves.append, kind)
+    return leaves
 
 
 def _run_of(value: Any) -> _ArrayRun | None:
-    return next((one.run for one in _of_kind(value, WatchedArray)), None)
+    return next((array.run for array in _of_kind(value, WatchedArray)), None)
 
 
 def _np_lines(
@@ -152,13 +152,13 @@ def _np_lines(
         if isinstance(value, _ArgumentHole):
             return names[value]
         if isinstance(value, tuple | list) and _of_kind(value, _ArgumentHole):
-            return f"[{', '.join(written(one, names) for one in value)}]"
+            return f"[{', '.join(written(item, names) for item in value)}]"
         return f"np.{value.__name__}" if isinstance(value, type) else repr(value)
 
     def lines(names: Sequence[str], y: str) -> list[str]:
-        given = [written(one, names) for one in held[0]]
-        given += [f"{word}={written(one, names)}" for word, one in held[1].items()]
-        return [*address_lines(names, addresses), f"{y} = {called}({', '.join(given)})"]
+        arguments = [written(value, names) for value in held[0]]
+        arguments += [f"{word}={written(value, names)}" for word, value in held[1].items()]
+        return [*address_lines(names, addresses), f"{y} = {called}({', '.join(arguments)})"]
 
     return lines
 
@@ -176,16 +176,16 @@ class _ArrayRun:
 
     def kept(self, value: Any) -> Seen:
         """Returns an output as it is now; later its memory may hold something else."""
-        found, bits = self.seen(value), np.array(value)
-        found.array = lambda: bits
-        return found
+        output, bits = self.seen(value), np.array(value)
+        output.array = lambda: bits
+        return output
 
     def watched(self, array: np.ndarray, role: str = INPUT, name: str = "") -> WatchedArray:
         """Returns an array that reports what is done with it."""
         self.count += 1
-        found = np.asarray(array).view(WatchedArray)
-        found.run, found.key, found.role, found.name = self, self.count, role, name
-        return found
+        watched = np.asarray(array).view(WatchedArray)
+        watched.run, watched.key, watched.role, watched.name = self, self.count, role, name
+        return watched
 
     def seen(self, value: Any) -> Seen:
         """Returns a value as the contract has it; numbers by their content."""
@@ -209,40 +209,34 @@ class _ArrayRun:
         reads = _of_kind((args, words), np.ndarray)
         numbers = iter(range(len(reads)))
         held = _swap((args, words), lambda _: _ArgumentHole(next(numbers)))
-        seen = [self.seen(one) for one in reads]
+        seen = [self.seen(array) for array in reads]
 
         def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
             filled = _fill_in(held, arrays)
-            return [np.asarray(one) for one in _several(function(*filled[0], **filled[1]))]
+            return [np.asarray(result) for result in _several(function(*filled[0], **filled[1]))]
 
-        addresses = [one.address for one in seen]
-        plain = _fill_in(held, [np.asarray(one) for one in reads])
-        found = function(*plain[0], **plain[1])
-        gives = [self.watched(one) for one in _several(found)]
-        again, results = Laid(run, addresses), [self.seen(one) for one in gives]
+        addresses = [value.address for value in seen]
+        plain = _fill_in(held, [np.asarray(array) for array in reads])
+        result = function(*plain[0], **plain[1])
+        gives = [self.watched(array) for array in _several(result)]
+        again, results = Laid(run, addresses), [self.seen(array) for array in gives]
         if means is None:
-            rounded = [any(kind in one.dtype for kind in ("float", "complex")) for one in seen]
+            rounded = [any(kind in value.dtype for kind in ("float", "complex")) for value in seen]
             operands = [
-                Operand(at, one.shape, one.dtype, None if rounded[at] else one.array)
-                for at, one in enumerate(seen)
+                Operand(at, value.shape, value.dtype, None if rounded[at] else value.array)
+                for at, value in enumerate(seen)
             ]
-            shapes, dtypes = [one.shape for one in results], [one.dtype for one in results]
+            shapes, dtypes = [value.shape for value in results], [value.dtype for value in results]
             call = Call(name, {}, operands, shapes, dtypes, run=again)
             means = meaning(call, *_fill_in(held, operands))
-        told = {f"argument{n}": one for n, one in enumerate(held[0])} | held[1]
         # where an array stands among arguments is told by the others, but not of one with a name
-        told = {
-            word: repr(one)
-            for word, one in told.items()
-            if word in held[1] or not _of_kind(one, _ArgumentHole)
-        }
-        self.visit(
-            Operation(
-                *(name, getattr(_local, "path", ""), seen, results, means, told, again),
-                *(_np_lines(name, function, held, addresses), ("import numpy as np",)),
-            )
-        )
-        return gives if isinstance(found, tuple | list) else gives[0]
+        numbered = {n: a for n, a in enumerate(held[0]) if not _of_kind(a, _ArgumentHole)}
+        attributes = {f"argument{n}": repr(a) for n, a in numbered.items()}
+        attributes |= {word: repr(a) for word, a in held[1].items()}
+        ends = name, getattr(_local, "path", ""), seen, results
+        lines = _np_lines(name, function, held, addresses)
+        self.visit(Operation(*ends, means, attributes, again, lines, ("import numpy as np",)))
+        return gives if isinstance(result, tuple | list) else gives[0]
 
     def into(
         self, target: np.ndarray, name: str, function: Any, args: Any, words: Any
@@ -296,10 +290,10 @@ class WatchedArray(np.ndarray):
         run, name = _run_of((args, words)), func.__name__
         assert run is not None
         if name in QUERIES or name in MADE:
-            found = func(*_swap(args, np.asarray), **_swap(words, np.asarray))
+            result = func(*_swap(args, np.asarray), **_swap(words, np.asarray))
             if name == "empty_like":  # whatever memory holds is no number of the function's
-                found.fill(0)
-            return run.watched(found, CONSTANT) if name in MADE else found
+                result.fill(0)
+            return run.watched(result, CONSTANT) if name in MADE else result
         args, out = _as_operands(name, args), words.pop("out", None)
         if out is None:
             return run.done(name, func, args, words)
@@ -312,12 +306,11 @@ class WatchedArray(np.ndarray):
         return self.run.done("getitem", lambda array: np.array(array[index]), (self,), {})
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        put = _copying(lambda array, given: array.__setitem__(key, given))
-        given = value if isinstance(value, np.ndarray) else np.asarray(value, self.dtype)
-        self.run.into(self, "setitem", put, (self, given), {})
+        put = _copying(lambda array, values: array.__setitem__(key, values))
+        values = value if isinstance(value, np.ndarray) else np.asarray(value, self.dtype)
+        self.run.into(self, "setitem", put, (self, values), {})
 
     def astype(self, dtype: Any, *_: Any, **__: Any) -> Any:  # type: ignore[override]
-        """Returns it as numbers of another type."""
         means = o.cast(np.dtype(self.dtype).name, np.dtype(dtype).name)
         return self.run.done("cast", lambda array: array.astype(dtype), (self,), {}, means)
 
@@ -326,9 +319,9 @@ def _copying(function: Any) -> Callable[..., np.ndarray]:
     """Returns what changes its first argument as a function that returns a changed copy."""
 
     def changed(array: np.ndarray, *rest: Any, **words: Any) -> np.ndarray:
-        found = np.array(array)
-        function(found, *rest, **words)
-        return found
+        copy = np.array(array)
+        function(copy, *rest, **words)
+        return copy
 
     return changed
 
@@ -340,9 +333,9 @@ def _writing(function: Any, out: np.ndarray) -> Callable[..., np.ndarray]:
     shape, dtype, order = like.shape, like.dtype, "F" if like.flags.fnc else "C"
 
     def written(*args: Any, **words: Any) -> np.ndarray:
-        found = np.empty(shape, dtype, order)  # type: ignore[call-overload]
-        function(*args, out=found, **words)
-        return found  # type: ignore[no-any-return]
+        result = np.empty(shape, dtype, order)  # type: ignore[call-overload]
+        function(*args, out=result, **words)
+        return result  # type: ignore[no-any-return]
 
     return written
 
@@ -351,14 +344,15 @@ def _as_operands(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Returns arguments in which numbers and lists that stand for arrays are arrays: then they are
     operands like others, with the type that NumPy would give them."""
 
-    def array(one: Any, dtype: Any = None) -> Any:
-        return one if isinstance(one, np.ndarray) else np.asarray(one, dtype)
+    def array(item: Any, dtype: Any = None) -> Any:
+        return item if isinstance(item, np.ndarray) else np.asarray(item, dtype)
 
     if name == "where" and len(args) == 3:
-        dtype = np.result_type(*(one if np.isscalar(one) else np.asarray(one) for one in args[1:]))
-        return (array(args[0]), *(array(one, dtype) for one in args[1:]))
+        both = (item if np.isscalar(item) else np.asarray(item) for item in args[1:])
+        dtype = np.result_type(*both)
+        return (array(args[0]), *(array(item, dtype) for item in args[1:]))
     if name in ("concatenate", "stack") and isinstance(args[0], tuple | list):
-        return ([array(one) for one in args[0]], *args[1:])
+        return ([array(item) for item in args[0]], *args[1:])
     return args
 
 
@@ -405,9 +399,9 @@ WatchedArray.T = property(lambda self: np.transpose(self))  # type: ignore[assig
 
 # NumPy's functions of elements, whose names the table of all functions mostly knows.
 UFUNCS = {
-    one.__name__: canonical(one.__name__)
-    for one in vars(np).values()
-    if isinstance(one, np.ufunc) and one.nout == 1 and one.signature is None
+    ufunc.__name__: canonical(ufunc.__name__)
+    for ufunc in vars(np).values()
+    if isinstance(ufunc, np.ufunc) and ufunc.nout == 1 and ufunc.signature is None
 }
 
 REDUCTIONS = word_list("sum mean var:variance std:deviation max amax:max min amin:min prod any all "
@@ -418,16 +412,16 @@ REDUCTIONS = word_list("sum mean var:variance std:deviation max amax:max min ami
 def _np_function(c: Call, *args: Any, **_: Any) -> Meaning:
     """A function of elements, with the numbers that stand beside its arrays."""
     each = o.function(UFUNCS[c.op])
-    numbers = [(n, one) for n, one in enumerate(args) if not isinstance(one, Operand)]
-    if not numbers or any(isinstance(one, tuple | list) for _, one in numbers):
+    numbers = [(n, arg) for n, arg in enumerate(args) if not isinstance(arg, Operand)]
+    if not numbers or any(isinstance(number, tuple | list) for _, number in numbers):
         return each
-    ((place, number), *more) = numbers
+    place, number = numbers[0]
     if len(args) == 2 and c.dtype() in FORMATS and each.word in FUNCTIONS:
         return o.beside(each.word, place, number, c.dtype())
     either = row_of(each.word).commutes  # a factor stands on either side
-    given = tuple(repr(one) if either else (n, repr(one)) for n, one in [(place, number), *more])
+    texts = tuple(repr(value) if either else (n, repr(value)) for n, value in numbers)
     over = each.word == "divide" and place == 0  # 1 / 0 is no zero
-    return replace(each, numbers=given, zero="" if over else each.zero)
+    return replace(each, numbers=texts, zero="" if over else each.zero)
 
 
 @TABLE.row([*REDUCTIONS])
@@ -478,7 +472,7 @@ def _einsum(c: Call, equation: str, *arrays: Any, **_: Any) -> Meaning:
 @TABLE.row("clip")
 def _np_clip(c: Call, a: Any, a_min: Any = None, a_max: Any = None, **words: Any) -> Meaning:
     low, high = words.get("min", a_min), words.get("max", a_max)
-    if any(isinstance(one, Operand) for one in (low, high)):
+    if any(isinstance(bound, Operand) for bound in (low, high)):
         return Unknown("clip with arrays as bounds")
     return o.clip(low, high)
 
@@ -499,9 +493,9 @@ def _np_pad(c: Call, a: Operand, width: Any, mode: Any = "constant", **words: An
     return o.pad(widths, value, a.dtype)
 
 
-def _np_join(made: Callable[[int], Meaning]) -> Row:
+def _np_join(constructor: Callable[[int], Meaning]) -> Row:
     def row(c: Call, arrays: Any, axis: Any = 0) -> Meaning:
-        return asked_move(c, *range(c.count)) if axis is None else made(axis)
+        return asked_move(c, *range(c.count)) if axis is None else constructor(axis)
 
     return row
 
@@ -517,14 +511,14 @@ def _np_take(c: Call, a: Operand, index: Any, axis: Any = None, mode: str = "rai
 @TABLE.row(["inv", "det", "cholesky"])
 def _matrix(c: Call, a: Operand, **words: Any) -> Meaning:
     word = "inverse" if c.op == "inv" else c.op  # elsewhere that is a reciprocal
-    return o.matrices(word, len(a.shape), *(name for name, one in sorted(words.items()) if one))
+    return o.matrices(word, len(a.shape), *(name for name, value in sorted(words.items()) if value))
 
 
 Row = Callable[..., Meaning]
 
 TABLE |= {
     "matmul": lambda c, x1, x2, **_: o.matmul((c.rank(0), c.rank(1))),
-    "where": lambda c, *given: o.where() if len(given) == 3 else Unknown("where it is true"),
+    "where": lambda c, *operands: o.where() if len(operands) == 3 else Unknown("where it is true"),
     "copy": lambda c, *_, **__: Same(),
     **dict.fromkeys("reshape squeeze expand_dims ravel".split(), lambda c, *_, **__: o.reshape()),
     "concatenate": _np_join(o.concat),

@@ -28,7 +28,6 @@ from probe.semantics import Meaning, Reshapes, Step, Steps, Turns
 
 @functools.cache
 def dtype_of(kind: int) -> str:
-    """Returns the name of a type that ONNX gives a number."""
     if kind == onnx.TensorProto.BFLOAT16:
         return "bfloat16"
     return str(helper.tensor_dtype_to_np_dtype(kind))
@@ -36,7 +35,6 @@ def dtype_of(kind: int) -> str:
 
 @functools.cache
 def onnx_type(dtype: str) -> int:
-    """Returns ONNX's number of a type."""
     every = [n for n in onnx.TensorProto.DataType.values() if n != onnx.TensorProto.UNDEFINED]
     return next(n for n in every if dtype_of(n) == dtype)
 
@@ -58,7 +56,7 @@ class Constant:
         bfloat16 = tensor.data_type == onnx.TensorProto.BFLOAT16
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             assert mapped is not None
-            said = {one.key: one.value for one in tensor.external_data}
+            said = {entry.key: entry.value for entry in tensor.external_data}
             start, size = int(said.get("offset", 0)), int(said["length"])
             dtype = "uint16" if bfloat16 else helper.tensor_dtype_to_np_dtype(tensor.data_type)
             array = mapped[start : start + size].view(dtype).reshape(tuple(tensor.dims))
@@ -73,23 +71,22 @@ class Constant:
         """Returns what a Constant node holds; None for any other node."""
         if node.op_type != "Constant" or node.domain not in ("", "ai.onnx"):
             return None
-        (one,) = node.attribute
-        value = helper.get_attribute_value(one)
-        if one.name == "value":
+        (attribute,) = node.attribute
+        value = helper.get_attribute_value(attribute)
+        if attribute.name == "value":
             return Constant.of(value)
-        kind = {"f": np.float32, "i": np.int64}.get(one.name.removeprefix("value_")[:1])
+        kind = {"f": np.float32, "i": np.int64}.get(attribute.name.removeprefix("value_")[:1])
         return None if kind is None else Constant.of(numpy_helper.from_array(np.array(value, kind)))
 
     def tensor(self, name: str, array: np.ndarray | None = None) -> Any:
         """Returns a tensor of this type; ``array``: other numbers for it."""
         if self.other is not None:
-            made = onnx.TensorProto.FromString(self.other.SerializeToString())
-            made.name = name
-            return made
+            copied = onnx.TensorProto.FromString(self.other.SerializeToString())
+            copied.name = name
+            return copied
         array = self.array if array is None else array
-        return onnx.TensorProto(
-            name=name, data_type=self.kind, dims=array.shape, raw_data=array.tobytes()
-        )
+        bits = array.tobytes()
+        return onnx.TensorProto(name=name, data_type=self.kind, dims=array.shape, raw_data=bits)
 
 
 # nodes and their bodies
@@ -114,15 +111,15 @@ class OnnxNode(Node):
 
     def proto(self, called: Mapping[Any, str]) -> Any:
         """Returns it as ONNX has it, with values called by their keys, or as ``called``."""
-        made = onnx.NodeProto()
-        made.CopyFrom(self.own)
-        made.name = self.within + self.own.name if self.own.name and not called else ""
-        made.input[:] = [called.get(key, str(key)) if key else "" for key in self.slots]
-        made.output[:] = [called.get(key, key) if key else "" for key in self.outs]
+        proto = onnx.NodeProto()
+        proto.CopyFrom(self.own)
+        proto.name = self.within + self.own.name if self.own.name and not called else ""
+        proto.input[:] = [called.get(key, str(key)) if key else "" for key in self.slots]
+        proto.output[:] = [called.get(key, key) if key else "" for key in self.outs]
         names = dict(zip(captured(self.own), self.captured, strict=bool(self.captured)))
         if any(called.get(key, key) != name for name, key in names.items()):
-            _rename(made, {name: called.get(key, key) for name, key in names.items()})
-        return made
+            _rename(proto, {name: called.get(key, key) for name, key in names.items()})
+        return proto
 
 
 class OnnxPlace(NamedTuple):
@@ -149,16 +146,15 @@ def node_of(proto: Any) -> OnnxNode:
 
 
 def new_node(op: str, reads: Sequence[str], gives: str, within: str, **words: Any) -> OnnxNode:
-    """Returns a node that the file hasn't."""
     return replace(node_of(helper.make_node(op, reads, [gives], **words)), within=within)
 
 
 def graphs(proto: Any) -> Iterator[Any]:
     """Yields the graphs in a node's attributes: branches and bodies."""
-    for one in proto.attribute:
-        if one.HasField("g"):
-            yield one.g
-        yield from one.graphs
+    for attribute in proto.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
 
 
 def captured(proto: Any) -> list[str]:
@@ -168,22 +164,22 @@ def captured(proto: Any) -> list[str]:
 
 def read_outside(graph: Any) -> list[str]:
     """Returns names that a graph reads from outside."""
-    found: dict[str, None] = {}
-    own = {one.name for one in [*graph.input, *graph.initializer]}
+    names: dict[str, None] = {}
+    own = {value.name for value in [*graph.input, *graph.initializer]}
     for inner in graph.node:
         every = [name for name in inner.input if name] + captured(inner)
-        found.update(dict.fromkeys(name for name in every if name not in own))
+        names.update(dict.fromkeys(name for name in every if name not in own))
         own.update(inner.output)
-    found.update(dict.fromkeys(one.name for one in graph.output if one.name not in own))
-    return list(found)
+    names.update(dict.fromkeys(value.name for value in graph.output if value.name not in own))
+    return list(names)
 
 
 def written_once(graph: Any) -> None:
     """Takes out of the bodies in a graph the Constant nodes whose result they hold besides, as in
     models that ONNX Runtime has saved: it reads no such body."""
-    for inner in [one for node in graph.node for one in graphs(node)]:
-        held = {one.name for one in inner.initializer}
-        kept = [one for one in inner.node if one.op_type != "Constant" or one.output[0] not in held]
+    for inner in [within for node in graph.node for within in graphs(node)]:
+        held = {tensor.name for tensor in inner.initializer}
+        kept = [n for n in inner.node if n.op_type != "Constant" or n.output[0] not in held]
         del inner.node[:]
         inner.node.extend(kept)
         written_once(inner)
@@ -195,8 +191,8 @@ def _rename(proto: Any, names: Mapping[str, str]) -> None:
         for inner in graph.node:
             inner.input[:] = [names.get(name, name) for name in inner.input]
             _rename(inner, names)
-        for one in graph.output:
-            one.name = names.get(one.name, one.name)
+        for output in graph.output:
+            output.name = names.get(output.name, output.name)
 
 
 def body(graph: Any, mapped: np.ndarray | None = None, wanted: Sequence[Any] = ()) -> Body:
@@ -206,24 +202,24 @@ def body(graph: Any, mapped: np.ndarray | None = None, wanted: Sequence[Any] = (
     ``mapped``: the bytes of the file beside it; ``wanted``: of a branch, what its node gives, None
     of what is left out: each of these is given by a node of its own.
     """
-    constants = {one.name: Constant.of(one, mapped) for one in graph.initializer}
+    constants = {tensor.name: Constant.of(tensor, mapped) for tensor in graph.initializer}
     nodes = []
     for proto in graph.node:
         if (value := Constant.held(proto)) is None:
             nodes.append(node_of(proto))
         else:  # a weight, as ONNX Runtime itself has it
             constants[proto.output[0]] = value
-    gives = [one.name for one in graph.output]
+    gives = [output.name for output in graph.output]
     if wanted:
-        own, given = {key for node in nodes for key in node.gives}, list[str]()
+        own, outputs = {key for node in nodes for key in node.gives}, list[str]()
         for name in (name for name, key in zip(gives, wanted, strict=False) if key):
-            if name in own and name not in given:
-                given.append(name)
+            if name in own and name not in outputs:
+                outputs.append(name)
             else:  # a constant, a value from outside, or one that is given twice
-                given.append(f"{name} as {len(given)}")
-                nodes.append(new_node("Identity", [name], given[-1], ""))
-        gives = given
-    inputs = [one.name for one in graph.input if one.name not in constants]
+                outputs.append(f"{name} as {len(outputs)}")
+                nodes.append(new_node("Identity", [name], outputs[-1], ""))
+        gives = outputs
+    inputs = [value.name for value in graph.input if value.name not in constants]
     inputs += [name for name in read_outside(graph) if name not in inputs]
     return Body(in_graph_order(nodes, gives), inputs, gives, constants)
 
@@ -248,7 +244,7 @@ def submodel(
         for key, (_, dtype) in fed.items()
     ]
     outputs = [onnx.ValueInfoProto(name=called.get(k, k)) for node in nodes for k in node.gives]
-    held = [one.tensor(called.get(key, key), array) for key, (one, array) in weights.items()]
+    held = [own.tensor(called.get(key, key), array) for key, (own, array) in weights.items()]
     protos = [node.proto(called) for node in nodes]
     graph = helper.make_graph(protos, "piece", inputs, outputs, held)
     return onnx.ModelProto(graph=graph, ir_version=like.ir_version, opset_import=like.opset_import)
@@ -259,9 +255,9 @@ def model_lines(model: Any, weights: Iterable[tuple[str, str]]) -> list[str]:
     arrays."""
     text = printer.to_text(model)
     again = parser.parse_model(text)
-    for one in again.graph.node:
-        if not one.domain:  # which the parser writes down
-            one.ClearField("domain")
+    for node in again.graph.node:
+        if not node.domain:  # which the parser writes down
+            node.ClearField("domain")
     lines = ["model = parser.parse_model('''", *text.splitlines(), "''')"]
     if again != model:  # what releases before 1.17 print has no names, and six digits of a number
         lines = [f"model = onnx.load_model_from_string({model.SerializeToString()!r})"]
@@ -274,8 +270,8 @@ def model_lines(model: Any, weights: Iterable[tuple[str, str]]) -> list[str]:
 def words_in(proto: Any) -> dict[str, Any]:
     """A node's attributes as numbers, texts and lists; tensors as arrays; graphs left out."""
     kinds = onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS
-    own = [one for one in proto.attribute if one.type not in kinds]
-    return {one.name: _plain_word(helper.get_attribute_value(one)) for one in own}
+    own = [attribute for attribute in proto.attribute if attribute.type not in kinds]
+    return {attribute.name: _plain_word(helper.get_attribute_value(attribute)) for attribute in own}
 
 
 def _plain_word(value: Any) -> Any:
@@ -285,22 +281,22 @@ def _plain_word(value: Any) -> Any:
         return value.decode(errors="replace")
     if isinstance(value, int | float | str):
         return value
-    return [_plain_word(one) for one in value] if isinstance(value, Iterable) else str(value)
+    return [_plain_word(item) for item in value] if isinstance(value, Iterable) else str(value)
 
 
 def graph_inputs(graph: Any) -> tuple[Input, ...]:
     """Returns a graph's inputs that no constant of the file fills. InputError: one is no array."""
-    held, found = {one.name for one in graph.initializer}, []
-    for one in graph.input:
-        kind = one.type.tensor_type
-        if one.name in held:
+    held, inputs = {tensor.name for tensor in graph.initializer}, []
+    for value in graph.input:
+        kind = value.type.tensor_type
+        if value.name in held:
             continue
-        if one.type.WhichOneof("value") != "tensor_type":
-            why = f"its input {one.name} is not an array but a {one.type.WhichOneof('value')}"
-            raise InputError("network", one.name, why, "export the model with arrays as inputs")
+        if value.type.WhichOneof("value") != "tensor_type":
+            why = f"its input {value.name} is not an array but a {value.type.WhichOneof('value')}"
+            raise InputError("network", value.name, why, "export the model with arrays as inputs")
         shape = tuple(d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim)
-        found.append(Input(one.name, shape, dtype_of(kind.elem_type)))
-    return tuple(found)
+        inputs.append(Input(value.name, shape, dtype_of(kind.elem_type)))
+    return tuple(inputs)
 
 
 # ONNX Runtime's blocked layout
@@ -360,8 +356,8 @@ class Block:
 
 def block_size(run: Any) -> int:
     """Returns the channels in a block on this processor. ``run(node type, array)``: one node."""
-    found = run("ReorderInput", np.arange(128, dtype=np.float32).reshape(1, 64, 1, 2))
-    return int(np.argmax(found.reshape(-1) == 1))
+    reordered = run("ReorderInput", np.arange(128, dtype=np.float32).reshape(1, 64, 1, 2))
+    return int(np.argmax(reordered.reshape(-1) == 1))
 
 
 def block_of_filters(shape: tuple[int, ...], size: int) -> Block:
@@ -373,7 +369,7 @@ def block_of_outputs(domain: str, op: str, reads: list[Block | None], size: int)
     """Returns how a node's output lies. Nodes of ONNX's own keep the layout of what they read."""
     if domain == BLOCKED:
         return None if op == "ReorderOutput" else Block(size)
-    first = next((one for one in reads if one is not None and one.inner <= 0), None)
+    first = next((block for block in reads if block is not None and block.inner <= 0), None)
     if op == "Reshape" and first is not None:  # to five axes, and back
         return Block(size, 0 if first.inner == SPLIT else SPLIT)
     return first

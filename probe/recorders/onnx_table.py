@@ -7,7 +7,7 @@ integers alone; an operator that needs others is ``Unknown``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod, sqrt
 from typing import Any
 
@@ -30,7 +30,7 @@ UNARY = s.word_list(
 )
 
 # Functions of one input with attributes that are numbers: constructors, names and defaults.
-NUMBERED: dict[str, tuple[Any, dict[str, float]]] = {
+NUMBERED: dict[str, tuple[Callable[..., s.Meaning], dict[str, float]]] = {
     "LeakyRelu": (o.leaky_relu, {"alpha": 0.01}),
     "Elu": (o.elu, {"alpha": 1.0}),
     "Celu": (o.celu, {"alpha": 1.0}),
@@ -83,8 +83,8 @@ def _integers(c: Call, name: str, slot: int) -> list[int] | None:
     """Returns integers of an attribute, or of an input in newer versions; None: of neither."""
     if c.has(slot):
         return c.integers(slot)
-    given = c.get(name)
-    return None if given is None else [int(one) for one in given]
+    numbers = c.get(name)
+    return None if numbers is None else [int(number) for number in numbers]
 
 
 def _on(c: Call, name: str, otherwise: int = 0) -> bool:
@@ -98,22 +98,22 @@ def _of_one(op: str, words: Any) -> s.Meaning:
     """Returns a function of one input, or the activation that a fused operator names."""
     if op not in NUMBERED:
         return o.function(UNARY[op])
-    made, defaults = NUMBERED[op]
-    found: s.Meaning = made(*(float(words.get(name, value)) for name, value in defaults.items()))
-    return found
+    constructor, defaults = NUMBERED[op]
+    numbers = (float(words.get(name, value)) for name, value in defaults.items())
+    return constructor(*numbers)
 
 
 def _fused_function(c: Call) -> tuple[s.Meaning, ...]:
     """Returns the activation that a fused operator applies behind, if there is one."""
-    name, given = c.get("activation"), list(c.get("activation_params", []))
+    name, numbers = c.get("activation"), list(c.get("activation_params", []))
     if not name:
         return ()
     if name == "Clip":
-        low, high = (float(one) for one in given)
+        low, high = (float(number) for number in numbers)
         return (o.clip(low, high),)
     names = NUMBERED[name][1] if name in NUMBERED else {}
     alone = {key: c[f"activation_{key}"] for key in names if f"activation_{key}" in c.attributes}
-    return (_of_one(name, alone or dict(zip(names, given, strict=False))),)
+    return (_of_one(name, alone or dict(zip(names, numbers, strict=False))),)
 
 
 @TABLE.row("Clip")
@@ -127,8 +127,8 @@ def _onnx_clip(c: Call) -> s.Meaning:
 
 @TABLE.row("IsInf")
 def _is_inf(c: Call) -> s.Meaning:
-    signs = {f"detect_{one}": c.get(f"detect_{one}", 1) for one in ("negative", "positive")}
-    return o.function("isinf", **{name: one for name, one in signs.items() if one != 1})
+    signs = {f"detect_{kind}": c.get(f"detect_{kind}", 1) for kind in ("negative", "positive")}
+    return o.function("isinf", **{name: value for name, value in signs.items() if value != 1})
 
 
 @TABLE.row("BiasGelu FastGelu")
@@ -225,13 +225,13 @@ def _onnx_pool(c: Call, kind: str) -> s.Meaning:
     return o.pool(kind, frame, False, _on(c, "count_include_pad"), _on(c, "ceil_mode"))
 
 
-def _own_row(*kept: int, beside: Sequence[int] = ()) -> s.Row:
+def _own_row(*own_axes: int, beside: Sequence[int] = ()) -> s.Row:
     """Every output reads all of its row of some axes: with -1 of all axes but the last.
 
     ``beside``: slots of what it reads its own row of besides."""
 
     def row(c: Call) -> s.Meaning:
-        axes = range(c.rank() - 1) if kept == (-1,) else kept
+        axes = range(c.rank() - 1) if own_axes == (-1,) else own_axes
         numbers = (*c.numbers(), c.gives[0][len(axes) :])
         return o.own_rows(snake(c.op), axes, numbers, c.places(*beside))
 
@@ -268,9 +268,8 @@ def _onnx_arg(c: Call) -> s.Meaning:
 
 @TABLE.row("TopK")
 def _top_k(c: Call) -> s.Meaning:
-    count = (
-        int(c["k"]) if "k" in c.attributes else c.integers(1)[0]
-    )  # an attribute until version 10
+    # an attribute until version 10
+    count = int(c["k"]) if "k" in c.attributes else c.integers(1)[0]
     words = (int(c.get("axis", -1)), _on(c, "largest", 1), _on(c, "sorted", 1))
     return s.reads_of(c, o.top_k(c.rank(), count, *words), 0)
 
@@ -364,10 +363,10 @@ def _direction(
     """Returns one direction of a recurrent layer, and what it reads; ``build`` gets the steps that
     cut its own part out of weights, biases and states."""
     gates, functions = CELLS[c.op]
-    given = [one.lower() for one in c.get("activations") or functions * (number + 1)]
-    given = given[number * len(functions) :][: len(functions)]
+    chosen = [name.lower() for name in c.get("activations") or functions * (number + 1)]
+    chosen = chosen[number * len(functions) :][: len(functions)]
     plain = not (c.has(7) or c.get("clip") or _on(c, "input_forget"))
-    if not plain or (given != functions and (c.op != "RNN" or given != ["relu"])):
+    if not plain or (chosen != functions and (c.op != "RNN" or chosen != ["relu"])):
         whole, states = c.places(0, 1, 2, 3, 7), c.places(5, 6)
         own_states = tuple(range(len(whole), len(whole + states)))
         scan = s.Scans(0, c.op.lower(), back, (2,), c.numbers(), own_states, batch=1)
@@ -386,8 +385,8 @@ def _direction(
         places.append(len(reads) if c.has(n) else -1)
         reads += [own(n)] if c.has(n) else []
     after = c.op != "GRU" or _on(c, "linear_before_reset")
-    made = s.Recurs(c.op.lower(), gates, (0, 1, 2, *places), 0, back, after, given[-1])
-    return made, tuple(reads)
+    layer = s.Recurs(c.op.lower(), gates, (0, 1, 2, *places), 0, back, after, chosen[-1])
+    return layer, tuple(reads)
 
 
 @TABLE.row("STFT")
@@ -414,7 +413,7 @@ def _attention(c: Call) -> s.Meaning:
         return o.own_rows("attention", (0,), c.numbers())
     if any(c.has(n) for n in range(4 if biased else 3, len(c.reads))) or len(c.gives) > 1:
         return s.Unknown("it has a mask or a past")
-    others = {name for name, one in c.attributes.items() if one} - {"scale", "is_causal"}
+    others = {name for name, value in c.attributes.items() if value} - {"scale", "is_causal"}
     plain = not others and c.shape(0)[:2] == c.shape(1)[:2]
     if c.op == "Attention" and c.rank() == 4 and plain:
         scale = float(c.get("scale", 1 / sqrt(c.shape()[-1])))
@@ -436,8 +435,8 @@ def _onnx_pad(c: Call) -> s.Meaning:
         around[axis] = (pads[n], pads[n + len(axes)])
     if c.get("mode", "constant") != "constant":
         return asked_move(c)
-    if c.has(2) and (given := c.operand(2)).content is None:
-        return s.Unknown(f"it is padded with a number that is computed in {given.dtype}")
+    if c.has(2) and (filler := c.operand(2)).content is None:
+        return s.Unknown(f"it is padded with a number that is computed in {filler.dtype}")
     value = c.value(2).reshape(-1)[0] if c.has(2) else c.get("value", 0.0)
     return s.reads_of(c, o.pad(around, value, c.dtype()), 0)
 
@@ -461,8 +460,8 @@ def _resize(c: Call) -> s.Meaning:
 def _onnx_gather(c: Call) -> s.Meaning:
     axis = int(c.get("axis", 0)) % c.rank()
     index = c.value(1)
-    found = o.take(axis, np.where(index < 0, index + c.shape()[axis], index))
-    return s.reads_of(c, found, 0)
+    taken = o.take(axis, np.where(index < 0, index + c.shape()[axis], index))
+    return s.reads_of(c, taken, 0)
 
 
 @TABLE.row("ScatterElements ScatterND Scatter")
@@ -570,6 +569,5 @@ DOMAINS = ("", "com.microsoft", "com.microsoft.nchwc")
 
 
 def meaning(c: Call) -> s.Meaning:
-    """Returns what a node computes."""
     known = c.domain in DOMAINS
     return s.by_table(TABLE, c) if known else s.Unknown(f"{c.op} is not described in probe")

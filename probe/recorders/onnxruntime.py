@@ -52,21 +52,21 @@ MOST_THREADS = 512
 
 def options(switches: Mapping[str, str]) -> Any:
     """Returns a session's options: those of the target's switches, and ``optimisation``."""
-    found = onnxruntime.SessionOptions()
+    settings = onnxruntime.SessionOptions()
     # fatal errors alone: what it refuses is raised, and said in one line
-    found.log_severity_level = 4
+    settings.log_severity_level = 4
     # threads that spin while they wait take the cores of whatever runs beside them
-    found.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if "threads" in switches:
-        found.intra_op_num_threads = int(switches["threads"])
-        found.inter_op_num_threads = 1
+        settings.intra_op_num_threads = int(switches["threads"])
+        settings.inter_op_num_threads = 1
     if "deterministic" in switches:
-        found.use_deterministic_compute = switches["deterministic"] == "1"
+        settings.use_deterministic_compute = switches["deterministic"] == "1"
     for entry, value in session_entries(switches):
-        found.add_session_config_entry(entry, value)
+        settings.add_session_config_entry(entry, value)
     if "optimisation" in switches:
-        found.graph_optimization_level = LEVELS[switches["optimisation"]]
-    return found
+        settings.graph_optimization_level = LEVELS[switches["optimisation"]]
+    return settings
 
 
 @functools.cache
@@ -78,10 +78,9 @@ def share_memory() -> None:
     kind = binding.OrtAllocatorType.ORT_ARENA_ALLOCATOR
     memory = binding.OrtMemoryInfo("Cpu", kind, 0, binding.OrtMemType.DEFAULT)
     as_requested = 1
+    arena = onnxruntime.OrtArenaCfg(0, as_requested, 1 << 16, -1)
     try:
-        onnxruntime.create_and_register_allocator(
-            memory, onnxruntime.OrtArenaCfg(0, as_requested, 1 << 16, -1)
-        )
+        onnxruntime.create_and_register_allocator(memory, arena)
     except Exception:  # the program has registered one: it serves as well
         return
 
@@ -114,25 +113,25 @@ class Optimised(graphs.Graph):
         self.most_pieces = max(2, min(self.most_pieces, MOST_THREADS // threads))
         self.sessions: dict[str, Any] = {}
         self.blocks: dict[str, Block] = {}
-        self.made: dict[str, str] = {}
-        own = [one.version for one in model.opset_import if one.domain in ("", "ai.onnx")]
-        self.opset = max(own, default=1)
+        self.paths: dict[str, str] = {}
+        own = (opset for opset in model.opset_import if opset.domain in ("", "ai.onnx"))
+        self.opset = max((opset.version for opset in own), default=1)
         self.bodies: dict[Any, tuple[Any, Body]] = {}
         onnx_file.written_once(model.graph)
         body = onnx_file.body(model.graph, mapped)
         del model.graph.initializer[:]
-        kinds = {one.name: one.type.tensor_type.elem_type for one in model.graph.input}
-        given = {key: _ort(inputs[key], onnx_file.dtype_of(kinds[key])) for key in body.inputs}
-        super().__init__(body, given)
-        if any(one.domain == BLOCKED for one in body.nodes):
+        kinds = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
+        arrays = {key: _ort(inputs[key], onnx_file.dtype_of(kinds[key])) for key in body.inputs}
+        super().__init__(body, arrays)
+        if any(node.domain == BLOCKED for node in body.nodes):
             self.block = onnx_file.block_size(self._reordered)
 
     def _reordered(self, op: str, array: np.ndarray) -> np.ndarray:
         """Runs a node of the blocked layout's domain on an array."""
         node = onnx_file.new_node(op, ["x"], "y", "", domain=BLOCKED)
         run = self.started([node], {"x": (array.shape, "float32")}, {})
-        (found,) = run([_ort(array, "float32")])
-        return found.numpy()  # type: ignore[no-any-return]
+        (output,) = run([_ort(array, "float32")])
+        return output.numpy()  # type: ignore[no-any-return]
 
     # values
 
@@ -142,9 +141,9 @@ class Optimised(graphs.Graph):
         return tuple(value.shape()), onnx_file.dtype_of(value.element_type())
 
     def container(self, key: Any, value: Any) -> np.ndarray:
-        found: np.ndarray = value.array if isinstance(value, Constant) else value.numpy()
-        found = found.view(np.uint16) if found.dtype == BFLOAT16 else found
-        return self.blocks[key].turned(found, back=True) if key in self.blocks else found
+        bits: np.ndarray = value.array if isinstance(value, Constant) else value.numpy()
+        bits = bits.view(np.uint16) if bits.dtype == BFLOAT16 else bits
+        return self.blocks[key].turned(bits, back=True) if key in self.blocks else bits
 
     def value(self, key: Any, array: np.ndarray) -> Any:
         array = self.blocks[key].turned(array) if key in self.blocks else array
@@ -166,7 +165,7 @@ class Optimised(graphs.Graph):
         if "stacked" in nodes[0].words:
             return functools.partial(self._stacked, nodes[0], fed, held)
         beside = {key: self.constants[key] for node in nodes for key in node.fed}
-        every_fed = {**fed, **{key: self.described(one) for key, one in beside.items()}}
+        every_fed = {**fed, **{key: self.described(constant) for key, constant in beside.items()}}
         uses = (key for node in nodes for key in node.uses if key not in every_fed)
         keys = dict.fromkeys(key for key in uses if key in self.constants)
         turned = {k: self.blocks[k].turned(a) if k in self.blocks else a for k, a in held.items()}
@@ -180,16 +179,15 @@ class Optimised(graphs.Graph):
         name = array_digest(np.frombuffer(content, np.uint8)) if inside else ""
         session = self.sessions.get(name)
         if session is None:
-            made = options(self.switches)
-            made.enable_mem_pattern = False
-            made.add_session_config_entry("session.use_env_allocators", "1")
-            session = onnxruntime.InferenceSession(content, made, providers=PROVIDERS)
+            settings = options(self.switches)
+            settings.enable_mem_pattern = False
+            settings.add_session_config_entry("session.use_env_allocators", "1")
+            session = onnxruntime.InferenceSession(content, settings, providers=PROVIDERS)
             if once and name:  # other iterations run the same
                 self.sessions[name] = session
-        inputs, outputs = (
-            [one.name for one in some] for some in (session.get_inputs(), session.get_outputs())
-        )
-        own = [self.value(key, held.get(key, one.array)) for key, one in beside.items()]
+        ends = session.get_inputs(), session.get_outputs()
+        inputs, outputs = ([end.name for end in some] for some in ends)
+        own = [self.value(key, held.get(key, constant.array)) for key, constant in beside.items()]
         return lambda values: session.run_with_ort_values(  # type: ignore[no-any-return]
             outputs, dict(zip(inputs, (*values, *own), strict=True))
         )
@@ -200,7 +198,7 @@ class Optimised(graphs.Graph):
         """What every iteration gave as one array: bits are copied. A body may give a constant."""
         own = ((key, self.constants[key]) for key in {*node.slots} & self.constants.keys())
         both = (*own, *zip(fed, values, strict=True))
-        every = {key: self.container(key, one) for key, one in both}
+        every = {key: self.container(key, value) for key, value in both}
         every.update(held)
         array = np.stack([every[key] for key in node.slots], node.words["stacked"])
         return [self.value(node.slots[0], array)]
@@ -216,17 +214,17 @@ class Optimised(graphs.Graph):
         return inside.to.get(key) or (inside.constants if constant else inside.values) + key
 
     def placed(self, node: OnnxNode, read: Sequence[Any], inside: OnnxPlace | None) -> OnnxNode:
-        made: OnnxNode = super().placed(node, read, inside)
-        if made is node:
+        placed: OnnxNode = super().placed(node, read, inside)
+        if placed is node:
             return node
-        gives = iter(made.gives)
+        gives = iter(placed.gives)
         outs = [key and next(gives) for key in node.outs]
         if inside is None:
-            return replace(made, outs=outs)
+            return replace(placed, outs=outs)
         # of a body in a body ONNX Runtime 1.31 packs no constant of the model for its kernels, and
         # runs others
-        far = self.body.constants.keys() & made.uses if inside.depth > 1 else ()
-        return replace(made, outs=outs, within=inside.names, fed=frozenset(far))
+        far = self.body.constants.keys() & placed.uses if inside.depth > 1 else ()
+        return replace(placed, outs=outs, within=inside.names, fed=frozenset(far))
 
     def opened(self, node: OnnxNode, read: list[Any], inside: Any) -> list[LiveValue] | None:
         if node.domain or node.op not in ("If", "Loop", "Scan"):
@@ -236,7 +234,7 @@ class Optimised(graphs.Graph):
         depth = 1 + (inside.depth if inside else 0)
         if node.op == "If":
             taken = "then_branch" if self.array(slots[0].key).any() else "else_branch"
-            (graph,) = (one.g for one in node.own.attribute if one.name == taken)
+            (graph,) = (attribute.g for attribute in node.own.attribute if attribute.name == taken)
             body, ahead = self._body(graph, node.outs), f"{node.gives[0]}/"
             to = dict(zip(body.outputs, node.gives, strict=True))
             place = OnnxPlace(ahead, ahead, node.within, depth, to)
@@ -258,41 +256,40 @@ class Optimised(graphs.Graph):
         lines, first = (slots[:at], slots[at:]) if loop else (slots[at:], slots[:at])
         axes = [] if loop else node.words.get("scan_input_axes", [0] * len(lines))
         back = [] if loop else node.words.get("scan_input_directions", [0] * len(lines))
-        ends = [self.described_at(one.key)[0][k] for one, k in zip(lines, axes, strict=not loop)]
+        ends = [self.described_at(line.key)[0][k] for line, k in zip(lines, axes, strict=not loop)]
         if loop and lines[0] is not None:
             ends = [int(self.array(lines[0].key).reshape(-1)[0])]
 
-        def given(number: int, state: Sequence[Any]) -> list[Any] | None:
-            """Returns what the body reads in a turn."""
+        def reads_in_turn(number: int, state: Sequence[Any]) -> list[Any] | None:
             goes, ahead = state[:1] if loop else (), f"{path}[{number}]/"
-            if any(one is not None and not self.array(one.key).any() for one in goes):
+            if any(value is not None and not self.array(value.key).any() for value in goes):
                 return None
             if number >= min(ends, default=inf):
                 return None
             # a body gets its first state as any other: what is constant, nodes run other kernels on
             carried = state[len(goes) :]
-            constant = {one.key for one in carried} & self.constants.keys()
+            constant = {value.key for value in carried} & self.constants.keys()
             self.counted(len(body.nodes) + 1 + len(constant) + len(axes))
-            found = [
-                self._new("Identity", [one], f"{ahead}{one.key}", ahead)
-                if one.key in constant
-                else one
-                for one in carried
+            reads = [
+                self._new("Identity", [value], f"{ahead}{value.key}", ahead)
+                if value.key in constant
+                else value
+                for value in carried
             ]
             if loop:
                 on = goes[0] or self._held(f"{path}/goes on", True)
-                return [self._held(f"{path}/iteration {number}", number), on, *found, *fixed]
-            for one, axis, turned, end in zip(lines, axes, back, ends, strict=True):
+                return [self._held(f"{path}/iteration {number}", number), on, *reads, *fixed]
+            for line, axis, turned, end in zip(lines, axes, back, ends, strict=True):
                 index = end - 1 - number if turned else number
-                both = [one, self._held(f"{path}/index {index}", index)]
-                found.append(self._new("Gather", both, f"{ahead}{one.key}", ahead, axis=axis))
-            return found + fixed
+                both = [line, self._held(f"{path}/index {index}", index)]
+                reads.append(self._new("Gather", both, f"{ahead}{line.key}", ahead, axis=axis))
+            return reads + fixed
 
         def turn(number: int, read: Iterable[Any]) -> list[Any]:
             ahead = f"{path}[{number}]/"
             return self.walk(body, read, OnnxPlace(ahead, f"{path}/", ahead, depth))
 
-        state, rows = repeated(turn, first, given)
+        state, rows = repeated(turn, first, reads_in_turn)
         if not rows:
             return None
         return self._ended(node, state[loop:], list(zip(*rows, strict=True)))
@@ -312,7 +309,7 @@ class Optimised(graphs.Graph):
 
     def _new(self, op: str, reads: Sequence[LiveValue], to: str, within: str, **words: Any) -> Any:
         """Runs a node that the file hasn't, and returns what it gives."""
-        keys = [one.key for one in reads]
+        keys = [value.key for value in reads]
         return self.step(onnx_file.new_node(op, keys, to, within, **words))[0]
 
     def _ended(
@@ -320,21 +317,21 @@ class Optimised(graphs.Graph):
     ) -> list[LiveValue]:
         """Makes what a Loop or a Scan gives: what the last iteration handed on, and arrays of what
         each gave, which are the node as it is recorded."""
-        found = [
-            self._new("Identity", [one], out, node.within)
-            for one, out in zip(state, node.outs, strict=False)
+        values = [
+            self._new("Identity", [value], out, node.within)
+            for value, out in zip(state, node.outs, strict=False)
             if out
         ]
         axes, directions = (node.words.get(f"scan_output_{w}") for w in ("axes", "directions"))
         for n, (column, out) in enumerate(zip(columns, node.outs[len(state) :], strict=False)):
-            keys = [one.key for one in column]
+            keys = [value.key for value in column]
             keys = keys[::-1] if directions and directions[n] else keys
             words = {"stacked": axes[n] if axes else 0}
             if out:
-                found += self.step(
+                values += self.step(
                     replace(node, slots=keys, gives=[out], outs=[out], captured=(), words=words)
                 )
-        return found
+        return values
 
     # what is said of them
 
@@ -344,17 +341,17 @@ class Optimised(graphs.Graph):
         blocked = node.domain == BLOCKED
         node.path = node.name.removesuffix("_nchwc") if blocked else node.name
         if re.fullmatch(node.op + r"(_token_\d+)?", node.path):
-            node.path = f"{self.made.get(node.slots[0], node.slots[0])}/{node.op}"
-        self.made.update(dict.fromkeys(node.gives, node.path))
+            node.path = f"{self.paths.get(node.slots[0], node.slots[0])}/{node.op}"
+        self.paths.update(dict.fromkeys(node.gives, node.path))
         if blocked and node.op == "Conv":
             shape = self.constants[node.slots[1]].array.shape
             self.blocks[node.slots[1]] = onnx_file.block_of_filters(shape, self.block)
         if blocked or self.blocks:
             reads = [self.blocks.get(key) for key in node.slots]
             size = getattr(self, "block", 0)
-            found = onnx_file.block_of_outputs(node.domain, node.op, reads, size)
-            if found is not None:
-                self.blocks |= dict.fromkeys(node.gives, found)
+            block = onnx_file.block_of_outputs(node.domain, node.op, reads, size)
+            if block is not None:
+                self.blocks |= dict.fromkeys(node.gives, block)
 
     def meaning(self, node: OnnxNode, call: Call) -> Meaning:
         block = self.blocks.get(node.slots[0]) if node.slots else None
@@ -367,39 +364,39 @@ class Optimised(graphs.Graph):
         if "stacked" in node.words:
             every = ", ".join(own[key] for key in node.slots)
             return [f"{out} = np.stack([{every}], {node.words['stacked']})"]
-        found = list[str]()
+        code = list[str]()
         for key in filter(self.blocks.__contains__, own):
-            found += self.blocks[key].lines(own[key], self.described_at(key)[0])
+            code += self.blocks[key].lines(own[key], self.described_at(key)[0])
         held = self.constants.keys() - node.fed
         fed = {key: self.described_at(key) for key in own if key not in held}
         model = onnx_file.submodel([node], fed, {}, self.model, {**own, **outs})
-        found += onnx_file.model_lines(model, [(own[k], own[k]) for k in own if k not in fed])
-        found.append("options = onnxruntime.SessionOptions()")
+        code += onnx_file.model_lines(model, [(own[k], own[k]) for k in own if k not in fed])
+        code.append("options = onnxruntime.SessionOptions()")
         if "threads" in self.switches:
-            found.append(f"options.intra_op_num_threads = {self.switches['threads']}")
+            code.append(f"options.intra_op_num_threads = {self.switches['threads']}")
         if "deterministic" in self.switches:
             on = self.switches["deterministic"] == "1"
-            found.append(f"options.use_deterministic_compute = {on}")
+            code.append(f"options.use_deterministic_compute = {on}")
         for entry, value in session_entries(self.switches):
-            found.append(f'options.add_session_config_entry("{entry}", "{value}")')
+            code.append(f'options.add_session_config_entry("{entry}", "{value}")')
         arrays = ", ".join(f'"{own[key]}": {own[key]}' for key in fed)
-        found += [
+        code += [
             "options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL",
             "session = onnxruntime.InferenceSession(model.SerializeToString(), options, "
             'providers=["CPUExecutionProvider"])',
             f"{', '.join(outs.values())}{',' * (len(outs) == 1)} = session.run(None, {{{arrays}}})",
         ]
         for key in filter(self.blocks.__contains__, outs):
-            found += self.blocks[key].lines(outs[key], self.described_at(key)[0], back=True)
-        return found
+            code += self.blocks[key].lines(outs[key], self.described_at(key)[0], back=True)
+        return code
 
 
 def _ort(array: np.ndarray, dtype: str) -> Any:
     """Returns an array, which must be contiguous, as ONNX Runtime's value, in its own memory."""
-    made = onnxruntime.OrtValue
+    kind = onnxruntime.OrtValue
     if dtype == "bfloat16":
-        return made.ortvalue_from_numpy_with_onnx_type(array, onnx.TensorProto.BFLOAT16)
-    return made.ortvalue_from_numpy(array)
+        return kind.ortvalue_from_numpy_with_onnx_type(array, onnx.TensorProto.BFLOAT16)
+    return kind.ortvalue_from_numpy(array)
 
 
 class OnnxRecorder(graphs.GraphRecorder):
@@ -429,35 +426,33 @@ class OnnxRecorder(graphs.GraphRecorder):
     def plain(self) -> list[np.ndarray]:
         kept = self.refusing.pop() if self.refusing else None
         session = kept or self._session(options(self.switches))
-        given = self.given(one.name for one in session.get_inputs())
+        arrays = self.given(wanted.name for wanted in session.get_inputs())
         try:
-            return [np.asarray(one) for one in session.run(None, given)]
+            return [np.asarray(output) for output in session.run(None, arrays)]
         except Exception as error:
             # of sizes that are tried one after the other most may be refused, as by a U-Net: each
             # would build the session anew. Behind a run that it takes nodes need its memory
             self.refusing.append(session)
-            raise graphs.refused("ONNX Runtime", given, str(error).splitlines()[0]) from None
+            raise graphs.refused("ONNX Runtime", arrays, str(error).splitlines()[0]) from None
 
     def cut(self, opens: bool) -> Optimised:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             path, beside = Path(folder, "optimised.onnx"), Path(folder, "weights")
-            made = options(self.switches)
-            made.optimized_model_filepath = str(path)
+            settings = options(self.switches)
+            settings.optimized_model_filepath = str(path)
             external = "session.optimized_model_external_initializers_"
-            made.add_session_config_entry(f"{external}file_name", beside.name)
-            made.add_session_config_entry(f"{external}min_size_in_bytes", str(1 << 12))
-            self._session(made)
+            settings.add_session_config_entry(f"{external}file_name", beside.name)
+            settings.add_session_config_entry(f"{external}min_size_in_bytes", str(1 << 12))
+            self._session(settings)
             some = beside.exists() and beside.stat().st_size > 0
             mapped = np.memmap(beside, np.uint8, "r") if some else None
             model = onnx.load(path, load_external_data=False)
             return Optimised(model, self.inputs, self.switches, mapped, opens)
 
-    def _session(self, made: Any) -> Any:
-        try:
-            return onnxruntime.InferenceSession(self.model, made, providers=PROVIDERS)
-        except Exception as error:
-            name = "model" if isinstance(self.model, bytes) else Path(self.model).name
-            raise graphs.unreadable(name, error) from None
+    def _session(self, settings: Any) -> Any:
+        name = "model" if isinstance(self.model, bytes) else Path(self.model).name
+        with graphs.reading(name):
+            return onnxruntime.InferenceSession(self.model, settings, providers=PROVIDERS)
 
 
 def opened(
@@ -468,15 +463,13 @@ def opened(
     ``switches``: of the target, such as ``threads``.
     """
     path = Path(path)
-    try:
+    with graphs.reading(path.name):
         graph = onnx.load(path, load_external_data=False).graph
-    except Exception as error:
-        raise graphs.unreadable(path.name, error) from None
     refusing: list[Any] = []
 
     def recorder(arrays: Mapping[str, np.ndarray]) -> OnnxRecorder:
-        found = OnnxRecorder(path, arrays, switches)
-        found.refusing = refusing
-        return found
+        fresh = OnnxRecorder(path, arrays, switches)
+        fresh.refusing = refusing
+        return fresh
 
     return graphs.OpenedGraph(onnx_file.graph_inputs(graph), recorder)

@@ -78,18 +78,18 @@ CAFFE = {
 @cache
 def _caffe_net() -> Any:
     """Returns the class of Caffe's nets, in a pool of its own: a process may have Caffe's too."""
-    made = descriptor_pb2.FileDescriptorProto(name="probe_caffe.proto", package="probe_caffe")
+    file = descriptor_pb2.FileDescriptorProto(name="probe_caffe.proto", package="probe_caffe")
     kind = descriptor_pb2.FieldDescriptorProto
     for message, fields in CAFFE.items():
-        own = made.message_type.add(name=message)
+        own = file.message_type.add(name=message)
         for name, (number, of) in fields.items():
             plain = {"": kind.TYPE_INT64, "text": kind.TYPE_STRING}.get(of)
-            one = own.field.add(name=name, number=number, label=kind.LABEL_REPEATED)
-            one.type = plain or kind.TYPE_MESSAGE
+            field = own.field.add(name=name, number=number, label=kind.LABEL_REPEATED)
+            field.type = plain or kind.TYPE_MESSAGE
             if plain is None:
-                one.type_name = f".probe_caffe.{of}"
+                field.type_name = f".probe_caffe.{of}"
     pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(made.SerializeToString())
+    pool.AddSerializedFile(file.SerializeToString())
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("probe_caffe.Net"))
 
 
@@ -110,14 +110,14 @@ def declared(text: str) -> dict[str, tuple[int, ...]]:
         raise InputError("prototxt", "layer", "the file has no layers", "give a Caffe model's text")
     # Caffe has had three ways: four numbers an input, a shape an input, a layer
     dims = net.input_dim
-    shapes = [tuple(one.dim) for one in net.input_shape]
+    shapes = [tuple(shape.dim) for shape in net.input_shape]
     shapes += [tuple(dims[k : k + 4]) for k in range(0, len(dims), 4)]
-    found = dict(zip(net.input, shapes, strict=False))
-    for one in net.layer:
-        if "Input" in one.type:
-            shapes = [tuple(shape.dim) for part in one.input_param for shape in part.shape]
-            found |= dict(zip(one.top, shapes * len(one.top), strict=False))
-    return found
+    inputs = dict(zip(net.input, shapes, strict=False))
+    for layer in net.layer:
+        if "Input" in layer.type:
+            shapes = [tuple(shape.dim) for part in layer.input_param for shape in part.shape]
+            inputs |= dict(zip(layer.top, shapes * len(layer.top), strict=False))
+    return inputs
 
 
 # a net as it is read
@@ -160,23 +160,22 @@ class Net:
     @property
     def constants(self) -> dict[str, np.ndarray]:
         """Returns values that layers hold: no operation gives them."""
-        return {
-            one.gives[0]: one.blobs[0] for one in self.layers if one.kind == CONSTANT and one.blobs
-        }
+        held = (layer for layer in self.layers if layer.kind == CONSTANT and layer.blobs)
+        return {layer.gives[0]: layer.blobs[0] for layer in held}
 
     @property
     def running(self) -> list[OpenCVLayer]:
         """Returns the layers that compute."""
-        return [one for one in self.layers if one.kind != CONSTANT]
+        return [layer for layer in self.layers if layer.kind != CONSTANT]
 
 
 def results_by_name(layers: Sequence[OpenCVLayer], own: bool = True) -> dict[str, tuple[str, int]]:
     """Returns the layer that gives each value, and which of its results that is; ``own``: by their
     own names, not those of ``built``."""
     return {
-        value: (one.name if own else f"onnx_node!L{n}", slot)
-        for n, one in enumerate(layers)
-        for value, slot in zip(one.gives, one.slots, strict=True)
+        value: (layer.name if own else f"onnx_node!L{n}", slot)
+        for n, layer in enumerate(layers)
+        for value, slot in zip(layer.gives, layer.slots, strict=True)
     }
 
 
@@ -201,30 +200,27 @@ def read_net(net: Any, floats: Sequence[float] = ()) -> Net:
         texts.setdefault(f"{number:.6f}", set()).add(float(number))
     # the one number for each text of six decimals that is not the number itself
     exact = {text: next(iter(some)) for text, some in texts.items() if len(some) == 1}
-    outputs = tuple(one.name for one in graph.output)
-    wanted = {*outputs, *(name for one in graph.node for name in one.input)}
+    outputs = tuple(output.name for output in graph.output)
+    wanted = {*outputs, *(name for node in graph.node for name in node.input)}
     shapes = {
-        one.name: tuple(dim.dim_value for dim in one.type.tensor_type.shape.dim)
-        for one in (*graph.input, *graph.value_info)
+        value.name: tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+        for value in (*graph.input, *graph.value_info)
     }
-    layers = tuple(_dumped(net, one, wanted, exact) for one in graph.node)
-    return Net(tuple(one.name for one in graph.input), layers, outputs, shapes)
-
-
-def _dumped(net: Any, node: Any, wanted: set[str], exact: Mapping[str, float]) -> OpenCVLayer:
-    words = {}
-    for name, value in words_in(node).items():
-        every = value if isinstance(value, list) else [value]
-        every = [exact.get(f"{n:.6f}", n) if isinstance(n, float) else n for n in every]
-        if every and name not in NOT_ITS_OWN:
-            words[name] = every[0] if len(every) == 1 else every
-    slots = tuple(n for n, one in enumerate(node.output) if one in wanted or not n)
-    blobs = net.getLayer(net.getLayerId(node.name)).blobs
-    return OpenCVLayer(
-        *(node.name, node.op_type.rpartition("::")[2], tuple(node.input)),
-        *(tuple(node.output[n] for n in slots), slots, words),
-        tuple(np.array(one) for one in blobs if one is not None),
-    )
+    layers = list[OpenCVLayer]()
+    for node in graph.node:
+        words = {}
+        for name, value in words_in(node).items():
+            every = value if isinstance(value, list) else [value]
+            every = [exact.get(f"{n:.6f}", n) if isinstance(n, float) else n for n in every]
+            if every and name not in NOT_ITS_OWN:
+                words[name] = every[0] if len(every) == 1 else every
+        slots = tuple(n for n, output in enumerate(node.output) if output in wanted or not n)
+        ends = tuple(node.input), tuple(node.output[n] for n in slots), slots
+        held = net.getLayer(net.getLayerId(node.name)).blobs
+        blobs = tuple(np.array(blob) for blob in held if blob is not None)
+        kind = node.op_type.rpartition("::")[2]
+        layers.append(OpenCVLayer(node.name, kind, *ends, words, blobs))
+    return Net(tuple(value.name for value in graph.input), tuple(layers), outputs, shapes)
 
 
 def bare_name(value: str) -> str:
@@ -239,9 +235,9 @@ def floats_of(content: bytes) -> list[float]:
         nodes = onnx.load_from_string(content).graph.node
     except Exception:  # another format
         return []
-    every = [one for node in nodes for one in node.attribute]
-    single = [one.f for one in every if one.type == onnx.AttributeProto.FLOAT]
-    return single + [number for one in every for number in one.floats]
+    every = [attribute for node in nodes for attribute in node.attribute]
+    single = [attribute.f for attribute in every if attribute.type == onnx.AttributeProto.FLOAT]
+    return single + [number for attribute in every for number in attribute.floats]
 
 
 # layers as a net of their own
@@ -252,16 +248,16 @@ def _nodes(
 ) -> list[tuple[str, list[str], list[str], str, Mapping[str, Any]]]:
     """(type, reads, gives, name, parameters) of every layer; all results up to the last one that is
     read have names."""
-    found: list[tuple[str, list[str], list[str], str, Mapping[str, Any]]] = []
+    nodes: list[tuple[str, list[str], list[str], str, Mapping[str, Any]]] = []
     count = 0
-    for n, one in enumerate(layers):
-        weights = [f"w{count + k}" for k in range(len(one.blobs))]
-        count += len(one.blobs)
-        names = dict(zip(one.slots, one.gives, strict=True))
-        slots = range(max(one.slots, default=0) + 1)
-        gives = [names.get(k, f"{one.name}_unread{k}") for k in slots]
-        found.append((one.kind, [*one.reads, *weights], gives, f"L{n}", one.words))
-    return found
+    for n, layer in enumerate(layers):
+        weights = [f"w{count + k}" for k in range(len(layer.blobs))]
+        count += len(layer.blobs)
+        names = dict(zip(layer.slots, layer.gives, strict=True))
+        slots = range(max(layer.slots, default=0) + 1)
+        gives = [names.get(k, f"{layer.name}_unread{k}") for k in slots]
+        nodes.append((layer.kind, [*layer.reads, *weights], gives, f"L{n}", layer.words))
+    return nodes
 
 
 def model(
@@ -294,35 +290,36 @@ def model(
         for kind, ins, outs, name, words in _nodes(layers)
     ]
     held = [
-        numpy_helper.from_array(np.ascontiguousarray(one), f"w{n}") for n, one in enumerate(weights)
+        numpy_helper.from_array(np.ascontiguousarray(array), f"w{n}")
+        for n, array in enumerate(weights)
     ]
     graph = helper.make_graph(nodes, "piece", inputs, outputs, held)
     domains = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)]
     return helper.make_model(graph, opset_imports=domains)
 
 
-def built(made: Any, switches: Mapping[str, str]) -> Any:
+def built(proto: Any, switches: Mapping[str, str]) -> Any:
     """Returns a model of layers as a net."""
     os.environ.setdefault(AS_TYPED, "0")
-    net = cv2.dnn.readNetFromONNX(np.frombuffer(made.SerializeToString(), np.uint8))
+    net = cv2.dnn.readNetFromONNX(np.frombuffer(proto.SerializeToString(), np.uint8))
     if switches.get("winograd") == "0":
         net.enableWinograd(False)
     return net
 
 
-def feed(net: Any, given: Mapping[str, np.ndarray]) -> None:
-    for name, array in given.items():
+def feed(net: Any, arrays: Mapping[str, np.ndarray]) -> None:
+    for name, array in arrays.items():
         net.setInput(np.ascontiguousarray(array), name)
 
 
 def forward(
-    net: Any, given: Mapping[str, np.ndarray], wanted: Sequence[tuple[str, int]]
+    net: Any, arrays: Mapping[str, np.ndarray], wanted: Sequence[tuple[str, int]]
 ) -> list[np.ndarray]:
     """Runs a net, and returns results: layer by name, and which of its results. OpenCV makes new
     arrays of them; a further copy of every layer's would be the largest part of the memory."""
-    feed(net, given)
-    found = net.forwardAndRetrieve([layer for layer, _ in wanted])
-    return [np.asarray(some[n]) for some, (_, n) in zip(found, wanted, strict=True)]
+    feed(net, arrays)
+    results = net.forwardAndRetrieve([layer for layer, _ in wanted])
+    return [np.asarray(some[n]) for some, (_, n) in zip(results, wanted, strict=True)]
 
 
 class Layers(Graph):
@@ -341,25 +338,25 @@ class Layers(Graph):
     def __init__(
         self,
         net: Net,
-        given: Mapping[str, np.ndarray],
+        inputs: Mapping[str, np.ndarray],
         values: Sequence[str],
         switches: Mapping[str, str],
         alike: set[str],
     ) -> None:
         self.net, self.switches, self.alike = net, switches, alike
         constants: dict[Any, np.ndarray] = dict(net.constants)
-        for one in net.running:
-            constants |= one.weights
-        nodes = self._grouped({*values, *given, *constants})
-        super().__init__(Body(nodes, [*given], net.outputs, constants), given)
+        for layer in net.running:
+            constants |= layer.weights
+        nodes = self._grouped({*values, *inputs, *constants})
+        super().__init__(Body(nodes, [*inputs], net.outputs, constants), inputs)
         self.known |= {name: (shape, "float32") for name, shape in net.shapes.items()}
-        self.known |= {name: self.described(one) for name, one in given.items()}
+        self.known |= {name: self.described(array) for name, array in inputs.items()}
 
     def _grouped(self, known: set[Any]) -> list[Node]:
         """Returns every operation: a layer whose results are known, with those in front of it whose
         results aren't."""
         by = {name: layer for layer in self.net.layers for name in layer.gives}
-        found = []
+        nodes = []
         for layer in self.net.running:
             gives = [name for name in layer.gives if name in known]
             if not gives:
@@ -373,19 +370,18 @@ class Layers(Graph):
                 elif by[name].name not in inside:
                     inside[by[name].name] = by[name]
                     waiting += by[name].reads
-            layers = [one for one in self.net.layers if one.name in inside]
-            found.append(
-                self._node(layers, outer if len(layers) == 1 else [*dict.fromkeys(outer)], gives)
-            )
-        return found
+            layers = [layer for layer in self.net.layers if layer.name in inside]
+            reads = outer if len(layers) == 1 else [*dict.fromkeys(outer)]
+            nodes.append(self._node(layers, reads, gives))
+        return nodes
 
     def _node(
         self, layers: Sequence[OpenCVLayer], reads: Sequence[str], gives: Sequence[str]
     ) -> Node:
         """Returns layers as one operation, which reads values and then their weights."""
-        slots = [*reads, *(key for one in layers for key in one.weights)]
+        slots = [*reads, *(key for layer in layers for key in layer.weights)]
         words = layers[0].words if len(layers) == 1 else {}
-        op, able = "+".join(one.kind for one in layers), self.alike.issuperset(gives)
+        op, able = "+".join(layer.kind for layer in layers), self.alike.issuperset(gives)
         path = bare_name(layers[-1].name)
         return Node(layers, op, slots, list(gives), words=words, path=path, able=able)
 
@@ -393,18 +389,18 @@ class Layers(Graph):
         (node,) = nodes
         numbers = {**self.constants, **held}
         inner = {key: numbers[key] for key in node.uses if key in self.net.constants}
-        known = {**fed, **{key: self.described(one) for key, one in inner.items()}}
+        known = {**fed, **{key: self.described(array) for key, array in inner.items()}}
         weights = [
-            numbers[one.name, n].reshape(blob.shape)
-            for one in node.own
-            for n, blob in enumerate(one.blobs)
+            numbers[layer.name, n].reshape(blob.shape)
+            for layer in node.own
+            for n, blob in enumerate(layer.blobs)
         ]
         wanted = results_by_name(node.own, own=False)
 
         def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-            given = {**dict(zip(fed, arrays, strict=True)), **inner}
+            values = {**dict(zip(fed, arrays, strict=True)), **inner}
             with silent():
-                return forward(net, given, [wanted[name] for name in node.gives])
+                return forward(net, values, [wanted[name] for name in node.gives])
 
         with silent():
             net = built(model(node.own, known, node.gives, weights), self.switches)
@@ -413,11 +409,11 @@ class Layers(Graph):
     def agrees(self, node: Node) -> bool:
         """Returns whether an operation alone gives what it gave in the net."""
         try:
-            found = self.again(node, node.reads, [self.array(key) for key in node.reads])
+            results = self.again(node, node.reads, [self.array(key) for key in node.reads])
         except cv2.error:
             return False
-        both = zip(found, node.gives, strict=True)
-        return all(one.tobytes() == self.array(key).tobytes() for one, key in both)
+        both = zip(results, node.gives, strict=True)
+        return all(result.tobytes() == self.array(key).tobytes() for result, key in both)
 
     def meaning(self, node: Node, call: Call) -> Meaning:
         if len(node.own) == 1:
@@ -427,13 +423,13 @@ class Layers(Graph):
         for layer in node.own:
             if len(layer.gives) > 1:
                 return Unknown(f"{layer.kind} inside of a fused operation")
-            one = self._node([layer], layer.reads, layer.gives)
-            operands = [self.operand(key, at) for at, key in enumerate(one.slots)]
+            part = self._node([layer], layer.reads, layer.gives)
+            operands = [self.operand(key, at) for at, key in enumerate(part.slots)]
             shapes = [self.described_at(name)[0] for name in layer.gives]
-            run = partial(self.again, one, one.reads) if one.able else None
+            run = partial(self.again, part, part.reads) if part.able else None
             inner = replace(call, op=layer.kind, reads=operands, gives=shapes, run=run)
-            reads = tuple(numbers[key] for key in one.slots)
-            steps.append(Step(self._of_layer(one, inner), reads, shapes[0]))
+            reads = tuple(numbers[key] for key in part.slots)
+            steps.append(Step(self._of_layer(part, inner), reads, shapes[0]))
             numbers[layer.gives[0]] = len(node.slots) + len(steps) - 1
         return Steps(tuple(steps), tuple(numbers[name] for name in node.gives))
 
@@ -453,13 +449,13 @@ class Layers(Graph):
         fed = {key: self.described_at(key) for key in own if isinstance(key, str)}
         inner = [k for _, ins, outs, _, _ in _nodes(node.own) for k in (*ins, *outs)]
         names = {key: f"v{n}" for n, key in enumerate(inner) if not re.fullmatch(r"w\d+", key)}
-        blobs = [((one.name, n), blob) for one in node.own for n, blob in enumerate(one.blobs)]
+        blobs = [((each.name, n), blob) for each in node.own for n, blob in enumerate(each.blobs)]
         weights = [f"np.ascontiguousarray({own[k]}.reshape({blob.shape}))" for k, blob in blobs]
-        made = model(node.own, fed, node.gives, called=names)
+        proto = model(node.own, fed, node.gives, called=names)
         wanted = [results_by_name(node.own, own=False)[name] for name in node.gives]
         return [
             f'os.environ["{AS_TYPED}"] = "0"  # layers by their type alone',
-            *model_lines(made, [(f"w{n}", array) for n, array in enumerate(weights)]),
+            *model_lines(proto, [(f"w{n}", array) for n, array in enumerate(weights)]),
             "net = cv2.dnn.readNetFromONNX(np.frombuffer(model.SerializeToString(), np.uint8))",
             *["net.enableWinograd(False)"] * (self.switches.get("winograd") == "0"),
             *(f"net.setInput({own[key]}, {names[key]!r})" for key in fed),
@@ -479,33 +475,30 @@ def opened(
 
     ``switches``: of the target, ``winograd`` and ``threads``.
     """
-    given, words = Path(path), dict(switches or {})
-    ending = given.suffix.lower()
+    file, words = Path(path), dict(switches or {})
+    ending = file.suffix.lower()
     if ending not in READERS:
-        return caffe(*_two_files(given), words)
-    content = graphs.content(given)
+        return caffe(*_two_files(file), words)
+    content = graphs.content(file)
     reader = getattr(cv2.dnn, READERS[ending])
 
     def net() -> Any:
-        return _asking_cv2(given.name, lambda: reader(np.frombuffer(content, np.uint8)))
+        return _asking_cv2(file.name, lambda: reader(np.frombuffer(content, np.uint8)))
 
     if ending == ".tflite":
         from probe.recorders import litert
 
-        return OpenedNet(net, litert.opened(given).inputs, words, content, turned=True)
-    try:
+        return OpenedNet(net, litert.opened(file).inputs, words, content, turned=True)
+    with graphs.reading(file.name):
         graph = onnx.load_from_string(content).graph
-    except Exception as error:
-        raise graphs.unreadable(given.name, error) from None
     return OpenedNet(net, graph_inputs(graph), words, content)
 
 
 def caffe(text: str, weights: bytes = b"", switches: Mapping[str, str] | None = None) -> OpenedNet:
     """Opens a Caffe model: ``text`` its prototxt, ``weights`` the bytes of its caffemodel."""
-    inputs = tuple(
-        Input(name, (None, *shape[1:]), "float32") for name, shape in declared(text).items()
-    )
-    halves = [np.frombuffer(one, np.uint8) for one in (text.encode(), weights) if one]
+    every = declared(text).items()
+    inputs = tuple(Input(name, (None, *shape[1:]), "float32") for name, shape in every)
+    halves = [np.frombuffer(half, np.uint8) for half in (text.encode(), weights) if half]
     read = partial(_asking_cv2, "prototxt", lambda: cv2.dnn.readNetFromCaffe(*halves))
     return OpenedNet(read, inputs, dict(switches or {}))
 
@@ -517,18 +510,18 @@ def of_net(net: Any) -> OpenedNet:
     return OpenedNet(lambda: net, (), {}, copied=True)
 
 
-def _two_files(given: Path) -> tuple[str, bytes]:
-    text, weights = given.with_suffix(".prototxt"), given.with_suffix(".caffemodel")
-    for one in (text, *([weights] if given.suffix == ".caffemodel" else [])):
-        if not one.is_file():
-            why = f"there is no {one.name} beside it"
+def _two_files(file: Path) -> tuple[str, bytes]:
+    text, weights = file.with_suffix(".prototxt"), file.with_suffix(".caffemodel")
+    for needed in (text, *([weights] if file.suffix == ".caffemodel" else [])):
+        if not needed.is_file():
+            why = f"there is no {needed.name} beside it"
             todo = "put a Caffe model's text and weights into one folder, under one name"
-            raise InputError("model", given.name, why, todo)
+            raise InputError("model", file.name, why, todo)
     try:
         return text.read_text(), weights.read_bytes() if weights.is_file() else b""
     except UnicodeDecodeError:
         why, todo = "it is not a text file", "give a Caffe prototxt"
-        raise InputError("model", given.name, why, todo) from None
+        raise InputError("model", file.name, why, todo) from None
 
 
 def _asking_cv2(name: str, call: Callable[[], Any]) -> Any:
@@ -570,20 +563,21 @@ class OpenedNet:
     turned: bool = False
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> OpenCVRecorder:
-        names = [one.name for one in self.inputs] or [*arrays]
+        names = [wanted.name for wanted in self.inputs] or [*arrays]
         for name in {*names} ^ {*arrays}:
             raise InputError("inputs", name, f"the model's are {', '.join(names)}", "name these")
         if not arrays:
             raise InputError("inputs", "(none)", "a net in memory has none", "give inputs=")
         narrow = {
-            name: one.astype(NARROW.get(one.dtype.name, one.dtype)) for name, one in arrays.items()
+            name: array.astype(NARROW.get(array.dtype.name, array.dtype))
+            for name, array in arrays.items()
         }
         if self.copied and len(narrow) == 1:  # the net's only input, whatever it is called
             narrow = dict(zip(("",), narrow.values(), strict=True))
         if self.turned:  # OpenCV's importer turns pictures of (batch, height, width, channels)
             narrow = {
-                name: np.moveaxis(one, -1, 1) if one.ndim == PICTURE else one
-                for name, one in narrow.items()
+                name: np.moveaxis(array, -1, 1) if array.ndim == PICTURE else array
+                for name, array in narrow.items()
             }
         return OpenCVRecorder(self, narrow, self.switches)
 
@@ -617,27 +611,25 @@ class OpenCVRecorder(graphs.GraphRecorder):
     def record(self, visit: Visit) -> list[Seen]:
         if self.graph is None:
             self.graph = self.cut()
-            shown = {id(one.own[-1]) for one in self.graph.nodes}
-            hidden = [bare_name(one.name) for one in self.read.running if id(one) not in shown]
+            shown = {id(node.own[-1]) for node in self.graph.nodes}
+            hidden = [layer for layer in self.read.running if id(layer) not in shown]
             if hidden:
-                layers = ", ".join(hidden)
-                self.note = (
-                    f"fused with the layer behind: {layers}; apart, the outputs would change"
-                )
+                names = ", ".join(bare_name(layer.name) for layer in hidden)
+                self.note = f"fused with the layer behind: {names}; apart, the outputs would change"
         return self.graph.run(visit)
 
     def cut(self, opens: bool = True) -> Layers:
         """Returns the layers whose results can be asked for; the whole net is one piece."""
         every = tuple(dict.fromkeys((*self._unchanged(), *self.read.outputs)))
-        found = Layers(self.read, self.inputs, every, self.switches, self.alike)
-        found.runs([NodeGroup(found.nodes, [], list(every), lambda _: self._outputs(every))])
-        return found
+        layers = Layers(self.read, self.inputs, every, self.switches, self.alike)
+        layers.runs([NodeGroup(layers.nodes, [], list(every), lambda _: self._outputs(every))])
+        return layers
 
     def _fresh(self) -> Any:
         if self.copied:
-            given = self.inputs | self.read.constants
-            fed = {name: (one.shape, one.dtype.name) for name, one in given.items()}
-            blobs = [blob for one in self.read.running for blob in one.blobs]
+            arrays = self.inputs | self.read.constants
+            fed = {name: (array.shape, array.dtype.name) for name, array in arrays.items()}
+            blobs = [blob for layer in self.read.running for blob in layer.blobs]
             with silent():
                 return built(model(self.read.running, fed, self.read.outputs, blobs), self.switches)
         net = self.opened.net()
@@ -650,22 +642,22 @@ class OpenCVRecorder(graphs.GraphRecorder):
     def _known(self) -> Net:
         net, known = self._fresh(), self.opened.content
         self._called(lambda: feed(net, self.inputs))
-        found: Net = self._called(lambda: read_net(net, floats_of(known) if known else FRACTIONS))
-        if [*self.inputs] == [""] and len(found.inputs) == 1:
-            self.inputs = {found.inputs[0]: self.inputs[""]}
-        if {*found.inputs} != {*self.inputs}:
-            why = f"the net's are {', '.join(found.inputs)}"
+        read: Net = self._called(lambda: read_net(net, floats_of(known) if known else FRACTIONS))
+        if [*self.inputs] == [""] and len(read.inputs) == 1:
+            self.inputs = {read.inputs[0]: self.inputs[""]}
+        if {*read.inputs} != {*self.inputs}:
+            why = f"the net's are {', '.join(read.inputs)}"
             raise InputError("inputs", ", ".join(self.inputs), why, "name these")
-        return found
+        return read
 
     def _copy(self) -> None:
         """From here on watches a net of the same layers. InputError: it gives different bits."""
-        wanted = [one.tobytes() for one in self.plain()]
+        wanted = [output.tobytes() for output in self.plain()]
         self.copied = True
         for words in (self.switches, {**self.switches, "winograd": "0"}):
             self.switches = words
-            found = self._outputs(self.read.outputs, self._fresh())
-            if [one.tobytes() for one in found] == wanted:
+            outputs = self._outputs(self.read.outputs, self._fresh())
+            if [output.tobytes() for output in outputs] == wanted:
                 return
         why = "a copy of its layers gives different bits, and a net in memory can't be recorded"
         raise InputError("model", "Net", why, "give the file that it was read from")
@@ -682,32 +674,32 @@ class OpenCVRecorder(graphs.GraphRecorder):
         """Returns the values of these names, in one pass."""
         if net is None and self.ready[0] != tuple(values):  # a net keeps what it fused for others
             self.ready = tuple(values), self._fresh()
-        given = self.inputs | (self.read.constants if self.copied else {})
+        arrays = self.inputs | (self.read.constants if self.copied else {})
         layers = self.read.running if self.copied else self.read.layers
         wanted = results_by_name(layers, own=not self.copied)
         net = self.ready[1] if net is None else net
-        return self._forward(net, given, [wanted[name] for name in values])
+        return self._forward(net, arrays, [wanted[name] for name in values])
 
     def _forward(
-        self, net: Any, given: Mapping[str, np.ndarray], wanted: Sequence[tuple[str, int]]
+        self, net: Any, arrays: Mapping[str, np.ndarray], wanted: Sequence[tuple[str, int]]
     ) -> list[np.ndarray]:
-        return self._called(lambda: forward(net, given, wanted))  # type: ignore[no-any-return]
+        return self._called(lambda: forward(net, arrays, wanted))  # type: ignore[no-any-return]
 
     def _unchanged(self) -> list[str]:
         """Returns the results that can be asked for together and leave the outputs as they are."""
-        wanted = [one.tobytes() for one in self.plain()]
+        wanted = [output.tobytes() for output in self.plain()]
         outputs, chosen = self.read.outputs, list[str]()
 
         def take(names: list[str]) -> None:
-            asked = (*chosen, *names)
-            found = self._outputs((*asked, *outputs))[len(asked) :]
-            if [one.tobytes() for one in found] == wanted:
+            together = (*chosen, *names)
+            results = self._outputs((*together, *outputs))[len(together) :]
+            if [output.tobytes() for output in results] == wanted:
                 chosen.extend(names)
             elif len(names) > 1:
                 take(names[: len(names) // 2])
                 take(names[len(names) // 2 :])
 
-        every = [name for one in self.read.running for name in one.gives if name not in outputs]
+        every = [name for layer in self.read.running for name in layer.gives if name not in outputs]
         if every:
             take(every)
         return self._written([name for name in every if name in chosen])

@@ -45,8 +45,8 @@ POOLS = {"MAX": "max", "AVE": "average", "0": "max", "1": "average"}
 
 
 def _ints(c: Call, name: str) -> list[int]:
-    given = c.get(name, [])
-    return [int(n) for n in (given if isinstance(given, list) else [given])]
+    value = c.get(name, [])
+    return [int(n) for n in (value if isinstance(value, list) else [value])]
 
 
 def _dnn_axis(c: Call, otherwise: int = 1) -> int:
@@ -66,8 +66,8 @@ def _dnn_window(c: Call, kernel: Sequence[int] | None = None) -> Window:
     axes = _dnn_axes(c)
 
     def wide(name: str, full: str) -> tuple[int, ...]:
-        found = _ints(c, full) or [int(c.get(f"{name}_{axis}", 1)) for axis in axes]
-        return tuple(found * len(axes) if len(found) == 1 else found)
+        numbers = _ints(c, full) or [int(c.get(f"{name}_{axis}", 1)) for axis in axes]
+        return tuple(numbers * len(axes) if len(numbers) == 1 else numbers)
 
     sizes = tuple(kernel) if kernel else wide("kernel", "kernel_size")
     return sizes, wide("stride", "stride"), wide("dilation", "dilation")
@@ -104,10 +104,10 @@ def _dnn_conv(c: Call) -> s.Meaning:
 
 @TABLE.row("Pooling")
 def _dnn_pool(c: Call) -> s.Meaning:
-    given = str(c.get("pool", "MAX")).upper()
-    kind, axes = POOLS.get(given), range(2, c.rank())
+    word = str(c.get("pool", "MAX")).upper()
+    kind, axes = POOLS.get(word), range(2, c.rank())
     if kind is None or not axes or len(c.gives) > 1:
-        return s.Unknown(f"pooling {given}, or with indices")
+        return s.Unknown(f"pooling {word}, or with indices")
     if c.get("global_pooling"):
         return o.reduced("mean" if kind == "average" else "max", axes, keep=True)
     window = _dnn_window(c)
@@ -218,16 +218,15 @@ def _dnn_arg(c: Call) -> s.Meaning:
 
 
 def _all_words(c: Call) -> tuple[str, ...]:
-    return tuple(sorted(str(one) for one in c.attributes.items() if one[0] != "blobs"))
+    return tuple(sorted(str(pair) for pair in c.attributes.items() if pair[0] != "blobs"))
 
 
-def _dnn_numbers(made: Callable[..., s.Meaning], *names: str) -> s.Row:
+def _dnn_numbers(constructor: Callable[..., s.Meaning], *names: str) -> s.Row:
     """Returns a function of one element whose numbers are given to its constructor, where a layer
     has them."""
 
     def row(c: Call) -> s.Meaning:
-        given = {name: c.get(name) for name in names}
-        return made(**{name: float(value) for name, value in given.items() if value is not None})
+        return constructor(**{k: float(c[k]) for k in names if c.get(k) is not None})
 
     return row
 
@@ -291,11 +290,11 @@ def _dnn_rnn(c: Call) -> s.Meaning:
     if any(c.shape(n)[0] != batch for n in states):
         return s.Unknown(f"{c.op} with first states of several directions")
     ways = [False, True] if c.get("bidirectional") else [bool(c.get("reverse"))]
-    one, *more = [(*shape[:2], shape[2] // len(ways)) for shape in c.gives]
+    first, *more = [(*shape[:2], shape[2] // len(ways)) for shape in c.gives]
     words, own, build = _all_words(c), tuple(range(4, 4 + len(states))), s.StepBuilder(c.count)
     for back in ways:
         scan = s.Scans(0, c.op.lower(), back, (2,), words, own, batch=1)
-        build.add(scan, (0, 1, 2, 3, *states), one, *more)
+        build.add(scan, (0, 1, 2, 3, *states), first, *more)
     last, size = build.count, len(c.gives)
     for n, shape in enumerate(c.gives):
         build.add(o.concat(2), range(c.count + n, last, size), shape)

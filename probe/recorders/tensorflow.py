@@ -104,14 +104,14 @@ class KnownGraphs:
     """What stays from one run to the next.
 
     ``functions``: how each is watched, by its name and inputs; ``traced``: graphs by their names;
-    ``told``: what is said of calls that are alike.
+    ``said``: what is said of calls that are alike.
     """
 
     def __init__(self) -> None:
         self.names = Names()
         self.functions: dict[Hashable, WatchedFunction] = {}
         self.traced: dict[str, Body] = {}
-        self.told = SaidOnce()
+        self.said = SaidOnce()
 
 
 class Watching(Interpreter):
@@ -129,7 +129,7 @@ class Watching(Interpreter):
         self.variables: dict[int, Hashable] = {}
         self.lists: dict[int, list[Seen | None]] = {}
         self.shapes: set[int] = set()
-        self.given: dict[Hashable, int] = {}
+        self.order: dict[Hashable, int] = {}
         self.roles: dict[Hashable, tuple[str, str]] = {}
         self.writes, self.graphs, self.busy = 0, 0, False
         self.said: list[str] = []
@@ -143,12 +143,12 @@ class Watching(Interpreter):
 
     def _by_nodes(self, name: str, inputs: list[Any]) -> list[Any] | None:
         """Runs a function by its nodes, if they are known to give its bits."""
-        made = None if self.busy else self.known.functions.get(_signature(name, inputs))
-        if made is None or made.graph is None:
+        watched = None if self.busy else self.known.functions.get(_signature(name, inputs))
+        if watched is None or watched.graph is None:
             return None
         with self._busy():
             self.graphs += 1
-            return self.walk(made.graph, inputs)
+            return self.walk(watched.graph, inputs)
 
     @contextmanager
     def _busy(self) -> Iterator[None]:
@@ -166,30 +166,30 @@ class Watching(Interpreter):
             return
         with self._busy():
             name = op.decode() if isinstance(op, bytes) else op
-            given = list(outputs) if isinstance(outputs, list | tuple) else []
+            results = list(outputs) if isinstance(outputs, list | tuple) else []
             if is_function(name):
                 self.graphs += 1
-                self._called(name, list(inputs), given)
+                self._called(name, list(inputs), results)
                 return
             pairs = zip(attributes[::2], attributes[1::2], strict=True) if attributes else ()
             # None stands for TensorFlow's default
-            flat = [one for pair in pairs if pair[1] is not None for one in pair]
-            self._met(name, list(inputs), flat, given, self._path())
+            flat = [item for pair in pairs if pair[1] is not None for item in pair]
+            self._met(name, list(inputs), flat, results, self._path())
 
     def _path(self) -> str:
         return self.names.path(name_scope())
 
-    def outputs(self, found: Any) -> list[Seen]:
+    def outputs(self, result: Any) -> list[Seen]:
         """What a function returned; an array of NumPy's is the last value that had its bits."""
         seen = []
-        for one in arrays(found):
-            tensor = tf.convert_to_tensor(one)
-            if isinstance(one, np.ndarray):
-                made = self.numpy.get((one.shape, tensor.dtype.name, array_digest(array(tensor))))
-                if made is None:
+        for value in arrays(result):
+            tensor = tf.convert_to_tensor(value)
+            if isinstance(value, np.ndarray):
+                key = self.numpy.get((value.shape, tensor.dtype.name, array_digest(array(tensor))))
+                if key is None:
                     self.said.append("an output was computed outside of TensorFlow, after it")
                 else:
-                    self.aliases[number_of(tensor)] = made
+                    self.aliases[number_of(tensor)] = key
             seen.append(self.seen(tensor))
         return seen
 
@@ -201,7 +201,7 @@ class Watching(Interpreter):
         Where an operation is called with a variable, TensorFlow reads it past the callbacks: then
         the tensor has the variable's own memory.
         """
-        if number_of(tensor) not in self.aliases and number_of(tensor) not in self.given:
+        if number_of(tensor) not in self.aliases and number_of(tensor) not in self.order:
             handle = self._held(tensor) if type_of(tensor).floating else None
             key = number_of(tensor) if handle is None else self._variable(handle, "")
             self.aliases[number_of(tensor)] = key
@@ -214,7 +214,7 @@ class Watching(Interpreter):
         if sizes_of(tensor) not in self.sizes:
             return None
         if self.memory is None:
-            self.memory = {_memory_of(one): handle for handle, one in self.names.held()}
+            self.memory = {_memory_of(value): handle for handle, value in self.names.held()}
         return self.memory.get(_memory_of(tensor))
 
     def _variable(self, handle: Any, path: str) -> Hashable:
@@ -236,17 +236,16 @@ class Watching(Interpreter):
         return Seen(key, sizes_of(tensor), type_of(tensor).name, lambda: array(tensor), role, name)
 
     def _gives(self, gives: Sequence[Seen]) -> None:
-        self.given.update((one.key, len(self.given)) for one in gives)
-        for one in gives:
-            if one.shape in self.wanted:
-                self.numpy[one.shape, one.dtype, array_digest(one.array())] = one.key
+        self.order.update((value.key, len(self.order)) for value in gives)
+        for value in gives:
+            if value.shape in self.wanted:
+                self.numpy[value.shape, value.dtype, array_digest(value.array())] = value.key
 
     # operations
 
     def _met(
         self, op: str, inputs: list[Any], attributes: Sequence[Any], outputs: list[Any], path: str
     ) -> None:
-        """An operation has run."""
         if op == "ReadVariableOp":
             self.aliases[number_of(outputs[0])] = self._variable(inputs[0], path)
             return
@@ -262,62 +261,67 @@ class Watching(Interpreter):
             return
         if op not in READS:
             self._written(op, inputs)
-        read, given = self._read(op, inputs), _array_ends(op, attributes, outputs)
-        fixed = op in SHAPES and (op != "Range" or all(type_of(one).whole for one in inputs))
+        read = self._read(op, inputs)
+        ends = [n for n, output in enumerate(outputs) if not type_of(output).unread]
+        if "FusedBatchNorm" in op:
+            words = dict(zip(attributes[::2], attributes[1::2], strict=True))
+            # of a norm that isn't trained the first alone
+            ends = ends if words.get("is_training", True) else [0]
+        fixed = op in SHAPES and (op != "Range" or all(type_of(tensor).whole for tensor in inputs))
         if fixed or not read or self._of_shapes([inputs[n] for n in read], outputs):
-            for one in outputs:
-                if op in SHAPES or type_of(one).whole:
-                    self.shapes.add(number_of(one))
-                    self.roles[number_of(one)] = CONSTANT, op
-        elif given:
+            for tensor in outputs:
+                if op in SHAPES or type_of(tensor).whole:
+                    self.shapes.add(number_of(tensor))
+                    self.roles[number_of(tensor)] = CONSTANT, op
+        elif ends:
             reads = [self.seen(inputs[n], path) for n in read]
-            gives = [self.seen(outputs[n], path) for n in given]
+            gives = [self.seen(outputs[n], path) for n in ends]
             self._gives(gives)
-            told = self._told(RanOperation(op, inputs, attributes, outputs, read, given))
-            self.visit(Operation(op, path, reads, gives, *told))
+            said = self._told(RanOperation(op, inputs, attributes, outputs, read, ends))
+            self.visit(Operation(op, path, reads, gives, *said))
 
     def _told(self, ran: RanOperation) -> Said:
-        """Returns what is said of a call."""
-
         def said(looked: list[int]) -> Said:
             call = ran.call(looked)
             return Said(meaning(call), ran.shown(), call.run, ran.lines(), IMPORTS)
 
-        return self.known.told.of(ran.signature, said)
+        return self.known.said.of(ran.signature, said)
 
     def _read(self, op: str, inputs: list[Any]) -> list[int]:
         """Returns the numbers of the inputs that are arrays."""
         arguments = structure(op, len(inputs))
-        found = [
+        numbers = [
             n
-            for n, one in enumerate(inputs)
+            for n, tensor in enumerate(inputs)
             if n not in arguments
-            and (not type_of(one).unread or (op == "ResourceGather" and n == 0))
+            and (not type_of(tensor).unread or (op == "ResourceGather" and n == 0))
         ]
         if op in COMMUTE:  # Grappler swaps them: what was given earlier stands first
-            found.sort(key=lambda n: self.given.get(self.key(inputs[n]), len(self.given)))
-        return found
+            numbers.sort(key=lambda n: self.order.get(self.key(inputs[n]), len(self.order)))
+        return numbers
 
     def _of_shapes(self, inputs: list[Any], outputs: list[Any]) -> bool:
         """Whether an operation only calculates with shapes, or with numbers of the program."""
-        return all(
-            type_of(one).whole
-            and (
-                number_of(one) in self.shapes
-                or (not sizes_of(one) and self.key(one) not in self.given)
-            )
-            for one in inputs
-        ) and all(type_of(one).whole and prod(sizes_of(one)) <= SMALL_SHAPE for one in outputs)
+
+        def is_shape(tensor: Any) -> bool:
+            if number_of(tensor) in self.shapes:
+                return True
+            return not sizes_of(tensor) and self.key(tensor) not in self.order
+
+        if not all(type_of(tensor).whole and is_shape(tensor) for tensor in inputs):
+            return False
+        return all(type_of(t).whole and prod(sizes_of(t)) <= SMALL_SHAPE for t in outputs)
 
     def _written(self, op: str, inputs: list[Any]) -> None:
         """A variable that is written has another key from now on."""
-        for one in inputs:
-            if one.dtype == tf.resource and op != "ResourceGather":
+        for tensor in inputs:
+            if tensor.dtype == tf.resource and op != "ResourceGather":
                 self.writes += 1
                 self.memory = None
-                assigned = op == "AssignVariableOp"
-                key = self.key(inputs[1]) if assigned else ("variable", number_of(one), self.writes)
-                self.variables[number_of(one)] = key
+                key: Hashable = "variable", number_of(tensor), self.writes
+                if op == "AssignVariableOp":
+                    key = self.key(inputs[1])
+                self.variables[number_of(tensor)] = key
 
     def _listed(self, op: str, inputs: list[Any], outputs: list[Any], path: str) -> None:
         """A list of tensors, as loops of a graph have it: its elements keep their keys."""
@@ -326,19 +330,21 @@ class Watching(Interpreter):
             self.lists[number_of(outputs[0])] = [None] * int(array(inputs[1]))
         elif op == "TensorListFromTensor":
             whole = self.seen(inputs[0], path)
-            parts = [_element(whole, n) for n in range(whole.shape[0])]
+            rest, count = (whole.shape[1:], whole.dtype), whole.shape[0]
+            gets = [lambda n=n: whole.array()[n] for n in range(count)]
+            parts = [Seen(("part", whole.key, n), *rest, gets[n]) for n in range(count)]
             self.lists[number_of(outputs[0])] = list(parts)
             apart = o.unstack(0, len(parts))
-            self.visit(Operation(op, path, [whole], parts, apart, again=lambda one: list(one[0])))
-        elif op == "TensorListGetItem" and held and (one := held[int(array(inputs[1]))]):
-            self.aliases[number_of(outputs[0])] = one.key
-            self.roles[one.key] = one.role, one.name
+            self.visit(Operation(op, path, [whole], parts, apart, again=lambda read: list(read[0])))
+        elif op == "TensorListGetItem" and held and (element := held[int(array(inputs[1]))]):
+            self.aliases[number_of(outputs[0])] = element.key
+            self.roles[element.key] = element.role, element.name
         elif op == "TensorListSetItem" and held is not None:
-            made = list(held)
-            made[int(array(inputs[1]))] = self.seen(inputs[2], path)
-            self.lists[number_of(outputs[0])] = made
+            changed = list(held)
+            changed[int(array(inputs[1]))] = self.seen(inputs[2], path)
+            self.lists[number_of(outputs[0])] = changed
         elif op == "TensorListStack" and held is not None:
-            every = [one for one in held if one is not None]
+            every = [element for element in held if element is not None]
             gives = [self.seen(outputs[0], path)]
             self.visit(Operation(op, path, every, gives, o.stack(0), again=lambda a: [np.stack(a)]))
         elif op not in ("TensorListLength", "TensorListElementShape"):
@@ -351,18 +357,18 @@ class Watching(Interpreter):
         key = _signature(name, inputs)
         if key not in self.known.functions:
             self.known.functions[key] = self._opened(name, inputs, outputs)
-        made = self.known.functions[key]
-        if made.why:
-            self.said.append(made.why)
-        if made.graph is None:
-            self._one(name, inputs, outputs, made.meaning, path)
+        watched = self.known.functions[key]
+        if watched.why:
+            self.said.append(watched.why)
+        if watched.graph is None:
+            self._as_one(name, inputs, outputs, watched.meaning, path)
             return
-        for ours, theirs in zip(outputs, self.walk(made.graph, inputs), strict=True):
+        for ours, theirs in zip(outputs, self.walk(watched.graph, inputs), strict=True):
             self.aliases[number_of(ours)] = self.key(theirs)
 
     def _opened(self, name: str, inputs: list[Any], outputs: list[Any]) -> WatchedFunction:
         """Finds out how a function can be watched: by running it, and its nodes, once."""
-        nodes = [node for one in called_functions(name) for node in one.node_def]
+        nodes = [node for definition in called_functions(name) for node in definition.node_def]
         if any(schema(node.op).stateful and node.op not in HARMLESS for node in nodes):
             return WatchedFunction(None, Unknown(STATE), STATE)
         if by_xla(name):
@@ -376,53 +382,51 @@ class Watching(Interpreter):
     def _same(self, graph: Body, inputs: list[Any], outputs: list[Any]) -> bool:
         """Returns whether the nodes, run one by one, give the function's bits."""
         try:
-            found = Watching(lambda _: None, self.known).walk(graph, inputs)
+            results = Watching(lambda _: None, self.known).walk(graph, inputs)
         except (tf.errors.OpError, TypeError, ValueError, KeyError):
             return False
-        return len(found) == len(outputs) and all(
+        return len(results) == len(outputs) and all(
             a.dtype == b.dtype and array_digest(array(a)) == array_digest(array(b))
-            for a, b in zip(found, outputs, strict=True)
+            for a, b in zip(results, outputs, strict=True)
         )
 
     def constants_of(self, body: Body, inside: Any) -> dict[Key, Any]:
-        for (node, _), one in body.constants.items():
-            key = self.aliases.setdefault(number_of(one), ("constant", number_of(one)))
+        for (node, _), constant in body.constants.items():
+            key = self.aliases.setdefault(number_of(constant), ("constant", number_of(constant)))
             self.roles.setdefault(key, (CONSTANT, node))
         return super().constants_of(body, inside)
 
-    def walk(self, body: Body, given: Iterable[Any], inside: Any = None) -> list[Any]:
+    def walk(self, body: Body, arguments: Iterable[Any], inside: Any = None) -> list[Any]:
         """As of ``Interpreter``; what variables hold is known by their memory as it is now."""
-        given = list(given)
-        for one in given:
-            if not type_of(one).unread:
-                self.key(one)
-        return super().walk(body, given, inside)
+        arguments = list(arguments)
+        for tensor in arguments:
+            if not type_of(tensor).unread:
+                self.key(tensor)
+        return super().walk(body, arguments, inside)
 
     def run_node(self, node: FunctionNode, read: list[Any], inside: Any) -> list[Any]:
         path = self.names.path(node.path.rpartition("/")[0], True)
         if node.op in CALLS and by_xla(node.function):
-            found = run_op(node.function, read, call_options(), len(node.gives))
-            self._called(node.function, read, found, path)
-            return found
+            results = run_op(node.function, read, call_options(), len(node.gives))
+            self._called(node.function, read, results, path)
+            return results
         graph = partial(traced_graph, known=self.known.traced)
-        if (given := run_flow(self, node, read, graph)) is not None:
-            return given
-        found = run_op(node.op, read, node.own, len(node.gives))
-        for one in found:  # no variable's memory, where it would be looked for
-            self.aliases[number_of(one)] = number_of(one)
-        self._met(node.op, read, node.own, found, path)
-        return found
+        if (flowed := run_flow(self, node, read, graph)) is not None:
+            return flowed
+        results = run_op(node.op, read, node.own, len(node.gives))
+        for tensor in results:  # no variable's memory, where it would be looked for
+            self.aliases[number_of(tensor)] = number_of(tensor)
+        self._met(node.op, read, node.own, results, path)
+        return results
 
-    def _one(
+    def _as_one(
         self, name: str, inputs: list[Any], outputs: list[Any], meaning: Meaning, path: str
     ) -> None:
-        """A function as one operation."""
         path, places = path or self._path(), self.places(inputs)
         reads = [self.seen(inputs[n], path) for n in places]
-        given = [
-            n for n, one in enumerate(outputs) if type_of(one).name not in ("resource", "variant")
-        ]
-        gives = [self.seen(outputs[n], path) for n in given]
+        kinds = [type_of(tensor).name for tensor in outputs]
+        ends = [n for n, kind in enumerate(kinds) if kind not in ("resource", "variant")]
+        gives = [self.seen(outputs[n], path) for n in ends]
         if gives and reads:
             self._gives(gives)
             plain, options = re.sub(r"^_*(inference_)?|_\d+$", "", name), call_options()
@@ -432,28 +436,30 @@ class Watching(Interpreter):
                 for n, bits in zip(places, arrays, strict=True):
                     if inputs[n].dtype != tf.resource:
                         fed[n] = tensor_of(bits, inputs[n].dtype)
-                found = run_op(name, fed, options, len(outputs))
-                return [np.array(array(found[n])) for n in given]
+                results = run_op(name, fed, options, len(outputs))
+                return [np.array(array(results[n])) for n in ends]
 
             self.visit(Operation(f"function {plain}", path, reads, gives, meaning, {}, again))
 
     def places(self, inputs: list[Any]) -> list[int]:
         """Returns the inputs that a function reads, weights last: the order of the others is the
         program's."""
-        holds = [
-            not type_of(one).unread if one.dtype != tf.resource else held_in(one) is not None
-            for one in inputs
-        ]
-        places = [n for n, one in enumerate(holds) if one]
+
+        def is_read(tensor: Any) -> bool:
+            if tensor.dtype == tf.resource:
+                return held_in(tensor) is not None
+            return not type_of(tensor).unread
+
+        places = [n for n, tensor in enumerate(inputs) if is_read(tensor)]
         return sorted(places, key=lambda n: self.seen(inputs[n]).role == WEIGHT)
 
     def _composed(self, name: str, inputs: list[Any]) -> Meaning:
-        """Returns what a function computes by the nodes that it was traced from."""
         try:
-            made = steps_of_source(_NodeSource(self, traced_graph(name, self.known.traced), inputs))
+            graph = traced_graph(name, self.known.traced)
+            steps = steps_of_source(_NodeSource(self, graph, inputs))
         except (tf.errors.OpError, TypeError, ValueError, KeyError) as error:
             return Unknown(f"its nodes can't be run one by one ({type(error).__name__})")
-        return made or Unknown("one of its nodes has values that labels can't describe")
+        return steps or Unknown("one of its nodes has values that labels can't describe")
 
 
 class _NodeSource(UncompiledSource):
@@ -465,11 +471,11 @@ class _NodeSource(UncompiledSource):
     def record(self, visit: Visit) -> list[Seen]:
         watch = Watching(visit, self.outer.known)
         self.keys = [watch.seen(self.inputs[n]).key for n in self.outer.places(self.inputs)]
-        return [watch.seen(one) for one in watch.walk(self.graph, self.inputs)]
+        return [watch.seen(tensor) for tensor in watch.walk(self.graph, self.inputs)]
 
 
 def _signature(name: str, inputs: Sequence[Any]) -> Hashable:
-    return name, tuple((type_of(one).name, sizes_of(one)) for one in inputs)
+    return name, tuple((type_of(tensor).name, sizes_of(tensor)) for tensor in inputs)
 
 
 # tensors
@@ -484,21 +490,6 @@ def _memory_of(tensor: Any) -> tuple[Any, ...]:
             return number_of(tensor), (), ""
         memory = np.asarray(memoryview(tensor))
     return memory.ctypes.data, plain.shape, plain.dtype.str
-
-
-def _element(whole: Seen, number: int) -> Seen:
-    """Returns one element along the first axis."""
-    key = ("part", whole.key, number)
-    return Seen(key, whole.shape[1:], whole.dtype, lambda: whole.array()[number])
-
-
-def _array_ends(op: str, attributes: Sequence[Any], outputs: list[Any]) -> list[int]:
-    """The numbers of the outputs that are arrays; of a norm that isn't trained the first alone."""
-    if "FusedBatchNorm" in op:
-        words = dict(zip(attributes[::2], attributes[1::2], strict=True))
-        if not words.get("is_training", True):
-            return [0]
-    return [n for n, one in enumerate(outputs) if not type_of(one).unread]
 
 
 # what is watched
@@ -519,12 +510,12 @@ class TensorFlowRecorder:
         self.already: list[str] | None = None
 
     def plain(self) -> list[np.ndarray]:
-        return [array(one) for one in tensors(self.function())]
+        return [array(tensor) for tensor in tensors(self.function())]
 
     def ran(self, outputs: Sequence[Any]) -> None:
         """Takes the outputs of a run unwatched, which need not be run again then."""
-        every = [array(one) for one in tensors(outputs)]
-        self.expected = [(one.shape, array_digest(one)) for one in every]
+        every = [array(tensor) for tensor in tensors(outputs)]
+        self.expected = [(output.shape, array_digest(output)) for output in every]
 
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it, and calls ``visit`` behind each operation.
@@ -532,15 +523,16 @@ class TensorFlowRecorder:
         The first time it runs unwatched before, so that layers are built and functions traced.
         """
         if self.expected is None:
-            self.expected = [(one.shape, array_digest(one)) for one in self.plain()]
+            self.expected = [(output.shape, array_digest(output)) for output in self.plain()]
             self.already = [bits for _, bits in self.expected]
         watch = Watching(visit, self.known, {shape for shape, _ in self.expected})
         with watch.watching():
-            found = self.function()
-        outputs = watch.outputs(found)
+            result = self.function()
+        outputs = watch.outputs(result)
         if watch.graphs and "mode=" not in self.target:
             self.target += ",mode=graph"
-        if [array_digest(one.array()) for one in outputs] != [bits for _, bits in self.expected]:
+        digests = [array_digest(output.array()) for output in outputs]
+        if digests != [bits for _, bits in self.expected]:
             watch.said.append("the recorded run gave different bits from the run before it")
         self.note = "; ".join(dict.fromkeys(watch.said))
         return outputs
@@ -589,8 +581,8 @@ class OpenedTensorFlow:
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> TensorFlowRecorder:
         """Returns a recorder of the model with these inputs (container arrays, by name)."""
-        given = [tensor_of(arrays[one.name], tf.as_dtype(one.dtype)) for one in self.inputs]
-        return TensorFlowRecorder(lambda: self.call(given), self.straight)
+        operands = [tensor_of(arrays[own.name], tf.as_dtype(own.dtype)) for own in self.inputs]
+        return TensorFlowRecorder(lambda: self.call(operands), self.straight)
 
 
 def opened(path: Path, trust: bool = False) -> OpenedTensorFlow:
@@ -617,20 +609,16 @@ def _keras(path: Path, trusted: bool) -> OpenedTensorFlow:
             import keras
     except ImportError:
         raise trust.library_missing("keras") from None
-    try:
-        with without_stderr():
-            more = {"custom_objects": trust.imported(named), "safe_mode": not trusted}
-            model = keras.models.load_model(path, compile=False, **more)
-    except Exception as error:
-        todo = trust.IN_PYTHON if named else AGAIN
-        raise graphs.unreadable(path.name, error, todo) from None
+    with graphs.reading(path.name, trust.IN_PYTHON if named else AGAIN), without_stderr():
+        more = {"custom_objects": trust.imported(named), "safe_mode": not trusted}
+        model = keras.models.load_model(path, compile=False, **more)
     if not model.inputs:
         why = "it has not been built, so its inputs are not known"
         raise InputError("network", path.name, why, "give it an Input, or call it once, and save")
-    inputs = tuple(_input_of(one.name, one.shape, one.dtype) for one in model.inputs)
+    inputs = tuple(_input_of(tensor.name, tensor.shape, tensor.dtype) for tensor in model.inputs)
 
-    def call(given: Sequence[Any]) -> Any:
-        structure, packed = getattr(model, "input", None), list(given)
+    def call(operands: Sequence[Any]) -> Any:
+        structure, packed = getattr(model, "input", None), list(operands)
         if isinstance(structure, dict | list | tuple):  # in which the model takes its inputs
             packed = keras.tree.pack_sequence_as(structure, packed)
         elif len(packed) == 1:
@@ -642,9 +630,8 @@ def _keras(path: Path, trusted: bool) -> OpenedTensorFlow:
 
 
 def _input_of(name: str, shape: Any, dtype: Any) -> Input:
-    return Input(
-        str(name), tuple(None if n is None else int(n) for n in shape), tf.as_dtype(dtype).name
-    )
+    sizes = tuple(None if n is None else int(n) for n in shape)
+    return Input(str(name), sizes, tf.as_dtype(dtype).name)
 
 
 def _saved_model(path: Path, trusted: bool) -> OpenedTensorFlow:
@@ -653,65 +640,57 @@ def _saved_model(path: Path, trusted: bool) -> OpenedTensorFlow:
         raise InputError("network", path.name, why, "check the name")
     if not trusted:
         _check_graph(path)
-    try:
-        with without_stderr():
-            model = tf.saved_model.load(str(path))
-    except Exception as error:
-        raise graphs.unreadable(path.name, error, AGAIN) from None
+    with graphs.reading(path.name, AGAIN), without_stderr():
+        model = tf.saved_model.load(str(path))
     signatures = dict(model.signatures)
     if not signatures:
         why = "it has no signature, so its inputs are unknown"
         raise InputError("network", path.name, why, "save it with signatures=...")
     function = signatures.get("serving_default") or signatures[min(signatures)]
     specs = function.structured_input_signature[1]
-    inputs = tuple(_input_of(n, one.shape.as_list(), one.dtype) for n, one in specs.items())
-    names = [one.name for one in inputs]
+    inputs = tuple(_input_of(n, spec.shape.as_list(), spec.dtype) for n, spec in specs.items())
+    names = [entry.name for entry in inputs]
 
-    def call(given: Sequence[Any]) -> Any:
+    def call(operands: Sequence[Any]) -> Any:
         _ = model  # its variables live as long as it does
-        for name, one in zip(names, given, strict=True):
-            if not specs[name].shape.is_compatible_with(one.shape):  # a kernel may end Python
-                why, todo = f"has shape {tuple(one.shape)}", f"give {specs[name].shape}"
+        for name, tensor in zip(names, operands, strict=True):
+            if not specs[name].shape.is_compatible_with(tensor.shape):  # a kernel may end Python
+                why, todo = f"has shape {tuple(tensor.shape)}", f"give {specs[name].shape}"
                 raise InputError("inputs", name, why, todo)
-        return function(**dict(zip(names, given, strict=True)))
+        return function(**dict(zip(names, operands, strict=True)))
 
     return OpenedTensorFlow(inputs, call)
 
 
 def _check_graph(path: Path) -> None:
     """InputError where a SavedModel holds an operation that reaches beyond its graph."""
-    made = saved_model_pb2.SavedModel()
-    try:
-        made.ParseFromString((path / "saved_model.pb").read_bytes())
-    except Exception as error:
-        raise graphs.unreadable(path.name, error, AGAIN) from None
+    saved = saved_model_pb2.SavedModel()
+    with graphs.reading(path.name, AGAIN):
+        saved.ParseFromString((path / "saved_model.pb").read_bytes())
     todo = "if you trust where it comes from, give --trust"
-    for graph in made.meta_graphs:
+    for graph in saved.meta_graphs:
         if not graph.HasField("object_graph_def"):
             why = "it was saved by TensorFlow 1, and loading it runs operations on files"
             raise InputError("network", path.name, why, todo)
-        for op in _beyond_graph(graph.graph_def.library.function):
-            name = "".join(one if one.isprintable() else "?" for one in op)[:100]
+        functions = graph.graph_def.library.function
+        own = {function.signature.name for function in functions}
+        saving = {name for name in own if name.startswith(SAVING)}  # a call of these is refused
+        called = (function for function in functions if function.signature.name not in saving)
+        for node in (node for function in called for node in function.node_def):
+            words, known = [*node.attr.values()], schema(node.op)
+            reached = {value.func.name for value in words}
+            reached |= {func.name for value in words for func in value.list.func}
+            beyond = known is NOTHING or any(part in node.op for part in OUTSIDE)
+            beyond |= known.stateful and node.op not in PLAIN
+            if saves := reached & saving:
+                op = f"a call of {min(saves)}"
+            elif beyond and node.op not in own:
+                op = node.op
+            else:
+                continue
+            name = "".join(sign if sign.isprintable() else "?" for sign in op)[:100]
             why = f"its graph holds {name}, which may read or write files or run code"
             raise InputError("network", path.name, why, todo)
-
-
-def _beyond_graph(functions: Any) -> Iterator[str]:
-    """The operations of functions that reach beyond the graph; those that save are not called."""
-    saving = {one.signature.name for one in functions if one.signature.name.startswith(SAVING)}
-    own = {one.signature.name for one in functions}
-    for one in functions:
-        if one.signature.name in saving:
-            continue
-        for node in one.node_def:
-            reached = {value.func.name for value in node.attr.values() if value.func.name}
-            reached |= {each.name for value in node.attr.values() for each in value.list.func}
-            if reached & saving:
-                yield f"a call of {min(reached & saving)}"
-            known = schema(node.op)
-            beyond = known is NOTHING or any(part in node.op for part in OUTSIDE)
-            if node.op not in own and (beyond or (known.stateful and node.op not in PLAIN)):
-                yield node.op
 
 
 __all__ = ["ENDINGS", "OpenedTensorFlow", "TensorFlowRecorder", "opened", "target"]

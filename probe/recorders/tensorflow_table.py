@@ -88,10 +88,10 @@ def _tf_cast(c: Call) -> s.Meaning:
     before, after = c.dtype(), c.dtypes[0]
     if c["Truncate"] and before != after:
         return o.function("cast", to=after, truncates=True)
-    found = o.cast(before, after)
-    if isinstance(found, s.Each) and before in WIDE and after in NARROW:
-        return replace(found, approximate=True)
-    return found
+    means = o.cast(before, after)
+    if isinstance(means, s.Each) and before in WIDE and after in NARROW:
+        return replace(means, approximate=True)
+    return means
 
 
 def _tf_function(c: Call, name: str) -> s.Meaning:
@@ -111,7 +111,6 @@ def _channels_last(c: Call) -> bool:
 
 @TABLE.row("BiasAdd BiasAddV1")
 def _bias_add(c: Call) -> s.Each:
-    """A sum with one number a channel."""
     return o.function("add", along=None if _channels_last(c) else 1)
 
 
@@ -152,9 +151,9 @@ def _tf_bn(c: Call) -> s.Meaning:
     return s.then(c, first, *added, *([] if mode == "Identity" else [_tf_function(c, mode)]))
 
 
-def _tf_matmul(c: Call, one: str, two: str) -> s.Meaning:
-    turned = bool(c[one]), bool(c[two])
-    if any(turned) and one == "adj_x" and c.dtype().startswith("complex"):
+def _tf_matmul(c: Call, left: str, right: str) -> s.Meaning:
+    turned = bool(c[left]), bool(c[right])
+    if any(turned) and left == "adj_x" and c.dtype().startswith("complex"):
         return s.Unknown("it conjugates a matrix")
     return _epilogue(c, o.matmul(turned=turned))
 
@@ -285,8 +284,8 @@ def _spectrum(c: Call) -> s.Meaning:
     inverse, real = c.op.startswith("I"), "RFFT" in c.op
     own = c.gives[0] if inverse else c.shape()
     halves = [size // 2 + 1 if axis == -1 else size for axis, size in zip(axes, sizes, strict=True)]
-    given = halves if inverse and real else sizes
-    if real and ([c.shape()[axis] for axis in axes] != given or own[-1] != sizes[-1]):
+    expected = halves if inverse and real else sizes
+    if real and ([c.shape()[axis] for axis in axes] != expected or own[-1] != sizes[-1]):
         return _own_matrix(c, len(axes), more=tuple(sizes))
     kind = f"{'inverse ' * inverse}{'real' * real}".strip() or "complex"
     return s.reads_of(c, o.fourier(kind, c.rank(), axes, sizes[-1], 2 * inverse), 0)
@@ -453,5 +452,4 @@ TABLE |= {
 
 
 def meaning(c: Call) -> s.Meaning:
-    """Returns what an operation computes."""
     return s.by_table(TABLE, c)

@@ -47,8 +47,9 @@ class TensorType(NamedTuple):
 
 @cache
 def _type_numbered(number: int) -> TensorType:
-    one = tf.as_dtype(number)
-    return TensorType(one.name, one.is_floating, one.is_integer or one.is_bool, one.name in UNREAD)
+    dtype = tf.as_dtype(number)
+    whole = dtype.is_integer or dtype.is_bool
+    return TensorType(dtype.name, dtype.is_floating, whole, dtype.name in UNREAD)
 
 
 def type_of(tensor: Any) -> TensorType:
@@ -73,17 +74,17 @@ def held_in(handle: Any) -> tuple[tf.TensorShape, tf.DType] | None:
     return tf.TensorShape(data.shape_and_type[0].shape), tf.as_dtype(data.shape_and_type[0].dtype)
 
 
-def tensors(found: Any) -> list[Any]:
+def tensors(returned: Any) -> list[Any]:
     """The tensors in whatever a function returned, in order; NumPy's arrays become tensors."""
-    return [tf.convert_to_tensor(one) for one in arrays(found)]
+    return [tf.convert_to_tensor(value) for value in arrays(returned)]
 
 
-def arrays(found: Any) -> list[Any]:
+def arrays(returned: Any) -> list[Any]:
     """Tensors, variables and arrays in whatever a function returned."""
-    flat = tf.nest.flatten(found, expand_composites=True)
+    flat = tf.nest.flatten(returned, expand_composites=True)
     kinds = tf.Tensor | tf.Variable | np.ndarray
-    held = [one.value if type(one).__module__.startswith("keras.") else one for one in flat]
-    return [one for one in held if isinstance(one, kinds)]
+    held = [value.value if type(value).__module__.startswith("keras.") else value for value in flat]
+    return [value for value in held if isinstance(value, kinds)]
 
 
 def array(tensor: Any) -> np.ndarray:
@@ -93,7 +94,6 @@ def array(tensor: Any) -> np.ndarray:
 
 
 def tensor_of(bits: np.ndarray, dtype: Any) -> Any:
-    """Returns the tensor of a container array."""
     plain = np.ascontiguousarray(bits).reshape(np.shape(bits))
     if dtype == tf.bfloat16:
         plain = plain.view(tf.bfloat16.as_numpy_dtype)
@@ -127,8 +127,8 @@ def watched_calls(
     plain = ctx.call_function
 
     def call(name: bytes, inputs: list[Any], count: int) -> Any:
-        found = instead(name.decode(), inputs) if threading.get_ident() == thread else None
-        return plain(name, inputs, count) if found is None else found or None
+        results = instead(name.decode(), inputs) if threading.get_ident() == thread else None
+        return plain(name, inputs, count) if results is None else results or None
 
     op_callbacks.add_op_callback(behind)
     ctx.call_function = call
@@ -140,7 +140,6 @@ def watched_calls(
 
 
 def name_scope() -> str:
-    """Returns the name scope in which operations run at the moment."""
     return (context.context().scope_name or "").rstrip("/")
 
 
@@ -150,7 +149,6 @@ def is_function(name: str) -> bool:
 
 
 def definition_of(name: str) -> Any:
-    """Returns the definition of a function."""
     return context.context().get_function_def(name)
 
 
@@ -168,7 +166,8 @@ def optimised_graphs(run: Callable[[], Any]) -> list[Any]:
     ctx.enable_graph_collection()
     try:
         run()
-        return [one.post_optimization_graph for one in ctx.export_run_metadata().function_graphs]
+        every = ctx.export_run_metadata().function_graphs
+        return [graphs.post_optimization_graph for graphs in every]
     finally:
         ctx.disable_graph_collection()
 
@@ -182,7 +181,7 @@ def by_xla(name: str) -> bool:
 def call_options() -> tuple[Any, ...]:
     """Returns the attributes with which TensorFlow calls a function."""
     pairs = context.context().function_call_options.as_attrs().items()
-    return tuple(one for pair in pairs for one in pair)
+    return tuple(item for pair in pairs for item in pair)
 
 
 # operations by their schema
@@ -200,7 +199,7 @@ STRUCTURE = frozenset(
 )
 
 WHOLE = frozenset(
-    one.as_datatype_enum for one in (tf.bool, tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8)
+    dtype.as_datatype_enum for dtype in (tf.bool, tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8)
 )
 
 
@@ -228,28 +227,27 @@ NOTHING = Schema((), (), {}, {}, frozenset())
 @cache
 def schema(op: str) -> Schema:
     """Returns what is known of an operation."""
-    made = op_def_registry.get(op)
-    if made is None:
+    definition = op_def_registry.get(op)
+    if definition is None:
         return NOTHING
-    allowed = {one.name: set(one.allowed_values.list.type) for one in made.attr}
+    allowed = {attr.name: set(attr.allowed_values.list.type) for attr in definition.attr}
     inputs = []
-    for one in made.input_arg:
-        types = {one.type} if one.type else allowed.get(one.type_attr, set())
+    for arg in definition.input_arg:
+        types = {arg.type} if arg.type else allowed.get(arg.type_attr, set())
         whole = bool(types) and types <= WHOLE
-        how = (whole and one.name in STRUCTURE) or one.name == "padding_value"
-        inputs.append((one.name, bool(one.number_attr or one.type_list_attr), how))
-    outputs = [
-        (one.number_attr or one.type_list_attr, not one.number_attr) for one in made.output_arg
-    ]
+        how = (whole and arg.name in STRUCTURE) or arg.name == "padding_value"
+        inputs.append((arg.name, bool(arg.number_attr or arg.type_list_attr), how))
+    counts = [(arg.number_attr, arg.type_list_attr) for arg in definition.output_arg]
+    outputs = [(number or types, not number) for number, types in counts]
     defaults = {
-        one.name: plain_word(attribute(one.default_value), one.type)
-        for one in made.attr
-        if one.HasField("default_value")
+        attr.name: plain_word(attribute(attr.default_value), attr.type)
+        for attr in definition.attr
+        if attr.HasField("default_value")
     }
-    every = ((one.type_attr, one.number_attr, one.type_list_attr) for one in made.input_arg)
+    every = ((arg.type_attr, arg.number_attr, arg.type_list_attr) for arg in definition.input_arg)
     inferred = frozenset(name for names in every for name in names if name)
-    kinds = {one.name: one.type for one in made.attr}
-    return Schema(tuple(inputs), tuple(outputs), kinds, defaults, inferred, made.is_stateful)
+    kinds = {attr.name: attr.type for attr in definition.attr}
+    return Schema(tuple(inputs), tuple(outputs), kinds, defaults, inferred, definition.is_stateful)
 
 
 @cache
@@ -261,7 +259,7 @@ def slots(op: str, count: int) -> list[tuple[str, bool, bool]]:
     inputs = schema(op).inputs
     lists = sum(several for _, several, _ in inputs)
     length = (count - len(inputs) + lists) // max(lists, 1)
-    every = [one for one in inputs for _ in range(length if one[1] else 1)]
+    every = [slot for slot in inputs for _ in range(length if slot[1] else 1)]
     return every if len(every) == count else [("", False, False)] * count
 
 
@@ -277,8 +275,8 @@ def attribute(value: Any) -> Any:
     if kind == "list":
         field, some = next(((f.name, list(v)) for f, v in value.list.ListFields()), ("", []))
         types: dict[str, Callable[[Any], Any]]
-        types = {"type": tf.as_dtype, "shape": tf.TensorShape, "func": lambda one: one.name}
-        return [types[field](one) for one in some] if field in types else some
+        types = {"type": tf.as_dtype, "shape": tf.TensorShape, "func": attrgetter("name")}
+        return [types[field](item) for item in some] if field in types else some
     if kind == "func":
         return value.func.name
     if kind == "type":
@@ -297,7 +295,7 @@ def plain_word(value: Any, kind: str = "") -> Any:
     if isinstance(value, tf.TensorShape):
         return value.as_list() if value.rank is not None else None
     if isinstance(value, list | tuple):
-        return [plain_word(one) for one in value]
+        return [plain_word(item) for item in value]
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
@@ -322,15 +320,14 @@ class RanOperation:
     def signature(self) -> Hashable:
         """Returns what tells a call from others, but for the contents of arrays that it works on.
         TypeError: there is no telling."""
-        if any(type_of(one).unread for one in self.inputs):
+        if any(type_of(tensor).unread for tensor in self.inputs):
             raise TypeError(self.op)
-        every = [(one._datatype_enum(), one._shape_tuple()) for one in self.inputs]
-        gives = [one._shape_tuple() for one in self.outputs]
+        every = [(tensor._datatype_enum(), tensor._shape_tuple()) for tensor in self.inputs]
+        gives = [tensor._shape_tuple() for tensor in self.outputs]
         says = [array(self.inputs[n]).tobytes() for n in self.structure]
-        words = [
-            tuple(one) if isinstance(one, list) else repr(one) if isinstance(one, float) else one
-            for one in self.attributes
-        ]
+        # 0.0 and -0.0 are equal and hash alike; a list has no hash
+        plain = [repr(value) if isinstance(value, float) else value for value in self.attributes]
+        words = [tuple(value) if isinstance(value, list) else value for value in plain]
         lists = every, gives, says, words, self.read, self.given
         return (self.op, *map(tuple, lists))
 
@@ -342,9 +339,9 @@ class RanOperation:
     def shown(self) -> dict[str, Any]:
         """Attributes as an event has them: none that the arrays' types say, and small arguments."""
         every = [(self.slots[n][0], array(self.inputs[n])) for n in self.structure]
-        small = {name: one.tolist() for name, one in every if one.size <= SMALL_ARGUMENT}
+        small = {name: arg.tolist() for name, arg in every if arg.size <= SMALL_ARGUMENT}
         words = self.words().items()
-        return {name: one for name, one in words if name not in self.own.inferred} | small
+        return {name: value for name, value in words if name not in self.own.inferred} | small
 
     def call(self, looked: list[int]) -> Call:
         """Returns the call as a table is asked. ``looked``: gets the arrays into which a row looks,
@@ -366,26 +363,27 @@ class RanOperation:
             known = type_of(tensor).whole or at < 0
             return Operand(at, sizes_of(tensor), dtype, content if known else None)
 
-        reads = [operand(n, one) for n, one in enumerate(self.inputs)]
+        reads = [operand(n, tensor) for n, tensor in enumerate(self.inputs)]
         gives = [self.outputs[n] for n in self.given]
-        shapes, dtypes = [sizes_of(one) for one in gives], [type_of(one).name for one in gives]
+        shapes, dtypes = [*map(sizes_of, gives)], [type_of(tensor).name for tensor in gives]
         words = {**self.own.defaults, **self.words()}
         return Call(self.op, words, reads, shapes, dtypes, run=self.again())
 
     def again(self) -> Run | None:
         """Returns a function that runs it on other arrays; None where there is no such thing."""
         op, attributes, count = self.op, self.attributes, len(self.outputs)
-        read, given, kinds = self.read, self.given, [self.inputs[n].dtype for n in self.read]
-        rest = [None if n in read else one for n, one in enumerate(self.inputs)]
-        if tf.resource in kinds or any(one is not None and type_of(one).unread for one in rest):
+        read, ends, kinds = self.read, self.given, [self.inputs[n].dtype for n in self.read]
+        rest = [None if n in read else tensor for n, tensor in enumerate(self.inputs)]
+        unread = [tensor is not None and type_of(tensor).unread for tensor in rest]
+        if tf.resource in kinds or any(unread):
             return None
 
         def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
             fed = list(rest)  # keeps no operand alive
             for n, bits, dtype in zip(read, arrays, kinds, strict=True):
                 fed[n] = tensor_of(bits, dtype)
-            found = run_op(op, fed, attributes, count)
-            return [np.array(array(found[n])) for n in given]
+            results = run_op(op, fed, attributes, count)
+            return [np.array(array(results[n])) for n in ends]
 
         return again
 
@@ -396,7 +394,7 @@ class RanOperation:
         function = getattr(tf.raw_ops, op, None)
         if (
             function is None
-            or any(one.size > SMALL_ARGUMENT for one in held.values())
+            or any(arg.size > SMALL_ARGUMENT for arg in held.values())
             or not all(name for name, *_ in every)
         ):
             return None
@@ -408,11 +406,11 @@ class RanOperation:
         strange = [name for name in names if name not in parameters]
         spelled = {name: name for name in names} | dict(zip(strange, free, strict=False))
         words = [
-            f"{spelled[name]}={one!r}"
-            for name, one in self.words().items()
+            f"{spelled[name]}={value!r}"
+            for name, value in self.words().items()
             if spelled.get(name) in parameters
         ]
-        texts = {n: repr(one.tolist()) for n, one in held.items()}
+        texts = {n: repr(arg.tolist()) for n, arg in held.items()}
         only = f"[{self.given[0]}]" if len(self.outputs) > len(self.given) == 1 else ""
 
         def lines(names: Sequence[str], result: str) -> list[str]:
@@ -470,10 +468,10 @@ def run_flow(
     if node.op in LOOPS:
         cond, body = graph(words["cond"]), graph(words["body"])
 
-        def given(_: int, state: Sequence[Any]) -> Sequence[Any] | None:
+        def next_state(_: int, state: Sequence[Any]) -> Sequence[Any] | None:
             return state if bool(array(runner.walk(cond, state)[0])) else None
 
-        return repeated(lambda _, state: runner.walk(body, state), read, given)[0]
+        return repeated(lambda _, state: runner.walk(body, state), read, next_state)[0]
     if node.op in BRANCHES:
         which = int(array(read[0]))
         names = words.get("branches") or [words["else_branch"], words["then_branch"]]
@@ -489,11 +487,11 @@ def traced_graph(name: str, known: dict[str, Body]) -> Body:
     if name not in known:
         definition = definition_of(name)
         graph, flat = graph_of(definition)
-        inputs = [one.name for one in definition.signature.input_arg]
-        nodes = [one for one in graph.node if one.name not in inputs]
+        inputs = [arg.name for arg in definition.signature.input_arg]
+        nodes = [node for node in graph.node if node.name not in inputs]
         outputs = definition.signature.output_arg
-        given = [_end_of(flat[definition.ret[one.name]]) for one in outputs]
-        known[name] = _body(nodes, [one.name for one in nodes], inputs, given)
+        ends = [_end_of(flat[definition.ret[output.name]]) for output in outputs]
+        known[name] = _body(nodes, [node.name for node in nodes], inputs, ends)
     return known[name]
 
 
@@ -503,56 +501,57 @@ def optimised_graph(name: str, inputs: list[Any]) -> Body | None:
     count = len(definition.signature.output_arg)
     graphs = optimised_graphs(lambda: run_op(name, inputs, call_options(), count))
     outputs = ("_Retval", "_DeviceRetval")
-    graphs = [one for one in graphs if sum(node.op in outputs for node in one.node) == count]
+    graphs = [graph for graph in graphs if sum(node.op in outputs for node in graph.node) == count]
     if len(graphs) != 1 or any(node.op in FLOW for node in graphs[0].node):
         return None
     # an input that was optimised away keeps a name that no node reads
-    fed, given, nodes = [f"unread {n}" for n in range(len(inputs))], {}, []
-    for one in graphs[0].node:
-        if one.op in ("_Arg", "_DeviceArg"):
-            fed[int(one.attr["index"].i)] = one.name
-        elif one.op in outputs:
-            given[int(one.attr["index"].i)] = _end_of(one.input[0])
+    fed, ends, nodes = [f"unread {n}" for n in range(len(inputs))], {}, []
+    for node in graphs[0].node:
+        if node.op in ("_Arg", "_DeviceArg"):
+            fed[int(node.attr["index"].i)] = node.name
+        elif node.op in outputs:
+            ends[int(node.attr["index"].i)] = _end_of(node.input[0])
         else:
-            nodes.append(one)
+            nodes.append(node)
     order = list(_written_order(definition, ""))
-    return _body(nodes, order, fed, [given[n] for n in range(count)])
+    return _body(nodes, order, fed, [ends[n] for n in range(count)])
 
 
 def _body(
-    protos: Sequence[Any], order: Sequence[str], inputs: Sequence[str], given: Sequence[Key]
+    protos: Sequence[Any], order: Sequence[str], inputs: Sequence[str], ends: Sequence[Key]
 ) -> Body:
     """Returns nodes in the order of the program, each behind what it reads; those that aren't of
     the program (Grappler's) right before their first user."""
-    by_name, place = {one.name: one for one in protos}, {name: n for n, name in enumerate(order)}
+    by_name, place = {node.name: node for node in protos}, {name: n for n, name in enumerate(order)}
     first = sorted(by_name, key=lambda name: -place.get(name, len(order)))[::-1]
 
     def needs(name: str) -> list[str]:
         every = sorted(by_name[name].input, key=lambda text: text[0] == "^")
-        return [one for text in every if (one := _end_of(text.removeprefix("^"))[0]) in by_name]
+        sources = (_end_of(text.removeprefix("^"))[0] for text in every)
+        return [source for source in sources if source in by_name]
 
     ordered = [by_name[name] for name in behind_needs(first, needs)]
     constants = {
-        (one.name, 0): tf.constant(tf.make_ndarray(one.attr["value"].tensor))
-        for one in ordered
-        if one.op == "Const"
+        (node.name, 0): tf.constant(tf.make_ndarray(node.attr["value"].tensor))
+        for node in ordered
+        if node.op == "Const"
     }
-    nodes = [_function_node(one) for one in ordered if one.op != "Const"]
-    return Body(nodes, [(name, 0) for name in inputs], given, constants)
+    nodes = [_function_node(node) for node in ordered if node.op != "Const"]
+    return Body(nodes, [(name, 0) for name in inputs], ends, constants)
 
 
-def _function_node(one: Any) -> FunctionNode:
-    own = schema(one.op)
-    words = {name: attribute(one.attr[name]) for name in own.kinds if name in one.attr}
+def _function_node(proto: Any) -> FunctionNode:
+    own = schema(proto.op)
+    words = {name: attribute(proto.attr[name]) for name in own.kinds if name in proto.attr}
     count = 0
     for name, types in own.outputs:
-        counted = one.attr[name] if name else None
+        counted = proto.attr[name] if name else None
         count += 1 if counted is None else len(counted.list.type) if types else int(counted.i)
-    slots = [_end_of(text) for text in one.input if not text.startswith("^")]
-    after = tuple(text[1:] for text in one.input if text.startswith("^"))
+    slots = [_end_of(text) for text in proto.input if not text.startswith("^")]
+    after = tuple(text[1:] for text in proto.input if text.startswith("^"))
     attributes = tuple(each for pair in words.items() for each in pair)
-    gives = [(one.name, n) for n in range(count)]
-    return FunctionNode(attributes, one.op, slots, gives, (), words, one.name, after=after)
+    gives = [(proto.name, n) for n in range(count)]
+    return FunctionNode(attributes, proto.op, slots, gives, (), words, proto.name, after=after)
 
 
 def _end_of(text: str) -> tuple[str, int]:
@@ -577,11 +576,11 @@ def called_functions(name: str) -> Iterator[Any]:
         if now in met or not is_function(now):
             continue
         met.add(now)
-        made = definition_of(now)
-        yield made
-        for node in made.node_def:
+        definition = definition_of(now)
+        yield definition
+        for node in definition.node_def:
             for value in node.attr.values():
-                pending += [one.name for one in (value.func, *value.list.func) if one.name]
+                pending += [func.name for func in (value.func, *value.list.func) if func.name]
 
 
 # Name scopes that TensorFlow opens by itself, and its optimisers of graphs.
@@ -605,8 +604,7 @@ class Names:
         self.paths: dict[tuple[str, bool], str] = {}
 
     def variable(self, handle: int) -> str:
-        """Returns the name of a variable; empty if it isn't known."""
-        return self.found.names.get(handle, "")
+        return self.process.names.get(handle, "")
 
     def path(self, scope: str, graph: bool = False) -> str:
         """The path that a name scope stands for: the layers of Keras in it, if there are any.
@@ -614,62 +612,62 @@ class Names:
         In a ``graph`` a scope that is opened again has a number behind its name.
         """
         if (scope, graph) not in self.paths:
-            layers = self.found.layers
-            parts = [one for one in scope.split("/") if one and not NO_LAYER.match(one)]
+            layers = self.process.layers
+            parts = [part for part in scope.split("/") if part and not NO_LAYER.match(part)]
             if graph:
-                both = [(one, re.sub(r"_\d+$", "", one)) for one in parts]
+                both = [(part, re.sub(r"_\d+$", "", part)) for part in parts]
                 parts = [a if a in layers and b not in layers else b for a, b in both]
-            path = "/".join([one for one in parts if one in layers] or parts)
+            path = "/".join([part for part in parts if part in layers] or parts)
             self.paths[scope, graph] = path
         return self.paths[scope, graph]
 
     def floating(self) -> Iterator[Any]:
         """Yields the floating-point variables that there still are."""
-        every = (one() for one in self.found.variables)
-        return (one for one in every if one is not None and one.dtype.is_floating)
+        every = (reference() for reference in self.process.variables)
+        return (var for var in every if var is not None and var.dtype.is_floating)
 
     def shapes(self) -> set[tuple[int, ...]]:
         """Returns the shapes of all floating-point variables."""
-        known = (one.shape for one in self.floating() if one.shape.rank is not None)
+        known = (var.shape for var in self.floating() if var.shape.rank is not None)
         return {tuple(shape.as_list()) for shape in known}
 
     def held(self) -> Iterator[tuple[Any, Any]]:
         """Yields the handle of each floating-point variable, and what it holds now."""
-        for one in self.floating():
-            handle = getattr(one, "_handle", None)
+        for var in self.floating():
+            handle = getattr(var, "_handle", None)
             if isinstance(handle, EAGER):
                 try:
-                    yield handle, value_of(handle, one.dtype)
+                    yield handle, value_of(handle, var.dtype)
                 except tf.errors.OpError:  # not initialised
                     continue
 
     @cached_property
-    def found(self) -> ProcessState:
+    def process(self) -> ProcessState:
         """What a look at all objects of the process finds."""
         from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
-        keras, found = sys.modules.get("keras"), ProcessState({}, [], set())
+        keras, state = sys.modules.get("keras"), ProcessState({}, [], set())
         # Keras 2, beside TensorFlow up to 2.15, has no variables but TensorFlow's
         theirs: tuple[type, ...] = ()
         if keras is not None and hasattr(keras, "Variable"):
             theirs = (keras.Variable, keras.Operation)
         kinds: dict[type, bool] = {}
         gc.unfreeze()  # objects that a session in this process froze are not listed
-        for one in gc.get_objects():
-            kind = type(one)
+        for item in gc.get_objects():
+            kind = type(item)
             if kind not in kinds:
                 kinds[kind] = issubclass(kind, (BaseResourceVariable, *theirs))
             if not kinds[kind]:
                 continue
-            if isinstance(one, BaseResourceVariable):
-                found.variables.append(weakref.ref(one))
-                handle = getattr(one, "_handle", None)
+            if isinstance(item, BaseResourceVariable):
+                state.variables.append(weakref.ref(item))
+                handle = getattr(item, "_handle", None)
                 if isinstance(handle, EAGER):
-                    found.names.setdefault(number_of(handle), str(one.name).split(":")[0])
-            elif hasattr(one, "path") and not hasattr(one, "call"):
-                handle = getattr(getattr(one, "_value", None), "_handle", None)
+                    state.names.setdefault(number_of(handle), str(item.name).split(":")[0])
+            elif hasattr(item, "path") and not hasattr(item, "call"):
+                handle = getattr(getattr(item, "_value", None), "_handle", None)
                 if isinstance(handle, EAGER):
-                    found.names[number_of(handle)] = str(one.path)
+                    state.names[number_of(handle)] = str(item.path)
             else:
-                found.layers.add(str(getattr(one, "name", "")))
-        return found
+                state.layers.add(str(getattr(item, "name", "")))
+        return state

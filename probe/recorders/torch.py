@@ -65,30 +65,30 @@ class TorchRecorder:
         self.note = ""
         self.gradients = False
         self.expected: list[str] | None = None
-        self.told: dict[Hashable, tuple[str, Said]] = {}
+        self.said: dict[Hashable, tuple[str, Said]] = {}
         self.lays = Lays()
         self.trees = list[ModuleTree]()
         self.several = False  # whether its operations ran on several numbers of threads
 
     def plain(self) -> list[np.ndarray]:
         with torch.set_grad_enabled(self.gradients):
-            return [np.array(array(one)) for one in tensors(self.function())]
+            return [np.array(array(output)) for output in tensors(self.function())]
 
     def ran(self, outputs: Any) -> None:
         """Takes the outputs of a run as it was called, with gradients where the caller has them."""
         if torch.is_grad_enabled():
-            self.expected = [array_digest(array(one)) for one in tensors(outputs)]
+            self.expected = [array_digest(array(output)) for output in tensors(outputs)]
 
-    def _other_bits(self, found: Sequence[torch.Tensor]) -> bool:
+    def _other_bits(self, outputs: Sequence[torch.Tensor]) -> bool:
         """Returns whether gradients alone decide: without them, it never gives the bits of a call
         with them, and these repeat. Costs two runs, and only where the recorded bits differ."""
         expected, self.expected = self.expected, None
-        if self.gradients or expected in (None, [array_digest(array(one)) for one in found]):
+        if self.gradients or expected in (None, [array_digest(array(t)) for t in outputs]):
             return False
-        if [array_digest(one) for one in self.plain()] == expected:
+        if [array_digest(output) for output in self.plain()] == expected:
             return False
         with torch.enable_grad():
-            again = [array_digest(array(one)) for one in tensors(self.function())]
+            again = [array_digest(array(output)) for output in tensors(self.function())]
         return again == expected
 
     def record(self, visit: Visit) -> list[Seen]:
@@ -96,8 +96,8 @@ class TorchRecorder:
         for gradients, and they are on from now on."""
         mode = _Mode(self, visit)
         with self._mode(), compiled_as_one(mode.compiled) as mode.compiling, mode:
-            found = self.function()
-        if self._other_bits(tensors(found)):
+            result = self.function()
+        if self._other_bits(tensors(result)):
             self.gradients = True
             self.note = "; ".join(filter(None, (self.note, GRADIENTS)))
             raise Again
@@ -108,7 +108,8 @@ class TorchRecorder:
         self.target = f"torch,threads={most[0][0] if most else torch.get_num_threads()}"
         if mode.regions and COMPILED not in self.note:
             self.note = "; ".join(filter(None, (self.note, COMPILED)))
-        return [mode.values.read(one, mode.values.place(one), "") for one in tensors(found)]
+        read, place = mode.values.read, mode.values.place
+        return [read(output, place(output), "") for output in tensors(result)]
 
     @contextmanager
     def _mode(self) -> Iterator[None]:
@@ -142,9 +143,8 @@ class ModuleTree:
     def __init__(self, root: torch.nn.Module, front: str) -> None:
         self.root, self.front = weakref.ref(root), front
         every = modules(root)
-        self.paths = {
-            id(m): (weakref.ref(m), _module_path(front, name)) for m, name in every.items()
-        }
+        paths = [(m, _module_path(front, name)) for m, name in every.items()]
+        self.paths = {id(m): (weakref.ref(m), path) for m, path in paths}
         self.weights = [
             NamedWeight(weakref.ref(tensor), address(tensor), _module_path(front, f"{name}.{key}"))
             for module, name in every.items()
@@ -201,38 +201,34 @@ class Paths:
         module = frame.f_locals["self"]
         if not self.inside and not any(module is tree.root() for tree in self.met):
             self._named(module)
-        path = self._path(module)
-        if path is None:
+        for tree in self.met:
+            known, path = tree.paths.get(id(module), (None, ""))
+            if known is not None and known() is module:
+                break
+        else:
             outer = self.inside[-1][2] if self.inside else ""
             path = f"{outer}.{type(module).__name__}".strip(".")
         self.depth[frame] = len(self.inside)
         self.inside.append((frame, module, path))
 
-    def _path(self, module: torch.nn.Module) -> str | None:
-        for tree in self.met:
-            known = tree.paths.get(id(module))
-            if known is not None and known[0]() is module:
-                return known[1]
-        return None
-
     def _named(self, root: torch.nn.Module) -> None:
         """A further model of the same run has the name of its class in front."""
         front = f"{type(root).__name__}{len(self.met)}" if self.met else ""
-        every = self.trees
-        found = next((one for one in every if one.root() is root and one.front == front), None)
-        if found is None:
-            every[:] = [one for one in every if one.root() is not None]
-            found = ModuleTree(root, front)
-            every.append(found)
-        self.met.append(found)
-        self.values.weigh(found.weights)
+        known = (tree for tree in self.trees if tree.root() is root and tree.front == front)
+        tree = next(known, None)
+        if tree is None:
+            self.trees[:] = [other for other in self.trees if other.root() is not None]
+            tree = ModuleTree(root, front)
+            self.trees.append(tree)
+        self.met.append(tree)
+        self.values.weigh(tree.weights)
 
 
 class _Mode(TorchDispatchMode):
     def __init__(self, recorder: TorchRecorder, visit: Visit) -> None:
         super().__init__()
         skip(type(self).__torch_dispatch__)
-        self.recorder, self.told = recorder, recorder.told
+        self.recorder, self.said = recorder, recorder.said
         self.threads = Counter[int]()
         self.visit, self.regions = visit, 0
         self.compiling: Callable[[], bool] = lambda: False
@@ -255,70 +251,70 @@ class _Mode(TorchDispatchMode):
         if self.compiling():
             return func(*args, **kwargs)
         known, values = op_facts(func), self.values
-        place = values.place
+        place_of = values.place
         reads: list[torch.Tensor] = []
         places: list[Place] = []
-        same: Hashable = signed(args, kwargs, reads, places, place)
+        same: Hashable = signed(args, kwargs, reads, places, place_of)
         into: Sequence[torch.Tensor] = ()
         read: Sequence[bool] | None = None
         ordinary = known.reads_only
-        for one in places:
-            if one.memory.hollow or not one.lay.plain:
+        for place in places:
+            if place.memory.hollow or not place.lay.plain:
                 ordinary = False
-                if one.lay.meta:  # shapes without numbers
+                if place.lay.meta:  # shapes without numbers
                     return func(*args, **kwargs)
         # inference mode alone shows such an operation in the place of those that it calls
-        if known.of_others and all(one.lay.plain for one in places):
+        if known.of_others and all(place.lay.plain for place in places):
             return called_for(func, args, kwargs, self)
         if not ordinary:
             into, read = changed_by(known, args, kwargs)
-            reads = [one for one, is_read in zip(reads, read, strict=True) if is_read]
-            places = [one for one, is_read in zip(places, read, strict=True) if is_read]
-            if known.view and any(values.unwritten(one) for one in places):
+            reads = [tensor for tensor, is_read in zip(reads, read, strict=True) if is_read]
+            places = [place for place, is_read in zip(places, read, strict=True) if is_read]
+            if known.view and any(values.unwritten(place) for place in places):
                 return func(*args, **kwargs)
         path, both = self.paths.now(), zip(reads, places, strict=True)
         if into:
-            seen = [values.read(one, at, path, _is_among(one, into)) for one, at in both]
+            seen = [values.read(tensor, at, path, _is_among(tensor, into)) for tensor, at in both]
         else:
-            seen = [values.read(one, at, path) for one, at in both]
+            seen = [values.read(tensor, at, path) for tensor, at in both]
         states = _states(kwargs.get("generator")) if known.random else ()
-        given = func(*args, **kwargs)
-        every = [given] if type(given) is torch.Tensor else tensors(given)
+        result = func(*args, **kwargs)
+        every = [result] if type(result) is torch.Tensor else tensors(result)
         returned = len(every)
         if into:
-            every = [*every, *(one for one in into if not _is_among(one, every))]
+            every = [*every, *(tensor for tensor in into if not _is_among(tensor, every))]
         if known.empty:
             values.uninitialised(every)
-            return given
-        for one in into:
-            values.change(place(one))
-        after = [place(one) for one in every]
-        for one in after:
-            if one.lay.meta:
-                return given
-        keys = [one.key for one in places]
-        at = [n for n, one in enumerate(after) if one.key not in keys]
+            return result
+        for tensor in into:
+            values.change(place_of(tensor))
+        after = [place_of(tensor) for tensor in every]
+        for place in after:
+            if place.lay.meta:
+                return result
+        keys = [place.key for place in places]
+        at = [n for n, place in enumerate(after) if place.key not in keys]
         if at:
-            lies = tuple([None if one.key in keys else one.lay.like for one in after])
+            lies = tuple([None if place.key in keys else place.lay.like for place in after])
             threads = torch.get_num_threads()
             self.threads[threads] += 1
             same = (id(func), same, lies, threads)  # ``op_facts`` keeps the function
             try:
-                told = self.told.get(same)
+                entry = self.said.get(same)
             except (TypeError, NotImplementedError):  # an argument without a hash, or without ==
-                told, same = None, None
-            if told is None:
-                told = self._told(same, RanCall(func, args, kwargs, read, every, returned, at))
+                entry, same = None, None
+            if entry is None:
+                entry = self._told(same, RanCall(func, args, kwargs, read, every, returned, at))
             gives = [values.given(every[n], after[n]) for n in at]
-            op, said = told
+            op, said = entry
             if states and said.again is None:  # the same numbers come from the same states alone
-                drawn = [array_digest(one.numpy()) for one in states]
-                drawn = [str([tuple(one.shape) for one in every]), *drawn]
+                drawn = [array_digest(state.numpy()) for state in states]
+                drawn = [str([tuple(tensor.shape) for tensor in every]), *drawn]
                 said = said._replace(attributes={**said.attributes, "drawn": drawn})
             self.visit(Operation(op, path, seen, gives, *said))
-        for one in into:
-            values.written(one)
-        return given
+        for tensor in into:
+            values.written(tensor)
+        return result
 
     def _told(self, same: Hashable, ran: RanCall) -> tuple[str, Said]:
         """Its name, and what is said of a call. ``same``: what tells it from calls of which
@@ -333,41 +329,41 @@ class _Mode(TorchDispatchMode):
         view = object() if same is not None and op_facts(ran.func).view else None
         op = str(ran.func).removesuffix(".default")
         written = None if plain is None else lines
-        told = op, Said(meaning(call), call.told(), again, written, IMPORTS, view)
+        entry = op, Said(meaning(call), call.shown(), again, written, IMPORTS, view)
         if same is not None and not call.looked:
-            self.told[same] = told
-        return told
+            self.said[same] = entry
+        return entry
 
     def compiled(self, reads: Sequence[Any], run: Callable[[], Any], changed: Sequence[int]) -> Any:
         """Returns one compiled region: an operation that shows nothing of its inside."""
         self.regions += 1
         path, values, place = self.paths.now(), self.values, self.values.place
         into = [reads[n] for n in changed if isinstance(reads[n], torch.Tensor)]
-        arrays = [one for one in reads if isinstance(one, torch.Tensor)]
-        seen = [values.read(one, place(one), path, _is_among(one, into)) for one in arrays]
-        given = run()
-        for one in into:
-            values.change(place(one))
-        keys = {one.key for one in seen}
-        every = [(one, place(one)) for one in (*tensors(given), *into)]
-        gives = [values.given(one, at) for one, at in every if at.key not in keys]
-        for one in into:
-            values.written(one)
+        arrays = [tensor for tensor in reads if isinstance(tensor, torch.Tensor)]
+        seen = [values.read(t, place(t), path, _is_among(t, into)) for t in arrays]
+        result = run()
+        for tensor in into:
+            values.change(place(tensor))
+        keys = {value.key for value in seen}
+        every = [(tensor, place(tensor)) for tensor in (*tensors(result), *into)]
+        gives = [values.given(tensor, at) for tensor, at in every if at.key not in keys]
+        for tensor in into:
+            values.written(tensor)
         why = "it is compiled, so its operations can't be recorded"
         self.visit(Operation("compiled", path, seen, gives, Compiled(why)))
-        return given
+        return result
 
 
-def _states(given: torch.Generator | None) -> list[torch.Tensor]:
+def _states(chosen: torch.Generator | None) -> list[torch.Tensor]:
     """Returns the states of what an operation may draw random numbers from."""
-    every = [given] if given is not None else [torch.default_generator]
-    if given is None and torch.cuda.is_initialized():
+    every = [chosen] if chosen is not None else [torch.default_generator]
+    if chosen is None and torch.cuda.is_initialized():
         every += torch.cuda.default_generators
-    return [one.get_state() for one in every]
+    return [generator.get_state() for generator in every]
 
 
-def _is_among(one: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
-    return any(one is other for other in others)
+def _is_among(tensor: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
+    return any(tensor is other for other in others)
 
 
 # Model files: exported programs, TorchScript, pickled modules. All of them are code. A pickle calls
@@ -390,115 +386,99 @@ class OpenedTorch:
 
     def __init__(self, path: Path, model: Callable[..., Any], inputs: tuple[Input, ...]) -> None:
         self.path, self.model, self.inputs = path, model, inputs
-        self.needed = {one.name for one in inputs}
+        self.needed = {entry.name for entry in inputs}
         self.scalars: dict[str, type] = {}
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Any:
         """Returns a recorder of the model with these inputs. InputError where they don't fit."""
-        self._check(arrays)
-        names = [one.name for one in self.inputs if one.name in arrays]
-        given = {name: self._argument(name, arrays[name]) for name in names}
+        known = {entry.name: entry for entry in self.inputs}
+        for name in arrays:
+            if name not in known:
+                todo = f"its inputs are {', '.join(known)}"
+                raise InputError("inputs", name, f"{self.path.name} has no such input", todo)
+        for name in self.needed - arrays.keys():
+            raise InputError("inputs", name, "the model needs it", "give an array of that name")
+        arguments = {name: self._argument(known[name], array) for name, array in arrays.items()}
 
         def call(model: Callable[..., Any]) -> Any:
-            return model(*given.values()) if len(given) == 1 else model(**given)
+            return model(*arguments.values()) if len(arguments) == 1 else model(**arguments)
 
         # whether a second run gives something else; TorchScript watches two before it compiles
         kept, runs = copy.deepcopy(self.model), list[list[bytes]]()
         for _ in range(3):
             with torch.no_grad():
-                runs.append([array(one).tobytes() for one in tensors(call(kept))])
-        stateful = any(one != runs[0] for one in runs)
+                runs.append([array(output).tobytes() for output in tensors(call(kept))])
+        stateful = any(run != runs[0] for run in runs)
         model = self.model
         recorder = TorchRecorder(lambda: call(copy.deepcopy(model) if stateful else model))
         recorder.note = STATE if stateful else ""
         return recorder
 
-    def _check(self, arrays: Mapping[str, np.ndarray]) -> None:
-        known = {one.name: one for one in self.inputs}
-        for name in arrays:
-            if name not in known:
-                todo = f"its inputs are {', '.join(known)}"
-                raise InputError("inputs", name, f"{self.path.name} has no such input", todo)
-        for name in self.needed - set(arrays):
-            raise InputError("inputs", name, "the model needs it", "give an array of that name")
-        for name, one in arrays.items():
-            wanted = known[name].shape
-            fits = len(wanted) == one.ndim and all(
-                n in (None, m) for n, m in zip(wanted, one.shape, strict=False)
-            )
-            if known[name].dtype and not fits:
-                shape = ", ".join("any" if n is None else str(n) for n in wanted)
-                raise InputError("inputs", name, f"has shape {one.shape}", f"give ({shape})")
-
-    def _argument(self, name: str, one: np.ndarray) -> Any:
-        if name in self.scalars:
-            return self.scalars[name](np.asarray(one).item())
-        wanted = next(each.dtype for each in self.inputs if each.name == name)
-        plain = torch.from_numpy(np.array(one))
-        if wanted == "bfloat16" and plain.dtype == torch.uint16:
-            return plain.view(torch.bfloat16)
-        return plain
+    def _argument(self, own: Input, values: np.ndarray) -> Any:
+        both = zip(own.shape, values.shape, strict=False)
+        fits = len(own.shape) == values.ndim and all(n in (None, m) for n, m in both)
+        if own.dtype and not fits:
+            shape = ", ".join("any" if n is None else str(n) for n in own.shape)
+            raise InputError("inputs", own.name, f"has shape {values.shape}", f"give ({shape})")
+        if own.name in self.scalars:
+            return self.scalars[own.name](np.asarray(values).item())
+        plain = torch.from_numpy(np.array(values))
+        bits = own.dtype == "bfloat16" and plain.dtype == torch.uint16
+        return plain.view(torch.bfloat16) if bits else plain
 
 
 def opened(path: str | Path, trust: bool = False) -> OpenedTorch:
     """Opens a model file. InputError where it isn't one, or needs trust."""
     path = Path(path)
-    kind = _file_kind(path)
-    if kind == "pickle":
+    if not path.is_file():
+        raise InputError("network", path, "there is no such file", "give the path of a model")
+    members = list[str]()
+    if zipfile.is_zipfile(path):
+        try:
+            with zipfile.ZipFile(path) as archive:
+                members = archive.namelist()
+        except zipfile.BadZipFile:
+            raise InputError("network", path, "it is a damaged archive", AGAIN) from None
+    last = {name.rpartition("/")[2] for name in members}
+    read, why = _pickled, ""
+    if last & {"archive_format", "serialized_exported_program.json"}:
+        read = _exported
+        why = "reading an exported program evaluates expressions that the file holds"
+    elif any("/code/" in f"/{name}" for name in members) and "constants.pkl" in last:
+        read, why = _torchscript, "TorchScript is a program, which can read and write files"
+    if read is _pickled:
         check_pickle(path, trust)
     elif not trust:
-        why = {
-            "exported": "reading an exported program evaluates expressions that the file holds",
-            "script": "TorchScript is a program, which can read and write files",
-        }[kind]
         raise InputError("network", path, why, TRUST)
     try:
-        found = {"exported": _exported, "script": _torchscript, "pickle": _pickled}[kind](path)
+        return read(path)
     except InputError:
         raise
     except Exception as error:
         why = f"PyTorch can't read it ({' '.join(str(error).split())[:100]})"
         raise InputError("network", path, why, AGAIN) from None
-    return found
-
-
-def _file_kind(path: Path) -> str:
-    if not path.is_file():
-        raise InputError("network", path, "there is no such file", "give the path of a model")
-    if not zipfile.is_zipfile(path):
-        return "pickle"
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = archive.namelist()
-    except zipfile.BadZipFile:
-        raise InputError("network", path, "it is a damaged archive", AGAIN) from None
-    last = {name.rpartition("/")[2] for name in members}
-    if "archive_format" in last or "serialized_exported_program.json" in last:
-        return "exported"
-    if any("/code/" in f"/{name}" for name in members) and "constants.pkl" in last:
-        return "script"
-    return "pickle"
 
 
 def _exported(path: Path) -> OpenedTorch:
     program = torch.export.load(str(path))
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
-    found = []
+    inputs = []
     for name in program.graph_signature.user_inputs:
         value = values.get(str(name))
         if isinstance(value, torch.Tensor):
             shape = tuple(n if isinstance(n, int) else None for n in value.shape)
-            found.append(Input(str(name), shape, str(value.dtype).removeprefix("torch.")))
+            inputs.append(Input(str(name), shape, str(value.dtype).removeprefix("torch.")))
         elif name is not None:
             why = f"its input {name} is not an array"
             raise InputError("network", path, why, "export it with arrays as inputs alone")
     model = program.module()
-    names = [one.name for one in found]
-    return OpenedTorch(path, _Positional(model, names), tuple(found))
+    names = [entry.name for entry in inputs]
+    return OpenedTorch(path, _Positional(model, names), tuple(inputs))
 
 
 class _Positional:
-    """A program that takes its inputs by the names that its graph has, whatever its own are."""
+    """A program that takes its inputs by the names that its graph has, whatever its own are.
+    A class, since ``copy.deepcopy`` of a function is that function, with the state that it has."""
 
     def __init__(self, model: Callable[..., Any], names: list[str]) -> None:
         self.model, self.names = model, names
@@ -513,10 +493,10 @@ SCALARS = {"int": int, "float": float, "bool": bool}
 def _torchscript(path: Path) -> OpenedTorch:
     model = torch.jit.load(str(path), map_location="cpu").eval()
     arguments = model.forward.schema.arguments[1:]
-    found = OpenedTorch(path, model, tuple(Input(one.name, (), "") for one in arguments))
-    found.scalars = {a.name: SCALARS[str(a.type)] for a in arguments if str(a.type) in SCALARS}
-    found.needed = {one.name for one in arguments if not one.has_default_value()}
-    return found
+    loaded = OpenedTorch(path, model, tuple(Input(argument.name, (), "") for argument in arguments))
+    loaded.scalars = {a.name: SCALARS[str(a.type)] for a in arguments if str(a.type) in SCALARS}
+    loaded.needed = {argument.name for argument in arguments if not argument.has_default_value()}
+    return loaded
 
 
 def _pickled(path: Path) -> OpenedTorch:
@@ -524,11 +504,12 @@ def _pickled(path: Path) -> OpenedTorch:
     if not isinstance(model, torch.nn.Module):
         why = f"it holds a {type(model).__name__}, and weights alone do not define an architecture"
         raise InputError("network", path, why, "save the module itself: torch.save(module, path)")
-    parameters = inspect.signature(model.forward).parameters.values()
-    plain = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
-    found = OpenedTorch(path, model.eval(), tuple(Input(one.name, (), "") for one in plain))
-    found.needed = {one.name for one in plain if one.default is one.empty}
-    return found
+    named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    every = inspect.signature(model.forward).parameters.values()
+    plain = [param for param in every if param.kind in named]
+    loaded = OpenedTorch(path, model.eval(), tuple(Input(param.name, (), "") for param in plain))
+    loaded.needed = {param.name for param in plain if param.default is param.empty}
+    return loaded
 
 
 __all__ = ["ENDINGS", "TorchRecorder", "array", "opened", "tensors"]

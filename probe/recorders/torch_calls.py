@@ -70,7 +70,6 @@ FACTS: dict[int, Facts] = {}
 
 
 def op_facts(func: Any) -> Facts:
-    """Returns what an operation's schema says."""
     return FACTS.get(id(func)) or FACTS.setdefault(id(func), _facts(func))
 
 
@@ -95,18 +94,18 @@ def _facts(func: Any) -> Facts:
 def replaced(value: Any, to: Callable[[Any], Any]) -> Any:
     """Returns arguments with each leaf replaced: of lists, tuples and dictionaries."""
     if isinstance(value, list | tuple) and not isinstance(value, Slot):
-        found = [replaced(one, to) for one in value]
-        return found if isinstance(value, list) else tuple(found)
+        items = [replaced(item, to) for item in value]
+        return items if isinstance(value, list) else tuple(items)
     if isinstance(value, dict):
-        return {name: replaced(one, to) for name, one in value.items()}
+        return {name: replaced(item, to) for name, item in value.items()}
     return to(value)
 
 
 def leaves_of(value: Any) -> list[Any]:
     """Returns what lists, tuples and dictionaries of arguments hold."""
-    found: list[Any] = []
-    replaced(value, found.append)
-    return found
+    leaves: list[Any] = []
+    replaced(value, leaves.append)
+    return leaves
 
 
 def arguments_of(known: Facts, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,13 +120,13 @@ def changed_by(
     writes = known.writes
     if known.base == SOMETIMES and arguments_of(known, args, kwargs)["training"]:
         writes = frozenset(("running_mean", "running_var"))
-    found, read = [], []
+    changed, read = [], []
     for name, value in (*zip(known.defaults, args, strict=False), *kwargs.items()):
-        for one in leaves_of(value):
-            if isinstance(one, torch.Tensor):
+        for leaf in leaves_of(value):
+            if isinstance(leaf, torch.Tensor):
                 read.append(name not in known.writes_only)
-                found += [one] if name in writes else []
-    return found, read
+                changed += [leaf] if name in writes else []
+    return changed, read
 
 
 def signed(
@@ -143,26 +142,26 @@ def signed(
 
     ``reads`` and ``places``: get its tensors, in order, and the place of each.
     """
-    found: list[Any] = []
+    signature: list[Any] = []
     for value in args:
         kind = type(value)
         if kind is torch.Tensor or isinstance(value, torch.Tensor):
             at = place(value)
             reads.append(value)
             places.append(at)
-            found.append(at.lay.like)
+            signature.append(at.lay.like)
         elif kind is int or value is None:
-            found.append(value)
+            signature.append(value)
         elif isinstance(value, list | tuple):
-            found.append((kind, signed(value, {}, reads, places, place)))
+            signature.append((kind, signed(value, {}, reads, places, place)))
         elif isinstance(value, dict):
-            found.append((kind, signed((), value, reads, places, place)))
+            signature.append((kind, signed((), value, reads, places, place)))
         else:
-            found.append((kind, repr(value) if kind is float else value))
+            signature.append((kind, repr(value) if kind is float else value))
     if kwargs:
-        found.append(tuple(kwargs))
-        found.append(signed(tuple(kwargs.values()), {}, reads, places, place))
-    return tuple(found)
+        signature.append(tuple(kwargs))
+        signature.append(signed(tuple(kwargs.values()), {}, reads, places, place))
+    return tuple(signature)
 
 
 @dataclass(frozen=True)
@@ -202,24 +201,24 @@ class AtenCall(Base):
         every = [self.tensors[self.at(name)] for name in names]
         return len({(t.data_ptr(), t.shape, t.stride(), t.dtype) for t in every}) == 1
 
-    def told(self) -> dict[str, Any]:
+    def shown(self) -> dict[str, Any]:
         """Returns all arguments that aren't arrays, plain enough for JSON; and which arrays are
         left out ahead of one that is given, which else would stand for another."""
-        found = {
+        plain = {
             name: _plain_argument(value)
             for name, value in self.attributes.items()
-            if value is not None and not any(isinstance(one, Slot) for one in leaves_of(value))
+            if value is not None and not any(isinstance(leaf, Slot) for leaf in leaves_of(value))
         }
         known = op_facts(self.func)
         optional = [name for name in known.defaults if name in known.optional]
         gone = left_out([self.get(name) for name in optional])
-        return found | ({"left_out": " ".join(optional[n] for n in gone)} if gone else {})
+        return plain | ({"left_out": " ".join(optional[n] for n in gone)} if gone else {})
 
     def more(self, *leave_out: str) -> tuple[Any, ...]:
         """Returns (name, value) of the arguments that aren't arrays, nor as by default."""
-        usual = {name: _plain_argument(one) for name, one in op_facts(self.func).defaults.items()}
-        every = self.told().items()
-        return tuple((k, one) for k, one in every if k not in leave_out and one != usual.get(k))
+        usual = {k: _plain_argument(value) for k, value in op_facts(self.func).defaults.items()}
+        every = self.shown().items()
+        return tuple((k, v) for k, v in every if k not in leave_out and v != usual.get(k))
 
 
 class RanCall(NamedTuple):
@@ -246,30 +245,29 @@ def aten_call(ran: RanCall) -> tuple[AtenCall, Lines | None, RepeatedCall | None
     known, reads = op_facts(func), list[torch.Tensor]()
     left = repeat(True) if read is None else iter(read)
 
-    def slot(one: Any) -> Any:
-        if not isinstance(one, torch.Tensor):
-            return one
+    def slot(argument: Any) -> Any:
+        if not isinstance(argument, torch.Tensor):
+            return argument
         if not next(left):
-            return slot_of(one)
-        reads.append(one)
-        return slot_of(one, len(reads) - 1)
+            return slot_of(argument)
+        reads.append(argument)
+        return slot_of(argument, len(reads) - 1)
 
     tree = replaced((tuple(args), dict(kwargs)), slot)
-    slots, looked = [slot_of(one) for one in reads], list[bool]()
+    slots, looked = [slot_of(tensor) for tensor in reads], list[bool]()
     attributes = arguments_of(known, *tree)
     first = dict[int, int]()
-    alike = [first.setdefault(id(one), n) for n, one in enumerate(reads)]
-    alone = RepeatedCall(
-        func, tree, slots, alike, torch.get_num_threads(), at, torch.is_grad_enabled()
-    )
+    alike = [first.setdefault(id(tensor), n) for n, tensor in enumerate(reads)]
+    state = torch.get_num_threads(), at, torch.is_grad_enabled()
+    alone = RepeatedCall(func, tree, slots, alike, *state)
     again = None if known.random and attributes.get("dropout_p", 1) != 0 else alone
-    beside = [n for one in every[returned:] for n, read in enumerate(reads) if read is one]
+    beside = [n for tensor in every[returned:] for n, read in enumerate(reads) if read is tensor]
     lines = _writer(func, tree, slots, at, len(every), beside)
     base = known.base
     call = AtenCall(
         base if base.startswith("__") else base.removesuffix("_"),
         attributes,
-        [_aten_operand(n, one, looked) for n, one in enumerate(reads)],
+        [_aten_operand(n, tensor, looked) for n, tensor in enumerate(reads)],
         [shape(every[n]) for n in at],
         [dtype(every[n].dtype) for n in at],
         run=again,
@@ -280,10 +278,10 @@ def aten_call(ran: RanCall) -> tuple[AtenCall, Lines | None, RepeatedCall | None
         slots=slots,
         looked=looked,
     )
-    if any(one.strides is None for one in slots):
+    if any(operand.strides is None for operand in slots):
         return call, None, None
     # a change in place of how a tensor lies can't be written with what it gives
-    odd = known.turns or any(isinstance(one, torch.ScriptObject) for one in leaves_of(tree))
+    odd = known.turns or any(isinstance(leaf, torch.ScriptObject) for leaf in leaves_of(tree))
     return call, None if odd else lines, again
 
 
@@ -302,7 +300,7 @@ def _aten_operand(number: int, tensor: torch.Tensor, looked: list[bool]) -> Oper
 def _plain_argument(value: Any) -> Any:
     """Numbers, texts and lists of them."""
     if isinstance(value, list | tuple):
-        return [_plain_argument(one) for one in value]
+        return [_plain_argument(item) for item in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if not isinstance(value, torch.ScriptObject):
@@ -310,7 +308,7 @@ def _plain_argument(value: Any) -> Any:
     name, held = packed_in(value)
     if held is None:
         return name
-    bits = [array(one).tobytes() for one in leaves_of(held) if isinstance(one, torch.Tensor)]
+    bits = [array(leaf).tobytes() for leaf in leaves_of(held) if isinstance(leaf, torch.Tensor)]
     return f"{name} {blake2b(b''.join(bits), digest_size=8).hexdigest()}"
 
 
@@ -356,12 +354,12 @@ class RepeatedCall:
             same = first < n and slot == self.slots[first] and np.array_equal(arrays[first], bits)
             operands.append(operands[first] if same else lay_like(bits, slot))
 
-        def filled(one: Any) -> Any:
-            if not isinstance(one, Slot):
-                return one
-            return (
-                lay_like(np.zeros(one.shape), one) if one.number is None else operands[one.number]
-            )
+        def filled(leaf: Any) -> Any:
+            if not isinstance(leaf, Slot):
+                return leaf
+            if leaf.number is None:
+                return lay_like(np.zeros(leaf.shape), leaf)
+            return operands[leaf.number]
 
         args, kwargs = replaced(self.tree, filled)
         before = torch.get_num_threads()
@@ -372,7 +370,7 @@ class RepeatedCall:
         finally:
             torch.set_num_threads(before)
         into, _ = changed_by(op_facts(self.func), args, kwargs)
-        every += [one for one in into if not any(one is other for other in every)]
+        every += [tensor for tensor in into if not any(tensor is other for other in every)]
         return [np.array(array(every[n])) for n in self.at]
 
 
@@ -395,24 +393,24 @@ def _writer(
     # a function of this name in ``torch`` that isn't Python's takes the arguments of the schema
     own = isinstance(getattr(torch, base, None), BuiltinFunctionType) and base[0] != "_"
     returns = schema(func).returns
-    several = len(returns) > 1 or any(str(one.type).startswith("List") for one in returns)
+    several = len(returns) > 1 or any(str(returned.type).startswith("List") for returned in returns)
     called = f"torch.{base}" if own and overload(func) in OVERLOADS else f"torch.ops.{func}"
 
     def lines(names: Sequence[str], result: str) -> list[str]:
-        found = [one for both in zip(names, reads, strict=True) for one in _laid(*both)]
-        args = [_argument_text(one, names) for one in tree[0]]
-        args += [f"{name}={_argument_text(one, names)}" for name, one in tree[1].items()]
-        found.append(f"{result} = {called}({', '.join(args)})")
+        code = [line for both in zip(names, reads, strict=True) for line in _laid(*both)]
+        args = [_argument_text(argument, names) for argument in tree[0]]
+        args += [f"{name}={_argument_text(argument, names)}" for name, argument in tree[1].items()]
+        code.append(f"{result} = {called}({', '.join(args)})")
         if 1 < len(returns) != count - len(beside):  # among them are numbers, or nothing
-            found.append(f"{result} = [y for y in {result} if isinstance(y, torch.Tensor)]")
+            code.append(f"{result} = [y for y in {result} if isinstance(y, torch.Tensor)]")
         if beside:
             own = f"*{result}, " if several else f"{result}, " if returns else ""
-            found.append(f"{result} = [{own}{', '.join(names[n] for n in beside)}]")
+            code.append(f"{result} = [{own}{', '.join(names[n] for n in beside)}]")
         if len(at) == 1 and (count > 1 or several or beside):
-            found.append(f"{result} = {result}[{at[0]}]")
+            code.append(f"{result} = {result}[{at[0]}]")
         elif count > 1 and list(at) != list(range(count)):
-            found.append(f"{result} = [{', '.join(f'{result}[{n}]' for n in at)}]")
-        return found
+            code.append(f"{result} = [{', '.join(f'{result}[{n}]' for n in at)}]")
+        return code
 
     return lines
 
@@ -452,16 +450,16 @@ def _laid(name: str, slot: Slot) -> list[str]:
     ]
 
 
-def _argument_text(one: Any, names: Sequence[str]) -> str:
-    if isinstance(one, Slot):
-        if one.number is not None:
-            return names[one.number]
-        return f"torch.empty({tuple(one.shape)}, dtype={one.dtype})"
-    if isinstance(one, list | tuple):
-        return "[" + ", ".join(_argument_text(each, names) for each in one) + "]"
-    if isinstance(one, torch.device):
-        return f'torch.device("{one}")'
-    if isinstance(one, float) and not np.isfinite(one):
-        return f'float("{one}")'
-    named = isinstance(one, torch.dtype | torch.layout | torch.memory_format)
-    return str(one) if named else repr(one)
+def _argument_text(value: Any, names: Sequence[str]) -> str:
+    if isinstance(value, Slot):
+        if value.number is not None:
+            return names[value.number]
+        return f"torch.empty({tuple(value.shape)}, dtype={value.dtype})"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_argument_text(each, names) for each in value) + "]"
+    if isinstance(value, torch.device):
+        return f'torch.device("{value}")'
+    if isinstance(value, float) and not np.isfinite(value):
+        return f'float("{value}")'
+    named = isinstance(value, torch.dtype | torch.layout | torch.memory_format)
+    return str(value) if named else repr(value)

@@ -25,10 +25,9 @@ TABLE = s.OperationTable()
 Row = Callable[[AtenCall], s.Meaning]
 
 # Functions of the elements at one place that PyTorch does not call so.
-UNTAGGED = {
-    *("hardswish", "_prelu_kernel", "floor_divide", "rsub", "complex", "polar"),
-    "log_sigmoid_forward",
-}
+UNTAGGED = set(
+    "hardswish _prelu_kernel floor_divide rsub complex polar log_sigmoid_forward".split()
+)
 
 # What moves the elements of its first operand, by numbers and indices: it is asked where.
 MOVES = """gather take index _unsafe_index roll flip rot90 repeat unfold tril triu diagonal
@@ -47,11 +46,11 @@ def meaning(call: AtenCall) -> s.Meaning:
     name = call.op if call.op in TABLE else call.op.removesuffix("_copy")
     pointwise = torch.Tag.pointwise in call.func.tags or name in UNTAGGED
     row = TABLE.get(name, _aten_function if pointwise else None)
-    found = s.by_table({name: row} if row else {}, replace(call, op=name))
-    if isinstance(found, s.Unknown) and found.why.startswith(f"{name} "):  # with its overload
-        why = found.why.removeprefix(name).replace("attributes", "arguments")
+    means = s.by_table({name: row} if row else {}, replace(call, op=name))
+    if isinstance(means, s.Unknown) and means.why.startswith(f"{name} "):  # with its overload
+        why = means.why.removeprefix(name).replace("attributes", "arguments")
         return s.Unknown(str(call.func).removesuffix(".default") + why)
-    return found
+    return means
 
 
 # functions of elements
@@ -75,8 +74,8 @@ def _aten_function(c: AtenCall) -> s.Meaning:
     """A function of elements. Numbers beside arrays are named by where they stand: ``self`` or
     ``other``."""
     names, constructor = CONSTRUCTORS.get(c.op, ("", None))
-    if constructor is not None and not any(c.has(one) for one in names.split()):
-        return constructor(*(c[one] for one in names.split()))
+    if constructor is not None and not any(c.has(name) for name in names.split()):
+        return constructor(*(c[name] for name in names.split()))
     if c.op == "polygamma":
         return o.beside(c.op, 0, c["n"], c.dtype())
     if c.op == "rsub" and c.has("other"):
@@ -90,16 +89,16 @@ def _aten_function(c: AtenCall) -> s.Meaning:
     if c.op == "pow" and c.has("self") and c.count == 1:
         return o.power(c["exponent"])
     ends = [c.get("self"), c.get("other")]
-    numbers = [at for at, one in enumerate(ends) if isinstance(one, bool | int | float)]
+    numbers = [at for at, end in enumerate(ends) if isinstance(end, bool | int | float)]
     more = {each for each, _ in c.more()} - {"self", "other"}
     if c.count == len(numbers) == 1 and c.has(("other", "self")[numbers[0]]) and not more:
         (at,) = numbers
         if c.dtype() in FORMATS:
             return o.beside(c.op, at, ends[at], c.dtype())
-    found = o.function(c.op, **dict(c.more()))
-    if c.count == 1 and found.zero == "clears" and not c.has("self"):
-        return replace(found, zero="")  # a number over an array
-    return found
+    function = o.function(c.op, **dict(c.more()))
+    if c.count == 1 and function.zero == "clears" and not c.has("self"):
+        return replace(function, zero="")  # a number over an array
+    return function
 
 
 @TABLE.row("clone lift_fresh detach alias to_mkldnn _to_dense _to_sparse _to_copy")
@@ -115,12 +114,12 @@ def _aten_same(c: AtenCall) -> s.Meaning:
 def _loss(c: AtenCall) -> s.Meaning:
     """A function of two elements or more, and perhaps the mean or the sum of all of them."""
     word = "squared_difference" if c.op == "mse_loss" else c.op
-    given = [c.has(name) for name in ("weight", "pos_weight") if name in c.attributes]
-    more: dict[str, Any] = {"given": tuple(given)} if any(given) else {}
+    present = [c.has(name) for name in ("weight", "pos_weight") if name in c.attributes]
+    more: dict[str, Any] = {"given": tuple(present)} if any(present) else {}
     each = o.function(word, **dict(c.more("reduction")), **more)
     if not c["reduction"]:
         return each
-    shape = np.broadcast_shapes(*(one.shape for one in c.reads if one is not None))
+    shape = np.broadcast_shapes(*(operand.shape for operand in c.reads if operand is not None))
     whole = o.reduced(("mean", "sum")[c["reduction"] - 1], range(len(shape)))
     build = s.StepBuilder(c.count)
     build.add(whole, (build.add(each, range(c.count), shape),), c.gives[0])
@@ -144,9 +143,9 @@ def _squeezed(c: AtenCall) -> s.Meaning:
 @TABLE.row("transpose t")
 def _aten_transpose(c: AtenCall) -> s.Meaning:
     axes = list(range(c.rank()))
-    one, two = c.get("dim0", 0), c.get("dim1", -1)
+    first, second = c.get("dim0", 0), c.get("dim1", -1)
     if axes:
-        axes[one], axes[two] = axes[two], axes[one]
+        axes[first], axes[second] = axes[second], axes[first]
     return o.transpose(axes)
 
 
@@ -157,12 +156,12 @@ def _aten_add(product: Callable[[AtenCall], Any]) -> Row:
     """``beta * self + alpha * product(one, two)``."""
 
     def row(c: AtenCall) -> s.Meaning:
-        alpha, beta, one = c["alpha"], c["beta"], product(c)
+        alpha, beta, means = c["alpha"], c["beta"], product(c)
         if beta in (0, 1):
             numbers = () if alpha == 1 else c.more()
-            return replace(one, reads=(1, 2), bias=None if beta == 0 else 0, numbers=numbers)
+            return replace(means, reads=(1, 2), bias=None if beta == 0 else 0, numbers=numbers)
         build = s.StepBuilder(c.count)
-        first = build.add(replace(one, numbers=(alpha,)), (1, 2), c.gives[0])
+        first = build.add(replace(means, numbers=(alpha,)), (1, 2), c.gives[0])
         scaled = build.add(o.function("multiply", other=beta), (0,), c.shape())
         build.add(o.function("add"), (first, scaled), c.gives[0])
         return build.done()
@@ -171,8 +170,8 @@ def _aten_add(product: Callable[[AtenCall], Any]) -> Row:
 
 
 def _an_axis_each(numbers: Any, rank: int) -> tuple[int, ...]:
-    found = (numbers,) if isinstance(numbers, int) else tuple(numbers)
-    return found * rank if len(found) == 1 else found
+    sizes = (numbers,) if isinstance(numbers, int) else tuple(numbers)
+    return sizes * rank if len(sizes) == 1 else sizes
 
 
 @TABLE.row("convolution _convolution mkldnn_convolution _slow_conv2d_forward")
@@ -241,13 +240,13 @@ def _adaptive(c: AtenCall) -> s.Meaning:
 def _aten_cdist(c: AtenCall) -> s.Meaning:
     """A norm of the differences of every pair of rows, however it is computed: of many rows PyTorch
     takes the Euclidean one from a product of matrices."""
-    one, two = c["x1"].shape, c["x2"].shape
-    lead = np.broadcast_shapes(one[:-2], two[:-2])
-    count, others, size = one[-2], two[-2], one[-1]
+    left, right = c["x1"].shape, c["x2"].shape
+    lead = np.broadcast_shapes(left[:-2], right[:-2])
+    count, others, size = left[-2], right[-2], left[-1]
     norm = o.reduced("cdist", (-1,), numbers=(float(c.get("p", 2.0)),))
     build = s.StepBuilder(2)
-    wide = build.add(o.reshape(), (0,), (*one[:-1], 1, size))
-    high = build.add(o.reshape(), (1,), (*two[:-2], 1, others, size))
+    wide = build.add(o.reshape(), (0,), (*left[:-1], 1, size))
+    high = build.add(o.reshape(), (1,), (*right[:-2], 1, others, size))
     apart = build.add(s.Each("difference"), (wide, high), (*lead, count, others, size))
     build.add(norm, (apart,), c.gives[0])
     return build.done()
@@ -293,11 +292,11 @@ def _aten_bn(c: AtenCall) -> s.Meaning:
         return norm
     # its running means change in place, each by what is found of its own channel
     reads = [0, *(c.at(name) for name in ("weight", "bias") if c.has(name))]
-    build, kept = s.StepBuilder(c.count), len(c.gives) - 2
-    first = build.add(norm, reads, *c.gives[:kept])
+    build, count = s.StepBuilder(c.count), len(c.gives) - 2
+    first = build.add(norm, reads, *c.gives[:count])
     for n, name in enumerate(("running_mean", "running_var")):
         each = s.Each(name, numbers=c.more("training"))
-        build.add(each, (c.at(name), first + 1 + n), c.gives[kept + n])
+        build.add(each, (c.at(name), first + 1 + n), c.gives[count + n])
     return build.done(*range(first, build.count))
 
 
@@ -322,19 +321,19 @@ def _encodes(c: AtenCall) -> s.Meaning:
     if layer and c["src"].strides is None:
         return s.Unknown("sequences of several lengths, packed")
     word = "transformer_encoder_layer" if layer else "multi_head_attention"
-    made: s.Meaning = s.Encodes(word, numbers)
+    means: s.Meaning = s.Encodes(word, numbers)
     ahead, rows = 0 if layer else 2, c["mask_type"] == 1  # it stands three times in the call
     if mask is not None:
-        made = s.Encodes(word, numbers, c.at("mask") - ahead, rows, dtype(mask.dtype))
+        means = s.Encodes(word, numbers, c.at("mask") - ahead, rows, dtype(mask.dtype))
     of_heads = mask is not None and (len(mask.shape) != 2 or c["mask_type"] not in (0, 1))
     if layer:
-        return s.Unknown("attention with a mask for each head") if of_heads else made
+        return s.Unknown("attention with a mask for each head") if of_heads else means
     if len(c.gives) > 1 or of_heads:
         # its weights too, or a mask for each head: a sample reads its own row of both
         each = mask is not None and (rows or len(mask.shape) == 4)
-        made = o.own_rows(word, (0,), numbers, (c.at("mask") - ahead,) if each else ())
+        means = o.own_rows(word, (0,), numbers, (c.at("mask") - ahead,) if each else ())
     build = s.StepBuilder(c.count)
-    build.add(made, (0, *range(3, c.count)), *c.gives)
+    build.add(means, (0, *range(3, c.count)), *c.gives)
     return build.done(*range(c.count, build.count))
 
 
@@ -369,9 +368,8 @@ def _aten_axes(c: AtenCall) -> tuple[int, ...]:
 def _reduces(c: AtenCall) -> s.Meaning:
     keep, more = bool(c.get("keepdim")), c.more("dim", "keepdim")
     if c.op in ("var", "std"):
-        return o.variance(
-            c.op, _aten_axes(c), keep, 1 if c["correction"] is None else c["correction"]
-        )
+        correction = 1 if c["correction"] is None else c["correction"]
+        return o.variance(c.op, _aten_axes(c), keep, correction)
     places = c.op in ("argmax", "argmin", "median", "nanmedian")
     places |= len(c.gives) > 1 and c.op in ("max", "min")
     if c.op in ("norm", "linalg_vector_norm") and not c.more("dim", "keepdim", "ord", "p"):
@@ -384,7 +382,7 @@ def _reduces(c: AtenCall) -> s.Meaning:
 def _aminmax(c: AtenCall) -> s.Meaning:
     axes, keep = _aten_axes(c), bool(c.get("keepdim"))
     build = s.StepBuilder(1)
-    both = [build.add(o.reduced(one, axes, keep), (0,), c.gives[0]) for one in ("min", "max")]
+    both = [build.add(o.reduced(word, axes, keep), (0,), c.gives[0]) for word in ("min", "max")]
     return build.done(*both)
 
 
@@ -398,10 +396,10 @@ def _sorts(c: AtenCall) -> s.Meaning:
     return o.along(c.op, c.rank(), (c["dim"],), c.more(), keep)
 
 
-def _own_index(kept: Callable[[AtenCall], Any] = lambda c: (), *rows: int) -> Row:
+def _own_index(own: Callable[[AtenCall], Any] = lambda c: (), *rows: int) -> Row:
     """Every output reads its own index of these axes of the first operand, its own of the first
     axis of ``rows``, and all of everything else."""
-    return lambda c: o.own_rows(c.op, kept(c), c.more(), rows)
+    return lambda c: o.own_rows(c.op, own(c), c.more(), rows)
 
 
 EVERYTHING = _own_index()
@@ -426,13 +424,13 @@ def _aten_solve(*names: str, own: tuple[int, ...] = (2, 2), last: int = 2) -> Ro
         if c.op.endswith("solve_ex") and right in ((right[-1],), shapes[0][:-1]):
             mine, axes = (*own[:-1], 1), 1  # of one right side each
         lead, word = to[: len(to) - axes], c.op.lstrip("_").removesuffix("_ex")
-        given = replace(c, gives=[to]) if "solve" in c.op else c
+        call = replace(c, gives=[to]) if "solve" in c.op else c
         systems = dict(zip(slots, mine, strict=True))
-        found = o.solved(word, given, systems, lead, c.more("check_errors"))
-        if len(given.gives) == len(c.gives):
-            return found
-        factors, last_one = o.own_rows("factors", range(len(shapes[0]) - 2)), len(found.steps)
-        steps = (*found.steps, s.Step(factors, (slots[0],), rest[0], tuple(rest[1:])))
+        solution = o.solved(word, call, systems, lead, c.more("check_errors"))
+        if len(call.gives) == len(c.gives):
+            return solution
+        factors, last_one = o.own_rows("factors", range(len(shapes[0]) - 2)), len(solution.steps)
+        steps = (*solution.steps, s.Step(factors, (slots[0],), rest[0], tuple(rest[1:])))
         first = c.count + last_one - 1
         return s.Steps(steps, tuple(range(first, first + len(c.gives))))
 
@@ -447,12 +445,12 @@ def _aten_triangular(c: AtenCall) -> s.Meaning:
     left, turned = older or c["left"], older and c["transpose"]
     how = left, not c["upper"], turned, c["unitriangular"], False
     slots = c.at(names[0]), c.at(names[1])
-    found = o.triangular_solve(replace(c, gives=c.gives[:1]), slots, how)
+    solution = o.triangular_solve(replace(c, gives=c.gives[:1]), slots, how)
     if not older:
-        return found
-    last = c.count + len(found.steps)
+        return solution
+    last = c.count + len(solution.steps)
     copy = s.Step(o.expand(c["A"].shape, c.gives[1]), (c.at("A"),), c.gives[1])
-    return s.Steps((*found.steps, copy), (last - 1, last))
+    return s.Steps((*solution.steps, copy), (last - 1, last))
 
 
 @TABLE.row("linalg_cross")
@@ -469,11 +467,11 @@ def _aten_fft(c: AtenCall) -> s.Meaning:
         kind, size = "inverse real", c["last_dim_size"]
     elif not c.get("forward", True):
         kind = "inverse"
-    found = o.fourier(kind, c.rank(), c["dim"], size, c["normalization"])
+    transform = o.fourier(kind, c.rank(), c["dim"], size, c["normalization"])
     if c.op != "_fft_r2c" or c["onesided"]:
-        return found
+        return transform
     build = s.StepBuilder(c.count)  # other libraries convert their input first
-    build.add(found, (build.add(o.cast(c.dtype(), c.dtypes[0]), (0,), c.shape()),), c.gives[0])
+    build.add(transform, (build.add(o.cast(c.dtype(), c.dtypes[0]), (0,), c.shape()),), c.gives[0])
     return build.done()
 
 
@@ -567,8 +565,8 @@ def _aten_places(c: AtenCall) -> np.ndarray:
     shape = c.shape()
     flat = torch.arange(math.prod(shape)).reshape(shape)
     if "indices" in c.attributes:
-        index = [slice(None) if one is None else torch.tensor(c.value(one.number))
-                 for one in c["indices"]]  # fmt: skip
+        index = [slice(None) if slot is None else torch.tensor(c.value(slot.number))
+                 for slot in c["indices"]]  # fmt: skip
         return flat[tuple(index)].numpy()
     index = torch.tensor(c.index("index"))
     if c.op == "put":
@@ -595,15 +593,15 @@ def _aten_scatter(c: AtenCall) -> s.Meaning:
     wide = np.broadcast_shapes(c.shape(at), places.shape)
     if places.shape != wide or (c.op.startswith("scatter") and places.shape != c.shape(at)):
         return s.Unknown("it reads a part of what it adds")
-    kept = () if c.get("include_self", True) else ("without itself",)
+    numbers = () if c.get("include_self", True) else ("without itself",)
     term = at
     if c.get("alpha", 1) != 1:
         term = build.add(o.function("multiply", other=c["alpha"]), (at,), c.shape(at))
-    elif how not in ("sum", "add") or kept:  # a zero among them counts
+    elif how not in ("sum", "add") or numbers:  # a zero among them counts
         term = build.add(s.Each(f"term of {how}"), (at,), c.shape(at))
     terms = build.add(o.expand(c.shape(at), wide), (term,), wide)
     word = "accumulate" if how in ("sum", "add") else f"accumulate {how}"
-    build.add(s.Accumulates(places.reshape(-1), word, kept), (0, terms), c.gives[0])
+    build.add(s.Accumulates(places.reshape(-1), word, numbers), (0, terms), c.gives[0])
     return build.done()
 
 

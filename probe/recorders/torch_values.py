@@ -132,23 +132,23 @@ def called_for(func: Any, args: Any, kwargs: Any, mode: TorchDispatchMode) -> An
 def modules(root: torch.nn.Module) -> dict[torch.nn.Module, str]:
     """Returns a module and all in it with their paths, each once: as ``named_modules``, in a third
     of the time, which a model of milliseconds feels."""
-    found: dict[torch.nn.Module, str] = {}
+    paths: dict[torch.nn.Module, str] = {}
 
     def into(module: torch.nn.Module, name: str) -> None:
-        if module not in found:
-            found[module] = name
-            for key, one in module._modules.items():
-                if one is not None:
-                    into(one, f"{name}.{key}")
+        if module not in paths:
+            paths[module] = name
+            for key, child in module._modules.items():
+                if child is not None:
+                    into(child, f"{name}.{key}")
 
     into(root, "")
-    return found
+    return paths
 
 
 def weights_of(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Yields its own parameters and buffers with their names."""
     for every in (module._parameters, module._buffers):
-        yield from ((name, one) for name, one in every.items() if one is not None)
+        yield from ((name, tensor) for name, tensor in every.items() if tensor is not None)
 
 
 # Returns what tells a storage from others while it lives.
@@ -172,7 +172,6 @@ class Held:
         self._held = storage._weak_ref()
 
     def expired(self) -> bool:
-        """Returns whether the storage has died."""
         return bool(_EXPIRED(self._held))
 
     def __del__(self, free: Callable[[int], None] = _FREE) -> None:
@@ -214,20 +213,20 @@ def array(tensor: torch.Tensor) -> np.ndarray:
     as_it_lies = type(tensor) in PLAIN and tensor.is_cpu and tensor.dtype in DIRECT
     if as_it_lies and is_strided(tensor) and not tensor.is_neg():
         return direct(tensor)
-    found = tensor.detach()
-    if found.is_nested:
-        found = torch.nested.to_padded_tensor(found, 0.0)
-    if found.layout != torch.strided:
-        found = found.to_dense()
-    if found.is_meta:
+    plain = tensor.detach()
+    if plain.is_nested:
+        plain = torch.nested.to_padded_tensor(plain, 0.0)
+    if plain.layout != torch.strided:
+        plain = plain.to_dense()
+    if plain.is_meta:
         raise InputError("function", "a meta tensor", "it has a shape and no numbers", NUMBERS)
-    found = found.cpu().resolve_conj().resolve_neg()
-    if found.is_quantized:
-        found = found.int_repr()
-    if found.dtype == torch.bfloat16 or found.dtype in BYTES:
-        bits = torch.uint16 if found.dtype == torch.bfloat16 else torch.uint8
-        return found.contiguous().reshape(-1).view(bits).numpy().reshape(found.shape)
-    return found.numpy()
+    plain = plain.cpu().resolve_conj().resolve_neg()
+    if plain.is_quantized:
+        plain = plain.int_repr()
+    if plain.dtype == torch.bfloat16 or plain.dtype in BYTES:
+        bits = torch.uint16 if plain.dtype == torch.bfloat16 else torch.uint8
+        return plain.contiguous().reshape(-1).view(bits).numpy().reshape(plain.shape)
+    return plain.numpy()
 
 
 def direct(tensor: torch.Tensor) -> np.ndarray:
@@ -235,27 +234,27 @@ def direct(tensor: torch.Tensor) -> np.ndarray:
     return tensor.detach().numpy() if tensor.requires_grad else tensor.numpy()
 
 
-def tensors(found: Any) -> list[torch.Tensor]:
+def tensors(returned: Any) -> list[torch.Tensor]:
     """Returns the tensors in whatever a function returned: in tuples, in dictionaries by key,
     dataclasses and objects with attributes, such as the outputs of transformers' models."""
     every: list[torch.Tensor] = []
     met = set[int]()
 
-    def gather(one: Any) -> None:
-        if isinstance(one, torch.Tensor):
-            every.append(one)
-        elif isinstance(one, dict):
-            for name in sorted(one, key=str):  # two runs may put the same names in another order
-                gather(one[name])
-        elif isinstance(one, list | tuple | set | frozenset):
-            for each in one:
+    def gather(value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            every.append(value)
+        elif isinstance(value, dict):
+            for name in sorted(value, key=str):  # two runs may put the same names in another order
+                gather(value[name])
+        elif isinstance(value, list | tuple | set | frozenset):
+            for each in value:
                 gather(each)
-        elif hasattr(one, "__dict__") and not isinstance(one, torch.nn.Module | type):
-            seen = id(one) in met
-            met.add(id(one))
-            gather({} if seen else vars(one))
+        elif hasattr(value, "__dict__") and not isinstance(value, torch.nn.Module | type):
+            seen = id(value) in met
+            met.add(id(value))
+            gather({} if seen else vars(value))
 
-    gather(found)
+    gather(returned)
     return every
 
 
@@ -266,7 +265,6 @@ def shape(tensor: torch.Tensor) -> tuple[int, ...]:
 
 @cache
 def dtype(kind: torch.dtype) -> str:
-    """Returns NumPy's name of a type of numbers."""
     return "uint8" if kind in BYTES else str(kind).removeprefix("torch.")
 
 
@@ -309,7 +307,6 @@ def offset_of(tensor: torch.Tensor) -> int:
 
 
 def slot_of(tensor: torch.Tensor, number: int | None = None) -> Slot:
-    """Returns how a tensor lies in memory."""
     strides = tuple(tensor.stride()) if is_strided(tensor) else None
     shape = tuple(tensor.shape) if not tensor.is_nested else ()
     address = 0 if strides is None else offset_of(tensor)
@@ -371,11 +368,11 @@ def _zeros_at(slot: Slot, count: int) -> torch.Tensor:
 
 def _no_gaps(shape: tuple[int, ...], strides: Sequence[int]) -> tuple[int, ...]:
     """Strides without gaps, with the axes in the same order in memory."""
-    found, step = [0] * len(shape), 1
+    dense, step = [0] * len(shape), 1
     for axis in sorted(range(len(shape)), key=lambda a: (strides[a], -a)):
-        found[axis] = step
+        dense[axis] = step
         step *= max(shape[axis], 1)
-    return tuple(found)
+    return tuple(dense)
 
 
 class MemoryLayout(NamedTuple):
@@ -388,10 +385,10 @@ class MemoryLayout(NamedTuple):
 
     def places(self) -> np.ndarray:
         """Returns each element's place in the memory, flat: int64."""
-        found = np.full(self.shape, self.offset, np.int64)
+        places = np.full(self.shape, self.offset, np.int64)
         for axis, (size, step) in enumerate(zip(self.shape, self.strides, strict=True)):
-            found += np.arange(size).reshape(-1, *(1,) * (len(self.shape) - axis - 1)) * step
-        return found.reshape(-1)
+            places += np.arange(size).reshape(-1, *(1,) * (len(self.shape) - axis - 1)) * step
+        return places.reshape(-1)
 
 
 class Lay:
@@ -427,13 +424,11 @@ class Lays:
         self.parts: dict[tuple[MemoryLayout, ...], Any] = {}
 
     def of(self, tensor: torch.Tensor) -> Lay:
-        """Returns how a tensor lies."""
         if not is_strided(tensor):
             return self._new(tensor, MemoryLayout((), (), 0, dtype(tensor.dtype)))
         return self.strided(tensor)
 
     def strided(self, tensor: torch.Tensor) -> Lay:
-        """Returns how a tensor with strides lies."""
         shape, strides, offset = tensor.shape, tensor.stride(), tensor.storage_offset()
         device = tensor.is_cpu or tensor.device
         every = (shape, strides, offset, offset_of(tensor), tensor.dtype, device)
@@ -452,7 +447,7 @@ class Lays:
         known: Moves | Unknown | None = self.parts.get(every)
         if known is None:
             known = _from_parts(every)
-            if sum(prod(one.shape) for one in every) <= SMALL:
+            if sum(prod(part.shape) for part in every) <= SMALL:
                 self.parts[every] = known
         return known
 
@@ -477,7 +472,7 @@ SWEEP, SWEEP_ALL = 8, 128
 class Memory(Held):
     """A storage: how often it was changed, and what is known to lie in it.
 
-    ``number``: its own in this run; ``given``: whether the run itself made it. ``values``: keys, of
+    ``number``: its own in this run; ``own``: whether the run itself made it. ``values``: keys, of
     this change or before; ``parts``: what was written since ``cover`` last held all of it.
     ``hollow``: some of it has not been written yet. ``places``: of its tensors as they lie, since
     the last change. ``tensor``: one that isn't plain memory, which is rare: it is kept alive, so
@@ -485,20 +480,19 @@ class Memory(Held):
     """
 
     __slots__ = (
-        *("changes", "cover", "given", "hollow", "number", "parts", "places", "tensor", "values"),
+        *("changes", "cover", "hollow", "number", "own", "parts", "places", "tensor", "values"),
     )
 
     def __init__(self, storage: torch.UntypedStorage, number: int, tensor: Any = None) -> None:
         super().__init__(storage)
         self.number, self.changes, self.tensor = number, 0, tensor
-        self.given = self.hollow = False
+        self.own = self.hollow = False
         self.values: set[Hashable] = set()
         self.cover: tuple[Hashable, MemoryLayout] | None = None
         self.parts: list[tuple[Hashable, MemoryLayout]] = []
         self.places: dict[Lay, Place] = {}
 
     def note(self, key: Hashable, geometry: MemoryLayout) -> None:
-        """Notes a value that lies in it."""
         if key in self.values:
             return
         self.values.add(key)
@@ -558,11 +552,11 @@ class Values:
 
     def weigh(self, named: Iterable[NamedWeight]) -> None:
         """Names weights: those whose memory has been met, the others as soon as it is."""
-        for one in named:
-            self.named.setdefault(one.address, []).append(one)
-            memory, tensor = self.memories.get(one.address), one.tensor()
+        for weight in named:
+            self.named.setdefault(weight.address, []).append(weight)
+            memory, tensor = self.memories.get(weight.address), weight.tensor()
             if memory is not None and tensor is not None:
-                self._weigh(memory, tensor, one.name)
+                self._weigh(memory, tensor, weight.name)
 
     def _weigh(self, memory: Memory, tensor: torch.Tensor, name: str) -> None:
         self.weighed.add(memory.number)
@@ -572,22 +566,20 @@ class Values:
         """Returns which value a tensor is now; its ``key`` tells it from every other."""
         if tensor.layout is not torch.strided or tensor.is_nested:
             at = -id(tensor)
-            memory, lay = (
-                self.memories.get(at) or self._met(NOWHERE, at, tensor),
-                self.lays.of(tensor),
-            )
+            memory = self.memories.get(at) or self._met(NOWHERE, at, tensor)
+            lay = self.lays.of(tensor)
             return Place(memory, (memory.number, memory.changes, lay.number), lay)
         storage = tensor.untyped_storage()
         at = storage_address(storage)
         memory = self.memories.get(at) or self._met(storage, at)
         lay = self.lays.strided(tensor)
-        found = memory.places.get(lay)
-        if found is None or lay.halves or tensor.is_neg():
+        known = memory.places.get(lay)
+        if known is None or lay.halves or tensor.is_neg():
             key: tuple[Any, ...] = (memory.number, memory.changes, lay.number)
             if tensor.is_neg() or tensor.is_conj():
                 return Place(memory, (*key, tensor.is_conj(), tensor.is_neg()), lay)
-            found = memory.places[lay] = Place(memory, key, lay)
-        return found
+            known = memory.places[lay] = Place(memory, key, lay)
+        return known
 
     def _met(self, storage: torch.UntypedStorage, at: int, tensor: Any = None) -> Memory:
         """Returns a memory that is met for the first time. Forgets those that have died: else the
@@ -596,8 +588,8 @@ class Values:
         self.met += 1
         if self.met % SWEEP == 0:
             every = self.met % SWEEP_ALL == 0
-            for place, one in [*self.memories.items()]:
-                if (every or one.given) and one.tensor is None and one.expired():
+            for place, other in [*self.memories.items()]:
+                if (every or other.own) and other.tensor is None and other.expired():
                     del self.memories[place]
         memory = self.memories[at] = Memory(storage, self.met, tensor)
         for named in self.named.get(at, ()):
@@ -611,19 +603,19 @@ class Values:
         memory, key, lay = place
         fresh = key not in memory.values
         if fresh:
-            if memory.given:
+            if memory.own:
                 self._renewed(tensor, place, path)
             memory.note(key, lay.geometry)
-        found = self.seen(tensor, place)
+        seen = self.seen(tensor, place)
         if fresh and changes:
             bits = np.array(array(tensor))
-            found.array = lambda: bits
-        return found
+            seen.array = lambda: bits
+        return seen
 
     def given(self, tensor: torch.Tensor, place: Place) -> Seen:
         """Returns a value that an operation has just given. ``place``: as it is now."""
         memory, key, lay = place
-        memory.given = memory.given or not memory.values
+        memory.own = memory.own or not memory.values
         memory.note(key, lay.geometry)
         return self.seen(tensor, place)
 
@@ -643,21 +635,21 @@ class Values:
         """Notes memory that has been allocated and not written yet."""
         for tensor in every:
             memory = self.place(tensor).memory
-            memory.given, memory.hollow = True, is_strided(tensor)
+            memory.own, memory.hollow = True, is_strided(tensor)
 
     def unwritten(self, place: Place) -> bool:
         """Whether a tensor's memory has not been written, so that looking at it reads no value."""
         memory, key, lay = place
         if not memory.hollow or key in memory.values:
             return False
-        sources = [one for _, one in memory.parts]
+        sources = [geometry for _, geometry in memory.parts]
         return not sources or isinstance(self.lays.together(sources, lay.geometry), Unknown)
 
     def change(self, place: Place) -> None:
         """Notes that an operation has changed what lies in a tensor's memory."""
         memory = place.memory
         memory.changes += 1
-        memory.given = True
+        memory.own = True
         memory.places.clear()
 
     def written(self, tensor: torch.Tensor) -> None:
@@ -690,16 +682,16 @@ def _gone() -> np.ndarray:
 def _from_parts(every: Sequence[MemoryLayout]) -> Moves | Unknown:
     """As ``Lays.together``; the last of them is the value itself."""
     to = every[-1]
-    if any(one.dtype != to.dtype for one in every):
+    if any(part.dtype != to.dtype for part in every):
         return Unknown("its memory was written as numbers of a different type")
-    if sum(prod(one.shape) for one in every) > MOST:
+    if sum(prod(part.shape) for part in every) > MOST:
         return Unknown("it was changed through a view, and is too large to find out where")
-    places = [one.places() for one in every]
-    where = np.full(1 + max((int(one.max()) for one in places if one.size), default=0), -1)
+    places = [part.places() for part in every]
+    where = np.full(1 + max((int(part.max()) for part in places if part.size), default=0), -1)
     start = 0
-    for one in places[:-1]:
-        where[one] = np.arange(start, start + one.size)
-        start += one.size
+    for part in places[:-1]:
+        where[part] = np.arange(start, start + part.size)
+        start += part.size
     index = where[places[-1]].reshape(to.shape)
     if index.size and index.max() < 0:
         return Unknown("its memory was never written")
@@ -710,5 +702,5 @@ def _from_parts(every: Sequence[MemoryLayout]) -> Moves | Unknown:
 
 def _all_flat(arrays: Sequence[np.ndarray]) -> np.ndarray:
     """All elements, and a zero behind them: the element -1, where none was written."""
-    every = [np.asarray(one).reshape(-1) for one in arrays]
+    every = [np.asarray(array).reshape(-1) for array in arrays]
     return np.concatenate([*every, np.zeros(1, every[0].dtype)])

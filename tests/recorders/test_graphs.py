@@ -76,13 +76,8 @@ class Alive(Interpreter):
 
 def test_a_value_lives_as_long_as_something_is_to_read_it() -> None:
     gc.collect()
-    nodes = [
-        add("a", "i"),
-        Node(None, "two", ["a"], ["b", "unread"]),
-        add("c", "b", "b"),
-        add("d", "c"),
-        add("e", "d"),
-    ]
+    nodes = [add("a", "i"), Node(None, "two", ["a"], ["b", "unread"]), add("c", "b", "b")]
+    nodes += [add("d", "c"), add("e", "d")]
     run = Alive()
     found = run.walk(Body(nodes, ["i"], ["e", "b"]), [None])
     # a; then b alone, since nothing reads what stands beside it; b stays, as it is given

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from probe import ulp
 from probe.errors import InputError
 from probe.recording import difference
 from probe.recording.recording import record_run
-from tests.recorders.truth import alone, changed, shares, told
+from tests.recorders import truth
+from tests.recorders.truth import alone, changed, drawn, recorded_twice, shares, told
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 
@@ -20,13 +22,9 @@ from probe.recorders import graphs, litert
 
 pytestmark = pytest.mark.long
 
-RNG = np.random.default_rng(6)
+RNG, normal = drawn(6)
 MORE = {"TRANSPOSE_CONV": "TransposeConv"}
 """Options that the models of whole layers have no use for."""
-
-
-def normal(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype(np.float32)
 
 
 def ints(*numbers) -> np.ndarray:
@@ -62,11 +60,7 @@ def residual() -> bytes:
 
 @pytest.mark.parametrize("switches", [{}, {"xnnpack": "0"}, {"threads": "2"}], ids=str)
 def test_the_recorded_run_gives_the_unrecorded_bits(switches):
-    recorder = litert.LiteRTRecorder(residual(), {"x": normal(4, 9, 9, 3)}, switches)
-    for _ in range(2):
-        (found,) = [np.array(one.array()) for one in recorder.record(lambda _: None)]
-        assert ulp.equal(found, recorder.plain()[0], "float32")
-    assert not recorder.note
+    recorded_twice(litert.LiteRTRecorder(residual(), {"x": normal(4, 9, 9, 3)}, switches))
 
 
 def test_one_row_alone_must_agree_with_the_same_row_of_four():
@@ -118,19 +112,8 @@ def test_a_sum_keeps_its_bits_where_an_element_that_it_does_not_read_changes(
 ):
     """To the bit, also by XNNPACK; test_litert_table asks the same of all operators."""
     model = one(monkeypatch, op, shape, constants, out, words)
-    x, every = normal(*shape), 0
-    first = record_run(litert.LiteRTRecorder(model, {"x": x}, {"xnnpack": xnnpack}))
-    assert not first.note
-    for place in (0, x.size - 1):
-        other = x.copy()
-        other.reshape(-1)[place] += np.float32(1.5)
-        changed = record_run(litert.LiteRTRecorder(model, {"x": other}, {"xnnpack": xnnpack}))
-        found = difference.compare_runs(first, changed)
-        (only,) = found.operations
-        assert only.verdict == "equal", (op, place, only.verdict)
-        assert all(pair.known for pair in only.gives), op
-        every += only.compared
-    assert every, f"{op}: no output is ever said to agree"
+    recorder = partial(litert.LiteRTRecorder, model, switches={"xnnpack": xnnpack})
+    truth.keeps_what_it_does_not_read(recorder, {"x": normal(*shape)})
 
 
 def test_wrong_inputs_are_one_line():
@@ -234,20 +217,13 @@ def looped(batch: int) -> bytes:
 
 @pytest.mark.parametrize("xnnpack", ["0", "1"])
 def test_of_a_loop_every_iteration_is_recorded(xnnpack: str) -> None:
-    model, x, seen = looped(4), normal(4, 6), []
-    recorder = litert.LiteRTRecorder(model, {"x": x}, {"xnnpack": xnnpack})
-    for _ in range(2):
-        seen.clear()
-        (found,) = [np.array(one.array()) for one in recorder.record(seen.append)]
-        assert found.tobytes() == recorder.plain()[0].tobytes()
-    assert not recorder.note
+    model, x = looped(4), normal(4, 6)
+    seen, _ = recorded_twice(litert.LiteRTRecorder(model, {"x": x}, {"xnnpack": xnnpack}))
     turns = [one.path.partition("[")[2][:1] for one in seen if one.op == "TANH"]
     assert turns == ["0", "1", "2"]
     assert {"IF", "WHILE", "EXP"} <= {one.op for one in seen}
-    sides = [
-        litert.LiteRTRecorder(model, {"x": one}, {"xnnpack": "0"})
-        for one in (x, changed(x, [2, 0, 3, 1]))
-    ]
+    both = (x, changed(x, [2, 0, 3, 1]))
+    sides = [litert.LiteRTRecorder(model, {"x": one}, {"xnnpack": "0"}) for one in both]
     assert all(known for _, _, known in shares(told(*sides, 1e-3)))
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from tests.recorders.truth import agreed, shares, told
+from tests.recorders.truth import agreed, drawn, shares, told
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 
@@ -23,12 +23,8 @@ from probe.recorders.litert_table import FUNCTIONS, REDUCES, TABLE
 NEAR = 1e-3
 """Of float32, relative to the larger number or to 1: what labels confuse is apart by far more."""
 
-RNG = np.random.default_rng(13)
+RNG, normal = drawn(13)
 TYPES = {"float32": 0, "int32": 2, "uint8": 3, "int64": 4, "bool": 6, "complex64": 8, "int8": 9}
-
-
-def normal(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype(np.float32)
 
 
 def ints(*numbers: Any) -> np.ndarray:

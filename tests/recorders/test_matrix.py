@@ -400,13 +400,72 @@ def reduced(x: np.ndarray, axes: Any, word: str, other: str = "", **more: Any) -
     )
 
 
+SPACES: dict[str, Callable[[], Any]] = {
+    "torch": lambda: torch, "numpy": lambda: np, "jax": lambda: jx().numpy, "tensorflow": tf,
+}  # fmt: skip
+"""Where a library has its functions of arrays."""
+
+
+def alike(
+    given: Any,
+    formula: Callable[..., Any],
+    libraries: str = "torch numpy jax tensorflow",
+    **others: Any,
+) -> Row:
+    """Returns a function that these libraries spell alike, ``formula(xp, x, ...)`` in functions of
+    their own, and others otherwise; PyTorch's stands first."""
+    names = libraries.split()
+    spelled_alike = {n: lambda *given, n=n: formula(SPACES[n](), *given) for n in names}
+    first = {"torch": others.pop("torch")} if "torch" in others else {}
+    return Row(given, **first, **spelled_alike, **others)
+
+
+def attention_row(**causal: bool) -> Row:
+    """Returns attention of heads: to all positions, or to those up to one's own."""
+
+    def in_numpy(x: np.ndarray) -> np.ndarray:
+        hidden = np.triu(np.full((5, 5), -np.inf, np.float32), 1)
+        return by_parts(scores(x) + hidden if causal else scores(x)) @ (x * np.float32(2))
+
+    def in_jax(x: Any) -> Any:
+        every = turned(x), turned(jx().numpy.tanh(x)), turned(x * 2)
+        return turned(jx().nn.dot_product_attention(*every, **causal))
+
+    def in_tensorflow(x: Any) -> Any:
+        shares = tf().matmul(x, tf().tanh(x), transpose_b=True) * 0.5
+        if causal:
+            shares = tf().where(np.tri(5, dtype=bool), shares, tf().float32.min)
+        return tf().matmul(tf().nn.softmax(shares), x * 2)
+
+    words = {"opset": 23} | ({"is_causal": 1} if causal else {})
+    return Row(
+        HEADS,
+        torch=lambda x: F.scaled_dot_product_attention(x, torch.tanh(x), x * 2, **causal),
+        onnx=[*KEYS, ("Attention", "x,k,v", "y", words)],
+        constants={"two": np.array(2, np.float32)},
+        numpy=in_numpy,
+        jax=in_jax,
+        tensorflow=in_tensorflow,
+        opencv=False,
+    )
+
+
+def resize_row(size: int, in_torch: Any, in_tensorflow: Any, in_onnx: dict[str, str]) -> Row:
+    """Returns a linear resize to a size, where each library's words say what corners are."""
+    libraries: dict[str, Any] = {
+        "torch": lambda x: F.interpolate(x, (size, size), mode="bilinear", **in_torch),
+        "tensorflow": lambda x: resized(x, size, **in_tensorflow),
+        "onnx": node("Resize", "x,,,s", mode="linear", **in_onnx),
+    }
+    if in_torch is None:
+        del libraries["torch"]
+    return Row(X, **libraries, constants={"s": np.array([2, 6, size, size])}, opencv=False)
+
+
 ROWS: dict[str, Row] = {
     "thresholded_relu": Row(X, onnx=node("ThresholdedRelu", alpha=0.5)),
     "lstm": layer_row(
-        "lstm",
-        jax=in_jax(of_lstm, 2),
-        tensorflow=in_tensorflow(of_lstm, 2),
-        onnx=recurrent("LSTM"),
+        "lstm", jax=in_jax(of_lstm, 2), tensorflow=in_tensorflow(of_lstm, 2), onnx=recurrent("LSTM")
     ),
     "lstm without biases": layer_row(
         "lstm", False, tensorflow=in_keras("LSTM"), onnx=recurrent("LSTM", plain=True)
@@ -424,11 +483,7 @@ ROWS: dict[str, Row] = {
     "rnn without biases": layer_row(
         "rnn", False, tensorflow=in_keras("SimpleRNN"), onnx=recurrent("RNN", plain=True)
     ),
-    "relu6": Row(
-        X,
-        torch=F.relu6,
-        tensorflow=lambda x: tf().nn.relu6(x),
-    ),
+    "relu6": Row(X, torch=F.relu6, tensorflow=lambda x: tf().nn.relu6(x)),
     "leaky_relu": Row(
         X,
         torch=lambda x: F.leaky_relu(x, 0.3),
@@ -483,10 +538,7 @@ ROWS: dict[str, Row] = {
     ),
     "sum": reduced(X, (2, 3), "sum"),
     "mean": reduced(
-        X,
-        (2, 3),
-        "mean",
-        onnx=[("GlobalAveragePool", "x", "g", {}), ("Flatten", "g", "y", {})],
+        X, (2, 3), "mean", onnx=[("GlobalAveragePool", "x", "g", {}), ("Flatten", "g", "y", {})]
     ),
     "all": reduced(X > -2, -1, "all"),
     "any": reduced(X > 2, -1, "any"),
@@ -500,23 +552,13 @@ ROWS: dict[str, Row] = {
     "prod": reduced(S[:, :, 0], -1, "prod"),
     "min": reduced(L, -1, "min", "amin"),
     **{
-        f"arg{one}": Row(
-            L,
-            torch=lambda x, one=one: getattr(x, f"arg{one}")(-1),
-            numpy=lambda x, one=one: getattr(np, f"arg{one}")(x, -1),
-            jax=lambda x, one=one: getattr(x, f"arg{one}")(-1),
-            tensorflow=lambda x, one=one: getattr(tf(), f"arg{one}")(x, -1),
-            onnx=node(f"Arg{one.title()}", axis=-1, keepdims=0),
+        f"arg{way}": alike(
+            *(L, lambda xp, x, way=way: getattr(xp, f"arg{way}")(x, -1)),
+            onnx=node(f"Arg{way.title()}", axis=-1, keepdims=0),
         )
-        for one in ("min", "max")
+        for way in ("min", "max")
     },
-    "cumsum": Row(
-        L,
-        torch=lambda x: x.cumsum(1),
-        numpy=lambda x: np.cumsum(x, 1),
-        jax=lambda x: jx().numpy.cumsum(x, 1),
-        tensorflow=lambda x: tf().cumsum(x, 1),
-    ),
+    "cumsum": alike(L, lambda xp, x: xp.cumsum(x, 1)),
     "cumprod": Row(
         S[:, :, 0],
         torch=lambda x: x.cumprod(1),
@@ -568,38 +610,23 @@ ROWS: dict[str, Row] = {
         tensorflow=lambda x: tf().math.conj(x),
         litert=False,
     ),
-    "complex absolute": Row(
-        Z,
-        torch=torch.abs,
-        numpy=np.abs,
-        jax=lambda x: jx().numpy.abs(x),
-        tensorflow=lambda x: tf().abs(x),
-    ),
-    "count of what is not zero": Row(
-        np.maximum(L, 0), torch=lambda x: x.count_nonzero(1), numpy=lambda x: np.count_nonzero(x, 1)
+    "complex absolute": alike(Z, lambda xp, x: xp.abs(x)),
+    "count of what is not zero": alike(
+        np.maximum(L, 0), lambda xp, x: xp.count_nonzero(x, 1), "torch numpy"
     ),
     "median": Row(L, torch=lambda x: x.median(1)[0], numpy=lambda x: np.median(x, 1)),
-    "determinant": Row(
-        SQUARES,
-        torch=torch.linalg.det,
-        numpy=np.linalg.det,
-        tensorflow=lambda x: tf().linalg.det(x),
+    "determinant": alike(
+        *(SQUARES, lambda xp, x: xp.linalg.det(x), "torch numpy tensorflow"),
         onnx=node("Det"),
         litert=False,
         opencv=False,
     ),
-    "inverse": Row(
-        SQUARES,
-        torch=torch.linalg.inv,
-        numpy=np.linalg.inv,
-        tensorflow=lambda x: tf().linalg.inv(x),
-        litert=False,
+    "inverse": alike(
+        SQUARES, lambda xp, x: xp.linalg.inv(x), "torch numpy tensorflow", litert=False
     ),
-    "cholesky": Row(
-        SQUARES @ SQUARES.swapaxes(1, 2),
-        torch=torch.linalg.cholesky,
-        numpy=np.linalg.cholesky,
-        tensorflow=lambda x: tf().linalg.cholesky(x),
+    "cholesky": alike(
+        *(SQUARES @ SQUARES.swapaxes(1, 2), lambda xp, x: xp.linalg.cholesky(x)),
+        *("torch numpy tensorflow",),
         litert=False,
     ),
     "linear solve": Row(
@@ -624,28 +651,13 @@ ROWS: dict[str, Row] = {
         constants={"s": np.array([1, 1, 2, 2], np.float32)},
         opencv=False,
     ),
-    "resize linear to fewer": Row(
-        X,
-        torch=lambda x: F.interpolate(x, (5, 5), mode="bilinear"),
-        tensorflow=lambda x: resized(x, 5, half_pixel_centers=True),
-        onnx=node("Resize", "x,,,s", mode="linear"),
-        constants={"s": np.array([2, 6, 5, 5])},
-        opencv=False,
+    "resize linear to fewer": resize_row(5, {}, {"half_pixel_centers": True}, {}),
+    "resize linear from corner to corner": resize_row(
+        *(13, {"align_corners": True}, {"align_corners": True}),
+        {"coordinate_transformation_mode": "align_corners"},
     ),
-    "resize linear from corner to corner": Row(
-        X,
-        torch=lambda x: F.interpolate(x, (13, 13), mode="bilinear", align_corners=True),
-        tensorflow=lambda x: resized(x, 13, align_corners=True),
-        onnx=node("Resize", "x,,,s", mode="linear", coordinate_transformation_mode="align_corners"),
-        constants={"s": np.array([2, 6, 13, 13])},
-        opencv=False,
-    ),
-    "resize linear from the first corner": Row(
-        X,
-        tensorflow=lambda x: resized(x, 16),
-        onnx=node("Resize", "x,,,s", mode="linear", coordinate_transformation_mode="asymmetric"),
-        constants={"s": np.array([2, 6, 16, 16])},
-        opencv=False,
+    "resize linear from the first corner": resize_row(
+        16, None, {}, {"coordinate_transformation_mode": "asymmetric"}
     ),
     "resize cubic": Row(
         X,
@@ -671,11 +683,7 @@ ROWS: dict[str, Row] = {
     "sort": Row(
         L, torch=lambda x: x.sort(1)[0], numpy=lambda x: np.sort(x, 1), jax=lambda x: x.sort(1)
     ),
-    "argsort": Row(
-        L,
-        torch=lambda x: torch.argsort(x, 1),
-        numpy=lambda x: np.argsort(x, 1),
-    ),
+    "argsort": alike(L, lambda xp, x: xp.argsort(x, 1), "torch numpy"),
     "largest k": Row(
         L,
         torch=lambda x: x.topk(3, -1)[0],
@@ -697,50 +705,10 @@ ROWS: dict[str, Row] = {
         onnx=node("Sum", "x,w0"),
     ),
     "sum of three": Row(
-        (X, P, S),
-        tensorflow=lambda x, w, v: tf().add_n([x, w, v]),
-        onnx=node("Sum", "x,w0,w1"),
+        (X, P, S), tensorflow=lambda x, w, v: tf().add_n([x, w, v]), onnx=node("Sum", "x,w0,w1")
     ),
-    "attention": Row(
-        HEADS,
-        torch=lambda x: F.scaled_dot_product_attention(x, torch.tanh(x), x * 2),
-        onnx=[*KEYS, ("Attention", "x,k,v", "y", {"opset": 23})],
-        constants={"two": np.array(2, np.float32)},
-        numpy=lambda x: by_parts(scores(x)) @ (x * np.float32(2)),
-        jax=lambda x: turned(
-            jx().nn.dot_product_attention(turned(x), turned(jx().numpy.tanh(x)), turned(x * 2))
-        ),
-        tensorflow=lambda x: tf().matmul(
-            tf().nn.softmax(tf().matmul(x, tf().tanh(x), transpose_b=True) * 0.5), x * 2
-        ),
-        opencv=False,
-    ),
-    "attention to what was before": Row(
-        HEADS,
-        torch=lambda x: F.scaled_dot_product_attention(x, torch.tanh(x), x * 2, is_causal=True),
-        onnx=[*KEYS, ("Attention", "x,k,v", "y", {"opset": 23, "is_causal": 1})],
-        constants={"two": np.array(2, np.float32)},
-        numpy=lambda x: (
-            by_parts(scores(x) + np.triu(np.full((5, 5), -np.inf, np.float32), 1))
-            @ (x * np.float32(2))
-        ),
-        jax=lambda x: turned(
-            jx().nn.dot_product_attention(
-                turned(x), turned(jx().numpy.tanh(x)), turned(x * 2), is_causal=True
-            )
-        ),
-        tensorflow=lambda x: tf().matmul(
-            tf().nn.softmax(
-                tf().where(
-                    np.tri(5, dtype=bool),
-                    tf().matmul(x, tf().tanh(x), transpose_b=True) * 0.5,
-                    tf().float32.min,
-                )
-            ),
-            x * 2,
-        ),
-        opencv=False,
-    ),
+    "attention": attention_row(),
+    "attention to what was before": attention_row(is_causal=True),
     "layer norm without numbers": Row(
         L,
         torch=lambda x: F.layer_norm(x, (12,)),
@@ -763,10 +731,7 @@ ROWS: dict[str, Row] = {
     "embedding of one-hots": Row(
         W12.T.copy(),
         tensorflow=lambda x: tf().matmul(x, tf().transpose(tf().one_hot([3, 0, 7], 12))),
-        onnx=[
-            ("OneHot", "i,depth,values", "h", {"axis": 0}),
-            ("MatMul", "x,h", "y", {}),
-        ],
+        onnx=[("OneHot", "i,depth,values", "h", {"axis": 0}), ("MatMul", "x,h", "y", {})],
         constants={
             "i": np.array([3, 0, 7]),
             "depth": np.array(12),
@@ -885,11 +850,7 @@ ROWS: dict[str, Row] = {
         onnx=node("BatchNormalization", "x,w0,w1,w2,w3", epsilon=1e-3),
         litert=False,
     ),
-    "prelu": Row(
-        (X, SCALE),
-        torch=F.prelu,
-        opencv=False,
-    ),
+    "prelu": Row((X, SCALE), torch=F.prelu, opencv=False),
     "convolution": Row(
         (X, KERNEL),
         torch=F.conv2d,
@@ -917,24 +878,19 @@ ROWS: dict[str, Row] = {
             ("Conv", "c,w0", "y", {}),
         ],
     ),
-    "product behind a concat": Row(
+    "product behind a concat": alike(
         (L, RANDOM.standard_normal((12, 4)).astype(np.float32)),
-        torch=lambda x, w: torch.cat([x, torch.tanh(x)], 1) @ w,
-        numpy=lambda x, w: np.concatenate([x, np.tanh(x)], 1) @ w,
-        jax=lambda x, w: jx().numpy.concatenate([x, jx().numpy.tanh(x)], 1) @ w,
-        tensorflow=lambda x, w: tf().matmul(tf().concat([x, tf().tanh(x)], 1), w),
+        lambda xp, x, w: xp.concat([x, xp.tanh(x)], 1) @ w,
         onnx=[
             ("Tanh", "x", "t", {}),
             ("Concat", "x,t", "c", {"axis": 1}),
             ("MatMul", "c,w0", "y", {}),
         ],
     ),
-    "dense": Row(
+    "dense": alike(
         (L, W12, B4),
+        *(lambda xp, x, w, b: x @ w + b, "numpy jax tensorflow"),
         torch=lambda x, w, b: F.linear(x, w.T, b),
-        numpy=lambda x, w, b: x @ w + b,
-        jax=lambda x, w, b: x @ w + b,
-        tensorflow=lambda x, w, b: tf().matmul(x, w) + b,
         onnx=[("MatMul", "x,w0", "m", {}), ("Add", "m,w1", "y", {})],
     ),
     "max_pool": Row(
@@ -969,33 +925,19 @@ ROWS: dict[str, Row] = {
             )
         ),
     ),
-    "slice": Row(
-        L,
-        torch=lambda x: torch.tanh(x[:, 1:4]),
-        numpy=lambda x: np.tanh(x[:, 1:4]),
-        jax=lambda x: jx().numpy.tanh(x[:, 1:4]),
-        tensorflow=lambda x: tf().tanh(x[:, 1:4]),
-    ),
-    "pad": Row(
-        L,
+    "slice": alike(L, lambda xp, x: xp.tanh(x[:, 1:4])),
+    "pad": alike(
+        *(L, lambda xp, x: xp.pad(x, ((0, 0), (0, 0), (1, 2))), "numpy jax tensorflow"),
         torch=lambda x: F.pad(x, (1, 2)),
-        numpy=lambda x: np.pad(x, ((0, 0), (0, 0), (1, 2))),
-        jax=lambda x: jx().numpy.pad(x, ((0, 0), (0, 0), (1, 2))),
-        tensorflow=lambda x: tf().pad(x, ((0, 0), (0, 0), (1, 2))),
     ),
-    "product behind a pad": Row(
+    "product behind a pad": alike(
         (L, RANDOM.standard_normal((15, 4)).astype(np.float32)),
+        lambda xp, x, w: xp.pad(x, ((0, 0), (0, 0), (1, 2))) @ w,
+        "numpy jax tensorflow",
         torch=lambda x, w: F.pad(x, (1, 2)) @ w,
-        numpy=lambda x, w: np.pad(x, ((0, 0), (0, 0), (1, 2))) @ w,
-        jax=lambda x, w: jx().numpy.pad(x, ((0, 0), (0, 0), (1, 2))) @ w,
-        tensorflow=lambda x, w: tf().matmul(tf().pad(x, ((0, 0), (0, 0), (1, 2))), w),
     ),
-    "product behind a slice": Row(
-        (L, RANDOM.standard_normal((4, 4)).astype(np.float32)),
-        torch=lambda x, w: x[..., 2:6] @ w,
-        numpy=lambda x, w: x[..., 2:6] @ w,
-        jax=lambda x, w: x[..., 2:6] @ w,
-        tensorflow=lambda x, w: tf().matmul(x[..., 2:6], w),
+    "product behind a slice": alike(
+        (L, RANDOM.standard_normal((4, 4)).astype(np.float32)), lambda xp, x, w: x[..., 2:6] @ w
     ),
     "transpose product": Row(
         L,
@@ -1004,43 +946,22 @@ ROWS: dict[str, Row] = {
         jax=lambda x: x @ x.transpose(0, 2, 1),
         tensorflow=lambda x: tf().matmul(x, x, transpose_b=True),
     ),
-    "einsum": Row(
+    "einsum": alike(
         (L, W12),
-        torch=lambda x, w: torch.einsum("blk,kn->bln", x, w),
-        numpy=lambda x, w: np.einsum("blk,kn->bln", x, w),
-        jax=lambda x, w: jx().numpy.einsum("blk,kn->bln", x, w),
-        tensorflow=lambda x, w: tf().einsum("blk,kn->bln", x, w),
+        lambda xp, x, w: xp.einsum("blk,kn->bln", x, w),
         onnx=node("Einsum", "x,w0", equation="blk,kn->bln"),
     ),
-    "reshape product": Row(
+    "reshape product": alike(
         (L, RANDOM.standard_normal((60, 4)).astype(np.float32)),
-        torch=lambda x, w: x.reshape(3, 60) @ w,
-        numpy=lambda x, w: x.reshape(3, 60) @ w,
-        jax=lambda x, w: x.reshape(3, 60) @ w,
-        tensorflow=lambda x, w: tf().matmul(tf().reshape(x, (3, 60)), w),
+        lambda xp, x, w: xp.reshape(x, (3, 60)) @ w,
         onnx=[("Flatten", "x", "f", {}), ("MatMul", "f,w0", "y", {})],
     ),
-    "split": Row(
-        L,
+    "split": alike(
+        *(L, lambda xp, x: xp.tanh(xp.split(x, 2, -1)[1]), "numpy jax tensorflow"),
         torch=lambda x: torch.tanh(x.chunk(2, -1)[1]),
-        numpy=lambda x: np.tanh(np.split(x, 2, -1)[1]),
-        jax=lambda x: jx().numpy.tanh(jx().numpy.split(x, 2, -1)[1]),
-        tensorflow=lambda x: tf().tanh(tf().split(x, 2, -1)[1]),
     ),
-    "stack": Row(
-        L,
-        torch=lambda x: torch.stack([x, torch.tanh(x)], 1),
-        numpy=lambda x: np.stack([x, np.tanh(x)], 1),
-        jax=lambda x: jx().numpy.stack([x, jx().numpy.tanh(x)], 1),
-        tensorflow=lambda x: tf().stack([x, tf().tanh(x)], 1),
-    ),
-    "where": Row(
-        L,
-        torch=lambda x: torch.where(x > 0, x, torch.tanh(x)),
-        numpy=lambda x: np.where(x > 0, x, np.tanh(x)),
-        jax=lambda x: jx().numpy.where(x > 0, x, jx().numpy.tanh(x)),
-        tensorflow=lambda x: tf().where(x > 0, x, tf().tanh(x)),
-    ),
+    "stack": alike(L, lambda xp, x: xp.stack([x, xp.tanh(x)], 1)),
+    "where": alike(L, lambda xp, x: xp.where(x > 0, x, xp.tanh(x))),
     "variance": Row(
         L,
         torch=lambda x: x.var(-1, unbiased=False),
@@ -1060,30 +981,21 @@ ROWS: dict[str, Row] = {
         onnx=[("ReduceLogSumExp", "x,axes", "y", {"keepdims": 0})],
         constants={"axes": np.array([-1])},
     ),
-    "scalar multiply": Row(
-        L,
-        torch=lambda x: x * 0.5,
+    "scalar multiply": alike(
+        *(L, lambda xp, x: x * 0.5, "torch jax tensorflow"),
         numpy=lambda x: x * np.float32(0.5),
-        jax=lambda x: x * 0.5,
-        tensorflow=lambda x: x * 0.5,
         onnx=[("Mul", "x,h", "y", {})],
         constants={"h": np.array(0.5, np.float32)},
     ),
-    "scalar add": Row(
-        L,
-        torch=lambda x: x + 0.5,
+    "scalar add": alike(
+        *(L, lambda xp, x: x + 0.5, "torch jax tensorflow"),
         numpy=lambda x: x + np.float32(0.5),
-        jax=lambda x: x + 0.5,
-        tensorflow=lambda x: x + 0.5,
         onnx=[("Add", "x,h", "y", {})],
         constants={"h": np.array(0.5, np.float32)},
     ),
-    "residual": Row(
+    "residual": alike(
         (L, W12[:, :1].repeat(12, 1).copy()),
-        torch=lambda x, w: x + x @ w,
-        numpy=lambda x, w: x + x @ w,
-        jax=lambda x, w: x + x @ w,
-        tensorflow=lambda x, w: x + tf().matmul(x, w),
+        lambda xp, x, w: x + x @ w,
         onnx=[("MatMul", "x,w0", "m", {}), ("Add", "x,m", "y", {})],
     ),
     "gather": Row(
@@ -1103,20 +1015,11 @@ ROWS: dict[str, Row] = {
         onnx=[("Gather", "x,i", "g", {"axis": 1}), ("MatMul", "g,w0", "y", {})],
         constants={"i": np.array([3, 1, 1])},
     ),
-    "flip": Row(
-        (L, W12),
-        torch=lambda x, w: x.flip(1) @ w,
-        numpy=lambda x, w: np.flip(x, 1) @ w,
-        jax=lambda x, w: jx().numpy.flip(x, 1) @ w,
+    "flip": alike(
+        *((L, W12), lambda xp, x, w: xp.flip(x, (1,)) @ w, "torch numpy jax"),
         tensorflow=lambda x, w: tf().matmul(tf().reverse(x, [1]), w),
     ),
-    "tile": Row(
-        (L, W12),
-        torch=lambda x, w: x.repeat(1, 2, 1) @ w,
-        numpy=lambda x, w: np.tile(x, (1, 2, 1)) @ w,
-        jax=lambda x, w: jx().numpy.tile(x, (1, 2, 1)) @ w,
-        tensorflow=lambda x, w: tf().matmul(tf().tile(x, (1, 2, 1)), w),
-    ),
+    "tile": alike((L, W12), lambda xp, x, w: xp.tile(x, (1, 2, 1)) @ w),
     "buckets": Row(
         L,
         torch=lambda x: torch.bucketize(x, torch.tensor(BUCKETS), out_int32=True, right=True),
@@ -1135,24 +1038,18 @@ ROWS: dict[str, Row] = {
         tensorflow=lambda x: tf().math.polygamma(tf().constant(1.0), x),
         litert=False,
     ),
-    "a transform of real numbers": Row(
-        L,
-        torch=lambda x: torch.fft.rfft(x),
-        jax=lambda x: jx().numpy.fft.rfft(x),
+    "a transform of real numbers": alike(
+        *(L, lambda xp, x: xp.fft.rfft(x), "torch jax"),
         tensorflow=lambda x: tf().signal.rfft(x),
         litert=False,
     ),
-    "a transform of real numbers, both halves": Row(
-        L,
-        torch=lambda x: torch.fft.fft(x).real,
-        jax=lambda x: jx().numpy.fft.fft(x).real,
+    "a transform of real numbers, both halves": alike(
+        *(L, lambda xp, x: xp.fft.fft(x).real, "torch jax"),
         tensorflow=lambda x: tf().math.real(tf().signal.fft(tf().cast(x, tf().complex64))),
         litert=False,
     ),
-    "a transform of planes, and back": Row(
-        X,
-        torch=lambda x: torch.fft.irfft2(torch.fft.rfft2(x)),
-        jax=lambda x: jx().numpy.fft.irfft2(jx().numpy.fft.rfft2(x)),
+    "a transform of planes, and back": alike(
+        *(X, lambda xp, x: xp.fft.irfft2(xp.fft.rfft2(x)), "torch jax"),
         tensorflow=lambda x: tf().signal.irfft2d(tf().signal.rfft2d(x)),
         litert=False,
     ),
@@ -1169,17 +1066,9 @@ ROWS: dict[str, Row] = {
         tensorflow=lambda x: x * tf().math.rsqrt(x),
         jax=lambda x: x * jx().lax.rsqrt(x),
     ),
-    "roll": Row(
-        (L, W12),
-        torch=lambda x, w: x.roll((1, -2), (1, 2)) @ w,
-        numpy=lambda x, w: np.roll(x, (1, -2), (1, 2)) @ w,
-        jax=lambda x, w: jx().numpy.roll(x, (1, -2), (1, 2)) @ w,
-        tensorflow=lambda x, w: tf().matmul(tf().roll(x, (1, -2), (1, 2)), w),
-    ),
-    "lower triangle": Row(
-        (L, W12),
-        torch=lambda x, w: x.tril(2) @ w,
-        numpy=lambda x, w: np.tril(x, 2) @ w,
+    "roll": alike((L, W12), lambda xp, x, w: xp.roll(x, (1, -2), (1, 2)) @ w),
+    "lower triangle": alike(
+        *((L, W12), lambda xp, x, w: xp.tril(x, 2) @ w, "torch numpy"),
         onnx=[("Trilu", "x,k", "t", {"upper": 0}), ("MatMul", "t,w0", "y", {})],
         constants={"k": np.array(2)},
         opencv=False,
@@ -1190,10 +1079,8 @@ ROWS: dict[str, Row] = {
         onnx=[("Pad", "x,p", "m", {"mode": "reflect"}), ("Conv", "m,w0", "y", {})],
         constants={"p": np.array([0, 0, 0, 1, 0, 0, 1, 2])},
     ),
-    "steps of two": Row(
-        (L, W12[::2].copy()),
-        torch=lambda x, w: x[..., ::2] @ w,
-        numpy=lambda x, w: x[..., ::2] @ w,
+    "steps of two": alike(
+        *((L, W12[::2].copy()), lambda xp, x, w: x[..., ::2] @ w, "torch numpy"),
         onnx=[("Slice", "x,a,b,c,d", "s", {}), ("MatMul", "s,w0", "y", {})],
         constants={"a": np.array([0]), "b": np.array([12]), "c": np.array([2]), "d": np.array([2])},
     ),
@@ -1389,9 +1276,7 @@ UNLIKE: dict[str, Row] = {
         L[:, :3, :3].copy(), torch=lambda x: x.softmax(1), numpy=by_parts
     ),
     "group norm of two groups": Row(
-        (X, SCALE, SHIFT),
-        torch=lambda x, g, b: F.group_norm(x, 2, g, b, 1e-5),
-        numpy=grouped,
+        (X, SCALE, SHIFT), torch=lambda x, g, b: F.group_norm(x, 2, g, b, 1e-5), numpy=grouped
     ),
     "group norm of another epsilon": Row(
         (X, SCALE, SHIFT), torch=lambda x, g, b: F.group_norm(x, 3, g, b, 1e-3), numpy=grouped

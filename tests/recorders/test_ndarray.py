@@ -198,12 +198,8 @@ def step_of(
 
 def operands(random: np.random.Generator, batch: int, length: int) -> dict[str, np.ndarray]:
     """Inputs and weights, in float32."""
-    sizes = {
-        "x": (batch, length, CHANNELS),
-        "w": (CHANNELS, CHANNELS),
-        "b": (CHANNELS,),
-        "k": (3, CHANNELS, CHANNELS),
-    }
+    sizes = {"x": (batch, length, CHANNELS), "w": (CHANNELS, CHANNELS), "b": (CHANNELS,)}
+    sizes["k"] = (3, CHANNELS, CHANNELS)
     return {name: random.normal(size=size).astype(np.float32) for name, size in sizes.items()}
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.recorders.rows import ELSEWHERE
-from tests.recorders.truth import agreed, shares, told
+from tests.recorders.truth import agreed, drawn, shares, told
 
 onnx = pytest.importorskip("onnx", reason="models are made with onnx")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
@@ -28,17 +28,13 @@ from probe.recorders.onnx_table import NUMBERED, TABLE, UNARY  # noqa: E402
 NEAR = 1e-3
 """Of float32, relative to the larger number or to 1: what labels confuse is apart by far more."""
 
-RNG = np.random.default_rng(11)
+RNG, normal = drawn(11)
 MS, NEWEST = "com.microsoft", 20
 NEW = {"Swish": 24, "RMSNormalization": 23, "RotaryEmbedding": 23, "Attention": 23, "CumProd": 26}
 KINDS = {np.dtype(k): v for k, v in {
     "float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "int32": TensorProto.INT32,
     "bool": TensorProto.BOOL, "uint8": TensorProto.UINT8, "int8": TensorProto.INT8,
     "uint64": TensorProto.UINT64}.items()}  # fmt: skip
-
-
-def normal(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype(np.float32)
 
 
 def ints(*numbers: Any) -> np.ndarray:

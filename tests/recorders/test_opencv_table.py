@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from tests.recorders.truth import shares, told
+from tests.recorders.truth import drawn, shares, told
 
 onnx = pytest.importorskip("onnx", reason="OpenCV's recorder writes models of ONNX")
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
@@ -23,11 +23,7 @@ from probe.recording.contract import Input  # noqa: E402
 NEAR = 1e-3
 """Of float32, relative to the larger number or to 1: what labels confuse is apart by far more."""
 
-RNG = np.random.default_rng(31)
-
-
-def normal(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype(np.float32)
+RNG, normal = drawn(31)
 
 
 P, V, T, A = normal(4, 4, 6, 8), normal(4, 2, 5, 6, 4), normal(4, 5, 8), normal(4, 6)

@@ -79,10 +79,7 @@ def test_a_variable_that_is_assigned_is_another_value():
 def test_a_function_is_seen_node_by_node_and_must_agree_with_the_same_eager_operations():
     x = normal(3, 9, 9, 4)
     traced = tf.function(network)
-    eager, graph = (
-        record_run(TensorFlowRecorder(lambda: network(x))),
-        record_run(TensorFlowRecorder(lambda: traced(x))),
-    )
+    eager, graph = (record_run(TensorFlowRecorder(lambda f=f: f(x))) for f in (network, traced))
     assert graph.target.endswith("mode=graph")
     assert {"Softmax", "Mean"} <= {one.op for one in graph.operations}
     found = compare_runs(eager, graph)

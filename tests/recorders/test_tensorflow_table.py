@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from probe.recording.recording import record_run
-from tests.recorders.truth import alone, changed, shares, told
+from tests.recorders.truth import alone, best_shares, drawn, inputs, reached
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
@@ -27,11 +28,7 @@ pytestmark = pytest.mark.slow  # a second each, and as long as TensorFlow takes 
 NEAR = 1e-3
 """Of float32, relative to the larger number or to 1: what labels confuse is apart by far more."""
 
-RNG = np.random.default_rng(12)
-
-
-def normal(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype(np.float32)
+RNG, normal = drawn(12)
 
 
 INPUTS = {
@@ -104,6 +101,8 @@ def elements(x: Given) -> list[Any]:
     return found
 
 
+FLAT, DEEP = ({"strides": [1] * rank, "padding": "SAME"} for rank in (4, 5))
+HALF = {"strides": [1, 2, 2, 1]}
 ROW = normal(64)
 
 
@@ -133,59 +132,43 @@ def layers(x: Given) -> list[Any]:
         raw.Einsum(inputs=[t], equation="bij->bji"),
     ]  # fmt: skip
     one, pads = {"strides": [1, 2, 1, 1], "padding": "SAME"}, [0, 0, 1, 0, 2, 1, 0, 0]
+    sizes = p.shape[0]
+    norm = {"scale": row(6), "offset": row(6), "mean": row(6), "variance": tf.abs(row(6)),
+            "is_training": False}  # fmt: skip
     found += [
-        raw.Conv2D(input=p, filter=row(3, 2, n, 2), strides=[1, 2, 2, 1], padding="SAME")
-        for n in (6, 3)
-    ]
-    found += [raw.Conv2D(input=p, filter=row(3, 2, 6, 2), strides=[1, 1, 1, 1], padding="EXPLICIT",
-              explicit_paddings=pads, dilations=[1, 2, 1, 1])]  # fmt: skip
-    found += [raw.Conv3D(input=v, filter=row(2, 2, 2, 2, 3), strides=[1] * 5, padding="SAME")]
-    found += [
-        raw.DepthwiseConv2dNative(input=p, filter=row(3, 2, 6, n), strides=[1] * 4, padding="SAME")
-        for n in (1, 2)
-    ]
-    found += [raw.Conv2DBackpropInput(input_sizes=[p.shape[0], 16, 14, 2], filter=row(3, 3, 2, 6),
-              out_backprop=p, strides=[1, 2, 2, 1], padding="SAME")]  # fmt: skip
-    found += [raw.Conv3DBackpropInputV2(input_sizes=[p.shape[0], 5, 6, 4, 3], filter=row(2, 2, 2,
-       3, 2),
-              out_backprop=v, strides=[1] * 5, padding="SAME")]  # fmt: skip
-    found += [
+        *(raw.Conv2D(input=p, filter=row(3, 2, n, 2), **HALF, padding="SAME") for n in (6, 3)),
+        raw.Conv2D(input=p, filter=row(3, 2, 6, 2), strides=[1] * 4, padding="EXPLICIT",
+                   explicit_paddings=pads, dilations=[1, 2, 1, 1]),
+        raw.Conv3D(input=v, filter=row(2, 2, 2, 2, 3), **DEEP),
+        *(raw.DepthwiseConv2dNative(input=p, filter=row(3, 2, 6, n), **FLAT) for n in (1, 2)),
+        raw.Conv2DBackpropInput(input_sizes=[sizes, 16, 14, 2], filter=row(3, 3, 2, 6),
+                                out_backprop=p, **HALF, padding="SAME"),
+        raw.Conv3DBackpropInputV2(input_sizes=[sizes, 5, 6, 4, 3], filter=row(2, 2, 2, 3, 2),
+                                  out_backprop=v, **DEEP),
         raw.MaxPool(input=p, ksize=[1, 2, 3, 1], **one),
         raw.MaxPoolV2(input=p, ksize=[1, 2, 3, 1], **one),
         raw.AvgPool(value=p, ksize=[1, 2, 3, 1], **one),
-    ]
-    found += [raw.MaxPool3D(input=v, ksize=[1, 2, 2, 2, 1], strides=[1] * 5, padding="VALID")]
-    found += [raw.AvgPool3D(input=v, ksize=[1, 2, 2, 2, 1], strides=[1] * 5, padding="SAME")]
-    norm = {"scale": row(6), "offset": row(6), "mean": row(6), "variance": tf.abs(row(6))}
-    found += [
-        raw.FusedBatchNormV3(x=p, **norm, is_training=False, epsilon=n).y for n in (1e-3, 0.1)
-    ]
-    found += [raw.FusedBatchNorm(x=p, **norm, is_training=False).y]
-    found += [raw.FusedBatchNormV2(x=p, **norm, is_training=False).y]
-    found += [raw.BiasAddGrad(out_backprop=row(4, 5, 8))]
-    found += [raw.LRN(input=p, depth_radius=2, alpha=n) for n in (1.0, 2.0)]
+        raw.MaxPool3D(input=v, ksize=[1, 2, 2, 2, 1], strides=[1] * 5, padding="VALID"),
+        raw.AvgPool3D(input=v, ksize=[1, 2, 2, 2, 1], **DEEP),
+        *(raw.FusedBatchNormV3(x=p, **norm, epsilon=n).y for n in (1e-3, 0.1)),
+        raw.FusedBatchNorm(x=p, **norm).y, raw.FusedBatchNormV2(x=p, **norm).y,
+        raw.BiasAddGrad(out_backprop=row(4, 5, 8)),
+        *(raw.LRN(input=p, depth_radius=2, alpha=n) for n in (1.0, 2.0)),
+    ]  # fmt: skip
     for kind in ("Bilinear", "Bicubic", "Area"):
         resize = getattr(raw, f"Resize{kind}")
-        words = [{}, {"align_corners": True}] + [{"half_pixel_centers": True}] * (kind != "Area")
-        found += [
-            resize(images=p, size=n, **one) for n in ([4, 9], [4, 10], [5, 9]) for one in words
-        ]
+        ways = [{}, {"align_corners": True}] + [{"half_pixel_centers": True}] * (kind != "Area")
+        for size in ([4, 9], [4, 10], [5, 9]):
+            found += [resize(images=p, size=size, **words) for words in ways]
     words = {"scale": [1.5, 0.75], "translation": [0.0, 0.5]}
-    found += [
-        raw.ScaleAndTranslate(images=p, size=n, **words, kernel_type=kernel)
-        for n in ([4, 9], [5, 9])
-        for kernel in ("lanczos3", "triangle")
-    ]
-    for op in ("Cumsum", "Cumprod", "CumulativeLogsumexp"):
-        found += [
-            getattr(raw, op)(x=t, axis=n, reverse=back) for n in (1, 2) for back in (False, True)
-        ]
-    for op in ("Cumsum", "Cumprod"):
-        found += [
-            getattr(raw, op)(x=t, axis=n, exclusive=True, reverse=back)
-            for n in (1, -1)
-            for back in (False, True)
-        ]
+    for kernel in ("lanczos3", "triangle"):
+        resize = partial(raw.ScaleAndTranslate, **words, kernel_type=kernel)
+        found += [resize(images=p, size=n) for n in ([4, 9], [5, 9])]
+    for back in (False, True):
+        for op in ("Cumsum", "Cumprod", "CumulativeLogsumexp"):
+            found += [getattr(raw, op)(x=t, axis=n, reverse=back) for n in (1, 2)]
+        for op in (raw.Cumsum, raw.Cumprod):
+            found += [op(x=t, axis=n, exclusive=True, reverse=back) for n in (1, -1)]
     pool = {"ksize": [1, 2, 3, 1], "strides": [1, 2, 1, 1], "padding": "SAME"}
     found += [*raw.MaxPoolWithArgmax(input=p, **pool)]
     found += [*raw.MaxPoolWithArgmax(input=p, **pool, include_batch_in_index=True)]
@@ -193,11 +176,9 @@ def layers(x: Given) -> list[Any]:
     found += [raw.Dilation2D(input=p, filter=row(2, 3, 6), **wide)]
     spread = raw.BatchMatMulV2(x=m, y=m, adj_y=True)
     found += [raw.MatrixSolve(matrix=m, rhs=m[..., :2], adjoint=n) for n in (False, True)]
-    found += [
-        raw.MatrixTriangularSolve(matrix=m, rhs=m, lower=n, adjoint=k)
-        for n in (False, True)
-        for k in (False, True)
-    ]
+    for low in (False, True):
+        solve = partial(raw.MatrixTriangularSolve, matrix=m, rhs=m, lower=low)
+        found += [solve(adjoint=n) for n in (False, True)]
     found += [
         raw.MatrixSolve(matrix=m[:, None], rhs=m[:, None, :, :2]),
         raw.Cholesky(input=spread + 3 * tf.eye(3)), raw.MatrixDeterminant(input=m),
@@ -209,15 +190,10 @@ def layers(x: Given) -> list[Any]:
     ]  # fmt: skip
     for n, name in ((1, ""), (2, "2D"), (3, "3D")):
         found += [getattr(raw, f"{way}FFT{name}")(input=x["wide"]) for way in ("", "I")]
-        real = tf.math.real(x["wide"])
-        found += [
-            getattr(raw, f"RFFT{name}")(input=real, fft_length=[2, 4, last][3 - n :])
-            for last in (4, 5)
-        ]
-        found += [
-            getattr(raw, f"IRFFT{name}")(input=x["wide"], fft_length=[2, 4, last][3 - n :])
-            for last in (8, 9)
-        ]
+        real, half = getattr(raw, f"RFFT{name}"), getattr(raw, f"IRFFT{name}")
+        z, start = x["wide"], 3 - n
+        found += [real(input=tf.math.real(z), fft_length=[2, 4, k][start:]) for k in (4, 5)]
+        found += [half(input=z, fft_length=[2, 4, k][start:]) for k in (8, 9)]
     found += [raw.HSVToRGB(images=x["rgb"]), raw.RGBToHSV(images=x["rgb"]), raw.Cross(a=m, b=m)]
     found += [*raw.SoftmaxCrossEntropyWithLogits(features=a, labels=x["u"])]
     found += [*raw.SparseSoftmaxCrossEntropyWithLogits(features=a, labels=x["j"][:, 0] % 6)]
@@ -226,12 +202,8 @@ def layers(x: Given) -> list[Any]:
         found += [getattr(raw, f"Segment{op}")(data=p, segment_ids=ids)]
         if op != "Mean":
             found += [getattr(raw, f"UnsortedSegment{op}")(data=p, segment_ids=ids, num_segments=3)]
-    which = tf.constant([1, 0, 1, 1])[: p.shape[0]]
-    found += [
-        raw.CropAndResize(image=p, boxes=x["box"], box_ind=which, crop_size=n)
-        for n in ([3, 2], [3, 4])
-    ]
-    return found
+    boxes = {"boxes": x["box"], "box_ind": tf.constant([1, 0, 1, 1])[: p.shape[0]]}
+    return found + [raw.CropAndResize(image=p, **boxes, crop_size=n) for n in ([3, 2], [3, 4])]
 
 
 def moves(x: Given) -> list[Any]:
@@ -260,57 +232,36 @@ def moves(x: Given) -> list[Any]:
         raw.GatherV2(params=t, indices=[3, 1], axis=-1),
         raw.GatherV2(params=t, indices=[[2], [0]], axis=1), raw.Gather(params=t, indices=[1, 0]),
     ]  # fmt: skip
-    found += [
-        raw.OneHot(indices=[[1, 9], [-1, 0]], depth=4, on_value=a[0, 0], off_value=a[0, 1], axis=n)
-        for n in (-1, 0, 1)
-    ]
-    top = raw.ArgMax(input=t, dimension=2)
-    found += [
-        raw.OneHot(indices=top, depth=8, on_value=a[0, 0], off_value=a[0, 1], axis=n)
-        for n in (-1, 0, 1)
-    ]
+    for top, depth in (([[1, 9], [-1, 0]], 4), (raw.ArgMax(input=t, dimension=2), 8)):
+        hot = partial(raw.OneHot, indices=top, depth=depth, on_value=a[0, 0], off_value=a[0, 1])
+        found += [hot(axis=n) for n in (-1, 0, 1)]
     each = np.array([[3, 1], [0, 2], [4, 4], [1, 0]], np.int32)[:rows]
     found += [raw.GatherV2(params=t, indices=each, axis=n, batch_dims=1) for n in (1, 2)]
     three = np.stack([each, each[:, ::-1] + 3], 1) % 8
     found += [raw.GatherV2(params=t[:, :2], indices=three, axis=2, batch_dims=2)]
+    for rates in ([1, 1, 1, 1], [1, 1, 2, 1]):
+        cut = partial(raw.ExtractImagePatches, ksizes=[1, 3, 2, 1], strides=[1, 2, 1, 1])
+        found += [cut(images=p, rates=rates, padding=name) for name in ("SAME", "VALID")]
+    for words in ({}, {"align_corners": True}, {"half_pixel_centers": True}):
+        near = partial(raw.ResizeNearestNeighbor, images=p, **words)
+        found += [near(size=n) for n in ([4, 9], [16, 14], [5, 1])]
+    v3 = {"k": 0, "num_rows": -1, "num_cols": -1, "padding_value": 0.0}
+    points = {"tensor": a, "indices": [[1, 2], [0, 5]], "updates": row(2)}
     found += [
-        raw.ExtractImagePatches(
-            images=p, ksizes=[1, 3, 2, 1], strides=[1, 2, 1, 1], rates=[1, 1, n, 1], padding=name
-        )
-        for n in (1, 2)
-        for name in ("SAME", "VALID")
-    ]
-    found += [raw.BroadcastTo(input=row(6), shape=[3, 6]), raw.Fill(dims=[2, 3], value=a[0, 2])]
-    found += [
+        raw.BroadcastTo(input=row(6), shape=[3, 6]), raw.Fill(dims=[2, 3], value=a[0, 2]),
         raw.Select(condition=x["k"], x=a, y=x["b"]),
         raw.SelectV2(condition=x["k"], t=a, e=row(6)),
-    ]
-    for words in ({}, {"align_corners": True}, {"half_pixel_centers": True}):
-        found += [
-            raw.ResizeNearestNeighbor(images=p, size=n, **words) for n in ([4, 9], [16, 14], [5, 1])
-        ]
-    found += [
         raw.DepthToSpace(input=tf.tile(p, [1, 1, 1, 2]), block_size=2),
         raw.SpaceToDepth(input=p[:, :, :6], block_size=2),
-    ]
-    found += [raw.SpaceToBatchND(input=p, block_shape=[2, 3], paddings=[[1, 1], [0, 2]])]
-    found += [
-        raw.BatchToSpaceND(
-            input=tf.tile(p, [2, 1, 1, 1]), block_shape=[2, 1], crops=[[1, 0], [0, 0]]
-        )
-    ]
-    found += [raw.Roll(input=t, shift=[1, -2], axis=[1, 2]), raw.Roll(input=a, shift=[3], axis=[1])]
-    found += [raw.ScatterNd(indices=[[3], [1], [3], [0]][:rows], updates=a, shape=[5, 6])]
-    found += [
-        getattr(raw, op)(tensor=a, indices=[[1, 2], [0, 5]], updates=row(2))
-        for op in ("TensorScatterUpdate", "TensorScatterAdd")
-    ]
-    found += [raw.ReverseSequence(input=t, seq_lengths=[4, 1, 5, 2][:rows], seq_dim=1)]
-    found += [
-        raw.MatrixBandPart(input=t, num_lower=n, num_upper=m) for n, m in ((1, 2), (-1, 0), (0, -1))
-    ]
-    v3 = {"k": 0, "num_rows": -1, "num_cols": -1, "padding_value": 0.0}
-    found += [
+        raw.SpaceToBatchND(input=p, block_shape=[2, 3], paddings=[[1, 1], [0, 2]]),
+        raw.BatchToSpaceND(input=tf.tile(p, [2, 1, 1, 1]), block_shape=[2, 1],
+                           crops=[[1, 0], [0, 0]]),
+        raw.Roll(input=t, shift=[1, -2], axis=[1, 2]), raw.Roll(input=a, shift=[3], axis=[1]),
+        raw.ScatterNd(indices=[[3], [1], [3], [0]][:rows], updates=a, shape=[5, 6]),
+        raw.TensorScatterUpdate(**points), raw.TensorScatterAdd(**points),
+        raw.ReverseSequence(input=t, seq_lengths=[4, 1, 5, 2][:rows], seq_dim=1),
+        *(raw.MatrixBandPart(input=t, num_lower=n, num_upper=m)
+          for n, m in ((1, 2), (-1, 0), (0, -1))),
         raw.MatrixDiag(diagonal=t), raw.MatrixDiagV3(diagonal=t, **v3), raw.MatrixDiagPart(input=t),
         raw.MatrixDiagPartV3(input=t, k=0, padding_value=0.0),
         raw.MatrixSetDiag(input=t, diagonal=t[:, 0, :5]),
@@ -365,33 +316,24 @@ def trained(x: Given) -> list[Any]:
         more = {"reserve_space_3": np.zeros(0, np.float32)} if kind == "V3" else {}
         saved = {"reserve_space_1": row(6), "reserve_space_2": tf.abs(row(6))}
         found += grad(y_backprop=p, x=p, scale=row(6), **saved, **more)[:3]
-    flat, deep = {"strides": [1] * 4, "padding": "SAME"}, {"strides": [1] * 5, "padding": "SAME"}
-    found += [
-        raw.Conv2DBackpropFilter(
-            input=p, filter_sizes=[3, 2, 6, 2], out_backprop=row(rows, 8, 7, 2), **flat
-        )
-    ]
-    found += [
-        raw.Conv3DBackpropFilterV2(
-            input=v, filter_sizes=[2, 2, 2, 2, 1], out_backprop=row(*v.shape[:4], 1), **deep
-        )
-    ]
-    depthwise = {"filter_sizes": [3, 2, 6, 1], "out_backprop": row(*p.shape)}
-    found += [raw.DepthwiseConv2dNativeBackpropFilter(input=p, **depthwise, **flat)]
-    depthwise = {"input_sizes": p.shape, "filter": row(3, 2, 6, 1)}
-    found += [raw.DepthwiseConv2dNativeBackpropInput(out_backprop=p, **depthwise, **flat)]
-    for name, one, ones in (("Pool", p, flat), ("Pool3D", v, deep)):
-        most, size = getattr(raw, f"Max{name}"), [1, *[2] * (one.shape.rank - 2), 1]
+    words = {"filter_sizes": [3, 2, 6, 2], "out_backprop": row(rows, 8, 7, 2)}
+    found += [raw.Conv2DBackpropFilter(input=p, **words, **FLAT)]
+    words = {"filter_sizes": [2, 2, 2, 2, 1], "out_backprop": row(*v.shape[:4], 1)}
+    found += [raw.Conv3DBackpropFilterV2(input=v, **words, **DEEP)]
+    words = {"filter_sizes": [3, 2, 6, 1], "out_backprop": row(*p.shape)}
+    found += [raw.DepthwiseConv2dNativeBackpropFilter(input=p, **words, **FLAT)]
+    words = {"input_sizes": p.shape, "filter": row(3, 2, 6, 1)}
+    found += [raw.DepthwiseConv2dNativeBackpropInput(out_backprop=p, **words, **FLAT)]
+    for name, one, ones in (("Pool", p, FLAT), ("Pool3D", v, DEEP)):
+        size = [1, *[2] * (one.shape.rank - 2), 1]
         most = getattr(raw, f"Max{name}")(input=one, ksize=size, **ones)
         grad = getattr(raw, f"Max{name}Grad")
         found += [grad(orig_input=one, orig_output=most, grad=one, ksize=size, **ones)]
         grad = getattr(raw, f"Avg{name}Grad")
         found += [grad(orig_input_shape=one.shape, grad=one, ksize=size, **ones)]
     found += [raw.ResizeBilinearGrad(grads=p, original_image=p[:, :4, :4])]
-    found += [
-        raw.SparseMatMul(a=a, b=row(6, 3)),
-        raw.SparseMatMul(a=a, b=row(3, 6), transpose_b=True),
-    ]
+    found += [raw.SparseMatMul(a=a, b=row(6, 3))]
+    found += [raw.SparseMatMul(a=a, b=row(3, 6), transpose_b=True)]
     stitch = {"indices": [[0, 2], [1, 2]], "data": [a[:2], a[:2] + 1]}
     found += [raw.DynamicStitch(**stitch), raw.ParallelDynamicStitch(**stitch)]
     where = {"begin": [0, 1, 0], "end": [1, 5, 8], "strides": [1, 2, 1]}
@@ -409,23 +351,15 @@ def fused(x: Given) -> list[Any]:
     a, p, v = (x[name] for name in "apv")
     found = ran("_FusedMatMul", [a, row(6, 3), row(3)], num_args=1, fused_ops=["BiasAdd"])
     found += ran("_FusedMatMul", [a, row(6, 3), row(3)], num_args=1, fused_ops=["BiasAdd", "Relu"])
+    conv = {"TArgs": [tf.float32], "num_args": 1, "num_host_args": 0, **HALF, "padding": "SAME"}
     for slope in (0.2, 0.3):
-        found += ran(
-            *("_FusedConv2D", [p, row(3, 2, 6, 2), row(2)]),
-            TArgs=[tf.float32],
-            num_args=1,
-            num_host_args=0,
-            padding="SAME",
-            strides=[1, 2, 2, 1],
-            fused_ops=["BiasAdd", "LeakyRelu"],
-            leakyrelu_alpha=slope,
-        )
-    flat, deep = {"strides": [1] * 4, "padding": "SAME"}, {"strides": [1] * 5, "padding": "SAME"}
+        words = {**conv, "fused_ops": ["BiasAdd", "LeakyRelu"], "leakyrelu_alpha": slope}
+        found += ran("_FusedConv2D", [p, row(3, 2, 6, 2), row(2)], **words)
     depthwise, given = "_FusedDepthwiseConv2dNative", [p, row(3, 2, 6, 1), row(6)]
-    found += ran(depthwise, given, num_args=1, **flat, fused_ops=["BiasAdd", "Relu6"])
+    found += ran(depthwise, given, num_args=1, **FLAT, fused_ops=["BiasAdd", "Relu6"])
     try:
         given = [v, row(2, 2, 2, 2, 3), row(3)]
-        found += ran("_FusedConv3D", given, num_args=1, **deep, fused_ops=["BiasAdd", "Relu"])
+        found += ran("_FusedConv3D", given, num_args=1, **DEEP, fused_ops=["BiasAdd", "Relu"])
     except tf.errors.OpError:  # oneDNN's alone
         pass
     norm = [row(6), row(6), row(6), tf.abs(row(6))]
@@ -438,36 +372,19 @@ def fused(x: Given) -> list[Any]:
 
 
 GROUPS: dict[str, Callable[[Given], list[Any]]] = {
-    "elements": elements,
-    "layers": layers,
-    "moves": moves,
-    "trained": trained,
-    "fused": fused,
+    function.__name__: function for function in (elements, layers, moves, trained, fused)
 }
 
 
-def given(rows: list[int] | None = None) -> Given:
-    return {
-        k: tf.constant(one if rows is None else changed(one, rows)) for k, one in INPUTS.items()
-    }
+def recorder(name: str, rows: list[int] | None = None) -> TensorFlowRecorder:
+    program, operands = GROUPS[name], inputs(INPUTS, tf.constant, rows)
+    return TensorFlowRecorder(lambda: program(operands))
 
 
 @pytest.mark.parametrize("rows", [[2, 0], [0, 1, 2, 3]], ids=str)
 @pytest.mark.parametrize("name", GROUPS)
 def test_what_is_labelled_alike_is_the_same_number(name: str, rows: list[int]) -> None:
-    program = GROUPS[name]
-    ours, theirs = given(), given(rows)
-    found = shares(
-        told(
-            TensorFlowRecorder(lambda: program(ours)),
-            TensorFlowRecorder(lambda: program(theirs)),
-            NEAR,
-        )
-    )
-    best: dict[str, float] = {}
-    for op, share, known in found:
-        assert known, (op.op, op.attributes, op.meaning)
-        best[op.op] = max(best.get(op.op, 0), share)
+    best = best_shares(recorder(name), recorder(name, rows), NEAR)
     if len(rows) == 4:
         assert not {op for op, share in best.items() if not share} - READ_WHOLE
 
@@ -479,18 +396,12 @@ READ_WHOLE = {"CropAndResize", "Cross", *EVERYTHING.split()}
 @pytest.mark.parametrize("name", [name for name in GROUPS if name != "fused"])
 def test_lines_and_operations_alone_give_the_bits_of_the_run(name: str) -> None:
     """Also where Python and TensorFlow's registry have other names for an argument."""
-    ran, written = alone(TensorFlowRecorder(lambda: GROUPS[name](given())), tensor_of, array)
+    ran, written = alone(recorder(name), tensor_of, array)
     assert ran == written and len({*ran}) > 20
 
 
 def test_every_row_of_the_tables_is_reached() -> None:
-    met: set[str] = set()
-    for program in GROUPS.values():
-        TensorFlowRecorder(lambda program=program: program(given())).record(
-            lambda event: met.add(event.op)
-        )
-    missing = {*TABLE} - met - {"_FusedConv3D"}  # of oneDNN alone
-    assert not missing, missing
+    assert not {*TABLE} - reached(map(recorder, GROUPS)) - {"_FusedConv3D"}  # of oneDNN alone
 
 
 @pytest.mark.parametrize(
@@ -507,7 +418,8 @@ def test_every_row_of_the_tables_is_reached() -> None:
 )
 def test_exact_is_what_eigen_rounds_once_on_every_processor(op: Any, exact: bool) -> None:
     events: list[Any] = []
-    TensorFlowRecorder(lambda: op(given()["a"])).record(events.append)
+    a = tf.constant(INPUTS["a"])
+    TensorFlowRecorder(lambda: op(a)).record(events.append)
     assert events[-1].meaning.exact is exact
 
 

@@ -63,7 +63,7 @@ def test_again_and_lines_give_the_bits_of_the_run(graph):
 def test_what_is_said_once_for_alike_calls_keeps_no_array_alive():
     kept = TensorFlowRecorder(lambda: network(normal(2, 9, 9, 4)))
     record_run(kept)
-    assert kept.known.told
+    assert kept.known.said
     gc.collect()
     large = [one for one in gc.get_objects() if isinstance(one, tf.Tensor) and hasattr(one, "_id")]
     sizes = [one.shape for one in large if one.shape == (2, 5, 5, 6)]

@@ -9,6 +9,7 @@ import sys
 import unittest
 import warnings
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,17 @@ import numpy as np
 import pytest
 
 from tests.recorders.rows import ELSEWHERE, _of_torch
-from tests.recorders.truth import PROOFS, agreed, bits, both, changed, events, shares
+from tests.recorders.truth import (
+    PROOFS,
+    agreed,
+    best_shares,
+    bits,
+    both,
+    events,
+    inputs,
+    reached,
+    shares,
+)
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -85,11 +96,9 @@ def moves(x: Given) -> list[Any]:
         a.scatter_add(1, torch.tensor([[1, 1]] * n), b[:, :2]),
         a.scatter(1, torch.tensor([[1, 4]] * n), 2.0),
     ]  # fmt: skip
+    places = torch.tensor([0, 1]), torch.tensor([3, 2])
     found += [
-        a.index_put((torch.tensor([0, 1]), torch.tensor([3, 2])), row(2), accumulate=one)
-        for one in (False, True)
-    ]
-    found += [
+        *(a.index_put(places, row(2), accumulate=adds) for adds in (False, True)),
         aten._unsafe_index_put(a, [None, torch.tensor([3, 2])], row(n, 2)),
         row(6).masked_scatter(torch.tensor([[True, False] * 3] * 2), row(9) + 1),
         a.masked_scatter(torch.tensor([[True] + [False] * 5] * n), row(8)),
@@ -102,28 +111,18 @@ def moves(x: Given) -> list[Any]:
         torch.hann_window(6), torch.hamming_window(6), torch.blackman_window(6),
         torch.hann_window(6, periodic=False),
     ]  # fmt: skip
-    for size, words in (
-        ((16, 14), {}),
-        ((9, 11), {}),
-        (None, {"scale_factor": 1.5}),
-        (None, {"scale_factor": (2.2, 2.1), "recompute_scale_factor": False}),
+    near, smooth = ("nearest", "nearest-exact"), ("bilinear", "bicubic")
+    for words in (
+        {"size": (16, 14)},
+        {"size": (9, 11)},
+        {"scale_factor": 1.5},
+        {"scale_factor": (2.2, 2.1), "recompute_scale_factor": False},
     ):
-        for mode in ("nearest", "nearest-exact", "bilinear", "bicubic"):
-            found += [F.interpolate(p, size, mode=mode, **words)]
-    found += [
-        F.interpolate(p, (9, 11), mode=mode, align_corners=True) for mode in ("bilinear", "bicubic")
-    ]
-    found += [
-        F.interpolate(p, (5, 4), mode=mode, antialias=True) for mode in ("bilinear", "bicubic")
-    ]
-    found += [F.interpolate(t, 11, mode=mode) for mode in ("nearest", "nearest-exact", "linear")]
-    return flat(
-        found,
-        [
-            F.interpolate(v, (5, 7, 6), mode=mode)
-            for mode in ("nearest", "nearest-exact", "trilinear")
-        ],
-    )
+        found += [F.interpolate(p, mode=mode, **words) for mode in (*near, *smooth)]
+    found += [F.interpolate(p, (9, 11), mode=mode, align_corners=True) for mode in smooth]
+    found += [F.interpolate(p, (5, 4), mode=mode, antialias=True) for mode in smooth]
+    found += [F.interpolate(t, 11, mode=mode) for mode in (*near, "linear")]
+    return flat(found, [F.interpolate(v, (5, 7, 6), mode=mode) for mode in (*near, "trilinear")])
 
 
 def layers(x: Given) -> list[Any]:
@@ -132,12 +131,8 @@ def layers(x: Given) -> list[Any]:
     found = [
         a @ row(6, 3), torch.addmm(row(3), a, row(6, 3)), t @ row(8, 2), torch.bmm(t, q.mT),
         a @ row(6), torch.dot(row(6), row(6)), torch.vdot(row(6), row(6)),
-    ]  # fmt: skip
-    found += [
-        torch.addmm(row(3), a, row(6, 3), alpha=n, beta=k)
-        for n, k in ((2.0, 1.0), (1.0, 0.0), (0.5, 0.2))
-    ]
-    found += [
+        *(torch.addmm(row(3), a, row(6, 3), alpha=n, beta=k)
+          for n, k in ((2.0, 1.0), (1.0, 0.0), (0.5, 0.2))),
         torch.addmm(row(3), a * 0, row(6, 3), beta=0.2),
         torch.addmv(row(len(a)), a, row(6), beta=0.5), torch.baddbmm(row(5, 5), t, q.mT, alpha=0.5),
         F.linear(t, row(3, 8), row(3)), torch.cdist(t, q), torch.cdist(t, q, p=1.0),
@@ -165,56 +160,24 @@ def layers(x: Given) -> list[Any]:
         F.batch_norm(p, None, None, training=True), *(F.softmax(t, n) for n in (1, -1)),
         *(F.log_softmax(t, n) for n in (1, -1)), aten._safe_softmax(t, -1),
     ]  # fmt: skip
+    attend = partial(F.scaled_dot_product_attention, h, h, h)
+    found += [attend(is_causal=n, scale=s) for n in (False, True) for s in (None, 2.0)]
+    found += [attend(attn_mask=torch.tensor(np.tri(5) > 0))]
+    for name in "sum mean amax amin prod logsumexp var std".split():
+        found += [getattr(torch, name)(t, n) for n in (1, -1)]
+    names = "max min median nansum count_nonzero argmax argmin argsort all any var_mean std_mean"
     found += [
-        F.scaled_dot_product_attention(h, h, h, is_causal=n, scale=s)
-        for n in (False, True)
-        for s in (None, 2.0)
-    ]
-    found += [F.scaled_dot_product_attention(h, h, h, attn_mask=torch.tensor(np.tri(5) > 0))]
-    found += [
-        op(t, n)
-        for op in (
-            torch.sum,
-            torch.mean,
-            torch.amax,
-            torch.amin,
-            torch.prod,
-            torch.logsumexp,
-            torch.var,
-            torch.std,
-        )
-        for n in (1, -1)
-    ]
-    found += [
-        op(t, 1)
-        for op in (
-            torch.max,
-            torch.min,
-            torch.median,
-            torch.nansum,
-            torch.count_nonzero,
-            torch.argmax,
-            torch.argmin,
-            torch.argsort,
-            torch.all,
-            torch.any,
-        )
-    ]
-    found += [
-        *(op(t, 1) for op in (torch.var_mean, torch.std_mean)),
+        *(getattr(torch, name)(t, 1) for name in names.split()),
         *(torch.var(t, 1, correction=n) for n in (0, 2)),
         *(torch.linalg.vector_norm(t, n, -1) for n in (1, 2)),
         *(torch.norm(t, n, 1) for n in (1, 2)), torch.max(a, b), torch.min(a, b), a.sum(),
         t.sum((0, 1)), t.mean((1, 2)),
     ]  # fmt: skip
+    for name in "cumsum cumprod cummax cummin logcumsumexp".split():
+        found += [getattr(torch, name)(t, n) for n in (1, 2)]
     found += [
-        op(t, n)
-        for op in (torch.cumsum, torch.cumprod, torch.cummax, torch.cummin, torch.logcumsumexp)
-        for n in (1, 2)
-    ] + [torch.cumsum(row(1)[0], 0)]
-    found += [
-        t.sort(1), t.sort(-1, descending=True), t.topk(2), t.topk(3), t.topk(2, largest=False),
-        t.kthvalue(2), t.kthvalue(3, 1),
+        torch.cumsum(row(1)[0], 0), t.sort(1), t.sort(-1, descending=True), t.topk(2), t.topk(3),
+        t.topk(2, largest=False), t.kthvalue(2), t.kthvalue(3, 1),
         torch.ops.aten._pack_padded_sequence(t, torch.full((len(t),), t.shape[1]), True),
         F.glu(a, 1), torch.bucketize(a, torch.tensor([0.0, 1.0])),
         torch.bucketize(a, torch.tensor([0.2, 1.0])),
@@ -231,40 +194,22 @@ def layers(x: Given) -> list[Any]:
         torch.linalg.inv(m), torch.linalg.slogdet(m), torch.linalg.qr(m), torch.linalg.svd(m),
         torch.linalg.lu_factor(m), torch.linalg.eig(m),
     ]  # fmt: skip
-    spread = m @ m.mT + torch.eye(3)
+    spread, alg = m @ m.mT + torch.eye(3), torch.linalg
+    chol, right, bags = alg.cholesky(spread), t[:, :3, :2], torch.tensor([[0, 1], [2, 2]])
     found += [
-        torch.linalg.cholesky(spread),
-        torch.linalg.cholesky(spread, upper=True),
-        torch.linalg.eigh(spread),
-    ]
-    chol, right = torch.linalg.cholesky(spread), t[:, :3, :2]
-    found += [
-        torch.linalg.solve(spread, right),
-        torch.linalg.solve(spread, right.mT, left=False),
-        torch.linalg.solve(spread, m[:, 0]),
-        torch.linalg.solve(row(3, 3) + 9 * torch.eye(3), right),
-        torch.linalg.lu_solve(*torch.linalg.lu_factor(spread), right),
-        torch.cholesky_solve(right, chol),
+        alg.cholesky(spread), alg.cholesky(spread, upper=True), alg.eigh(spread),
+        alg.solve(spread, right), alg.solve(spread, right.mT, left=False),
+        alg.solve(spread, m[:, 0]), alg.solve(row(3, 3) + 9 * torch.eye(3), right),
+        alg.lu_solve(*alg.lu_factor(spread), right), torch.cholesky_solve(right, chol),
         torch.cholesky_solve(right, chol.mT, upper=True),
-        *(
-            torch.linalg.solve_triangular(chol, right, upper=False, unitriangular=n)
-            for n in (False, True)
-        ),
-        torch.linalg.solve_triangular(chol.mT, right.mT, upper=True, left=False),
+        *(alg.solve_triangular(chol, right, upper=False, unitriangular=n) for n in (False, True)),
+        alg.solve_triangular(chol.mT, right.mT, upper=True, left=False),
         torch.triangular_solve(right, chol, upper=False),
         torch.triangular_solve(right, chol, upper=False, transpose=True),
-    ]
-    found += [
-        F.grid_sample(p, x["g"], align_corners=False, mode=mode) for mode in ("bilinear", "nearest")
-    ] + [
+        *(F.grid_sample(p, x["g"], align_corners=False, mode=n) for n in ("bilinear", "nearest")),
         F.grid_sample(p, x["g"], align_corners=True),
         F.grid_sample(v, x["g3"], align_corners=False),
-    ]
-    found += [
-        F.embedding_bag(torch.tensor([[0, 1], [2, 2]]), row(5, 3), mode=mode)
-        for mode in ("sum", "mean", "max")
-    ]
-    found += [
+        *(F.embedding_bag(bags, row(5, 3), mode=mode) for mode in ("sum", "mean", "max")),
         *(torch.fft.fft(t, dim=n) for n in (1, 2)), *(torch.fft.rfft(t, n=n) for n in (7, 8)),
         *(torch.fft.irfft(torch.fft.rfft(t), n=n) for n in (8, 9)), torch.fft.fft(t, norm="ortho"),
     ]  # fmt: skip
@@ -284,26 +229,10 @@ def elements(x: Given) -> list[Any]:
  sinc sinh sqrt square tan tanh trunc i0 isnan isinf isfinite signbit frac rad2deg
  deg2rad""".split()
     found = [getattr(torch, name)(a) for name in names]
-    functions = (
-        F.gelu,
-        F.silu,
-        F.mish,
-        F.elu,
-        F.selu,
-        F.celu,
-        F.hardswish,
-        F.hardsigmoid,
-        F.relu6,
-        F.softplus,
-        F.leaky_relu,
-        F.hardtanh,
-        F.logsigmoid,
-        F.softsign,
-        F.hardshrink,
-        F.softshrink,
-    )
+    layers = """gelu silu mish elu selu celu hardswish hardsigmoid relu6 softplus leaky_relu
+ hardtanh logsigmoid softsign hardshrink softshrink""".split()
     found += [
-        *(one(a) for one in functions), F.gelu(a, approximate="tanh"), F.elu(a, 0.5),
+        *(getattr(F, name)(a) for name in layers), F.gelu(a, approximate="tanh"), F.elu(a, 0.5),
         F.celu(a, 0.5), F.softplus(a, 2.0), F.leaky_relu(a, 0.3), F.hardtanh(a, -0.5, 0.5),
         F.hardshrink(a, 0.2), F.softshrink(a, 0.2), F.threshold(a, 0.1, 2.0),
         F.threshold(a, 0.1, 3.0), F.prelu(a, row(6)), a.clamp(-0.5, 0.5), a.clamp(min=0),
@@ -320,16 +249,10 @@ def elements(x: Given) -> list[Any]:
         *(torch.addcdiv(a, b, b, value=n) for n in (1, 2)),
         *(torch.round(a, decimals=n) for n in (0, 1)), torch.nan_to_num(a),
         torch.logical_not(x["k"]), torch.logical_and(x["k"], a > 0),
-        torch.bitwise_xor(x["k"], a > 0),
+        torch.bitwise_xor(x["k"], a > 0), a.to(torch.int32) << 2, a.to(torch.int32) >> 1,
+        torch.polygamma(1, a), torch.complex(a, b), torch.special.i1(a),
     ]  # fmt: skip
-    return [
-        *found,
-        a.to(torch.int32) << 2,
-        a.to(torch.int32) >> 1,
-        torch.polygamma(1, a),
-        torch.complex(a, b),
-        torch.special.i1(a),
-    ]
+    return found
 
 
 torch.manual_seed(0)
@@ -408,10 +331,7 @@ pytestmark = [
 ]
 
 GROUPS: dict[str, Callable[[Given], list[Any]]] = {
-    "elements": elements,
-    "kernels": kernels,
-    "layers": layers,
-    "moves": moves,
+    function.__name__: function for function in (elements, kernels, layers, moves)
 }
 
 
@@ -419,24 +339,17 @@ NEAR = {"kernels": 1e-5}
 """Relative; some of them there are in float32 alone."""
 
 
-def given(rows: list[int] | None = None) -> Given:
-    return {
-        k: torch.tensor(one if rows is None else changed(one, rows)) for k, one in INPUTS.items()
-    }
+def recorder(name: str, rows: list[int] | None = None) -> TorchRecorder:
+    program, operands = GROUPS[name], inputs(INPUTS, torch.tensor, rows)
+    return TorchRecorder(lambda: program(operands))
 
 
 @pytest.mark.parametrize("rows", [[2, 0], [0, 1, 2, 3]], ids=str)
 @pytest.mark.parametrize("name", GROUPS)
 def test_what_is_labelled_alike_is_the_same_number(name: str, rows: list[int]) -> None:
-    program, ours, theirs = GROUPS[name], given(), given(rows)
-    sides = both(lambda: program(ours), lambda: program(theirs), NEAR.get(name, 1e-7))
-    best: dict[str, float] = {}
-    for op, share, known in shares(sides):
-        assert known or op.op in UNKNOWN, (op.op, op.attributes, op.meaning)
-        best[op.op] = max(best.get(op.op, 0), share)
+    best = best_shares(recorder(name), recorder(name, rows), NEAR.get(name, 1e-7), UNKNOWN)
     if len(rows) == 4:
-        silent = {op for op, share in best.items() if not share}
-        assert not silent - UNKNOWN, silent
+        assert not {op for op, share in best.items() if not share} - UNKNOWN
 
 
 def copied(value: Any) -> Any:
@@ -508,13 +421,8 @@ def test_pytorchs_own_samples_refute_no_row(sampled: tuple[set[str], dict[str, s
 
 
 def test_every_row_of_the_table_is_reached(sampled: tuple[set[str], dict[str, str]]) -> None:
-    met = set(sampled[0])
-    for program in GROUPS.values():
-        TorchRecorder(lambda program=program: program(given())).record(
-            lambda event: met.add(event.op)
-        )
-    missing = TABLE.keys() - set(map(_of_torch, met))
-    assert missing == ELSEWHERE["torch"][0]
+    met = sampled[0] | reached(map(recorder, GROUPS))
+    assert TABLE.keys() - set(map(_of_torch, met)) == ELSEWHERE["torch"][0]
 
 
 UNKNOWN = {"aten.nonzero", "aten.sum"}
@@ -574,24 +482,24 @@ ONE_TENSOR = "aten._native_multi_head_attention"
 
 @pytest.mark.parametrize("name", GROUPS)
 def test_every_operation_alone_gives_its_bits_and_so_do_its_lines(name: str) -> None:
-    program, checked = GROUPS[name], 0
-    for event, reads, gives in events(TorchRecorder(lambda: program(given()))):
+    checked = 0
+    for event, reads, gives in events(recorder(name)):
         if event.again is not None:
             assert bits(event.again(reads)) == bits(gives), event.op
         if event.lines is None or event.op == ONE_TENSOR:
             continue
         names = [f"x{n}" for n in range(len(reads))]
         scope: dict[str, Any] = {"np": np}
-        for one, array_, seen in zip(names, reads, event.reads, strict=True):
-            made = torch.tensor(array_)
-            scope[one] = made.view(torch.bfloat16) if seen.dtype == "bfloat16" else made
+        for variable, operand, seen in zip(names, reads, event.reads, strict=True):
+            tensor = torch.tensor(operand)
+            scope[variable] = tensor.view(torch.bfloat16) if seen.dtype == "bfloat16" else tensor
         lines = event.lines(names, "y")
         with torch.no_grad():
             exec("\n".join([*event.imports, *lines]), scope)
-        found = scope["y"] if len(gives) > 1 else [scope["y"]]
-        assert len(found) == len(gives), (event.op, lines)
-        for one, wanted in zip(found, gives, strict=True):
+        results = scope["y"] if len(gives) > 1 else [scope["y"]]
+        assert len(results) == len(gives), (event.op, lines)
+        for result, wanted in zip(results, gives, strict=True):
             numbers = wanted.dtype.kind in "fc"
-            assert np.array_equal(array(one), wanted, equal_nan=numbers), lines
+            assert np.array_equal(array(result), wanted, equal_nan=numbers), lines
         checked += 1
     assert checked > 50

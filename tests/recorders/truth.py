@@ -7,11 +7,12 @@ numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from probe.recording.difference import compare_runs
 from probe.recording.matching import labels_of, result_labels
 from probe.recording.recording import Run, record_run
 from probe.semantics import Passes, Unknown, Windows
@@ -24,6 +25,12 @@ NEAR = 1e-9
 
 Sides = list[tuple[Run, Any, list[Labels]]]
 """(run, numbers, labels) of either side."""
+
+
+def drawn(seed: int) -> tuple[np.random.Generator, Callable[..., np.ndarray]]:
+    """Returns a generator, and what draws normal numbers of a shape from it, in float32."""
+    rng = np.random.default_rng(seed)
+    return rng, lambda *shape: rng.standard_normal(shape).astype(np.float32)
 
 
 def watched(recorder: Any) -> tuple[Run, list[np.ndarray]]:
@@ -73,12 +80,8 @@ def told(left: Any, right: Any, near: float = NEAR) -> Sides:
     with np.errstate(invalid="ignore"):
         apart = np.abs(one - two) > near * np.maximum(1, np.maximum(abs(one), abs(two)))
         apart |= np.isnan(one) != np.isnan(two)
-    wrong = sorted(
-        {
-            (int(a), int(b))
-            for a, b in zip(origin[1:][same][apart], origin[:-1][same][apart], strict=True)
-        }
-    )
+    places = (origin[1:][same][apart].tolist(), origin[:-1][same][apart].tolist())
+    wrong = sorted({*zip(*places, strict=True)})
     known, refuted = set[str](), dict[str, str]()
     for live, values, own in sides:
         for op in live.operations:
@@ -193,6 +196,26 @@ def shares(sides: Sides) -> list[tuple[Any, float, bool]]:
     return found
 
 
+def best_shares(
+    left: Any, right: Any, near: float, unknown: Iterable[str] = ()
+) -> dict[str, float]:
+    """Returns the largest of these shares for each name of an operation. All of them have to be
+    understood, but for ``unknown`` ones."""
+    best: dict[str, float] = {}
+    for op, share, known in shares(told(left, right, near)):
+        assert known or op.op in unknown, (op.op, op.attributes, op.meaning)
+        best[op.op] = max(best.get(op.op, 0), share)
+    return best
+
+
+def reached(recorders: Iterable[Any]) -> set[str]:
+    """Returns the names of all operations that run."""
+    met = set[str]()
+    for recorder in recorders:
+        recorder.record(lambda event: met.add(event.op))
+    return met
+
+
 def agreed(sides: Sides, output: int = 0) -> float:
     """Returns the share of the left side's output that must agree with some of the right's."""
     one, two = (live.outputs[output] for live, _, _ in sides)
@@ -207,6 +230,13 @@ def changed(array: np.ndarray, rows: list[int]) -> np.ndarray:
     place = np.unravel_index(other[0].size // 2, other[0].shape)
     other[0][place] = ~other[0][place] if array.dtype == bool else other[0][place] + 1
     return other
+
+
+def inputs(
+    arrays: Mapping[str, np.ndarray], tensor: Callable[[np.ndarray], Any], rows: Any = None
+) -> dict[str, Any]:
+    """Returns a library's arrays by name; with ``rows`` they are ``changed``."""
+    return {k: tensor(a if rows is None else changed(a, rows)) for k, a in arrays.items()}
 
 
 # each operation alone
@@ -232,6 +262,34 @@ def events(recorder: Any) -> list[Event]:
 
 def bits(arrays: Sequence[Any]) -> list[bytes]:
     return [np.ascontiguousarray(one).tobytes() for one in arrays]
+
+
+def keeps_what_it_does_not_read(recorder: Callable[..., Any], arrays: dict[str, Any]) -> None:
+    """Checks, to the bit, that what is said to agree does where the first or the last element of an
+    input is changed. ``recorder``: of a library, of these inputs."""
+    first, compared = record_run(recorder(arrays)), 0
+    assert not first.note
+    for name, array in arrays.items():
+        for place in {0, array.size - 1}:
+            other = array.copy()
+            other.reshape(-1)[place] += np.float32(1.5)
+            changes = compare_runs(first, record_run(recorder({**arrays, name: other})))
+            for operation in changes.operations:  # several, where a library spells it out
+                assert operation.verdict == "equal" or not operation.compared, (name, place)
+                assert all(pair.known for pair in operation.gives), operation.op
+            compared += changes.operations[-1].compared
+    assert compared, "no output is ever said to agree"
+
+
+def recorded_twice(recorder: Any) -> tuple[list[Any], list[np.ndarray]]:
+    """Returns operations and outputs of a graph's second recording, where nodes in a row run
+    together. Both recordings must give the bits of an unwatched run, without a note."""
+    for _ in range(2):
+        seen: list[Any] = []
+        outputs = [np.array(output.array()) for output in recorder.record(seen.append)]
+        assert bits(outputs) == bits(recorder.plain())
+    assert not recorder.note
+    return seen, outputs
 
 
 def alone(
