@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from probe import floats
-from probe.enclosure.operations import Interval, enclosed
+from probe.enclosure.operations import ULPS, Interval, enclosed
 from probe.semantics import Attends, Recurs, Step, Steps, Unknown, Windows
 from probe.semantics import operations as o
 from probe.semantics.groups import GATES
@@ -148,6 +148,16 @@ def test_what_is_computed_in_float64_and_rounded_is_inside(name):
     y = run(*(one.double() for one in reads)).float().numpy()
     found = interval(meaning, reads, y)
     assert ((found.low <= y) & (y <= found.high)).all()
+
+
+@pytest.mark.parametrize("name", "exp tanh erf sigmoid silu gelu softplus mish logsumexp".split())
+def test_a_function_may_err_by_as_many_units_as_are_stated(name):
+    meaning, reads, run = OPERATIONS[name]
+    y = run(*(one.double() for one in reads)).numpy()
+    found, least = interval(meaning, reads, y), 0 if name in ("exp", "tanh", "erf") else 1
+    for by in ((ULPS - 1) * sign * floats.eps("float32") for sign in (-1, 1)):
+        wrong = (y + by * np.maximum(np.abs(y), least)).astype(np.float32)
+        assert ((found.low <= wrong) & (wrong <= found.high)).all()
 
 
 def test_steps_are_enclosed_whether_rounded_between_or_not():
