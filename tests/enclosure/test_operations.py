@@ -202,7 +202,9 @@ def test_what_is_not_known_is_not_enclosed():
     assert interval(o.reduced("max", (1,), places=True), [X], X[:, 0]) is None
     assert np.isnan(interval(o.function("divide"), [X, torch.zeros_like(X)], X).low).all()
     wide = Interval(-np.ones((6, 40)), np.ones((6, 40)))
-    assert enclosed(o.function("tan"), [wide], [(6, 40)], "float32") is None
+    # by a negative slope a function falls that is taken to rise
+    for meaning in (o.function("tan"), o.leaky_relu(-0.5), o.elu(-1.0)):
+        assert enclosed(meaning, [wide], [(6, 40)], "float32") is None
 
 
 @pytest.mark.parametrize(
@@ -256,12 +258,6 @@ def test_what_may_be_nan_or_infinite_has_ends_that_say_so():
     for pole in (above, below, around):
         assert np.isnan(found("divide", one, pole)).all()
     assert found("divide", one, one) == (0.5, 2)
-
-
-@pytest.mark.parametrize("meaning", [o.leaky_relu(-0.5), o.elu(-1.0)])
-def test_what_falls_by_a_negative_slope_is_not_enclosed_as_if_it_rose(meaning):
-    around = Interval(np.array([-1.0]), np.array([1.0]))
-    assert enclosed(meaning, [around], [(1,)], "float32") is None
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

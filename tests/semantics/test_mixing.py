@@ -159,7 +159,6 @@ def test_a_quotient_of_integers_is_no_product_with_a_reciprocal():
 
 PART, OTHER = ("part", "w", (2, 3), 0), ("part", "w", (2, 3), 1)
 
-
 SPLIT, MERGED = ("part", "w", (3, 2), 0), ("merged", (2, 3), "x", PART)
 
 

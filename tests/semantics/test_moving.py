@@ -197,7 +197,6 @@ def test_one_hot_has_one_number_at_the_index_and_another_elsewhere(axis: int, wr
 
 SHAPE = (3, 4, 5)
 
-
 MOVES: dict[str, Callable[[np.ndarray], Any]] = {
     "slice": lambda a: a[:, 1:3, ::-2],
     "flip": lambda a: np.flip(a, 1),
@@ -211,7 +210,6 @@ MOVES: dict[str, Callable[[np.ndarray], Any]] = {
     "several": lambda a: np.split(a, [1, 3], 1),
     "nothing": lambda a: a[:, :0],
 }
-
 
 COMPUTES: dict[str, Callable[[np.ndarray], Any]] = {
     "relu": lambda a: np.maximum(a, a.dtype.type(0)),
@@ -366,9 +364,7 @@ def _blend(axes: dict[int, np.ndarray]) -> tuple[tuple[int, ...], Callable[[np.n
 
 HALVES = np.array([[1, 0, 0], [0.5, 0.5, 0], [0, 1, 0], [0, 0.25, 0.75]])
 
-
 LONG = np.eye(7, 20) * 0.75 + np.eye(7, 20, 13) * 0.25
-
 
 ONE = np.array([[0.25, 2.0**-18, 0.75 - 2.0**-18]])
 
