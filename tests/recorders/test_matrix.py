@@ -842,7 +842,7 @@ ROWS: dict[str, Row] = {
     ),
     "product behind a concat": alike(
         (L, RANDOM.standard_normal((12, 4)).astype(np.float32)),
-        lambda xp, x, w: xp.concat([x, xp.tanh(x)], 1) @ w,
+        lambda xp, x, w: xp.concat([x, xp.tanh(x)], axis=1) @ w,
         onnx=[
             ("Tanh", "x", "t", {}),
             ("Concat", "x,t", "c", {"axis": 1}),
