@@ -50,8 +50,6 @@ class Explained(Answer):
         return self.found.lines()
 
     def drawn(self) -> Figure | None:
-        """Returns both sides' trees of one output; of sides that agree, how the first output is
-        added."""
         from probe.plots import trees
 
         return trees.draw_explained(self.found, self.evidence)
@@ -429,7 +427,6 @@ class Switching(Answer):
         )
 
     def drawn(self) -> Figure | None:
-        """Draws the sizes of each class, a row a class, and the floor."""
         from probe.plots import pictures
 
         return pictures.draw_switching(self.found)

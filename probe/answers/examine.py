@@ -184,10 +184,9 @@ def examine(
                 right = first_entries(arrays, along, whole)
                 left, filled = first_entries(arrays, along, size), {}
                 for name, array in left.items():
-                    width = [(0, 0)] * array.ndim
-                    if name in along:
-                        axis = along[name]
-                        width[axis] = (0, right[name].shape[axis] - array.shape[axis])
+                    width = [
+                        (0, b - a) for a, b in zip(array.shape, right[name].shape, strict=True)
+                    ]
                     # a batch is filled with its first sample: zeros may be no input at all, as of a
                     # division
                     mode = {"mode": "wrap"} if vary == "batch" else {}
@@ -360,6 +359,7 @@ class Examination:
     def _without_fusion(self, first: Region, sides: SizedInputs) -> Region:
         """Looks into a fused layer by running the model without fusion: a different program, as the
         answer says. Returns the source for the report; ``walked`` is the run that has it."""
+        # the switch is the whole process's: models of the user's own have it too
         mha = import_module("torch").backends.mha
         before = mha.get_fastpath_enabled()
         mha.set_fastpath_enabled(False)

@@ -79,10 +79,9 @@ def network(
     ``NAME:AXIS``), ``at`` and ``against``: the sizes of the two sides' inputs; ``inputs``: arrays
     by name, or a .npz file; ``shapes``: of generated inputs, by name; ``against_target``: another
     target for the right side; ``sizes``: more sizes to compare with ``against``, ``by`` bits or
-    ``order`` (all finite inputs); ``explain=False``: find no causes; ``time``: stop after
-    this long, such as ``5m``. ``target`` and
-    ``against_target`` run in processes of their own, so the model is a file or
-    ``"module:function"`` then.
+    ``order`` (all finite inputs); ``explain=False``: find no causes; ``time``: stop after this
+    long, such as ``5m``. ``target`` and ``against_target`` run in processes of their own, so the
+    model is a file or ``"module:function"`` then.
 
     Otherwise inputs are padded, along what ``vary`` says, which may be the batch: a ``Padded``
     comes back, or ``OnTargets`` of several. On a target that is not the model's own library, or of
@@ -158,7 +157,6 @@ class Remedied(Answer):
         return question, advise(measured).text, "; ".join(verdicts)
 
     def drawn(self) -> Figure | None:
-        """Draws a bar for each remedy: its cost, coloured by whether it is exact."""
         from probe.plots import pictures
 
         return pictures.draw_mitigated(self.found)
@@ -292,7 +290,6 @@ class Padded(Answer):
 
     @property
     def target(self) -> str:
-        """Returns the target that computed it."""
         return self.graph.whole(self.found[0].content).target
 
     @property
@@ -608,6 +605,7 @@ def pad_model(
                 answer.plan.assumed.append(OF_CONTIGUOUS)
         if padding.plan is not None and answer.plan is not None:
             answer.written = [str(path) for path in answer.plan.save(Path(padding.plan))]
+        # a report runs the model again: its process stays as long as the answer does
         weakref.finalize(answer, running.pop_all().close)
     return answer
 

@@ -58,7 +58,6 @@ class Reproduced(Answer):
         )
 
     def drawn(self) -> Figure | None:
-        """Returns both sides' trees of one output, as in order.png."""
         return Explained(self.found.explanation, self.found.evidence).drawn()
 
 

@@ -93,7 +93,6 @@ class Swept(Answer):
         )
 
     def drawn(self) -> Figure | None:
-        """Draws |ulp| by target and value of the axis: the largest of each comparison."""
         from probe.plots import pictures
 
         return pictures.draw_swept(self.found, self.values)
@@ -162,7 +161,6 @@ class SweptByOrder(Answer):
         )
 
     def drawn(self) -> Figure | None:
-        """Draws the share of outputs added differently, by target and value of the axis."""
         from probe.plots import pictures
 
         return pictures.draw_swept_by_order(self.found.targets, self.values, self.vary)

@@ -286,12 +286,11 @@ def bisect(model: GivenModel, left: Target, right: Target, tell: Say = silent) -
                     seen += [_digest_of_outputs(process.plain(arrays)) for _ in range(more)]
                     why = f"it does not repeat its bits: {len(set(seen))} results in {COUNTED} runs"
                     return ReleaseStep(where.text, None, why=why)
-        except TargetError as error:
+        except (TargetError, InputError) as error:
+            # of the target or the model: this release can't run it, or can't be run
+            if isinstance(error, InputError) and error.name not in ("target", "model"):
+                raise
             return ReleaseStep(where.text, None, why=error.why)
-        except InputError as error:
-            if error.name in ("target", "model"):  # this release can't run it, or can't be run
-                return ReleaseStep(where.text, None, why=error.why)
-            raise
         return ReleaseStep(where.text, seen[0], "")
 
     return search_conditions(left, right, ask)

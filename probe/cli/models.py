@@ -514,12 +514,14 @@ def examine(
         numbers = click.Choice([str(at) for at in range(1, len(some) + 1)])
         ask = some[int(click.prompt("What is compared?", "1", type=numbers, err=True)) - 1]
 
-    stdout = sys.stdout  # what a model prints meanwhile goes to stderr
+    # what a model prints meanwhile goes to stderr
+    stdout = sys.stdout
 
     def show(part: Learned) -> None:
         if out.as_json:
             return
-        columns = max(out.results.width - 8, 32)  # beside the heads
+        # beside the heads
+        columns = max(out.results.width - 8, 32)
         text = f"{part.text} [{part.seconds:.0f} s]"
         first, *more = textwrap.wrap(text, columns, break_long_words=False) or [""]
         lines = [f"{HEADS[part.name]:<8}{first}", *(f"{'':<8}{line}" for line in more)]

@@ -120,7 +120,8 @@ class Entry:
             }
             for threads, each in row["marks"].items()
         }
-        certified = {  # marked as not tested here
+        # marked as not tested here
+        certified = {
             str(name): HEARSAY + str(value).removeprefix(HEARSAY)
             for name, value in row["certified"].items()
         }
@@ -580,7 +581,8 @@ class Table:
 
     def save(self, path: Path) -> None:
         """Writes it whole, or not at all."""
-        part = path.with_name(path.name + ".part")  # a reader sees the old table or the new one
+        # a reader sees the old table or the new one
+        part = path.with_name(path.name + ".part")
         part.write_text(self.text())
         part.replace(path)
 
@@ -683,7 +685,8 @@ class Table:
                 self.notes.append(f"{sizes.operation.key}: size {size} differs: checked anew")
                 sizes.entry.certified.clear()
                 return
-        if self.trusted:  # thousands of sizes may stand there: few are ever run
+        # thousands of sizes may stand there: few are ever run
+        if self.trusted:
             sizes.believed |= before.keys() - marks.keys()
             marks |= before | marks
         else:

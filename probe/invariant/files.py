@@ -119,7 +119,8 @@ class Onnx(_File):
         if isinstance(model, bytes | str):
             self.content = model
             options = onnxruntime.SessionOptions()
-            options.log_severity_level = 3  # what it can't read is said once, by the error
+            # what it can't read is said once, by the error
+            options.log_severity_level = 3
             if threads is not None:
                 options.intra_op_num_threads = threads
             try:
@@ -213,7 +214,6 @@ class LiteRTProgram(_File):
         return Interpreter(model_content=self.content, num_threads=self.chosen)
 
     def _open(self) -> dict[str, int | None]:
-        """Returns the first axis, where there is one."""
         return {each["name"]: 0 if len(each["shape"]) else None for each in self.details}
 
     def _run(self, *values: np.ndarray) -> list[np.ndarray]:

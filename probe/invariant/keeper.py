@@ -206,7 +206,6 @@ class Keeper:
         self._note_module(named)
 
     def _note_module(self, operation: str) -> None:
-        """Notes the module that runs now beside an operation of the report."""
         if self.calls.fresh and (module := self.where()):
             modules = self.report.modules.setdefault(operation, [])
             modules += [module] * (module not in modules)
@@ -287,7 +286,8 @@ class Keeper:
                 self._settled.add((operation.key, threads))
             if threads != self.threads and entry.chosen and sizes.plan(wanted[0]) is None:
                 sizes = self._of_threads(operation, wanted, threads)
-            self.remember(operation)  # its operands may take more memory than the model
+            # its operands may take more memory than the model
+            self.remember(operation)
             self.report.operations[operation.key, threads] = operation
             return ReadyOperation(operation, sizes, self)
 
@@ -467,7 +467,6 @@ class Report:
         }
 
     def _placed(self, operation: str) -> str:
-        """Returns an operation with the modules that it was met in."""
         names = self.modules.get(operation, [])
         more = f" and {len(names) - NAMED} more" * (len(names) > NAMED)
         return operation + f" in {', '.join(names[:NAMED])}{more}" * bool(names)

@@ -14,7 +14,7 @@ from probe.errors import InputError, ProbeError
 from probe.invariant import tensorflow_calls
 from probe.invariant.classes import InvariantOptions, Table, table_environment
 from probe.invariant.keeper import Keeper, Report
-from probe.invariant.samples import Company, Value
+from probe.invariant.samples import Company, EndedCall, Value
 from probe.invariant.tensorflow_calls import FORMATS, container
 from probe.invariant.tensorflow_operations import TensorFlowOperations
 from probe.recorders.tensorflow_values import tensor_of, tensors
@@ -101,7 +101,7 @@ class InvariantKeras(keras.Model):
             return [*map(_bits_and_format, call(changed))]
 
         inputs, answer = ([*map(_bits_and_format, side)] for side in (flat, outputs))
-        self._company.ask(kind, inputs, answer, run)
+        self._company.ask(kind, EndedCall(inputs, answer, run))
         self._done.add(met)
         return outputs
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -259,20 +258,12 @@ class Company:
             each.clear()
         self.keeper.calls.forget()
 
-    def ask(
-        self,
-        kind: Any,
-        given: Sequence[Value],
-        answer: Sequence[Value],
-        run: Run,
-        numbers: Hashable = None,
-    ) -> None:
+    def ask(self, kind: Any, call: EndedCall, numbers: Hashable = None) -> None:
         """Asks about a call that has ended. NotInvariant: ``strict``, and something isn't kept.
 
-        ``run``: the model in the mode, of other values in place of those that are ``given``.
         ``numbers``: among the arguments; calls of a kind are briefly asked about again with others.
         """
-        shapes = [value.shape for value, _ in given]
+        shapes = call.shapes
         if not any(shapes) or any(0 in shape for shape in shapes):
             return
         if self.keeper.report.left:  # it is known already that not all bits are kept
@@ -283,11 +274,11 @@ class Company:
         axes = self._axes.get(kind)
         if axes is not None and _sample_count(shapes, axes) is not None and kind in self._full:
             known = (kind, _rest(shapes, axes), numbers) in self._asked
-            reading = self._tried(given, axes, answer, run, () if known else BRIEF)
+            reading = self._tried(call, axes, () if known else BRIEF)
             if not reading.why and not reading.left:
                 self._keep(kind, axes, shapes, numbers)
                 return
-        axes, reading = self._read(axes or (), given, answer, run)
+        axes, reading = self._read(axes or (), call)
         by_kind = {
             which or operation: (operation, why, which) for operation, why, which in reading.left
         }
@@ -298,18 +289,15 @@ class Company:
         if not reading.why:
             self._keep(kind, axes, shapes, numbers)
 
-    def _read(
-        self, axes: Axes, given: Sequence[Value], answer: Sequence[Value], run: Run
-    ) -> tuple[Axes, SampleReading]:
+    def _read(self, axes: Axes, call: EndedCall) -> tuple[Axes, SampleReading]:
         """Returns which arguments carry samples, and whether these keep their bits."""
-        shapes = [value.shape for value, _ in given]
         if self.named is not None:
-            return axes, self._tried(given, axes, answer, run, FULL)
+            return axes, self._tried(call, axes, FULL)
         first: tuple[Axes, SampleReading] | None = None
-        for size in sample_counts(shapes):
+        for size in sample_counts(call.shapes):
             axes, reading = (), SampleReading("", False, False, [])
-            for axes in guesses(shapes, size):
-                reading = self._tried(given, axes, answer, run, BRIEF if first else FULL)
+            for axes in guesses(call.shapes, size):
+                reading = self._tried(call, axes, BRIEF if first else FULL)
                 if reading.ran:
                     break
             if first is None:
@@ -317,7 +305,7 @@ class Company:
                 if reading.left or (reading.why and reading.ran):
                     break
             elif reading.along and (reading.left or not reading.why):
-                both = f"{sample_counts(shapes)[0]} and {size} entries"
+                both = f"{sample_counts(call.shapes)[0]} and {size} entries"
                 why = f"arguments have {both}, and either may be the samples; {self.how}"
                 return axes, SampleReading(why, False, False, [])
         assert first is not None
@@ -336,16 +324,12 @@ class Company:
         self.keeper.calls.end()
 
     def _tried(
-        self,
-        given: Sequence[Value],
-        axes: Axes,
-        answer: Sequence[Value],
-        run: Run,
-        companies: Sequence[Sequence[str]],
+        self, call: EndedCall, axes: Axes, companies: Sequence[Sequence[str]]
     ) -> SampleReading:
         with self.keeper.calls.trying() as left:
-            reading = samples_refuted(run, given, axes, answer, companies, self.how)
-        return reading._replace(left=left)
+            reading = call.refuted(axes, companies)
+        why = f"{reading.why}; {self.how}" if reading.why else ""
+        return reading._replace(why=why, left=left)
 
 
 class SampleReading(NamedTuple):
@@ -383,92 +367,95 @@ def guesses(shapes: Sequence[tuple[int, ...]], size: int) -> Iterator[Axes]:
         yield tuple(0 if at in some else None for at in range(len(shapes)))
 
 
-def samples_refuted(
-    run: Run,
-    given: Sequence[Value],
-    axes: Axes,
-    answer: Sequence[Value],
-    companies: Sequence[Sequence[str]],
-    how: str,
-) -> SampleReading:
-    """Returns whether samples along these axes keep their bits in all company that is tried.
+class EndedCall(NamedTuple):
+    """A call of a model, whose samples are put into other company.
 
-    ``answer``: of the call as it was given. Without ``companies`` its last sample alone is asked.
+    ``run``: the model in the mode, of other values in place of those that are ``given``.
     """
 
-    def reading(why: str, ran: bool = True) -> SampleReading:
-        return SampleReading(f"{why}; {how}" if why else "", ran, along, [])
+    given: Sequence[Value]
+    answer: Sequence[Value]
+    run: Run
 
-    along = False
-    count = _sample_count([value.shape for value, _ in given], axes)
-    assert count
-    try:
-        alone = {"last": run(_sample_of(given, axes, "last"))}
-        if companies:
-            alone["own"] = run(_sample_of(given, axes, "own")) if count > 1 else alone["last"]
-            alone["turned"] = run(_sample_of(given, axes, "turned"))
-    except NotInvariant:
-        raise
-    except Exception as error:  # a model raises what it likes
-        return reading(f"one sample alone does not run ({line_of(error, 120)})", False)
-    calls: Iterator[tuple[Sequence[Value], int, dict[int, str]]] = chain(
-        [(answer, count, {0: "own", count - 1: "last"} if count > 1 else {})],
-        (
-            (answered, len(company), dict(enumerate(company)))
-            for company in companies
-            if (answered := _answer_of_company(run, given, axes, company)) is not None
-        ),
-    )
-    ran = -1  # companies
-    for together, size, names in calls:
-        ran += 1
-        both = zip(alone["last"], together, strict=False)
-        along |= any(single.shape != many.shape for (single, _), (many, _) in both)
-        for place, name in names.items():
-            if name in alone and (why := _differ(alone[name], together, size, place)):
-                again = run(_sample_of(given, axes, name))
-                return reading(VARY if any(map(_numbers_apart, again, alone[name])) else why)
-    if companies and not ran:
-        return reading("it does not run on three samples made from those of the call", False)
-    return reading("")
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        return [value.shape for value, _ in self.given]
 
+    def refuted(self, axes: Axes, companies: Sequence[Sequence[str]]) -> SampleReading:
+        """Whether samples along these axes keep their bits in all company that is tried.
 
-def _answer_of_company(
-    run: Run, given: Sequence[Value], axes: Axes, company: Sequence[str]
-) -> list[Value] | None:
-    """Returns the answer of a company; None where the model refuses these values.
+        Without ``companies`` the last sample of the call alone is asked.
+        """
 
-    Integers may be places in a table or lengths, so if others are refused those of the user stay.
-    """
-    for fixed in (False, True):
-        drawn = [_sample_of(given, axes, name, fixed) for name in company]
-        joined = [
-            (np.concatenate([sample[n][0] for sample in drawn], axis), dtype)
-            if axis is not None
-            else (value, dtype)
-            for n, ((value, dtype), axis) in enumerate(zip(given, axes, strict=True))
-        ]
+        def reading(why: str, ran: bool = True) -> SampleReading:
+            return SampleReading(why, ran, along, [])
+
+        along, count = False, _sample_count(self.shapes, axes)
+        assert count
         try:
-            return run(joined)
+            alone = {"last": self.run(self.sample(axes, "last"))}
+            if companies:
+                own = self.run(self.sample(axes, "own")) if count > 1 else alone["last"]
+                alone |= {"own": own, "turned": self.run(self.sample(axes, "turned"))}
         except NotInvariant:
             raise
-        except Exception:
-            continue
-    return None
+        except Exception as error:  # a model raises what it likes
+            return reading(f"one sample alone does not run ({line_of(error, 120)})", False)
+        ran = False
+        for company in (None, *companies):
+            together = self.answer if company is None else self.answer_of(axes, company)
+            if together is None:
+                continue
+            size, names = count, {0: "own", count - 1: "last"} if count > 1 else {}
+            if company is not None:
+                ran, size, names = True, len(company), dict(enumerate(company))
+            both = zip(alone["last"], together, strict=False)
+            along |= any(single.shape != many.shape for (single, _), (many, _) in both)
+            for place, name in names.items():
+                if name in alone and (why := _differ(alone[name], together, size, place)):
+                    again = self.run(self.sample(axes, name))
+                    return reading(VARY if any(map(_numbers_apart, again, alone[name])) else why)
+        if companies and not ran:
+            return reading("it does not run on three samples made from those of the call", False)
+        return reading("")
 
+    def answer_of(self, axes: Axes, company: Sequence[str]) -> list[Value] | None:
+        """Returns the answer of a company; None where the model refuses these values.
 
-def _sample_of(given: Sequence[Value], axes: Axes, name: str, fixed: bool = False) -> list[Value]:
-    """Returns one sample: the first or last of the call, or what is made from the first.
+        Integers may be places in a table or lengths, so if others are refused those of the user
+        stay.
+        """
+        for fixed in (False, True):
+            drawn = [self.sample(axes, name, fixed) for name in company]
+            joined = [
+                (
+                    value if axis is None else np.concatenate([each[n][0] for each in drawn], axis),
+                    dtype,
+                )
+                for n, ((value, dtype), axis) in enumerate(zip(self.given, axes, strict=True))
+            ]
+            try:
+                return self.run(joined)
+            except NotInvariant:
+                raise
+            except Exception:
+                continue
+        return None
 
-    ``fixed``: integers and codes stay as they are.
-    """
-    sample = []
-    for (value, dtype), axis in zip(given, axes, strict=True):
-        if axis is not None:
-            part = np.take(value, [-1 if name == "last" else 0], axis)
-            value = part if name in ("own", "last") else altered(value, part, dtype, name, fixed)
-        sample.append((value, dtype))
-    return sample
+    def sample(self, axes: Axes, name: str, fixed: bool = False) -> list[Value]:
+        """Returns one sample: the first or last of the call, or what is made from the first.
+
+        ``fixed``: integers and codes stay as they are.
+        """
+        sample = []
+        for (value, dtype), axis in zip(self.given, axes, strict=True):
+            if axis is not None:
+                part = np.take(value, [-1 if name == "last" else 0], axis)
+                if name not in ("own", "last"):
+                    part = altered(value, part, dtype, name, fixed)
+                value = part
+            sample.append((value, dtype))
+        return sample
 
 
 def _differ(alone: Sequence[Value], together: Sequence[Value], count: int, place: int) -> str:

@@ -258,7 +258,8 @@ class Softmax(TensorFlowSamples):
         (width,) = self.shapes[0]
         values = _exponents(self.dtype)
         row = np.resize(np.roll(values, 7 * number), width)
-        row[number % width] = 0  # the largest, which a softmax subtracts from all
+        # the largest, which a softmax subtracts from all
+        row[number % width] = 0
         return (tensor(row, self.dtype),), ()
 
 
@@ -271,7 +272,6 @@ def _exponents(dtype: Any) -> np.ndarray:
 
 
 def plainly(value: Any) -> str:
-    """Returns an attribute of a node as text."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return "x".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -26,7 +26,7 @@ from probe.invariant import torch_calls
 from probe.invariant.classes import InvariantOptions, Table, table_environment
 from probe.invariant.keeper import Keeper, Report
 from probe.invariant.programs import LibraryProgram
-from probe.invariant.samples import UNREAD, Axes, Company, Value
+from probe.invariant.samples import UNREAD, Axes, Company, EndedCall, Value
 from probe.invariant.torch_calls import (
     FORMATS,
     container,
@@ -113,7 +113,8 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
             args, kwargs = tree_map(usual_tensor, (args, kwargs))
             with torch.inference_mode(False), torch.no_grad():
                 return forward(called, hooks, args, kwargs)
-        if state.changed():  # what was asked of samples is of a model that is no more
+        # what was asked of samples is of a model that is no more
+        if state.changed():
             company.forget()
             for each in modes.values():
                 each.done.clear()
@@ -137,7 +138,8 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
             mode = here[0] = modes.setdefault(settings, Mode(keeper, model))
             keeper.note_setting()
         watched = torch.is_grad_enabled()
-        if watched:  # as no_grad, whose objects cost as much as a small layer
+        # as no_grad, whose objects cost as much as a small layer
+        if watched:
             require_no_gradients(base, args)
             torch._C._set_grad_enabled(False)
         try:
@@ -159,7 +161,8 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
             leaves = tree_leaves((args, kwargs))
             every = [x for x in leaves if isinstance(x, torch.Tensor)]
             if every and all(x.dim() and not len(x) for x in every):
-                return inner(*args, **kwargs)  # of no samples there are no bits to keep
+                # of no samples there are no bits to keep
+                return inner(*args, **kwargs)
             kind_of, arrays = _kind_and_arrays(args, kwargs)
             company.begin(kind_of, [tuple(x.shape) for x in arrays], (args, kwargs))
             if any("complex" in str(x.dtype) for x in arrays):
@@ -349,7 +352,8 @@ class ChangedBuffers:
     def __enter__(self) -> None:
         changed = (buffer for buffer, version in self.before if buffer._version != version)
         self.held = [(buffer, buffer.clone()) for buffer in changed]
-        self.random = torch.get_rng_state()  # a dropout that is never off draws in trials too
+        # a dropout that is never off draws in trials too
+        self.random = torch.get_rng_state()
 
     def __exit__(self, *_: object) -> None:
         for buffer, value in self.held:
@@ -523,7 +527,7 @@ def _ask_in_company(
     except (TypeError, RuntimeError) as error:
         company.keeper.leave(UNREAD, f"{STRANGE} ({' '.join(str(error).split())[:80]})")
         return
-    company.ask(kind, before, answer, run, numbers)
+    company.ask(kind, EndedCall(before, answer, run), numbers)
 
 
 def _container_values(y: Any) -> list[Value]:

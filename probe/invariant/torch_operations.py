@@ -103,7 +103,6 @@ class TorchOperations:
         """Functions that are called often, without the dispatcher; each may say NotImplemented."""
 
     def run(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> Any:
-        """Returns one operation of ATen."""
         kind = self.kinds(func, args, kwargs)
         watched = self.watched
         if kind is OperationKind.EXACT:
@@ -123,7 +122,8 @@ class TorchOperations:
             y = func(*args, **kwargs)
             for part in tree_leaves(y):
                 if part.is_floating_point():
-                    part.add_(0.0)  # -0 + 0 is +0, and no other number changes
+                    # -0 + 0 is +0, and no other number changes
+                    part.add_(0.0)
             return y
         elif not _floating(args, kwargs):
             return self._of_integers(func, name, args, kwargs, kind)
@@ -448,7 +448,6 @@ def _integral(x: Any) -> bool:
 
 
 def _floating(args: Any, kwargs: dict[str, Any]) -> bool:
-    """Whether any tensor among these has a floating format."""
     return any(
         not _integral(x)
         if isinstance(x, torch.Tensor)
@@ -584,7 +583,6 @@ def run_and_described(func: Any, args: Tensors, kwargs: dict[str, Any]) -> tuple
 
 
 def _what_decides(argument: Any) -> Any:
-    """Returns what of an argument decides what an operation is."""
     if isinstance(argument, torch.Tensor):
         return argument.dtype
     return argument if type(argument) in VALUES else type(argument)

@@ -359,7 +359,8 @@ class OneDNN(TorchConvolution):
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         (x,), (w, b) = samples, parameters
-        b = b if b is None else b.contiguous()  # of others mkldnn_convolution reads wrong numbers
+        # of others mkldnn_convolution reads wrong numbers
+        b = b if b is None else b.contiguous()
         if not self.flat:
             return torch.mkldnn_convolution(x, w, b, *self.options)
         return torch.mkldnn_convolution(x[:, :, None], w[:, :, None], b, *self.options).squeeze(2)
@@ -498,7 +499,8 @@ class LinearLayer(Ways):
         """As of ``Ways``: on turned weights, perhaps block by block."""
         known = self.known
         like: TorchLinear = known.operation
-        narrow = torch.empty((), dtype=like.dtype).element_size() < 4  # rounds after each block
+        # of a narrow format the sum of each block would be rounded
+        narrow = torch.empty((), dtype=like.dtype).element_size() < 4
         blocks = [] if narrow else [block for block in BLOCKS if block < like.channels]
         for block in [like.channels, *blocks]:
             operation = Turned(like, block)
@@ -746,7 +748,6 @@ class Einsum:
 
 
 def _together(sizes: Mapping[str, int], letters: str) -> int:
-    """Returns the size of several letters as one axis."""
     return math.prod(sizes[letter] for letter in letters)
 
 

@@ -68,7 +68,11 @@ def rows_of(difference: Difference, most: int = ROWS) -> list[PlotRow]:
     """Returns the rows: operations that differ, and runs of the others; the middle of many is left
     out, and said to be."""
     rows: list[PlotRow] = []
-    for quiet, group in groupby(difference.computed, _quiet_or_itself):
+
+    def quiet_or_itself(operation: Region) -> str | int:  # what differs has a row of its own
+        return operation.verdict if operation.verdict in ("equal", *ALONE) else id(operation)
+
+    for quiet, group in groupby(difference.computed, quiet_or_itself):
         operation, *others = group
         if isinstance(quiet, str):
             text = f"{1 + len(others)} {ALONE.get(quiet, 'equal')}"
@@ -95,11 +99,6 @@ def rows_of(difference: Difference, most: int = ROWS) -> list[PlotRow]:
 
 # What a row says of several operations in which nothing differs.
 ALONE = {"left": "on the left alone", "right": "on the right alone", "unknown": "not known"}
-
-
-def _quiet_or_itself(operation: Region) -> str | int:
-    """Returns a verdict of operations that share a row; the others have one each."""
-    return operation.verdict if operation.verdict in ("equal", *ALONE) else id(operation)
 
 
 def _without_middle(text: str) -> str:

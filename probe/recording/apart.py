@@ -124,19 +124,18 @@ class Apart:
         return _arrays_in_order(self._model("plain", arrays, {})[1])
 
     def _model(
-        self, do: str, given: Mapping[str, np.ndarray], more: Mapping[str, Any]
+        self, do: str, inputs: Mapping[str, np.ndarray], more: Mapping[str, Any]
     ) -> tuple[dict[str, Any], Arrays]:
-        request = {"do": do, "model": self.model, "trust": self.trust, "names": list(given), **more}
-        header, found = self.session.request(
-            request | {"within": self.within, "on": self.where.text}, _by_number(given.values())
-        )
+        request = {"do": do, "model": self.model, "trust": self.trust, "names": list(inputs)}
+        request |= {"within": self.within, "on": self.where.text, **more}
+        header, outputs = self.session.request(request, _by_number(inputs.values()))
         if "input" in header:
             raise InputError(*header["input"])
         if "nondeterministic" in header:
             raise (Misaligned if header.get("misaligned") else Nondeterministic)(
                 header["nondeterministic"]
             )
-        return header, found
+        return header, outputs
 
 
 @dataclass(frozen=True)
@@ -165,11 +164,11 @@ class Remote:
         return _arrays_in_order(self.session.request(dict(self.request), _by_number(arrays))[1])
 
     def masked(
-        self, asked: OperationSum, reads: Sequence[np.ndarray]
+        self, summed: OperationSum, reads: Sequence[np.ndarray]
     ) -> tuple[RemoteSum, dict[str, Any]] | None:
         """Returns what puts a whole set of questions to the sum where the operation is, in one
         request: a call takes microseconds, and a request to a process more. None for lines."""
-        return None if "lines" in self.request else (RemoteSum(self, asked, reads), {})
+        return None if "lines" in self.request else (RemoteSum(self, summed, reads), {})
 
 
 @dataclass(frozen=True)
@@ -178,15 +177,15 @@ class RemoteSum:
     sum is answered as it is given. Errors: TargetError."""
 
     there: Remote
-    asked: OperationSum
+    summed: OperationSum
     reads: Sequence[np.ndarray]
 
     def stream(self, header: Mapping[str, Any], arrays: Arrays) -> Iterator[Any]:
         """Yields the answers as they come."""
-        parts = (self.asked.x, self.asked.w, self.asked.b)
+        parts = (self.summed.x, self.summed.w, self.summed.b)
         own = {part.number for part in parts if part is not None}
         more = {f"read{n}": np.asarray(a) for n, a in enumerate(self.reads) if n not in own}
-        raw = replace(self.asked, functions=(), divides=False)  # what is behind is undone here
+        raw = replace(self.summed, functions=(), divides=False)  # what is behind is undone here
         more["asked"] = np.frombuffer(pickle.dumps(raw), np.uint8)  # both are one program
         request = {**self.there.request, "do": "asked", "header": dict(header)}
         request["count"] = len(self.reads)
@@ -295,7 +294,7 @@ def changes_process(where: Target, key: str) -> bool:
     """Whether a switch changes the process: its environment, or what is set when it starts."""
     backend, switches = backends.get(where.name), dict(where.switches)
     without = {name: text for name, text in switches.items() if name != key}
-    variables = [backend.environment(one, where.device) for one in (switches, without)]
+    variables = [backend.environment(some, where.device) for some in (switches, without)]
     if variables[0] != variables[1]:
         return True
     if where.name in BY_MODEL or not hasattr(backend, "described"):
@@ -306,9 +305,9 @@ def changes_process(where: Target, key: str) -> bool:
 def _setup_lines(where: Target, switches: Mapping[str, str]) -> tuple[str, ...]:
     """Returns the lines that set switches of a target's library."""
     backend = backends.get(where.name)
-    made = backend()
-    made.described(switches, where.device, target.installed_version(backend) or RELEASE)
-    return tuple(made.setup())
+    writing = backend()
+    writing.described(switches, where.device, target.installed_version(backend) or RELEASE)
+    return tuple(writing.setup())
 
 
 def switch_lines(left: Target, right: Target) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -397,8 +396,8 @@ class ProcessRecording(child.Worker):
             inner.gradients = True
         with begin_recording(out) as store:
             run, notes = watched(recorder, request["what"], store)
-            told = replace(run, target=request["target"])
-            write_recording(told, out, named, request["most"], notes)
+            there = replace(run, target=request["target"])
+            write_recording(there, out, named, request["most"], notes)
         for old in request["dropped"]:
             self.operations.pop(old, None)
         every = self.operations[request["recording"]] = run.operations

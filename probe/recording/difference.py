@@ -109,6 +109,11 @@ class Region:
             return "equal" if before else "healed"
         return "source" if before and not self.handed else "carried"
 
+    def sides(self, left: Run, right: Run) -> list[tuple[Run, Operation]]:
+        """Returns each run that has it, with the operation that gives its results there."""
+        both = zip((left, right), self.ends, strict=True)
+        return [(run, run.operations[number]) for run, number in both if number is not None]
+
     def doubted(self, why: str) -> None:
         """Has its verdict be ``unknown``, because ``why``."""
         self.doubt, self.note = True, why
@@ -240,9 +245,8 @@ class Difference:
         return [region for region in carried if not any(map(follows, region.reads))]
 
     def sides(self, region: Region) -> list[tuple[Run, Operation]]:
-        """Returns each run that has a region, with the operation that gives its results there."""
-        both = zip((self.left, self.right), region.ends, strict=True)
-        return [(run, run.operations[number]) for run, number in both if number is not None]
+        """As of ``Region.sides``."""
+        return region.sides(self.left, self.right)
 
 
 def is_near(pair: Pair, dtype: str) -> bool:

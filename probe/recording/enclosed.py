@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -42,12 +43,15 @@ def rounding_verdict(sides: Sequence[Alone], proved: np.ndarray, counted: int) -
     known = proved[apart]
     open_ = apart[~known]
     verdicts, near = np.full((2, len(open_)), UNKNOWN), np.zeros(len(open_), bool)
-    for number, side in enumerate(sides if len(open_) else ()):
-        verdicts[number], flush = enclosure_verdicts(side, open_)
+    both = [EnclosedSide(side) for side in sides] if len(open_) else []
+    for number, side in enumerate(both):
+        verdicts[number], flush = side.verdicts(open_)
         near |= flush
-    if len(open_) and sorted(map(_is_opaque, sides)) == [False, True]:
-        number = 0 if _is_opaque(sides[0]) else 1
-        verdicts[number], flush = _program_verdicts(sides[number], sides[1 - number], open_)
+    # what an operation computes is known by its other side alone
+    opaque = [isinstance(side.operation.meaning, Unknown) for side in sides]
+    if both and opaque[0] != opaque[1]:
+        number = opaque.index(True)
+        verdicts[number], flush = both[number].program_verdicts(open_, both[1 - number])
         near |= flush
     verdict = RoundingVerdict.of(np.zeros(len(open_), bool), verdicts[0], verdicts[1], near)
     more = min(counted, len(open_) - verdict.beyond)
@@ -57,28 +61,150 @@ def rounding_verdict(sides: Sequence[Alone], proved: np.ndarray, counted: int) -
     return replace(verdict, explained=explained, within=within, unknown=unknown)
 
 
-def _is_opaque(alone: Alone) -> bool:
-    """Returns whether what an operation computes is known by its other side alone."""
-    return isinstance(alone.operation.meaning, Unknown)
-
-
 # How many times wider an enclosure is taken for what a compiler made of the steps before a result
 # is called beyond: it folds factors into weights and writes divisions as products, each of which
 # errs about as much as the steps do.
 MARGIN = 8.0
 
+# What can be said of outputs, and where flushing may be why: as of ``Enclosure.judged``.
+Verdicts = tuple[np.ndarray, np.ndarray]
 
-def _program_verdicts(alone: Alone, said: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Judges a compiled program, whose steps are those that ``said`` (itself, or the other side,
-    which reads alike) says: what lies just outside of all that these can give is left unknown."""
-    intervals = _result_intervals(said)
-    if intervals is None:
-        return np.full(len(some), UNKNOWN), np.zeros(len(some), bool)
-    dtype, by = alone.value.dtype, np.full(len(some), _flush_width(said))
-    intervals = intervals.map(lambda end: said.taken(end)[some])
-    verdict, near = _interval_verdicts(intervals, alone.outputs[some], dtype, by)
-    wide, _ = _interval_verdicts(_of_compiler(intervals, dtype), alone.outputs[some], dtype, by)
-    return np.where((verdict == BEYOND) & (wide != BEYOND), UNKNOWN, verdict), near
+
+class EnclosedSide:
+    """One side of a region, whose outputs are held against all that its operation may give.
+
+    ``able``: whether it is the first result, of floating-point numbers.
+    """
+
+    def __init__(self, alone: Alone) -> None:
+        self.alone, self.operation, self.dtype = alone, alone.operation, alone.value.dtype
+        self.able = self.dtype in floats.FORMATS and not alone.output
+
+    def verdicts(self, some: np.ndarray) -> Verdicts:
+        """Judges outputs, by number; all are unknown where no enclosure is known."""
+        nothing = np.full(len(some), UNKNOWN), np.zeros(len(some), bool)
+        if not self.able:
+            return nothing
+        if not self.program:
+            with suppress(InputError):  # it is no sum
+                return self.sum_verdicts(some)
+        if self.program or self.operation.meaning is not self.meaning:
+            return self.program_verdicts(some, self)
+        intervals = self.intervals()
+        if intervals is None:
+            return nothing
+        intervals = intervals.map(lambda end: self.alone.taken(end)[some])
+        values = self.alone.outputs[some]
+        return _interval_verdicts(intervals, values, self.dtype, self.flush_width())
+
+    def program_verdicts(self, some: np.ndarray, said: EnclosedSide) -> Verdicts:
+        """Judges a compiled program, whose steps are those that ``said`` (itself, or the other
+        side, which reads alike) says: what lies just outside of all that these can give is left
+        unknown."""
+        intervals = said.intervals()
+        if intervals is None:
+            return np.full(len(some), UNKNOWN), np.zeros(len(some), bool)
+        values, dtype, by = self.alone.outputs[some], self.dtype, said.flush_width()
+        intervals = intervals.map(lambda end: said.alone.taken(end)[some])
+        verdict, near = _interval_verdicts(intervals, values, dtype, by)
+        wide, _ = _interval_verdicts(_of_compiler(intervals, dtype), values, dtype, by)
+        return np.where((verdict == BEYOND) & (wide != BEYOND), UNKNOWN, verdict), near
+
+    def intervals(self) -> Interval | None:
+        """Returns the intervals of what the operation gives; None where they aren't known."""
+        alone, op, run = self.alone, self.operation, self.alone.side
+        elements = max(prod(array.shape) for array in (*alone.reads, *alone.gives))
+        if not self.able or 8 * elements > MOST:
+            return None
+        if self.program:
+            # a compiled program fuses steps of the elements at one place: what is inside of it does
+            # not read then what was seen of the steps before
+            ends = set(self.program)
+            for number, value in enumerate(run.values):
+                step = run.operations[value.given].meaning
+                fused = isinstance(step, Each) or step.exact
+                if value.given < 0 or not value.floating or not fused:
+                    ends.add(number)
+            steps, bounds = operations_between(run, op.reads, ends)
+            arrays = run.arrays(bounds)
+            known = {n: Interval.of(array, run.values[n].dtype) for n, array in arrays.items()}
+            _add_results(run, [run.operations[n] for n in steps], known)
+            if not known.keys() >= {*op.reads}:
+                return None
+            reads = [known[n] for n in op.reads]
+        else:
+            reads = self.operands()
+        shapes = [run.values[n].shape for n in op.gives]
+        direct = enclosed(self.meaning, reads, shapes, self.dtype)
+        return direct or _convolution_interval(op, reads, shapes, alone.dtypes)
+
+    @cached_property
+    def program(self) -> set[int]:
+        """Returns what the compiled program reads that the operation was seen in; empty if in
+        none."""
+        run, number = self.alone.side, self.alone.value.given
+        for program in run.operations[:number:-1] if self.alone.again is None else ():
+            if isinstance(program.meaning, Passes):
+                results = {program.reads[n] for n in program.meaning.numbers}
+                reads = {*program.reads} - results
+                if reads and number in operations_between(run, results, reads)[0]:
+                    return reads
+        return set()
+
+    @cached_property
+    def meaning(self) -> Meaning:
+        """Returns the operation's meaning; of a compiled program the steps that its source has."""
+        values, ends = self.alone.side.values, (self.operation.reads, self.operation.gives)
+        reads, gives = ([values[n].shape for n in some] for some in ends)
+        return self.operation.meaning.written(reads, gives)
+
+    def operands(self) -> list[Interval]:
+        both = zip(self.alone.reads, self.alone.dtypes[:-1], strict=True)
+        return [Interval.of(array, kind) for array, kind in both]
+
+    def flush_width(self) -> float:
+        """Returns how far off what it gives may be where subnormal numbers become zero: what reads
+        some may give anything that follows from that."""
+        tiny = floats.flushed_below(self.dtype)
+        every = (end for each in self.operands() for end in each)
+        subnormal = any(((end != 0) & (np.abs(end) < tiny)).any() for end in every)
+        return float(np.inf if subnormal else FLUSHED * tiny)
+
+    def sum_verdicts(self, some: np.ndarray) -> Verdicts:
+        """Judges sums of products, and what is computed behind them. InputError: it is none."""
+        alone, summed, dtype = self.alone, self.alone.summed, self.dtype
+        if summed.divides or summed.pooled:
+            raise InputError("operation", self.operation.op, "a pool is no plain sum", "")
+        first = some[: max(1, MOST // max(1, summed.summands))]
+        verdict, flush = np.full(len(some), UNKNOWN), np.zeros(len(some), bool)
+        places = summed.places(alone.index[first])
+        operands = ContainerOperands(summed, *summed.of(alone.reads), np.zeros(1))  # type: ignore[arg-type]
+        enclosure = of_operands(operands, *places.T)
+        if enclosure is None:
+            return verdict, flush
+        values = alone.outputs[first]
+        if not summed.functions:
+            # a mean of 2^n numbers: its sums are exactly that much larger
+            sums = floats.round_to(floats.widen(values, dtype) * summed.scale, dtype)
+            verdict[: len(first)], flush[: len(first)] = enclosure.judged(sums)
+            return verdict, flush
+        if enclosure.sure.any() or enclosure.overflow.any():
+            return verdict, flush
+        behind = Interval(enclosure.low, enclosure.high)
+        for word, numbers in summed.functions:
+            reads = [behind]
+            if word == "add":
+                more = summed.filled(alone.reads[numbers[0]], numbers[0])[tuple(places.T)]
+                reads.append(Interval.of(more, dtype))
+            each = Each(word, numbers=() if word == "add" else numbers)
+            interval = enclosed(each, reads, [behind.shape], dtype)
+            if interval is None:
+                return verdict, flush
+            behind = interval
+        by = FLUSHED * (enclosure.flushed + floats.flushed_below(dtype))
+        judged = _interval_verdicts(behind, values, dtype, by)
+        verdict[: len(first)], flush[: len(first)] = judged
+        return verdict, flush
 
 
 def _of_compiler(intervals: Interval, dtype: str) -> Interval:
@@ -88,96 +214,9 @@ def _of_compiler(intervals: Interval, dtype: str) -> Interval:
     return Interval(middle - half, middle + half)
 
 
-def enclosure_verdicts(alone: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns what can be said of a side's outputs, by number, and where flushing may be why.
-
-    As ``Enclosure.judged``; all unknown where no enclosure of the operation is known.
-    """
-    nothing = np.full(len(some), UNKNOWN), np.zeros(len(some), bool)
-    dtype = alone.value.dtype
-    if dtype not in floats.FORMATS or alone.output:
-        return nothing
-    if _program_around(alone):
-        return _program_verdicts(alone, alone, some)
-    with suppress(InputError):  # it is no sum
-        return _sum_verdicts(alone, some)
-    if alone.operation.meaning is not _written_meaning(alone):
-        return _program_verdicts(alone, alone, some)
-    intervals = _result_intervals(alone)
-    if intervals is None:
-        return nothing
-    intervals = intervals.map(lambda end: alone.taken(end)[some])
-    return _interval_verdicts(
-        intervals, alone.outputs[some], dtype, np.full(len(some), _flush_width(alone))
-    )
-
-
-def _result_intervals(alone: Alone) -> Interval | None:
-    """Returns the intervals of what a side's operation gives; None where they aren't known."""
-    if alone.value.dtype not in floats.FORMATS or alone.output:
-        return None
-    if 8 * max(prod(array.shape) for array in (*alone.reads, *alone.gives)) > MOST:
-        return None
-    run, ends = alone.side, _program_around(alone)
-    reads = [] if ends else _operand_intervals(alone)
-    if ends:
-        # a compiled program fuses steps of the elements at one place: what is inside of it does not
-        # read then what was seen of the steps before
-        for number, value in enumerate(run.values):
-            step = run.operations[value.given].meaning
-            if value.given < 0 or not value.floating or not (isinstance(step, Each) or step.exact):
-                ends.add(number)
-        steps, bounds = operations_between(run, alone.operation.reads, ends)
-        arrays = run.arrays(bounds)
-        intervals = {n: Interval.of(array, run.values[n].dtype) for n, array in arrays.items()}
-        _add_results(run, [run.operations[n] for n in steps], intervals)
-        if not intervals.keys() >= {*alone.operation.reads}:
-            return None
-        reads = [intervals[n] for n in alone.operation.reads]
-    shapes = [run.values[n].shape for n in alone.operation.gives]
-    return enclosed(
-        _written_meaning(alone), reads, shapes, alone.value.dtype
-    ) or _convolution_interval(alone.operation, reads, shapes, alone.dtypes)
-
-
-def _program_around(alone: Alone) -> set[int]:
-    """Returns what the compiled program reads that an operation was seen in; empty if in none."""
-    run, number = alone.side, alone.value.given
-    for program in run.operations[:number:-1] if alone.again is None else ():
-        if isinstance(program.meaning, Passes):
-            results = {program.reads[n] for n in program.meaning.numbers}
-            reads = {*program.reads} - results
-            if reads and number in operations_between(run, results, reads)[0]:
-                return reads
-    return set()
-
-
-def _written_meaning(alone: Alone) -> Meaning:
-    """Returns an operation's meaning; of a compiled program the steps that its source has."""
-    values = alone.side.values
-    reads, gives = (
-        [values[n].shape for n in some] for some in (alone.operation.reads, alone.operation.gives)
-    )
-    return alone.operation.meaning.written(reads, gives)
-
-
-def _operand_intervals(alone: Alone) -> list[Interval]:
-    both = zip(alone.reads, alone.dtypes[:-1], strict=True)
-    return [Interval.of(array, kind) for array, kind in both]
-
-
-def _flush_width(alone: Alone) -> float:
-    """Returns how far off what a side gives may be where subnormal numbers become zero: what reads
-    some may give anything that follows from that."""
-    tiny = floats.flushed_below(alone.value.dtype)
-    every = (end for each in _operand_intervals(alone) for end in each)
-    subnormal = any(((end != 0) & (np.abs(end) < tiny)).any() for end in every)
-    return float(np.inf if subnormal else FLUSHED * tiny)
-
-
 def _interval_verdicts(
-    intervals: Interval, values: np.ndarray, dtype: str, flushed: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+    intervals: Interval, values: np.ndarray, dtype: str, flushed: np.ndarray | float
+) -> Verdicts:
     """Judges results. ``flushed``: how far off subnormal numbers that become zero may take them."""
     y = floats.widen(values, dtype)
     with np.errstate(invalid="ignore"):
@@ -186,44 +225,6 @@ def _interval_verdicts(
     finite = np.isfinite(y) & np.isfinite(intervals.low) & np.isfinite(intervals.high)
     verdict = np.where(finite, np.where(inside, WITHIN, BEYOND), UNKNOWN)
     return np.where(near, UNKNOWN, verdict), near & finite
-
-
-def _sum_verdicts(alone: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same of sums of products, and of what is computed behind them. InputError: it is none."""
-    summed, dtype = alone.asked, alone.value.dtype
-    if summed.divides or summed.pooled:
-        raise InputError("operation", alone.operation.op, "a pool is no plain sum", "")
-    first = some[: max(1, MOST // max(1, summed.summands))]
-    verdict, flush = np.full(len(some), UNKNOWN), np.zeros(len(some), bool)
-    places = summed.places(alone.index[first])
-    operands = ContainerOperands(summed, *summed.of(alone.reads), np.zeros(1))  # type: ignore[arg-type]
-    enclosure = of_operands(operands, *places.T)
-    if enclosure is None:
-        return verdict, flush
-    values = alone.outputs[first]
-    if not summed.functions:
-        # a mean of 2^n numbers: its sums are exactly that much larger
-        sums = floats.round_to(floats.widen(values, dtype) * summed.scale, dtype)
-        verdict[: len(first)], flush[: len(first)] = enclosure.judged(sums)
-        return verdict, flush
-    if enclosure.sure.any() or enclosure.overflow.any():
-        return verdict, flush
-    behind = Interval(enclosure.low, enclosure.high)
-    for word, numbers in summed.functions:
-        reads = [behind]
-        if word == "add":
-            more = summed.filled(alone.reads[numbers[0]], numbers[0])[tuple(places.T)]
-            reads.append(Interval.of(more, dtype))
-        each = Each(word, numbers=() if word == "add" else numbers)
-        interval = enclosed(each, reads, [behind.shape], dtype)
-        if interval is None:
-            return verdict, flush
-        behind = interval
-    both = _interval_verdicts(
-        behind, values, dtype, FLUSHED * (enclosure.flushed + floats.flushed_below(dtype))
-    )
-    verdict[: len(first)], flush[: len(first)] = both
-    return verdict, flush
 
 
 # Products of a run up to which all its values are enclosed: about a second.

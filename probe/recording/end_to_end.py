@@ -48,7 +48,7 @@ class EndToEndProgram:
 
 def as_program(run: Run) -> EndToEndProgram:
     """Returns a run as one program. InputError: an operation can't be a step, with the reason."""
-    return _Joined(run).made()
+    return _Joined(run).program()
 
 
 def _flat_indices(shape: Shape) -> np.ndarray:
@@ -68,7 +68,7 @@ class _Joined:
         self.shapes: dict[Key, Shape] = {}
         self.op = ""
 
-    def made(self) -> EndToEndProgram:
+    def program(self) -> EndToEndProgram:
         run = self.run
         if len(run.outputs) != 1:
             raise self.refused(f"it gives {len(run.outputs)} outputs")
@@ -299,13 +299,13 @@ class _Joined:
         sizes = [*form.shape[:place], to[axis], form.shape[-1]]
         whole_form = _flat_indices(to).transpose(order).reshape(sizes)
         count = 0 if behind is None else behind.shape[axis]
-        step, kept = self.forms[read][0], to[axis] - count
-        spec: dict[str, Any] = {"op": SPLICE, "kept": kept, "behind": count, "parameters": {}}
+        step, length = self.forms[read][0], to[axis] - count
+        spec: dict[str, Any] = {"op": SPLICE, "kept": length, "behind": count, "parameters": {}}
         spec |= {"dtype": self.dtype(), "channels": form.shape[-1]}
         tail = np.zeros(to, self.run.kinds.get(self.dtype()) or container_dtype(self.dtype()))
         if behind is not None:
-            tail[(slice(None),) * axis + (slice(kept, None),)] = behind
-        tail = np.ascontiguousarray(tail.reshape(-1)[whole_form][..., kept:, :])
+            tail[(slice(None),) * axis + (slice(length, None),)] = behind
+        tail = np.ascontiguousarray(tail.reshape(-1)[whole_form][..., length:, :])
         self.add(key, spec, [read], whole_form, {"tail": tail})
         if behind is not None and step >= 0 and self.steps[step][0].get("behind") == 0:
             self.steps[-1][1][:] = self.steps[step][1]  # what was cut is read itself

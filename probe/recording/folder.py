@@ -84,7 +84,7 @@ def write_recording(
             "unsteady": True if number in run.unsteady else None,
         }
         entry = {"shape": value.shape, "dtype": value.dtype, "digest": value.digest}
-        values.append(entry | {name: one for name, one in optional.items() if one is not None})
+        values.append(entry | {k: v for k, v in optional.items() if v is not None})
     document = {
         "format": FORMAT,
         "digest_of_0_to_6": array_digest(CHECKED),
@@ -608,17 +608,17 @@ def from_format_1(entry: Any, gives: Shapes) -> Any:
         return entry
     kind, rest = entry.get("is"), {k: v for k, v in entry.items() if k != "is"}
     if kind == "Moves":
-        kept = entry["kept"]
+        still = entry["kept"]
         arrays = [
             {
                 "file": source["file"],
-                "shape": [n for axis, n in enumerate(shape) if axis not in kept],
+                "shape": [n for axis, n in enumerate(shape) if axis not in still],
                 "dtype": f"<u{int(source['bits']) // 8}",
             }
             for source, shape in zip(entry["from"], gives, strict=True)
         ]
-        move = {"is": "Gathers", "sources": {"tuple": arrays}, "kept": {"tuple": kept}}
-        return {"is": kind, "move": move, "kept": {"tuple": kept}}
+        move = {"is": "Gathers", "sources": {"tuple": arrays}, "kept": {"tuple": still}}
+        return {"is": kind, "move": move, "kept": {"tuple": still}}
     if kind == "Holds":
         return {"is": kind, "content": rest}
     if kind == "Steps":

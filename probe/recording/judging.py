@@ -90,14 +90,11 @@ def one_call(region: Region, left: Run, right: Run) -> bool:
     """Returns whether both sides run the very same call, as where no size depends on what is
     varied: then the library computes it in one way, place by place. What operands begin at is a
     part of it, as far as it decides orders: modulo 16 bytes (``address_in_16``)."""
-    assert region.left is not None and region.right is not None
     calls = []
-    for side, number in ((left, region.left), (right, region.right)):
-        op, values = side.operations[number], side.values
-        ends = [values[n] for n in (*op.reads, *op.gives)]
-        calls.append(
-            ([(v.shape, v.dtype, address_in_16(v.address)) for v in ends], repr(op.attributes))
-        )
+    for side, op in region.sides(left, right):
+        values = [side.values[n] for n in (*op.reads, *op.gives)]
+        ends = [(v.shape, v.dtype, address_in_16(v.address)) for v in values]
+        calls.append((ends, repr(op.attributes)))
     return calls[0] == calls[1] and all(
         some is None or other is None or np.array_equal(some, other)
         for some, other in ((pair.selection.left, pair.selection.right) for pair in region.gives)
@@ -105,7 +102,7 @@ def one_call(region: Region, left: Run, right: Run) -> bool:
 
 
 def judge_operation(region: Region, left: Run, right: Run, known: Known) -> Judged:
-    """Judges an operation of both runs over the pairs of ``one.gives``.
+    """Judges an operation of both runs over the pairs of ``region.gives``.
 
     ``known``: what was revealed of operations like it, which is added to. It costs the operation's
     calls alone where the sides hold its operands.
@@ -147,9 +144,7 @@ def given_of(meaning: Meaning) -> str:
 
 def _without_subnormals(region: Region, left: Run, right: Run) -> bool:
     """Returns whether no number that an operation reads or gives was subnormal in either run."""
-    for side, number in ((left, region.left), (right, region.right)):
-        assert number is not None
-        op = side.operations[number]
+    for side, op in region.sides(left, right):
         for n in dict.fromkeys((*op.reads, *op.gives)):
             array, dtype = side.array(n), side.values[n].dtype
             if array is None or dtype not in floats.FORMATS:
@@ -187,7 +182,7 @@ def judge_sums(region: Region, left: Run, right: Run, known: Known) -> Judged:
             continue
         try:
             sides = _runnable_sides(region, left, right, output)
-            alone = (unequal_bits(s.given(), s.outputs, s.value.dtype) for s in sides)
+            alone = (unequal_bits(s.rerun(), s.outputs, s.value.dtype) for s in sides)
             if any(apart.any() for apart in alone):
                 return Judged("", "alone it gives different bits from in the run")
             apart = np.zeros(pair.compared, bool)
@@ -240,7 +235,7 @@ def _by_bits(sides: Sides) -> np.ndarray:
     """Which pairs differ on the recorded operands, or on others that agree where they must."""
     dtype = sides[0].value.dtype
     left, right = sides
-    apart = unequal_bits(left.given(), right.given(), dtype)
+    apart = unequal_bits(left.rerun(), right.rerun(), dtype)
     for seed in range(1, SETS):
         # every number times one between a half and one and a half: zeros, infinities and signs stay
         theirs = list(right.reads)
@@ -256,7 +251,7 @@ def _by_bits(sides: Sides) -> np.ndarray:
                 continue
             taken = pair.selection.taken(theirs[n], 1)
             ours[n] = pair.selection.put(ours[n], taken, 0).reshape(ours[n].shape)
-        apart |= unequal_bits(left.given(ours), right.given(theirs), dtype)
+        apart |= unequal_bits(left.rerun(ours), right.rerun(theirs), dtype)
     return apart
 
 

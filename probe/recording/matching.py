@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cache, cached_property, partial
@@ -170,15 +170,16 @@ class Match:
         """Returns pairs of operations in order, None where a side has none: by labels, and by names
         and order where these say nothing else."""
         sides, pairs, aligned = self.runs, list[Numbers](), align(*self.runs)
-        settled: set[Numbers] = set()
+        settled = dict[Numbers, list[tuple[int, int]]]()  # with the values that they give
         for mine, other in aligned:
             if mine is not None and other is not None:
-                both = list(_result_pairs(sides, mine, other))
-                if not both or any(self.shares(*values) for values in both):
-                    settled.add((mine, other))
-        for mine, other in sorted(settled):  # type: ignore[type-var]
-            for values in _result_pairs(sides, mine, other):  # type: ignore[arg-type]
-                self._note(*values)
+                gives = sides[0].operations[mine].gives, sides[1].operations[other].gives
+                values = list(zip(*gives, strict=False))
+                if not values or any(self.shares(*both) for both in values):
+                    settled[mine, other] = values
+        for _, values in sorted(settled.items()):
+            for both in values:
+                self._note(*both)
         left = [a for a, b in aligned if a is not None and (a, b) not in settled]
         right = [b for a, b in aligned if b is not None and (a, b) not in settled]
         new = dict[int, int]()
@@ -271,11 +272,6 @@ class Match:
 def labels_of(left: Run, right: Run) -> Both:
     """Returns the labels of every value of both runs."""
     return Match((left, right)).labels
-
-
-def _result_pairs(sides: Runs, mine: int, other: int) -> Iterable[tuple[int, int]]:
-    ours, theirs = sides[0].operations[mine], sides[1].operations[other]
-    return zip(ours.gives, theirs.gives, strict=False)
 
 
 def _matches(

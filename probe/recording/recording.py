@@ -23,15 +23,7 @@ import numpy as np
 from probe import floats
 from probe.errors import InputError, Nondeterministic
 from probe.printing import counted
-from probe.recording.contract import (
-    CONSTANT,
-    INPUT,
-    Again,
-    Operation,
-    Recorder,
-    Seen,
-    Visit,
-)
+from probe.recording.contract import CONSTANT, INPUT, Again, Operation, Recorder, Seen, Visit
 from probe.recording.store import ProcessStore, RunStore, array_digest
 from probe.semantics import Compiled, Exact, Holds, Meaning, Step, Steps, Unknown, of_complex
 from probe.semantics.labels import Selection
@@ -111,12 +103,12 @@ def operations_between(
     inside, reads, pending = set[int](), dict[int, None](), list(ends)
     while pending:
         value = pending.pop()
-        given = run.values[value].given
-        if value in bounds or given < 0:
+        giver = run.values[value].given
+        if value in bounds or giver < 0:
             reads[value] = None
-        elif given not in inside:
-            inside.add(given)
-            pending += run.operations[given].reads
+        elif giver not in inside:
+            inside.add(giver)
+            pending += run.operations[giver].reads
     return tuple(sorted(inside)), list(reads)
 
 

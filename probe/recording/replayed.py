@@ -215,12 +215,12 @@ class There:
         return (CONTIGUOUS, CHANNELS_LAST) if images else (CONTIGUOUS,)
 
     def masked(
-        self, asked: OperationSum, _: Sequence[np.ndarray]
+        self, summed: OperationSum, _: Sequence[np.ndarray]
     ) -> tuple[AnySession, dict[str, Any]] | None:
         """Returns the session and the spec that are asked about a sum in its place: where the call
         is that sum, its operands and its result alike; else None."""
         shapes = list(self._shapes)
-        for part in (asked.x, asked.w, asked.b):
+        for part in (summed.x, summed.w, summed.b):
             if part is not None:
                 shapes[part.number] = part.whole
         try:
@@ -231,7 +231,7 @@ class There:
         if more or not isinstance(does, TargetCall) or does.case is None or does.case.pool:
             return None
         ours = does.inputs[0], does.parts.get("w"), does.parts.get("b"), does.output
-        if ours != (asked.x, asked.w, asked.b, asked.y) or asked.scale != 1:
+        if ours != (summed.x, summed.w, summed.b, summed.y) or summed.scale != 1:
             return None
         self.port.alive()
         return self.port.session, dict(does.spec)

@@ -60,21 +60,22 @@ def walk(
     explained. Errors: Nondeterministic where a side does not repeat; InputError where the sides
     have different weights or inputs.
     """
-    sides, notes = [], []
-    for name, recorder in zip(NAMES, (left, right), strict=True):
-        tell(f"running the {name} side")
-        side, said = watched(recorder, f"the {name} side")
-        sides.append(side)
-        notes.append(said)
-    inner: list[Any] = [getattr(side, "inner", side) for side in (left, right)]
-    gradients = [getattr(one, "gradients", None) for one in inner]
+    recorders = left, right
+
+    def watch(number: int) -> tuple[Run, list[str]]:
+        what = f"the {NAMES[number]} side"
+        tell(f"running {what}")
+        return watched(recorders[number], what)
+
+    sides = [watch(0), watch(1)]
+    inner: list[Any] = [getattr(recorder, "inner", recorder) for recorder in recorders]
+    gradients = [getattr(recorder, "gradients", None) for recorder in inner]
     if sorted(map(str, gradients)) == ["False", "True"]:  # both run the same kernels, or neither
         number = gradients.index(False)
         inner[number].gradients = True
-        tell(f"running the {NAMES[number]} side")
-        again = watched((left, right)[number], f"the {NAMES[number]} side")
-        sides[number], notes[number] = again
-    return compare_and_explain(sides[0], sides[1], explain, tell, seconds, [*notes[0], *notes[1]])
+        sides[number] = watch(number)
+    (ours, said), (theirs, more) = sides
+    return compare_and_explain(ours, theirs, explain, tell, seconds, [*said, *more])
 
 
 def watched(recorder: Recorder, what: str, store: RunStore | None = None) -> tuple[Run, list[str]]:
@@ -143,12 +144,12 @@ def unsteady(run: Run, again: Run, what: str) -> Nondeterministic:
     differing = list[int]()
     while pending:
         number = pending.pop()
-        given = run.values[number].given
-        if number not in met and given >= 0:
+        giver = run.values[number].given
+        if number not in met and giver >= 0:
             met.add(number)
-            before = [n for n in run.operations[given].reads if n in apart]
+            before = [n for n in run.operations[giver].reads if n in apart]
             pending += before
-            differing += [] if before else [given]
+            differing += [] if before else [giver]
     changed = [run.values[n] for n in sorted(apart) if run.values[n].given < 0]
     if not differing and changed:
         name = changed[0].name or f"an input of shape {list(changed[0].shape)}"

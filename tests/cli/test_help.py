@@ -179,16 +179,19 @@ def test_commands_lose_nothing_on_narrow_terminals(width, capsys, monkeypatch):
         assert not lost, (command, lost)
 
 
-def test_a_package_that_was_left_out_is_named_with_its_command(monkeypatch, capsys):
+@pytest.mark.parametrize(("lacking", "named"), [("jinja2", "jinja2"), ("rich", "pyarrow rich")])
+def test_a_package_that_is_not_here_is_named_with_the_rest_that_is_needed(
+    lacking, named, monkeypatch, capsys
+):
     def lacks():
-        raise ModuleNotFoundError("No module named 'jinja2'", name="jinja2")
+        raise ModuleNotFoundError(f"No module named '{lacking}'", name=lacking)
 
+    here, away = errors.util.find_spec, ("rich", "pyarrow")
+    monkeypatch.setattr(errors.util, "find_spec", lambda one: None if one in away else here(one))
     monkeypatch.setattr("probe.machine.facts", lacks)
     assert shell.run(["machine"]) == 2
-    assert (
-        capsys.readouterr().err
-        == "probe: package=jinja2: it is not installed; run pip install jinja2\n"
-    )
+    said = f"probe: package={lacking}: it is not installed; run pip install {named}\n"
+    assert capsys.readouterr().err == said
 
 
 def test_packages_that_every_command_needs_are_named_at_once():
@@ -200,17 +203,3 @@ def test_packages_that_every_command_needs_are_named_at_once():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
     said = "probe: package=click: it is not installed; run pip install click rich\n"
     assert (done.returncode, done.stderr) == (2, said)
-
-
-def test_what_a_command_needs_and_is_missing_is_named_with_the_rest(monkeypatch, capsys):
-    def lacks():
-        raise ModuleNotFoundError("No module named 'rich'", name="rich")
-
-    here = errors.util.find_spec
-    away = ("rich", "pyarrow")
-    monkeypatch.setattr(errors.util, "find_spec", lambda one: None if one in away else here(one))
-    monkeypatch.setattr("probe.machine.facts", lacks)
-    assert shell.run(["machine"]) == 2
-    assert (
-        "package=rich: it is not installed; run pip install pyarrow rich" in capsys.readouterr().err
-    )

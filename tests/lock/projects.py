@@ -6,6 +6,11 @@ import sys
 from importlib import metadata
 from textwrap import dedent
 
+# Conditions of a machine, as a lock has them.
+HERE = {"cores": 2, "processor": "amd", "isa": "avx512_core", "architecture": "x86_64"}
+HERE |= {"library.numpy": "2.4.6", "library.jax": "0.10.1", "library.jaxlib": "0.10.1"}
+HERE |= {"threads.numpy": 2, "blas.numpy": "SkylakeX"}
+
 BUSY = ("OMP_NUM_THREADS", "OPENBLAS_CORETYPE", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER")
 
 

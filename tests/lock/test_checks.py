@@ -11,10 +11,8 @@ from probe.lock.checks import CHANGED, NEW, SAME, UNKNOWN, BitsSession, Checked,
 from probe.lock.conditions import facts_apart
 from probe.lock.file import Accepted
 from probe.recording.store import bits_of
+from tests.lock.projects import HERE
 
-HERE = {"cores": 2, "processor": "amd", "isa": "avx512_core", "architecture": "x86_64"}
-HERE |= {"library.numpy": "2.4.6", "library.jax": "0.10.1", "library.jaxlib": "0.10.1"}
-HERE |= {"threads.numpy": 2, "blas.numpy": "SkylakeX"}
 OLD, NEW_BITS = bits_of(np.zeros(3)), bits_of(np.ones(3))
 
 

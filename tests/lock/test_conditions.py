@@ -9,10 +9,7 @@ import pytest
 from probe.lock import conditions
 from probe.lock.conditions import conditions_key, facts_apart, restoring
 from probe.lock.file import Bits, LockFile, read_lock
-
-HERE = {"cores": 2, "processor": "amd", "isa": "avx512_core", "architecture": "x86_64"}
-HERE |= {"library.numpy": "2.4.6", "library.jax": "0.10.1", "library.jaxlib": "0.10.1"}
-HERE |= {"threads.numpy": 2, "blas.numpy": "SkylakeX"}
+from tests.lock.projects import HERE
 
 
 def test_what_brings_conditions_back():

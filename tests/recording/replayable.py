@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,33 @@ products each, and no layer here enlarges what came before it."""
 
 def drawn(*shape: int) -> np.ndarray:
     return RNG.standard_normal(shape).astype(np.float32)
+
+
+def onnx_model(
+    nodes: Sequence[Any],
+    inputs: Mapping[str, Sequence[Any]],
+    outputs: Mapping[str, Sequence[Any] | None],
+    held: Mapping[str, np.ndarray] | None = None,
+    opset: int = 17,
+) -> bytes:
+    """A model of ONNX: ``inputs`` and ``outputs`` are float32 of these shapes, or the file says
+    nothing of an output."""
+    onnx = pytest.importorskip("onnx", reason="models are made with onnx")
+    make = onnx.helper
+    ends = [
+        [
+            make.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+            if shape is not None
+            else onnx.ValueInfoProto(name=name)
+            for name, shape in some.items()
+        ]
+        for some in (inputs, outputs)
+    ]
+    arrays = [onnx.numpy_helper.from_array(array, name) for name, array in (held or {}).items()]
+    graph = make.make_graph(nodes, "graph", *ends, arrays)
+    versions = [make.make_opsetid("", opset)]
+    found: bytes = make.make_model(graph, opset_imports=versions, ir_version=9).SerializeToString()
+    return found
 
 
 def of_torch() -> tuple[Any, dict[str, np.ndarray]]:
@@ -96,12 +123,8 @@ def of_onnx(folder: Any) -> tuple[Any, dict[str, np.ndarray]]:
     arrays |= {"pads": np.array([0, 0, 0, 0, 0, 0, 1, 1]), "shape": np.array([2, 12, 16])}
     arrays |= {"w4": drawn(12, 6) / 4, "b4": drawn(6), "w5": drawn(6, 5) / 8}
     x = drawn(2, 3, 16, 16)
-    held = [onnx.numpy_helper.from_array(one, name) for name, one in arrays.items()]
-    given = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, x.shape)
-    graph = onnx.helper.make_graph(nodes, "m", [given], [onnx.ValueInfoProto(name="y")], held)
-    opset = [onnx.helper.make_opsetid("", 18)]
     path = folder / "model.onnx"
-    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=9), path)
+    path.write_bytes(onnx_model(nodes, {"x": x.shape}, {"y": None}, arrays, 18))
     return path, {"x": x}
 
 

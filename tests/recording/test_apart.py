@@ -14,6 +14,7 @@ import probe
 from probe import Target
 from probe.recording import apart
 from probe.recording.apart import Apart
+from tests.recording.replayable import onnx_model
 from tests.recording.taped import normal
 
 NETS = """
@@ -103,25 +104,13 @@ def test_a_function_is_compared_and_explained_there_as_here(nets: Any, library: 
 
 def test_a_file_is_compared_and_explained_there_as_here(nets: Any) -> None:
     pytest.importorskip("onnxruntime")
-    onnx = pytest.importorskip("onnx")
-    helper = onnx.helper
-    ends = [
-        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", size])
-        for name, size in (("x", 257), ("y", 66))
-    ]
+    node = pytest.importorskip("onnx").helper.make_node
     w = np.random.default_rng(1).standard_normal((257, 65)).astype(np.float32)
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["p"]),
-        helper.make_node("Pad", ["p", "pads"], ["q"]),
-        helper.make_node("Relu", ["q"], ["y"]),
-    ]
-    held = [
-        onnx.numpy_helper.from_array(w, "w"),
-        onnx.numpy_helper.from_array(np.int64([0, 1, 0, 0]), "pads"),
-    ]
-    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], held)
-    opset = [helper.make_opsetid("", 17)]
-    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), nets / "model.onnx")
+    nodes = [node("MatMul", ["x", "w"], ["p"]), node("Pad", ["p", "pads"], ["q"])]
+    nodes.append(node("Relu", ["q"], ["y"]))
+    held = {"w": w, "pads": np.int64([0, 1, 0, 0])}
+    content = onnx_model(nodes, {"x": ["n", 257]}, {"y": ["n", 66]}, held)
+    (nets / "model.onnx").write_bytes(content)
     told = same(nets / "model.onnx", "onnxruntime")
     assert told["examined"] >= 2
 
@@ -157,7 +146,6 @@ def test_names_are_put_into_recorded_lines_but_not_into_texts():
 
 
 def test_recorded_lines_are_run_with_operands_at_other_addresses():
-
     pytest.importorskip("torch")
     text = ["y = torch.tensor([x0.data_ptr() % 64, x1.data_ptr() % 64])"]
     request = {"do": "written", "lines": text, "imports": ["import torch"]}

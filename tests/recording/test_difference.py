@@ -8,6 +8,7 @@ import pytest
 import probe
 from probe.errors import InputError
 from probe.recording.difference import OTHER_NUMBERS
+from tests.recording.replayable import onnx_model
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -92,20 +93,13 @@ def test_other_rows_of_one_input_are_not_taken_for_the_same() -> None:
 
 
 def test_a_size_that_differs_is_said_to_be_a_different_number(tmp_path):
-    onnx = pytest.importorskip("onnx", reason="models are made with onnx")
+    node = pytest.importorskip("onnx", reason="models are made with onnx").helper.make_node
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
-    make, types = onnx.helper, onnx.TensorProto
-    ends = [make.make_tensor_value_info(name, types.FLOAT, ["N", 4]) for name in "xy"]
-    size = make.make_tensor_value_info("n", types.INT64, [1])
-    nodes = [
-        make.make_node("Shape", ["x"], ["n"], start=0, end=1),
-        make.make_node("Tanh", ["x"], ["y"]),
-    ]
-    graph = make.make_graph(nodes, "sizes", ends[:1], [ends[1], size])
-    model = make.make_model(graph, opset_imports=[make.make_opsetid("", 17)], ir_version=9)
-    onnx.save(model, tmp_path / "sizes.onnx")
+    nodes = [node("Shape", ["x"], ["n"], start=0, end=1), node("Tanh", ["x"], ["y"])]
+    path = tmp_path / "sizes.onnx"
+    path.write_bytes(onnx_model(nodes, {"x": ["N", 4]}, {"y": ["N", 4], "n": None}))
     x = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
-    found = probe.network(tmp_path / "sizes.onnx", vary="batch", at=1, against=3, inputs={"x": x})
+    found = probe.network(path, vary="batch", at=1, against=3, inputs={"x": x})
     (shape,) = (one for one in found.found.operations if one.op == "Shape")
     assert shape.verdict == "unknown" and shape.reason.why == OTHER_NUMBERS
 

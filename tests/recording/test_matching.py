@@ -19,6 +19,7 @@ from probe.recording import matching, walk
 from probe.recording.difference import compare_runs
 from probe.recording.recording import record_run
 from probe.semantics import Contracts, Each, Step, Steps, Unknown
+from tests.recording.replayable import onnx_model
 from tests.recording.taped import Tape, Taped, normal, sought
 
 X, W, B, V = normal(6, 32), normal(32, 24), normal(24), normal(32, 24, seed=9)
@@ -229,7 +230,7 @@ def test_a_compiled_function_is_what_it_is_uncompiled():
 def keras_and_onnx():
     """One network in Keras and, with its weights transposed, in ONNX: (model, bytes, input)."""
     import keras
-    from onnx import helper, numpy_helper
+    from onnx.helper import make_node
 
     keras.utils.set_random_seed(0)
     x = keras.Input((12, 12, 3))
@@ -244,30 +245,21 @@ def keras_and_onnx():
         one.assign(rng.standard_normal(one.shape).astype(np.float32))
         held[one.path] = np.asarray(one.numpy())
     turned = {"one/kernel": (3, 2, 0, 1), "two/kernel": (2, 3, 0, 1)}
-    made = [
-        numpy_helper.from_array(np.ascontiguousarray(w.transpose(turned.get(k, range(w.ndim)))), k)
-        for k, w in held.items()
-    ]
+    both = ((k, w.transpose(turned.get(k, range(w.ndim)))) for k, w in held.items())
+    made = {name: np.ascontiguousarray(array) for name, array in both}
     nodes = [
-        helper.make_node("Transpose", ["x"], ["t"], perm=[0, 3, 1, 2]),
-        helper.make_node("Conv", ["t", "one/kernel", "one/bias"], ["c"], pads=[1, 1, 1, 1]),
-        helper.make_node("Relu", ["c"], ["r"]),
-        helper.make_node(
-            "Conv", ["r", "two/kernel", "two/bias"], ["d"], pads=[1, 1, 1, 1], group=16
-        ),
-        helper.make_node("Add", ["r", "d"], ["a"]),
-        helper.make_node("MaxPool", ["a"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
-        helper.make_node("GlobalAveragePool", ["p"], ["g"]),
-        helper.make_node("Flatten", ["g"], ["h"]),
-        helper.make_node("Gemm", ["h", "last/kernel", "last/bias"], ["i"]),
-        helper.make_node("Softmax", ["i"], ["y"]),
+        make_node("Transpose", ["x"], ["t"], perm=[0, 3, 1, 2]),
+        make_node("Conv", ["t", "one/kernel", "one/bias"], ["c"], pads=[1, 1, 1, 1]),
+        make_node("Relu", ["c"], ["r"]),
+        make_node("Conv", ["r", "two/kernel", "two/bias"], ["d"], pads=[1, 1, 1, 1], group=16),
+        make_node("Add", ["r", "d"], ["a"]),
+        make_node("MaxPool", ["a"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        make_node("GlobalAveragePool", ["p"], ["g"]),
+        make_node("Flatten", ["g"], ["h"]),
+        make_node("Gemm", ["h", "last/kernel", "last/bias"], ["i"]),
+        make_node("Softmax", ["i"], ["y"]),
     ]
-    given = helper.make_tensor_value_info("x", 1, [None, 12, 12, 3])
-    result = helper.make_tensor_value_info("y", 1, [None, 5])
-    graph = helper.make_graph(nodes, "g", [given], [result], made)
-    content = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8
-    ).SerializeToString()
+    content = onnx_model(nodes, {"x": [None, 12, 12, 3]}, {"y": [None, 5]}, made)
     return model, content, rng.standard_normal((2, 12, 12, 3)).astype(np.float32)
 
 
@@ -447,11 +439,7 @@ PAIRS: dict[str, tuple[Function, Function, str]] = {
         lambda x: np.var(x, axis=1, ddof=1),
         "ddof not given against 1",
     ),
-    "of another batch": (
-        lambda x: x[:2] * 0.5,
-        lambda x: x * 0.25,
-        "operand 2 0.5 against 0.25",
-    ),
+    "of another batch": (lambda x: x[:2] * 0.5, lambda x: x * 0.25, "operand 2 0.5 against 0.25"),
 }
 
 

@@ -83,7 +83,7 @@ WINDOW: dict[str, Pair] = {
     ),
 }
 BOTH: dict[str, Pair] = {
-    "crops": (lambda: picture(PICTURE[..., :6]), lambda: picture(PICTURE[..., 2:])),
+    "crops": (lambda: picture(PICTURE[..., :6]), lambda: picture(PICTURE[..., 2:]))
 }
 VARIED: dict[str, Pair] = {
     "one row": (lambda: layers(ROWS[:1]), lambda: layers(ROWS)),
@@ -112,6 +112,10 @@ def compared(pair: Pair, explain: bool = False) -> Any:
     if "carried" in verdicts:
         assert "source" in verdicts[: verdicts.index("carried")], verdicts
     return found
+
+
+def unexplained(left: Callable[[], Any], right: Callable[[], Any]) -> Any:
+    return probe.first_difference(left, right, explain=False)
 
 
 def elsewhere(pair: Pair) -> int:
@@ -477,9 +481,7 @@ def test_what_only_moves_close_values_is_no_place_of_its_own() -> None:
     """After the heads are merged, the two sides move them by operations of other names."""
     last = torch.nn.Linear(64, 5)
     merged = lambda heads: heads.transpose(1, 2).reshape(2, 9, 64)  # noqa: E731
-    found = probe.first_difference(
-        lambda: last(merged(attention())), lambda: last(merged(products())), explain=False
-    )
+    found = unexplained(lambda: last(merged(attention())), lambda: last(merged(products())))
     assert "in 1 place" in found.found.notes[0]
     assert found.found.operations[-1].verdict == "carried"
 
@@ -532,9 +534,7 @@ def test_what_one_side_has_besides_need_not_have_a_counterpart() -> None:
     merged = torch.nn.Linear(16, 16, bias=False)
     merged.weight.data = base.weight.data + up.weight.data @ down.weight.data
     x = HEADS[0]
-    found = probe.first_difference(
-        lambda: last(base(x) + up(down(x))), lambda: last(merged(x)), explain=False
-    )
+    found = unexplained(lambda: last(base(x) + up(down(x))), lambda: last(merged(x)))
     assert found.found.first is not None and found.found.first.assumed
     assert "carried" in {one.verdict for one in found.found.operations}
 
@@ -548,9 +548,7 @@ def test_what_an_operation_gives_besides_and_nothing_reads_is_left_alone() -> No
         spread = (rows * rows).mean(-1, keepdim=True) - mean * mean  # a formula of its own
         return (rows - mean) / torch.sqrt(spread + 1e-5)
 
-    found = probe.first_difference(
-        lambda: torch.nn.functional.layer_norm(rows, (16,)), by_hand, explain=False
-    )
+    found = unexplained(lambda: torch.nn.functional.layer_norm(rows, (16,)), by_hand)
     (one,) = (one for one in found.found.operations if one.assumed)
     assert one.verdict == "source" and one.compared == rows.numel() and not one.reads
     assert "assumed to mean the same" in repr(found)
@@ -564,7 +562,7 @@ def test_one_side_may_take_parts_of_an_input_where_all_outputs_are_close() -> No
         some = [(query[:, :, n : n + 3] @ key.mT / 4).softmax(-1) @ value for n in (0, 3, 6)]
         return torch.cat(some, 2)
 
-    found = probe.first_difference(attention, pieces, explain=False).found
+    found = unexplained(attention, pieces).found
     assert found.first is not None and found.first.assumed and not found.first.reads
     alike = torch.cat([query[:1], query[:1] + 1e-6])
     rows = probe.first_difference(lambda: alike[:1].tanh(), lambda: alike[1:].tanh())

@@ -21,7 +21,7 @@ from probe.recording import replayed, walk
 from probe.recording.replayed import OnTarget, There, replay_run
 from probe.recording.subject import open_model
 from probe.target import Target
-from tests.recording.replayable import BOUND, MODELS, drawn
+from tests.recording.replayable import BOUND, MODELS, drawn, onnx_model
 
 pytestmark = pytest.mark.long
 
@@ -109,11 +109,8 @@ def branching(path: Path) -> Path:
     cut = onnx.helper.make_graph([node("Relu", ["x"], ["y"])], "else", [], y)
     nodes = [node("ReduceSum", ["x"], ["s"], keepdims=0), node("Greater", ["s", "zero"], ["c"])]
     nodes.append(node("If", ["c"], ["out"], then_branch=twice, else_branch=cut))
-    ends = [onnx.helper.make_tensor_value_info(n, 1, [1, 2]) for n in ("x", "out")]
-    zero = [onnx.numpy_helper.from_array(np.zeros((), np.float32), "zero")]
-    graph = onnx.helper.make_graph(nodes, "branching", ends[:1], ends[1:], zero)
-    opset = [onnx.helper.make_opsetid("", 17)]
-    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=9), path)
+    zero = {"zero": np.zeros((), np.float32)}
+    path.write_bytes(onnx_model(nodes, {"x": [1, 2]}, {"out": [1, 2]}, zero))
     return path
 
 

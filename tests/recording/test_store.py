@@ -17,6 +17,7 @@ from probe.errors import InputError
 from probe.recording import store
 from probe.recording.recording import record_run
 from probe.recording.store import ProcessStore, array_digest, array_of, bits_of, named_arrays
+from tests.recording.replayable import onnx_model
 from tests.recording.taped import network
 
 X = np.random.default_rng(0).standard_normal((64, 257)).astype(np.float32)
@@ -67,20 +68,10 @@ def test_a_function_is_run_three_times_a_side(library: Any) -> None:
 
 def test_a_model_of_onnx_is_run_three_times_a_side(tmp_path: Any, monkeypatch: Any) -> None:
     pytest.importorskip("onnxruntime")
-    onnx = pytest.importorskip("onnx")
-    helper, numpy_helper = onnx.helper, onnx.numpy_helper
-    ends = [
-        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", size])
-        for name, size in (("x", 257), ("y", 65))
-    ]
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["p"]),
-        helper.make_node("Relu", ["p"], ["y"]),
-    ]
-    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [numpy_helper.from_array(W, "w")])
+    node = pytest.importorskip("onnx").helper.make_node
+    nodes = [node("MatMul", ["x", "w"], ["p"]), node("Relu", ["p"], ["y"])]
     path = tmp_path / "model.onnx"
-    opset = [helper.make_opsetid("", 17)]
-    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), path)
+    path.write_bytes(onnx_model(nodes, {"x": ["n", 257]}, {"y": ["n", 65]}, {"w": W}))
     from probe.recorders.onnxruntime import OnnxRecorder
 
     runs: dict[int, int] = {}

@@ -149,8 +149,7 @@ def leaves(x):
 
 
 @pytest.mark.parametrize(
-    ("name", "why"),
-    [("late", "RuntimeError: the second call"), ("leaves", "SystemExit: 5")],
+    ("name", "why"), [("late", "RuntimeError: the second call"), ("leaves", "SystemExit: 5")]
 )
 def test_what_fails_later_or_ends_python_is_one_line(tmp_path, monkeypatch, name, why):
     (tmp_path / "twisted_.py").write_text(TWISTED)

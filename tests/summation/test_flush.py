@@ -98,6 +98,13 @@ def test_nodes_that_flush_where_others_do_not_are_named(flushed):
     assert {one.summation.rounding.flushed_sums for one in orders.values()} == {frozenset(flushed)}
 
 
+def test_one_of_many_nodes_without_inner_ones_is_named():
+    tree = Tree.pairwise(160)
+    bottoms = [node for node, children in enumerate(tree.nodes) if min(children) >= 0]
+    orders, _ = revealed(Partly(everywhere(tree, 1, 1), 160, flushed={bottoms[70]}))
+    assert orders[0, 0].summation.rounding.flushed_sums == {bottoms[70]}
+
+
 @pytest.mark.parametrize(("flushed", "kept"), [(ALL, 0.0), (frozenset(), 2.0**-15)])
 def test_a_sum_that_rounds_twice_is_flushed_where_it_is_kept(flushed, kept):
     """1.5 and -1 times the smallest normal number, and that again: the first sum is subnormal."""

@@ -116,6 +116,11 @@ def test_a_library_is_asked_what_a_kernel_is(case, tree, dtype):
     chain = Summation(Tree.sequential(tree))
     kernel = Kernel([chain], truth, case.summands, bias=biased, dtype=dtype)
     size = case.summands + biased
+    if not case.weighted:  # which has weights all the same, where a product alone is asked for
+        x, line = (rng.integers(-4, 5, shape) / 4 for shape in (case.input_shape(), size))
+        w = floats.round_to(line.reshape(case.weight_shape), dtype)
+        y = floats.widen(operator.apply(floats.round_to(x, dtype), w, None), dtype)
+        assert (y[:, 0] == x.reshape(-1, size) @ line).all()
     for calls, slots, x in ((1, 1, 1.0), (4, 3, 0.5), (3, 2, 2.0)):
         leaves = np.array(
             [[rng.permutation(size)[:slots] for _ in range(case.filters)] for _ in range(calls)]

@@ -127,6 +127,14 @@ def test_what_replays_by_luck_is_taken_back_by_a_certificate(monkeypatch, paddin
     assert {found.summations[n].tree for n in np.unique(found.index)} == {true}
 
 
+def test_a_budget_is_spent_on_one_order_after_the_other():
+    free, whole = (reveal(ByFilter("pairwise"), conv(), budget=n) for n in (0, 9999))
+    assert len(whole.summations) == 2 and whole.certified.all()
+    cost = whole.calls - free.calls
+    enough, less = (reveal(ByFilter("pairwise"), conv(), budget=cost - n) for n in (0, 1))
+    assert enough.certified.all() and less.certified.any() and not less.certified.all()
+
+
 def test_a_random_order_is_nondeterministic():
     with pytest.raises(Nondeterministic, match="the same call again"):
         reveal(session("random"), conv())
@@ -272,15 +280,6 @@ def test_known_ways_of_long_sums_save_every_question():
     assert (
         again.replayed.all() and again.summations == first.summations and again.calls <= 1 + ASKED
     )
-
-
-def test_a_known_way_that_replays_by_luck_is_asked():
-    case = conv(in_channels=64, padding="same")
-    work = _OpenOutputs(SessionOperator(session(), case), None)
-    places = np.nonzero(work.open)
-    assert work.answers.like(Tree.sequential(case.summands), *places).all()
-    assert not work.answers.like(Tree.pairwise(case.summands), *places).any()
-    assert not work.answers.like(Tree.lanes(case.summands, 16), *places).any()
 
 
 @pytest.mark.parametrize("channels", [4, 40])

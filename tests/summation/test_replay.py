@@ -12,7 +12,7 @@ from probe.errors import InputError
 from probe.summation.replay import Picked, partial_sums, replay
 from probe.summation.summation import EVERY, Rounding, Summation
 from probe.summation.tree import BIAS, Tree
-from tests.exact import awkward, rounded
+from tests.exact import rounded
 from tests.summation.test_tree import any_tree
 
 
@@ -128,19 +128,6 @@ def test_every_node_is_the_exact_sum_of_its_children_rounded_once(dtype: str, se
         assert (step.node, step.format, step.bits) == (node, form, int(bits[0]))
         names = [f"#{~c}" if c < 0 else "b" if c == BIAS else str(c) for c in tree.nodes[node]]
         assert list(step.terms) == names
-
-
-@pytest.mark.parametrize("dtype", floats.FORMATS)
-def test_awkward_operands_in_a_fused_chain(dtype: str) -> None:
-    x = np.stack([awkward(dtype, 700, seed) for seed in range(4)])
-    w = np.stack([awkward(dtype, 700, seed) for seed in range(4, 8)])
-    tree = Tree.sequential(4)
-    total = replay(Summation(Tree.sequential(1)), x[:1], w[:1], dtype)
-    step = Summation(Tree.parse("(0+b)"), Rounding(fused=frozenset([0])))
-    for leaf in range(1, 4):
-        total = replay(step, x[leaf : leaf + 1], w[leaf : leaf + 1], dtype, total)
-    got = replay(Summation(tree, Rounding.fused_everywhere(tree)), x, w, dtype)
-    assert ulp.equal(got, total, dtype)
 
 
 @pytest.mark.parametrize("build", [Tree.sequential, Tree.pairwise, lambda n: Tree.lanes(n, 8)])

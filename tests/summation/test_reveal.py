@@ -141,9 +141,16 @@ def test_what_has_nothing_to_ask_gets_no_answers_beside_what_has():
     assert [one.shape for one in ask(masks, survivors, [none])] == [(0, 4)] and masks.calls == 1
 
 
-def test_filters_in_other_orders_are_told_apart():
-    row = [(Tree.sequential(12), frozenset())] * 3 + [(Tree.lanes(12, 4), frozenset())] * 2
-    assert_revealed(Known([row] * 4, 12))
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        [(Tree.sequential(12), frozenset()), (Tree.lanes(12, 4), frozenset())],
+        [(Tree.sequential(40), frozenset(range(1, 40))), (Tree.sequential(40), frozenset())],
+    ],
+)
+def test_filters_in_other_orders_or_that_fuse_otherwise_are_told_apart(kinds):
+    row = [kinds[0]] * 3 + [kinds[1]] * 2
+    assert_revealed(Known([row] * 4, len(kinds[0][0].leaves)))
 
 
 @pytest.mark.parametrize("n", [2500, pytest.param(4608, marks=pytest.mark.slow)])
@@ -203,12 +210,6 @@ def test_products_fused_in_part_are_told_by_halves(fused, most):
         assert_revealed(Known([[(lanes, frozenset(leaves))]] * 3, 64)) for leaves in ((), fused)
     )
     assert some.calls - none.calls <= most
-
-
-def test_filters_of_one_tree_that_fuse_otherwise_are_told_apart():
-    chain = Tree.sequential(40)
-    row = [(chain, frozenset(range(1, 40)))] * 5 + [(chain, frozenset())] * 3
-    assert_revealed(Known([row] * 3, 40))
 
 
 def test_fused_additions_made_of_wider_ones_round_twice_where_they_fuse():

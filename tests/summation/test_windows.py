@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import math
 
 import numpy as np
@@ -186,6 +187,22 @@ def test_what_reaches_an_output_is_found_element_by_element(name, target):
     assert not found.weights.any()
     if target is PLAIN and not case.bias and case.padding == "valid":
         assert found.calls == 1 + case.weighted  # the usual answer costs no more
+
+
+@pytest.mark.parametrize("case", [SHAPES["groups"], SHAPES["dilated"].with_(filters=3)])
+def test_weights_of_another_filter_that_get_in_are_found_at_the_filter_that_reads_them(case):
+    padded = np.tile((Geometry.of(case).reads() < 0).any(axis=1), case.batch)[:, None]
+    for reader, read in itertools.permutations(range(case.filters), 2):
+
+        def weights(w, reader=reader, read=read):
+            w = w.copy()
+            with np.errstate(invalid="ignore"):
+                w[..., reader] += 0 * w[..., read]
+            return w
+
+        found = reveal_reach(planted(weights=weights), case)
+        assert (found.weights == (np.arange(case.filters) == reader)).all()
+        assert not found.inputs.any() and (found.padding == padded).all()
 
 
 def test_of_given_infinities_those_are_named_that_may_reach_an_output():

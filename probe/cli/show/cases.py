@@ -211,7 +211,8 @@ def order(side: CaseRun, report: Mapping[str, Any]) -> RenderableType:
     said = Text(f"{products}{bias}, {adding}; ").append_text(replayed)
     cost = f" ({report['calls']} calls and {report['checks']} checks, {report['seconds']:.2f} s)"
     parts: list[RenderableType] = [title, said.append(cost, "dim")]
-    if side.orders.certified is not None:  # it was asked for
+    # None: nobody asked for a certificate
+    if side.orders.certified is not None:
         parts.append(certificate_text(side.orders.doubts))
     counts = side.orders.counts()
     ranked = sorted(range(len(counts)), key=lambda number: -counts[number])
@@ -354,7 +355,6 @@ MEANING = {
 
 
 def causes_table(causes: Mapping[str, int]) -> RenderableType:
-    """Returns a table with a row for each cause."""
     rows = table("cause", "outputs", "what it is", right=("outputs",))
     for cause, count in causes.items():
         rows.add_row(Text(cause, cause_style(cause)), f"{count:,}", cause_in_words(cause))
@@ -642,7 +642,6 @@ def _difference(report: Mapping[str, Any]) -> Text:
 
 
 def reproduction(report: Mapping[str, Any]) -> RenderableType:
-    """Returns what was written, and what it says."""
     from probe.reproduction.report import LIMIT
 
     head = Text()
@@ -671,7 +670,6 @@ def reproduction(report: Mapping[str, Any]) -> RenderableType:
 
 
 def verified(report: Mapping[str, Any]) -> RenderableType:
-    """Returns the verdict, and why."""
     style = {"still there": "red", "gone": "green"}.get(report["verdict"], "yellow")
     parts = [Text(f"{report['verdict']}: {report['why']}", style)]
     if report["same_bits"] is False:
@@ -683,7 +681,6 @@ def verified(report: Mapping[str, Any]) -> RenderableType:
 
 
 def emulated_file(report: Mapping[str, Any]) -> RenderableType:
-    """Returns what was written, and how to run it."""
     outputs = sum(run["outputs"] for run in report["runs"])
     head = Text(f"wrote {report['out']}: {report['bytes'] / 1024:,.0f} KiB, ")
     head.append(f"{report['replayed']:,} of {outputs:,} outputs replay", "green")

@@ -42,7 +42,6 @@ def targets(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 
 def machine(facts: Mapping[str, Any]) -> RenderableType:
-    """Returns a table with one fact a line."""
     rows = table("fact", "value")
     rows.show_header = False
     absent = {column.name: column.null for column in schema.TABLES["runs"]}
@@ -67,7 +66,6 @@ def environments(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 
 def installed_target(report: Mapping[str, Any]) -> str:
-    """Returns what answers now, in a sentence."""
     said = f"answers, after {report['seconds']:g} s"
     said = "was already installed" if report["already"] else said
     library = f"{report['library']} {report['library_version']}"
@@ -80,7 +78,8 @@ def examined(examination: Examined) -> RenderableType:
 
     colours = {"ok": "green", "missing": "yellow", "wrong": "red"}
     rows = table("", "part", "found", "would add", "type")
-    rows.columns[-1].no_wrap = True  # it is copied as it stands
+    # a command is copied as it stands
+    rows.columns[-1].no_wrap = True
     for check in examination.checks:
         state = Text(check.state, colours[check.state])
         rows.add_row(state, check.part, check.said, check.adds or "", check.command or "")

@@ -145,7 +145,6 @@ def collapsed(operations: list[Region]) -> Iterator[list[Region]]:
 
 
 def recorded_run(recording: Recorded) -> RenderableType:
-    """Returns what was recorded."""
     left_out = recording.made.left_out
     more = f"; {counted(left_out['values'], 'value')} left out" if left_out["values"] else ""
     return Group(*map(Text, recording.lines()), Text(f"wrote {recording.made.folder}{more}"))
