@@ -73,7 +73,8 @@ FUSED = ("RELU", "RELU6")
 # Options whose values are names of an enumeration of the schema.
 NAMED = {"padding": "Padding", "fusedActivationFunction": "ActivationFunctionType"}
 SCHEMA_VERSION = 3
-ALIGNMENT = 16  # of a buffer's bytes: the schema's force_align, which the Python packer ignores
+# of a buffer's bytes: the schema's force_align, which the Python packer ignores
+ALIGNMENT = 16
 
 # ``content``: an array, f(operands) -> array, or None for what is computed.
 Tensor = namedtuple("Tensor", "name shape dtype content")
@@ -267,8 +268,7 @@ def convolution_operators(graph, step, x):
 
 
 def window_outputs(spec, x):
-    """Returns the shape of what windows give of x, and their padding.
-    Raises Unsupported: none fits."""
+    """The shape of what windows give of x, and their padding. Raises Unsupported: none fits."""
     rank = len(spec["kernel"])
     spans = WindowSizes.of(spec).spans(x.shape[-1 - rank : -1])
     if not all(span.outputs for span in spans):

@@ -111,7 +111,8 @@ def _data_of_run(side: CaseRun, partial: bool) -> tuple[dict[str, Any], dict[str
     replayed = side.replays & ~side.reached
     for place in side.variants:
         replayed[place] = False
-    index = np.where(replayed, orders.index, -1)  # -1: its replay did not give the library's bits
+    # -1: its replay did not give the library's bits
+    index = np.where(replayed, orders.index, -1)
     # a window that reads padding alone has no sum, and gives 0
     index[(orders.index < 0) & orders.replayed] = NOTHING_READ
     missing = int((index == -1).sum())

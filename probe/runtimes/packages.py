@@ -55,10 +55,7 @@ RELEASES: dict[str, tuple[Pins, ...]] = {
         Pins("2.0", "3.11", ("numpy<2",)),
         Pins("2.3", "3.11", ("numpy",)),
     ),
-    "jax": (
-        Pins("0.4", "3.11", ("numpy<2", "scipy<1.13")),
-        Pins("0.4.30", "3.11"),
-    ),
+    "jax": (Pins("0.4", "3.11", ("numpy<2", "scipy<1.13")), Pins("0.4.30", "3.11")),
     "onnxruntime": (
         Pins("1.2", "3.7", ("onnx<1.13", "protobuf<3.21")),
         Pins("1.15", "3.11", ("onnx<1.17", "numpy<2")),
