@@ -393,11 +393,6 @@ def swapped_axes(x):
     return np.ascontiguousarray(np.swapaxes(x, 1, 2))
 
 
-def swapped_kernel(w):
-    """Returns weights (height, length, ...) as (length, height, ...), or back."""
-    return np.ascontiguousarray(np.swapaxes(w, 0, 1))
-
-
 def swapped_shapes(shapes):
     """Returns shapes of x and w as the library has them."""
     x, w = shapes["x"], shapes["w"]
@@ -410,7 +405,8 @@ class Transposed(Around):
     def __init__(self, inner, spec, program=None):
         Around.__init__(self, inner, spec)
         self.constant_weights = inner.constant_weights
-        swaps = {"w": swapped_kernel, "tail": swapped_axes}
+        # weights are (height, length, ...)
+        swaps = {"w": lambda w: np.ascontiguousarray(np.swapaxes(w, 0, 1)), "tail": swapped_axes}
         self.swaps = {
             at: swaps.get(name, np.asarray)
             for step in (program or case_program(spec)).steps

@@ -27,6 +27,12 @@ from probe.operation import case_program
 
 Lines = Tuple[str, ...]
 
+# What general errors of libraries say where they could not allocate.
+SHORTAGES = (
+    *("can't allocate memory", "Failed to allocate memory", "Insufficient memory"),
+    *("bad_alloc", "RESOURCE_EXHAUSTED"),
+)
+
 
 class Source(NamedTuple):
     """Lines of a program. Stages share their names; each runs as often as it is said here.
@@ -159,7 +165,7 @@ class Writing(Backend):
                 raise OutOfMemory(self.said(error)) from None
             except Exception as error:
                 refused = isinstance(error, refusals)
-                if refused and short_of_memory(error):
+                if refused and any(text in str(error) for text in SHORTAGES):
                     raise OutOfMemory(self.said(error)) from None
                 if not refused and not declined(error):
                     raise
@@ -178,12 +184,6 @@ def refuse_gpu_keys(keys, switches, device, gpu):
 def channels_first_axis(axis, rank):
     """Returns where an axis of (batch, *spatial, channels) is where channels come first."""
     return 1 if axis == rank + 1 else axis + (axis > 0)
-
-
-def short_of_memory(error):
-    """Returns whether a library's general error says that it could not allocate."""
-    texts = ("can't allocate memory", "Failed to allocate memory", "Insufficient memory")
-    return any(text in str(error) for text in (*texts, "bad_alloc", "RESOURCE_EXHAUSTED"))
 
 
 def major_minor(version):

@@ -198,7 +198,12 @@ class Torch(Writing):
         if pool_kind(layer):
             return [f"{y} = {pooled(layer, x[0], shapes.spatial(number))}"]
         if "stable" in layer:
-            return [f"{y} = conv({x[0]}, {', '.join(operands.values())}, {stable_words(layer)})"]
+            words = {
+                name: repr(layer[name]) for name in ("stride", "dilation", "groups", "padding")
+            }
+            words["accumulate"] = repr(layer["stable"])
+            arguments = ", ".join([x[0], *operands.values(), keywords(words)])
+            return [f"{y} = conv({arguments})"]
         if "kernel" in layer:
             return convolution_lines(layer, x[0], y, operands, shapes.around(number))
         if layer["op"] == "concat":
@@ -366,12 +371,6 @@ def pooled(layer, x, sizes):
 
     library = PoolingLibrary(padded, whole, "torch.ones_like({})".format, native)
     return composed_pool(layer, library, sizes, x)
-
-
-def stable_words(layer):
-    words = {name: layer[name] for name in ("stride", "dilation", "groups", "padding")}
-    words["accumulate"] = layer["stable"]
-    return keywords({name: repr(value) for name, value in words.items()})
 
 
 def column(vector, rank):

@@ -30,6 +30,7 @@ from probe.cli.options import (
     option,
     output_options,
     parsed_targets,
+    refuse_case,
     run_options,
     target_option,
 )
@@ -351,9 +352,8 @@ def remedies(
                 why, todo = "there is no such remedy", f"use {', '.join(known)}"
                 raise InputError("only", word, why, todo)
     options |= {"fixed": number_of_option("fixed", options["fixed"]), **run.arguments()}
-    if model is not None and words:
-        name, value = next(iter(words.items()))
-        raise InputError(name, value, "the model defines what is computed", f"leave out --{name}")
+    if model is not None:
+        refuse_case(words)
 
     def come(result: Any) -> None:  # each as soon as it is judged; the table has all, with costs
         if not out.as_json:

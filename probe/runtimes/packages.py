@@ -178,6 +178,7 @@ def find_python(version: str) -> Path | None:
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
     by_uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR") or data / "uv" / "python")
+    # of pyenv's and uv's the newest patch release first
     candidates = (
         *(*own, *on_path),
         *_newest(pyenv.glob(f"versions/{version}.*/bin/python")),
