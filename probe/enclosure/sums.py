@@ -504,10 +504,8 @@ def of_operands(
         at, to = positions[some], filters[some]
         sums = _of_product(given, int(number), at, to)
         if sums is None:
-            x, w = given.columns[number][:, at], given.weights[:, to]
-            if given.padded is not None:  # an infinite weight that meets padding adds nothing
-                w = np.where(given.padded[:, at], w.dtype.type(0), w)
-            sums = of_sums(x, w, case.dtype, None if given.b is None else given.b[to])
+            x, bias = given.columns[number][:, at], None if given.b is None else given.b[to]
+            sums = of_sums(x, given.met(at, to), case.dtype, bias)
         parts.append(sums)
     joined = Enclosure.joined(parts)
     return joined.at(np.argsort(order, kind="stable")) if grouped else joined

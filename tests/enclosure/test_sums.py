@@ -4,8 +4,11 @@ said to be beyond rounding."""
 from __future__ import annotations
 
 import itertools
+import operator
 import random
 import re
+from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -15,7 +18,7 @@ from probe import floats
 from probe.case import Case
 from probe.comparison import ComparedShapes, Revealer, compare_shapes, run_and_reveal
 from probe.enclosure import BEYOND, UNKNOWN, WITHIN, of_operands, of_sums
-from probe.enclosure.sums import FEW, Accuracy, allowed
+from probe.enclosure.sums import FEW, Accuracy, RoundingVerdict, _exact_products, allowed
 from probe.launch import open_session
 from probe.reproduction import report
 from probe.summation.arithmetic import fma_float64, to_odd, two_sum
@@ -182,6 +185,26 @@ def test_outputs_of_a_whole_call_are_enclosed_as_each_by_itself(dtype, groups):
     assert (together.judged(given.y[tuple(places.T)])[0] == WITHIN).all()
 
 
+def test_an_infinite_weight_that_meets_padding_adds_nothing():
+    with open_session(REFERENCE, inline=True) as session:
+        given = run_and_reveal(session, Case("conv1d", 3, 2, 2, 8, padding="same")).operands
+    w = given.w.copy()
+    w[0] = np.inf
+    places = np.argwhere(np.ones(given.y.shape, bool))
+    sure = of_operands(replace(given, w=w), *places.T).sure.reshape(given.y.shape)
+    assert not sure[0].any() and (sure[1:] != 0).all()
+
+
+def test_products_of_matrices_are_exact_in_two_numbers():
+    rng = np.random.default_rng(5)
+    x, w = rng.normal(size=(30, 4)) * 2.0 ** rng.integers(-9, 9, (30, 4)), rng.normal(size=(30, 3))
+    total, rest = _exact_products(x, w)
+    for at in np.ndindex(4, 3):
+        exact = sum(map(operator.mul, map(Fraction, x[:, at[0]]), map(Fraction, w[:, at[1]])))
+        assert abs(exact - Fraction(total[at]) - Fraction(rest[at])) < 2.0**-90
+    assert _exact_products(x * 2.0 ** np.arange(0, 600, 20)[:, None], w) is None
+
+
 def test_a_product_of_float64_numbers_that_overflows_is_not_refuted():
     """Found by random pairs: an infinity, and a fused sum of JAX's, were refuted."""
     x, w = np.array([[1e200, 1e200], [1.0, -np.inf]]), np.array([[1e200, 1e200], [2.0, 1.0]])
@@ -212,6 +235,7 @@ def test_a_wrong_output_is_beyond_rounding_and_the_side_is_named():
     found = wrong_on_the_right(lambda y: y * 1.01)
     counts = {"explained": 0, "within": 0, "beyond": 1, "unknown": 0}
     assert found.to_json()["rounding"] == counts | {"beyond_on": {"left": 0, "right": 1}}
+    assert RoundingVerdict() + found.rounding == found.rounding
     assert "beyond rounding: 1" in found.lines()[2] and "the right (1)" in found.lines()[2]
 
 

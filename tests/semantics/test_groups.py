@@ -54,31 +54,6 @@ def test_a_causal_query_sees_the_keys_up_to_its_own_as_masks_of_each_kind_say() 
         assert not np.isin(_attended(*own, causal=True)[:, query], causal[:, query]).any()
 
 
-def test_a_first_state_is_read_by_its_own_sample_alone(monkeypatch) -> None:
-    """Of layers that are too large to be labelled step by step."""
-    monkeypatch.setattr(groups, "MOST_STEPS", 1)
-    rng = np.random.default_rng(5)
-    sizes = [(3, 2, 2), (4, 2), (4, 4), (2, 4)]
-    given = [rng.normal(size=size).astype(np.float32) for size in sizes]
-
-    def labels(*arrays: np.ndarray) -> list[np.ndarray]:
-        meaning = groups.Recurs(reads=(0, 1, 2, -1, -1, 3))
-        reads = [of_content(one) for one in arrays]
-        return [one.full() for one in meaning.labels(reads, [(3, 2, 4), (2, 4)], tag("test"))]
-
-    before = labels(*given)
-    state = given[3].copy()
-    state[1] += 1
-    every, last = (one != two for one, two in zip(before, labels(*given[:3], state), strict=True))
-    assert not every[:, 0].any() and every[:, 1].all()
-    assert not last[0].any() and last[1].all()
-    inputs = given[0].copy()
-    inputs[1, 0] += 1
-    every, last = (one != two for one, two in zip(before, labels(inputs, *given[1:]), strict=True))
-    assert not every[0].any() and every[1:, 0].all() and not every[:, 1].any()
-    assert last[0].all() and not last[1].any()
-
-
 def _normed(word: str, x: np.ndarray, axes: tuple[int, ...], eps: float) -> np.ndarray:
     mean, power = (one.mean(axes, keepdims=True) for one in (x, x**2))
     total = np.exp(x).sum(axes, keepdims=True)
@@ -318,5 +293,14 @@ def test_a_large_layer_is_known_by_all_that_says_how_it_computes(monkeypatch) ->
     ways += [{"reads": (0, 1, 2, 3, -1, 4)}, {"reads": (0, 1, 2, -1, -1, 4)}]
     labels = [Recurs(**way).labels(reads, [(3, 2, 4)], tag("rnn"))[0].full() for way in ways]
     assert len(np.unique(np.concatenate(labels))) == 24 * len(ways)
+    meaning, own = Recurs(reads=(0, 1, 2, -1, -1, 4)), rng.normal(size=(2, 4))
+    other = [[*reads[:4], of_content(own + change)] for change in (0, [[0], [1]])]
+    made = [meaning.labels(some, [(3, 2, 4), (2, 4)], tag("rnn")) for some in other]
+    every, last = (one.full() != two.full() for one, two in zip(*made, strict=True))
+    assert not every[:, 0].any() and every[:, 1].all() and last.all(1).tolist() == [False, True]
+    assert not last[0].any()  # a first state is read by its own sample alone
+    for name, most in (("MOST_WEIGHTS", 16), ("MOST_STEPS", 2)):  # or it has many steps
+        monkeypatch.setattr(groups, name, most)
+    assert np.array_equal(Recurs().labels(reads, [(3, 2, 4)], tag("rnn"))[0].full(), labels[0])
     reads[1] = reads[1]._replace(known=False)
     assert not Recurs().labels(reads, [(3, 2, 4)], tag("rnn"))[0].known

@@ -30,14 +30,6 @@ from tests.semantics.formulas import result
 RNG = np.random.default_rng(4)
 
 
-def test_a_transpose_has_labels_of_its_own() -> None:
-    one = of_digest((3, 3), "w")
-    turned = one._replace(names=(1, 0))
-    assert np.array_equal(one.full().T, turned.full())
-    assert agreeing(one, turned).left is not None
-    assert agreeing(one, one).whole
-
-
 def test_an_outer_sum_of_a_value_with_itself_knows_its_sides() -> None:
     one = of_digest((4,), "w")
     column = reshape_labels(one, (4, 1))
@@ -60,10 +52,12 @@ def test_splitting_and_merging_keeps_the_elements(one: tuple, two: tuple) -> Non
     assert np.array_equal(reshape_labels(full, two).array.reshape(one), full.array)
 
 
-def test_a_product_knows_a_matrix_from_its_transpose() -> None:
+def test_a_matrix_and_a_product_with_it_are_known_from_those_of_its_transpose() -> None:
     rows = of_content(RNG.normal(size=(2, 3)))
     one = of_digest((3, 3), "w")
     turned = one._replace(names=(1, 0))
+    assert np.array_equal(one.full().T, turned.full())
+    assert agreeing(one, turned).left is not None and agreeing(one, one).whole
     found = [contract(rows, w, ("ik", "kj"), "ij", np.uint64(7)).full() for w in (one, turned)]
     assert not np.isin(found[0], found[1]).any()
     other = contract(rows, turned, ("ik", "jk"), "ij", np.uint64(7)).full()

@@ -28,6 +28,8 @@ def test_points_are_where_numpy_writes_from_both_ends(depth):
         found = moving.points(np.array([row], int).reshape(1, depth), shape)
         assert found.shape == (1, *shape[depth:])
         assert found.reshape(-1).tolist() == np.flatnonzero(marked).tolist(), row
+    with pytest.raises(ValueError, match="invalid entry"):
+        moving.points(np.array([[3]]), (3, 2))
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -39,11 +41,6 @@ def test_along_an_axis_only_its_own_place_is_another(axis):
     found = moving.places_along(index, axis, shape)
     last = {int(place): int(number) for place, number in zip(found.flat, range(6), strict=True)}
     assert {place: int(marked.flat[place]) for place in last} == last
-
-
-def test_a_place_outside_of_the_array_is_refused():
-    with pytest.raises(ValueError, match="invalid entry"):
-        moving.points(np.array([[3]]), (3, 2))
 
 
 @pytest.mark.parametrize("axis", [0, -1])
