@@ -111,11 +111,7 @@ OPERATIONS = {
         lambda x: F.avg_pool2d(x, (3, 2), (2, 1), (1, 0)),
     ),
     "attention": (Attends(numbers=(7**-0.5,)), [HEADS, HEADS + 1, PICTURES], attend),
-    "of a matrix": (
-        Attends(numbers=(7**-0.5,)),
-        [HEADS[0, 0], HEADS[0, 1], PICTURES[0, 0]],
-        attend,
-    ),
+    "of matrices": (Attends(numbers=(7**-0.5,)), [*PICTURES[0, :3]], attend),
     "causal attention": (
         Attends(True, (0.3,)),
         [HEADS, HEADS * 2, PICTURES],
@@ -249,9 +245,7 @@ def test_known_numbers_and_a_mean_of_one_are_enclosed_as_they_are():
         assert (found.low == wanted).all() and (found.high == wanted).all()
     assert enclosed(o.arange(0.5, 0.5, 2, "float32"), [], [(2,)], "float32") is None
     one = enclosed(o.reduced("mean", (1,)), [Interval(*[held[:, None]] * 2)], [(2,)], "float32")
-    assert (
-        (one.low <= held).all() and (held <= one.high).all() and (one.high - one.low < 1e-5).all()
-    )
+    assert ((one.low <= held) & (held <= one.high) & (one.high - one.low < 1e-5)).all()
 
 
 def test_what_may_be_nan_or_infinite_has_ends_that_say_so():
