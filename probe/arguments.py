@@ -191,6 +191,7 @@ def padding(value: object, rank: int) -> Padding:
         if len(both) != 2:
             raise InputError("padding", value, f"{entry} is not a pair before:after", PADDINGS)
         try:
+            # int() would take True for 1, and 1.5 too
             if any(isinstance(side, (bool, float)) for side in both):
                 raise ValueError
             before, after = (int(side) for side in both)

@@ -248,12 +248,22 @@ class Case(Layer, Summed):  # type: ignore[misc]
         for name, value in fields.items():
             object.__setattr__(self, name, value)
         arguments.check_absent(op, fields)
-        self._check_padding()
-        self._check_split()
         self._check_fit()
 
     def _check_fit(self) -> None:
-        """Raises InputError where windows don't fit, or explicit numbers are too many or few."""
+        """Raises InputError where windows don't fit or may hold padding alone, a split leaves one
+        part or would split groups, or explicit numbers are too many or few."""
+        if self.pool and not isinstance(self.padding, str):
+            for pair, extent in zip(self.padding, self.effective_kernel, strict=True):
+                if max(pair) >= extent:
+                    why = f"a window of {extent} would hold padding alone"
+                    raise InputError("padding", self.padding_text, why, f"use {extent - 1} or less")
+        if self.split is not None and self.groups > 1:
+            why = f"the channels of {self.groups} groups are already separate sums"
+            raise InputError("split", self.split, why, "use groups=1")
+        if self.split is not None and self.split >= self.in_channels:
+            why = f"there are {self.in_channels} channels, which leaves none for the second call"
+            raise InputError("split", self.split, why, "use fewer, or leave it out")
         if self.weights is not None and len(self.weights) != math.prod(self.weight_shape):
             shape = " x ".join(map(str, self.weight_shape))
             why = f"{len(self.weights)} weights for a kernel of shape {shape}"
@@ -272,25 +282,6 @@ class Case(Layer, Summed):  # type: ignore[misc]
                 extent = self.effective_kernel[axis]
                 why = f"shorter than the kernel, which spans {extent}; padding={self.padding_text}"
                 raise InputError(name, size, why, f"write {name}={self._shortest(axis)} or more")
-
-    def _check_padding(self) -> None:
-        """Raises InputError where a pooling window may hold explicit padding alone."""
-        if self.pool and not isinstance(self.padding, str):
-            for pair, extent in zip(self.padding, self.effective_kernel, strict=True):
-                if max(pair) >= extent:
-                    why = f"a window of {extent} would hold padding alone"
-                    raise InputError("padding", self.padding_text, why, f"use {extent - 1} or less")
-
-    def _check_split(self) -> None:
-        """Raises InputError where a split leaves one part, or would split groups."""
-        if self.split is None:
-            return
-        if self.groups > 1:
-            why = f"the channels of {self.groups} groups are already separate sums"
-            raise InputError("split", self.split, why, "use groups=1")
-        if self.split >= self.in_channels:
-            why = f"there are {self.in_channels} channels, which leaves none for the second call"
-            raise InputError("split", self.split, why, "use fewer, or leave it out")
 
     def _shortest(self, axis: int) -> int:
         extent = self.effective_kernel[axis]

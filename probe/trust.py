@@ -25,7 +25,6 @@ from typing import Any, BinaryIO, NamedTuple
 from probe.errors import InputError
 
 EXPORTED = "programs of torch.export (.pt2) are not supported as chains that other targets run"
-OWN_LIBRARY = "leave out --target, so that its own library runs it"
 TO_ONNX = "export the model to ONNX"
 IN_PYTHON = "load it in Python, where its classes are registered, and give the object to probe"
 # Keras' own classes that hold code, or another library's.
@@ -41,7 +40,7 @@ WEIGHTS = "it holds weights alone, and they say no architecture"
 
 
 def library_missing(library: str) -> InputError:
-    """Returns the library of a model isn't installed."""
+    """Returns the error for a model whose library is not installed."""
     why = f"{library} is required to read this model and is not installed"
     return InputError("network", library, why, f"run pip install {library}")
 

@@ -36,6 +36,14 @@ def run(session: launch.AnySession) -> np.ndarray:
     return session.request({"do": "run", "spec": CASE.spec()}, {"x": x, "w": w})[1]["y"]
 
 
+def lost(session: launch.Session, kind: str, words: str | None = None, call=run) -> TargetError:
+    """What a call of the session fails with, which has no child any more."""
+    with pytest.raises(TargetError, match=words) as error:
+        call(session)
+    assert error.value.kind == kind and not session.alive
+    return error.value
+
+
 def ended(number: int) -> bool:
     for _ in range(100):
         try:
@@ -106,11 +114,9 @@ def test_stderr_is_kept_from_a_mark_on(session):
 )
 def test_a_lost_child_is_an_error_of_its_kind(tmp_path, fault, kind, words):
     with faulty(tmp_path / "log", **{"9": fault}) as session:
-        with pytest.raises(TargetError, match=words) as error:
-            run(session)
-        assert error.value.kind == kind and error.value.target == "reference"
-        assert not session.alive
-        assert ("last words" in error.value.stderr) == fault.startswith("SIG")
+        error = lost(session, kind, words)
+        assert error.target == "reference"
+        assert ("last words" in error.stderr) == fault.startswith("SIG")
         with pytest.raises(TargetError, match="start it again"):
             run(session)
         session.start()
@@ -127,9 +133,8 @@ def test_a_child_that_hangs_is_ended_at_its_time_limit(tmp_path):
     log = tmp_path / "log"
     with faulty(log, 0.5, **{"9": "hang"}) as session:
         start = time.monotonic()
-        with pytest.raises(TargetError, match=r"no answer within 0.5 s") as error:
-            run(session)
-        assert error.value.kind == "timeout" and time.monotonic() - start < 10
+        lost(session, "timeout", "no answer within 0.5 s")
+        assert time.monotonic() - start < 10
     assert ended(int(log.read_text().split()[1]))
 
 
@@ -137,17 +142,13 @@ def test_a_child_that_hangs_is_ended_at_its_time_limit(tmp_path):
 @pytest.mark.parametrize("fault", ["lacks", "unnamed"])
 def test_an_answer_that_leaves_out_what_was_asked_is_nonsense(tmp_path, fault):
     with faulty(tmp_path / "log", **{"9": fault}) as session:
-        with pytest.raises(TargetError, match="an invalid answer: it does not report y") as error:
-            run(session)
-        assert error.value.kind == "protocol" and not session.alive
+        lost(session, "protocol", "an invalid answer: it does not report y")
 
 
 @pytest.mark.slow
 def test_an_answer_that_comes_late_is_nobody_elses(tmp_path):
     with faulty(tmp_path / "log", 0.3, **{"9": "once late"}) as session:
-        with pytest.raises(TargetError, match="no answer within") as error:
-            run(session)
-        assert error.value.kind == "timeout" and not session.alive
+        lost(session, "timeout", "no answer within")
         session.start().time_limit = 20.0
         assert run(session).shape == (1, 7, 1)
 
@@ -172,17 +173,13 @@ def test_what_a_library_writes_to_stdout_is_no_answer(tmp_path):
 def test_a_library_that_does_not_start(tmp_path, fault, kind):
     session = faulty(tmp_path / "log", start=fault)
     session.start_limit = 1.0 if fault == "hang" else 20.0
-    with pytest.raises(TargetError) as error:
-        session.start()
-    assert error.value.kind == kind and not session.alive
+    lost(session, kind, call=launch.Session.start)
     session.close()
 
 
 def test_an_interpreter_that_is_not_there():
     session = launch.Session(REFERENCE, command=("/nowhere/python3.5", "worker.py"))
-    with pytest.raises(TargetError, match=r"python3.5: No such file") as error:
-        session.start()
-    assert error.value.kind == "unavailable"
+    lost(session, "unavailable", "python3.5: No such file", launch.Session.start)
     session.close()
 
 

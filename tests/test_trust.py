@@ -200,6 +200,14 @@ GARBAGE = {
 }
 
 
+def refused_in_one_line(path, what, capsys):
+    for more in ([], ["--trust"]):
+        words = ["network", str(path), "--fixed", "9", "--target", "reference", *more]
+        status, error = run(words, capsys)
+        assert (status, error.count("\n")) == (2, 1), (path.name, what, more, error)
+        assert "File not found" not in error and "mistake of probe's" not in error
+
+
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_odd_files_are_one_line_whatever_their_ending(tmp_path, ending, capsys):
     if ending in ("keras", "h5", "hdf5"):
@@ -215,11 +223,7 @@ def test_odd_files_are_one_line_whatever_their_ending(tmp_path, ending, capsys):
                 archive.writestr("archive/data.pkl", b"\x80\x02(")
         else:
             path.write_bytes(content)
-        for more in ([], ["--trust"]):
-            words = ["network", str(path), "--fixed", "9", "--target", "reference", *more]
-            status, error = run(words, capsys)
-            assert (status, error.count("\n")) == (2, 1), (name, more, error)
-            assert "File not found" not in error and "mistake of probe's" not in error
+        refused_in_one_line(path, name, capsys)
 
 
 def test_truncated_models_are_one_line(tmp_path, capsys):
@@ -235,11 +239,7 @@ def test_truncated_models_are_one_line(tmp_path, capsys):
         for size in (1, 100, len(whole) // 2, len(whole) - 30):
             path = tmp_path / f"cut-{name}"
             path.write_bytes(whole[:size])
-            for more in ([], ["--trust"]):
-                words = ["network", str(path), "--fixed", "9", "--target", "reference", *more]
-                status, error = run(words, capsys)
-                assert (status, error.count("\n")) == (2, 1), (name, size, more, error)
-                assert "File not found" not in error and "mistake of probe's" not in error
+            refused_in_one_line(path, size, capsys)
 
 
 def test_names_are_listed_whatever_the_protocol(tmp_path):

@@ -359,6 +359,7 @@ class Examination:
     def _without_fusion(self, first: Region, sides: SizedInputs) -> Region:
         """Looks into a fused layer by running the model without fusion: a different program, as the
         answer says. Returns the source for the report; ``walked`` is the run that has it."""
+        # the switch is the whole process's: models of the user's own have it too
         mha = import_module("torch").backends.mha
         before = mha.get_fastpath_enabled()
         mha.set_fastpath_enabled(False)

@@ -632,6 +632,7 @@ def diff(
         walked = of_stored(runs[0], runs[1], explain, tell)
         if not trust and walked.found.first is not None and not walked.found.first.cause:
             walked.found.notes.append(UNTRUSTED)
+        # a report runs operations of the recordings again: they stay as long as the answer does
         weakref.finalize(walked, running.pop_all().close)
     return walked
 

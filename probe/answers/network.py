@@ -605,6 +605,7 @@ def pad_model(
                 answer.plan.assumed.append(OF_CONTIGUOUS)
         if padding.plan is not None and answer.plan is not None:
             answer.written = [str(path) for path in answer.plan.save(Path(padding.plan))]
+        # a report runs the model again: its process stays as long as the answer does
         weakref.finalize(answer, running.pop_all().close)
     return answer
 

@@ -66,6 +66,7 @@ def where_they_differ(
     a, b = (each.reshape(ours.shape) for each in arrays)
     # bytes are compared, not numbers: -0.0 == 0.0, and a NaN is not equal to itself
     size = a.dtype.itemsize
+    # complex numbers and records have no whole number of their size
     unit = f"u{size}" if size in (1, 2, 4, 8) else f"V{size}"
     raw = [each.view(unit) for each in arrays]
     places = np.flatnonzero(np.asarray(raw[0] != raw[1]).reshape(-1))

@@ -168,8 +168,11 @@ class Arrays(Writing):
 
     def lines(self, layer, number, x, y, operands, shapes):
         """Returns lines from the value named ``x`` to ``y``; see ``source.straight``."""
-        if layer["op"] == "activation":
-            return activation_lines(layer, x[0], y)
+        if layer["op"] == "activation":  # in the dtype of x
+            alpha = layer["parameters"].get("alpha", 1.0)
+            spelled = activations.spelling_lines(layer["activation"], "numpy", alpha, x[0])
+            own = [f"number = {x[0]}.dtype.type"] * ("number(" in " ".join(spelled))
+            return [*own, *spelled[:-1], f"{y} = np.asarray({spelled[-1]}, {x[0]}.dtype)"]
         if "kernel" not in layer:
             return [f"{y} = {numpy_expression(layer, x, operands, shapes.rank, DIALECT)}"]
         if layer["op"] not in CALLS:
@@ -195,15 +198,6 @@ def padded(x, pairs, value):
 
 
 DIALECT = Dialect("numpy", "np", padded)
-
-
-def activation_lines(layer, x, y):
-    """Returns lines of an activation, in the dtype of x."""
-    alpha = layer["parameters"].get("alpha", 1.0)
-    *before, last = activations.spelling_lines(layer["activation"], "numpy", alpha, x)
-    if "number(" in " ".join([*before, last]):
-        before.insert(0, f"number = {x}.dtype.type")
-    return [*before, f"{y} = np.asarray({last}, {x}.dtype)"]
 
 
 def require_core(core):

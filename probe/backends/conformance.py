@@ -4,6 +4,7 @@ The expected outputs are worked out here in Python integers, one window at a tim
 definition of the operator alone. A library may refuse an operator; it may not give other numbers.
 """
 
+import functools
 import itertools
 from collections import namedtuple
 
@@ -98,6 +99,7 @@ def _strided_specs(op, kernel, sizes, channels):
 
 def integer_operands(spec, sizes, batch):
     """(x, w, b): int64 arrays so small that every partial sum is exact in all formats."""
+    # the 8 bits of bfloat16 hold whole numbers up to 256, and sums stay below that
     largest = 1 if spec["dtype"] == "bfloat16" else 2
     shape = tuple(spec["kernel"]) + (spec["in_channels"] // spec["groups"], spec["filters"])
     x = _small_integers((batch,) + tuple(sizes) + (spec["in_channels"],), 3, largest)
@@ -148,35 +150,30 @@ def _taps_of_axis(spec, axis, size):
 
 
 def compare_spec(spec, sizes, batch, run):
-    """Returns the Finding on one spec.
-    ``run(spec, x, w, b)`` gives a container array, from such arrays."""
+    """Returns the Finding on one spec. ``run(spec, x, w, b)``: from container arrays to one."""
     x, w, b = integer_operands(spec, sizes, batch)
     exact = exact_outputs(spec, x, w, b)
     operands = [
         None if a is None else floats.round_to(a.astype(float), spec["dtype"]) for a in (x, w, b)
     ]
+    finding = functools.partial(Finding, spec, sizes, batch)
     try:
         y, again = (run(spec, *operands) for _ in range(2))
     except Unsupported as error:
-        return Finding(spec, sizes, batch, "unsupported", str(error))
-    return Finding(spec, sizes, batch, *_judged(spec, y, again, exact))
-
-
-def _judged(spec, y, again, exact):
-    wanted = floats.container_of_format(spec["dtype"])
+        return finding("unsupported", str(error))
+    dtype, wanted = spec["dtype"], floats.container_of_format(spec["dtype"])
     if y.dtype != wanted or y.shape != exact.shape:
-        return "wrong", f"{y.dtype}{list(y.shape)}, expected {wanted}{list(exact.shape)}"
-    if floats.to_bits(y, spec["dtype"]).tobytes() != floats.to_bits(again, spec["dtype"]).tobytes():
-        return "wrong", "the same call gave different bits"
-    differ = np.argwhere(floats.widen(y, spec["dtype"]) != exact)
+        why = f"{y.dtype}{list(y.shape)}, expected {wanted}{list(exact.shape)}"
+        return finding("wrong", why)
+    if floats.to_bits(y, dtype).tobytes() != floats.to_bits(again, dtype).tobytes():
+        return finding("wrong", "the same call gave different bits")
+    values = floats.widen(y, dtype)
+    differ = np.argwhere(values != exact)
     if not differ.size:
-        return "agrees", ""
+        return finding("agrees", "")
     first = tuple(int(i) for i in differ[0])
-    got = floats.widen(y, spec["dtype"])[first]
-    detail = (
-        f"out[{', '.join(map(str, first))}]={got}, expected {exact[first]}; {len(differ)} differ"
-    )
-    return "wrong", detail
+    place = f"out[{', '.join(map(str, first))}]={values[first]}"
+    return finding("wrong", f"{place}, expected {exact[first]}; {len(differ)} differ")
 
 
 def running(backend):

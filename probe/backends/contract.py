@@ -162,7 +162,8 @@ class Operator:
 
     def bind(self, operands):
         """f(value) -> result with these container arrays by name, ``w`` and ``b`` if there are."""
-        w = operands["w"] if "w" in operands else ones(self.spec)  # of sums and pools
+        # sums and pools have no weights: ones stand for them
+        w = operands["w"] if "w" in operands else uniform_weights(self.spec, 1)
         w, b = self.weights(w), self.bias(operands.get("b"))
         call = self.call
         return lambda x: call(x, w, b)
@@ -185,10 +186,10 @@ class Around(Operator):
         return self.inner.output(y)
 
 
-def ones(spec):
-    """The weights of an operator that has none, container (*kernel, channels/groups, filters)."""
+def uniform_weights(spec, value):
+    """Weights that are all ``value``, container (*kernel, channels/groups, filters)."""
     shape = list(spec["kernel"]) + [spec["in_channels"] // spec["groups"], spec["filters"]]
-    return floats.round_to(np.ones(shape), spec["dtype"])
+    return floats.round_to(np.full(shape, value, np.float64), spec["dtype"])
 
 
 class Backend(ABC):

@@ -123,7 +123,8 @@ class Keras(Writing):
         if not hasattr(keras, "ops"):
             raise Unavailable(f"Keras {keras.__version__} is older than 3; use tensorflow instead")
         self.opened(switches, device, keras.__version__)
-        keras.config.set_image_data_format("channels_last")  # whatever a user's keras.json says
+        # whatever a user's keras.json says
+        keras.config.set_image_data_format("channels_last")
         facts = {"threads": None}
         if library == "tensorflow":
             facts = below.tensorflow_facts(tf, switches)
@@ -152,7 +153,8 @@ class Keras(Writing):
         run = (f"y = model({', '.join(input_names(program))})",)
         if all("kernel" in step.layer for step in program.steps):
             return source._replace(make=source.make + ("",) + traced, run=run)
-        return source._replace(load=source.load + ("",) + traced, run=run)  # it captures operands
+        # what is traced captures the operands, so each set of them has its own
+        return source._replace(load=source.load + ("",) + traced, run=run)
 
     def traced(self, program, shapes):
         """Returns the arguments of ``tf.function``: one trace for all sizes."""

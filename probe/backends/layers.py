@@ -117,12 +117,12 @@ def composed_pool(spec, library, sizes, x):
     What the library does not support is padded by hand: a maximum with -inf or 0; an average that
     leaves padding out is divided by the average of ones.
     """
-    spans_of = spans(spec, sizes)
-    y = library.native(x, spans_of)
+    axes = spans(spec, sizes)
+    y = library.native(x, axes)
     if y is not None:
         return y
-    pads = [(span.before, span.after) for span in spans_of]
-    beyond = [(0, span.beyond) for span in spans_of]
+    pads = [(span.before, span.after) for span in axes]
+    beyond = [(0, span.beyond) for span in axes]
     zeros, padded, ragged = spec["pad_with"] == "zeros", any(map(any, pads)), any(map(any, beyond))
 
     def around(x, inside, outside):

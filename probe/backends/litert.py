@@ -73,7 +73,8 @@ FUSED = ("RELU", "RELU6")
 # Options whose values are names of an enumeration of the schema.
 NAMED = {"padding": "Padding", "fusedActivationFunction": "ActivationFunctionType"}
 SCHEMA_VERSION = 3
-ALIGNMENT = 16  # of a buffer's bytes: the schema's force_align, which the Python packer ignores
+# of a buffer's bytes: the schema's force_align, which the Python packer ignores
+ALIGNMENT = 16
 
 # ``content``: an array, f(operands) -> array, or None for what is computed.
 Tensor = namedtuple("Tensor", "name shape dtype content")
@@ -220,8 +221,12 @@ def step_operators(graph, step, xs):
         return graph.padded(x, spec["padding"], spec["parameters"].get("value", 0.0))
     if op == "extend":
         return extend_operators(graph, step, x)
-    if op == "activation":
-        return activation_operators(graph, spec, x)
+    if op == "activation":  # each name in its spelling is an operator
+        alpha = spec["parameters"].get("alpha", 1.0)
+        spelled = activations.spelling_lines(spec["activation"], "litert", alpha)
+        names = re.findall(r"(\w+)\(", " ".join(spelled))
+        functions = {name: functools.partial(graph.each, name) for name in names}
+        return activations.compiled_spelling(spelled, functions)(x)
     if op not in ("bias", "normalisation"):
         raise Unsupported(f"op={op}: no LiteRT model is built for it here")
     channels = x.shape[-1:]
@@ -267,8 +272,7 @@ def convolution_operators(graph, step, x):
 
 
 def window_outputs(spec, x):
-    """Returns the shape of what windows give of x, and their padding.
-    Raises Unsupported: none fits."""
+    """The shape of what windows give of x, and their padding. Raises Unsupported: none fits."""
     rank = len(spec["kernel"])
     spans = WindowSizes.of(spec).spans(x.shape[-1 - rank : -1])
     if not all(span.outputs for span in spans):
@@ -299,16 +303,6 @@ def pool_operators(graph, spec, x):
         native,
     )
     return composed_pool(spec, library, x.shape[-1 - len(spec["kernel"]) : -1], x)
-
-
-def activation_operators(graph, spec, x):
-    """Returns the operators of an activation: each name in its spelling is one."""
-    spelled = activations.spelling_lines(
-        spec["activation"], "litert", spec["parameters"].get("alpha", 1.0)
-    )
-    names = re.findall(r"(\w+)\(", " ".join(spelled))
-    functions = {name: functools.partial(graph.each, name) for name in names}
-    return activations.compiled_spelling(spelled, functions)(x)
 
 
 def extend_operators(graph, step, x):

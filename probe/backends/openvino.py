@@ -274,6 +274,7 @@ class OpenVINOGraph(ChannelsFirstGraph):
 
 def shape_of_weights(layer):
     sizes, groups = weight_sizes(layer), layer["groups"]
+    # group_convolution has the groups in front, each with its own filters
     if groups > 1:
         sizes = [groups, sizes[0] // groups, *sizes[1:]]
     return tuple(sizes)

@@ -90,8 +90,7 @@ BLOCK = 1 << 15
 
 
 def sequential(n, factors, arithmetic):
-    """Returns products one by one, in order.
-    They are formed in blocks, which saves calls of NumPy."""
+    """One by one, in order. Products are formed in blocks, which saves calls of NumPy."""
     leaf, total = 0, None
     while leaf < n:
         terms = arithmetic.multiply(*factors.block(leaf))
@@ -198,7 +197,8 @@ def flushing_sum(*what):
             term = arithmetic.multiply(x, w)
             if "products" in what:
                 exact = x.astype(np.float64) * w.astype(np.float64)
-                kind = "before" if arithmetic.name == "float64" else None  # there it is rounded
+                # a product of two float64 numbers is rounded in float64 already
+                kind = "before" if arithmetic.name == "float64" else None
                 small = np.abs(exact) < floats.flushed_below(arithmetic.name, kind)
                 term = np.where(small, np.copysign(np.zeros_like(term), term), term)
             total = term if total is None else arithmetic.add(total, term)
@@ -354,10 +354,7 @@ SUMS = {
     "short_sums": short_sums,
     "random": added_in_order(shuffled),
 }
-TRANSFORMS = {
-    "winograd": winograd,
-    "fft": fft_convolution,
-}
+TRANSFORMS = {"winograd": winograd, "fft": fft_convolution}
 
 KEYS = {
     "algorithm": Key(

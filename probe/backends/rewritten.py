@@ -42,8 +42,7 @@ JOINING = ("slice", "concat", "cast", "add", "pad")
 
 
 def spec_operator(backend, spec):
-    """Returns the operator of a spec, whatever words it carries.
-    Raises Unsupported where there is none."""
+    """The operator of a spec, whatever words it carries. Raises Unsupported: there is none."""
     backend.lay(layout.layout_of_spec(spec))
     if "turned" in spec:
         return Transposed(spec_operator(backend, library_spec(spec)), spec)
@@ -202,9 +201,9 @@ class Rewriting:
             ours["w"], theirs["w"] = w + "_first", w + "_rest"
             self.cut[ours["w"]] = w, lambda array: np.ascontiguousarray(array[..., :at, :])
             self.cut[theirs["w"]] = w, lambda array: np.ascontiguousarray(array[..., at:, :])
-        ours_y = self._add(first, [x[0]], ours)
-        theirs_y = self._add(second, [x[1]], theirs)
-        return self._add(self._typed({"op": "add"}), [ours_y, theirs_y])
+        y_first = self._add(first, [x[0]], ours)
+        y_rest = self._add(second, [x[1]], theirs)
+        return self._add(self._typed({"op": "add"}), [y_first, y_rest])
 
     def _widened(self, step, value):
         plain = _without_words(step.layer)
@@ -275,8 +274,7 @@ def of_batch(step):
 
 
 def piece_size(remedy, count):
-    """Returns the size of the pieces that give that many outputs.
-    Raises Unsupported where none does."""
+    """The size of the pieces that give that many outputs. Raises Unsupported: none does."""
     if remedy["kind"] == "chunks":
         return remedy["outputs"]
     fitting = [size for size in remedy["outputs"] if size >= count]
@@ -358,8 +356,6 @@ def _numpy_step(layer):
     if op == "slice":
         index = (slice(None),) * layer["axis"] + (slice(layer["start"], layer["stop"]),)
         return lambda x: x[index]
-    if op == "concat":
-        return lambda *xs: np.concatenate(xs, axis=layer["axis"])
     if op == "cast":
         dtype, to = layer["dtype"], layer["to"]
         if to == "float64":
@@ -378,8 +374,7 @@ def _numpy_step(layer):
 
 
 def library_spec(spec):
-    """Returns the spec as the library has it, without ``turned``.
-    Others, of rows of a product, stay."""
+    """The spec as the library has it, without ``turned``; others, of rows of a product, stay."""
     if "turned" not in spec:
         return spec
     own = {name: value for name, value in spec.items() if name != "turned"}
@@ -398,11 +393,6 @@ def swapped_axes(x):
     return np.ascontiguousarray(np.swapaxes(x, 1, 2))
 
 
-def swapped_kernel(w):
-    """Returns weights (height, length, ...) as (length, height, ...), or back."""
-    return np.ascontiguousarray(np.swapaxes(w, 0, 1))
-
-
 def swapped_shapes(shapes):
     """Returns shapes of x and w as the library has them."""
     x, w = shapes["x"], shapes["w"]
@@ -415,7 +405,8 @@ class Transposed(Around):
     def __init__(self, inner, spec, program=None):
         Around.__init__(self, inner, spec)
         self.constant_weights = inner.constant_weights
-        swaps = {"w": swapped_kernel, "tail": swapped_axes}
+        # weights are (height, length, ...)
+        swaps = {"w": lambda w: np.ascontiguousarray(np.swapaxes(w, 0, 1)), "tail": swapped_axes}
         self.swaps = {
             at: swaps.get(name, np.asarray)
             for step in (program or case_program(spec)).steps

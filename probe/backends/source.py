@@ -27,6 +27,12 @@ from probe.operation import case_program
 
 Lines = Tuple[str, ...]
 
+# What general errors of libraries say where they could not allocate.
+SHORTAGES = (
+    *("can't allocate memory", "Failed to allocate memory", "Insufficient memory"),
+    *("bad_alloc", "RESOURCE_EXHAUSTED"),
+)
+
 
 class Source(NamedTuple):
     """Lines of a program. Stages share their names; each runs as often as it is said here.
@@ -157,12 +163,11 @@ class Writing(Backend):
                 return call(*arguments)
             except exhausted as error:
                 raise OutOfMemory(self.said(error)) from None
-            except refusals as error:
-                if short_of_memory(error):
-                    raise OutOfMemory(self.said(error)) from None
-                raise Unsupported("%s refuses: %s" % (self.title, self.said(error))) from None
             except Exception as error:
-                if not declined(error):
+                refused = isinstance(error, refusals)
+                if refused and any(text in str(error) for text in SHORTAGES):
+                    raise OutOfMemory(self.said(error)) from None
+                if not refused and not declined(error):
                     raise
                 raise Unsupported("%s refuses: %s" % (self.title, self.said(error))) from None
 
@@ -179,12 +184,6 @@ def refuse_gpu_keys(keys, switches, device, gpu):
 def channels_first_axis(axis, rank):
     """Returns where an axis of (batch, *spatial, channels) is where channels come first."""
     return 1 if axis == rank + 1 else axis + (axis > 0)
-
-
-def short_of_memory(error):
-    """Returns whether a library's general error says that it could not allocate."""
-    texts = ("can't allocate memory", "Failed to allocate memory", "Insufficient memory")
-    return any(text in str(error) for text in (*texts, "bad_alloc", "RESOURCE_EXHAUSTED"))
 
 
 def major_minor(version):
@@ -313,7 +312,8 @@ def straight(backend, program, shapes, distinct=False):
         again = set(range(first, first + last))
     named = dict(enumerate(input_names(program)))
     load, run, held = [], [], set()
-    if 0 in again and any(value == 0 and number for value, number in reads):  # it is assigned to
+    # ``x`` may be assigned to before a later step reads the input again
+    if 0 in again and any(value == 0 and number for value, number in reads):
         named[0], run = "y0", ["y0 = x"]
     for number, step in enumerate(program.steps):
         for name, at in step.arrays.items():
@@ -322,7 +322,7 @@ def straight(backend, program, shapes, distinct=False):
                 held.add(at)
         value = number + first
         named[value] = "y" if number + 1 == last else "y%d" % value if value in again else "x"
-        inputs = [named[value_read] for value_read in step.reads]
+        inputs = [named[read] for read in step.reads]
         run += backend.lines(step.layer, number, inputs, named[value], step.arrays, shapes)
     return Source(
         run=tuple(run),
@@ -457,7 +457,8 @@ class EmittedProgram(Operator):
         backend.check(program)
         self.backend, self.program = backend, program
         self.constant_weights = backend.constant_weights
-        self.every = {}  # lines that hold for inputs of every size, by what lines may differ in
+        # lines that hold for inputs of every size, by what lines may differ in
+        self.every = {}
         self.by_shape = functools.lru_cache(64)(self._for_shape)
         self.by_source = functools.lru_cache(16)(
             functools.partial(CompiledSource, backend, program)

@@ -52,9 +52,7 @@ KEYS = {
         "1: oneDNN's operators, 0: TensorFlow's own",
     ),
     "contraction": Key(
-        ("0", "1"),
-        "1",
-        "1: oneDNN's sgemm inside Eigen's matrix products, 0: Eigen's own",
+        ("0", "1"), "1", "1: oneDNN's sgemm inside Eigen's matrix products, 0: Eigen's own"
     ),
     "isa": ONEDNN_KEY,
     "threads": Key(None, "one per core", "threads within an operator; one operator at a time"),
@@ -375,7 +373,8 @@ class TensorFlow(Writing):
         else:
             before, x = x, "x" if x == "x" else y
             lines, words["padding"] = [f"{x} = {padded(before, padding)}"], '"VALID"'
-        if op == "conv3d" and dilated:  # tf.nn.conv3d refuses on CPUs; this rearranges, as Keras
+        # tf.nn.conv3d refuses on CPUs; this rearranges, as Keras
+        if op == "conv3d" and dilated:
             op = "convolution"
         words.update(more if dilated else {})
         return lines + [f"{y} = tf.nn.{op}({x}, {w}, {keywords(words)})"]

@@ -100,7 +100,8 @@ class Torch(Writing):
         return variables
 
     def start(self, switches, device):
-        refuse_gpu_keys(GPU_KEYS, switches, device, "cuda:0")  # before an import of seconds
+        # refused before an import of seconds
+        refuse_gpu_keys(GPU_KEYS, switches, device, "cuda:0")
         import torch
 
         if device.startswith("cuda"):
@@ -154,7 +155,8 @@ class Torch(Writing):
         return lines + memory_format_lines("x", layer, word)
 
     def operand(self, layer, name, at):
-        if name == "scale":  # the batch norm of inference, whose mean is 0 and whose variance is 1
+        # the batch norm of inference, whose mean is 0 and whose variance is 1
+        if name == "scale":
             lines = [f"{at} = {self.tensor(at, layer)}"]
             return lines + [f"{n}_{at} = torch.{n}_like({at})" for n in ("zeros", "ones")]
         if name != "w":
@@ -196,7 +198,12 @@ class Torch(Writing):
         if pool_kind(layer):
             return [f"{y} = {pooled(layer, x[0], shapes.spatial(number))}"]
         if "stable" in layer:
-            return [f"{y} = conv({x[0]}, {', '.join(operands.values())}, {stable_words(layer)})"]
+            words = {
+                name: repr(layer[name]) for name in ("stride", "dilation", "groups", "padding")
+            }
+            words["accumulate"] = repr(layer["stable"])
+            arguments = ", ".join([x[0], *operands.values(), keywords(words)])
+            return [f"{y} = conv({arguments})"]
         if "kernel" in layer:
             return convolution_lines(layer, x[0], y, operands, shapes.around(number))
         if layer["op"] == "concat":
@@ -366,12 +373,6 @@ def pooled(layer, x, sizes):
     return composed_pool(layer, library, sizes, x)
 
 
-def stable_words(layer):
-    words = {name: layer[name] for name in ("stride", "dilation", "groups", "padding")}
-    words["accumulate"] = layer["stable"]
-    return keywords({name: repr(value) for name, value in words.items()})
-
-
 def column(vector, rank):
     """Returns a number a channel, to be spread over the positions of a tensor."""
     return f"{vector}.reshape({(1, -1) + (1,) * rank})"
@@ -388,7 +389,8 @@ def require_gpu(torch, device):
 def torch_facts(torch, device):
     """Returns what to publish about a started PyTorch; ``onednn`` tells whether it may be used."""
     cpu = getattr(torch.backends, "cpu", None)  # from 2.1 on
-    enabled = getattr(torch._C, "_get_mkldnn_enabled", lambda: True)  # a switch from 1.11 on
+    # a switch from 1.11 on
+    enabled = getattr(torch._C, "_get_mkldnn_enabled", lambda: True)
     facts = {
         "threads": torch.get_num_threads(),
         "onednn": bool(torch.backends.mkldnn.is_available() and enabled()),

@@ -32,6 +32,7 @@ from probe.cli.options import (
     output_options,
     parsed_targets,
     question_options,
+    refuse_case,
     run_options,
     said_again,
     sides_options,
@@ -404,9 +405,7 @@ def bisect(
     from probe.target import Target
 
     if model is not None:
-        for name, value in words.items():
-            why = "the model defines what is computed"
-            raise InputError(name, value, why, f"leave out --{name}")
+        refuse_case(words)
         for name in filter(on_command_line, options):
             why = "it is for a case: of a model the bits of its outputs are compared"
             raise InputError(name, "(given)", why, f"leave out --{name}")

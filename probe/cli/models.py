@@ -30,6 +30,7 @@ from probe.cli.options import (
     option,
     output_options,
     parsed_targets,
+    refuse_case,
     run_options,
     target_option,
 )
@@ -351,9 +352,8 @@ def remedies(
                 why, todo = "there is no such remedy", f"use {', '.join(known)}"
                 raise InputError("only", word, why, todo)
     options |= {"fixed": number_of_option("fixed", options["fixed"]), **run.arguments()}
-    if model is not None and words:
-        name, value = next(iter(words.items()))
-        raise InputError(name, value, "the model defines what is computed", f"leave out --{name}")
+    if model is not None:
+        refuse_case(words)
 
     def come(result: Any) -> None:  # each as soon as it is judged; the table has all, with costs
         if not out.as_json:
@@ -514,12 +514,14 @@ def examine(
         numbers = click.Choice([str(at) for at in range(1, len(some) + 1)])
         ask = some[int(click.prompt("What is compared?", "1", type=numbers, err=True)) - 1]
 
-    stdout = sys.stdout  # what a model prints meanwhile goes to stderr
+    # what a model prints meanwhile goes to stderr
+    stdout = sys.stdout
 
     def show(part: Learned) -> None:
         if out.as_json:
             return
-        columns = max(out.results.width - 8, 32)  # beside the heads
+        # beside the heads
+        columns = max(out.results.width - 8, 32)
         text = f"{part.text} [{part.seconds:.0f} s]"
         first, *more = textwrap.wrap(text, columns, break_long_words=False) or [""]
         lines = [f"{HEADS[part.name]:<8}{first}", *(f"{'':<8}{line}" for line in more)]

@@ -256,12 +256,8 @@ def command_line(case: Case, leave_out: tuple[str, ...] = ()) -> str:
 
 def said_again(words: Mapping[str, str], leave_out: tuple[str, ...] = ()) -> str:
     """Returns the options of a case as the user gave them, without those of ``leave_out``."""
-    options = {("case" if name == "case_file" else name): value for name, value in words.items()}
-    return " ".join(
-        f"{flag_of(name)} {shlex.quote(str(value))}"
-        for name, value in options.items()
-        if name not in leave_out
-    )
+    options = {name: value for name, value in words.items() if name not in leave_out}
+    return " ".join(f"{flag_of(name)} {shlex.quote(str(value))}" for name, value in options.items())
 
 
 # The next command where nothing differs.
@@ -283,7 +279,15 @@ def numbers_of_option(name: str, text: str) -> list[int]:
 
 
 def flag_of(name: str) -> str:
-    return "--" + name.replace("_", "-")
+    """Returns an option as it is typed, by the name that commands get it under."""
+    return "--case" if name == "case_file" else "--" + name.replace("_", "-")
+
+
+def refuse_case(words: Mapping[str, str]) -> None:
+    """Refuses words of a case beside a model. InputError."""
+    for name, value in words.items():
+        why = "the model defines what is computed"
+        raise InputError(name, value, why, f"leave out {flag_of(name)}")
 
 
 def target_option(several: bool = False) -> Callable[[Command], Command]:
@@ -440,7 +444,7 @@ class AskedRuns(NamedTuple):
         """Raises InputError where runs, or ``more``, are given although a store says them."""
         names = [name for name in (*self.words, *SIDES, "target", *more) if on_command_line(name)]
         if names:
-            flags = ", ".join("--case" if name == "case_file" else flag_of(name) for name in names)
+            flags = ", ".join(map(flag_of, names))
             why = "the store defines the cases, targets and lengths"
             raise InputError("from", store, why, f"leave out {flags}, or --from")
 

@@ -289,6 +289,7 @@ class Cluster:
     ) -> None:
         """Has one of the nodes answer, by a function of ``probe.cluster.nodes``."""
         # the function travels by its name, the question as JSON: no object is pickled
+        # Dask gives calls with equal arguments one key, and one answer, where they are pure
         how = {"retries": REPEATS, "pure": False, "priority": priority}
         future = self.client.submit(answer, json.dumps(question), workers=addresses, **how)
         self._under_way[future.key] = UnderWay(future, addresses, take)
@@ -466,6 +467,7 @@ def _local(processes: int) -> AbstractContextManager[Any]:
         n_workers=processes,
         threads_per_worker=1,
         processes=True,
+        # on loopback alone, the dashboard at any free port
         host="127.0.0.1",
         dashboard_address="127.0.0.1:0",
         silence_logs=logging.CRITICAL,
@@ -505,6 +507,7 @@ def connected_nodes(
                     f"({one_line(error)}); run the same command again, or without --cluster"
                 ) from None
         try:
+            # a client that a user has stays the one that Dask takes
             client = stack.enter_context(Client(where, set_as_default=False, name="probe"))
         except (OSError, TimeoutError, ValueError, TypeError) as error:
             why = f"no scheduler answers there ({type(error).__name__})"

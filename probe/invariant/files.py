@@ -214,7 +214,6 @@ class LiteRTProgram(_File):
         return Interpreter(model_content=self.content, num_threads=self.chosen)
 
     def _open(self) -> dict[str, int | None]:
-        """Returns the first axis, where there is one."""
         return {each["name"]: 0 if len(each["shape"]) else None for each in self.details}
 
     def _run(self, *values: np.ndarray) -> list[np.ndarray]:

@@ -206,7 +206,6 @@ class Keeper:
         self._note_module(named)
 
     def _note_module(self, operation: str) -> None:
-        """Notes the module that runs now beside an operation of the report."""
         if self.calls.fresh and (module := self.where()):
             modules = self.report.modules.setdefault(operation, [])
             modules += [module] * (module not in modules)
@@ -468,7 +467,6 @@ class Report:
         }
 
     def _placed(self, operation: str) -> str:
-        """Returns an operation with the modules that it was met in."""
         names = self.modules.get(operation, [])
         more = f" and {len(names) - NAMED} more" * (len(names) > NAMED)
         return operation + f" in {', '.join(names[:NAMED])}{more}" * bool(names)

@@ -81,7 +81,6 @@ class InvariantResult:
         )
 
     def to_json(self) -> dict[str, Any] | None:
-        """Returns the mode's own report; None where there is none."""
         return None if self.report is None else self.report.to_json()
 
 
@@ -390,7 +389,6 @@ class MitigatedGraph(Work):
         self.least = tuple(self.of(Remedy("default", where, "")).sized(n).least for n in contents)
 
     def of(self, remedy: Remedy) -> PaddedModel:
-        """Returns the model with a mitigation."""
         name = remedy.name.removeprefix("layerwise").strip(",") or "default"
         name = "default" if name == "pad" else name
         if name not in self.graphs:
@@ -401,7 +399,6 @@ class MitigatedGraph(Work):
         return self.graphs[name]
 
     def judged(self, remedy: Remedy, **known: Any) -> RemedyResult:
-        """Returns one remedy at the least padded sizes."""
         return super().judged(remedy, sizes=self.least, **known)
 
     def judge(self, result: RemedyResult) -> None:
@@ -458,7 +455,6 @@ class MitigatedGraph(Work):
         return result
 
     def exact(self) -> tuple[np.ndarray, float] | None:
-        """Returns the true outputs and the largest, where they are known."""
         return None if self.true is None else (self.true, float(np.abs(self.true).max()))
 
     def output(self, remedy: Remedy) -> np.ndarray:
@@ -511,7 +507,6 @@ class MitigatedGraph(Work):
 
 
 def _timed_program(port: Port, run: Run) -> Callable[[float], Sequence[float]]:
-    """Returns calls of a program, as of ``in_turns``."""
     took = 0.0
 
     def call(limit: float) -> Sequence[float]:

@@ -152,7 +152,6 @@ class Measured:
 
     @property
     def sizes(self) -> str:
-        """What is varied, in the plural."""
         return "batches" if self.vary == "batch" else "lengths"
 
     @property
@@ -172,7 +171,6 @@ class Measured:
 
     @property
     def default(self) -> RemedyResult:
-        """The target as it is."""
         return self.found[0]
 
     def seconds(self, result: RemedyResult, length: int) -> float | None:

@@ -44,7 +44,6 @@ class ProgramOutput:
     dtype: str
 
     def index(self, start: int, places: int) -> tuple[slice, ...]:
-        """Returns where some samples lie."""
         rows = slice(start * self.each, (start + places) * self.each)
         return (*(slice(None),) * self.axis, rows)
 
@@ -271,7 +270,6 @@ def together(
 
 
 def _shapes_within(value: Any) -> str:
-    """Returns shapes and formats in nested arguments, such as weights."""
     if isinstance(value, Mapping):
         parts = (f"{name}: {_shapes_within(part)}" for name, part in value.items())
         return f"{{{', '.join(parts)}}}"

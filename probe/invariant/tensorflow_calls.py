@@ -272,7 +272,6 @@ def _exponents(dtype: Any) -> np.ndarray:
 
 
 def plainly(value: Any) -> str:
-    """Returns an attribute of a node as text."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return "x".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 from itertools import compress
@@ -100,9 +100,12 @@ class TensorFlowOperations:
             return once(node)
         if node.op in self.own:
             return self.own[node.op](node, follows) or self._plain(node, LEFT)
-        chosen: list[Handler] = []  # by what the node computes, when it first runs
+        # by what the node computes, when it first has samples: of none the labels say nothing
+        chosen: list[Handler] = []
 
         def handler(read: list[Any]) -> list[Any]:
+            if not chosen and _nothing_in(compress(read, follows)):
+                return once(node)(read)
             if not chosen:
                 chosen.append(self._chosen(node, follows, read))
             return chosen[0](read)
@@ -152,7 +155,9 @@ class TensorFlowOperations:
 
         def handler(read: list[Any]) -> list[Any]:
             outputs = as_it_is(read)
-            if any(x.dtype.is_floating or x.dtype.is_complex for x in (*read, *outputs)):
+            floating = any(x.dtype.is_floating or x.dtype.is_complex for x in (*read, *outputs))
+            # of no samples there are no bits to keep
+            if floating and not all(0 in y.shape for y in outputs):
                 shapes = ", ".join("x".join(map(str, x.shape)) for x in read)
                 self.keeper.leave(f"{node.op} of {shapes}", why, f"{node.op} {node.path}")
             return outputs
@@ -452,7 +457,7 @@ class TensorFlowOperations:
         return handler
 
 
-def _nothing_in(read: Sequence[Any]) -> bool:
+def _nothing_in(read: Iterable[Any]) -> bool:
     return any(0 in x.shape for x in read)
 
 
@@ -486,7 +491,6 @@ MATRICES = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 
 
 def known_format(words: Mapping[str, Any]) -> bool:
-    """Whether it computes in a floating-point format that is known."""
     return words.get("T") in FORMATS
 
 
@@ -693,7 +697,6 @@ def _run_once_for_each(handler: Handler, by_id: bool) -> Handler:
 
 
 def _needed_nodes(graph: Body) -> set[str]:
-    """Returns the nodes that outputs or changes of a state need."""
     by_name = {node.path: node for node in graph.nodes}
     pending = [name for name, _ in graph.outputs]
     pending += [node.path for node in graph.nodes if node.op.startswith("Assign")]

@@ -624,7 +624,6 @@ def _changes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int] | None:
 
 
 def _same_bits(answer: Any, again: Any) -> bool:
-    """Whether two answers have the same tensors, bit for bit."""
     here, there = tree_leaves(answer), tree_leaves(again)
     if len(here) != len(there) or not all(isinstance(x, torch.Tensor) for x in here):
         return False

@@ -173,8 +173,6 @@ class Functions(TorchFunctionMode):
             return inside(*args, **kwargs)
 
     def _caught(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns a function as the mode runs it."""
-
         def run(*args: Any, **kwargs: Any) -> Any:
             return self.__torch_function__(function, (), args, kwargs)
 

@@ -103,7 +103,6 @@ class TorchOperations:
         """Functions that are called often, without the dispatcher; each may say NotImplemented."""
 
     def run(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> Any:
-        """Returns one operation of ATen."""
         kind = self.kinds(func, args, kwargs)
         watched = self.watched
         if kind is OperationKind.EXACT:
@@ -449,7 +448,6 @@ def _integral(x: Any) -> bool:
 
 
 def _floating(args: Any, kwargs: dict[str, Any]) -> bool:
-    """Whether any tensor among these has a floating format."""
     return any(
         not _integral(x)
         if isinstance(x, torch.Tensor)
@@ -585,7 +583,6 @@ def run_and_described(func: Any, args: Tensors, kwargs: dict[str, Any]) -> tuple
 
 
 def _what_decides(argument: Any) -> Any:
-    """Returns what of an argument decides what an operation is."""
     if isinstance(argument, torch.Tensor):
         return argument.dtype
     return argument if type(argument) in VALUES else type(argument)

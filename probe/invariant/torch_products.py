@@ -748,7 +748,6 @@ class Einsum:
 
 
 def _together(sizes: Mapping[str, int], letters: str) -> int:
-    """Returns the size of several letters as one axis."""
     return math.prod(sizes[letter] for letter in letters)
 
 

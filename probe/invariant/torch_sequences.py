@@ -68,7 +68,6 @@ class Lengths:
         return sum(map(torch.numel, self._truth.values()))
 
     def forget(self) -> None:
-        """Gives back the memory of the answers."""
         self._truth.clear()
 
     def telling(self, length: int) -> Tensors:

@@ -240,7 +240,7 @@ class Computing:
             size = prod(self.full.values[value].shape)
             side = Alone.of(self.full, number, output, Pair.of_all(value, value, size), 1)
             # does it give alone what it gave in the run?
-            if side.again is not None and equal_bits(side.given(), side.outputs, side.value.dtype):
+            if side.again is not None and equal_bits(side.rerun(), side.outputs, side.value.dtype):
                 adds = adding_of(side)
                 # as other layers of so many summands are added: tried before anything is revealed
                 key = "padding", adds.sum.summands, adds.sum.bias is None, *tuple(adds.key)[2:]  # type: ignore[arg-type]

@@ -180,6 +180,7 @@ class PaddedModel:
         """Returns a watched run. InputError where the model does not take the size."""
         key = content, size
         if key not in self.sides:
+            # a recording holds all values of its run: few are kept
             for old in list(self.sides)[:-6]:
                 del self.sides[old]
             # in this process, or where the model is opened in another one, there
@@ -559,11 +560,16 @@ class PaddedModel:
         alike = not any(self.differing(content, size, boxes, seed) for seed in range(SETS))
         if not alike and not named:
             return Serves(False, "differs", boxes=boxes)
-        serves = self._judged(content, size, boxes)
-        if serves.serves and not alike:
+        whole = self.whole(content)
+        followed = follow(side, whole, lambda r: judge_operation(r, side, whole, self.known))
+        if self._kept(content, side, followed) is None:
+            name, why, order = self._culprit(content, side, followed.told)
+            return Serves(False, order, name, why, boxes=boxes)
+        if not alike:
             why = "each operation by itself agrees, but the runs have different bits"
             return Serves(False, "unknown", "", why, boxes=boxes)
-        return serves
+        judged = [(region.name, how) for region, how in followed.told]
+        return self._serving(judged, boxes, followed.alone)
 
     def _derived(self, content: int, size: int, named: bool) -> Serves:
         """Judges a size by what it shares with the full run. Raises NotDerived."""
@@ -686,17 +692,6 @@ class PaddedModel:
             other = whole[number][box_index(box, False, whole[number].ndim)]
             count += elements_apart(mine, other, values.values[values.outputs[number]])
         return count
-
-    def _judged(self, content: int, size: int, boxes: tuple[Box | None, ...]) -> Serves:
-        side, whole = self.side(content, size), self.whole(content)
-        followed = follow(
-            side, whole, lambda region: judge_operation(region, side, whole, self.known)
-        )
-        if self._kept(content, side, followed) is None:
-            name, why, order = self._culprit(content, side, followed.told)
-            return Serves(False, order, name, why, boxes=boxes)
-        judged = [(region.name, how) for region, how in followed.told]
-        return self._serving(judged, boxes, followed.alone)
 
     def _culprit(
         self, content: int, side: Run, judged: Sequence[tuple[Region, Judged]]

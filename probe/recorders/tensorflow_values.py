@@ -269,21 +269,20 @@ def structure(op: str, count: int) -> tuple[int, ...]:
     return tuple(n for n, (_, _, how) in enumerate(slots(op, count)) if how)
 
 
+# Kinds of attributes that eager operations take in another form than a node has them.
+TAKEN: dict[str, Callable[[Any], Any]] = {
+    "type": tf.as_dtype, "shape": tf.TensorShape, "func": attrgetter("name"),
+}  # fmt: skip
+
+
 def attribute(value: Any) -> Any:
     """Returns an attribute of a node as eager operations take it."""
     kind = value.WhichOneof("value")
     if kind == "list":
-        field, some = next(((f.name, list(v)) for f, v in value.list.ListFields()), ("", []))
-        types: dict[str, Callable[[Any], Any]]
-        types = {"type": tf.as_dtype, "shape": tf.TensorShape, "func": attrgetter("name")}
-        return [types[field](item) for item in some] if field in types else some
-    if kind == "func":
-        return value.func.name
-    if kind == "type":
-        return tf.as_dtype(value.type)
-    if kind == "shape":
-        return tf.TensorShape(value.shape)
-    return getattr(value, kind) if kind else []
+        kind, some = next(((f.name, list(v)) for f, v in value.list.ListFields()), ("", []))
+        return [TAKEN[kind](item) for item in some] if kind in TAKEN else some
+    own = getattr(value, kind) if kind else []
+    return TAKEN[kind](own) if kind in TAKEN else own
 
 
 def plain_word(value: Any, kind: str = "") -> Any:
@@ -299,23 +298,21 @@ def plain_word(value: Any, kind: str = "") -> Any:
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
+@dataclass(eq=False)
 class RanOperation:
     """An operation that has run. ``attributes``: names and values in turn; ``read``, ``given``:
     numbers of the inputs and outputs that are arrays."""
 
-    def __init__(
-        self,
-        op: str,
-        inputs: Sequence[Any],
-        attributes: Sequence[Any],
-        outputs: Sequence[Any],
-        read: list[int],
-        given: list[int],
-    ) -> None:
-        self.op, self.inputs, self.outputs, self.own = op, inputs, outputs, schema(op)
-        self.attributes, self.read, self.given = tuple(attributes), read, given
-        self.slots = slots(op, len(inputs))
-        self.structure = structure(op, len(inputs))
+    op: str
+    inputs: Sequence[Any]
+    attributes: Sequence[Any]
+    outputs: Sequence[Any]
+    read: list[int]
+    given: list[int]
+
+    def __post_init__(self) -> None:
+        self.own, self.slots = schema(self.op), slots(self.op, len(self.inputs))
+        self.structure = structure(self.op, len(self.inputs))
 
     def signature(self) -> Hashable:
         """Returns what tells a call from others, but for the contents of arrays that it works on.

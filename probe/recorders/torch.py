@@ -13,8 +13,7 @@ import sys
 import weakref
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -95,8 +94,15 @@ class TorchRecorder:
         """Runs it, and calls ``visit`` behind each operation. Returns its outputs. Again: it asked
         for gradients, and they are on from now on."""
         mode = _Mode(self, visit)
-        with self._mode(), compiled_as_one(mode.compiled) as mode.compiling, mode:
-            result = self.function()
+        compiled = compiled_as_one(mode.compiled)
+        try:
+            with torch.set_grad_enabled(self.gradients), compiled as mode.compiling, mode:
+                result = self.function()
+        except RuntimeError as error:
+            if self.gradients or "does not require grad" not in str(error):
+                raise
+            self.gradients = True
+            raise Again from error
         if self._other_bits(tensors(result)):
             self.gradients = True
             self.note = "; ".join(filter(None, (self.note, GRADIENTS)))
@@ -110,17 +116,6 @@ class TorchRecorder:
             self.note = "; ".join(filter(None, (self.note, COMPILED)))
         read, place = mode.values.read, mode.values.place
         return [read(output, place(output), "") for output in tensors(result)]
-
-    @contextmanager
-    def _mode(self) -> Iterator[None]:
-        try:
-            with torch.set_grad_enabled(self.gradients):
-                yield
-        except RuntimeError as error:
-            if self.gradients or "does not require grad" not in str(error):
-                raise
-            self.gradients = True
-            raise Again from error
 
     def uncompiled(self) -> TorchRecorder | None:
         """Returns a recorder of the same function without ``torch.compile``."""

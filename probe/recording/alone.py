@@ -79,7 +79,7 @@ class Alone:
         addresses; None where it can't be run so."""
         moved = getattr(self.again, "moved", None)
         again = None if moved is None else moved(addresses)
-        return None if again is None else replace(self, again=again).given()
+        return None if again is None else replace(self, again=again).rerun()
 
     @classmethod
     def of(cls, side: Run, number: int, output: int, pair: Pair, place: int) -> Alone:
@@ -115,7 +115,7 @@ class Alone:
         return np.asarray(self.pair.selection.taken(every, self.place)).reshape(-1)
 
     @property
-    def asked(self) -> OperationSum:
+    def summed(self) -> OperationSum:
         """Returns the sum that it is. InputError: it is none."""
         values, op = self.side.values, self.operation
         shapes = [values[n].shape for n in op.reads]
@@ -135,13 +135,13 @@ class Alone:
             results = self.again([np.array(array, order="C") for array in operands])
         return [np.asarray(array) for array in results]
 
-    def one(self, reads: list[np.ndarray] | None = None) -> np.ndarray:
+    def rerun_output(self, reads: list[np.ndarray] | None = None) -> np.ndarray:
         """Runs it alone; returns the output that is looked at."""
         return self.call(reads)[self.output]
 
-    def given(self, reads: list[np.ndarray] | None = None) -> np.ndarray:
+    def rerun(self, reads: list[np.ndarray] | None = None) -> np.ndarray:
         """Runs it alone; returns the elements of that output that must agree, flat."""
-        return self.taken(self.one(reads))
+        return self.taken(self.rerun_output(reads))
 
     def reads_more(self) -> bool:
         """Returns whether outputs that must agree follow what need not agree of its operands.
@@ -162,7 +162,7 @@ class Alone:
                 operands[number], changed = np.where(rest, other, array), True
         if not changed:
             return False
-        return not equal_bits(self.given(operands), self.outputs, self.value.dtype)
+        return not equal_bits(self.rerun(operands), self.outputs, self.value.dtype)
 
     def unsteady(self) -> tuple[str, str]:
         """(class, why) where it does not give its recorded bits again; two empty texts if it does.
@@ -171,7 +171,7 @@ class Alone:
         library takes its memory from the process' heap; that none is found proves nothing.
         """
         dtype = self.value.dtype
-        plain = [self.given() for _ in range(2)]
+        plain = [self.rerun() for _ in range(2)]
         filled = {byte: [self._filled(byte)] for byte in FILLS}
         # few runs where all is well; only where one of them differs more are needed to say how
         every = [*plain, *(runs[0] for runs in filled.values())]
@@ -179,7 +179,7 @@ class Alone:
             return "", ""
         for byte, runs in filled.items():
             runs += [self._filled(byte) for _ in range(AGAIN - 1)]
-        plain += [self.given() for _ in range(AGAIN - 2)]
+        plain += [self.rerun() for _ in range(AGAIN - 2)]
         where = NAMES[self.place]
         alike = lambda runs: all(equal_bits(runs[0], other, dtype) for other in runs)  # noqa: E731
         firsts = [runs[0] for runs in (*filled.values(), plain)]
@@ -195,7 +195,7 @@ class Alone:
         """Returns the outputs where memory that has just been freed holds this byte."""
         # workspaces are often as large as operands
         fill_freed_memory({array.nbytes for array in (*self.reads, *self.gives)}, byte)
-        return self.given()
+        return self.rerun()
 
 
 def fill_freed_memory(sizes: Iterable[int], byte: int) -> None:
@@ -420,8 +420,8 @@ def _reading_alike(
         whole = range(mine[pair.left].ndim) if pair.selection.flat else pair.selection.axes
         ours[pair.left] = of_lines(mine[pair.left], whole)
         others[pair.right] = of_lines(theirs[pair.right], whole)
-    both = zip(region.sides(left, right), (ours, others), strict=True)
-    labels = [result_labels(run, op, known) for (run, op), known in both]
+    sides = zip(region.sides(left, right), (ours, others), strict=True)
+    labels = [result_labels(run, op, known) for (run, op), known in sides]
     selections = []
     for number, pair in enumerate(region.gives):
         chosen = pair.selection
@@ -480,7 +480,7 @@ class Adds:
 
     def __init__(self, side: Alone) -> None:
         assert side.again is not None
-        self.sum, operands = side.asked, side.reads
+        self.sum, operands = side.summed, side.reads
         self.session = SumSession(side.side.target, self.sum, operands, side.again)
         self.run = comparison.run_case(self.session, self.sum, self.sum.of(operands))  # type: ignore[arg-type]
         self.places = self.sum.places(side.index)

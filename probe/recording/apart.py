@@ -177,15 +177,15 @@ class RemoteSum:
     sum is answered as it is given. Errors: TargetError."""
 
     there: Remote
-    asked: OperationSum
+    summed: OperationSum
     reads: Sequence[np.ndarray]
 
     def stream(self, header: Mapping[str, Any], arrays: Arrays) -> Iterator[Any]:
         """Yields the answers as they come."""
-        parts = (self.asked.x, self.asked.w, self.asked.b)
+        parts = (self.summed.x, self.summed.w, self.summed.b)
         own = {part.number for part in parts if part is not None}
         more = {f"read{n}": np.asarray(a) for n, a in enumerate(self.reads) if n not in own}
-        raw = replace(self.asked, functions=(), divides=False)  # what is behind is undone here
+        raw = replace(self.summed, functions=(), divides=False)  # what is behind is undone here
         more["asked"] = np.frombuffer(pickle.dumps(raw), np.uint8)  # both are one program
         request = {**self.there.request, "do": "asked", "header": dict(header)}
         request["count"] = len(self.reads)

@@ -172,7 +172,7 @@ class EnclosedSide:
 
     def sum_verdicts(self, some: np.ndarray) -> Verdicts:
         """Judges sums of products, and what is computed behind them. InputError: it is none."""
-        alone, summed, dtype = self.alone, self.alone.asked, self.dtype
+        alone, summed, dtype = self.alone, self.alone.summed, self.dtype
         if summed.divides or summed.pooled:
             raise InputError("operation", self.operation.op, "a pool is no plain sum", "")
         first = some[: max(1, MOST // max(1, summed.summands))]

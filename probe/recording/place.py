@@ -78,7 +78,9 @@ class PlacedFunction:
     def of(cls, alone: Alone, held: Sequence[int] = (), **more: Any) -> PlacedFunction:
         """Returns that of an operation that is run alone."""
         recorded = alone.gives[alone.output]
-        return cls(alone.one, alone.reads, alone.dtypes, recorded, alone.index, held, **more)
+        return cls(
+            alone.rerun_output, alone.reads, alone.dtypes, recorded, alone.index, held, **more
+        )
 
     def __post_init__(self) -> None:
         """Lays what is put to it at the places of the outputs."""

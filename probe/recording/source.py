@@ -81,7 +81,7 @@ def other_operands(sides: Sides) -> str:
     if all(signed[n].tobytes() == theirs[n].tobytes() for n in theirs):
         return ""
     # +0 and -0 count as agreeing, and most operations make nothing else of them; atan2 does
-    results = right.given([signed[n] for n in right.operation.reads])
+    results = right.rerun([signed[n] for n in right.operation.reads])
     if equal_bits(results, right.outputs, right.value.dtype):
         return ""
     return f"its operands have zeros of different signs, which change what it gives{NO_SOURCE}"
@@ -507,7 +507,7 @@ def _replay_steps(
     for each, out in zip(inside, outs, strict=True):
         pair = Pair.of_all(out, out, needs[out].size)
         step = Alone.of(side, each.number, each.gives.index(out), pair, alone.place)
-        if step.again is None or not equal_bits(step.given(), step.outputs, step.value.dtype):
+        if step.again is None or not equal_bits(step.rerun(), step.outputs, step.value.dtype):
             return None
         try:
             adds = Adds(step) if isinstance(first_of(each.meaning), SUMS) else None
@@ -560,7 +560,7 @@ def _follow_elements(array: np.ndarray, step: Alone, read: int) -> np.ndarray | 
     exact = dtype.kind == "f" and array.size < 1 << np.finfo(dtype).nmant
     if not exact or not meaning.exact or isinstance(meaning, Unknown) or len(step.reads) > 1:
         return None
-    return step.one([array.astype(dtype)]).astype(np.int64).reshape(shape)
+    return step.rerun_output([array.astype(dtype)]).astype(np.int64).reshape(shape)
 
 
 def _of_step(

@@ -506,7 +506,7 @@ class SumSession(OwnSession):
         self, name: str, summed: OperationSum, reads: Sequence[np.ndarray], again: Isolated
     ) -> None:
         super().__init__(name, partial(_Pool if summed.pooled else _Operation, owner=self))
-        self.asked, self.reads, self.again, self.faint = summed, reads, again, 0
+        self.summed, self.reads, self.again, self.faint = summed, reads, again, 0
         self.behind: Behind | None = None
         self.divisors: np.ndarray | None = None
         if summed.divides:
@@ -527,7 +527,7 @@ class SumSession(OwnSession):
         names = ("x", "b", "b_values") if header["mode"] == "weights" else ()
         faint = {k: self._faint(v, -self.faint) if k in names else v for k, v in arrays.items()}
         # what is added behind answers nothing
-        recorded, added = self.reads, self.asked.added
+        recorded, added = self.reads, self.summed.added
         self.reads = [np.zeros_like(r) if n in added else r for n, r in enumerate(recorded)]
         try:
             for answer, results in self._put(header, faint):
@@ -538,7 +538,7 @@ class SumSession(OwnSession):
     def _put(self, header: Mapping[str, Any], arrays: Any) -> Iterator[Answer]:
         """Puts questions where the operation is, a whole set in one request where that is known."""
         masked = getattr(self.again, "masked", None) if header["do"] == "masks" else None
-        there = masked and masked(self.asked, self.reads)
+        there = masked and masked(self.summed, self.reads)
         if there:
             session, spec = there
             yield from session.stream({**header, **({"spec": spec} if spec else {})}, arrays)
@@ -546,14 +546,14 @@ class SumSession(OwnSession):
             yield from super().stream(header, arrays)
 
     def _faint(self, array: np.ndarray, power: int) -> np.ndarray:
-        dtype = self.asked.dtype
+        dtype = self.summed.dtype
         return floats.round_to(np.ldexp(floats.widen(array, dtype), power), dtype)
 
     def _answers(self, answered: np.ndarray, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
         """Returns the sums that were answered: those with few bits are told from their quotient."""
         if self.divisors is None:
             return self._faint(answered, self.faint) if self.faint else answered
-        dtype, filters = self.asked.dtype, self.asked.filters
+        dtype, filters = self.summed.dtype, self.summed.filters
         select = arrays.get("select", np.arange(answered[0].size))
         times = self.divisors[select // filters].reshape(answered[0].shape)
         # what was added are whole numbers of few bits: rounding to these takes the quotient's
@@ -564,7 +564,7 @@ class SumSession(OwnSession):
 
     def _divided(self) -> Behind:
         """By what each sum is divided, and how: asked with ones, and with a number in each sum."""
-        summed = self.asked
+        summed = self.summed
         dtype, shape = summed.dtype, summed.weight_shape
         ones, w = (floats.round_to(np.ones(s), dtype) for s in (summed.input_shape(), shape))
         counts = self._read(ones, None)
@@ -592,13 +592,13 @@ class SumSession(OwnSession):
         raise InputError("count", summed.summands, why, "")
 
     def _outputs(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-        request = {"do": "run", "spec": self.asked.spec()}
+        request = {"do": "run", "spec": self.summed.spec()}
         y: np.ndarray = super().request(request, {"x": x, "w": w})[1]["y"]
         return y
 
     def _read(self, x: np.ndarray, leaf: int | None) -> np.ndarray:
         """Returns what one leaf meets, or all together, as float64 (positions, filters)."""
-        summed, lines = self.asked, []
+        summed, lines = self.summed, []
         for column in window.columns(summed, x):
             values = floats.widen(np.ascontiguousarray(column), summed.dtype)
             line = values.sum(axis=0) if leaf is None else values[leaf]
@@ -652,7 +652,7 @@ class _Operation(Operator):
 
     def __init__(self, spec: dict[str, Any], owner: SumSession) -> None:
         super().__init__(spec)
-        self.asked = summed = owner.asked
+        self.summed = summed = owner.summed
 
         def call(x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> np.ndarray:
             budget.require_time()
@@ -666,21 +666,21 @@ class _Operation(Operator):
         self.call = call
 
     def input(self, x: np.ndarray) -> np.ndarray:
-        return self.asked.x.put(x)
+        return self.summed.x.put(x)
 
     def weights(self, w: np.ndarray) -> np.ndarray:
-        return w if self.asked.w is None else self.asked.w.put(w)
+        return w if self.summed.w is None else self.summed.w.put(w)
 
     def bias(self, b: np.ndarray | None) -> np.ndarray | None:
-        return None if b is None or self.asked.b is None else self.asked.b.put(b)
+        return None if b is None or self.summed.b is None else self.summed.b.put(b)
 
     def output(self, y: np.ndarray) -> np.ndarray:
-        sums = self.asked.y.taken(np.asarray(y))
-        if self.asked.scale == 1:
+        sums = self.summed.y.taken(np.asarray(y))
+        if self.summed.scale == 1:
             return sums
         with np.errstate(over="ignore"):  # times a power of two: exact, but for what overflows
-            wide = floats.widen(sums, self.asked.dtype) * self.asked.scale
-            return floats.round_to(wide, self.asked.dtype)
+            wide = floats.widen(sums, self.summed.dtype) * self.summed.scale
+            return floats.round_to(wide, self.summed.dtype)
 
 
 class _Pool(_Operation):
@@ -692,7 +692,7 @@ class _Pool(_Operation):
 
     def __init__(self, spec: dict[str, Any], owner: SumSession) -> None:
         super().__init__(spec, owner)
-        pool, summed = self.call, owner.asked
+        pool, summed = self.call, owner.summed
         reads, number = window.Geometry.of(summed).reads(), np.zeros(1, np.int64)
         # so many outputs on, a window begins behind the end of the first
         for index in summed.index:

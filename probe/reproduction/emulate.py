@@ -111,13 +111,15 @@ def _data_of_run(side: CaseRun, partial: bool) -> tuple[dict[str, Any], dict[str
     replayed = side.replays & ~side.reached
     for place in side.variants:
         replayed[place] = False
-    index = np.where(replayed, orders.index, -1)  # -1: its replay did not give the library's bits
+    # -1: its replay did not give the library's bits
+    index = np.where(replayed, orders.index, -1)
     # a window that reads padding alone has no sum, and gives 0
     index[(orders.index < 0) & orders.replayed] = NOTHING_READ
     missing = int((index == -1).sum())
     if missing and not partial:
         why = f"{missing} of {index.size} outputs have different bits when they are replayed"
         raise InputError("case", case.label, why, "save the others with partial=True (--partial)")
+    # most runs have few summations, so that a byte says which one an output has
     arrays = {
         "x": operands.x,
         "w": operands.w,

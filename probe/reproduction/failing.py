@@ -60,10 +60,7 @@ def failing(left: Target, right: Target | None = None, inline: bool = False) -> 
 
 
 class Failing:
-    """Predicates over findings, on one or two started sessions.
-
-    ``runs`` counts calls of the operators.
-    """
+    """Predicates over findings, on one or two started sessions. ``runs``: calls of operators."""
 
     def __init__(self, first: AnySession, second: AnySession) -> None:
         self.first, self.second, self.runs = first, second, 0
@@ -401,8 +398,7 @@ def by_switches(
 
 
 def same_sums(failed: Failing, finding: Finding) -> bool:
-    """Returns whether every compared output is added alike on both sides, for all finite
-    operands."""
+    """Whether every compared output is added alike on both sides, for all finite operands."""
     comparison = failed.explained(finding)
     whole = comparison.replayed == comparison.compared
     return whole and not comparison.by_order and not len(comparison.differing)

@@ -96,10 +96,7 @@ def reproduce(
 
 
 def proved_reproduction(
-    failed: Failing,
-    finding: Finding,
-    choices: ReportOptions,
-    tell: Say | None = None,
+    failed: Failing, finding: Finding, choices: ReportOptions, tell: Say | None = None
 ) -> Reproduction:
     """``reproduce`` on targets that are started, for many findings one after the other.
 

@@ -87,7 +87,8 @@ def case_of_region(sides: Sides) -> Modelled:
         for call, alone, case in zip(calls, sides, (finding.left, finding.right), strict=True)
     ]
     known: list[int | None] = [None, None]
-    if rows is not None:  # rows of the larger side stand elsewhere now, those in front are known
+    # rows of the larger side stand elsewhere now, those in front are known
+    if rows is not None:
         bits[large], known[large] = bits[large][rows], len(rows)
     targets = tuple(Target.parse(alone.side.target) for alone in sides)
     addresses = tuple(

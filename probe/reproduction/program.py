@@ -374,10 +374,7 @@ def templates() -> Environment:
 
 
 def script_of_finding(
-    finding: Finding,
-    targets: tuple[Target, Target],
-    versions: tuple[str, str],
-    same_place: bool,
+    finding: Finding, targets: tuple[Target, Target], versions: tuple[str, str], same_place: bool
 ) -> str:
     """Returns the script's text. ``versions``: of the two targets' libraries.
 
@@ -592,8 +589,7 @@ class _ScriptFunctions:
         return {n: t if t == n else f"np.ascontiguousarray({t})" for n, t in operands.items()}
 
     def _function(self, number: int, case: Case, part: Case, word: str) -> str:
-        """Returns the name of the function that computes a case; a new one unless there is its
-        like."""
+        """The name of the function that computes a case; a new one unless its like is there."""
         operands = self.finding.operands(case)
         if part is not case:
             at = case.split or 0

@@ -169,6 +169,7 @@ def replay_gives(program: str, bits: list[tuple[str, str]]) -> tuple[bool, bool,
         script.write_text(program, encoding="utf-8")
         # -I: neither this folder, PYTHONPATH nor the user's packages, so NumPy alone serves it
         ran = own_interpreter(script, "-I", arguments=("--all",))
+    # with --all it prints every output, also those that the script does not
     printed = [all(f"(0x{bits_of_side})" in ran.printed for bits_of_side in pair) for pair in bits]
     return ran.status == 0, all(printed), any(printed)
 

@@ -29,7 +29,7 @@ from probe.errors import InputError, NotReproduced, ProbeError
 from probe.explaining.evidence import differing_example
 from probe.launch import library_variables
 from probe.printing import plain
-from probe.recording.alone import Alone, Cause, Sides, isolated_sides, unequal_bits
+from probe.recording.alone import WAYS, Alone, Cause, Sides, isolated_sides, unequal_bits
 from probe.recording.difference import Region
 from probe.recording.recording import Run
 from probe.recording.source import find_cause
@@ -247,28 +247,20 @@ class ScriptValues:
 
 PLAIN = ScriptValues()
 
+# An array becomes PyTorch's as a copy, which begins at a multiple of 64, where NumPy's may not.
 LIBRARIES = {
     "torch": ScriptValues(
-        ("import torch",),
-        "torch.tensor({})",  # a copy that begins at a multiple of 64, where NumPy's may not
-        "torch.tensor({}).view(torch.bfloat16)",
-        "{}.detach().cpu().numpy()",
+        *(("import torch",), *WAYS["torch"], "{}.detach().cpu().numpy()"),
         "{}.detach().cpu().contiguous().view(torch.uint16).numpy()",
         "torch",
     ),
     "tensorflow": ScriptValues(
-        ("import tensorflow as tf",),
-        "tf.constant({})",
-        "tf.bitcast({}, tf.bfloat16)",
-        "np.asarray({})",
+        *(("import tensorflow as tf",), *WAYS["tensorflow"], "np.asarray({})"),
         "tf.bitcast({}, tf.uint16).numpy()",
         "tensorflow",
     ),
     "jax": ScriptValues(
-        ("import jax", "import jax.numpy as jnp"),
-        "jnp.asarray({})",
-        "jax.lax.bitcast_convert_type(jnp.asarray({}), jnp.bfloat16)",
-        "np.asarray({})",
+        *(("import jax", "import jax.numpy as jnp"), *WAYS["jax"], "np.asarray({})"),
         "np.asarray({}).view(np.uint16)",
         "jax",
     ),
@@ -432,9 +424,7 @@ def _functions_and_calls(
     return functions, calls
 
 
-def named_operands(
-    sides: Sides,
-) -> tuple[tuple[list[str], list[str]], dict[str, np.ndarray]]:
+def named_operands(sides: Sides) -> tuple[tuple[list[str], list[str]], dict[str, np.ndarray]]:
     """Names of what either side reads, and the arrays; what both read alike has one name."""
     arrays: dict[str, np.ndarray] = {}
     names: tuple[list[str], list[str]] = ([], [])

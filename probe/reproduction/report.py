@@ -427,8 +427,7 @@ def form_of(target: Target, name: str | None = None) -> str:
 
 
 def report_text(repro: Reproduction, form: str) -> str:
-    """Returns the text of ``report.md``: no longer than ``LIMIT``, and no heading without a
-    text."""
+    """The text of ``report.md``: no longer than ``LIMIT``, and no heading without a text."""
     chosen = FORMS[form]
     filled = _texts_of_form(repro, form)
     parts = [f"# {filled['title']}", "", f"<!-- For {chosen['tracker']} -->", ""]

@@ -64,62 +64,50 @@ class _NumPySide:
     place: str
 
 
+Runs = list[tuple[str, Mapping[str, str]]]
+
+
 def shortest_script(
     finding: Finding,
     targets: tuple[Target, Target],
     versions: tuple[str, str],
     evidence: Evidence | None,
 ) -> Short | None:
-    """Returns the script, proved by a run; None where none is written or it does not show the
-    numbers."""
-    if evidence is None:
+    """The script, proved by a run; None where none is written or it shows other numbers."""
+    cases = finding.left, finding.right
+    if evidence is None or any(case.split is not None for case in cases):
         return None
+    sides = evidence.left, evidence.right
+    places = [side.output for side in sides]
+    switches = [proof.switch_variables(target) for target in targets]
+    head = ""
+    runs: Runs = [("", {})]  # what stands before ``python``, and its variables
     try:
-        candidates = _scripts_to_try(finding, targets, versions, evidence)
+        libraries = [
+            of_case(target, version, case, finding.operands(case))
+            for target, version, case in zip(targets, versions, cases, strict=True)
+        ]
+        if targets[0] == targets[1]:
+            if switches[0]:
+                settings = ", ".join(f"{name}={value!r}" for name, value in switches[0].items())
+                head = f"import os; os.environ.update({settings})\n".replace("'", '"')
+            texts = [
+                _native_script(finding, targets[0], libraries, cases, places),
+                _general(finding, libraries, cases, places),
+            ]
+        else:
+            each = zip(targets, libraries, cases, places, strict=True)
+            texts = [_native_script(finding, t, [lib], [case], [at]) for t, lib, case, at in each]
+            texts = texts[:1] if texts[0] == texts[1] else []
+            words = ["".join(f"{name}={value} " for name, value in own.items()) for own in switches]
+            runs = list(zip(words, switches, strict=True))
     except InputError:
         return None
-    values = [value_of_bits(side.library, side.dtype) for side in (evidence.left, evidence.right)]
-    for text, runs in candidates:
+    values = [value_of_bits(side.library, side.dtype) for side in sides]
+    for text in (head + text for text in texts if text):
         if text.count("\n") <= LINES and (short := _proved_by_run(text, runs, targets, values)):
             return short
     return None
-
-
-Runs = list[tuple[str, Mapping[str, str]]]
-
-
-def _scripts_to_try(
-    finding: Finding,
-    targets: tuple[Target, Target],
-    versions: tuple[str, str],
-    evidence: Evidence,
-) -> list[tuple[str, Runs]]:
-    """Candidates, the shortest first: the text, and the variables of each run."""
-    cases = (finding.left, finding.right)
-    places = (evidence.left.output, evidence.right.output)
-    libraries = [
-        of_case(target, version, case, finding.operands(case))
-        for target, version, case in zip(targets, versions, cases, strict=True)
-    ]
-    if any(case.split is not None for case in cases):
-        return []
-    switches = [proof.switch_variables(target) for target in targets]
-    if targets[0] != targets[1]:
-        left, right = (
-            _native_script(finding, target, [library], [case], [place])
-            for target, library, case, place in zip(targets, libraries, cases, places, strict=True)
-        )
-        prefixes = ["".join(f"{key}={value} " for key, value in own.items()) for own in switches]
-        return [(left, list(zip(prefixes, switches, strict=True)))] if left == right != "" else []
-    head = ""
-    if switches[0]:
-        settings = ", ".join(f"{name}={value!r}" for name, value in switches[0].items())
-        head = f"import os; os.environ.update({settings})\n".replace("'", '"')
-    texts = [
-        _native_script(finding, targets[0], libraries, cases, places),
-        _general(finding, libraries, cases, places),
-    ]
-    return [(head + text, [("", {})]) for text in texts if text]
 
 
 def _native_script(
@@ -185,7 +173,8 @@ def _side(
         if name != "y":
             return None
         call = re.sub(r"\by\b", lambda _, now=call: now, text)  # type: ignore[misc]
-    index: Index | None = None  # of ``place`` (batch, *positions, filter) in the library's layout
+    # of ``place`` (batch, *positions, filter) in the library's layout
+    index: Index | None = None
     if source.leave.startswith("np.moveaxis("):
         index = (place[0], place[-1], *place[1:-1])
     elif ".reshape(1, -1, " in source.leave:

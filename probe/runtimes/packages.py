@@ -55,10 +55,7 @@ RELEASES: dict[str, tuple[Pins, ...]] = {
         Pins("2.0", "3.11", ("numpy<2",)),
         Pins("2.3", "3.11", ("numpy",)),
     ),
-    "jax": (
-        Pins("0.4", "3.11", ("numpy<2", "scipy<1.13")),
-        Pins("0.4.30", "3.11"),
-    ),
+    "jax": (Pins("0.4", "3.11", ("numpy<2", "scipy<1.13")), Pins("0.4.30", "3.11")),
     "onnxruntime": (
         Pins("1.2", "3.7", ("onnx<1.13", "protobuf<3.21")),
         Pins("1.15", "3.11", ("onnx<1.17", "numpy<2")),
@@ -181,6 +178,7 @@ def find_python(version: str) -> Path | None:
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
     by_uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR") or data / "uv" / "python")
+    # of pyenv's and uv's the newest patch release first
     candidates = (
         *(*own, *on_path),
         *_newest(pyenv.glob(f"versions/{version}.*/bin/python")),

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from probe.semantics import mixing
-from probe.semantics.labels import Labels, joint, tag
+from probe.semantics.labels import Labels, joint, tag, with_words
 
 Shapes = Sequence[tuple[int, ...]]
 Numbers = Callable[[], np.ndarray]
@@ -164,7 +164,7 @@ class Steps(Meaning):
         values = list(reads)
         for number, step in enumerate(self.steps):
             operands = [values[n] for n in step.reads]
-            values += step.labels(operands, np.uint64(joint(what, tag(number))[()]))
+            values += step.labels(operands, with_words(what, number))
         return [values[n] for n in self.gives or (len(values) - 1,)]
 
 

@@ -232,24 +232,22 @@ def contract(
     sizes = {x: max(labels.shape[axis] for labels, axis in having[x]) for x in every}
     inner = [(hashed(names[x]), sizes[x]) for x in left_out if x not in out]
     what = tag(int(what), *sorted(inner))
-    arrays = owned([_lettered(labels, text, every, left_out) for labels, text in ends], met)
+
+    def lettered(labels: Labels, text: str) -> np.ndarray:
+        """Returns an operand with an axis for every letter."""
+        if len(set(text)) != len(text):
+            raise ValueError(f"{text}: a letter stands twice in one operand")
+        full = labels.full([axis for axis, letter in enumerate(text) if letter not in left_out])
+        full = full.transpose([text.index(letter) for letter in every if letter in text])
+        lengths = iter(full.shape)
+        return full.reshape([next(lengths) if letter in text else 1 for letter in every])
+
+    arrays = owned([lettered(labels, text) for labels, text in ends], met)
     # ab is ba, as where a library transposes a product, unless an index alone says whose axis it is
     turns = not any(x in out and (x in letters[0]) != (x in letters[1]) for x in left_out)
     products = _chunked(arrays, len(out), what, turns)
     shape, named = tuple(sizes[x] for x in out), tuple(names.get(x, k) for k, x in enumerate(out))
     return Labels(shape, products, all_known([left, right]), named)
-
-
-def _lettered(
-    labels: Labels, text: str, every: Sequence[str], left_out: Sequence[str]
-) -> np.ndarray:
-    """Returns an operand with an axis for every letter."""
-    if len(set(text)) != len(text):
-        raise ValueError(f"{text}: a letter stands twice in one operand")
-    full = labels.full([axis for axis, letter in enumerate(text) if letter not in left_out])
-    full = full.transpose([text.index(letter) for letter in every if letter in text])
-    sizes = iter(full.shape)
-    return full.reshape([next(sizes) if letter in text else 1 for letter in every])
 
 
 def _chunked(arrays: Sequence[np.ndarray], out: int, what: np.uint64, turns: bool) -> np.ndarray:

@@ -60,7 +60,7 @@ def _tap_reach(
     """Returns the outputs that a tap serves along an axis, and the inputs that they read by it."""
     # output o reads input o * stride + offset by this tap; transposed it is the other way round
     stride, offset = frame.stride[k], tap * frame.dilation[k] - frame.padding[k][0]
-    first = max(0, -(offset // stride)) if offset < 0 else 0
+    first = max(0, -(offset // stride))
     most, end = (size, outputs) if frame.transposed else (outputs, size)
     last = min(most, (end - 1 - offset) // stride + 1)
     if first >= last:
@@ -238,7 +238,7 @@ class Convolution(Meaning):
         return [Labels(shape, np.concatenate(parts, channels), known)]
 
     def _apart(self, source: Labels) -> Labels:
-        if set(self.holes) <= {1}:
+        if set(self.holes) <= {1}:  # speed alone
             return source
         spatial = self.windows.spatial
         array, shape = source.full(spatial), list(source.shape)

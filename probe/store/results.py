@@ -138,6 +138,7 @@ class Results:
             for query in queries:
                 try:
                     rows = connection.sql(query).to_arrow_table()
+                    # DuckDB sums int64 in 128 bits, which Arrow has as a decimal
                     for place, field in enumerate(rows.schema):
                         if pa.types.is_decimal(field.type) and field.type.scale == 0:
                             with suppress(pa.ArrowInvalid):
@@ -152,6 +153,8 @@ class Results:
 
 
 _SAFE = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+# Once access is switched off and the configuration locked, no query can switch it on. Times are
+# UTC's: DuckDB would show those of the reader's zone.
 _LOCKS = (
     "SET TimeZone = 'UTC'",
     "SET python_enable_replacements = false",

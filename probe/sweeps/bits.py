@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
     from probe.store.parquet import Recalled
 
 
+# Of the rates that a score is the mean of: see ``Ranking``.
 WEIGHTS = {
     "elsewhere": 2.0,
     "interpolated": 1.0,
@@ -47,12 +48,14 @@ WEIGHTS = {
     "cases": 1.0,
     "all": 0.5,
 }
+# Numbers of vectors' and packets' elements, by which tails differ alike.
 MODULI = (2, 4, 8, 16, 32)
 # Values of a case that are asked at once: of one that was never asked, and of any other. Each time
 # the largest value runs again with its controls, three runs more.
 FIRST, MOST = 8, 64
 # A case is asked in about that many requests at least, however many values it has.
 PIECES = 256
+# The golden ratio's fraction, whose multiples spread values evenly.
 GOLDEN = 0.6180339887498949
 
 
@@ -601,16 +604,14 @@ class _CaseSweep:
         elif self.stage == "base":
             self._fail(error, self.plan.against)
             self._leave()
-        else:
-            self._lost_at(error, next(iter(self.todo)))
-
-    def _lost_at(self, error: TargetError, at: int) -> None:
-        self._fail(error, at)
-        self._drop(at)
-        self.lost += 1
-        if self.lost >= PATIENCE and self.todo:
-            self._fail(error, None, f"{self.lost} times in a row, so the rest is left out")
-            self._leave()
+        else:  # each item was answered at once: the first that is open did it
+            at = next(iter(self.todo))
+            self._fail(error, at)
+            self._drop(at)
+            self.lost += 1
+            if self.lost >= PATIENCE and self.todo:
+                self._fail(error, None, f"{self.lost} times in a row, so the rest is left out")
+                self._leave()
 
     def _fail(self, error: TargetError, at: int | None, why: str = "") -> None:
         self.once = None

@@ -58,6 +58,7 @@ class TargetSummary:
 
         ``before``: it had been stored by an earlier sweep.
         """
+        # a sweep's answer has thousands of rows that agree: they come as one, with their sums
         rows = row.get("rows", 1)
         self.comparisons += rows
         self.stored_before += rows * before

@@ -98,6 +98,7 @@ class ReleaseQuestion:
         except TargetError as error:
             return ReleaseStep(version, None, why=error.why, installed=not here)
         finally:
+            # more are asked than expected where releases can't be run
             self.count.set(self.count.done + 1, max(self.about, self.count.done + 1))
             if not here and not self.keep and environments.find_environment(where.name, version):
                 installation.remove_installed(where)

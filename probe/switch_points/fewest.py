@@ -52,6 +52,7 @@ class ReleaseChange:
     def holds(self) -> bool:
         """Returns whether no more than the two ends' answers were seen, each on its side."""
         steps = sorted((s for s in self.steps if s.seen), key=lambda s: release_numbers(s.version))
+        # what changes back has changed twice
         return sum(step.seen != later.seen for step, later in itertools.pairwise(steps)) <= 1
 
     def to_json(self) -> dict[str, Any]:
@@ -199,6 +200,7 @@ def search_conditions(
     failed = list[tuple[int, str]]()
 
     def returns(some: Sequence[Condition]) -> bool:
+        # all conditions of the left target together are the left target, which was run
         step = steps[0] if len(some) == len(every) else ask(right.with_(**dict(some)))
         steps.extend([step] * (step is not steps[0]))
         failed.extend([(len(some), step.version)] * (step.seen is None))

@@ -23,6 +23,7 @@ from probe.summation.tree import order_name, short_formula
 from probe.switch_points.recognition import UNKNOWN, Pattern
 from probe.switch_points.search import Thresholds
 
+# In the place of a size's kind, which is 0 or more.
 MIXED, NOT_RUN = -1, -2
 NOUNS = {"dense": "rows"}
 # Characters of an order that has no name.

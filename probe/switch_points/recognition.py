@@ -158,10 +158,13 @@ class Periodic:
         Container (windows, filters), for every set of ``sets_for``.
         """
         if (summation, read) not in self.tables:
-            self.tables[summation, read] = list(
-                self.replayed(summation, self.windows, self.sets_for(read))
-            )
+            outputs = self.replayed(summation, self._met(read), self.sets_for(read))
+            self.tables[summation, read] = list(outputs)
         return self.tables[summation, read]
+
+    def _met(self, read: Read) -> Columns:
+        """Returns what the leaves meet in ``windows`` that read these ones."""
+        return self.windows
 
     def wide_table(self, summation: Summation, read: Read) -> Iterator[np.ndarray]:
         """Yields a summation's outputs on the window of ones, container (1, filters), by set."""
@@ -174,11 +177,9 @@ class Periodic:
         self, summation: Summation, columns: Columns, sets: list[Weights]
     ) -> Iterator[np.ndarray]:
         """Yields a summation's outputs on any windows, container (windows, filters), set by set."""
-        for weights in sets:
-            case = self.case
-            w, b = weights
-            flat = w.reshape(case.summands, case.groups, -1)
-            by_group = []
+        case = self.case
+        for w, b in sets:
+            flat, by_group = w.reshape(case.summands, case.groups, -1), []
             for group, x in enumerate(columns):
                 mine, width = flat[:, group], flat.shape[2]
                 bias = None if b is None else b.reshape(case.groups, -1)[group]
@@ -217,15 +218,11 @@ class Repeated(Periodic):
         ones: np.ndarray = floats.round_to(np.ones(shape), self.case.dtype)
         return ones
 
-    def table(self, summation: Summation, read: Read) -> list[np.ndarray]:
-        """Returns a summation's outputs on the window of these leaves: container (1, filters)."""
-        if (summation, read) not in self.tables:
-            columns = [np.zeros_like(each) for each in self.windows]
-            for column, each in zip(columns, self.windows, strict=True):
-                column[list(read)] = each[list(read)]
-            table = list(self.replayed(summation, columns, self.sets_for(read)))
-            self.tables[summation, read] = table
-        return self.tables[summation, read]
+    def _met(self, read: Read) -> Columns:
+        columns = [np.zeros_like(each) for each in self.windows]
+        for column, each in zip(columns, self.windows, strict=True):
+            column[list(read)] = each[list(read)]
+        return columns
 
 
 # Outputs up to which all of a call are looked at.
@@ -605,7 +602,7 @@ class RecognisedSize:
         typical = kinds[full] if full.any() else kinds[adds] if adds.any() else kinds
         interior = int(np.bincount(typical).argmax())
         last = int(np.flatnonzero(kinds == interior)[-1])
-        other = adds & (kinds != interior)
+        other, unknown = adds & (kinds != interior), int(self.open.sum())
         tail = itertools.groupby(kinds[last + 1 :][other[last + 1 :]].tolist())
         return Pattern(
             length=self.size,
@@ -614,15 +611,14 @@ class RecognisedSize:
             interior=interior,
             tail=tuple((kind, len(list(rows))) for kind, rows in tail),
             elsewhere=int(other[: last + 1].sum()),
-            unknown=int(self.open.sum()),
+            unknown=unknown,
             steady=self.steady,
-            uncertified=self._doubts(),
+            uncertified="the same call again gave different bits"
+            if not self.steady
+            else f"{unknown:,} outputs have no known summation"
+            if unknown
+            else self.uncertified,
         )
-
-    def _doubts(self) -> str:
-        if self.steady and self.open.any():
-            return f"{int(self.open.sum()):,} outputs have no known summation"
-        return self.uncertified if self.steady else "the same call again gave different bits"
 
 
 def _place_in(known: list[Any], summation: Any) -> int:

@@ -346,23 +346,29 @@ class _Search:
         """Returns what was seen at a length; None if the target failed there or time is up."""
         if length in self.seen:
             return self.seen[length]
-        if self.limit is not None and time.monotonic() - self.begun > self.limit and self.seen:
+        if self.late and self.seen:
             self.result.limited = self.result.limited or f"stopped after {self.limit:g} s"
             return None
-        self._tell(length)
+        pattern = self._ask(length, 0)
+        if pattern is not None:
+            self.seen[length] = pattern
+        return pattern
+
+    @property
+    def late(self) -> bool:
+        return self.limit is not None and time.monotonic() - self.begun > self.limit
+
+    def _ask(self, length: int, budget: int) -> Pattern | None:
+        if self.progress:
+            self.progress(f"{self.stage}: {self.vary} {length:,}")
         try:
-            self.seen[length] = self.known.pattern(length)
+            return self.known.pattern(length, budget)
         except TargetError as error:
             if not self.seen:
                 raise
             self.result.failures.append(f"{self.vary} {length}: {error}")
             self.session.revive()
             return None
-        return self.seen[length]
-
-    def _tell(self, size: int) -> None:
-        if self.progress:
-            self.progress(f"{self.stage}: {self.vary} {size:,}")
 
     def cost(self, size: int, certified: bool = False) -> int:
         """Returns what a size costs, in products: recognised, or also tested for every addition."""
@@ -516,25 +522,17 @@ class _Search:
     def certify(self) -> None:
         """Asks all outputs at the lengths that decide; at all, if all were run at little cost."""
         first, last = self.result.shortest, max(self.seen)
-        deciding = {
-            first,
-            last,
-            *(n for switch in self.result.switches for n in (switch.before, switch.at)),
-        }
+        switches = self.result.switches
+        deciding = {first, last}.union(*((switch.before, switch.at) for switch in switches))
         few = len(self.seen) <= SCANNED or sum(self.cost(n, True) for n in self.seen) <= WORK
         if few and len(self.seen) == last - first + 1:
             deciding = set(self.seen)
         self.stage = "part 3 of 3, testing every addition"
         for length in VOICE.counting(sorted(deciding & set(self.seen)), self.result.sizes):
-            if self.limit is not None and time.monotonic() - self.begun > self.limit:
+            if self.late:
                 return
-            before = self.seen[length]
-            self._tell(length)
-            try:
-                pattern = self.known.pattern(length, BUDGET)
-            except TargetError as error:
-                self.result.failures.append(f"{self.vary} {length}: {error}")
-                self.session.revive()
+            before, pattern = self.seen[length], self._ask(length, BUDGET)
+            if pattern is None:
                 continue
             self.seen[length] = pattern
             self.result.refuted |= set(before.kinds[pattern.kinds != before.kinds].tolist())
@@ -552,18 +550,16 @@ class _Search:
         result, period = self.result, self.result.period
         result.upto = max(self.seen)
         result.switches.sort(key=lambda switch: switch.at)
-        if period:
-            for pattern in (
-                pattern for pattern in self.seen.values() if pattern.length >= result.settled
-            ):
-                tails = result.tails.setdefault(pattern.interior, {})
-                tail = tails.setdefault(pattern.length % period, pattern.tail)
-                if tail != pattern.tail and pattern.length > self.end:
-                    result.violations.append(
-                        f"{result.vary} {pattern.length} has the tail {_tail_text(pattern.tail)}, "
-                        f"others with its remainder {pattern.length % period} by {period} have "
-                        f"{_tail_text(tail)}"
-                    )
+        for length, pattern in self.seen.items():
+            if not period or length < result.settled:
+                continue
+            rest = length % period
+            tail = result.tails.setdefault(pattern.interior, {}).setdefault(rest, pattern.tail)
+            if tail != pattern.tail and length > self.end:
+                result.violations.append(
+                    f"{result.vary} {length} has the tail {_tail_text(pattern.tail)}, others with "
+                    f"its remainder {rest} by {period} have {_tail_text(tail)}"
+                )
         lengths, result.checked = result.checked, []
         what = "interior and tail" if period else "the interior"
         if lengths:

@@ -161,7 +161,8 @@ def realigned(array):
     """A copy that begins elsewhere modulo 16 bytes, and so modulo 64: at a multiple of 64, or where
     the array begins at a multiple of 16, 4 bytes behind one, or one element where that is more.
     """
-    step = max(4, array.dtype.itemsize)  # MKL's and Eigen's orders go with the address modulo 16
+    # MKL's and Eigen's orders go with the address modulo 16
+    step = max(4, array.dtype.itemsize)
     return layout.copied(array, 0 if array.ctypes.data % 16 else step)
 
 
@@ -297,7 +298,8 @@ def _starting(absent):
     loaded; and what is made stays: a library's million objects are not looked through for garbage,
     neither meanwhile, which takes a tenth of TensorFlow's start, nor later."""
     hidden = [name for name in absent if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))  # None: what the import system does not look for
+    # None: what the import system does not look for
+    sys.modules.update(dict.fromkeys(hidden))
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -393,7 +395,8 @@ class Worker:
     def start(self, request, arrays):
         self.calls.clear()
         self.operators.clear()
-        home = request.get("home")  # of another package's backend: its class, and where that is
+        # of another package's backend: its class, and where that is
+        home = request.get("home")
         self.backend = (backends.loaded(*home) if home else backends.get(request["backend"]))()
         with _starting(request.get("without", ())):
             facts = self.backend.start(request.get("switches", {}), request.get("device", "cpu"))
@@ -491,7 +494,7 @@ class Worker:
         spec = request["spec"]
         w, b = arrays.get("w"), arrays.get("b")
         if w is None and "base" in request:
-            w = compare.constant_weights(spec, request["base"])
+            w = contract.uniform_weights(spec, request["base"])
         if b is None and spec["bias"]:
             b = np.zeros(spec["filters"], w.dtype)
         return CaseCall(self._operator, spec, arrays["x"], w, b)

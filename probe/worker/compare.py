@@ -323,9 +323,3 @@ class _Steps:
             self.bias.restore(places)
         edits.restore(index)
         return output
-
-
-def constant_weights(spec, value):
-    """Returns weights (*kernel, in_channels/groups, filters) that are all ``value``, container."""
-    shape = list(spec["kernel"]) + [spec["in_channels"] // spec["groups"], spec["filters"]]
-    return floats.round_to(np.full(shape, value, np.float64), spec["dtype"])

@@ -70,7 +70,13 @@ def receive(stream):
         raise ProtocolError(f"an envelope of {length} bytes is not a frame of probe's")
     envelope = bytearray(length)
     _complete(_fill(stream, envelope), length, "envelope")
-    header, names = _envelope(bytes(envelope))
+    try:
+        header, named = json.loads(bytes(envelope).decode("utf-8"))
+        names = [(str(name), str(dtype), shape) for name, dtype, shape in named]
+    except (ValueError, TypeError) as error:
+        raise ProtocolError(f"the envelope is not ours: {error}") from None
+    if not isinstance(header, dict):
+        raise ProtocolError(f"the header is {type(header).__name__}, not an object")
     arrays = {}
     for name, dtype, shape in names:
         arrays[name] = array = _announced_array(name, dtype, shape)
@@ -78,16 +84,6 @@ def receive(stream):
             raw = array.reshape(-1).view(np.uint8)
             _complete(_fill(stream, raw), raw.nbytes, f"array {name}")
     return header, arrays
-
-
-def _envelope(text):
-    try:
-        header, names = json.loads(text.decode("utf-8"))
-        if isinstance(header, dict):
-            return header, [(str(name), str(dtype), shape) for name, dtype, shape in names]
-    except (ValueError, TypeError) as error:
-        raise ProtocolError(f"the envelope is not ours: {error}") from None
-    raise ProtocolError(f"the header is {type(header).__name__}, not an object")
 
 
 def _announced_array(name, dtype, shape):

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from probe import Target, arguments, backends, ulp
+from probe import Target, arguments, ulp
 from probe.activations import ACTIVATIONS
 from probe.backends import conformance
 from probe.backends.layers import numpy_function
@@ -52,9 +52,7 @@ class Program:
     ``turned``: the length is the model's first axis.
     """
 
-    def __init__(
-        self, layers, height=(), in_channels=4, dtype="float32", turned=False, own=()
-    ) -> None:
+    def __init__(self, layers, height=(), in_channels=4, dtype="float32", turned=False, own=()):
         self.height, self.in_channels, self.dtype = height, in_channels, dtype
         self.specs, self.arrays, channels = [], {}, in_channels
         for number, words in enumerate(layers):
@@ -70,17 +68,15 @@ class Program:
         def drawn(*shape, scale=0.3):
             return (scale * random.standard_normal(shape)).astype(self.dtype)
 
-        plain = {"op": op, "dtype": self.dtype, "channels": channels, "parameters": {}}
-        if op == "bias":
-            return plain, {"b": drawn(channels)}, channels
-        if op == "normalisation":
-            arrays = {"scale": 1 + drawn(channels), "shift": drawn(channels)}
-            return plain, arrays, channels
+        arrays = {name: words.pop(name) for name in ("tail",) if name in words}
+        if op in ("bias", "normalisation"):
+            names = ("b",) if op == "bias" else ("scale", "shift")
+            arrays = {name: (name == "scale") + drawn(channels) for name in names}
         if op == "pad":
             pairs = arguments.padding(words.pop("padding"), len(self.height) + 1)
-            return plain | words | {"padding": [list(one) for one in pairs]}, {}, channels
-        if op in ("activation", "extend"):
-            arrays = {"tail": words.pop("tail")} if op == "extend" else {}
+            words["padding"] = [list(pair) for pair in pairs]
+        if op in ("bias", "normalisation", "pad", "activation", "extend"):
+            plain = {"op": op, "dtype": self.dtype, "channels": channels, "parameters": {}}
             return plain | words, arrays, channels
         kernel = words.pop("kernel", None)
         if "pool" in op:
@@ -88,10 +84,10 @@ class Program:
         words |= {"bias": "normal"} if words.get("bias") else {}
         op = "matmul" if op == "dense" else op
         case = Case(op, kernel, in_channels=channels, dtype=self.dtype, **words)
-        arrays = {"w": np.ones(case.weight_shape, self.dtype) if case.pool else None}
-        if not case.pool:
-            arrays["w"] = drawn(*case.weight_shape)
-            arrays |= {"b": drawn(case.filters)} if case.bias else {}
+        if case.pool:
+            return case.spec(), {"w": np.ones(case.weight_shape, self.dtype)}, case.filters
+        arrays = {"w": drawn(*case.weight_shape)}
+        arrays |= {"b": drawn(case.filters)} if case.bias else {}
         return case.spec(), arrays, case.filters
 
     def on(self, session):
@@ -162,21 +158,6 @@ def test_an_activation_is_the_librarys_own(started, text, activation):
         truth = numpy_function(network.specs[0], {})(x.astype(float))
         whole, _, _ = network.whole(started(text), x)
         np.testing.assert_allclose(whole, truth, rtol=3e-6, atol=3e-6)
-
-
-IMPORTS = {
-    "opencv": "import cv2",
-    "litert": "import base64\nfrom ai_edge_litert.interpreter import Interpreter, OpResolverType",
-}
-
-
-def imports(target):
-    """What a script of a target has before its functions."""
-    before = [IMPORTS.get(target.name, "")]
-    if target.name not in IMPORTS:
-        backend = backends.get(target.name)().described(dict(target.switches), "cpu", "")
-        before = [*backend.imports, *backend.setup()]
-    return "\n".join(["import numpy as np", *before, ""])
 
 
 @pytest.mark.parametrize("axis", ["last", "first"])

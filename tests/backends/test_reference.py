@@ -42,10 +42,7 @@ def test_every_operation_is_rounded_once(dtype):
         products = arithmetic.narrow(arithmetic.multiply(wide_a, wide_b))
     left, right = floats.widen(a, dtype), floats.widen(b, dtype)
     pairs = [(Fraction(x), Fraction(y)) for x, y in zip(left, right, strict=True)]
-    for found, exact in (
-        (sums, [x + y for x, y in pairs]),
-        (products, [x * y for x, y in pairs]),
-    ):
+    for found, exact in ((sums, [x + y for x, y in pairs]), (products, [x * y for x, y in pairs])):
         expected = floats.round_to(np.array([rounded(value, dtype) for value in exact]), dtype)
         assert ulp.equal(found, expected, dtype)
 

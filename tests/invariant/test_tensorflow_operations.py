@@ -34,6 +34,18 @@ def test_functions_by_place_have_a_class_whatever_the_batch():
     assert report.complete
 
 
+def test_a_batch_without_samples_is_empty_and_hides_nothing():
+    """What a node is shows with samples alone: an empty batch first decides nothing."""
+
+    def layers(x):
+        return L.AveragePooling1D(2)(Cumulative()(x)) + L.Activation("tanh")(x[:, :2])
+
+    model, report = stable.invariant(built(layers, 5, 3), (1, 8), strict=True)
+    x = numbers(8, 5, 3)
+    assert model(x[:0]).shape == (0, 2, 3) and moved(model, x, (1, 3)) == 0
+    assert report.complete and model(x[:0]).shape == (0, 2, 3)
+
+
 class Odd(L.Layer):
     def call(self, x):
         return tf.math.real(tf.signal.fft(tf.cast(x, tf.complex64)))

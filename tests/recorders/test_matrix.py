@@ -491,25 +491,16 @@ ROWS: dict[str, Row] = {
         onnx=node("LeakyRelu", alpha=0.3),
     ),
     "elu": Row(X, torch=F.elu, tensorflow=lambda x: tf().nn.elu(x), onnx=node("Elu", alpha=1.0)),
-    "selu": Row(
-        X, torch=F.selu, tensorflow=lambda x: tf().nn.selu(x), onnx=node("Selu"), litert=False
-    ),
+    "selu": Row(X, torch=F.selu, tensorflow=lambda x: tf().nn.selu(x), onnx=node("Selu")),
     "celu": Row(X, torch=lambda x: F.celu(x, 0.7), onnx=node("Celu", alpha=0.7)),
     "hard_swish": Row(X, torch=F.hardswish, onnx=node("HardSwish")),
     "hard_sigmoid": Row(X, torch=F.hardsigmoid, onnx=node("HardSigmoid", alpha=1 / 6, beta=0.5)),
     "softplus": Row(
-        X,
-        torch=F.softplus,
-        tensorflow=lambda x: tf().nn.softplus(x),
-        onnx=node("Softplus"),
-        litert=False,
+        X, torch=F.softplus, tensorflow=lambda x: tf().nn.softplus(x), onnx=node("Softplus")
     ),
-    "gelu": Row(X, torch=F.gelu, onnx=node("Gelu"), opencv=False),
+    "gelu": Row(X, torch=F.gelu, onnx=node("Gelu")),
     "gelu_tanh": Row(
-        X,
-        torch=lambda x: F.gelu(x, approximate="tanh"),
-        onnx=node("Gelu", approximate="tanh"),
-        opencv=False,
+        X, torch=lambda x: F.gelu(x, approximate="tanh"), onnx=node("Gelu", approximate="tanh")
     ),
     "clip": Row(
         X,
@@ -525,7 +516,6 @@ ROWS: dict[str, Row] = {
         jax=lambda x: x.astype("float16"),
         tensorflow=lambda x: tf().cast(x, tf().float16),
         onnx=node("Cast", to=10),
-        opencv=False,
     ),
     "cast to int": Row(
         3 * X,
@@ -534,7 +524,6 @@ ROWS: dict[str, Row] = {
         jax=lambda x: x.astype("int32"),
         tensorflow=lambda x: tf().cast(x, tf().int32),
         onnx=node("Cast", to=6),
-        opencv=False,
     ),
     "sum": reduced(X, (2, 3), "sum"),
     "mean": reduced(
@@ -565,21 +554,18 @@ ROWS: dict[str, Row] = {
         numpy=lambda x: np.cumprod(x, 1),
         jax=lambda x: jx().lax.cumprod(x, 1),
         tensorflow=lambda x: tf().math.cumprod(x, 1),
-        litert=False,
     ),
     "cumulative logsumexp": Row(
         L,
         torch=lambda x: x.logcumsumexp(1),
         jax=lambda x: jx().lax.cumlogsumexp(x, 1),
         tensorflow=lambda x: tf().math.cumulative_logsumexp(x, 1),
-        litert=False,
     ),
     "bits": Row(
         X,
         torch=lambda x: x.view(torch.int32),
         jax=lambda x: jx().lax.bitcast_convert_type(x, "int32"),
         tensorflow=lambda x: tf().bitcast(x, tf().int32),
-        litert=False,
     ),
     "clamp by arrays": Row(
         (X, X[::-1] - 1, X[::-1] + 1),
@@ -591,7 +577,6 @@ ROWS: dict[str, Row] = {
         torch=torch.complex,
         jax=lambda x, w: jx().lax.complex(x, w),
         tensorflow=lambda x, w: tf().complex(x, w),
-        litert=False,
     ),
     **{
         part: Row(
@@ -608,7 +593,6 @@ ROWS: dict[str, Row] = {
         numpy=np.conj,
         jax=lambda x: jx().numpy.conj(x),
         tensorflow=lambda x: tf().math.conj(x),
-        litert=False,
     ),
     "complex absolute": alike(Z, lambda xp, x: xp.abs(x)),
     "count of what is not zero": alike(
@@ -616,24 +600,17 @@ ROWS: dict[str, Row] = {
     ),
     "median": Row(L, torch=lambda x: x.median(1)[0], numpy=lambda x: np.median(x, 1)),
     "determinant": alike(
-        *(SQUARES, lambda xp, x: xp.linalg.det(x), "torch numpy tensorflow"),
-        onnx=node("Det"),
-        litert=False,
-        opencv=False,
+        *(SQUARES, lambda xp, x: xp.linalg.det(x), "torch numpy tensorflow"), onnx=node("Det")
     ),
-    "inverse": alike(
-        SQUARES, lambda xp, x: xp.linalg.inv(x), "torch numpy tensorflow", litert=False
-    ),
+    "inverse": alike(SQUARES, lambda xp, x: xp.linalg.inv(x), "torch numpy tensorflow"),
     "cholesky": alike(
         *(SQUARES @ SQUARES.swapaxes(1, 2), lambda xp, x: xp.linalg.cholesky(x)),
         *("torch numpy tensorflow",),
-        litert=False,
     ),
     "linear solve": Row(
         (L[:, :, :4].copy(), SQUARES),
         torch=lambda x, a: torch.linalg.solve(a, x),
         tensorflow=lambda x, a: tf().linalg.solve(a, x),
-        litert=False,
     ),
     "local response norm": Row(
         X,
@@ -641,7 +618,6 @@ ROWS: dict[str, Row] = {
             tf().nn.local_response_normalization(channels_last(x), 2, 1.0, 2e-4, 0.75)
         ),
         onnx=node("LRN", size=5, bias=1.0, alpha=1e-3, beta=0.75),
-        litert=False,
     ),
     "resize linear": Row(
         X,
@@ -649,7 +625,6 @@ ROWS: dict[str, Row] = {
         tensorflow=lambda x: channels_second(tf().image.resize(channels_last(x), (16, 16))),
         onnx=node("Resize", "x,,s", mode="linear"),
         constants={"s": np.array([1, 1, 2, 2], np.float32)},
-        opencv=False,
     ),
     "resize linear to fewer": resize_row(5, {}, {"half_pixel_centers": True}, {}),
     "resize linear from corner to corner": resize_row(
@@ -664,7 +639,6 @@ ROWS: dict[str, Row] = {
         torch=lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"),
         onnx=node("Resize", "x,,s", mode="cubic", cubic_coeff_a=-0.75),
         constants={"s": np.array([1, 1, 2, 2], np.float32)},
-        opencv=False,
     ),
     "vector norm": Row(
         L,
@@ -672,7 +646,6 @@ ROWS: dict[str, Row] = {
         onnx=node("ReduceL2", "x,axes", keepdims=0),
         tensorflow=lambda x: tf().raw_ops.EuclideanNorm(input=x, axis=-1),
         constants={"axes": np.array([-1])},
-        litert=False,
     ),
     "vector norm of magnitudes": Row(
         L,
@@ -691,7 +664,6 @@ ROWS: dict[str, Row] = {
         tensorflow=lambda x: tf().math.top_k(x, 3)[0],
         onnx=[("TopK", "x,k", "y,i", {"axis": -1})],
         constants={"k": np.array([3])},
-        opencv=False,
     ),
     "squared difference": Row(
         (X, P),
@@ -720,13 +692,11 @@ ROWS: dict[str, Row] = {
         torch=lambda x: F.affine_grid(x, [3, 2, 5, 4], align_corners=False),
         onnx=node("AffineGrid", "x,size"),
         constants={"size": np.array([3, 2, 5, 4])},
-        opencv=False,
     ),
     "grid sample": Row(
         (X, S[:, :2, :, :].transpose(0, 2, 3, 1).copy()),
         torch=lambda x, g: F.grid_sample(x, g, align_corners=False),
         onnx=node("GridSample", "x,w0", mode="linear"),
-        opencv=False,
     ),
     "embedding of one-hots": Row(
         W12.T.copy(),
@@ -737,13 +707,10 @@ ROWS: dict[str, Row] = {
             "depth": np.array(12),
             "values": np.array([0, 1], np.float32),
         },
-        litert=False,
-        opencv=False,
     ),
     "glu": Row(
         L,
         torch=F.glu,
-        opencv=False,
         onnx=[
             ("Split", "x", "a,b", {"axis": -1, "num_outputs": 2}),
             ("Sigmoid", "b", "s", {}),
@@ -760,7 +727,6 @@ ROWS: dict[str, Row] = {
             ),
             w,
         ),
-        litert=False,
     ),
     "transposed convolution": Row(
         (X, KERNEL.transpose(1, 0, 2, 3).copy()),
@@ -819,14 +785,12 @@ ROWS: dict[str, Row] = {
         numpy=lambda x, g: (
             x / np.sqrt(np.mean(np.square(x), -1, keepdims=True) + np.float32(1e-5)) * g
         ),
-        opencv=False,
     ),
     "group_norm": Row(
         (X, SCALE, SHIFT),
         torch=lambda x, g, b: F.group_norm(x, 3, g, b, 1e-5),
         numpy=grouped,
         jax=lambda x, g, b: grouped(x, g, b),
-        opencv=False,
     ),
     "instance_norm": Row(
         (X, SCALE, SHIFT),
@@ -848,9 +812,8 @@ ROWS: dict[str, Row] = {
             channels_last(x), s, b, m, v, 1e-3, is_training=False
         )[0],
         onnx=node("BatchNormalization", "x,w0,w1,w2,w3", epsilon=1e-3),
-        litert=False,
     ),
-    "prelu": Row((X, SCALE), torch=F.prelu, opencv=False),
+    "prelu": Row((X, SCALE), torch=F.prelu),
     "convolution": Row(
         (X, KERNEL),
         torch=F.conv2d,
@@ -865,7 +828,6 @@ ROWS: dict[str, Row] = {
             jx().numpy.pad(x, ((0, 0), (0, 0), (0, 1), (1, 2))), w, (1, 1), "VALID"
         ),
         tensorflow=lambda x, w: convolved(tf().pad(x, ((0, 0), (0, 0), (0, 1), (1, 2))), w),
-        opencv=False,
     ),
     "convolution behind a concat": Row(
         (X, KERNEL),
@@ -880,7 +842,7 @@ ROWS: dict[str, Row] = {
     ),
     "product behind a concat": alike(
         (L, RANDOM.standard_normal((12, 4)).astype(np.float32)),
-        lambda xp, x, w: xp.concat([x, xp.tanh(x)], 1) @ w,
+        lambda xp, x, w: xp.concat([x, xp.tanh(x)], axis=1) @ w,
         onnx=[
             ("Tanh", "x", "t", {}),
             ("Concat", "x,t", "c", {"axis": 1}),
@@ -1029,36 +991,29 @@ ROWS: dict[str, Row] = {
         WHOLE.astype(np.uint8),
         jax=lambda x: jx().lax.population_count(x),
         tensorflow=lambda x: tf().raw_ops.PopulationCount(x=x),
-        litert=False,
     ),
     "polygamma": Row(
         P,
         torch=lambda x: torch.polygamma(1, x),
         jax=lambda x: jx().scipy.special.polygamma(1, x),
         tensorflow=lambda x: tf().math.polygamma(tf().constant(1.0), x),
-        litert=False,
     ),
     "a transform of real numbers": alike(
-        *(L, lambda xp, x: xp.fft.rfft(x), "torch jax"),
-        tensorflow=lambda x: tf().signal.rfft(x),
-        litert=False,
+        *(L, lambda xp, x: xp.fft.rfft(x), "torch jax"), tensorflow=lambda x: tf().signal.rfft(x)
     ),
     "a transform of real numbers, both halves": alike(
         *(L, lambda xp, x: xp.fft.fft(x).real, "torch jax"),
         tensorflow=lambda x: tf().math.real(tf().signal.fft(tf().cast(x, tf().complex64))),
-        litert=False,
     ),
     "a transform of planes, and back": alike(
         *(X, lambda xp, x: xp.fft.irfft2(xp.fft.rfft2(x)), "torch jax"),
         tensorflow=lambda x: tf().signal.irfft2d(tf().signal.rfft2d(x)),
-        litert=False,
     ),
     "a transform of complex numbers": Row(
         L,
         torch=lambda x: torch.fft.ifft(torch.fft.fft(torch.complex(x, -x))),
         jax=lambda x: jx().numpy.fft.ifft(jx().numpy.fft.fft(jx().lax.complex(x, -x))),
         tensorflow=lambda x: tf().signal.ifft(tf().signal.fft(tf().complex(x, -x))),
-        litert=False,
     ),
     "rsqrt mul": Row(
         P,
@@ -1071,7 +1026,6 @@ ROWS: dict[str, Row] = {
         *((L, W12), lambda xp, x, w: xp.tril(x, 2) @ w, "torch numpy"),
         onnx=[("Trilu", "x,k", "t", {"upper": 0}), ("MatMul", "t,w0", "y", {})],
         constants={"k": np.array(2)},
-        opencv=False,
     ),
     "reflected": Row(
         (X, KERNEL),
@@ -1101,7 +1055,6 @@ ROWS: dict[str, Row] = {
             ("MatMul", "s,w0", "y", {}),
         ],
         constants={"i": ALONG, "a": np.array([0]), "b": np.array([2]), "c": np.array([1])},
-        opencv=False,
     ),
     "depth to space": Row(
         (X[:, :4].copy(), KERNEL[:, :1].copy()),
@@ -1110,7 +1063,6 @@ ROWS: dict[str, Row] = {
             ("DepthToSpace", "x", "d", {"blocksize": 2, "mode": "CRD"}),
             ("Conv", "d,w0", "y", {}),
         ],
-        opencv=False,
     ),
     "resize nearest": Row(
         (X, KERNEL),
@@ -1125,7 +1077,6 @@ ROWS: dict[str, Row] = {
             ("Conv", "r,w0", "y", {}),
         ],
         constants={"s": np.array([1, 1, 2, 2], np.float32)},
-        opencv=False,
     ),
     "adaptive average": Row(
         X,
@@ -1147,7 +1098,6 @@ ROWS: dict[str, Row] = {
         numpy=lambda x: np.tanh(np.take(x, ALONG[0, :, 0], 0)),
         onnx=[("Gather", "x,i", "g", {"axis": 0}), ("Tanh", "g", "y", {})],
         constants={"i": ALONG[0, :, 0]},
-        opencv=False,
     ),
     "fake quant": Row(
         L[0, :4, :6].copy(),
@@ -1162,7 +1112,6 @@ ROWS: dict[str, Row] = {
         tensorflow=lambda x: x * tf().range(8.0),
         onnx=[("Range", "from,to,by", "r", {}), ("Mul", "x,r", "y", {})],
         constants={"from": np.float32(0), "to": np.float32(8), "by": np.float32(1)},
-        opencv=False,
     ),
     "sizes as numbers": Row(
         X[:, :, :4, :4].copy(),
@@ -1170,7 +1119,6 @@ ROWS: dict[str, Row] = {
         numpy=lambda x: x * np.array(x.shape, np.float32),
         tensorflow=lambda x: x * tf().cast(tf().shape(x), tf().float32),
         onnx=[("Shape", "x", "s", {}), ("Cast", "s", "f", {"to": 1}), ("Mul", "x,f", "y", {})],
-        opencv=False,
     ),
     **{
         f"shift of unsigned integers to the {way}": Row(
@@ -1193,6 +1141,22 @@ ROWS: dict[str, Row] = {
         jax=lambda x, a: jx().lax.linalg.triangular_solve(a, x, left_side=True, lower=True),
     ),
 }
+
+
+NOT_BY = {
+    "opencv": """gelu; gelu_tanh; cast; cast to int; determinant; resize linear; resize cubic;
+ largest k; affine grid; grid sample; embedding of one-hots; glu; rms_norm; group_norm; prelu;
+ convolution behind a pad; lower triangle; scattered; depth to space; resize nearest;
+ embedding; numbers of positions; sizes as numbers""",
+    "litert": """selu; softplus; cumprod; cumulative logsumexp; bits; complex; conj; determinant;
+ inverse; cholesky; linear solve; local response norm; vector norm; embedding of one-hots; space to
+ depth; batch_norm; bits that are set; polygamma; a transform of real numbers; a transform of
+ real numbers, both halves; a transform of planes, and back; a transform of complex numbers""",
+}
+"""Rows that are not compared with what ONNX or TensorFlow is turned into, by library."""
+for _library, _names in NOT_BY.items():
+    for _name in " ".join(_names.split()).split("; "):
+        setattr(ROWS[_name], _library, False)
 
 
 ROWS |= {

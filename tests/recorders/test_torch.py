@@ -18,9 +18,9 @@ from probe.recorders.torch import TorchRecorder, opened  # noqa: E402
 from probe.recording.contract import WEIGHT  # noqa: E402
 from probe.recording.judging import has_no_choice  # noqa: E402
 from probe.recording.matching import labels_of  # noqa: E402
-from probe.recording.recording import Run, record_run  # noqa: E402
+from probe.recording.recording import record_run  # noqa: E402
 from probe.semantics import Unknown  # noqa: E402
-from tests.recorders.truth import alone, bits, events  # noqa: E402
+from tests.recorders.truth import alone, bits, events, said  # noqa: E402
 
 pytestmark = pytest.mark.long
 
@@ -176,7 +176,6 @@ def test_model_files_need_trust(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-@pytest.mark.slow
 def test_exported_programs_say_their_inputs(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Conv2d(6, 3, 3), nn.ReLU()).eval()
     sizes = {0: torch.export.Dim("batch"), 3: torch.export.Dim("width", min=4)}
@@ -278,14 +277,6 @@ def test_packed_sequences_are_no_error() -> None:
     assert same.verdict == "equal" and same.found.same_inputs
 
 
-def _said(recording: Run) -> list:
-    """All that a recording says, in plain words."""
-    return [
-        [(one.shape, one.dtype, one.digest, one.role, one.name) for one in recording.values],
-        [(o.name, o.op, o.reads, o.gives, repr(o.attributes)) for o in recording.operations],
-    ]
-
-
 def test_a_second_recording_says_what_a_first_one_would() -> None:
     x, layer, index = torch.randn(5, 6), torch.nn.Linear(6, 6), torch.tensor([0, 2, 4])
     numbers = [2.0]
@@ -301,7 +292,7 @@ def test_a_second_recording_says_what_a_first_one_would() -> None:
     index.copy_(torch.tensor([5, 1, 1]))
     numbers[0] = -0.5
     again, fresh = record_run(kept), record_run(TorchRecorder(run))
-    assert _said(again) == _said(fresh)
+    assert said(again) == said(fresh)
     for one, other in zip(*labels_of(again, fresh), strict=True):
         assert np.array_equal(one.array, other.array)  # what is picked, by the index as it is now
 

@@ -239,6 +239,14 @@ def inputs(
     return {k: tensor(a if rows is None else changed(a, rows)) for k, a in arrays.items()}
 
 
+def said(run: Run) -> list[Any]:
+    """Returns all that a recording says, in plain words."""
+    return [
+        [(one.shape, one.dtype, one.digest, one.role, one.name) for one in run.values],
+        [(o.name, o.op, o.reads, o.gives, repr(o.attributes)) for o in run.operations],
+    ]
+
+
 # each operation alone
 
 

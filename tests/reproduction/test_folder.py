@@ -31,7 +31,7 @@ def test_the_folder_has_what_a_maintainer_needs(made):
     found, out = made
     assert sorted(path.name for path in out.iterdir()) == sorted(found.files)
     assert set(found.files) == {
-        *("reproduce.py", "emulated.py", "report.md", "order.png", "machine.json"),
+        *("reproduce.py", "emulated.py", "report.md", "order.png", "machine.json")
     }
     assert found.explanation.causes == {"order": 1} and found.shrunk.ended == "minimal"
     assert found.finding.label == "conv1d 4, 1 -> 1, length 4 against 11"
@@ -127,9 +127,6 @@ def test_scripts_of_all_kinds_run_and_are_clean(left, right, case, padding, pair
     if "window" in made.explanation.causes:
         assert "order.png" not in made.files
         assert "windows differ" in (tmp_path / "report.md").read_text()
-
-
-"""Lines of ``main`` that say the library, its version, both sides and their calls."""
 
 
 def test_products_that_are_0_are_left_out_of_what_is_shown_and_nothing_else():

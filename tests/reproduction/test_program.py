@@ -236,6 +236,7 @@ def test_every_librarys_script_is_clean_and_as_it_was(target, version, case, tmp
 SHARED = "shared.txt"
 
 
+# Lines of ``main`` that say the library, its version, both sides and their calls.
 OWN = re.compile(r' +(print\("(?!\{\}|NumPy \{\}, )|(one|two) = ).*')
 
 

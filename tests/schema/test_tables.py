@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from probe import schema
+from probe.schema import tables
 from probe.schema.tables import ABOUT, TABLES, TYPES
 from probe.store import parquet
 
@@ -23,6 +24,12 @@ def test_every_column_says_its_type_and_meaning_once():
             assert column.type in TYPES and column.meaning
             assert column.null != "", f"{table}.{column.name}: null without a meaning"
             assert 1 <= column.since <= schema.VERSION
+
+
+def test_a_line_that_is_no_column_is_named():
+    with pytest.raises(ValueError, match="'name text' is not a column"):
+        tables._define("## a_table\nOne row.\n\nname text")
+    assert "a_table" not in TABLES
 
 
 def test_history_tells_every_version():

@@ -18,6 +18,7 @@ from probe.semantics.elementwise import (
     Holds,
     Made,
     Vanishes,
+    applied,
     canonical,
     fitted,
     of_complex,
@@ -159,6 +160,13 @@ TWO: dict[Any, Callable[..., Any]] = {
 }
 
 
+@np.errstate(divide="ignore")
+def test_a_function_is_said_to_keep_zero_where_it_does() -> None:
+    for meaning, function in ONE.items():
+        keeps = function(np.zeros(1))[0] == 0 and meaning.word != "power"  # whose zero depends
+        assert (meaning.zero != "") == keeps, meaning
+
+
 def test_functions_of_elements_have_equal_labels_where_they_are_equal() -> None:
     """Also of operands that broadcast; the first may be zero."""
     rng = np.random.default_rng(9)
@@ -172,6 +180,15 @@ def test_functions_of_elements_have_equal_labels_where_they_are_equal() -> None:
                 wanted = function(*(one.astype(float) for one in given))
                 pairs.append((result(meaning, *given, to=wanted.shape), wanted))
             one_to_one(pairs, meaning.word != "squared_difference")
+
+
+def test_a_step_has_the_labels_of_the_function_that_a_table_has() -> None:
+    """Of every function there is, whichever operand is zero."""
+    both = [of_content(np.float32(one)) for one in ([1.5, 0, 2], [0.5, 3, 0])]
+    for word, row in elementwise.FUNCTIONS.items():
+        reads = both[: 1 if row.keeps_zero or (word, ()) in COMPOSITES else 2]
+        wanted = result(o.function(word), *reads)
+        assert np.array_equal(applied(word, *reads).array, wanted.array), word
 
 
 def test_operands_lie_along_the_axis_that_is_said() -> None:

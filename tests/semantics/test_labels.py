@@ -7,7 +7,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-from probe.semantics import Moves, Picks, Splits
 from probe.semantics.labels import (
     BLOCK,
     agreeing,
@@ -134,20 +133,6 @@ def test_content_is_labelled_by_its_bits_and_format(dtype: str) -> None:
         one, turned, real = of_content(np.complex64([1j, 1, 1 + 1j])).array
         assert len({int(one), int(turned), int(real)}) == 3
     assert len(np.unique(of_content(np.array(["a", "b"])).array)) == 1
-
-
-def test_labels_of_what_is_moved_do_not_depend_on_how_it_is_said():
-    """A slice by a function, by the same with its axes named, by an index, and as a part."""
-    one, shape, none = of_digest((4, 6, 8), "w"), (4, 3, 8), np.uint64(0)
-    ways = [
-        Moves(lambda a: a[:, 1:4]).labels([one], [shape], none)[0],
-        Moves(lambda a: a[:, 1:4], kept=(0, 2)).labels([one], [shape], none)[0],
-        Picks(axis=1, index=np.arange(1, 4)).labels([one], [shape], none)[0],
-        Splits(1, (1, 3, 2)).labels([one], [(4, 1, 8), shape, (4, 2, 8)], none)[1],
-    ]
-    for other in ways[1:]:
-        assert np.array_equal(ways[0].array, other.array)
-        assert np.array_equal(ways[0].full(), other.full())
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1)])

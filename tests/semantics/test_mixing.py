@@ -118,9 +118,11 @@ def test_a_batch_of_one_has_the_labels_of_a_row_of_a_batch(shape, batch, to) -> 
         assert np.isin(alone, among).all()
 
 
+@pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("word", ["add", "multiply"])
-def test_sums_and_products_of_three_have_one_label_in_any_order(word):
-    a, b, c = (of_content(RNG.normal(size=4)) for _ in range(3))
+def test_sums_and_products_of_three_have_one_label_in_any_order(word, named):
+    """Also where labels are left out."""
+    a, b, c = (of_digest((4,), x) if named else of_content(RNG.normal(size=4)) for x in "abc")
 
     def of(one: Labels, two: Labels) -> Labels:
         return result(function(word), one, two)
@@ -156,7 +158,6 @@ def test_a_quotient_of_integers_is_no_product_with_a_reciprocal():
 
 
 PART, OTHER = ("part", "w", (2, 3), 0), ("part", "w", (2, 3), 1)
-
 
 SPLIT, MERGED = ("part", "w", (3, 2), 0), ("merged", (2, 3), "x", PART)
 

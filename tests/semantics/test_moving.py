@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -196,7 +197,6 @@ def test_one_hot_has_one_number_at_the_index_and_another_elsewhere(axis: int, wr
 
 SHAPE = (3, 4, 5)
 
-
 MOVES: dict[str, Callable[[np.ndarray], Any]] = {
     "slice": lambda a: a[:, 1:3, ::-2],
     "flip": lambda a: np.flip(a, 1),
@@ -210,7 +210,6 @@ MOVES: dict[str, Callable[[np.ndarray], Any]] = {
     "several": lambda a: np.split(a, [1, 3], 1),
     "nothing": lambda a: a[:, :0],
 }
-
 
 COMPUTES: dict[str, Callable[[np.ndarray], Any]] = {
     "relu": lambda a: np.maximum(a, a.dtype.type(0)),
@@ -316,10 +315,15 @@ def test_a_part_of_an_axis_has_the_labels_that_picking_it_has(axis: int, start: 
     part = [slice(None)] * 3
     part[axis] = slice(start, start + 2)
     shape = tuple(2 if n == axis else size for n, size in enumerate((3, 4, 5)))
-    asked = moved(lambda a: a[tuple(part)], (3, 4, 5))
-    picked = Picks(axis=axis, index=np.arange(start, start + 2))
-    found, wanted = (result(way, weights, to=shape).full() for way in (asked, picked))
-    assert np.array_equal(found, wanted)
+    kept = tuple(n for n in range(3) if n != axis)
+    wanted = result(Picks(axis=axis, index=np.arange(start, start + 2)), weights, to=shape)
+    cut = itemgetter(tuple(part))
+    for way in (moved(cut, (3, 4, 5)), moving.Moves(cut), moving.Moves(cut, kept)):
+        assert np.array_equal(result(way, weights, to=shape).full(), wanted.full())
+    lengths = start, 2, axis + 1 - start
+    sizes = [(*shape[:axis], n, *shape[axis + 1 :]) for n in lengths]
+    split = moving.Splits(axis, lengths).labels([weights], sizes, np.uint64(7))[1]
+    assert np.array_equal(split.full(), wanted.full()) and split.array.shape == wanted.array.shape
 
 
 def test_labels_that_are_left_out_stay_so_along_these_and_are_the_same_written_out() -> None:
@@ -360,11 +364,9 @@ def _blend(axes: dict[int, np.ndarray]) -> tuple[tuple[int, ...], Callable[[np.n
 
 HALVES = np.array([[1, 0, 0], [0.5, 0.5, 0], [0, 1, 0], [0, 0.25, 0.75]])
 
-
 LONG = np.eye(7, 20) * 0.75 + np.eye(7, 20, 13) * 0.25
 
-
-ONE = np.array([[0.25, 0.25, 0.5]])
+ONE = np.array([[0.25, 2.0**-18, 0.75 - 2.0**-18]])
 
 
 @pytest.mark.parametrize(

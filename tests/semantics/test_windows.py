@@ -153,8 +153,9 @@ def test_a_bias_is_an_addition_behind() -> None:
     x, w, b = RNG.normal(size=(2, 3, 4)), RNG.normal(size=(2, 3, 5)), RNG.normal(size=5)
     frame, add = Frame((2,), (1,), (1,), ((0, 0),)), function("add")
     fused = result(convolution(frame, reads=(0, 1, 2)), x, w, b, to=(2, 5, 3))
-    behind = result(add, result(convolution(frame), x, w, to=(2, 5, 3)), b[:, None])
-    assert np.array_equal(fused.full(), behind.full())
+    for plain in (convolution(frame), Windows((2,), 1, *frame[:4])):
+        behind = result(add, result(plain, x, w, to=(2, 5, 3)), b[:, None])
+        assert np.array_equal(fused.full(), behind.full())
 
 
 def test_places_of_the_largest_are_counted_in_the_plane() -> None:

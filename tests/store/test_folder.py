@@ -234,18 +234,6 @@ def test_a_damaged_file_is_named(folder, damage):
             reader(folder)
 
 
-def test_damage_inside_a_file_is_named(folder):
-    with Store(folder) as store:
-        store.append("comparisons", [comparison(at) for at in range(1000)])
-    path = folder / "comparisons.parquet"
-    content = bytearray(path.read_bytes())
-    content[4 : len(content) // 2] = bytes(len(content) // 2 - 4)
-    path.write_bytes(content)
-    with pytest.raises(StoreError, match=r"file=comparisons.parquet: damaged") as caught:
-        load(folder).comparisons  # noqa: B018
-    assert "\n" not in str(caught.value)
-
-
 def test_bad_rows_are_named(folder):
     store = Store(folder)
     with pytest.raises(StoreError, match="comparisons: has no column speed"):

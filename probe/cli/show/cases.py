@@ -211,7 +211,8 @@ def order(side: CaseRun, report: Mapping[str, Any]) -> RenderableType:
     said = Text(f"{products}{bias}, {adding}; ").append_text(replayed)
     cost = f" ({report['calls']} calls and {report['checks']} checks, {report['seconds']:.2f} s)"
     parts: list[RenderableType] = [title, said.append(cost, "dim")]
-    if side.orders.certified is not None:  # it was asked for
+    # None: nobody asked for a certificate
+    if side.orders.certified is not None:
         parts.append(certificate_text(side.orders.doubts))
     counts = side.orders.counts()
     ranked = sorted(range(len(counts)), key=lambda number: -counts[number])

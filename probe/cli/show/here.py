@@ -78,7 +78,8 @@ def examined(examination: Examined) -> RenderableType:
 
     colours = {"ok": "green", "missing": "yellow", "wrong": "red"}
     rows = table("", "part", "found", "would add", "type")
-    rows.columns[-1].no_wrap = True  # it is copied as it stands
+    # a command is copied as it stands
+    rows.columns[-1].no_wrap = True
     for check in examination.checks:
         state = Text(check.state, colours[check.state])
         rows.add_row(state, check.part, check.said, check.adds or "", check.command or "")
