@@ -542,7 +542,6 @@ class _OpenOutputs:
         """
         # a tree may fit the answers of what is no sum: it counts for nothing unless it replays
         doubtful = self.wanted & ~self.replayed & ~self.not_a_sum
-        self.index[doubtful] = -1
         for number in range(PROBES):
             if not doubtful.any():
                 return

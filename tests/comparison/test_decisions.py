@@ -61,12 +61,12 @@ def test_errors_are_in_eps_of_the_largest_number(output, truth, far):
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 def test_decisions_are_those_of_the_numbers_in_every_format(dtype):
     """bfloat16's containers are whole numbers, by which -1 would be larger than 1."""
-    rows = floats.round_to(np.array([[1.0, -1.0, 0.5], [-2.0, 2.0, 0.0]]), dtype)
-    turned = floats.round_to(np.array([[-1.0, 1.0, 0.5], [-2.0, 2.0, 0.5]]), dtype)
-    assert same_decisions(rows, turned, dtype, "argmax").tolist() == [False, True]
-    assert same_decisions(rows, turned, dtype, "top-2", 2).tolist() == [False, True]
+    rows = floats.round_to(np.array([[1.0, -1.0, 0.5], [-2.0, 2.0, 0.0], [3, 1, 2]]), dtype)
+    turned = floats.round_to(np.array([[-1.0, 1.0, 0.5], [-2.0, 2.0, 0.5], [3, 2, 1]]), dtype)
+    assert same_decisions(rows, turned, dtype, "argmax").tolist() == [False, True, True]
+    assert same_decisions(rows, turned, dtype, "top-2", 2).tolist() == [False, True, False]
     told = same_decisions(rows, turned, dtype, "threshold")
-    assert told.tolist() == [[False, False, True], [True, True, False]]
+    assert told.tolist() == [[False, False, True], [True, True, False], [True] * 3]
     assert [one.crossed for one in decisions(rows, turned, dtype)] == [1, 3]
 
 

@@ -17,7 +17,7 @@ from probe.comparison import (
     judged,
     run_case,
 )
-from probe.enclosure import BEYOND, of_operands
+from probe.enclosure import BEYOND, UNKNOWN, WITHIN, of_operands
 from probe.errors import InputError
 from probe.launch import open_session
 from probe.summation.orders import ContainerOperands
@@ -315,6 +315,23 @@ def test_what_rounding_can_not_give_is_counted_on_its_side_and_shown(changed):
     assert found.apart == {} and found.unknown == 0, "both sides add alike, whatever they gave"
     assert not found.certified().any() and found.by_order == 0
     assert found.to_json()["certified"] is False and found.to_json()["max_ulp"] == found.max_ulp
+
+
+def test_a_verdict_follows_from_what_is_held_of_both_sides(changed):
+    found, rng = replace(changed[0]), np.random.default_rng(3)
+    count = len(found.differing)
+    left, right = rng.choice([WITHIN, BEYOND, UNKNOWN], (2, count))
+    explained = rng.random(count) < 0.3
+    vars(found)["_held"] = explained, left, right, np.zeros(count, bool)
+    words = []
+    for known, *two in zip(explained, left, right, strict=True):
+        held = "beyond" if BEYOND in two else "within" if {*two} == {WITHIN} else "unknown"
+        words.append("explained" if known else held)
+    some = found.of_exact(10**6)
+    assert found.accuracies(10**6)["verdict"].tolist() == [words[n] for n in some]
+    assert found.out_of_bounds.tolist() == [said == "beyond" for said in words]
+    counts = found.rounding.to_json()
+    assert all(counts[said] == words.count(said) for said in set(words)) and len({*words}) == 4
 
 
 def test_columns_of_accuracies_are_those_of_pairs_with_one_exact_result(changed, monkeypatch):

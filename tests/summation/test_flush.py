@@ -120,8 +120,10 @@ def test_every_node_of_any_tree_is_all_of_them(positions):
     for tree in (Tree.sequential(40), Tree.pairwise(33), Tree.lanes(30, 8)):
         n = len(tree.leaves)
         operator = Partly(everywhere(tree, positions, 2), n, flushed={EVERY})
-        orders, _ = revealed(operator)
+        orders, masks = revealed(operator)
         assert {one.summation.rounding.flushed_sums for one in orders.values()} == {ALL}
+        _, plain = revealed(Known(everywhere(tree, positions, 2), n))
+        assert masks.calls - plain.calls <= 14, "chains of nodes are asked at once"
 
 
 @pytest.mark.parametrize(
