@@ -38,8 +38,8 @@ def extended_axis(spec, rank):
 def numpy_expression(layer, xs, operands, rank, dialect):
     """The expression of what stands between windows, in a library whose arrays are channels last.
 
-    ``xs``: names of the values that it reads, ``given``: of its operands. ``rank``: of the spatial
-    axes.
+    ``xs``: names of the values that it reads; ``operands``: of its operands. ``rank``: of the
+    spatial axes.
     """
     op, parameters, x = layer["op"], layer.get("parameters", {}), xs[0]
     library, module, padded = dialect

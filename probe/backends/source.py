@@ -128,10 +128,10 @@ class Writing(Backend):
 
         ``shapes``: of x and w as containers.
         """
-        own, self.namespace = self.namespace, dict(self.namespace, **names)
         dtype = floats.container_of_format(spec["dtype"])
         zeros = {name: np.zeros(shape, dtype) for name, shape in shapes.items()}
         zeros["b"] = np.zeros(spec["filters"], dtype)
+        own, self.namespace = self.namespace, dict(self.namespace, **names)
         try:
             operator = self.operator(spec).at(shapes["x"])
             operator.bind({name: zeros[name] for name in operator.names})(
@@ -297,11 +297,11 @@ def straight(backend, program, shapes, distinct=False):
     """Returns the Source of a library whose operations are calls, a line or a few for each step.
 
     ``backend`` has ``enter(program, shapes)``, lines; ``operand(layer, name, at)``, lines that
-    assign to ``at`` what the library's call takes; ``lines(layer, number, x, y, given, shapes)``,
-    lines from the names ``x`` (one for each value that the step reads) to the name ``y``, with
-    operands named ``given``; and ``leave(program, shapes)``. A value that a later step reads again
-    has a name of its own, every other one is ``x``, which lines may assign to, until the last.
-    ``distinct``: every value has a name of its own, as graphs want it.
+    assign to ``at`` what the library's call takes; ``lines(layer, number, x, y, operands,
+    shapes)``, lines from the names ``x`` (one for each value that the step reads) to the name
+    ``y``, with operands of these names; and ``leave(program, shapes)``. A value that a later step
+    reads again has a name of its own, every other one is ``x``, which lines may assign to, until
+    the last. ``distinct``: every value has a name of its own, as graphs want it.
     """
     last = len(program.steps)
     first = program.inputs

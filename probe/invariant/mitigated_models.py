@@ -97,10 +97,9 @@ def of_graph(
     if set(graph.along.values()) != {0}:
         batches = {array.shape[0] for array in graph.arrays.values() if array.ndim}
         wanted = {"batch": sorted(batches), "length": contents}
+    inputs = graph.inputs(graph.fixed, graph.fixed)
     try:
-        result = _in_mode(
-            graph.opened, model, wanted, graph.inputs(graph.fixed, graph.fixed), table
-        )
+        result = _in_mode(graph.opened, model, wanted, inputs, table)
         result.keeps = True
         for sized in sizes:  # each at its least size and at the full one, and as it is there
             content, run = sized.content, graph.whole(sized.content)

@@ -640,6 +640,6 @@ def program_with_library(
         return JaxProgram(*words)
     if values and all(isinstance(value, np.ndarray | np.generic) for value in values):
         return LibraryProgram(*words)
-    kinds = ", ".join(sorted({type(value).__name__ for value in values}))
+    kinds = ", ".join(sorted({type(value).__name__ for value in values})) or "nothing"
     todo = "give a function of JAX's or NumPy's arrays, a tf.function, or a torch.nn.Module"
     raise InputError("model", program.name, f"it returns {kinds}", todo)

@@ -207,7 +207,7 @@ HOW = (
 )
 
 
-# Three samples of one call, by the names of ``_sample_of``: a sample of the user, and one of
+# Three samples of one call, by the names of ``EndedCall.sample``: a sample of the user, and one of
 # opposite sign, at each place, in each company.
 FULL = (
     ("own", "large", "large"),

@@ -31,8 +31,8 @@ def slid(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns a label for each output, and how many inputs it reads.
 
-    ``one``: in full along ``axes``; ``sizes``: of the outputs along them; ``zero``: whether zeros
-    add nothing.
+    ``labels``: in full along ``axes``; ``sizes``: of the outputs along them; ``zero``: whether
+    zeros add nothing.
     """
     array = labels.array if zero else mixing.visible(labels.array)
     lengths = list(array.shape)

@@ -92,6 +92,12 @@ def test_a_program_of_jax_inside_of_another_is_refused():
         jax.jit(lambda x: model(x) * 2)(drawn(4, 33))
 
 
+@pytest.mark.parametrize(("answer", "words"), [((), "nothing"), ("text", "str")])
+def test_a_function_that_returns_no_array_is_refused_by_what_it_returns(answer, words):
+    with pytest.raises(InputError, match=f"it returns {words};"):
+        stable.invariant(lambda x: answer, [1, 2])[0](drawn(1, 3))
+
+
 def test_bfloat16_of_jax_keeps_its_bits():
     jax = pytest.importorskip("jax", reason="JAX is not installed")
     half = jax.numpy.bfloat16
