@@ -25,8 +25,8 @@ def test_points_are_where_numpy_writes_from_both_ends(depth):
     for row in rows:
         marked = np.zeros(shape, int)
         marked[tuple(row)] = 1
-        found = moving.points(np.array([row], int).reshape(1, depth), shape)
-        assert found.shape == (1, *shape[depth:])
+        found = moving.points(np.array([row], int).reshape(1, 1, depth), shape)
+        assert found.shape == (1, 1, *shape[depth:])
         assert found.reshape(-1).tolist() == np.flatnonzero(marked).tolist(), row
     with pytest.raises(ValueError, match="invalid entry"):
         moving.points(np.array([[3]]), (3, 2))
