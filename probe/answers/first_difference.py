@@ -60,9 +60,14 @@ class Walked(Answer):
     sizes: list[dict[str, Any]] = field(default_factory=list)
 
     @property
+    def verdict(self) -> str:
+        """``equal``, ``differs`` or ``unknown``: of the outputs that must agree."""
+        return self.found.verdict
+
+    @property
     def finding(self) -> bool:
         """Returns whether outputs differ, or whether that is unknown."""
-        return self.found.verdict != "equal"
+        return self.verdict != "equal"
 
     @property
     def moved(self) -> int:

@@ -246,7 +246,8 @@ def run(arguments: Sequence[str]) -> int:
         line, status, parts = _described(shown, verbose)
         if verbose and status == BROKEN:
             traceback.print_exception(shown)
-        _say(line)
+        # one line, whatever a library's message holds
+        click.echo(f"probe: {' '.join(line.split())}", err=True)
         if verbose and isinstance(shown, TargetError) and shown.stderr:
             click.echo(shown.stderr, err=True)
         if "--json" in arguments:
@@ -316,11 +317,6 @@ def _described(error: BaseException, verbose: bool) -> tuple[str, int, tuple[obj
         return line, ProbeError.exit_code, mistake
     more = "" if verbose else "; --verbose shows where, please report it"
     return f"error={name}: an internal error of probe: {error}{more}", BROKEN, mistake
-
-
-def _say(text: str) -> None:
-    """Prints one line on stderr, whatever the text holds."""
-    click.echo(f"probe: {' '.join(text.split())}", err=True)
 
 
 TWO_RECORDINGS = "give two recordings: probe diff RUN RUN; probe record MODEL --out RUN makes one"

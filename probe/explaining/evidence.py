@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
 from random import Random
 from typing import Any
 
@@ -226,7 +225,10 @@ def _how_added(side: CaseRun, place: tuple[int, int]) -> Added:
     case, operands = side.case, side.operands
     position, filter_ = place
     index = np.unravel_index(position * case.filters + filter_, case.output_shape())
-    bits_of = partial(_bits_of_value, dtype=case.dtype)
+
+    def bits_of(value: Any) -> int:
+        return int(floats.to_bits(np.asarray(value).reshape(1), case.dtype)[0])
+
     library = bits_of(operands.y[position, filter_])
     how = Added(side, tuple(map(int, index)), case.dtype, library)
     group = filter_ // (case.filters // case.groups)
@@ -289,10 +291,6 @@ def _leaf_sets(tree: Tree) -> list[int]:
             number ^= numbers[~child] if child < 0 else Random(child).getrandbits(64)
         numbers.append(number)
     return numbers
-
-
-def _bits_of_value(value: Any, dtype: str) -> int:
-    return int(floats.to_bits(np.asarray(value).reshape(1), dtype)[0])
 
 
 # Summands up to which a sum is shown with all of them.

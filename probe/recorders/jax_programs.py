@@ -427,22 +427,21 @@ def _program(program: Flat, count: int) -> Lines | None:
         body.append(f"    v{place} = {text(reads)}")
         return [f"v{place}"]
 
+    def literal(atom: Any) -> str:
+        shape, dtype = aval_of(atom.aval)
+        if shape:
+            raise Unwritten
+        text = repr(float(atom.val)) if "float" in dtype else repr(literal_of(atom).item())
+        text = text.replace("inf", "jnp.inf").replace("nan", "jnp.nan")
+        return f"jnp.{'bool_' if dtype == 'bool' else dtype}({text})"
+
     names = [f"a{n}" for n in range(count)]
     try:
-        _, (result,) = program.run(names, (), step, _literal_text)
+        _, (result,) = program.run(names, (), step, literal)
     except Unwritten:
         return None
     head = ["@jax.jit", f"def program({', '.join(names)}):", *body, f"    return {result}", ""]
     return lambda arguments, y: [*head, f"{y} = program({', '.join(list(arguments)[:count])})"]
-
-
-def _literal_text(atom: Any) -> str:
-    shape, dtype = aval_of(atom.aval)
-    if shape:
-        raise Unwritten
-    text = repr(float(atom.val)) if "float" in dtype else repr(literal_of(atom).item())
-    text = text.replace("inf", "jnp.inf").replace("nan", "jnp.nan")
-    return f"jnp.{'bool_' if dtype == 'bool' else dtype}({text})"
 
 
 WINDOW = "window_dimensions window_strides padding base_dilation window_dilation".split()

@@ -664,7 +664,11 @@ class Values:
         sources = [*([memory.cover] if memory.cover else []), *memory.parts]
         if not sources:
             return
-        reads = [Seen(k, g.shape, g.dtype, _gone, CONSTANT) for k, g in sources]
+
+        def overwritten() -> np.ndarray:
+            raise LookupError("the value has been overwritten")
+
+        reads = [Seen(k, g.shape, g.dtype, overwritten, CONSTANT) for k, g in sources]
         meaning = self.lays.together([g for _, g in sources], lay.geometry)
         memory.values.add(key)
         again = meaning.move if isinstance(meaning, Moves) else None
@@ -673,10 +677,6 @@ class Values:
         self.visit(Operation("changed through a view", path, reads, gives, meaning, {}, call))
         if memory.hollow or memory.cover:
             memory.covered(tensor, key, lay.geometry)
-
-
-def _gone() -> np.ndarray:
-    raise LookupError("the value has been overwritten")
 
 
 def _from_parts(every: Sequence[MemoryLayout]) -> Moves | Unknown:
