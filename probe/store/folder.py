@@ -1,7 +1,8 @@
 """Writes one machine's folder of tables: rows are checked, buffered, and merged by key.
 
-Appending costs a list append; columns are built when the buffer is written. Read with
-:func:`probe.load`. Rows are checked against the schema when they are appended.
+Which of two rows of one key counts is decided where they are read, in ``parquet``. Appending costs
+a list append; columns are built when the buffer is written. Read with :func:`probe.load`. Rows are
+checked against the schema when they are appended.
 
 Pieces are compacted, stores merged, tables partitioned from file to file, a row group at a time, so
 that no table need fit into memory. Files say where their rows come from (experiment, machine,

@@ -1,5 +1,7 @@
 """Finds since which release, and by which conditions, a target gives what it gives.
 
+What is run for each release and each set; which of them is run next is decided in ``fewest``.
+
 Releases: it assumes that what changed between two of them changed once. What it measured is checked
 against that: every release before the change must show what the left end shows, every one from it
 on what the right end shows; where one shows a third thing, the answer is only the first change it
