@@ -316,7 +316,8 @@ def told_apart(left: Labels, right: Labels) -> tuple[int, ...]:
 
 def agreeing(left: Labels, right: Labels) -> Selection:
     """Returns which elements of two values have equal labels, pair by pair: an element goes with
-    the one at its place where labels are equal there, else with the first that has its label."""
+    the one at its place where labels are equal there, else where its row went, else with the first
+    that has its label."""
     flat = len(left.shape) != len(right.shape)
     axes = (0,) if flat else told_apart(left, right)
     mine, other = (side.full().reshape(-1) if flat else side.full(axes) for side in (left, right))
@@ -340,7 +341,26 @@ def agreeing(left: Labels, right: Labels) -> Selection:
         order = others[np.argsort(theirs[others], kind="stable")]
         where = np.searchsorted(theirs[order], ours[rest]).clip(max=len(order) - 1)
         hit = theirs[order[where]] == ours[rest]
-        partner[rest[hit]] = order[where[hit]]
+        at, where = rest[hit], where[hit]
+        to = order[where]
+        # of thousands of numbers some are equal by chance: each goes where the rest of its row
+        # does, or a batch in another order would look as if elements had been taken elsewhere
+        several = theirs[order[(where + 1).clip(max=len(order) - 1)]] == ours[at]
+        several &= where + 1 < len(order)
+        inner = prod(sizes[0][1:])
+        if inner > 1 and several.any() and sizes[0][1:] == sizes[1][1:]:
+            rows = np.full(sizes[0][0], -1)
+            sure = ~several & (at % inner == to % inner)
+            rows[at[sure] // inner] = to[sure] // inner
+            # a row that is whole on the other side may have no label of its own
+            whole_rows = {row.tobytes(): n for n, row in enumerate(theirs.reshape(-1, inner))}
+            for n in np.unique(at[several] // inner):
+                rows[n] = whole_rows.get(ours[n * inner : (n + 1) * inner].tobytes(), rows[n])
+            there = rows[at // inner] * inner + at % inner
+            again = several & (there >= 0)
+            again[again] = theirs[there[again]] == ours[at[again]]
+            to = np.where(again, there, to)
+        partner[at] = to
     paired = np.flatnonzero(partner >= 0)
     alike = len(paired) == ours.size == theirs.size and left.shape == right.shape
     if alike and np.array_equal(partner, np.arange(ours.size)):

@@ -31,6 +31,7 @@ KERNEL, DENSE, BACK = (
     torch.randn(*shape, generator=DRAW) for shape in ((4, 4, 3, 3), (24, 16), (16, 24))
 )
 ORDER = [3, 5, 0, 1, 4, 2]
+COARSE = (ROWS * 4).round()
 COLUMNS = [1, 0, *range(2, 9)]
 
 
@@ -88,6 +89,10 @@ BOTH: dict[str, Pair] = {
 VARIED: dict[str, Pair] = {
     "one row": (lambda: layers(ROWS[:1]), lambda: layers(ROWS)),
     "rows of a batch in another order": (lambda: layers(ROWS[ORDER]), lambda: layers(ROWS)),
+    "rows of equal numbers in another order": (
+        lambda: COARSE[ORDER].exp(),
+        lambda: COARSE.exp(),
+    ),
     "rows turned round": (lambda: layers(ROWS.flip(0)), lambda: layers(ROWS)),
     "copies": (lambda: layers(ROWS[:1].repeat(6, 1)), lambda: layers(ROWS)),
     "other rows": (lambda: layers(ROWS[:4]), lambda: layers(ROWS[2:])),

@@ -33,6 +33,28 @@ def test_axes_are_filled_in_in_any_order() -> None:
     assert len(np.unique(one.full())) == 12
 
 
+@pytest.mark.parametrize("shape", [(7, 5), (7, 5, 3), (7, 1)])
+def test_equal_numbers_of_a_batch_in_another_order_go_where_their_rows_do(shape) -> None:
+    """Numbers of which many are equal, and two rows that are: any of these serves for the other.
+    What is equal at its own place stays there."""
+    for _ in range(20):
+        whole = RNG.integers(0, 40, shape).astype(np.float32)
+        rows = whole.reshape(7, -1)
+        rows[:, 0] = np.arange(100, 107)
+        rows[6] = rows[2]
+        order = RNG.permutation(7)
+        chosen = agreeing(of_content(whole[order]), of_content(whole))
+        if chosen.whole:
+            continue
+        places = np.arange(whole.size).reshape(shape)
+        at, to = (np.ravel(chosen.taken(places, side)) for side in (0, 1))
+        assert len(at) == whole.size
+        at, to = (some[at != to] for some in (at, to))
+        inner = rows[0].size
+        assert np.array_equal(at % inner, to % inner)
+        assert np.array_equal(rows[order][at // inner], rows[to // inner])
+
+
 def test_values_of_other_ranks_agree_element_by_element() -> None:
     left = RNG.normal(size=(2, 3))
     chosen = agreeing(of_content(left), of_content(left.reshape(6)))
@@ -66,19 +88,18 @@ def test_equal_labels_are_found_at_the_same_place_first_and_then_anywhere() -> N
         inner = np.arange(len(ours)).reshape(shapes[0])[both]
         places[both] = inner
         there = {at: n for n, at in enumerate(places.reshape(-1).tolist()) if at >= 0}
-        wanted = []
-        for n, value in enumerate(ours):
-            first = there.get(n)
-            if first is None or theirs[first] != value:
-                first = theirs.index(value) if value in theirs else None
-            wanted += [(n, first)] if first is not None else []
+        wanted = [n for n, value in enumerate(ours) if value in theirs]
         assert chosen.count(shapes[0]) == len(wanted) and chosen.empty == (not wanted)
         for side, (one, other) in enumerate(((content[0], content[1]), (content[1], content[0]))):
             assert np.array_equal(chosen.rest(shapes[side], side), ~np.isin(one, other))
         if chosen.whole:
-            assert wanted == [(n, n) for n in range(len(theirs))]
+            assert ours == theirs
         else:
-            assert list(zip(chosen.left.tolist(), chosen.right.tolist(), strict=True)) == wanted
+            assert chosen.left.tolist() == wanted
+            for n, m in zip(chosen.left.tolist(), chosen.right.tolist(), strict=True):
+                here = there.get(n)
+                assert theirs[m] == ours[n]
+                assert m == here or here is None or theirs[here] != ours[n]
 
 
 def test_rows_are_selected_whole_where_labels_name_rows_alone() -> None:
