@@ -21,6 +21,7 @@ import ast
 import io
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -29,6 +30,7 @@ import tempfile
 import time
 import tokenize
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,6 +67,9 @@ ALONE = "speed alone"
 
 SPOKEN = {"__repr__", "words", "lines"}
 """Functions that write for people what others have computed."""
+
+# Bytes that a test run of one change may take.
+MEMORY = 8 << 30
 
 PATIENCE = 180
 """Seconds without a result, after which a change is taken for one that never ends."""
@@ -284,6 +289,8 @@ class Copy:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                # a loop that never ends may fill the memory before it is given up
+                preexec_fn=partial(resource.setrlimit, resource.RLIMIT_DATA, (MEMORY, MEMORY)),
             )
             size, since = 0, time.monotonic()
             while child.poll() is None:
