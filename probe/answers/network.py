@@ -679,5 +679,5 @@ def _one_size(graph: PaddedModel, content: int, to: int | None) -> SafeSize:
             break
     if serves.serves:
         return SafeSize(content, size, size, serves, serves)
-    # a shorter one than the fixed size may serve: nobody looked
+    # a shorter one than the fixed size may serve: it was not looked for
     return SafeSize(content, size, graph.fixed, serves, graph.own(content), "not looked for")

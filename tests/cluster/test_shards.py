@@ -247,7 +247,7 @@ LIES = {
     "a table elsewhere": (a_table_elsewhere, "which there isn't"),
     "a further column": (a_further_column, "different columns"),
     "other values": (rewritten(at=lambda at: at + 1000), "different values of length"),
-    "other bits": (rewritten(digest_at=lambda _: "0" * 32), "its bits differ from"),
+    "different bits": (rewritten(digest_at=lambda _: "0" * 32), "its bits differ from"),
 }
 
 
@@ -257,7 +257,7 @@ def test_a_node_that_contradicts_itself_is_refused_and_others_do_its_work(
     swept, plain, tmp_path, lie
 ):
     change, why = LIES[lie]
-    found, made = swept({"a": honest, "b": later(change, lie != "other bits")})
+    found, made = swept({"a": honest, "b": later(change, lie != "different bits")})
     same(tmp_path / "store", plain[0])
     (failure,) = found.to_json()["failures"]
     assert failure["kind"] == "refused" and why in failure["message"]

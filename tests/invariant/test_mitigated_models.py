@@ -187,7 +187,7 @@ def fake(monkeypatch, forward, left=()):
         (lambda model, x: model(x[:1]).expand(len(x), 8), (), "exact", False),
         (lambda model, x: model(x[:1]).expand(len(x), 8), ("fft",), "not known", False),
     ],
-    ids=["differs", "other bits", "left"],
+    ids=["differs", "different bits", "left"],
 )
 def test_what_a_mode_does_is_found_out(monkeypatch, forward, left, verdict, keeps):
     fake(monkeypatch, forward, left)

@@ -78,7 +78,7 @@ def test_the_steps_of_the_action_run(value, tmp_path):
             lines = (tmp_path / "ENV").read_text().splitlines()
             surroundings |= dict(line.partition("=")[::2] for line in lines)
     assert surroundings["OPENBLAS_CORETYPE"] == "Haswell"
-    # limited instructions are conditions without an entry: other bits would be unknown
+    # limited instructions are conditions without an entry: different bits would be unknown
     assert status == 0
     lines = (tmp_path / "OUTPUT").read_text().splitlines()
     outputs = dict(line.partition("=")[::2] for line in lines)

@@ -148,7 +148,7 @@ LAYERS = [
          normal(3, 8), normal(3, 3), normal(3), "state", *[None] * 3,
          options="BidirectionalSequenceRNN", fusedActivationFunction=4, mergeOutputs=merged,
          gives=("float32",) * (2 - merged)) for merged in (False, True)),
-    # with mergeOutputs LiteRT 2.3's kernel gives other bits from run to run
+    # with mergeOutputs LiteRT 2.3's kernel gives different bits from run to run
     of("BIDIRECTIONAL_SEQUENCE_LSTM", "t", *LSTM[:17], *LSTM[:17], *["state"] * 4, *[None] * 9,
        options="BidirectionalSequenceLSTM", fusedActivationFunction=4, timeMajor=False,
        gives=("float32",) * 2),

@@ -145,7 +145,7 @@ def network(x: np.ndarray, blocks: int = 1, seed: int = 1) -> Taped:
 
 def sought(of: Callable[[int], Any], differs: Callable[[Any], bool]) -> Any:
     """The first ``of(blocks)`` whose order of additions rounds otherwise on this machine: which two
-    round differently is nobody's promise."""
+    round differently is not promised."""
     for blocks in range(2, 9):
         if differs(found := of(blocks)):
             return found

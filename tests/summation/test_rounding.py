@@ -224,7 +224,7 @@ def test_zeros_of_other_signs_are_counted_or_differ(dtype):
     counted = explained_zeros("from_zero", "sequential", dtype)
     assert not len(counted.differing) and counted.to_json()["signed_zero"] == 1
     (left,), (right,) = counted.left.orders.summations, counted.right.orders.summations
-    assert left == right and "zero" not in left.rounding.to_json(), "nobody asked for signs"
+    assert left == right and "zero" not in left.rounding.to_json(), "no signs were wanted"
     found = explained_zeros("from_zero", "sequential", dtype, "differ")
     assert found.ulps.tolist() == [0] and found.signed_zero == 1 and found.max_ulp == 0
     assert found.causes == {"rounding": 1} and found.replayed == found.compared

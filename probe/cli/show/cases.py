@@ -211,7 +211,7 @@ def order(side: CaseRun, report: Mapping[str, Any]) -> RenderableType:
     said = Text(f"{products}{bias}, {adding}; ").append_text(replayed)
     cost = f" ({report['calls']} calls and {report['checks']} checks, {report['seconds']:.2f} s)"
     parts: list[RenderableType] = [title, said.append(cost, "dim")]
-    # None: nobody asked for a certificate
+    # None: no certificate was wanted
     if side.orders.certified is not None:
         parts.append(certificate_text(side.orders.doubts))
     counts = side.orders.counts()
