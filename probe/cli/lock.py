@@ -100,7 +100,7 @@ SAID = {
 @option("--why", "WHICH", WHY, default="here", type=click.Choice(["here", "all", "install", "no"]))
 @option(
     *("--report reports", "FORMAT"),
-    "Also write bits-report.FORMAT (html, json, sarif or markdown), or FORMAT=FILE.",
+    "Also write bits-report.FORMAT (json, markdown or github: annotations), or FORMAT=FILE.",
     multiple=True,
 )
 @output_options
@@ -149,7 +149,7 @@ def demo(out: Output) -> None:
 def setup(service: str, out: Output, folder: Path) -> None:
     """Writes a workflow that runs pytest under several instruction sets on one runner.
 
-    It prints a Markdown summary and annotates the lines of checks that changed (SARIF).
+    It prints a Markdown summary and annotates the lines of checks that changed.
     """
     from probe.lock import workflow
 

@@ -1,6 +1,6 @@
 """Checks: what the lock says of their bits (same, changed, unknown, or new), and what it gets; and
-what they found: lines for a terminal, JSON, Markdown, HTML, and OASIS' SARIF for scanning of code,
-with a result at the line of each check that is not the same."""
+what they found: lines for a terminal, JSON, Markdown, and the lines by which GitHub annotates the
+line of each check that is not the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 
@@ -276,8 +275,7 @@ class BitsSession:
         (folder / "bits.json").write_text(json.dumps(done))
 
 
-ENDINGS = {"json": "json", "markdown": "md", "html": "html", "sarif": "sarif"}
-TEMPLATES = Path(__file__).with_name("templates")
+ENDINGS = {"json": "json", "markdown": "md", "github": "txt"}
 
 
 def summarised(results: Sequence[Checked]) -> str:
@@ -345,38 +343,32 @@ def json_report(
     }
 
 
-def page_report(form: str, results: Sequence[Checked], unused: Sequence[str], error: str) -> str:
-    """Returns ``markdown`` for a pull request or a job's page, or one page of ``html`` with nothing
-    to load."""
+def markdown_report(results: Sequence[Checked], unused: Sequence[str], error: str) -> str:
+    """A pull request's or a job's page."""
     from jinja2 import Template
 
-    text = (TEMPLATES / f"report.{ENDINGS[form]}.j2").read_text()
-    page = Template(text, autoescape=form == "html", keep_trailing_newline=True)
-    rows = [(each, [*filter(None, [each.message]), *why_in_lines(each.why)]) for each in results]
-    return page.render(headline=error or summarised(results), rows=rows, unused=unused)
+    text = Path(__file__).with_name("templates").joinpath("report.md.j2").read_text()
+    page = Template(text, keep_trailing_newline=True)
+    return page.render(headline=error or summarised(results), results=results, unused=unused)
 
 
-def sarif_report(results: Sequence[Checked], error: str = "") -> dict[str, Any]:
-    """Returns SARIF 2.1.0: what changed is an error, what is unknown a note."""
-    report: dict[str, Any] = json.loads((TEMPLATES / "report.sarif").read_text())
-    (run,) = report["runs"]
-    driver = run["tool"]["driver"]
-    driver["version"] = machine.version()
-    rules = {entry["id"]: entry["defaultConfiguration"] for entry in driver["rules"]}
-    run["results"] = []
-    for checked in (checked for checked in results if checked.verdict != SAME):
-        rule, (path, line) = f"bits-{checked.verdict}", checked.place or (NAME, 1)
-        text = machine.publishable("\n".join([checked.message, *why_in_lines(checked.why)]))
-        place = {"artifactLocation": {"uri": quote(path)}, "region": {"startLine": max(line, 1)}}
-        result = {"ruleId": rule, "ruleIndex": [*rules].index(rule), **rules[rule]}
-        result |= {"message": {"text": text}, "locations": [{"physicalLocation": place}]}
-        # lines move: by this the service knows a result of another commit again
-        run["results"].append(result | {"partialFingerprints": {"check/v1": checked.check}})
-    if error:
-        failed = {"level": "error", "message": {"text": machine.publishable(error)}}
-        done = {"executionSuccessful": False, "toolExecutionNotifications": [failed]}
-        run["invocations"] = [done]
-    return report
+# Verdict -> GitHub's command that annotates a line: what is unknown fails nothing.
+ANNOTATIONS = {CHANGED: "error", NEW: "warning", UNKNOWN: "notice"}
+
+
+def github_report(results: Sequence[Checked], error: str = "") -> str:
+    """Lines that a step of GitHub prints: ``::error file=tests/test_a.py,line=7::check=...``."""
+    # what ends a property or a line is escaped as GitHub's toolkit does (command.ts)
+    escaped = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
+    properties = escaped | str.maketrans({":": "%3A", ",": "%2C"})
+    lines = [f"::error::{machine.publishable(error).translate(escaped)}"] if error else []
+    for checked in results:
+        if command := ANNOTATIONS.get(checked.verdict):
+            path, line = checked.place or (NAME, 1)
+            text = machine.publishable("\n".join([checked.message, *why_in_lines(checked.why)]))
+            place = f"file={path.translate(properties)},line={max(line, 1)}"
+            lines.append(f"::{command} {place}::{text.translate(escaped)}")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def write_report(
@@ -389,12 +381,12 @@ def write_report(
     """Writes what ``FORMAT`` or ``FORMAT=FILE`` asks for; returns what to say of it."""
     form, _, path = wanted.partition("=")
     out = folder / (path or f"bits-report.{ENDINGS[form]}")
-    if form in ("html", "markdown"):
-        text = page_report(form, results, unused, error)
+    if form == "markdown":
+        text = markdown_report(results, unused, error)
+    elif form == "github":
+        text = github_report(results, error)
     else:
-        json_ = json_report(results, unused, error)
-        report = sarif_report(results, error) if form == "sarif" else json_
-        text = json.dumps(report, indent=1) + "\n"
+        text = json.dumps(json_report(results, unused, error), indent=1) + "\n"
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as why:

@@ -17,7 +17,7 @@ SESSION = pytest.StashKey[Any]()
 # All tests that there are; None where some were left out.
 TESTS = pytest.StashKey[Any]()
 
-FORMATS = "html", "json", "sarif", "markdown"
+FORMATS = "json", "markdown", "github"
 MARK = (
     "same_bits(batch=range(1, 33), model='model', inputs='inputs', axis=0): the model's rows have \
 the same bits at all of these batch sizes"

@@ -149,7 +149,7 @@ def test_reports_say_what_changed_from_what_and_where():
         "1 of 41 checks changed: order, release 2.4.6 -> 2.5.0 of numpy, sum of 768 numbers; "
         "0 decisions (rounding)"
     )
-    lines = checks.page_report("markdown", results, ["gone"], "").splitlines()
+    lines = checks.markdown_report(results, ["gone"], "").splitlines()
     assert lines[0] == f"### Bits: {told}"
     row = "tests/test_a.py::test_x | changed | release 2.4.6 -> 2.5.0 of numpy"
     assert lines[2:] == [
@@ -159,9 +159,7 @@ def test_reports_say_what_changed_from_what_and_where():
         "",
         "Unused entries: `gone`",
     ]
-    assert "| a\\|b c |" in checks.page_report("markdown", [checked(CHANGED, "a|b\nc")], (), "")
-    assert "&lt;" not in checks.page_report("html", results, (), "")
-    assert checks.page_report("html", [checked(CHANGED, "<b>")], (), "").count("<b>") == 0
+    assert "| a\\|b c |" in checks.markdown_report([checked(CHANGED, "a|b\nc")], (), "")
     assert checks.json_report(results)["changed"] == 1
 
 
@@ -178,17 +176,13 @@ def test_the_first_line_is_a_sentence(verdicts, told):
     assert checks.summarised([checked(one) for one in verdicts]) == told
 
 
-def test_sarif_points_at_the_line_of_the_check():
-    """As OASIS' SARIF 2.1.0 requires: version, runs, tool.driver.name, results with a message."""
-    found = checks.sarif_report([checked(CHANGED), checked(UNKNOWN), checked(SAME)])
-    assert found["version"] == "2.1.0"
-    (run,) = found["runs"]
-    rules = [one["id"] for one in run["tool"]["driver"]["rules"]]
-    assert len(run["results"]) == 2
-    for one, level in zip(run["results"], ("error", "note"), strict=True):
-        assert rules[one["ruleIndex"]] == one["ruleId"]
-        assert one["level"] == level
-        assert one["message"]["text"].startswith("check=")
-        place = one["locations"][0]["physicalLocation"]
-        assert place["artifactLocation"]["uri"] == "tests/test_a.py"
-        assert place["region"] == {"startLine": 7}
+def test_github_annotates_the_line_of_each_check_that_is_not_the_same():
+    results = [checked(CHANGED), checked(UNKNOWN), checked(SAME), checked(NEW, "a%b")]
+    results[3].place = ("tests/a,b:c.py", 0)
+    lines = checks.github_report(results, "bits.lock: 50% of\nit").splitlines()
+    assert lines[0] == "::error::bits.lock: 50%25 of%0Ait"
+    assert lines[1].startswith("::error file=tests/test_a.py,line=7::check=tests/test_a.py::test_x")
+    assert "%0Acause: release 2.4.6 -> 2.5.0 of numpy%0A" in lines[1]
+    assert lines[2].startswith("::notice file=tests/test_a.py,line=7::check=")
+    assert lines[3].startswith("::warning file=tests/a%2Cb%3Ac.py,line=1::check=a%25b: ")
+    assert len(lines) == 4

@@ -171,7 +171,7 @@ def test_a_lock_that_cannot_be_read_fails_each_test_in_one_line(project):
     project.lock.write_text(text)
     reports = (f"--bits-report={name}" for name in plugin.FORMATS)
     project.says(1, "it has format 9", "--bits-update", *reports)
-    for ending in ("html", "json", "sarif", "md"):  # what reads them in CI has to see it
+    for ending in ("json", "md", "txt"):  # what reads them in CI has to see it
         assert "it has format 9" in (project.folder / f"bits-report.{ending}").read_text()
     assert project.lock.read_text() == text
     # the tests passed, and nothing was kept
