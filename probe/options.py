@@ -91,8 +91,8 @@ OPTIONS = {
         "ADDRESS",
     ),
     "time": Option(
-        "Stop after 30m (90s, 2h, 1h30m). The lengths that run lie evenly over the whole range. The "
-        "command reports what was left out and continues with it when it is run again.",
+        "Stop after 30m (90s, 2h, 1h30m). What runs lies evenly over the whole range of lengths. "
+        "The command reports what was left out and continues with it when it is run again.",
         "30m",
     ),
     "kernels": Option(

@@ -222,8 +222,8 @@ def sweep(
     it in a folder of its own beside the others'. ``cluster``: ``local:2`` or a Dask scheduler's
     address: nodes run it, and it is stored here by their machines; a target then may say
     ``machine=LABEL``. ``time``: ``30m`` (90s, 2h) runs lengths evenly over the whole range, ends
-    when the time is up and reports what was left out; the same call continues. Errors: InputError before
-    anything runs. A target's failure is part of the answer.
+    when the time is up and reports what was left out; the same call continues. Errors: InputError
+    before anything runs. A target's failure is part of the answer.
 
     >>> import probe
     >>> case = probe.Case(op="conv1d", kernel=5, in_channels=64, filters=64)
