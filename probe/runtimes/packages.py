@@ -150,8 +150,13 @@ def release_recipe(library: str, version: str, arm64: bool = False) -> Recipe:
 # Seconds that one installer may take.
 LIMIT = 1800
 
-# Platforms whose arm64 wheels are taken, best first.
-WHEELS = ("manylinux_2_28_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64")
+# Platforms whose arm64 wheels are taken, best first. pip matches a tag exactly, where uv takes all
+# up to one: TensorFlow 2.21's wheel is of 2_27, and wasn't found under 2_28.
+NEWEST_GLIBC = 39
+WHEELS = (
+    *(f"manylinux_2_{minor}_aarch64" for minor in range(NEWEST_GLIBC, 16, -1)),
+    "manylinux2014_aarch64",
+)
 
 # Variables that would lead an installer elsewhere. Where packages come from is the user's own.
 PRIVATE = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_TARGET", "PIP_PREFIX", "PIP_USER")
@@ -258,7 +263,8 @@ def install_for_arm64(into: Path, python: str, requirements: Sequence[str]) -> N
     """Unpacks arm64 wheels of Python ``python`` into a folder; runs none of them. Raises Failed."""
     what = f"installing {requirements[0]} for arm64"
     if tool := uv():
-        where = ["--python-platform", "aarch64-manylinux_2_28", "--python-version", python]
+        newest = f"aarch64-manylinux_2_{NEWEST_GLIBC}"
+        where = ["--python-platform", newest, "--python-version", python]
         run_installer(
             [tool, "pip", "install", "--quiet", *where, "--only-binary", ":all:"]
             + ["--target", str(into), *requirements],

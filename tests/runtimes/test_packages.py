@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,26 @@ def test_arm64_wheels_come_by_pip_where_there_is_no_uv(monkeypatch, tmp_path, pi
     ((python, *words),) = ran
     assert python == (sys.executable if pip else "/base/python")
     assert words[-3:] == ["--target", str(tmp_path), "a==1"]
+
+
+def test_pip_takes_an_arm64_wheel_of_every_glibc(monkeypatch, tmp_path):
+    """pip matches tags exactly: TensorFlow 2.21.0's wheel, of 2_27, was not found among 2_28's."""
+    tags = ["manylinux_2_17", "manylinux_2_27", "manylinux_2_34", "manylinux_2_39", "manylinux2014"]
+    for number, tag in enumerate(tags):
+        name, info = f"wheel{number}", f"wheel{number}-1.dist-info"
+        with zipfile.ZipFile(tmp_path / f"{name}-1-py3-none-{tag}_aarch64.whl", "w") as wheel:
+            wheel.writestr(f"{name}.py", "")
+            metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n"
+            wheel.writestr(f"{info}/METADATA", metadata)
+            words = f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-{tag}_aarch64\n"
+            wheel.writestr(f"{info}/WHEEL", words)
+            wheel.writestr(f"{info}/RECORD", "")
+    monkeypatch.setattr(packages, "uv", lambda: None)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    wanted = [f"wheel{number}==1" for number in range(len(tags))]
+    packages.install_for_arm64(tmp_path / "there", "3.11", wanted)
+    assert len(list((tmp_path / "there").glob("wheel*.py"))) == len(tags)
 
 
 def test_a_root_folder_needs_a_python(tmp_path):
