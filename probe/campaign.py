@@ -397,6 +397,11 @@ def run_row(
     """Returns the row of ``runs`` for a started target; ``facts`` empty where it did not start."""
     keys = backends.get(where.name).keys
     switches = {name: key.default for name, key in keys.items()} | dict(where.switches)
+    # what a default came to, where the library says it: TensorFlow's oneDNN is off on processors
+    # without VNNI, so that `tensorflow` is another program there
+    for name in switches.keys() - dict(where.switches).keys():
+        if (value := facts.get(name)) is not None:
+            switches[name] = str(int(value) if isinstance(value, bool) else value)
     names = ("library", "library_version", "python_version", "numpy_version")
     facts_here = machine.facts()
     with suppress(Missing):  # an emulated processor stands in the place of this machine's

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import platform
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata, util
@@ -243,12 +244,34 @@ def gpus() -> int:
     return len([node for node in Path("/dev").glob("nvidia*") if node.name[6:].isdigit()])
 
 
+def defaults_here(target: Target) -> dict[str, str]:
+    """What defaults that go by the processor come to on this one, by switch: ``{"onednn": "0"}``.
+
+    Empty for another processor, for a library that isn't here, and where none goes by it.
+    """
+    backend = _backend(target.name)
+    version = target.version or installed_version(backend)
+    if version is None or emulated_processor(target):
+        return {}
+    left = backend.defaults_on(version, cpu_flags())
+    return {name: value for name, value in left.items() if name not in dict(target.switches)}
+
+
+def defaults_text(defaults: Mapping[str, str]) -> str:
+    """``; oneDNN: off by default on this processor``, to go behind a text; else empty."""
+    # the only switch so far whose default goes by the processor
+    states = {"0": "off", "1": "on"}
+    state = states.get(defaults.get("onednn", ""))
+    return f"; oneDNN: {state} by default on this processor" if state else ""
+
+
 class Choice(NamedTuple):
     """One row of ``probe targets``. ``why`` is None for a target that can run here."""
 
     target: Target
     why: str | None
     doc: str
+    defaults: Mapping[str, str] = {}
 
 
 def available_targets() -> list[Choice]:
@@ -268,4 +291,9 @@ def available_targets() -> list[Choice]:
     for environment in environments.installed_environments():
         doc = f"Python {environment.facts.get('python_version')}, installed"
         known.append((Target.parse(environment.target), doc))
-    return [Choice(target, why_unavailable(target), doc) for target, doc in known]
+    choices = []
+    for target, doc in known:
+        defaults = {} if target.switches else defaults_here(target)
+        doc += defaults_text(defaults)
+        choices.append(Choice(target, why_unavailable(target), doc, defaults))
+    return choices

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from probe import backends, target
+from probe.campaign import run_row
 from probe.errors import InputError
 from probe.target import Target, available_targets, why_unavailable
 
@@ -150,3 +151,42 @@ def test_the_list_of_targets_covers_every_library_and_says_why_not():
     assert "tensorflow,onednn=0,contraction=0" in texts
     for choice in choices:
         assert choice.doc and choice.why == why_unavailable(choice.target)
+
+
+@pytest.mark.parametrize(
+    ("version", "flags", "onednn"),
+    [
+        ("2.21.0", "avx2 fma avx512f", "0"),
+        ("2.21.0", "avx512f avx512_vnni", "1"),
+        ("2.21.0", "avx2 avx_vnni", "1"),
+        ("2.9.0", "avx512_bf16", "1"),
+        ("2.8.0", "avx512_vnni", "0"),
+        ("2.21.0", "asimd sve", None),
+        ("2.21.0", "", "0"),
+    ],
+)
+def test_a_default_that_goes_by_the_processor_is_said(version, flags, onednn, monkeypatch):
+    """With AVX2 alone TensorFlow is another program than on the next machine."""
+    monkeypatch.setattr(target, "cpu_flags", lambda: frozenset(flags.split()))
+    monkeypatch.setattr(target, "installed_version", lambda backend: version)
+    (choice,) = (one for one in available_targets() if one.target.text == "tensorflow")
+    assert choice.defaults == ({} if onednn is None else {"onednn": onednn})
+    states = {"0": "off", "1": "on"}
+    said = f"; oneDNN: {states[onednn]} by default on this processor" if onednn else "2.0 on"
+    assert choice.doc.endswith(said)
+    assert target.defaults_here(Target("keras")) or onednn != "1"
+    assert not target.defaults_here(Target.parse("tensorflow@arm64"))
+    assert not target.defaults_here(Target.parse("tensorflow,onednn=1"))
+    assert not target.defaults_here(Target("numpy"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["tensorflow", "keras"])
+def test_what_is_said_of_the_default_is_what_the_library_does(started, name):
+    session = started(name)
+    assert session.facts["onednn"] is not None
+    # of ARM nothing is said
+    here = target.defaults_here(Target(name))
+    row = run_row(session.target, session.facts, session.variables)
+    assert here.get("onednn", row["switches"]["onednn"]) == row["switches"]["onednn"]
+    assert row["switches"]["onednn"] == str(int(session.facts["onednn"]))

@@ -21,7 +21,14 @@ from probe.case import Case
 from probe.errors import ProbeError, TargetError
 from probe.printing import as_json
 from probe.runtimes import environments, packages
-from probe.target import Target, gpus, installed_version, why_unavailable
+from probe.target import (
+    Target,
+    defaults_here,
+    defaults_text,
+    gpus,
+    installed_version,
+    why_unavailable,
+)
 
 # The self-test's: fifteen sums of ten products. The second where there are no convolutions.
 CASES = (
@@ -204,6 +211,7 @@ def _library_check(name: str, why: str | None) -> Check:
         return Check(name, "wrong", f"{version}: {error}", f"targets of {name}", None)
     outputs, replayed = report["outputs"], report["replayed"]
     said = f"{version}: order revealed, {replayed} of {outputs} outputs replayed"
+    said += defaults_text(defaults_here(Target(name)))
     if replayed == outputs:
         return Check(name, "ok", said)
     adds = "please report it: results of this library on this machine are not verified"

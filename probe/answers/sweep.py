@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -397,6 +398,7 @@ _RUNS = """
     SELECT machine, count(*) AS n, min(started) AS first, max(started) AS last
     FROM runs GROUP BY ALL
 """
+_SWITCHES = "SELECT DISTINCT machine, target, switches FROM runs ORDER BY ALL"
 
 
 def summary_of_stores(results: Results) -> dict[str, Any]:
@@ -407,8 +409,8 @@ def summary_of_stores(results: Results) -> dict[str, Any]:
     from probe.store import parquet
 
     def once() -> dict[str, Any]:
-        answers = results.answered(_TARGETS, _CAUSES, _FAILURES, _RUNS)
-        targets, explained, failed, runs = (rows.to_pylist() for rows in answers)
+        answers = results.answered(_TARGETS, _CAUSES, _FAILURES, _RUNS, _SWITCHES)
+        targets, explained, failed, runs, switches = (rows.to_pylist() for rows in answers)
         causes: dict[tuple[str, ...], dict[str, int]] = {}
         for row in explained:
             place = row["machine"], row["target"], row["vary"]
@@ -442,6 +444,7 @@ def summary_of_stores(results: Results) -> dict[str, Any]:
             **totals,
             "targets": targets,
             "when": when,
+            "defaults": defaults_apart(switches),
             "tables": {name: n for name in results.tables if (n := results.count(name))},
             "left_out": list(results.left_out.values()),
             "missing": [why for m in results.machines if (why := results.stored(m).unlisted())],
@@ -449,6 +452,23 @@ def summary_of_stores(results: Results) -> dict[str, Any]:
 
     # others may write meanwhile
     return parquet.steady(once, results.folders[0])
+
+
+def defaults_apart(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Switches that a target leaves to the library, and that come to other values on another
+    machine; ``rows`` of ``runs``: machine, target, switches."""
+    values: dict[tuple[str, str], dict[str, str]] = {}
+    for row in rows:
+        with suppress(ValueError, AttributeError):  # a stranger's store
+            for switch, value in json.loads(row["switches"]).items():
+                # stores of earlier releases have a sentence for a default
+                if f"{switch}=" not in row["target"] and str(value).isalnum():
+                    values.setdefault((row["target"], switch), {})[row["machine"]] = value
+    return [
+        {"target": target, "switch": switch, "machines": machines}
+        for (target, switch), machines in values.items()
+        if len(set(machines.values())) > 1
+    ]
 
 
 def query_json(rows: pa.Table) -> dict[str, Any]:

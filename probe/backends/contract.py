@@ -246,6 +246,13 @@ class Backend(ABC):
         """Variables to set before the library is loaded: a dict of texts. Runs in the parent."""
         return {}
 
+    @classmethod
+    def defaults_on(cls, version, flags):
+        """Switches whose default goes by the processor, with what it comes to: {switch: value}.
+
+        ``version``: the library's; ``flags``: the processor's, as ``probe.target.cpu_flags``."""
+        return {}
+
     def lay(self, word):
         """Raises Unsupported for a layout that does not reach the library's kernels."""
         if not layout.keeps_layout(word, self.layouts):

@@ -89,6 +89,11 @@ class Keras(Writing):
         return ("matplotlib", "pandas", "cv2") + own
 
     @classmethod
+    def defaults_on(cls, version, flags):
+        # Keras 3 came with TensorFlow 2.16: its policy holds for whatever release is below
+        return below.TensorFlow.defaults_on("2.16", flags)
+
+    @classmethod
     def environment(cls, switches, device):
         """Keras' choice of library, and TensorFlow's variables; PyTorch's threads don't spin."""
         library = switches.get("backend", "tensorflow")

@@ -48,7 +48,7 @@ HEADINGS = ("in user code", "Graph execution error")
 KEYS = {
     "onednn": Key(
         ("0", "1"),
-        "TensorFlow's own choice: 1 from 2.9 on x86 with VNNI",
+        "TensorFlow's own choice: 1 from 2.9 on x86 with VNNI, AVX512_BF16 or AMX",
         "1: oneDNN's operators, 0: TensorFlow's own",
     ),
     "contraction": Key(
@@ -77,6 +77,11 @@ KEYS = {
 SWITCHES = {
     name: KEYS[name] for name in ("onednn", "contraction", "isa", "threads", "deterministic")
 }
+
+
+# Any of these turns oneDNN on by default, under Linux (`DefaultOneDnnPolicy` in TensorFlow's
+# core/util/port.cc). Of ARM it is the model, Neoverse V1, which no flag says.
+ONEDNN_FLAGS = ("avx512_vnni", "avx512_bf16", "avx_vnni", "amx_tile", "amx_int8", "amx_bf16")
 
 
 class TensorFlow(Writing):
@@ -119,6 +124,13 @@ class TensorFlow(Writing):
     @classmethod
     def environment(cls, switches, device):
         return tensorflow_variables(switches, device)
+
+    @classmethod
+    def defaults_on(cls, version, flags):
+        if "asimd" in flags:
+            return {}
+        on = major_minor(version) >= (2, 9) and not flags.isdisjoint(ONEDNN_FLAGS)
+        return {"onednn": "1" if on else "0"}
 
     def start(self, switches, device):
         import tensorflow as tf

@@ -36,6 +36,7 @@ def targets(out: Output) -> None:
             "why": choice.why,
             "version": choice.target.version or installed_version(backends.get(choice.target.name)),
             "doc": choice.doc,
+            "defaults": choice.defaults,
         }
         for choice in available_targets()
     ]

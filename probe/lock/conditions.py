@@ -104,19 +104,22 @@ Apart = dict[str, dict[str, tuple[str | int | None, str | int | None]]]
 # The condition that a kind of facts belongs to.
 GROUPS = {
     **dict.fromkeys(("cores", "threads"), "threads"),
-    **dict.fromkeys(("isa", "blas", "architecture", "processor", "gpu"), "processor"),
+    **dict.fromkeys(("isa", "blas", "onednn", "architecture", "processor", "gpu"), "processor"),
     "flag": "flag {}",
     "library": "release {}",
     "openblas": "release {}",
 }
+
+# Facts that go by the processor, or by the release, unless this variable chooses.
+CHOSEN_BY = {"blas": "OPENBLAS_CORETYPE", "onednn": "TF_ENABLE_ONEDNN_OPTS"}
 
 
 def facts_apart(entry: Mapping[str, str | int], ours: Mapping[str, str | int]) -> Apart:
     """Returns the conditions in which an entry differs from ours; empty: all that it says holds.
 
     What the entry does not say (a library that was not loaded then) does not count, apart from
-    flags: without a variable is a condition too. An OpenBLAS core of another release, or chosen by
-    a flag, is no condition of its own: it follows from these.
+    flags: without a variable is a condition too. An OpenBLAS core, or TensorFlow's oneDNN, of
+    another release, or chosen by a flag, is no condition of its own: it follows from these.
     """
     apart: Apart = {}
     for name in dict.fromkeys((*entry, *ours)):
@@ -129,8 +132,8 @@ def facts_apart(entry: Mapping[str, str | int], ours: Mapping[str, str | int]) -
         # a flag that is unset is a condition too: without it the library chooses by itself
         if kind == "flag" and library in LIBRARIES and f"library.{library}" not in ours:
             continue  # not loaded (yet): it can't say how it is set
-        if kind == "blas":
-            core = "flag.OPENBLAS_CORETYPE"
+        if kind in CHOSEN_BY:
+            core = f"flag.{CHOSEN_BY[kind]}"
             both = [(entry.get(k), ours.get(k)) for k in (f"library.{rest}", f"openblas.{rest}")]
             if entry.get(core) != ours.get(core) or any(a and b and a != b for a, b in both):
                 continue
@@ -171,6 +174,6 @@ def restoring(group: str, facts: Mapping[str, tuple[str | int | None, str | int 
         isa = str(facts.get("isa", (None, None))[0])
         variables = dict(instruction_limits(isa)) if isa in ONEDNN_ISA else {}
         for name, (core, _) in facts.items():
-            if name.startswith("blas.") and core:
-                variables["OPENBLAS_CORETYPE"] = core
+            if (variable := CHOSEN_BY.get(name.partition(".")[0])) and core is not None:
+                variables[variable] = core
     return variables

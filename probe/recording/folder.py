@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import platform
 import re
 import shutil
@@ -171,10 +172,21 @@ def environment_facts() -> dict[str, Any]:
             versions[distribution] = metadata.version(distribution)
         except metadata.PackageNotFoundError:
             versions[distribution] = str(getattr(sys.modules[module], "__version__", "unknown"))
+    more = {}
+    # its default goes by the processor: two machines with one release may run other kernels
+    if port := sys.modules.get("tensorflow.python.util._pywrap_util_port"):
+        chosen = "TF_ENABLE_ONEDNN_OPTS" in os.environ
+        more["tensorflow_onednn"] = onednn_text(port.IsMklEnabled(), chosen)
     facts = machine.facts()
     known = ("machine", "cpu_vendor", "cpu_model", "cpu_isa", "cores", "os", "probe_version")
     own = {"python": platform.python_version(), "libraries": versions}
-    return own | {name: facts[name] for name in known}
+    return own | {name: facts[name] for name in known} | more
+
+
+def onednn_text(enabled: bool, chosen: bool) -> str:
+    """Whether TensorFlow runs oneDNN's operators, and whether a variable or the processor says."""
+    by = "TF_ENABLE_ONEDNN_OPTS" if chosen else "the processor's default"
+    return f"{'on' if enabled else 'off'} ({by})"
 
 
 def _operation_json(op: Operation, run: Run, files: _Files) -> dict[str, Any]:

@@ -44,7 +44,7 @@ from probe.recording.apart import (
 )
 from probe.recording.contract import Isolated, Operation
 from probe.recording.end_to_end import as_program
-from probe.recording.folder import RecordingFolder
+from probe.recording.folder import RecordingFolder, onednn_text
 from probe.recording.ported import Ports, Stage, TargetCall
 from probe.recording.recording import Run, exact_numbers, record_run
 from probe.recording.related import input_values
@@ -333,6 +333,9 @@ def replay_steadily(run: Run, port: Port, what: str) -> Replayed:
         libraries = {"numpy": facts.get("numpy_version")}
         libraries[str(facts.get("library"))] = facts.get("library_version")
         there = {"python": facts.get("python_version"), "libraries": libraries}
+        if facts.get("library") == "tensorflow" and facts.get("onednn") is not None:
+            chosen = "TF_ENABLE_ONEDNN_OPTS" in port.session.variables
+            there["tensorflow_onednn"] = onednn_text(facts["onednn"], chosen)
         provenance = replace(provenance, made={**provenance.made, **there})
     return replace(replayed, unsteady=apart, made=provenance)
 

@@ -128,3 +128,13 @@ def test_two_distributions_with_the_same_files_are_wrong(few, monkeypatch, tmp_p
     check = by_part(found)["probe"]
     assert check.state == "wrong" and not found.healthy
     assert check.command == "pip uninstall probe-numerics probe-numerics-core"
+
+
+def test_a_default_that_goes_by_the_processor_is_in_the_librarys_line(monkeypatch):
+    monkeypatch.setattr(backends, "known_backends", lambda: ["tensorflow"])
+    monkeypatch.setattr(target, "cpu_flags", lambda: frozenset(["avx2"]))
+    monkeypatch.setattr(target, "installed_version", lambda backend: "2.21.0")
+    monkeypatch.setattr(doctor, "why_unavailable", lambda target: None)
+    monkeypatch.setattr(doctor, "self_test", lambda name: {"outputs": 15, "replayed": 15})
+    found = by_part(doctor.examine_machine())["tensorflow"]
+    assert found.said.endswith("; oneDNN: off by default on this processor")

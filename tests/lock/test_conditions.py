@@ -62,3 +62,19 @@ def test_a_library_of_the_lock_that_is_not_loaded_has_its_release_too():
     found = conditions.here(["xgboost", "numpy"])
     assert found["library.numpy"] == np.__version__
     assert found["library.xgboost"]  # none, or what is installed
+
+
+def test_tensorflows_default_is_of_the_processor_unless_a_variable_chooses():
+    """Another machine's bits were said to be its instructions', which don't bring them back."""
+    on = HERE | {"library.tensorflow": "2.21.0", "onednn.tensorflow": 1}
+    off = on | {"onednn.tensorflow": 0}
+    (apart,) = facts_apart(off, on).items()
+    assert apart == ("processor", {"onednn.tensorflow": (0, 1)})
+    assert restoring(*apart)["TF_ENABLE_ONEDNN_OPTS"] == 0
+    assert facts_apart(HERE | {"library.tensorflow": "2.21.0"}, on) == {}  # an older lock
+    chosen = off | {"flag.TF_ENABLE_ONEDNN_OPTS": "0"}
+    assert [*facts_apart(chosen, on)] == ["flag TF_ENABLE_ONEDNN_OPTS"]
+    older = off | {"library.tensorflow": "2.8.0"}
+    assert [*facts_apart(older, on)] == ["release tensorflow"]
+    port = sys.modules.get("tensorflow.python.util._pywrap_util_port")
+    assert conditions.here().get("onednn.tensorflow") == (port and int(port.IsMklEnabled()))

@@ -8,8 +8,10 @@ import json
 import os
 import pickle
 import shutil
+import sys
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -500,3 +502,21 @@ def test_every_class_that_says_what_is_computed_has_a_name_in_a_folder():
         if dataclasses.is_dataclass(one) and one.__module__.startswith("probe."):
             known = folder.VOCABULARY.get(one.__name__) is one
             assert known or "written" in vars(one), one  # it says itself what it is in others
+
+
+@pytest.mark.parametrize(
+    ("variables", "enabled", "said"),
+    [
+        ({}, False, "off (the processor's default)"),
+        ({}, True, "on (the processor's default)"),
+        ({"TF_ENABLE_ONEDNN_OPTS": "0"}, False, "off (TF_ENABLE_ONEDNN_OPTS)"),
+    ],
+)
+def test_a_recording_says_whether_tensorflow_took_onednn(variables, enabled, said, monkeypatch):
+    """Two machines of one release may differ in this alone, and `probe diff` says it then."""
+    monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    port = SimpleNamespace(IsMklEnabled=lambda: enabled)
+    monkeypatch.setitem(sys.modules, "tensorflow.python.util._pywrap_util_port", port)
+    assert folder.environment_facts()["tensorflow_onednn"] == said

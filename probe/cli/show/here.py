@@ -129,6 +129,11 @@ def stores(summary: Mapping[str, Any]) -> RenderableType:
         for row in cells:
             shown.add_row(*(row[name] for name in names))
         parts += [shown if rows else Text("no comparisons", "dim"), ""]
+    for apart in summary["defaults"]:
+        each = [f"{apart['switch']}={value} on {name}" for name, value in apart["machines"].items()]
+        todo = f"name {apart['switch']}= in the target to compare machines"
+        said = f"{apart['target']} is not one program here, by default {', '.join(each)}; {todo}"
+        parts += [Text(_escaped(said), "yellow"), ""]
     more = {name: n for name, n in summary["tables"].items() if name not in _SHOWN_APART}
     if more:
         parts += [Text("also: " + ", ".join(f"{n:,} {name}" for name, n in more.items())), ""]
