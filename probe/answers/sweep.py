@@ -447,7 +447,7 @@ def summary_of_stores(results: Results) -> dict[str, Any]:
             "defaults": defaults_apart(switches),
             "tables": {name: n for name in results.tables if (n := results.count(name))},
             "left_out": list(results.left_out.values()),
-            "missing": [why for m in results.machines if (why := results.stored(m).unlisted())],
+            "missing": [why for machine in results.machines for why in results.stored(machine).lost()],
         }
 
     # others may write meanwhile

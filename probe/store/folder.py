@@ -120,7 +120,7 @@ class Store:
         fresh = self._assemble("runs") if "runs" in self._chunks else None
         origin = Origin([self.path] if self._chunks else [], self.path.name, fresh)
         wrote = False
-        for table in sorted(self._chunks, key=lambda name: (name in LAST, name)):
+        for table in sorted(self._chunks, key=_IN_ORDER.index):
             rows = self._assemble(table)
             # what is buffered may be all there is of a table, each row once
             whole = compacting and table != "differences"
@@ -183,8 +183,7 @@ class Store:
     ) -> Recalled:
         """Returns what is stored of a sweep's comparisons on one target.
 
-        ``controlled``: only those whose shape was run again. Errors: StoreError, also where
-        comparisons have lost their differences.
+        ``controlled``: only those whose shape was run again. Errors: StoreError.
         """
         return Recalled(self.path, (run_id, target, vary, against), controlled)
 
@@ -251,11 +250,11 @@ LAST = ("comparisons", "failures")
 TRIAL = ".writable.tmp"
 
 
-_IN_ORDER = sorted(schema.TABLES, key=lambda name: name in LAST)
+_IN_ORDER = sorted(schema.TABLES, key=lambda name: (name in LAST, name not in parquet.IDENTIFIED))
 
 
 def require_usable(folder: Path) -> None:
-    """Makes a machine's folder. StoreError: not to be written to, or a file can't be read."""
+    """Makes a machine's folder. StoreError: not to be written to, damaged, or rows are lost."""
     trial = folder / TRIAL
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -263,9 +262,8 @@ def require_usable(folder: Path) -> None:
         trial.unlink(missing_ok=True)
     except OSError as error:
         raise file.unwritable(folder, error) from error
-    for path in (path for table in schema.TABLES for path in file.table_files(folder, table)):
-        with suppress(FileNotFoundError):  # another process has just compacted it away
-            file.footer(path)
+    # what a lost row named would be taken for done, and never measured again
+    parquet.steady(partial(parquet.require_whole, [folder]), folder)
 
 
 @contextmanager
@@ -325,6 +323,7 @@ def merge(
     partitioned, done = partitioned or file.is_partitioned(root), 0
     for name, sources in machines.items():
         target = root / name
+        parquet.steady(partial(parquet.require_whole, sources), sources[0])
         require_usable(target)
         with exclusive(target):
             _sweep_up(target)

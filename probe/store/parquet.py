@@ -30,6 +30,10 @@ PLACE = PAIR[:-1]
 # Tables whose rows with equal values here were found together: the later set replaces the older as
 # a whole, though the two may differ in their keys.
 TOGETHER: dict[str, tuple[str, ...]] = {"reveals": PLACE, "causes": PAIR}
+# Tables whose rows others name, and the column that does.
+IDENTIFIED = {
+    table: key for table in ("runs", *file.CONTENT) for (key,) in [schema.key_columns(table)]
+}
 
 _TYPES = {"string": "VARCHAR", "float64": "DOUBLE", "bool": "BOOLEAN", "int64": "BIGINT"}
 _TYPES |= {"uint64": "UBIGINT", "timestamp[us, UTC]": "TIMESTAMPTZ", "list<int64>": "BIGINT[]"}
@@ -181,23 +185,56 @@ class Stored:
         (columns,) = self.query(f"SELECT CAST(coalesce({what}, 0) AS BIGINT) AS n FROM ({rows})")
         return int(columns["n"][0].as_py())
 
-    def unlisted(self) -> str:
-        """Returns why comparisons have lost their differences; empty where they have not.
+    def lost(self) -> Iterator[str]:
+        """Yields which rows of one machine are missing, by the rows that name or count them.
 
-        A file that was deleted leaves no trace but this: comparisons say how many rows of
-        ``differences`` are kept of each, and writers write these first.
+        A file that was deleted leaves no trace but this. Other tables name rows of ``IDENTIFIED``
+        by their id, comparisons say how many rows of ``differences`` are kept of each, and writers
+        write what is named first; so what names is listed first here. Where no file says of
+        which library its rows are, they may have been appended alone. What a damaged file had,
+        which is left out, is not said to be missing too.
         """
-        if not self.files("comparisons"):
-            return ""
-        listed = self.number("sum(kept)", self.sql("comparisons"))
-        there = self.number("count(*)", self.every("differences"))
-        if there >= listed:
-            return ""
-        return (
-            f"store={self.folders[0]}: its comparisons list {listed:,} differing outputs, and its "
-            f"differences have {there:,} rows; put the missing files of differences back, or move "
-            "those of comparisons away to measure again"
-        )
+        there = [name for name in schema.TABLES if name not in IDENTIFIED and self.files(name)]
+        there += [name for name in IDENTIFIED if self.files(name)]
+        footers = (file.footer(path).metadata for name in there for path in self.files(name))
+        measured = any(b"probe.library" in metadata for metadata in footers)
+        for table, name in IDENTIFIED.items():
+            naming = [
+                f'SELECT "{name}" FROM ({self.every(other)})'
+                for other in there  # each difference is of a comparison, and there are most of them
+                if other not in (table, "differences") and name in schema.column_names(other)
+            ]
+            damaged = any(path.name.startswith(f"{table}.") for path in self.left_out)
+            if naming and measured and not damaged:
+                kept = f'SELECT "{name}" FROM ({self.every(table)})'
+                named = f'SELECT * FROM ({" UNION ALL ".join(naming)}) WHERE "{name}" IS NOT NULL'
+                if count := self.number("count(*)", f"{named} EXCEPT {kept}"):
+                    yield (
+                        f"store={self.folders[0]}: other tables name {count:,} rows of {table} "
+                        f"that aren't there; put the missing files of {table} back, or move the "
+                        "store away to measure again"
+                    )
+        if "comparisons" in there:
+            listed = self.number("sum(kept)", self.sql("comparisons"))
+            rows = self.number("count(*)", self.every("differences"))
+            if rows < listed:
+                yield (
+                    f"store={self.folders[0]}: its comparisons list {listed:,} differing outputs, "
+                    f"and its differences have {rows:,} rows; put the missing files of differences "
+                    "back, or move those of comparisons away to measure again"
+                )
+
+
+def require_whole(folders: Sequence[Path]) -> None:
+    """Raises StoreError where a file of a machine is damaged, or its rows have lost others.
+
+    The one check of whoever opens a store to read it or to go on with it.
+    """
+    paths = (path for folder in folders for name in schema.TABLES for path in files(folder, name))
+    for path in dict.fromkeys(paths):
+        file.verify_file(path)
+    if why := next(Stored(folders).lost(), ""):
+        raise StoreError(why)
 
 
 def _select_of_file(name: str, path: Path | None, machine: str = "", number: int = 0) -> str:
@@ -299,15 +336,12 @@ class Recalled:
 
     They are read anew from the files for every target: what is not on the disk is never taken for
     done. ``group``: values of ``GROUP``. ``rows``: how many there are. ``controlled``: those alone
-    whose shape was run again. Errors: StoreError, also where comparisons have lost their
-    differences: else these would never be measured again.
+    whose shape was run again. Errors: StoreError.
     """
 
     def __init__(self, folder: Path, group: tuple[str, str, str, int], controlled: bool) -> None:
         def read() -> list[pa.Table]:
             stored = Stored([folder])
-            if why := stored.unlisted():
-                raise StoreError(why)
             same = [f'"{k}" = {sql_text(str(v))}' for k, v in zip(GROUP, group, strict=True)]
             same += ["control IS NOT NULL"] * controlled
             # a comparison without a control (control=differing) agrees as well as one that repeated

@@ -63,12 +63,6 @@ class Results:
     def arrow(self, name: str) -> pa.Table:
         """Returns one table as Arrow; errors as :func:`load`."""
         if name not in self._arrow:
-            if name == "differences" and not self.left_out:
-                for machine in self.machines:
-                    # listed anew at each try: another process may be compacting the files
-                    lost = functools.partial(lambda name: self.stored(name).unlisted(), machine)
-                    if why := parquet.steady(lost, self.stored(machine).folders[0]):
-                        raise StoreError(why)
             none = schema.arrow_schema(name).remove_metadata().empty_table()
             labelled = name not in CONTENT
             if labelled and "machine" not in none.column_names:
@@ -178,9 +172,10 @@ def _query_start(sql: str) -> str:
 def load(*paths: str | Path, tolerant: bool = False) -> Results:
     """Returns the stored results under the given folders, which may be of several machines.
 
-    ``tolerant``: files that are damaged or of a newer format are ``left_out``, for which every file
-    is read once. Errors (StoreError, one line): no such folder, no store in it, else a damaged
-    file (named), a file of a newer format. Tables are read when they are asked for.
+    Every file is read once, to see that it is as it was written. ``tolerant``: files that are
+    damaged or of a newer format are ``left_out``. Errors (StoreError, one line): no such folder, no
+    store in it, else a damaged file (named), a file of a newer format, lost rows. Tables are read
+    when they are asked for.
     """
     folders: list[Path] = []
     for path in paths:
@@ -191,17 +186,21 @@ def load(*paths: str | Path, tolerant: bool = False) -> Results:
             )
         folders.extend(folder for folder in places if folder not in folders)
     left_out: dict[Path, str] = {}
+    if not tolerant:
+        results = Results(folders)
+        for machine in results.machines:
+            mine = results.stored(machine).folders
+            parquet.steady(functools.partial(parquet.require_whole, mine), mine[0])
+        return results
     files = (file.table_files(folder, name) for folder in folders for name in schema.TABLES)
     for path in dict.fromkeys(chain.from_iterable(files)):
         try:
-            file.verify_file(path) if tolerant else file.footer(path)
+            file.verify_file(path)
         except FileNotFoundError:
-            if tolerant and path.is_symlink():
+            if path.is_symlink():
                 left_out[path] = f"file={path.name}: the link leads to no file; correct it"
             continue  # another process has just compacted it away
         except StoreError as error:
-            if not tolerant:
-                raise
             left_out[path] = str(error)
     return Results(folders, left_out)
 

@@ -112,6 +112,49 @@ def test_differences_that_were_deleted_are_noticed(tmp_path, capsys, lost):
     assert "its comparisons list" in capsys.readouterr().err
 
 
+def spoilt_sweep(root, table, spoil):
+    """A stored sweep of which one file was spoilt; and all that reads it or goes on with it."""
+    case = Case("conv1d", 5, 3, 2, operands="cancel")
+    target = "reference,algorithm=pairwise,length_switch=9"
+    probe.sweep(case, range(5, 18), target, store=root)
+    probe.sweep(case, [8, 12], target, by="order", store=root)
+    (folder,) = load(root).folders
+    spoil(folder / f"{table}.parquet")
+    readers = {
+        "load": lambda: load(root),
+        "sweep": lambda: probe.sweep(case, range(5, 18), target, store=root),
+        "merge": lambda: merge([root], root.parent / "merged"),
+    }
+    for reader in readers.values():
+        with pytest.raises(StoreError) as caught:
+            reader()
+        yield str(caught.value)
+    assert shell.run(["results", str(root)]) == 2
+
+
+@pytest.mark.parametrize("table", ["runs", "cases", "orders", "roundings"])
+def test_rows_that_others_name_are_missed_by_every_reader(tmp_path, capsys, table):
+    """Without their rows nobody can say what was computed, or where; the sweep took all for done."""
+    for why in spoilt_sweep(tmp_path / "store", table, Path.unlink):
+        assert f"rows of {table} that aren't there; put the missing files" in why
+    assert capsys.readouterr().err.count(f"rows of {table} that aren't there") == 1
+
+
+@pytest.mark.parametrize("table", ["runs", "cases", "comparisons", "reveals"])
+def test_a_flipped_bit_is_refused_by_every_reader(tmp_path, capsys, table):
+    """`results` refused it; a sweep went on and `probe.load` gave the other tables' rows."""
+
+    def flip(path):
+        content = bytearray(path.read_bytes())
+        content[len(content) // 4] ^= 1
+        path.write_bytes(content)
+
+    for why in spoilt_sweep(tmp_path / "store", table, flip):
+        assert why.startswith(f"file={table}.parquet: damaged")
+    err = capsys.readouterr().err
+    assert f"file={table}.parquet: damaged" in err and err.count("\n") == 1
+
+
 def test_a_limit_on_the_size_of_files_is_one_line_and_loses_nothing(tmp_path):
     folder = tmp_path / "m"
     store = Store(folder)
