@@ -65,7 +65,7 @@ OPTIONS = {
     ),
     "keep": Option(
         "How many differing outputs of each comparison are stored (the first N and the largest); "
-        "all if not given.",
+        "1000000 if not given.",
         "N",
         least=0,
     ),

@@ -217,10 +217,10 @@ def sweep(
     ``store``: a folder, or a store of the caller's, who closes it; what is there is not measured
     again; None keeps nothing. ``control``:
     ``every`` shape runs again, or only ``differing`` ones.
-    ``keep``: differing outputs stored of each comparison; None: all. ``workers``: targets side by
-    side. ``zeros``: ``differ`` makes +0 against -0 a difference, at 0 ulp, and keeps nothing;
-    ``equal`` counts them. ``shard``: ``2/8`` runs the second of eight parts of the values and keeps
-    it in a folder of its own beside the others'. ``cluster``: ``local:2`` or a Dask scheduler's
+    ``keep``: differing outputs stored of each comparison; None: 1,000,000. ``workers``: targets
+    side by side. ``zeros``: ``differ`` makes +0 against -0 a difference, at 0 ulp, and keeps
+    nothing; ``equal`` counts them. ``shard``: ``2/8`` runs the second of eight parts of the values
+    and keeps it in a folder beside the others'. ``cluster``: ``local:2`` or a Dask scheduler's
     address: nodes run it, and it is stored here by their machines; a target then may say
     ``machine=LABEL``. ``time``: ``30m`` (90s, 2h) runs lengths evenly over the whole range, ends
     when the time is up and reports what was left out; the same call continues. Errors: InputError
@@ -447,7 +447,9 @@ def summary_of_stores(results: Results) -> dict[str, Any]:
             "defaults": defaults_apart(switches),
             "tables": {name: n for name in results.tables if (n := results.count(name))},
             "left_out": list(results.left_out.values()),
-            "missing": [why for machine in results.machines for why in results.stored(machine).lost()],
+            "missing": [
+                why for machine in results.machines for why in results.stored(machine).lost()
+            ],
         }
 
     # others may write meanwhile

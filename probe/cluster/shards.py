@@ -269,11 +269,11 @@ def judged_rows(tables: Tables, question: Mapping[str, Any], plan: Plan) -> None
         raise ValueError(f"it answered about different values of {vary} than the question")
 
 
-def judged_counts(tables: Tables, plan: Plan, keep: int | None) -> None:
+def judged_counts(tables: Tables, plan: Plan, keep: int) -> None:
     """ValueError where a comparison's counts can't be true.
 
     How many outputs are compared follows from the case; the rows of ``differences``, and digests,
-    say whether any differ and how many. ``keep``: the rows kept of each comparison; None: all.
+    say whether any differ and how many. ``keep``: the rows kept of each comparison.
     """
     # by value of the axis: differences, their first index, the largest ulp (or None)
     listed: dict[int, tuple[int, int, int | None]] = {}
@@ -299,7 +299,7 @@ def judged_counts(tables: Tables, plan: Plan, keep: int | None) -> None:
             or min(differing, zeros, stored) < 0
             or stored != count
             or stored > differing
-            or (stored < differing and (keep is None or stored < min(keep, differing)))
+            or stored < min(keep, differing)
             or (same_bits and differing + zeros > 0)
             or (numbers and not same_bits and differing + zeros == 0)
             or (differing and keep != 0 and row["first"] != first)
@@ -502,7 +502,7 @@ class _SweepQueue(Queue[Values]):
                     f"{self.text}: its bits differ from what is stored or the nodes before "
                     "it gave, though it says that it is the same machine and library"
                 )
-        judged_counts(tables, self.plan, self.request.keep)
+        judged_counts(tables, self.plan, self.request.most)
         self.summary.run_id = run_id
         if shard not in self.open:  # the target does not start: that was said already
             return []

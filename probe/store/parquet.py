@@ -346,7 +346,7 @@ class Recalled:
             same += ["control IS NOT NULL"] * controlled
             # a comparison without a control (control=differing) agrees as well as one that repeated
             agrees = "differing = 0 AND coalesce(control, 'equal') = 'equal'"
-            columns = sql_names(("case_id", "at", "control", "max_ulp", "first", *SUMS))
+            columns = sql_names(("case_id", "at", "control", "max_ulp", "first", "kept", *SUMS))
             return list(
                 stored.query(
                     f"SELECT {columns}, {agrees} AS agrees FROM ({stored.sql('comparisons')}) "

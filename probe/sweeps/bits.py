@@ -317,14 +317,16 @@ class _CaseSweep:
             self._fail(TargetError(where, kind, message, self.session.tail()), at)
             self._drop(at)
         columns = comparison_columns(self.pair, header, arrays, self.plan.not_compared)
-        if "index" in arrays:  # stored first: a comparison says that its differences are there
-            keep = self.job.request.keep
-            differences = difference_columns(self.pair, columns, arrays, self.plan, keep)
+        # stored first: a comparison says that its differences are there
+        if "index" in arrays and self.job.store is not None:
+            most = self.job.request.most
+            differences = difference_columns(self.pair, columns, arrays, self.plan, most)
             self.job.keep_columns("differences", differences)
         at = columns["at"].tolist()
         if at:
             self.job.keep_columns("comparisons", columns)
             self.found.add_columns(columns)
+            self.found.kept += int(columns["kept"].sum())
             self.lost = 0
         for value in at:
             del self.todo[value]

@@ -35,6 +35,7 @@ class DifferingRun:
 class TargetSummary:
     """What one target's part of a sweep found, the comparisons that were stored before included.
 
+    ``kept``: of the differing outputs, those that are rows of a store, if there is one.
     ``left_out``: the values of the axis that there was no time for, by case.
     """
 
@@ -49,6 +50,7 @@ class TargetSummary:
     nondeterministic: int = 0
     alignment: int = 0
     signed_zero: int = 0
+    kept: int = 0
     differences: list[DifferingRun] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     left_out: dict[str, list[int]] = field(default_factory=dict)
@@ -76,6 +78,7 @@ class TargetSummary:
         elif difference.max_ulp is not None:
             self.max_ulp = max(self.max_ulp or 0, difference.max_ulp)
         self.differences.append(difference)
+        self.kept += row.get("kept", 0)
 
     def add_columns(self, columns: Mapping[str, Any]) -> None:
         """Counts rows of ``comparisons`` that are given by columns; those that agree at once."""
@@ -190,6 +193,9 @@ class Summary:
         parts = {
             name: summary.to_json(self.vary, self.cases) for name, summary in self.targets.items()
         }
+        if self.store is not None:
+            for name, part in parts.items():
+                part["kept"] = self.targets[name].kept
         if self.budget is not None:
             about["time"] = self.budget
             for name, part in parts.items():

@@ -134,7 +134,7 @@ def spoilt_sweep(root, table, spoil):
 
 @pytest.mark.parametrize("table", ["runs", "cases", "orders", "roundings"])
 def test_rows_that_others_name_are_missed_by_every_reader(tmp_path, capsys, table):
-    """Without their rows nobody can say what was computed, or where; the sweep took all for done."""
+    """Without these nobody can say what was computed, or where; the sweep took all for done."""
     for why in spoilt_sweep(tmp_path / "store", table, Path.unlink):
         assert f"rows of {table} that aren't there; put the missing files" in why
     assert capsys.readouterr().err.count(f"rows of {table} that aren't there") == 1

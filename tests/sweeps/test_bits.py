@@ -18,11 +18,14 @@ import probe
 from probe import budget, schema, ulp
 from probe.campaign import Campaign
 from probe.case import Case
+from probe.cli.show.sweeps import sweep_by_bits
 from probe.errors import InputError, StoreError
 from probe.launch import Session, open_session
+from probe.options import OPTIONS
+from probe.printing import Output
 from probe.progress import Reporter
 from probe.store import Store
-from probe.sweeps import sweep_cases
+from probe.sweeps import plan, sweep_cases
 from probe.sweeps.bits import PATIENCE, TURN
 from probe.target import Target
 
@@ -157,6 +160,24 @@ def test_keep_limits_rows_to_the_first_and_the_largest(swept, tmp_path):
         assert len(kept) == row.kept <= 3 and len(whole) == row.differing
         assert kept["index"].tolist()[:2] == whole["index"].tolist()[:2]
         assert kept["ulp"].abs().max() == whole["ulp"].abs().max()
+
+
+def test_without_a_number_a_stated_number_of_differing_outputs_is_kept(
+    swept, tmp_path, monkeypatch, capsys
+):
+    """All of 10^7 took 3 GB; who was not told would take the first million for all there are."""
+    assert plan.KEPT == 1_000_000 and "1000000" in OPTIONS["keep"].help
+    monkeypatch.setattr(plan, "KEPT", 2)
+    for again in range(2):  # the second time it is recalled from the store
+        found = swept([9, 10, 11, 19], SWITCHING)
+        report = found.to_json()
+        assert report["stored_before"] == 3 * again
+        kept = probe.load(tmp_path).comparisons["kept"]
+        assert report["kept"] == kept.sum() == len(probe.load(tmp_path).differences)
+        assert report["kept"] < report["differing"] and kept.max() <= 3
+        Output().results.print(sweep_by_bits(found, CASE, [9, 10, 11]))
+        counts = f"of {report['differing']:,} differing outputs {report['kept']:,} are stored"
+        assert counts in " ".join(capsys.readouterr().out.split())
 
 
 def test_controls_name_a_random_target_nondeterministic(swept, tmp_path):

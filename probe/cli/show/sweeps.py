@@ -94,6 +94,13 @@ def _after_sweep(summary: Summary, case: Case) -> Iterator[RenderableType]:
     known = f" ({before} comparisons were there already)" if before else ""
     if summary.store:
         yield Text(f"stored in {summary.store}{known}")
+        kept = sum(result.kept for result in summary.targets.values())
+        if kept < summary.differing:
+            text = (
+                f"of {summary.differing:,} differing outputs {kept:,} are stored, the first ones "
+            )
+            text += "of each comparison and the largest; --keep N says how many"
+            yield Text(text, "yellow")
     if summary.left_out:
         done = sum(result.comparisons + len(result.failures) for result in summary.targets.values())
         lines = [
