@@ -114,7 +114,7 @@ ROOMS = {
     "store": "rows, written atomically and merged by key",
     "campaign": "many questions run on targets: starts, restarts, failures, progress, Ctrl-C",
     "sweeps": "cases x targets x lengths: run, compared and stored",
-    "cluster": "shards run on other machines, by Dask: which node has what, and is trusted",
+    "cluster": "shards run on other machines, by Dask",
     "summation": "in which order each output is added: revealed, then replayed",
     "enclosure": "all results that rounding can give: what lies outside is a bug",
     "kernels": "the kernels that the library itself reports",

@@ -137,8 +137,7 @@ class TargetError(ProbeError):
 
     Kinds: ``unavailable`` (it can't run here), ``unsupported`` (it runs, but not this case),
     ``error`` (the library raised), ``crash``, ``timeout``, ``memory`` and ``protocol`` (the worker
-    answered nonsense). On a cluster also ``lost`` (not run: no node was left) and ``refused`` (the
-    node contradicts what it said).
+    answered nonsense). On a cluster also ``lost`` (not run: no node was left, or it raised).
     """
 
     exit_code = 3

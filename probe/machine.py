@@ -8,7 +8,6 @@ import platform
 import re
 import socket
 import subprocess
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
@@ -77,35 +76,6 @@ def _label(cpu: dict[str, str], widest: str | None) -> str:
     words.append((widest or "unknown").split("_core")[0].split("_vnni")[0])
     slug = re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower()).strip("-")
     return "-".join(dict.fromkeys(slug.split("-")))
-
-
-def contradiction(said: Mapping[str, Any]) -> str:
-    """Why facts that a machine says of itself can't all be true; empty where nothing speaks so.
-
-    ``said``: as ``facts``, of any machine. Its label is made anew from what it says of its
-    processor; where no vendor is said, the label can't be made anew.
-    """
-    if not said.get("cpu_vendor"):
-        return ""
-    columns = {
-        "vendor_id": "cpu_vendor",
-        "model name": "cpu_model",
-        "cpu family": "cpu_family",
-        "model": "cpu_model_number",
-    }
-    cpu = {name: str(said[c]) for name, c in columns.items() if said.get(c) is not None}
-    expected = _label(cpu, said.get("cpu_isa"))
-    if expected == said.get("machine"):
-        return ""
-    own = said.get("machine")
-    return f"it says that it is {own}, but its processor's facts are those of {expected}"
-
-
-def afresh() -> dict[str, Any]:
-    """``facts``, read again but for git's: a process may be moved, its packages be replaced."""
-    for cached in (_cpu, isa, label, version, facts):
-        cached.cache_clear()
-    return facts()
 
 
 @cache

@@ -245,7 +245,7 @@ def sweep(
         raise InputError("zeros", zeros, "stored results count +0 and -0 as equal", todo)
     if cluster is not None:
         if time is not None:
-            why = "nodes do not know each other's results, which decide what is run first"
+            why = "nodes do not know when the time is up"
             raise InputError("time", time, why, "leave out --cluster, or divide by --shard")
         if workers is not None:
             todo = "leave --workers out; `dask worker --nworkers` says how many a node runs"

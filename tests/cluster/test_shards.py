@@ -1,33 +1,29 @@
-"""Nodes answer a sweep's questions; who contradicts itself is refused, and nothing is mixed.
-
-Most of this drives the parent with answers of this process in the place of Dask's, so that nodes
-can lie, vanish and answer garbage at will; ``test_nodes`` has schedulers and workers.
-"""
+"""Shards of a sweep on Dask's own workers: the store of one process, whatever a node does."""
 
 import json
-from types import SimpleNamespace
+import subprocess
+import sys
 
 import pyarrow as pa
 import pytest
 
 import probe
 from probe import Case, load, machine
-from probe.campaign import Sessions
 from probe.cli import shell
 from probe.cluster import nodes, shards
-from probe.cluster.nodes import Cluster
-from probe.cluster.shards import Wanted
+from probe.cluster.nodes import DaskNode
+from probe.cluster.shards import Job, Wanted
 from probe.errors import ClusterError, InputError
-from probe.launch import open_session
-from probe.schema import column_names
+from probe.store import Store
+from probe.sweeps import Plans, SweepRequest
 
+distributed = pytest.importorskip("distributed", reason="Dask's distributed is not installed")
 pytestmark = pytest.mark.long
 
 SWITCHING = "reference,algorithm=pairwise,length_switch=9"
 CASE = Case("conv1d", 5, 3, 2, operands="cancel")
 VARYING = {"seconds", "started", "machine", "path", "git_commit", "git_dirty"}
 SAME = ("runs", "cases", "comparisons", "differences")
-NEWER = {"library_version": "99.1"}
 LENGTHS = range(5, 18)
 
 
@@ -38,98 +34,53 @@ def rows(folder, table):
     return sorted(map(str, frame.to_dict("records")))
 
 
-class Dask:
-    """Dask's client, and what it has done, whose nodes are functions of this process.
-
-    ``behaviours``: by address, ``f(kind, given)`` of what a node says that it is (``said``) and of
-    each ``answer``; a node is lost where its function raises ConnectionError.
-    """
-
-    status, scheduler = "running", None
-
-    def __init__(self, behaviours):
-        self.behaviours, self.there, self.names = behaviours, list(behaviours), {}
-        self.pending, self.asked = [], []
-
-    def nthreads(self):
-        return dict.fromkeys(self.there, 1)
-
-    def submit(self, answer, text, workers, **how):
-        return SimpleNamespace(key=object(), done=lambda: False, ask=(answer, text), may=workers)
-
-    def add(self, future):
-        self.pending.append(future)
-
-    def who_has(self, futures):
-        return {one.key: [one.holder] for one in futures}
-
-    def cancel(self, futures, force):
-        self.pending = [one for one in self.pending if one not in futures]
-
-    def next_batch(self, block):
-        for future in self.pending:
-            if some := [one for one in future.may if one in self.there]:
-                self.pending.remove(future)
-                future.holder, future.status = some[len(self.asked) % len(some)], "finished"
-                try:
-                    return [(future, self._answer(future.holder, *future.ask))]
-                except ConnectionError:
-                    self.there.remove(future.holder)
-                    self.pending.append(future)
-                    return []
-        return []
-
-    def _answer(self, address, answer, text):
-        name = self.names.get(address, address)
-        nodes._worker = lambda: SimpleNamespace(name=name, address=address)
-        found = answer(text)
-        if "said" not in found:
-            return self.behaviours[address]("said", json.loads(json.dumps(found)))
-        self.asked.append((json.loads(text), address))
-        found["said"] = json.loads(json.dumps(found["said"]))
-        return self.behaviours[address]("answer", found)
+def same(folder, plain):
+    for table in SAME:
+        assert rows(folder, table) == rows(plain, table), table
 
 
-def doubles(behaviours, targets):
-    """A cluster of doubles that have joined, with its ``lines`` and what was ``asked``."""
-    dask, lines = Dask(behaviours), []
-    made = Cluster(dask, dask, targets, lines.append)
-    made.gather()
-    made.lines, made.asked = lines, dask.asked
-    return made
+@pytest.fixture(scope="module")
+def address():
+    """A scheduler with two workers, threads of this process."""
+    with distributed.LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=False,
+        protocol="tcp://",
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+    ) as cluster:
+        yield cluster.scheduler_address
+        # their threads are this process's: what they keep is not ended with a process of theirs
+        with distributed.Client(cluster, set_as_default=False) as client:
+            for worker in client.nthreads():
+                client.submit(close_kept, workers=[worker], pure=False).result()
 
 
-def honest(kind, given):
-    """A node that does what it says."""
-    return given
+def close_kept():
+    if hasattr(nodes._KEPT, "sessions"):
+        nodes._KEPT.sessions.close()
 
 
 @pytest.fixture
-def swept(monkeypatch, tmp_path):
-    """swept(behaviours, targets=..., folder=...): the answer, and the cluster."""
+def swept(address, monkeypatch, tmp_path):
+    """swept(targets=..., folder=...): the answer, and the values that nodes were asked."""
+    monkeypatch.setattr(shards, "LEAST", 1)
+    asked = []
+    to_json = SweepRequest.to_json
 
-    def run(
-        behaviours, targets=(SWITCHING,), folder=tmp_path / "store", lengths=LENGTHS, keep=None
-    ):
-        texts = [Wanted.parse(one).target.text for one in targets]
-        made = doubles(behaviours, texts)
+    def recorded(self, values):
+        asked.append(list(values))
+        return to_json(self, values)
 
-        @nodes.contextmanager
-        def opened(address, targets, note):
-            yield made
+    monkeypatch.setattr(SweepRequest, "to_json", recorded)
 
-        monkeypatch.setattr(shards, "connected_nodes", opened)
-        monkeypatch.setattr(shards, "PATIENCE", 0.2)
-        monkeypatch.setattr(shards, "LEAST", 1)
-        here = Sessions(lambda where: open_session(where, inline=True))
-        monkeypatch.setattr(nodes, "_OWN", SimpleNamespace(sessions=here))
-        found = probe.sweep(CASE, lengths, targets, store=folder, cluster="local:2", keep=keep)
-        here.close()
-        return found, made
+    def run(targets=(SWITCHING,), folder=tmp_path / "store", **options):
+        del asked[:]
+        found = probe.sweep(CASE, LENGTHS, targets, store=folder, cluster=address, **options)
+        return found.to_json(), list(asked)
 
-    worker = nodes._worker
-    yield run
-    nodes._worker = worker
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -139,321 +90,174 @@ def plain(tmp_path_factory):
     return folder, probe.sweep(CASE, LENGTHS, [SWITCHING], store=folder).to_json()
 
 
-def same(folder, plain):
-    for table in SAME:
-        assert rows(folder, table) == rows(plain, table), table
-
-
 def test_the_store_and_the_report_are_those_of_one_process(swept, plain, tmp_path):
-    found, made = swept({"a": honest, "b": honest})
-    told = found.to_json()
+    told, asked = swept()
     for name in ("compared", "differing", "max_ulp", "lengths", "comparisons", "failures"):
         assert told[name] == plain[1][name], name
     assert told["differing"] > 0 and told["store"].endswith(machine.label())
     same(tmp_path / "store", plain[0])
-    assert {address for _, address in made.asked} == {"a", "b"}
+    assert len(asked) == 8, "two nodes, four shards for each"
+    assert sorted(value for values in asked for value in values) == [*LENGTHS[:-1]]
 
 
 def test_what_is_stored_is_not_asked_again_with_or_without_a_cluster(swept, plain, tmp_path):
     first = probe.sweep(CASE, [*range(5, 10), 17], [SWITCHING], store=tmp_path / "store").to_json()
-    found, made = swept({"a": honest})
-    asked = {value for question, _ in made.asked for value in question["values"]}
-    assert found.to_json()["stored_before"] == first["comparisons"] == 5
-    assert asked == {5, *range(10, 17)}, "the first again, to see that the node has its bits"
+    told, asked = swept()
+    assert told["stored_before"] == first["comparisons"] == 5
+    assert sorted(value for values in asked for value in values) == [*range(10, 17)]
     same(tmp_path / "store", plain[0])
-    again, made = swept({"a": honest})
-    assert again.to_json()["stored_before"] == 12 and not made.asked
+    again, asked = swept()
+    assert again["stored_before"] == 12 and not asked
 
 
-def later(change, answers=1):
-    """A node that is honest at first, and changes what it says from its n-th answer on."""
-    count = iter(range(1000))
+def broken(monkeypatch, change):
+    """From now on the tables of shards with the value 9 are changed before a node sends them."""
+    packed = nodes.packed_tables
 
-    def behaves(kind, given):
-        if kind == "answer" and next(count) >= answers:
-            change(given)
-        return given
+    def changed(folder):
+        tables = packed(folder)
+        with pa.ipc.open_stream(tables["comparisons"]) as stream:
+            at = stream.read_all()["at"].to_pylist()
+        return change(tables) if 9 in at else tables
 
-    return behaves
+    monkeypatch.setattr(nodes, "packed_tables", changed)
 
 
-def rewritten(table="comparisons", **changes):
-    """Changes columns of a table of an answer, each by a function of its values."""
+def rewritten(name, column, value):
+    """A change of one column of a table."""
 
-    def change(answer):
-        rows = pa.ipc.open_stream(answer["tables"][table]).read_all()
-        for name, how in changes.items():
-            place, field = rows.column_names.index(name), rows.schema.field(name)
-            values = pa.array([how(value) for value in rows[name].to_pylist()], field.type)
-            rows = rows.set_column(place, field, values)
-        answer["tables"][table] = nodes.pack_table(rows)
+    def change(tables):
+        with pa.ipc.open_stream(tables[name]) as stream:
+            table = stream.read_all()
+        place, field = table.column_names.index(column), table.schema.field(column)
+        table = table.set_column(place, field, pa.array([value] * len(table), field.type))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        return tables | {name: bytes(sink.getvalue())}
 
     return change
 
 
-def upgraded(answer):
-    for target in answer["said"]["targets"].values():
-        target["run"].update(NEWER)
+def raises(tables):
+    raise MemoryError("the node is full")
 
 
-def moved(answer):
-    answer["said"]["machine"]["cores"] += 1
-
-
-def bytes_in_place_of_rows(data):
-    return lambda answer: answer["tables"].update(comparisons=data)
-
-
-def a_table_elsewhere(answer):
-    answer["tables"]["../../etc"] = answer["tables"]["comparisons"]
-
-
-def a_further_column(answer):
-    rows = pa.ipc.open_stream(answer["tables"]["comparisons"]).read_all()
-    answer["tables"]["comparisons"] = nodes.pack_table(rows.append_column("x", pa.nulls(len(rows))))
-
-
-def without_differences(answer):
-    none = dict.fromkeys(("differing", "kept", "max_ulp"), lambda n: 0)
-    rewritten(**none, first=lambda n: None)(answer)
-    answer["tables"].pop("differences", None)
-
-
-def rubbish(answer):
-    answer.clear()
-    answer.update(said=[1], tables=None)
-
-
-def no_facts(answer):
-    answer["said"] = {"address": "b", "machine": "none", "targets": 7}
-
-
-LIES = {
-    "negative counts": (rewritten(differing=lambda n: -n), "contradict each other"),
-    "none of several differs": (rewritten(differing=lambda n: 0), "contradict each other"),
-    "one less differs": (rewritten(differing=lambda n: n and n - 1), "contradict each other"),
-    "a larger distance": (rewritten(max_ulp=lambda n: n and n + 1), "contradict each other"),
-    "no differences": (without_differences, "contradict each other"),
-    "more were compared": (rewritten(compared=lambda n: n + 1), "it compared"),
-    "more were not": (rewritten(not_compared=lambda n: n + 1), "it compared"),
-    "rubbish": (rubbish, "can't be read"),
-    "no facts": (no_facts, "can't be read"),
-    "no target": (lambda a: a["said"]["targets"].update({SWITCHING: 1}), "can't be read"),
-    "upgraded": (upgraded, "library_version was"),
-    "moved": (moved, "its cores was"),
-    "rows of another run": (rewritten("runs", numpy_version=lambda _: "1.0"), "numpy_version was"),
-    "zeros": (bytes_in_place_of_rows(b"\x00" * 64), "its comparisons can't be read"),
-    "a pickle": (bytes_in_place_of_rows(b"cos\nsystem\n(S'exit 1'\ntR."), "can't be read"),
-    "a table elsewhere": (a_table_elsewhere, "which there isn't"),
-    "a further column": (a_further_column, "different columns"),
-    "other values": (rewritten(at=lambda at: at + 1000), "different values of length"),
-    "different bits": (rewritten(digest_at=lambda _: "0" * 32), "its bits differ from"),
-}
-
-
-@pytest.mark.parametrize("lie", LIES)
-@pytest.mark.slow_at("zeros", "a further column", "a table elsewhere", "other values", "upgraded")
-def test_a_node_that_contradicts_itself_is_refused_and_others_do_its_work(
-    swept, plain, tmp_path, lie
+def test_what_nodes_could_not_run_or_not_send_is_lost_and_run_the_next_time(
+    swept, plain, tmp_path, monkeypatch
 ):
-    change, why = LIES[lie]
-    found, made = swept({"a": honest, "b": later(change, lie != "different bits")})
-    same(tmp_path / "store", plain[0])
-    (failure,) = found.to_json()["failures"]
-    assert failure["kind"] == "refused" and why in failure["message"]
-    assert any(why in line for line in made.lines)
-    assert why in load(tmp_path / "store").failures.message[0]
-
-
-def test_nothing_of_an_answer_that_can_not_be_read_is_stored_though_its_node_is_not_known(
-    swept, plain, tmp_path
-):
-    found, _ = swept({"a": honest, "b": later(rubbish, 2)})
-    same(tmp_path / "store", plain[0])
-    assert all(failure["kind"] == "refused" for failure in found.to_json()["failures"])
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        7,
-        {"error": [1]},
-        {"name": "b", "address": "b", "machine": {}, "targets": {}},
-        {"name": "b", "address": "b", "machine": {"machine": "../../up"}, "targets": {}},
-        {"name": "b", "address": "b", "machine": {"machine": "m"}, "targets": {SWITCHING: None}},
-        {"name": "b", "address": "b", "machine": {"machine": "m"}, "targets": {SWITCHING: {}}},
-    ],
-)
-def test_a_node_that_says_nonsense_of_itself_is_left_out(swept, plain, tmp_path, said):
-    found, made = swept({"a": honest, "b": lambda kind, given: said if kind == "said" else given})
-    same(tmp_path / "store", plain[0])
-    assert not found.to_json()["failures"] and set(made.nodes) == {"a"}
-    assert any(line.startswith("a node is left out") for line in made.lines)
-
-
-@pytest.mark.slow
-def test_honest_counts_are_believed_whatever_is_kept_or_not_a_number(swept, tmp_path, monkeypatch):
-    cases = [
-        (CASE.with_(operands="nan"), None),
-        (CASE.with_(operands="infinite"), 1),
-        (CASE, 0),
-        (CASE, 2),
-        (CASE.with_(dtype="float64"), None),
-    ]
-    for number, (case, keep) in enumerate(cases):
-        monkeypatch.setattr("tests.cluster.test_shards.CASE", case)
-        folder = tmp_path / str(number)
-        here = probe.sweep(case, LENGTHS, [SWITCHING], keep=keep).to_json()
-        found, _ = swept({"a": honest}, folder=folder, keep=keep)
-        told = found.to_json()
-        assert not told["failures"] and told["differing"] == here["differing"], (case, keep)
-
-
-def test_where_no_node_is_believed_the_rest_is_recorded_as_not_run(swept, tmp_path):
-    found, _ = swept({"a": later(moved)})
-    told, stored = found.to_json(), load(tmp_path / "store")
-    lost = {one["at"] for one in told["failures"] if one["kind"] == "lost"}
-    assert 0 < told["comparisons"] < 12 and len(lost) == 12 - told["comparisons"]
-    assert lost == set(stored.failures[stored.failures.kind == "lost"]["at"].dropna())
-    assert not lost & set(stored.comparisons["at"])
-
-
-def test_values_that_a_node_leaves_out_again_and_again_are_recorded_as_not_run(swept, tmp_path):
-    def nothing(answer):
-        for name in ("comparisons", "differences"):
-            answer["tables"].pop(name, None)
-
-    told = swept({"a": later(nothing, 0)})[0].to_json()
-    lost = {
-        failure["at"] for failure in told["failures"] if "left out 4 times" in failure["message"]
-    }
-    assert told["comparisons"] == 0 and lost == {*LENGTHS[:-1]}
-
-
-def test_a_lost_nodes_values_are_asked_elsewhere(swept, plain, tmp_path):
-    def vanishes(answer):
-        raise ConnectionError
-
-    found, made = swept({"a": honest, "b": later(vanishes)})
-    assert set(made.nodes) == {"a"} and not found.to_json()["failures"]
+    for change, why in [
+        (raises, "MemoryError: the node is full"),
+        (rewritten("runs", "run_id", "0" * 16), "the node has changed: its machine, library"),
+        (lambda tables: tables | {"comparisons": b"\x00" * 64}, "not run: "),
+        (lambda tables: tables | {"../up": tables["runs"]}, "its ../up have different columns"),
+        (lambda tables: tables | {"runs": tables["cases"]}, "its runs have different columns"),
+    ]:
+        with monkeypatch.context() as patched:
+            broken(patched, change)
+            # the first run that is stored decides which one the others must be
+            probe.sweep(CASE, [5, 17], [SWITCHING], store=tmp_path / "store")
+            told, asked = swept()
+        (values,) = [values for values in asked if 9 in values]
+        assert {failure["kind"] for failure in told["failures"]} == {"lost"}
+        assert [failure["at"] for failure in told["failures"]] == values
+        assert all(why in failure["message"] for failure in told["failures"])
+        assert told["comparisons"] == 12 - len(values)
+        stored = load(tmp_path / "store")
+        assert not set(stored.comparisons["at"]) & set(values)
+        assert set(stored.failures["at"]) >= set(values)
+    assert swept()[0]["failures"] == []
     same(tmp_path / "store", plain[0])
 
 
-def test_where_the_scheduler_goes_what_was_measured_is_stored(swept, tmp_path, monkeypatch):
-    def last(kind, given):
-        if kind == "answer":
-            monkeypatch.setattr(Dask, "status", "connecting")
-        return given
+def test_ctrl_c_leaves_what_is_there(swept, tmp_path):
+    def press(done, total, what):
+        if done:
+            raise KeyboardInterrupt
 
-    with pytest.raises(ClusterError, match="the scheduler is gone"):
-        swept({"a": last})
-    assert 0 < len(load(tmp_path / "store").comparisons) < 12
-
-
-def test_what_the_scheduler_no_longer_knows_ends_it_too(swept, monkeypatch):
-    answered = Dask.next_batch
-
-    def cancelled(self, block):
-        found = answered(self, block)
-        for future, _ in found if self.asked else ():
-            future.status = "cancelled"
-        return found
-
-    monkeypatch.setattr(Dask, "next_batch", cancelled)
-    with pytest.raises(ClusterError, match="the scheduler is gone"):
-        swept({"a": honest}, folder=None)
+    told, _ = swept(progress=press)
+    assert told["interrupted"] and 0 < told["comparisons"] < 12
+    assert len(load(tmp_path / "store").comparisons) == told["comparisons"]
 
 
-def test_a_shard_at_which_every_node_dies_is_recorded_as_lost(swept, monkeypatch):
-    answered = Dask.next_batch
-
-    def killed(self, block):
-        found = answered(self, block)
-        if not self.asked or not found:
-            return found
-        found[0][0].status = "error"
-        return [(found[0][0], type("KilledWorker", (Exception,), {})())]
-
-    monkeypatch.setattr(Dask, "next_batch", killed)
-    told = swept({"a": honest}, folder=None)[0].to_json()
-    assert told["comparisons"] == 0 and {one["kind"] for one in told["failures"]} == {"lost"}
-    assert all("every node that had it was lost" in one["message"] for one in told["failures"])
+def deal(client, hosts, answer=nodes.node_facts):
+    """What one job comes to: its answers, and why it failed."""
+    taken, failed = [], []
+    job = Job("reference", 1, hosts, answer, ["reference"], taken.append, failed.append)
+    shards.deal(client, [job], lambda *_: None)
+    return taken, failed
 
 
-def of(label, **facts):
-    """A node that says that it is another machine, and whose runs are of that machine."""
-
-    def behaves(kind, given):
-        said = given if kind == "said" else given["said"]
-        said["machine"].update(facts, machine=label)
-        for target in said["targets"].values():
-            target["run"].update(facts, machine=label, run_id="f" * 16)
-        if kind == "answer":
-            for name in given["tables"]:
-                new = {"run_id": "f" * 16} | ({"machine": label, **facts} if name == "runs" else {})
-                columns = {column: lambda _, value=value: value for column, value in new.items()}
-                rewritten(name, **{c: columns[c] for c in columns if c in column_names(name)})(
-                    given
-                )
-        return given
-
-    return behaves
+def test_work_of_which_all_nodes_are_gone_is_given_up(address, monkeypatch):
+    monkeypatch.setattr(shards, "PATIENCE", 0.2)
+    with distributed.Client(address, set_as_default=False) as client:
+        assert deal(client, ["127.0.0.9"]) == ([], ["no node with it for 0.2 seconds"])
+        taken, failed = deal(client, ["127.0.0.1"])
+        assert taken[0]["machine"] == machine.label() and not failed
 
 
-OTHER = {
-    "cpu_vendor": "AuthenticAMD",
-    "cpu_model": "AMD EPYC 9999 8-Core Processor",
-    "cpu_family": 99,
-    "cpu_model_number": 1,
-    "cpu_isa": "avx2",
-}
-LABEL = "amd-epyc-fam99-model1-avx2"
+def test_a_scheduler_that_is_gone_ends_it(address, monkeypatch):
+    with distributed.Client(address, set_as_default=False) as client:
+        monkeypatch.setattr(client, "nthreads", lambda: 1 / 0)
+        with pytest.raises(ClusterError, match="the scheduler is gone"):
+            deal(client, ["127.0.0.9"])
 
 
-def test_machines_are_never_mixed_and_machine_asks_for_one(swept, plain, tmp_path):
-    both = {"a": honest, "b": of(LABEL, **OTHER)}
-    own, other = f"{SWITCHING},machine={machine.label()}", f"{SWITCHING},machine={LABEL}"
-    found, made = swept(both, [own, other])
-    assert not found.to_json()["failures"] and not made.lines[2:]
-    assert {path.name for path in (tmp_path / "store").iterdir()} == {machine.label(), LABEL}
-    assert set(load(tmp_path / "store" / LABEL).runs.machine) == {LABEL}
-    same(tmp_path / "store" / machine.label(), plain[0])
-    assert not any("machine" in question["target"] for question, _ in made.asked)
+OTHER = "amd-epyc-fam99-model1-avx2"
 
 
-def test_a_label_that_its_own_facts_contradict_is_refused(swept, plain, tmp_path):
-    lies = {**OTHER, "cpu_vendor": "GenuineIntel"}
-    found, _ = swept({"a": honest, "b": of(LABEL, **lies)})
-    (failure,) = found.to_json()["failures"]
-    assert failure["kind"] == "refused" and "are those of intel-epyc-fam99" in failure["message"]
-    assert [path.name for path in (tmp_path / "store").iterdir()] == [machine.label()]
-    same(tmp_path / "store", plain[0])
+def node(label, run_id, why=None, threads=1, host="127.0.0.1"):
+    return DaskNode(host, threads, label, {"reference": {"why": why, "run_id": run_id}})
 
 
-def test_a_node_that_comes_back_as_another_is_refused():
-    made = doubles({"a": honest, "b": honest, "c": of(LABEL, **OTHER)}, [SWITCHING])
-    assert [one.refused for one in made.nodes.values()] == ["", "", ""]
-    made.client.there = ["a"]
-    made.replies()
-    assert set(made.nodes) == {"a"}
-    made.client.there, made.client.names = ["a", "b", "c"], {"c": "a"}
-    while len(made.nodes) < 3:
-        made.replies()
-    assert "it came back, and its machine was" in made.nodes["c"].refused
-    assert not made.nodes["b"].refused
+def chosen(there, wanted="reference", stores=None):
+    """The label, hosts and number of shards of 12 values, and what was noted."""
+    notes, request = [], SweepRequest(Plans([CASE], "length", *[[*LENGTHS[:-1]], 17]))
+    sweep = shards._TargetSweep(request, Wanted.parse(wanted), there, stores or {}, notes.append)
+    return sweep.label, {host for job in sweep.jobs for host in job.hosts}, len(sweep.jobs), notes
+
+
+def test_machines_and_versions_are_never_mixed(tmp_path):
+    here, there = node("m", "a", threads=2), node(OTHER, "b", host="127.0.0.2")
+    label, hosts, count, (note,) = chosen([here, there])
+    assert (label, hosts, count) == ("m", {"127.0.0.1"}, 3)
+    assert note.startswith("reference: asked on m; not on 1 more nodes: machine=LABEL")
+    label, hosts, count, notes = chosen([here, there], f"reference,machine={OTHER}")
+    assert (label, hosts, notes) == (OTHER, {"127.0.0.2"}, [])
+    upgraded = node("m", "c", threads=1, host="127.0.0.3")
+    assert chosen([upgraded, here])[:2] == ("m", {"127.0.0.1"})
+    # who has it goes before who has more processes; rows that are stored before both that lack it
+    lacking = node("m", "a", "not installed", threads=8, host="127.0.0.4")
+    assert chosen([lacking, there])[:2] == (OTHER, {"127.0.0.2"})
+    assert chosen([lacking, here])[1] == {"127.0.0.1"}
+    assert chosen([lacking])[2] == 1, "one says why it can't run"
 
 
 def test_a_machine_that_no_node_is_is_an_input_error(swept):
     with pytest.raises(InputError, match=r"machine=amd-none.*use one of"):
-        swept({"a": honest}, [f"{SWITCHING},machine=amd-none"])
+        swept([f"{SWITCHING},machine=amd-none"])
 
 
 def test_a_target_that_no_node_has_is_a_failure_as_without_a_cluster(swept, tmp_path):
-    found, _ = swept({"a": honest}, ["reference==9.9"])
+    told, _ = swept(["reference==9.9"])
     plain = probe.sweep(CASE, LENGTHS, ["reference==9.9"], store=tmp_path / "plain").to_json()
-    told = found.to_json()
     assert told["failures"] == plain["failures"] and told["comparisons"] == 0
     assert rows(tmp_path / "store", "failures") == rows(tmp_path / "plain", "failures")
+
+
+def test_nodes_of_another_checkout_are_left_out_and_none_is_an_input_error(
+    address, monkeypatch, swept
+):
+    def elsewhere(text):
+        return {**machine.facts(), "schema_version": 0, "targets": {}}
+
+    monkeypatch.setattr(nodes, "node_facts", elsewhere)
+    notes = []
+    with distributed.Client(address, set_as_default=False) as client:
+        assert nodes.nodes_there(client, ["reference"], notes.append) == []
+    assert len(notes) == 2 and "its schema_version is 0" in notes[0]
+    with pytest.raises(InputError, match="no usable node"):
+        swept()
 
 
 def test_what_is_no_machine_or_no_place_for_one_is_refused():
@@ -484,70 +288,42 @@ def test_what_a_cluster_can_not_do_is_said_in_one_line(words, why, capsys, tmp_p
     assert why in told and len(told.strip().splitlines()) == 1
 
 
-def test_values_are_dealt_evenly_and_in_shards_of_some_size(swept, plain, tmp_path, monkeypatch):
-    found, made = swept({"a": honest, "b": honest})
-    asked = [question["values"] for question, _ in made.asked]
-    assert len(asked) == 8 and all(values[0] == 5 for values in asked), "two nodes, four for each"
-    assert sorted(value for values in asked for value in values if value != 5) == [*range(6, 17)]
-    monkeypatch.setattr(shards, "MOST", 1)
-    found, made = swept({"a": honest}, folder=None)
-    assert len(made.asked) == 12 and found.to_json()["comparisons"] == 12
-
-
-def test_rows_of_other_values_are_cut_off():
-    table = pa.table({"at": [1, 2, None, 3]})
-    assert shards.rows_of_values({"failures": table}, [2])["failures"]["at"].to_pylist() == [
-        2,
-        None,
-    ]
-
-
-def test_an_experiments_parts_are_kept_where_shards_are(monkeypatch, tmp_path):
+def test_an_experiments_parts_are_kept_where_shards_are(address, monkeypatch, tmp_path):
     script = tmp_path / "small.py"
     script.write_text("'''A script.'''\n")
-    made, asked = doubles({"a": honest, "b": honest}, ["*"]), []
+    asked = tmp_path / "asked"
 
     def script_of(text):
         question = json.loads(text)
-        asked.append(question["shard"])
-        with probe.Store(tmp_path / "node" / question["shard"].replace("/", "-")) as store:
-            store.append("cases", sweeps_row(int(question["shard"][0])))
+        with asked.open("a") as lines:
+            print(question["shard"], file=lines)
+        with Store(tmp_path / "node" / question["shard"].replace("/", "-")) as store:
+            from probe.campaign import case_row
+
+            case = Case("conv1d", 3 + int(question["shard"][0]), 1, 1, length=64)
+            store.append("cases", case_row(case))
             store.flush()
-            tables = nodes._packed_tables(store.path)
-        said = nodes.node_facts('["*"]')
+            tables = nodes.packed_tables(store.path)
         failed = question["shard"].startswith("3/")
         stderr = "shard=3/8: no such thing; do another"
-        return {"said": said, "status": 2 * failed, "stderr": stderr, "tables": tables}
+        return {"status": 2 * failed, "stderr": stderr, "tables": tables}
 
-    @nodes.contextmanager
-    def opened(address, targets, note):
-        yield made
-
-    worker = nodes._worker
-    monkeypatch.setattr(shards, "connected_nodes", opened)
     monkeypatch.setattr(shards, "answer_script", script_of)
+
+    def run():
+        shards.run_on_nodes(address, script, tmp_path / "out", True, lambda *_: None, print)
+
     with pytest.raises(ClusterError, match=r"1 parts were not run: shard=3/8: no such thing"):
-        shards.run_on_nodes("local:2", script, tmp_path / "out", True, lambda *_: None, made.note)
+        run()
     there = sorted(path.parent.parent.name for path in (tmp_path / "out").rglob(shards.DONE))
     assert there == [f"shard-{n}-of-8" for n in (1, 2, 4, 5, 6, 7, 8)]
     assert len(load(tmp_path / "out").cases) == 7
-    del asked[:]
+    asked.unlink()
     with pytest.raises(ClusterError):
-        shards.run_on_nodes("local:2", script, tmp_path / "out", True, lambda *_: None, made.note)
-    assert asked == ["3/8"], "parts that are there are not run again"
-    nodes._worker = worker
-
-
-def sweeps_row(number):
-    """A row of ``cases``."""
-    from probe.campaign import case_row
-
-    return case_row(Case("conv1d", 3 + number, 1, 1, length=64))
+        run()
+    assert asked.read_text() == "3/8\n", "parts that are there are not run again"
 
 
 def test_dask_is_not_imported_before_it_is_needed():
-    import subprocess
-    import sys
-
     code = "import sys, probe.answers.sweep; sys.exit('distributed' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
