@@ -47,7 +47,9 @@ _KEPT = threading.local()
 def one_line(error: BaseException) -> str:
     """An error's first line that says something, without what may not be published."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
-    return machine.publishable(f"{type(error).__name__}: {lines[0]}")[:300]
+    # a RuntimeError is one line already: ``raises_text``
+    name = "" if type(error) is RuntimeError else f"{type(error).__name__}: "
+    return machine.publishable(f"{name}{lines[0]}")[:300]
 
 
 def raises_text(function: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -189,7 +191,7 @@ def nodes_there(
     for address, threads in client.nthreads().items():
         said = answers.get(address, "it has just joined")
         if not isinstance(said, dict):
-            why = str(said) if type(said) in (str, RuntimeError) else one_line(said)
+            why = said if isinstance(said, str) else one_line(said)
         else:
             names = ("schema_version", "probe_version", "git_commit")
             pairs = [(name, said.get(name), facts[name]) for name in names]

@@ -63,9 +63,9 @@ PATIENCE = 30.0
 HEARD = 0.05
 
 
-class Job(NamedTuple):
-    """A shard: what a node of these ``hosts`` answers, and who takes the answer, or why there is
-    none. ``size``: how much it counts for in the progress, which says ``name``.
+class Task(NamedTuple):
+    """A shard as a task of Dask: what a node of these ``hosts`` answers, who takes the answer, or why
+    there is none. ``size``: how much it counts for in the progress, which says ``name``.
 
     ``take`` raises ValueError for an answer that can't be stored.
     """
@@ -79,34 +79,34 @@ class Job(NamedTuple):
     fail: Callable[[str], None]
 
 
-def deal(client: Client, jobs: Sequence[Job], progress: Tell) -> None:
-    """Has Dask run all jobs, and takes answers as they come. ClusterError: no scheduler."""
+def deal(client: Client, tasks: Sequence[Task], progress: Tell) -> None:
+    """Has Dask run all tasks, and takes answers as they come. ClusterError: no scheduler."""
     from distributed import as_completed
 
     done = as_completed(loop=client.loop, with_results=True)
     under_way = {}
-    for job in jobs:
+    for task in tasks:
         # The function travels by its name, the question as JSON: no object is pickled. Dask gives
         # calls with equal arguments one key, and one answer, where they are pure.
-        how = {"workers": job.hosts, "retries": REPEATS, "pure": False}
-        future = client.submit(job.answer, json.dumps(job.question), **how)
-        under_way[future.key] = future, job
+        how = {"workers": task.hosts, "retries": REPEATS, "pure": False}
+        future = client.submit(task.answer, json.dumps(task.question), **how)
+        under_way[future.key] = future, task
         done.add(future)
-    total, counted, seen = sum(job.size for job in jobs), 0, time.monotonic()
+    total, counted, seen = sum(task.size for task in tasks), 0, time.monotonic()
     while under_way:
-        progress(counted, total, next(iter(under_way.values()))[1].name)
         batch = done.next_batch(block=False)
         for future, result in batch:
-            _, job = under_way.pop(future.key)
+            _, task = under_way.pop(future.key)
             if future.status == "cancelled":
                 raise scheduler_gone()  # a client that reconnects lost all that was under way
             try:
-                if future.status == "error":
-                    raise ValueError(_why(result))
-                job.take(result)
+                if future.status == "error":  # also where each node that had it was lost
+                    raise ValueError(one_line(result[1] if isinstance(result, tuple) else result))
+                task.take(result)
             except ValueError as error:
-                job.fail(str(error))
-            counted += job.size
+                task.fail(str(error))
+            counted += task.size
+            progress(counted, total, task.name)
         if batch:
             continue
         time.sleep(HEARD)
@@ -116,23 +116,13 @@ def deal(client: Client, jobs: Sequence[Job], progress: Tell) -> None:
             there = {host_of(address) for address in client.nthreads()}
         except Exception as error:  # whatever Dask raises where the scheduler is gone
             raise scheduler_gone() from error
-        if any(not there.isdisjoint(job.hosts) for _, job in under_way.values()):
+        if any(not there.isdisjoint(task.hosts) for _, task in under_way.values()):
             seen = time.monotonic()
         elif time.monotonic() - seen > PATIENCE:
             client.cancel([future for future, _ in under_way.values()], force=True)
-            for _, job in under_way.values():
-                job.fail(f"no node with it for {PATIENCE:g} seconds")
+            for _, task in under_way.values():
+                task.fail(f"no node with it for {PATIENCE:g} seconds")
             break
-    if jobs:
-        progress(total, total, jobs[-1].name)
-
-
-def _why(result: Any) -> str:
-    error = result[1] if isinstance(result, tuple) else result
-    if type(error).__name__ == "KilledWorker":
-        return "every node that had it was lost"
-    # a RuntimeError is one line already: ``raises_text``
-    return str(error) if type(error) is RuntimeError else one_line(error)
 
 
 def total_threads(nodes: Iterable[DaskNode]) -> int:
@@ -226,7 +216,7 @@ def sweep_on_nodes(
             stores = {label: stack.enter_context(Store(folder / label)) for label in there}
         sweeps = [_TargetSweep(request, wanted, nodes, stores, note) for wanted in targets]
         try:
-            deal(client, [job for sweep in sweeps for job in sweep.jobs], progress)
+            deal(client, [task for sweep in sweeps for task in sweep.tasks], progress)
         except KeyboardInterrupt:
             interrupted = True
     place = None if folder is None else str(folder)
@@ -289,8 +279,8 @@ class _TargetSweep:
         count = max(count, 1) if able else 1  # where no node has it, one says why
         hosts = sorted({node.host for node in able or kinds[best]})
         parts = (tuple(Shard(number, count).part(left)) for number in range(1, count + 1))
-        self.jobs = [
-            Job(
+        self.tasks = [
+            Task(
                 text,
                 len(part),
                 hosts,
@@ -353,15 +343,15 @@ def run_on_nodes(
     about = {"name": script.stem, "digest": file_digest(script), "quick": quick}
     failed: list[str] = []
     with connected_nodes(address, ["*"], note) as (client, nodes):
-        jobs = []
+        tasks = []
         for label in sorted({node.label for node in nodes}):
             kinds = by_kind([node for node in nodes if node.label == label], "*")
             best = max(kinds, key=lambda kind: (total_threads(kinds[kind]), kind))
             if others := sum(map(len, kinds.values())) - len(kinds[best]):
                 note(f"{others} nodes are left out: most nodes of {label} have different versions")
-            jobs += _script_jobs(about, best, kinds[best], folder, failed)
+            tasks += _script_tasks(about, best, kinds[best], folder, failed)
         try:
-            deal(client, jobs, progress)
+            deal(client, tasks, progress)
         except KeyboardInterrupt:
             return True
     if failed:
@@ -370,9 +360,9 @@ def run_on_nodes(
     return False
 
 
-def _script_jobs(
+def _script_tasks(
     about: Row, kind: tuple[str, str], nodes: Sequence[DaskNode], folder: Path, failed: list[str]
-) -> list[Job]:
+) -> list[Task]:
     """The shards of an experiment that one kind of machine has not run yet."""
     label, versions = kind
     mark = {"script": about["digest"], "versions": versions, "quick": about["quick"]}
@@ -392,7 +382,7 @@ def _script_jobs(
         partial_file.write_text(json.dumps(mark) + "\n")
         partial_file.replace(place / DONE)
 
-    jobs = []
+    tasks = []
     for shard in (Shard(number, total) for number in range(1, total + 1)):
         place = folder / shard.folder / label
         try:
@@ -401,6 +391,6 @@ def _script_jobs(
             done = False
         if not done:
             question = about | {"shard": shard.text}
-            job = (about["name"], 1, hosts, answer_script, question)
-            jobs.append(Job(*job, partial(take, place), failed.append))
-    return jobs
+            task = (about["name"], 1, hosts, answer_script, question)
+            tasks.append(Task(*task, partial(take, place), failed.append))
+    return tasks

@@ -12,7 +12,7 @@ from probe import Case, load, machine
 from probe.cli import shell
 from probe.cluster import nodes, shards
 from probe.cluster.nodes import DaskNode
-from probe.cluster.shards import Job, Wanted
+from probe.cluster.shards import Task, Wanted
 from probe.errors import ClusterError, InputError
 from probe.store import Store
 from probe.sweeps import Plans, SweepRequest
@@ -181,10 +181,10 @@ def test_ctrl_c_leaves_what_is_there(swept, tmp_path):
 
 
 def deal(client, hosts, answer=nodes.node_facts):
-    """What one job comes to: its answers, and why it failed."""
+    """What one task comes to: its answers, and why it failed."""
     taken, failed = [], []
-    job = Job("reference", 1, hosts, answer, ["reference"], taken.append, failed.append)
-    shards.deal(client, [job], lambda *_: None)
+    task = Task("reference", 1, hosts, answer, ["reference"], taken.append, failed.append)
+    shards.deal(client, [task], lambda *_: None)
     return taken, failed
 
 
@@ -214,7 +214,12 @@ def chosen(there, wanted="reference", stores=None):
     """The label, hosts and number of shards of 12 values, and what was noted."""
     notes, request = [], SweepRequest(Plans([CASE], "length", *[[*LENGTHS[:-1]], 17]))
     sweep = shards._TargetSweep(request, Wanted.parse(wanted), there, stores or {}, notes.append)
-    return sweep.label, {host for job in sweep.jobs for host in job.hosts}, len(sweep.jobs), notes
+    return (
+        sweep.label,
+        {host for task in sweep.tasks for host in task.hosts},
+        len(sweep.tasks),
+        notes,
+    )
 
 
 def test_machines_and_versions_are_never_mixed(tmp_path):
