@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,33 @@ def whole_number(name: str, value: object, least: int = 1) -> int:
     if number < least:
         raise InputError(name, value, f"it is less than {least}", f"write {name}={least} or more")
     return number
+
+
+def not_waiting(name: str, path: Path) -> Path:
+    """Returns the path of a file, a folder or of nothing. InputError: it is anything else.
+
+    Reading a FIFO waits for a writer, for ever; a device may have no end.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        why = "it is a FIFO, a socket or a device"
+        raise InputError(name, path, why, "give a file that lies on a disk")
+    return path
+
+
+# Parts of a key of TOML: its parser takes the square of their number of steps.
+MOST_PARTS = 500
+
+
+def parsed_toml(text: str) -> dict[str, Any]:
+    """Returns what a text of TOML says. ValueError: it is not TOML, or nested too deeply."""
+    import tomllib
+
+    if any(line.partition("=")[0].count(".") >= MOST_PARTS for line in text.splitlines()):
+        raise ValueError("nested too deeply")
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def axis_sizes(name: str, value: object, rank: int) -> tuple[int, ...]:

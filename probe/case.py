@@ -29,6 +29,7 @@ from probe.arguments import (
     by,
     finite_numbers,
     flag,
+    not_waiting,
     spelled_choice,
     whole_number,
 )
@@ -385,7 +386,7 @@ class Case(Layer, Summed):  # type: ignore[misc]
     def from_file(cls, path: str | Path) -> Case:
         """Returns the case in a JSON file. InputError: it can't be read, or is not a case."""
         try:
-            if (size := Path(path).stat().st_size) > LARGEST_FILE:
+            if (size := not_waiting("case", Path(path)).stat().st_size) > LARGEST_FILE:
                 why = f"{size:,} bytes, and a case has at most {LARGEST_FILE:,}"
                 raise InputError("case", path, why, "give the JSON file of one case")
             return cls.from_json(Path(path).read_text(encoding="utf-8"))

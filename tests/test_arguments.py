@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from pathlib import Path
+
 import pytest
 
+import probe
 from probe import arguments
-from probe.errors import InputError
+from probe.cli import shell
+from probe.errors import InputError, ProbeError
+from probe.lock.file import read_lock
 from probe.operation import OPERATIONS
+from probe.recording.inputs import read_inputs
+from probe.reproduction.proof import verify
 
 
 @pytest.mark.parametrize(
@@ -52,3 +61,41 @@ def test_numbers_are_read_as_people_write_them():
     for wrong in ("", "5-8", "5..", "5..8:0", "5..8:-1", "0..3", "1..99999999", "5.5"):
         with pytest.raises(InputError, match=r"lengths="):
             arguments.whole_numbers("lengths", wrong)
+
+
+READERS = {
+    "case.json": probe.Case.from_file,
+    "bits.lock": read_lock,
+    "x.npz": read_inputs,
+    "model.onnx": lambda path: probe.network(path, at=1, against=2),
+    "model.keras": lambda path: probe.network(path, at=1, against=2),
+    "machine.json": lambda path: verify(path.parent),
+    "cases.parquet": lambda path: probe.load(path.parent),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_file_that_never_ends_is_refused(tmp_path, name):
+    """Reading a FIFO waited for a writer, for ever: a shell's <(...) or a name mistaken."""
+    path = tmp_path / name
+    os.mkfifo(path)
+    writer = threading.Thread(target=lambda: path.open("wb").close(), daemon=True)
+    writer.start()  # so that a reader, which this test forbids, ends
+    with pytest.raises(ProbeError, match="it is a FIFO, a socket or a device"):
+        READERS[name](path)
+    assert writer.is_alive()
+    path.open("rb").close()
+
+
+@pytest.mark.parametrize("text", ["x = {0}1{1}", "[conditions{2}]\ny = 1", "x{2} = 1"])
+@pytest.mark.parametrize("depth", [999, 100_000])
+def test_a_text_that_is_nested_too_deeply_is_one_line(tmp_path, monkeypatch, capsys, text, depth):
+    """A lock of 100,000 brackets ended in an internal error; dotted keys took minutes."""
+    nested = text.format("[" * depth, "]" * depth, ".a" * depth)
+    (tmp_path / "bits.lock").write_text(f"format = 1\n{nested}\n# end of bits.lock\n")
+    with pytest.raises(InputError, match="nested too deeply|it has a table|last line"):
+        read_lock(tmp_path / "bits.lock")
+    monkeypatch.chdir(tmp_path)
+    Path("pyproject.toml").write_text(f"[tool.probe]\ntarget = 1\n{nested}\n")
+    assert shell.run(["targets"]) in (0, 2)
+    assert capsys.readouterr().err.count("\n") <= 1

@@ -190,17 +190,17 @@ CONFIGURED = {"target": ("target", "targets"), "shape": ("shapes",), "sizes": ("
 def _configured(file: Path) -> dict[str, Any]:
     """Returns defaults of options from the project's file. InputError: it says something else."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8") if file.is_file() else ""
     except (OSError, UnicodeDecodeError):
         return {}
     # without it the file is not ours to judge, and no command waits for a parser
     if "[tool.probe]" not in text:
         return {}
-    import tomllib
+    from probe.arguments import parsed_toml
 
     try:
-        tool = tomllib.loads(text).get("tool", {})
-    except tomllib.TOMLDecodeError as error:
+        tool = parsed_toml(text).get("tool", {})
+    except ValueError as error:
         raise InputError("pyproject.toml", file, f"it is not TOML ({error})", "fix it") from None
     # the words may stand in a comment or a text alone
     table = tool.get("probe", {}) if isinstance(tool, dict) else {}
@@ -212,9 +212,12 @@ def _configured(file: Path) -> dict[str, Any]:
         if name not in CONFIGURED:
             why = "[tool.probe] has no such key"
             raise InputError(name, value, why, one_of(name, CONFIGURED))
+        items = value if isinstance(value, list) else [value]
+        if not all(isinstance(item, str | int) for item in items):
+            raise InputError(name, "(nested)", "it is not a text or a list of texts", "fix it")
+        values = list(map(str, items))
         for option in CONFIGURED[name]:
             several = option in ("targets", "shapes")
-            values = [str(item) for item in (value if isinstance(value, list) else [value])]
             defaults[option] = values if several else ",".join(values)
     return defaults
 

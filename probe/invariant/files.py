@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from probe.arguments import not_waiting
 from probe.errors import InputError
 from probe.invariant.classes import Plan
 from probe.invariant.programs import (
@@ -303,7 +304,7 @@ def of_file(model: Any, batched: Any, threads: int | None) -> LibraryProgram | N
     if not isinstance(model, str | Path):
         return None
     path = Path(model)
-    if not path.exists():
+    if not not_waiting("model", path).exists():
         raise InputError("model", model, "there is no such file", f"give {FILES}")
     if (path / "saved_model.pb").is_file():
         _not_here(threads, "SavedModel")

@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from probe.arguments import not_waiting, parsed_toml
 from probe.errors import InputError
 from probe.lock.conditions import Facts, conditions_key
 from probe.recording.store import Bits
@@ -118,7 +118,7 @@ def read_lock(path: Path) -> LockFile:
         return InputError("lock", path, why, todo)
 
     try:
-        text = path.read_text(encoding="utf-8")
+        text = not_waiting("lock", path).read_text(encoding="utf-8")
     except FileNotFoundError:
         return LockFile()
     except (OSError, UnicodeDecodeError) as error:
@@ -128,8 +128,8 @@ def read_lock(path: Path) -> LockFile:
         todo = "keep the lines of both sides: each names its own conditions"
         raise InputError("lock", path, f"line {line} is a merge conflict", todo)
     try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        table = parsed_toml(text)
+    except ValueError as error:
         why = " ".join(str(error).split())
         if "overwrite" in why or "twice" in why or "redefine" in why:
             why = f"two entries are for one condition ({why})"

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from probe import floats, operands
+from probe.arguments import not_waiting
 from probe.errors import InputError
 from probe.recording.contract import Input
 
@@ -41,6 +42,7 @@ def listed_inputs(inputs: Any) -> list[Any]:
 
 def read_inputs(path: Path) -> Arrays:
     """Returns the arrays of a .npz file, by name in its order, or of a .npy file. InputError."""
+    not_waiting("inputs", path)
     try:
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):

@@ -21,6 +21,7 @@ import numpy as np
 
 import probe
 from probe import backends
+from probe.arguments import not_waiting
 from probe.errors import InputError, ProbeError, TargetError, one_of
 from probe.progress import without_stderr
 from probe.recording import RECORDERS
@@ -132,6 +133,8 @@ def runs(library: str, path: Path) -> bool:
 
 def library_of(path: Path) -> str:
     """Returns the library that runs a file, by its ending. Raises InputError."""
+    for part in (path, *path.glob("variables/*")):
+        not_waiting("model", part)
     if (path / "saved_model.pb").exists():
         return "tensorflow"
     if not path.exists():

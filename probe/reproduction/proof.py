@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from probe import launch, target
+from probe.arguments import not_waiting
 from probe.errors import InputError, NotReproduced, TargetError
 from probe.runtimes.environments import Missing, Runtime
 from probe.target import Target
@@ -205,7 +206,8 @@ def verify(folder: Path, times: int = 3) -> Verified:
     InputError: no reproduction is in the folder. What can't be told is no error.
     """
     try:
-        about = json.loads((folder / "machine.json").read_text(encoding="utf-8"))
+        path = not_waiting("dir", folder / "machine.json")
+        about = json.loads(path.read_text(encoding="utf-8"))
         assert isinstance(about, dict) and about["targets"]
     except OSError as error:
         why = f"no machine.json can be read in it ({error.strerror})"

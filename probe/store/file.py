@@ -35,6 +35,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from probe import schema
+from probe.arguments import not_waiting
 from probe.errors import StoreError
 
 # Tables whose id is a hash of the row: the same on every machine, so kept once.
@@ -361,7 +362,7 @@ def require_unchanged(path: Path) -> None:
 
 @lru_cache(4096)
 def _verified(path: Path, *_: int) -> None:
-    with _reading(path), path.open("rb") as stream:
+    with _reading(path), not_waiting("file", path).open("rb") as stream:
         place, rest = _from_footer(stream, _SEALED)
         if rest.startswith(SEAL):
             if _sha256(stream, place, rest[_SEALED:]) != rest[len(SEAL) : _SEALED]:
