@@ -110,11 +110,11 @@ def git_state() -> dict[str, Any]:
     Dirty means changed tracked files other than results and notebooks, which runs write.
     """
     root = Path(__file__).resolve().parent.parent
-    commit = _git(root, "rev-parse", "HEAD") if (root / ".git").exists() else None
+    commit = git(root, "rev-parse", "HEAD") if (root / ".git").exists() else None
     if not commit:
         return {"git_commit": None, "git_dirty": None}
     paths = ("--", ".", ":!results", ":!notebooks")
-    changes = _git(root, "status", "--porcelain", "--untracked-files=no", *paths)
+    changes = git(root, "status", "--porcelain", "--untracked-files=no", *paths)
     return {"git_commit": commit, "git_dirty": bool(changes)}
 
 
@@ -167,7 +167,8 @@ def _cpu() -> dict[str, str]:
     return cpu
 
 
-def _git(root: Path, *arguments: str) -> str | None:
+def git(root: Path, *arguments: str) -> str | None:
+    """What git prints of a checkout; None where it fails or prints nothing."""
     # no lock: it would stay behind where this process is killed
     return _output_of("git", "--no-optional-locks", "-C", str(root), *arguments) or None
 

@@ -144,15 +144,30 @@ def demo(out: Output) -> None:
 
 @click.command(cls=Words, short_help="Write a workflow that checks bits.lock in CI.")
 @click.argument("service", metavar="github|gitlab")
-@option("--out folder", "DIR", "The repository's folder.", type=PATH, default=".")
+@option(
+    "--out folder",
+    "DIR",
+    "The repository, or the folder in it with the tests.",
+    type=PATH,
+    default=".",
+)
+@option(
+    "--from source",
+    "SOURCE",
+    "What pip installs probe from on the runner (default: where this probe came from).",
+)
 @output_options
-def setup(service: str, out: Output, folder: Path) -> None:
+def setup(service: str, out: Output, folder: Path, source: str | None) -> None:
     """Writes a workflow that runs pytest under several instruction sets on one runner.
 
-    It prints a Markdown summary and annotates the lines of checks that changed.
+    It is written where the service looks, at the repository's root. It prints a Markdown summary
+    and annotates the lines of checks that changed.
     """
     from probe.lock import workflow
 
-    path = workflow.write_workflow(service, folder)
-    report: dict[str, Any] = {"file": path.relative_to(folder).as_posix()}
-    out.give(report, lambda: f"{report['file']} was written; commit it with bits.lock")
+    root, path = workflow.write_workflow(service, folder, source)
+    report: dict[str, Any] = {"file": path.relative_to(root).as_posix()}
+    said = f"{report['file']} was written at the repository's root; commit it with bits.lock"
+    if service == "gitlab":
+        said += f"; .gitlab-ci.yml must have: include: [{{local: {report['file']}}}]"
+    out.give(report, lambda: said)
