@@ -48,6 +48,7 @@ from probe.lock.conditions import (
 from probe.progress import Say, silent
 from probe.recording.apart import module_paths
 from probe.recording.replayed import RunnableRecording
+from probe.recording.source import GENERATOR
 from probe.recording.store import Bits
 from probe.runtimes import packages
 from probe.switch_points.fewest import ReleaseStep, first_change, releases_in_order, smallest
@@ -366,6 +367,9 @@ def _searched_cause(search: CauseSearch, session: BitsSession) -> dict[str, Any]
             # a decision that changed says the kind, whatever the operation did
             kind = {"kind": finding["kind"]} if "kind" in finding else {}
             finding |= _walked_operations(search, back, here, sets[0]) | kind
+        if finding.get("class") == GENERATOR:
+            said = f"a random stream that is drawn differently: {finding['said']}"
+            finding |= {"cause": GENERATOR, "said": said, "kind": "answers"}
         return finding
     held = False  # a processor's conditions are never all there: caches, instructions beyond
     if "processor" not in checked.apart and not search.missing and checked.apart:

@@ -65,7 +65,7 @@ PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 
 
 def own_source() -> str:
-    """What pip installs this probe from on a runner: ``NAME @ git+https://HOST/PATH@COMMIT``.
+    """What pip installs this probe from on a runner: ``git+https://HOST/PATH@COMMIT``.
 
     No index has probe: it is the remote of this checkout, or what pip noted when it installed it.
     InputError: neither is an address that another machine reaches.
@@ -87,7 +87,7 @@ def own_source() -> str:
     if not (commit and reached):
         todo = "give --from SOURCE, what pip installs: git+https://HOST/PATH@COMMIT"
         raise InputError("from", "(none)", f"no index has probe, and {why}", todo)
-    return f"{name} @ git+{reached}@{commit}" + ("#subdirectory=core" if "core" in name else "")
+    return f"git+{reached}@{commit}" + ("#subdirectory=core" if "core" in name else "")
 
 
 def installed(name: str) -> bool:

@@ -147,9 +147,32 @@ def find_cause(
     return cause
 
 
+# The cause of numbers that two libraries or releases draw differently from one state.
+GENERATOR = "generator"
+
+# Operations that draw from a key that they read, by the names of JAX and TensorFlow.
+DRAWS = re.compile(r"random_\w+|rng_bit_generator|threefry2x32|Stateless(Random|Truncated)\w+")
+
+
+def _stream_cause(sides: Sides) -> Cause | None:
+    """Names a random stream as the cause where both sides draw from one state, or from a key that
+    agrees, and get different numbers: PyTorch 2.12 draws float16 otherwise than 2.11."""
+    left, right = (side.operation for side in sides)
+    states = [op.attributes.get("drawn") for op in (left, right)]
+    if left.op != right.op or states[0] != states[1]:
+        return None
+    if states[0] is None and not (left.reads and DRAWS.fullmatch(left.op)):
+        return None
+    begun = "key" if states[0] is None else "state of the generator"
+    why = f"{left.op} draws different numbers from the same {begun}: the libraries' streams differ"
+    return Cause(GENERATOR, why, causes={GENERATOR: sides[0].pair.differing})
+
+
 def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Cause:
     if region.arguments:
         return _argument_cause(sides, region.arguments)
+    if cause := _stream_cause(sides):
+        return cause
     able = all(side.again is not None for side in sides)
     if able:
         why = other_operands(sides)

@@ -93,7 +93,7 @@ def test_a_runner_installs_probe_from_where_this_checkout_came_from(
         with pytest.raises(InputError, match="no remote that a runner reaches"):
             workflow.own_source()
         return
-    wanted = f"probe-numerics-core @ git+{address}@{COMMIT}#subdirectory=core"
+    wanted = f"git+{address}@{COMMIT}#subdirectory=core"
     assert workflow.own_source() == wanted
     said["branch"] = None
     with pytest.raises(InputError, match="this checkout's commit is on no remote"):
@@ -106,7 +106,7 @@ def test_an_installed_probe_comes_from_where_pip_had_it(monkeypatch, tmp_path):
     monkeypatch.setattr(workflow, "installed", lambda name: name == "probe-numerics")
     there = SimpleNamespace(read_text=lambda name: json.dumps(noted))
     monkeypatch.setattr(workflow.metadata, "distribution", lambda name: there)
-    assert workflow.own_source() == f"probe-numerics @ git+https://host.org/a/b.git@{COMMIT}"
+    assert workflow.own_source() == f"git+https://host.org/a/b.git@{COMMIT}"
     there.read_text = lambda name: None  # from an index, or a wheel
     with pytest.raises(InputError, match="it was not installed from a repository"):
         workflow.own_source()
@@ -121,7 +121,8 @@ def test_the_steps_run_in_a_clean_environment(service, tmp_path):
     project.write("test_it.py", text.format("1.0"))
     project.says(0, "", "--bits-update")
     # this checkout as a remote gives it: committed files alone
-    source = f"probe-numerics-core @ git+file://{quote(str(ROOT))}@HEAD#subdirectory=core"
+    commit = machine.git_state()["git_commit"]
+    source = f"git+file://{quote(str(ROOT))}@{commit}#subdirectory=core"
     _, path = workflow.write_workflow(service, project.folder, source)
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "clean"], check=True)
     kept = (
