@@ -154,7 +154,7 @@ GENERATOR = "generator"
 DRAWS = re.compile(r"random_\w+|rng_bit_generator|threefry2x32|Stateless(Random|Truncated)\w+")
 
 
-def _stream_cause(sides: Sides) -> Cause | None:
+def stream_cause(sides: Sides) -> Cause | None:
     """Names a random stream as the cause where both sides draw from one state, or from a key that
     agrees, and get different numbers: PyTorch 2.12 draws float16 otherwise than 2.11."""
     left, right = (side.operation for side in sides)
@@ -171,7 +171,7 @@ def _stream_cause(sides: Sides) -> Cause | None:
 def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Cause:
     if region.arguments:
         return _argument_cause(sides, region.arguments)
-    if cause := _stream_cause(sides):
+    if cause := stream_cause(sides):
         return cause
     able = all(side.again is not None for side in sides)
     if able:
