@@ -37,6 +37,7 @@ def rows(folder: Path) -> dict:
             frame.sort_index(axis=1).iterrows()}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_same_again_goes_on_and_gives_the_rows_of_one_run(tmp_path):
     cases, targets, lengths = [CASE, CASE.with_(seed=1)], [REFERENCE, SWITCHING], range(5, 30)
     with Store(tmp_path / "whole") as store:

@@ -112,6 +112,7 @@ def test_stderr_is_kept_from_a_mark_on(session):
         ("garbage", "protocol", "GARBAGE"),
     ],
 )
+@pytest.mark.slow_at("SIGFPE-crash-ended by SIGFPE", "exit-crash-exit status 3")
 def test_a_lost_child_is_an_error_of_its_kind(tmp_path, fault, kind, words):
     with faulty(tmp_path / "log", **{"9": fault}) as session:
         error = lost(session, kind, words)

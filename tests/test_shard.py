@@ -112,6 +112,7 @@ def test_a_part_is_stored_where_it_is_said(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     "name", ["prefix_stability", pytest.param("batch_invariance", marks=pytest.mark.slow)]
 )
+@pytest.mark.slow_at("prefix_stability")
 def test_shards_of_an_experiment_have_the_rows_of_one_run(name, tmp_path):
     script = import_module(name).main
     for number in (1, 2, 3):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from probe import backends, target
-from probe.campaign import run_row
 from probe.errors import InputError
 from probe.target import Target, available_targets, why_unavailable
 
@@ -178,15 +177,3 @@ def test_a_default_that_goes_by_the_processor_is_said(version, flags, onednn, mo
     assert not target.defaults_here(Target.parse("tensorflow@arm64"))
     assert not target.defaults_here(Target.parse("tensorflow,onednn=1"))
     assert not target.defaults_here(Target("numpy"))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["tensorflow", "keras"])
-def test_what_is_said_of_the_default_is_what_the_library_does(started, name):
-    session = started(name)
-    assert session.facts["onednn"] is not None
-    # of ARM nothing is said
-    here = target.defaults_here(Target(name))
-    row = run_row(session.target, session.facts, session.variables)
-    assert here.get("onednn", row["switches"]["onednn"]) == row["switches"]["onednn"]
-    assert row["switches"]["onednn"] == str(int(session.facts["onednn"]))

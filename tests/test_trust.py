@@ -273,6 +273,7 @@ def test_a_name_that_is_hidden_needs_trust(tmp_path, body):
 
 
 @pytest.mark.parametrize("trusted", [False, True])
+@pytest.mark.slow_at("True")
 def test_a_tuple_of_a_million_tuples_ends_in_one_line(tmp_path, trusted):
     path = tmp_path / "model.pt"
     key = b")" + b"\x85" * 1_000_000  # as a key it would be hashed, which takes a call for each

@@ -345,6 +345,7 @@ def cropped(found, case, crop):
     [pytest.param(one, marks=pytest.mark.slow) if one == "keras" else one for one in TARGETS],
 )
 @pytest.mark.slow_at(
+    "tensorflow-conv1d 3, 2 -> 4, stride 2, 2 groups, same, length 8",
     "tensorflow-conv1d 2, 1 -> 1, stride 2, same, length 4",
     "torch-conv1d 2, 1 -> 1, stride 2, same, length 4",
 )

@@ -193,6 +193,7 @@ def test_mistakes_are_one_line_that_says_what_to_do(name):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Keras, while it saves
+@pytest.mark.slow
 def test_the_invariant_mode_gets_the_model_of_a_keras_file(tmp_path):
     """A file of layers is no program: its layers are replaced, as of a model in memory."""
     keras = pytest.importorskip("keras")

@@ -14,6 +14,7 @@ from probe.backends import conformance
 from probe.backends.contract import Unsupported
 from probe.backends.source import ValueShapes
 from probe.backends.tensorflow import TensorFlow, error_line
+from probe.campaign import run_row
 from probe.case import Case
 from probe.comparison import outputs_of_call
 from probe.errors import TargetError
@@ -103,6 +104,15 @@ def test_facts_say_version_device_threads_and_whether_onednn_is_on(started):
     assert facts["onednn"] is False and facts["mode"] == "eager"
 
 
+def test_what_is_said_of_the_default_is_what_the_library_does(started):
+    session = started("tensorflow")
+    row = run_row(session.target, session.facts, session.variables)
+    assert row["switches"]["onednn"] == str(int(session.facts["onednn"]))
+    # of ARM nothing is said
+    said = target.defaults_here(session.target)
+    assert said.get("onednn", row["switches"]["onednn"]) == row["switches"]["onednn"]
+
+
 def test_the_environment_says_the_switches():
     switches = {"onednn": "0", "contraction": "0", "isa": "avx512_core", "deterministic": "1"}
     assert TensorFlow.environment(switches, "cpu").items() >= {
@@ -146,6 +156,7 @@ def report(run, length):
         ("tensorflow,onednn=0,contraction=0", "42737AFD 4291F5D0 42AA2E22", "42C26672"),
     ],
 )
+@pytest.mark.slow_at("tensorflow,onednn=0,contraction=0-42737AFD 4291F5D0 42AA2E22-42C26672")
 def test_the_reports_bits(started, text, seven, fourth):
     run = recorded(started, text)
     assert report(run, 7) == seven

@@ -44,6 +44,7 @@ def test_the_backend_switches_where_channels_times_length_exceed_20480(started):
     assert batch == {"backend-choice": ["Mkldnn"]}
 
 
+@pytest.mark.slow
 def test_without_onednn_the_choice_is_pytorchs_own(started):
     session = started("torch,mkldnn=0")
     assert session.facts["onednn"] is False

@@ -99,6 +99,7 @@ REMEDIES = (
     ],
     ids=lambda case: case.op,
 )
+@pytest.mark.slow_at("tensorflow-conv1d-chunks0")
 def test_the_librarys_operators_compute_the_case(library, case, remedy):
     """Up to the rounding of a few float32 sums: 8 eps of sum|x*w|."""
     if library.target.name == "numpy" and case.op != "matmul":

@@ -89,6 +89,13 @@ def batch_first(torch, layer, packed=False):
 @pytest.mark.parametrize("tell", [True, False], ids=["cancelling", "drawn"])
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "without"])
 @pytest.mark.parametrize("kind", ["GRU", "LSTM", "RNN"])
+@pytest.mark.slow_at(
+    "GRU-without-cancelling",
+    "GRU-without-drawn",
+    "GRU-bias-drawn",
+    "LSTM-bias-drawn",
+    "LSTM-without-drawn",
+)
 def test_recurrent_layers_of_any_width_keep_their_bits(torch, kind, bias, tell):
     words = {"num_layers": 2, "bidirectional": True, "bias": bias, "batch_first": True}
     module = loaded(torch, batch_first(torch, getattr(torch.nn, kind)(19, 21, **words)), tell)
@@ -115,6 +122,7 @@ def test_recurrent_layers_whose_bits_depend_on_the_batch_in_the_library(torch, k
 
 @pytest.mark.parametrize("kind", ["GRU", "LSTM"])
 @pytest.mark.parametrize("lengths", [(1, 8), (7, 8)], ids=["unlike", "alike"])
+@pytest.mark.slow_at("unlike-GRU", "alike-LSTM")
 def test_packed_sequences_keep_their_bits(torch, kind, lengths):
     layer = getattr(torch.nn, kind)(19, 21, bidirectional=True, batch_first=True)
     draw = np.random.default_rng(1)
@@ -257,6 +265,7 @@ def alone(answer):
 
 @pytest.mark.parametrize("lengths", [False, True], ids=["whole", "lengths"])
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.slow_at("RNN-lengths", "LSTM-whole", "GRU-lengths")
 def test_recurrent_layers_of_onnx_keep_their_bits(kind, lengths):
     """ONNX Runtime multiplies as many rows as the longest sample has steps: one step is one row."""
     for tell in (True, False):
@@ -370,6 +379,7 @@ def test_a_sentence_has_the_same_bits_alone_in_a_batch_and_padded(torch):
     ("kind", "dtype"),
     [("GRU", "float64"), ("GRU", "float32"), ("RNN", "float64"), ("LSTM", "float64")],
 )
+@pytest.mark.slow_at("GRU-float64", "LSTM-float64")
 def test_recurrent_layers_keep_their_bits_alone_and_in_any_layout(torch, kind, dtype):
     """PyTorch adds a bias first or last, by how the steps lie in memory: one sample lies both."""
     dtype = getattr(torch, dtype)

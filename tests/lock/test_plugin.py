@@ -139,6 +139,7 @@ def test_unused_entries_are_told_and_removed_and_a_renamed_test_keeps_its_own(pr
     assert len(checks["test_it.py::test_renamed"]) == 2
 
 
+@pytest.mark.slow
 def test_a_skipped_or_failed_test_keeps_its_entries(project):
     project.pytest("--bits-update")
     project.write(
@@ -165,6 +166,7 @@ def test_processes_of_xdist_are_one_run(project):
     assert "4 checks that no test uses any more" in told
 
 
+@pytest.mark.slow
 def test_a_lock_that_cannot_be_read_fails_each_test_in_one_line(project):
     project.pytest("--bits-update")
     text = project.lock.read_text().replace("format = 1", "format = 9")
@@ -186,6 +188,7 @@ def test_a_group_of_xdist_is_no_part_of_a_tests_name():
     assert plugin.name_of_test(item) == "t.py::test"
 
 
+@pytest.mark.slow
 def test_strict_settings_and_warnings_as_errors_are_not_disturbed(project):
     project.write(
         "pytest.ini",

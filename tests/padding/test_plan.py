@@ -83,6 +83,7 @@ def test_safe_sizes_are_the_shortest_at_which_no_layer_changes_its_order(
         assert found.safe == alike[0] and found.at_safe.certified
 
 
+@pytest.mark.slow
 def test_safe_sizes_hold_in_channels_last_memory_too(tmp_path):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     words = {"width": 16, "blocks": 3}
@@ -109,6 +110,7 @@ def test_safe_sizes_hold_in_channels_last_memory_too(tmp_path):
 
 
 @pytest.mark.parametrize("cut", [0, 100, CUT])
+@pytest.mark.slow_at("0", "500000")
 def test_padding_between_the_layers_gives_the_same_bits(switching, cut, tmp_path):
     graph = graph_of(SMALL, switching, tmp_path)
     for length in (1, 13, 40):

@@ -409,7 +409,7 @@ def test_every_row_of_the_table_is_reached() -> None:
 
 
 @pytest.mark.parametrize("rows", [[2, 0], [0, 1, 2, 3]], ids=str)
-@pytest.mark.slow_at("[0, 1, 2, 3]")
+@pytest.mark.slow_at("[2, 0]", "[0, 1, 2, 3]")
 def test_what_is_labelled_alike_is_the_same_number(rows: list[int]) -> None:
     silent = []
     for some in able().values():

@@ -103,6 +103,7 @@ def test_operands_begin_where_they_began(address: int, dtype: Any) -> None:
         assert scope["x0"].stride() == one.stride() and torch.equal(scope["x0"], one)
 
 
+@pytest.mark.slow
 def test_a_weight_that_begins_elsewhere_is_found_and_its_script_gives_the_bits(
     tmp_path: Path,
 ) -> None:

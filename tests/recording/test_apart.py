@@ -94,7 +94,7 @@ def same(model: Any, target: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("library", ["torch", "jax", "keras"])
-@pytest.mark.slow_at("jax", "keras")
+@pytest.mark.slow
 def test_a_function_is_compared_and_explained_there_as_here(nets: Any, library: str) -> None:
     pytest.importorskip(library)
     target = "tensorflow" if library == "keras" else library
@@ -115,6 +115,7 @@ def test_a_file_is_compared_and_explained_there_as_here(nets: Any) -> None:
     assert told["examined"] >= 2
 
 
+@pytest.mark.slow
 def test_a_function_is_run_three_times_a_side_there_too(nets: Any) -> None:
     pytest.importorskip("torch")
     more = {"vary": "batch", "at": 1, "against": 8, "shapes": {"x": (8, 64)}}
@@ -123,6 +124,7 @@ def test_a_function_is_run_three_times_a_side_there_too(nets: Any) -> None:
     assert found.verdict in ("equal", "differs") and max(runs.values()) <= 3, runs
 
 
+@pytest.mark.slow
 def test_a_recording_runs_again_there_as_long_as_it_is_held_here(nets: Any, tmp_path: Path) -> None:
     """However many are recorded behind it; and there none stays that is wanted no more."""
     pytest.importorskip("torch")

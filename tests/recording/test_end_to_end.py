@@ -70,7 +70,12 @@ WHOLE = {"branches": of_branches, "rows": of_rows}
     ],
 )
 @pytest.mark.slow_at(
-    "branches-tensorflow,mode=graph", "branches-keras", "rows-tensorflow,mode=graph"
+    "rows-keras",
+    "branches-tensorflow",
+    "branches-jax",
+    "branches-tensorflow,mode=graph",
+    "branches-keras",
+    "rows-tensorflow,mode=graph",
 )
 def test_a_graph_is_one_program_of_a_library(started, name, text):
     model, inputs = WHOLE[name]()

@@ -87,6 +87,7 @@ def of_all_kinds() -> tuple[Any, dict[str, np.ndarray], dict[str, int]]:
 
 
 @pytest.mark.parametrize("text", ["reference", "torch", "tensorflow", "onnxruntime"])
+@pytest.mark.slow_at("tensorflow")
 def test_operations_of_all_kinds_compute_the_same_or_are_refused(started, text):
     model, inputs, alone = of_all_kinds()
     run = record_run(open_model(model).recorder(inputs))

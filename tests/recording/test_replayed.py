@@ -30,7 +30,9 @@ TARGETS = ("reference", "torch", "tensorflow", "jax", "onnxruntime", "litert")
 
 @pytest.mark.parametrize("text", TARGETS)
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.slow_at("torch-tensorflow", "torch-jax", "keras-reference")
+@pytest.mark.slow_at(
+    "jax-reference", "keras-torch", "keras-jax", "torch-tensorflow", "torch-jax", "keras-reference"
+)
 def test_what_runs_on_a_target_computes_what_the_model_does(made, started, name, text):
     _, _, run = made(name)
     found = replay_run(run, started(text))
@@ -317,6 +319,7 @@ def test_what_can_not_run_alone_is_one_line(made, started):
 
 
 @pytest.mark.parametrize("text", ["torch", "tensorflow", "jax", "onnxruntime"])
+@pytest.mark.slow_at("jax")
 def test_what_ran_there_is_written_as_the_librarys_users_do(made, started, text):
     """For the script of a report: lines of NumPy's arrays that give the target's bits."""
     _, _, run = made("torch")

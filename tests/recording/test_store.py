@@ -49,6 +49,7 @@ def _numpy() -> tuple[Callable[[int], Any], tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("library", [_torch, _keras, _jax, _numpy])
+@pytest.mark.slow_at("_keras")
 def test_a_function_is_run_three_times_a_side(library: Any) -> None:
     function, inputs = library()
     runs = {1: 0, 64: 0}

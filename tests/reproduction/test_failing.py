@@ -42,6 +42,7 @@ def shrunken(anything: bool):
         return condition, found, condition.after(explanation, found.finding)
 
 
+@pytest.mark.slow
 def test_order_and_rounding_stay_order_and_rounding():
     condition, found, after = shrunken(anything=False)
     assert condition.before.cause == after.cause == "order+rounding" and found.ended == "minimal"

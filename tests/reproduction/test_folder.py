@@ -102,6 +102,7 @@ FOUND = [
 
 @pytest.mark.parametrize(("left", "right", "case", "padding", "pair"), FOUND)
 @pytest.mark.slow_at(
+    "reference,algorithm=pairwise,length_switch=4-None-case3-None-pair3",
     "numpy-None-case6-None-pair6",
     "reference,algorithm=pairwise,length_switch=4-None-case4-None-pair4",
     "reference,algorithm=pairwise,length_switch=4-None-case5-None-pair5",

@@ -57,6 +57,7 @@ def compared(rows):
     pytest.skip("this processor adds all rows of these layers alike")
 
 
+@pytest.mark.slow
 def test_the_case_gives_the_recorded_bits_of_both_runs():
     found, first = compared(lambda count: slice(0, count))
     sides = isolated_sides(found.left, found.right, first)

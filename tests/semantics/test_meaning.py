@@ -102,6 +102,7 @@ BY_BATCH = {
 
 
 @pytest.mark.parametrize("name", BY_BATCH)
+@pytest.mark.slow_at("convolution")
 def test_a_part_of_the_batch_agrees_with_the_whole_batch(name: str) -> None:
     function = BY_BATCH[name]
     assert agreed(both(lambda: function(X[1:2]), lambda: function(X))) == 1
@@ -155,6 +156,7 @@ RECURRENT = {
 
 
 @pytest.mark.parametrize("name", RECURRENT)
+@pytest.mark.slow_at("lstm by oneDNN")
 def test_layers_of_several_operations(name: str) -> None:
     model = RECURRENT[name]().eval()
     y = Y.to(next(model.parameters()).dtype)

@@ -145,6 +145,7 @@ def plain_gradients(case):
 
 @settings(max_examples=25, deadline=None)
 @given(case=cases())
+@pytest.mark.slow_at("tensorflow")
 def test_gradients_are_those_of_the_librarys_convolution(library, case):
     """Up to the rounding of sums of at most a few thousand float64 terms."""
     case = case.with_(dtype="float64", bias=None)

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.long
 
 
 @pytest.mark.parametrize("accumulate", [None, "float64"])
-@pytest.mark.slow_at("None")
+@pytest.mark.slow_at("float64", "None")
 def test_a_tf_function_gives_the_eager_bits(accumulate):
     """Also where its shapes are known, which makes TensorFlow rewrite chains of additions."""
     library = Library("tensorflow")
@@ -27,6 +27,7 @@ def test_a_tf_function_gives_the_eager_bits(accumulate):
         assert equal(traced(x).numpy(), eager, "float32")
 
 
+@pytest.mark.slow
 def test_in_float64_a_compiler_moves_no_bit():
     """XLA fuses multiplications with additions; products of float32 are exact in float64."""
     library = Library("tensorflow")

@@ -209,7 +209,7 @@ def left(writer):
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
-@pytest.mark.slow_at("True")
+@pytest.mark.slow_at("False", "True")
 def test_a_crash_at_any_write_of_a_compaction_changes_no_row(tmp_path, monkeypatch, partitioned):
     root = tmp_path / "root"
     _, counts, causes = random_store(root / "m", 3)

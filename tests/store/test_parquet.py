@@ -231,6 +231,7 @@ def test_one_target_is_read_from_its_own_files(merged):
     assert done.stdout.strip() == f"[('{wanted}', 4)]"
 
 
+@pytest.mark.slow
 def test_a_sweep_goes_on_in_a_partitioned_store(tmp_path):
     case, target = Case("conv1d", 5, 3, 2, operands="cancel"), "reference,length_switch=9"
     probe.sweep(case, range(5, 17), target, store=tmp_path / "flat", shard="1/2")
@@ -308,7 +309,7 @@ def check_random(folder, counts, causes):
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
-@pytest.mark.slow_at("False")
+@pytest.mark.slow_at("True", "False")
 def test_rows_that_count_are_found_a_share_at_a_time(tmp_path, monkeypatch, partitioned):
     monkeypatch.setattr(file, "ROW_GROUP", 9)
     store, counts, causes = random_store(tmp_path / "root" / "m", 1 + partitioned)

@@ -96,7 +96,13 @@ def slow(target, op):
         for target, op in itertools.product(TARGETS, OPS)
     ],
 )
-@pytest.mark.slow_at("jax-avg_pool2d", "jax-max_pool2d", "tensorflow-max_pool1d")
+@pytest.mark.slow_at(
+    "tensorflow-avg_pool1d",
+    "tensorflow-avg_pool2d",
+    "jax-avg_pool2d",
+    "jax-max_pool2d",
+    "tensorflow-max_pool1d",
+)
 def test_every_library_reads_and_counts_what_the_case_says(started, target, op):
     session, ran, kinds = started(target), 0, set()
     for case in cases(op, few=target != "reference"):

@@ -139,6 +139,7 @@ def test_scaled_differences_are_differences_over_eps_times_magnitudes(swept, tmp
         (Case(op="depthwise_conv2d", kernel=3, in_channels=4), "length", range(3, 9)),
     ],
 )
+@pytest.mark.slow_at("case3-length-values3", "case4-length-values4")
 def test_every_axis_and_operator(swept, tmp_path, case, vary, values):
     found = swept(values, cases=[case], vary=vary).to_json()
     rows = probe.load(tmp_path).comparisons
@@ -246,6 +247,8 @@ def test_controls_asked_for_later_are_run_later(swept, tmp_path):
     ],
 )
 @pytest.mark.slow_at(
+    "memory-memory",
+    "error-error",
     *("SIGKILL-memory", "exit-crash", "garbage-protocol", "hang-timeout", "exhaust-memory"),
     *("lacks-protocol", "uneven-protocol", "lies-protocol"),
 )
@@ -284,6 +287,7 @@ def test_what_is_not_there_is_no_failure_of_the_progress(tmp_path, text, counts)
 
 
 @pytest.mark.parametrize(("fault", "where"), [("11", 11), ("operator", None)])
+@pytest.mark.slow_at("11-11")
 def test_a_case_that_can_not_be_run_is_left(swept, tmp_path, fault, where):
     for kind, fails in (("error", "error"), ("crash", "SIGSEGV")):
         sessions = faulty(tmp_path / "log", **{fault: fails})
@@ -292,6 +296,7 @@ def test_a_case_that_can_not_be_run_is_left(swept, tmp_path, fault, where):
         assert not found.targets["reference"].comparisons
 
 
+@pytest.mark.slow
 def test_a_case_whose_every_length_crashes_is_left_after_some(swept, tmp_path):
     faults = {str(length): "SIGFPE" for length in range(6, 40)}
     swept(range(6, 41), opens=faulty(tmp_path / "log", **faults))
@@ -337,6 +342,7 @@ with Store(folder, flush_seconds=0) as store:
 """
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_nothing_stored_is_repeated(swept, tmp_path):
     log, folder = tmp_path / "log", tmp_path / "m"
     root = str(WORKER.parents[2])

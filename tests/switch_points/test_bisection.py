@@ -74,7 +74,7 @@ def releases(monkeypatch):
 
 
 @pytest.mark.parametrize("what", bisection.WHAT)
-@pytest.mark.slow_at("order")
+@pytest.mark.slow_at("stability", "order")
 def test_orders_bits_and_stability_are_asked_of_a_target(releases, what, tmp_path):
     ends = Target("reference", "1"), Target("reference", "4")
     with Store(tmp_path) as store:
@@ -97,6 +97,7 @@ def test_the_command_says_what_it_assumed(releases, tmp_path, capsys):
     assert "order changed in 3; 2 is as the first end" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_nothing_is_stored_unasked(releases, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     case = ["--op", "conv1d", "--kernel", "5", "--operands", "cancel", "--lengths", "5,20"]
@@ -182,6 +183,7 @@ def test_what_is_different():
             conditions_apart(LEFT, one)
 
 
+@pytest.mark.slow
 def test_conditions_of_a_library_are_found():
     """With a switch of lengths the reference adds in pairs from there on, whatever else is said."""
     left = Target.parse("reference,algorithm=pairwise,length_switch=3")

@@ -165,7 +165,14 @@ EDGES = [
 
 @pytest.mark.parametrize("algorithm", ["pairwise", "blocked", "fused"])
 @pytest.mark.parametrize("case", EDGES, ids=lambda case: case.label)
-@pytest.mark.slow_at("conv1d 5, 16 -> 3, 3:1-fused", "conv1d 5, 16 -> 3, 3:1-pairwise")
+@pytest.mark.slow_at(
+    "conv2d 3x4, 3 -> 2, same, height 3-fused",
+    "conv2d 3x4, 3 -> 2, same, height 3-pairwise",
+    "conv1d 5, 2 -> 1, same, bfloat16-blocked",
+    "conv1d 5, 2 -> 1, same, bfloat16-pairwise",
+    "conv1d 5, 16 -> 3, 3:1-fused",
+    "conv1d 5, 16 -> 3, 3:1-pairwise",
+)
 def test_windows_that_meet_padding_have_their_own_order(recogniser, case, algorithm) -> None:
     if algorithm == "fused" and case.dtype != "float32":
         pytest.skip("the double fuses in float32 alone")

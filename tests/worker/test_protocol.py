@@ -40,7 +40,7 @@ def frame(header: dict, found: dict | None = None) -> bytes:
 
 
 @settings(
-    max_examples=40,
+    max_examples=15,
     suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no failure
 )
 @given(
