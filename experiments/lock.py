@@ -352,7 +352,7 @@ def named_cause(change: Change) -> dict[str, Any]:
         words = ["lock", *change.words.split(), "--name", change.what.replace(" ", "-")]
         told = in_environment(change, change.old, words, folder)
         (folder / "functions.py").write_text(FUNCTIONS.replace(*change.edit))
-        words = ["check", "--why", "install", "--json"]
+        words = ["check", "--why", "install", "--trust", "--json"]
         done = in_environment(change, change.new, words, folder)
     row = {"part": "lock", "name": change.name, "target": change.target, "dtype": "", "summands": 0}
     checks = json.loads(done.stdout or "{}").get("checks")

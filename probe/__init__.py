@@ -84,11 +84,11 @@ _HOMES = {
 # The flow, a line a room: a room imports only those above it. Each is a name of ``probe``.
 ROOMS = {
     "errors": "what was wrong, in one line",
-    "trust": "what a model's file would run, found out before its library reads it",
     "progress": "how far long work is, reported on stderr",
     "printing": "how results and bars are printed",
     "floats": "formats: bits, values, and correct rounding between them",
     "memory": "whether a run fits into what is free",
+    "trust": "what a model's file would run, found out before its library reads it",
     "ulp": "the only comparison: bits, and units in the last place",
     "semantics": "what operations compute, whatever the library: NumPy alone",
     "schema": "the columns of the store",

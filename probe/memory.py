@@ -82,6 +82,19 @@ def require_room(needed: int, name: str, value: int) -> None:
         raise InputError(name, value, why, "use a smaller one, or a machine with more memory")
 
 
+# A gigabyte that comes out of a hundredth of its size is no model and no inputs: archives of a few
+# megabytes may unpack to more than a machine has.
+UNPACKED, RATIO = 1 << 30, 100
+
+
+def require_unpackable(name: str, path: Path, unpacked: int) -> None:
+    """Raises InputError, which blames ``name=path``, where so many bytes come out of a file."""
+    size = path.stat().st_size
+    if unpacked > max(UNPACKED, RATIO * size):
+        why = f"it unpacks to {_bytes_text(unpacked)}, {unpacked // max(size, 1):,} times its size"
+        raise InputError(name, path, why, "give a file that holds less")
+
+
 def _bytes_text(count: int) -> str:
     """Returns bytes as people write them."""
     for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB")):

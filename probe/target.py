@@ -33,8 +33,8 @@ EMULATED = (
     *("sapphirerapids", "epyc", "epyc-rome", "epyc-milan", "epyc-genoa"),
 )
 
-_SYNTAX = re.compile(r"(?P<name>[^=@,]*)(==(?P<version>[^=@,]*))?(@(?P<device>[^=@,]*))?$")
-_VERSION = re.compile(r"\d+(\.\w+)*([-+.]\w+)*$")
+_SYNTAX = re.compile(r"(?P<name>[^=@,]*)(==(?P<version>[^=@,]*))?(@(?P<device>[^=@,]*))?")
+VERSION = re.compile(r"\d+(\.\w+)*([-+.]\w+)*")
 
 
 @dataclass(frozen=True, order=True)
@@ -52,7 +52,7 @@ class Target:
 
     def __post_init__(self) -> None:
         backend = _backend(self.name)
-        if self.version is not None and not _VERSION.match(self.version):
+        if self.version is not None and not VERSION.fullmatch(self.version):
             why = f"{self.version!r} is not a version"
             raise InputError("target", self.text, why, f"write {self.name}==1.2.3")
         if not _has_device(backend, self.device):
@@ -72,7 +72,7 @@ class Target:
         A key may be given once; spaces around the parts do not matter.
         """
         head, *pairs = (part.strip() for part in str(text).split(","))
-        match = _SYNTAX.match(head)
+        match = _SYNTAX.fullmatch(head)
         if not match or not match["name"]:
             raise InputError(
                 "target", text, f"{head!r} is not {FORM.split(',')[0][:-1]}", _known_backend()

@@ -22,6 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from probe import memory
 from probe.errors import InputError
 
 EXPORTED = "programs of torch.export (.pt2) are not supported as chains that other targets run"
@@ -111,6 +112,10 @@ def _zipped(path: Path) -> str | bytes:
         raise _no_model_file(path, "it is not a complete zip archive, as .keras files are")
     try:
         with zipfile.ZipFile(path) as archive:
+            _require_unpackable(path, archive)
+            if "model.weights.h5" in archive.namelist():
+                with archive.open("model.weights.h5") as weights:
+                    _require_small_arrays(path, weights)
             return archive.read("config.json")
     except KeyError:
         raise _no_model_file(path, "it has no config.json") from None
@@ -118,14 +123,32 @@ def _zipped(path: Path) -> str | bytes:
         raise _no_model_file(path, str(error)[:80]) from None
 
 
-def _of_hdf5(path: Path) -> str | bytes:
+def _require_unpackable(path: Path, archive: zipfile.ZipFile) -> None:
+    unpacked = sum(member.file_size for member in archive.infolist())
+    memory.require_unpackable("network", path, unpacked)
+
+
+def _require_small_arrays(path: Path, file: Any) -> None:
+    """InputError where the arrays of an HDF5 file, which may be compressed, are far larger."""
     try:
         import h5py
     except ImportError:
         raise library_missing("h5py") from None
+    sizes = list[int]()
+    with h5py.File(file, "r") as opened:
+        opened.visititems(lambda _, held: sizes.append(int(getattr(held, "nbytes", 0))))
+    memory.require_unpackable("network", path, sum(sizes))
+
+
+def _of_hdf5(path: Path) -> str | bytes:
     try:
+        _require_small_arrays(path, path)
+        import h5py
+
         with h5py.File(path, "r") as file:
             text = file.attrs.get("model_config")
+    except InputError:
+        raise
     except Exception as error:
         raise _no_model_file(path, f"it is not a complete HDF5 file ({str(error)[:80]})") from None
     if not isinstance(text, str | bytes):
@@ -228,6 +251,7 @@ def _pickled_names(path: Path) -> list[str] | None:
         with path.open("rb") as file:
             return _looked_up(file)
     with zipfile.ZipFile(path) as archive:
+        _require_unpackable(path, archive)
         members = archive.namelist()
         last = {name.rpartition("/")[2] for name in members}
         if any("/code/" in f"/{name}" for name in members) and "constants.pkl" in last:

@@ -196,6 +196,7 @@ def examine(
                 ends = f"{vary} {size}", f"{vary} {whole}"
                 question = ComparisonQuestion(user_model.name, *ends, ADVICE[vary])
                 walked = Walked(walk(runs[0], runs[1], False, tell), question)
+                walked.found.notes += user_model.notes
             else:
                 vary = ",".join(f"{name}:{axis}" for name, axis in along.items())
                 both = TwoSides("batch" if ask == "batch" else vary, size, whole)

@@ -583,6 +583,7 @@ def pad_model(
             tell(f"{padding.vary} {content:,} of {fixed:,}")
             alone = padding.to is not None or not padding.safe
             sizes.append(_one_size(graph, content, padding.to) if alone else graph.sized(content))
+        notes = [*user_model.notes, *notes]
         answer = Padded(sizes, user_model.name, graph, padding.vary, notes=notes)
         first = next((size for size in sizes if size.at_least.by_order == "differs"), None)
         # explained where the bits of its content show it

@@ -6,7 +6,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +96,8 @@ class GivenModel:
     shapes: Mapping[str, tuple[int, ...]] | None = None
     trust: bool = False
     seed: int = 0
+    notes: list[str] = field(default_factory=list, compare=False)
+    """What ``arrays`` took for what, where names don't say it."""
 
     def opened(self) -> Opened:
         """Returns what has its inputs and recorders. InputError."""
@@ -136,7 +138,10 @@ class GivenModel:
         else:
             several = self.inputs if isinstance(self.inputs, list | tuple) else [self.inputs]
             arrays = {f"input{n}": np.asarray(array) for n, array in enumerate(several)}
-        return given_inputs.in_declared_order(declared, arrays)
+        named, said = given_inputs.in_declared_order(declared, arrays)
+        if said:
+            self.notes[:] = [said]
+        return named
 
 
 def record(
@@ -172,11 +177,12 @@ def record(
         named = str(model) if is_function(model) else named
         with begin_recording(folder) as store:
             run, notes = watched(subject.recorder(arrays), "the run", store)
-            write_recording(run, folder, named, most, notes)
+            write_recording(run, folder, named, most, [*notes, *user_model.notes])
     elif is_own_library(where := checked_target(target), text := user_model.text("target")):
         with Apart(text, where, trust) as process:
             process.open()
-            process.record(folder, user_model.arrays(process.inputs), most)
+            arrays = user_model.arrays(process.inputs)
+            process.record(folder, arrays, most, notes=user_model.notes)
     else:
         check_new_folder(folder)
         with ExitStack() as running:
@@ -185,7 +191,8 @@ def record(
             recorder.open(where)
             run, _ = recorder.record(where, user_model.arrays(recorder.inputs), "the run")
             assert run.made is not None
-            notes = [*run.made.notes, *([run.said] if isinstance(run, Replayed) else [])]
+            notes = [*run.made.notes, *user_model.notes]
+            notes += [run.said] if isinstance(run, Replayed) else []
             write_recording(run, folder, run.made.subject, most, notes)
     return Recorded(read_folder(folder), size_of_values(folder))
 

@@ -175,6 +175,7 @@ def two_runs(
             sides.cut(arrays, subject.inputs, "sizes", size)
         left, right = (subject.recorder(inputs) for inputs in both)
         walked = Walked(walk(left, right, explain, tell), sides.question(model.name, None))
+        walked.found.notes += model.notes
         # what was revealed of operations; None where sums are not tested
         known: Known | None = {} if sides.by == "order" else None
         for size in VOICE.counting(list(sides.sizes), "sizes"):
@@ -244,7 +245,7 @@ def _on_targets(
             right_run, _ = record(1, gradients=True)
         walked = of_stored(left_run, right_run, explain, tell, sides.question(model.name, where))
         replays = [run.said for run in (left_run, right_run) if isinstance(run, Replayed)]
-        walked.found.notes += dict.fromkeys(replays)
+        walked.found.notes += (*model.notes, *dict.fromkeys(replays))
         weakref.finalize(walked, running.pop_all().close)
     walked.script = sides.script(model, where)
     return walked

@@ -560,9 +560,10 @@ def reproduce(
 @click.command(cls=Words, short_help="Check whether a reported difference still occurs.")
 @click.argument("folder", metavar="DIR", type=PATH)
 @option("--times", "N", "How many fresh processes run the script.", default="3", show_default=True)
+@option("--trust", None, "Run DIR/reproduce.py: you wrote it, or trust it.", is_flag=True)
 @fail_on_option(there="it still occurs", gone="it no longer occurs")
 @output_options
-def verify(folder: Path, times: str, out: Output) -> int:
+def verify(folder: Path, times: str, trust: bool, out: Output) -> int:
     """Runs a report's script again: the difference still occurs, is gone, or unknown (status 3)."""
     from probe.cli.show import cases as show
     from probe.printing import as_json
@@ -571,7 +572,7 @@ def verify(folder: Path, times: str, out: Output) -> int:
 
     count = number_of_option("times", times) or 1
     with out.working(f"running {folder}"):
-        verification = verified(folder, count)
+        verification = verified(folder, count, trust=trust)
     report = as_json(verification)
     out.give(report, lambda: show.verified(report))
     if verification.verdict == CANNOT_TELL:

@@ -31,6 +31,10 @@ WHY = (
     "ones; install: also by installing old releases; no: none."
 )
 TARGET = "Run it with this target's switches (see `probe targets`); a case: on this target (numpy)."
+TRUST = (
+    "Run the code that the lock names: functions, which are imported, and models' files that run "
+    "code. Use it only for a lock whose origin you trust."
+)
 
 
 @click.command(cls=Words, short_help="Keep the bits of a model or a case in bits.lock.")
@@ -74,14 +78,13 @@ def lock(
         "inputs": str(run.inputs or ""),
         "shapes": " ".join(run.shapes),
         "seed": str(whole_number("seed", seed, least=0)) if model else "",
-        "trust": "1" * run.trust,
     }
     spec = runs.how_computed(model, case, options["target"], more)
     called = options["name"] or model or (command_line(case) if case is not None else "")
     if bless is not None and not bless.strip():
         raise InputError("bless", bless, "a reason is required", "say why the bits changed")
     with out.progress("lock") as tell, users_output_to_stderr():
-        results = runs.lock_run(path, called, spec, bless, tell.say)
+        results = runs.lock_run(path, called, spec, bless, tell.say, trust=run.trust)
     lines = [f"{result.check}: {result.bits.text}: {SAID[result.verdict]}" for result in results]
     out.give(checks.json_report(results), lambda: "\n".join(lines))
 
@@ -103,9 +106,15 @@ SAID = {
     "Also write bits-report.FORMAT (json, markdown or github: annotations), or FORMAT=FILE.",
     multiple=True,
 )
+@option("--trust", None, TRUST, is_flag=True)
 @output_options
 def check(
-    names: tuple[str, ...], path: Path, why: str, reports: tuple[str, ...], out: Output
+    names: tuple[str, ...],
+    path: Path,
+    why: str,
+    reports: tuple[str, ...],
+    trust: bool,
+    out: Output,
 ) -> int:
     """Runs what `probe lock` added, and compares its bits with those that are accepted.
 
@@ -121,7 +130,7 @@ def check(
             raise InputError("report", each, "there is no such format", f"use one of {known}")
     with out.progress("check") as tell, users_output_to_stderr():
         try:
-            results = runs.check_runs(path, names, why, tell.say)
+            results = runs.check_runs(path, names, why, tell.say, trust=trust)
         except InputError as error:
             for each in reports:
                 checks.write_report(each, Path(), (), error=str(error))

@@ -162,7 +162,8 @@ def read_lock(path: Path) -> LockFile:
         for check, entries in table.get("operations", {}).items():
             lock.operations[check] = {n: [str(op) for op in some] for n, some in entries.items()}
         for name, how in table.get("run", {}).items():
-            lock.runs[name] = {str(k): str(value) for k, value in how.items()}
+            # a lock comes with a repository: that it is trusted is for the user to say, not for it
+            lock.runs[name] = {str(k): str(value) for k, value in how.items() if k != "trust"}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         why = f"an entry is not as it should be ({type(error).__name__}: {error})"
         raise damaged(why) from None

@@ -1,7 +1,8 @@
 """Checks that are no tests: models and cases that ``probe lock`` adds and ``probe check`` runs.
 
 ``python -m probe.lock.runs SPEC`` computes one in a process of its own. SPEC is JSON: ``check``,
-and ``model`` with ``inputs``, ``shapes``, ``seed``, ``trust``, or ``case``; and ``target``.
+and ``model`` with ``inputs``, ``shapes``, ``seed``, or ``case``; ``target``; and ``trust``, which
+the user says, not the lock.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from probe.lock.file import Bits, LockFile, changing
 from probe.progress import Say, silent
 from probe.recording import apart, recording
 from probe.recording.inputs import shapes_of
-from probe.recording.subject import open_model
+from probe.recording.subject import is_function, open_model
 from probe.target import Target
 
 # Targets whose module has a different name.
@@ -54,10 +55,12 @@ def how_computed(
     return {"case": json.dumps(words), "target": how.get("target", "numpy")}
 
 
-def _command(spec: Mapping[str, str], test: str, folder: Path, install: bool) -> why.Command:
+def _command(
+    spec: Mapping[str, str], test: str, folder: Path, install: bool, trust: bool = False
+) -> why.Command:
     """Returns what runs a check. A model on another release has that release before everything
     else on the path, as the model itself has to run on it. InputError: it can't be had."""
-    words, before = {"check": test, **spec}, list[Path]()
+    words, before = {**spec, "check": test, "trust": "1" * trust}, list[Path]()
     # a case runs in a session of its own, which finds its release; a model runs in this interpreter
     where = Target.parse(spec["target"]) if spec.get("target") else None
     if where is not None and "model" in spec and where.version and where.device in (None, "cpu"):
@@ -94,9 +97,16 @@ def computed_bits(
 
 
 def lock_run(
-    path: Path, name: str, spec: Mapping[str, str], reason: str | None = None, tell: Say = silent
+    path: Path,
+    name: str,
+    spec: Mapping[str, str],
+    reason: str | None = None,
+    tell: Say = silent,
+    *,
+    trust: bool = False,
 ) -> list[Checked]:
-    """Adds a check to a lock, or its conditions; ``reason``: also replaces what it has.
+    """Adds a check to a lock, or its conditions; ``reason``: also replaces what it has; ``trust``:
+    the model's file may run code.
 
     Returns what was found, judged by what the lock had. InputError: the name is another check's;
     the bits changed and there is no reason.
@@ -107,7 +117,10 @@ def lock_run(
         raise InputError("name", name, why_not, "give another --name")
     tell(f"running {name}")
     todo = "run probe check, or give --bless REASON"
-    every, operations = computed_bits(name, _command(spec, name, path.parent, True), record=True)
+    # a function was named by the user, a moment ago
+    trust = trust or is_function(spec.get("model"))
+    command = _command(spec, name, path.parent, True, trust)
+    every, operations = computed_bits(name, command, record=True)
     for checked in every:
         judged = checks.judged_check(session.lock, checked.check, name, checked.bits, checked.facts)
         session.results.append(judged)
@@ -126,11 +139,17 @@ def lock_run(
 
 
 def check_runs(
-    path: Path, names: Sequence[str] = (), far: str = "here", tell: Say = silent
+    path: Path,
+    names: Sequence[str] = (),
+    far: str = "here",
+    tell: Say = silent,
+    *,
+    trust: bool = False,
 ) -> list[Checked]:
     """Runs the checks of a lock that are no tests, or those of ``names``, and judges them. One that
     can't be run is ``unknown``. ``far``: which causes are looked for, as of pytest's
-    ``--bits-why``. InputError: there is none."""
+    ``--bits-why``; ``trust``: functions and models' files that the lock names may run code.
+    InputError: there is none."""
     if not path.exists():
         raise InputError("lock", path, "there is no such file", "add a check with probe lock")
     session = BitsSession(path)
@@ -146,12 +165,14 @@ def check_runs(
     for name in names or now.runs:
         tell(f"running {name}")
         try:
-            computed, _ = computed_bits(name, _command(now.runs[name], name, path.parent, install))
+            command = _command(now.runs[name], name, path.parent, install, trust)
+            computed, _ = computed_bits(name, command)
         except (InputError, TargetError) as error:
             known = next(iter((now.checks.get(name) or {}).values()), None)
             nothing = known.bits if known else Bits("none", (), "0" * 32)
             checked = Checked(name, name, nothing, {}, UNKNOWN, accepted=known)
-            checked.why = {"cause": None, "said": f"it could not be run: {error.why}"}
+            todo = f"; {error.todo}" if isinstance(error, InputError) else ""
+            checked.why = {"cause": None, "said": f"it could not be run: {error.why}{todo}"}
             results.append(checked)
             continue
         judge = partial(checks.judged_check, now)
@@ -160,10 +181,10 @@ def check_runs(
     verdicts = {"no": (), "here": (CHANGED,)}.get(far, (CHANGED, UNKNOWN))
     if wrong := [checked for checked in results if checked.verdict in verdicts and not checked.why]:
 
-        def command(check: Checked) -> why.Command:
-            return _command(now.runs[check.test], check.test, path.parent, install)
+        def commanded(check: Checked) -> why.Command:
+            return _command(now.runs[check.test], check.test, path.parent, install, trust)
 
-        why.explain_changes(wrong, session, command, install, tell)
+        why.explain_changes(wrong, session, commanded, install, tell)
     return results
 
 
@@ -227,7 +248,11 @@ def _model_outputs(
         where = Target.parse(spec["target"])
         within, library = apart.model_switches(where, spec["model"]), where.name
         running.enter_context(open_session(where, inline=True))
-    subject = open_model(spec["model"], spec.get("trust") == "1", within, library)
+    trust = spec["trust"] == "1"
+    if is_function(spec["model"]) and not trust:
+        why_not = "importing it runs code, and the lock names it, not you"
+        raise InputError("model", spec["model"], why_not, "if you trust the lock, give --trust")
+    subject = open_model(spec["model"], trust, within, library)
     shapes = shapes_of(spec.get("shapes", "").split())
     seed, inputs = int(spec.get("seed", 0)), spec.get("inputs") or None
     user_model = GivenModel(spec["model"], inputs, shapes, seed=seed)

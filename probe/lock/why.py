@@ -52,6 +52,7 @@ from probe.recording.source import GENERATOR
 from probe.recording.store import Bits
 from probe.runtimes import packages
 from probe.switch_points.fewest import ReleaseStep, first_change, releases_in_order, smallest
+from probe.target import VERSION
 
 # Seconds that one run may take.
 TIME_LIMIT = 900.0
@@ -159,6 +160,9 @@ def overlay(releases: Mapping[str, str], install: bool, tell: Say) -> Path | str
     """
     if "none" in releases.values():
         return "it was not installed then"
+    # they come from a file, and name a folder whose modules are imported: no ../ in them
+    if strange := next((r for r in releases.values() if not VERSION.fullmatch(r)), ""):
+        return f"{strange[:40]!r} is not a release"
     wanted = {name: f"{distribution_of(name)}=={releases[name]}" for name in sorted(releases)}
     text = ", ".join(wanted.values())
     try:

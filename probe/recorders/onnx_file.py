@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import inf, prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -224,6 +226,51 @@ def body(graph: Any, mapped: np.ndarray | None = None, wanted: Sequence[Any] = (
     return Body(in_graph_order(nodes, gives), inputs, gives, constants)
 
 
+# Turns of a loop, or of loops in loops: at some microseconds each, minutes.
+MOST_TURNS = 1 << 24
+# Nodes that give a single number as it is.
+PASSING = ("Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape")
+
+
+def refuse_endless(graph: Any, outside: Mapping[str, Any] | None = None, turns: float = 1) -> None:
+    """InputError where a Loop of a graph, or of one in it, is to turn more than ``MOST_TURNS``
+    times, and no condition can end it before: the library would be gone, and heed no Ctrl-C.
+
+    ``outside``: constants of one element, by their names; ``turns``: of loops around it.
+    """
+    held = _single_constants(graph, outside or {})
+    for node in graph.node:
+        inner, count = {**held}, turns
+        for name in (value.name for each in graphs(node) for value in each.input):
+            inner.pop(name, None)
+        if node.op_type == "Loop":
+            (body,), most = graphs(node), node.input[0] if node.input else ""
+            goes = _single_constants(body, {**inner, body.input[1].name: True})
+            if goes.get(body.output[0].name):
+                count *= max(float(held.get(most, 1)) if most else inf, 1)
+            if count > MOST_TURNS:
+                often = f"{count:,.0f} times" if count < inf else "for ever"
+                why = f"a loop of it turns {often}"
+                todo = f"give one of at most {MOST_TURNS:,}"
+                raise InputError("network", node.name or node.output[0], why, todo)
+        for each in graphs(node):
+            refuse_endless(each, inner, count)
+
+
+def _single_constants(graph: Any, outside: Mapping[str, Any]) -> dict[str, Any]:
+    held = dict(outside)
+    for tensor in getattr(graph, "initializer", ()):  # a function has none
+        if prod(tensor.dims) == 1 and tensor.data_location != onnx.TensorProto.EXTERNAL:
+            held[tensor.name] = numpy_helper.to_array(tensor).reshape(-1)[0]
+    for node in graph.node:
+        constant = Constant.held(node)
+        if constant is not None and constant.array.size == 1:
+            held[node.output[0]] = constant.array.reshape(-1)[0]
+        elif node.op_type in PASSING and node.input[0] in held:
+            held[node.output[0]] = held[node.input[0]]
+    return held
+
+
 # models of some nodes
 
 
@@ -253,13 +300,18 @@ def submodel(
 def model_lines(model: Any, weights: Iterable[tuple[str, str]]) -> list[str]:
     """Returns lines of Python that make a model. ``weights``: names of its constants, with
     arrays."""
-    text = printer.to_text(model)
-    again = parser.parse_model(text)
-    for node in again.graph.node:
-        if not node.domain:  # which the parser writes down
-            node.ClearField("domain")
-    lines = ["model = parser.parse_model('''", *text.splitlines(), "''')"]
-    if again != model:  # what releases before 1.17 print has no names, and six digits of a number
+    # names and attributes are a stranger's text: only ``repr`` keeps them from ending the literal
+    text, again = printer.to_text(model), None
+    written = [f"    {line!r}" for line in text.splitlines(True)]
+    lines = ["model = parser.parse_model(", *written, ")"]
+    # a name may be no word of ONNX's text; what releases before 1.17 print has no names, and six
+    # digits of a number
+    with suppress(parser.ParseError):
+        again = parser.parse_model(text)
+        for node in again.graph.node:
+            if not node.domain:  # which the parser writes down
+                node.ClearField("domain")
+    if again != model:
         lines = [f"model = onnx.load_model_from_string({model.SerializeToString()!r})"]
     return lines + [
         f'model.graph.initializer.append(numpy_helper.from_array({array}, "{name}"))'

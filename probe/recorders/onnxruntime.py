@@ -363,7 +363,7 @@ class Optimised(graphs.Graph):
         outs = {key: f"{out}{n or ''}" for n, key in enumerate(node.gives)}
         if "stacked" in node.words:
             every = ", ".join(own[key] for key in node.slots)
-            return [f"{out} = np.stack([{every}], {node.words['stacked']})"]
+            return [f"{out} = np.stack([{every}], {int(node.words['stacked'])})"]
         code = list[str]()
         for key in filter(self.blocks.__contains__, own):
             code += self.blocks[key].lines(own[key], self.described_at(key)[0])
@@ -373,12 +373,12 @@ class Optimised(graphs.Graph):
         code += onnx_file.model_lines(model, [(own[k], own[k]) for k in own if k not in fed])
         code.append("options = onnxruntime.SessionOptions()")
         if "threads" in self.switches:
-            code.append(f"options.intra_op_num_threads = {self.switches['threads']}")
+            code.append(f"options.intra_op_num_threads = {int(self.switches['threads'])}")
         if "deterministic" in self.switches:
             on = self.switches["deterministic"] == "1"
             code.append(f"options.use_deterministic_compute = {on}")
         for entry, value in session_entries(self.switches):
-            code.append(f'options.add_session_config_entry("{entry}", "{value}")')
+            code.append(f"options.add_session_config_entry({entry!r}, {value!r})")
         arrays = ", ".join(f'"{own[key]}": {own[key]}' for key in fed)
         code += [
             "options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL",
@@ -464,7 +464,9 @@ def opened(
     """
     path = Path(path)
     with graphs.reading(path.name):
-        graph = onnx.load(path, load_external_data=False).graph
+        model = onnx.load(path, load_external_data=False)
+        for graph in (*model.functions, model.graph):
+            onnx_file.refuse_endless(graph)
     refusing: list[Any] = []
 
     def recorder(arrays: Mapping[str, np.ndarray]) -> OnnxRecorder:

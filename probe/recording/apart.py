@@ -85,13 +85,16 @@ class Apart:
         most: int = ALL,
         what: str = "the run",
         gradients: bool = False,
+        notes: Sequence[str] = (),
     ) -> Run:
         """Records the model in the folder ``out``; returns it with operations that run there.
 
         ``what``: what it is called in notes and errors. ``gradients``: record with gradients on.
+        ``notes``: further ones of the recording.
         """
         number = next(self.recordings)
         more = {"out": str(out.resolve()), "most": most, "target": self.where.text, "what": what}
+        more["notes"] = [*notes]
         more |= {"gradients": gradients, "recording": number, "dropped": self.dropped[:]}
         self.dropped.clear()
         header, _ = self._model("record", arrays, more)
@@ -397,6 +400,7 @@ class ProcessRecording(child.Worker):
         with begin_recording(out) as store:
             run, notes = watched(recorder, request["what"], store)
             there = replace(run, target=request["target"])
+            notes += request["notes"]
             write_recording(there, out, named, request["most"], notes)
         for old in request["dropped"]:
             self.operations.pop(old, None)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from probe import floats, operands
+from probe import floats, memory, operands
 from probe.arguments import not_waiting
 from probe.errors import InputError
 from probe.recording.contract import Input
@@ -48,11 +48,15 @@ def read_inputs(path: Path) -> Arrays:
         if isinstance(loaded, np.ndarray):
             return {"input": loaded}
         with loaded:
+            unpacked = sum(member.file_size for member in loaded.zip.infolist())
+            memory.require_unpackable("inputs", path, unpacked)
             arrays = {name: loaded[name] for name in loaded.files}
         others = [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]
         if others:
             raise ValueError(f"{others[0]} is a different file")
         return arrays
+    except InputError:
+        raise
     except OSError as error:
         why = error.strerror or str(error)[:100]
         raise InputError("inputs", path, why, "give a .npz file of numpy.savez") from None
@@ -75,22 +79,35 @@ def shapes_of(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def in_declared_order(inputs: Sequence[Input], arrays: Mapping[str, np.ndarray]) -> Arrays:
-    """Returns given arrays under the names of a model's inputs: by name, else in their order.
+def in_declared_order(
+    inputs: Sequence[Input], arrays: Mapping[str, np.ndarray]
+) -> tuple[Arrays, str]:
+    """Returns given arrays under the names of a model's inputs, as of ``by_name``.
 
     Of a file that says nothing of its inputs' formats some may be left out. InputError: there are
     too few or too many.
     """
     if not inputs:
-        return dict(arrays)
+        return dict(arrays), ""
     names, some = [spec.name for spec in inputs], not any(spec.dtype for spec in inputs)
-    if arrays.keys() == set(names) or (some and arrays.keys() <= set(names)):
-        return {name: arrays[name] for name in names if name in arrays}
     if len(arrays) == len(names) or (some and len(arrays) < len(names)):
-        return dict(zip(names, arrays.values(), strict=False))
+        return by_name(names, arrays)
     listed = ", ".join(names)
     why = f"the model has {len(names)} inputs ({listed}), {len(arrays)} are given"
     raise InputError("inputs", ", ".join(arrays), why, f"name the arrays {listed}")
+
+
+def by_name(names: Sequence[str], arrays: Mapping[str, np.ndarray]) -> tuple[Arrays, str]:
+    """Returns arrays, no more than names, under the names of a model's inputs: each under its own,
+    the others in order; and what is to be said of these: empty where no name was given, or where
+    there is one input alone."""
+    free = (name for name in names if name not in arrays)
+    to = {name: name if name in names else next(free) for name in arrays}
+    taken = [f"{name} is taken for {own}" for name, own in to.items() if name != own]
+    named = {own: arrays[name] for name, own in to.items()}
+    unnamed = all(name == f"input{n}" for n, name in enumerate(arrays)) or len(names) == 1
+    said = "" if unnamed or not taken else f"of the inputs, {', '.join(taken)}, by their order"
+    return {name: named[name] for name in names if name in named}, said
 
 
 def generated_inputs(

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +27,7 @@ from probe.errors import InputError, ProbeError, TargetError, one_of
 from probe.progress import without_stderr
 from probe.recording import RECORDERS
 from probe.recording.contract import Input, Opened, Operation, Recorder, Seen, Visit
-from probe.recording.inputs import arrays_restored
+from probe.recording.inputs import arrays_restored, by_name
 from probe.recording.store import array_digest
 
 # The library that runs files of each ending; a folder with ``saved_model.pb`` is TensorFlow's.
@@ -116,7 +117,15 @@ def open_model(
     if not callable(model):
         why = f"{type(model).__name__} is neither a model nor a function nor a file"
         raise InputError("model", type(model).__name__, why, f"give a file ({ENDINGS})")
+    refuse_class("model", model)
     return FunctionSubject(model, name)
+
+
+def refuse_class(name: str, function: object) -> None:
+    """InputError for a class: calling it makes a model, and runs none."""
+    if isinstance(function, type):
+        todo = f"make a model of it, model = {function.__name__}(...), and give that"
+        raise InputError(name, function.__name__, "it is a class, not a model", todo)
 
 
 def is_net(model: object) -> bool:
@@ -204,9 +213,15 @@ class FunctionSubject:
             )
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
-        """Returns a recorder of one call. InputError: it needs inputs that are not given."""
-        missing = _required(self.function)[len(arrays) :] if not self.torch else []
-        if self.torch and not arrays:
+        """Returns a recorder of one call, with arrays by the names of its parameters, else in their
+        order. InputError: it needs inputs that are not given, or takes fewer, or whole numbers."""
+        given, said, names = dict(arrays), "", [each.name for each in _parameters(self.function)]
+        if not self.inputs and len(given) <= len(names):
+            given, said = by_name(names, given)
+            arrays = given
+        missing = [each.name for each in _parameters(self.function) if each.default is each.empty]
+        missing = [name for name in missing if name not in given] if names else []
+        if self.torch and not arrays and not missing:
             missing = ["the module's inputs"]
         if missing:
             why = f"it takes {', '.join(missing)}"
@@ -214,41 +229,76 @@ class FunctionSubject:
             if arrays:
                 why, todo = f"{why} besides", "give an array for each of its arguments"
             raise InputError("inputs", ", ".join(arrays) or "(none)", why, todo)
-        arguments: list[Any] = list(arrays.values())
-        if self.torch:
-            torch = import_module("torch")
-            arguments = [torch.from_numpy(np.array(array)) for array in arguments]
-        shown = arguments
-        if len(self.inputs) > 1:  # a second argument of a Keras model says whether it trains
-            arguments = [{name.partition(":")[0]: array for name, array in arrays.items()}]
+        if names and len(arrays) > len(names):
+            why = f"{len(arrays)} are given, and it takes {', '.join(names)}"
+            raise InputError("inputs", ", ".join(arrays), why, "leave the others out")
+        arguments = self._arguments(given)
+        # one behind an argument that is left out has to be called by its name
+        leaves_out = bool(names) and not self.inputs and [*given] != names[: len(given)]
+        function = partial(_by_keywords, self.function, [*given]) if leaves_out else self.function
 
         def call() -> Any:
             try:
-                return self.function(*arguments)
+                return function(*arguments)
             except (ProbeError, MemoryError):
                 raise
             except Exception as error:  # of a function by name: what it was called with, too
                 if not self.name or not arguments:
                     raise
+                refuse_fractions(lambda whole: function(*self._arguments(whole)), given)
                 called = ", ".join(
                     f"{type(a).__name__} {str(a.dtype).rpartition('.')[2]} {list(a.shape)}"
-                    for a in shown
+                    for a in self._values(given).values()
                 )
                 todo = "check --inputs or --shape" + TENSORS * (not self.torch)
                 why = f"{_error_text(error)} (called with {called}; {todo})"
                 raise TargetError(self.name, "error", why) from None
 
-        recorder = function_recorder(call, self.name, (self.function, arguments))
-        guard: Any = Guarded(recorder, self.name) if self.name else recorder
+        recorder = function_recorder(call, self.name, (function, arguments))
+        guard: Any = Guarded(recorder, self.name, said) if self.name or said else recorder
         return guard  # type: ignore[no-any-return]
+
+    def _values(self, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        if not self.torch:
+            return dict(arrays)
+        torch = import_module("torch")
+        return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+
+    def _arguments(self, arrays: Mapping[str, np.ndarray]) -> list[Any]:
+        if len(self.inputs) > 1:  # a second argument of a Keras model says whether it trains
+            return [{name.partition(":")[0]: array for name, array in arrays.items()}]
+        return [*self._values(arrays).values()]
+
+
+def _by_keywords(function: Callable[..., Any], names: Sequence[str], *values: Any) -> Any:
+    return function(**dict(zip(names, values, strict=True)))
+
+
+def refuse_fractions(
+    run: Callable[[Mapping[str, np.ndarray]], Any], arrays: Mapping[str, np.ndarray]
+) -> None:
+    """InputError where what failed on fractions, which ``--shape`` generates, runs on whole
+    numbers: ids of tokens, which look into a table of a size that only the model has."""
+    fractions = [name for name, array in arrays.items() if array.dtype.kind == "f"]
+    for some in dict.fromkeys([*((name,) for name in fractions), tuple(fractions)]):
+        zeros = {name: np.zeros(arrays[name].shape, np.int64) for name in some}
+        if not zeros:
+            return
+        try:
+            run({**arrays, **zeros})
+        except Exception:  # whatever the user's function raises of these
+            continue
+        why = "it takes whole numbers there, such as ids of tokens, and these have fractions"
+        raise InputError("inputs", ", ".join(some), why, "give --inputs FILE.npz with integers")
 
 
 TORCH = ("torch.nn.modules.module", "Module")
 TENSORS = "; a function of tensors begins with x = torch.from_numpy(x), or name the module"
 
 
-def _required(function: Callable[..., Any]) -> list[str]:
-    """Parameters that a function can't be called without; of a module of PyTorch its forward's."""
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """What a function can be called with by place; of a module of PyTorch its forward's. None where
+    it takes any number of them."""
     if any((kind.__module__, kind.__name__) == TORCH for kind in type(function).__mro__):
         function = function.forward  # type: ignore[attr-defined]
     try:
@@ -256,7 +306,8 @@ def _required(function: Callable[..., Any]) -> list[str]:
     except (TypeError, ValueError):
         return []
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [each.name for each in parameters if each.kind in kinds and each.default is each.empty]
+    several = any(each.kind is each.VAR_POSITIONAL for each in parameters)
+    return [] if several else [each for each in parameters if each.kind in kinds]
 
 
 class ModelFile:
@@ -270,18 +321,22 @@ class ModelFile:
         )
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
-        recorder: Any = Guarded(guarded(lambda: self.inner.recorder(arrays), self.name))
-        return recorder  # type: ignore[no-any-return]
+        try:
+            return Guarded(guarded(lambda: self.inner.recorder(arrays), self.name))
+        except TargetError:
+            if not all(spec.dtype for spec in self.inputs):
+                refuse_fractions(self.inner.recorder, arrays)
+            raise
 
 
 class Guarded:
     """A recorder whose own failure is one line. Errors: TargetError, kind ``error``.
 
-    ``name``: what fails then; the recorder's target if not given.
+    ``name``: what fails then; the recorder's target if not given. ``said``: a further note.
     """
 
-    def __init__(self, recorder: Recorder, name: str = "") -> None:
-        self.inner, self.name = recorder, name
+    def __init__(self, recorder: Recorder, name: str = "", said: str = "") -> None:
+        self.inner, self.name, self.said = recorder, name, said
 
     @property
     def target(self) -> str:
@@ -291,7 +346,7 @@ class Guarded:
     @property
     def note(self) -> str:
         """As of ``Recorder``; some know it after the first run."""
-        return self.inner.note
+        return "; ".join(filter(None, (self.said, self.inner.note)))
 
     @property
     def straight(self) -> bool:
@@ -344,7 +399,8 @@ def function_recorder(
         return function  # type: ignore[return-value]
     if not callable(function):
         raise InputError("function", type(function).__name__, "it can't be called", NO_ARGUMENTS)
-    if missing := _required(function):
+    refuse_class("function", function)
+    if missing := [each.name for each in _parameters(function) if each.default is each.empty]:
         why = f"it takes {', '.join(missing)}"
         name = getattr(function, "__name__", type(function).__name__)
         raise InputError("function", name, why, NO_ARGUMENTS)

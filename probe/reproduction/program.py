@@ -67,8 +67,16 @@ def imports(lines: Iterable[str]) -> list[str]:
 
 
 def literal(value: object) -> str:
-    """Returns a value as formatters write it: with double quotes."""
-    return re.sub(r"'([^'\"]*)'", r'"\1"', repr(value))
+    """A value as ``repr`` and formatters write it: texts without quotes in double ones."""
+    # each text as a whole: a quote inside of one begins no other
+    texts = r"'([^'\"\\]*)'|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+    return re.sub(texts, lambda text: text[0] if text[1] is None else f'"{text[1]}"', repr(value))
+
+
+def in_docstring(text: object) -> str:
+    """A text as it stands within a docstring, but at its end."""
+    shown = "".join(letter if letter.isprintable() else "_" for letter in str(text))
+    return shown.replace("\\", "\\\\").replace('"' * 3, "'" * 3)
 
 
 def block(lines: Iterable[str]) -> list[str]:
@@ -366,10 +374,10 @@ def templates() -> Environment:
 
     def quoted(words: Mapping[str, str], name: str) -> str:
         """One entry of a dict of dicts, as Python's formatters write it."""
-        inner = ", ".join(f'"{key}": "{text}"' for key, text in words.items())
-        return "\n".join(wrapped_statement(f'"{name}": {{{inner}}},', 4))
+        return "\n".join(wrapped_statement(f'"{name}": {literal(dict(words))},', 4))
 
-    environment.filters["quoted"] = quoted
+    filters = {"quoted": quoted, "literal": literal, "in_docstring": in_docstring}
+    environment.filters.update(filters)
     return environment
 
 

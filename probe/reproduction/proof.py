@@ -200,10 +200,11 @@ class Verified:
     targets: list[str]
 
 
-def verify(folder: Path, times: int = 3) -> Verified:
+def verify(folder: Path, times: int = 3, *, trust: bool = False) -> Verified:
     """Runs a folder's script ``times`` times with its target's interpreter, else with this one.
 
-    InputError: no reproduction is in the folder. What can't be told is no error.
+    InputError: no reproduction is in the folder, or nobody said that it is trusted: the script may
+    do anything. What can't be told is no error.
     """
     try:
         path = not_waiting("dir", folder / "machine.json")
@@ -218,6 +219,9 @@ def verify(folder: Path, times: int = 3) -> Verified:
     script = folder / "reproduce.py"
     if not script.is_file():
         raise InputError("dir", folder, "there is no reproduce.py in it", "give a reproduction")
+    if not trust:
+        todo = "if you wrote it, or read it and trust it, give --trust"
+        raise InputError("dir", folder, "its reproduce.py is a program, which is run", todo)
     script, interpreter, why = script.resolve(), "target", ""
     try:
         targets = [Target.parse(text) for text in about["targets"]]

@@ -316,14 +316,12 @@ def script_of_operation(
         name = library_of_side(sides[0])
         with suppress(metadata.PackageNotFoundError):
             metadata.version(name)
-            distribution = name if re.fullmatch(r"[\w.-]+", name) else ""
+            distribution = name
     variables: list[dict[str, str]] = []  # of the environment, by the sides' targets
-    quiet = re.compile(r"[\w.,:=+/ -]*")  # nothing that would end a text of the script
     for alone in sides:
-        known: dict[str, str] = {}
+        variables.append({})
         with suppress(ProbeError, KeyError, ValueError):  # it is no target that is known
-            known = library_variables(Target.parse(alone.side.target))
-        variables.append({k: v for k, v in known.items() if all(map(quiet.fullmatch, (k, v)))})
+            variables[-1] = library_variables(Target.parse(alone.side.target))
     apart = variables[0] != variables[1]
     standard = ["import os", "import platform", "import sys"]
     standard += ["import io", "import subprocess"] * apart

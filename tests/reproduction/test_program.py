@@ -125,7 +125,7 @@ FRAMEWORKS = [
 def test_a_case_that_two_targets_compute_apart_is_confirmed(left, right, case, tmp_path):
     made = reproduced(Finding.of(case), left, right)
     folder.write_folder(made, tmp_path)
-    assert verify(tmp_path, 1).same_bits and clean(tmp_path / "reproduce.py") == ""
+    assert verify(tmp_path, 1, trust=True).same_bits and clean(tmp_path / "reproduce.py") == ""
 
 
 @pytest.mark.slow
@@ -133,7 +133,7 @@ def test_caffe_rounds_a_pool_up_and_a_script_shows_it(tmp_path):
     case = Case(op="max_pool2d", kernel=3, stride=2, length=8, height=8, padding="caffe")
     made = reproduced(Finding.of(case, padding="valid"), "opencv")
     folder.write_folder(made, tmp_path)
-    assert set(made.explanation.causes) == {"window"} and verify(tmp_path, 1).same_bits
+    assert set(made.explanation.causes) == {"window"} and verify(tmp_path, 1, trust=True).same_bits
 
 
 @pytest.mark.slow
@@ -142,7 +142,7 @@ def test_an_old_release_and_todays_each_run_in_their_own_interpreter(old, tmp_pa
     finding = Finding.of(Case(op="conv2d", kernel="1x5", length=9, **REPORT))
     made = reproduced(finding, old, "tensorflow,onednn=0")
     folder.write_folder(made, tmp_path)
-    assert verify(tmp_path, 1).same_bits and clean(tmp_path / "reproduce.py") == ""
+    assert verify(tmp_path, 1, trust=True).same_bits and clean(tmp_path / "reproduce.py") == ""
     script = tmp_path / "reproduce.py"
     alone = proof.own_interpreter(script)
     assert alone.status == 2 and "name both interpreters" in alone.said

@@ -14,24 +14,24 @@ pytestmark = pytest.mark.long
 
 def test_verify_says_still_there_gone_or_cannot_tell(made, tmp_path):
     _, out = made
-    assert verify(out, 1).verdict == "still there" and verify(out, 1).same_bits
+    assert verify(out, 1, trust=True).verdict == "still there" and verify(out, 1, trust=True).same_bits
     copy = shutil.copytree(out, tmp_path / "copy")
     script = copy / "reproduce.py"
     text = script.read_text()
     script.write_text(text.replace('"length_switch": "8"', '"length_switch": "99"'))
-    assert verify(copy, 1).verdict == "gone"
+    assert verify(copy, 1, trust=True).verdict == "gone"
     script.write_text(text.replace("import numpy as np", "import no_such_library as np"))
-    assert verify(copy, 2).verdict == "can't tell"
+    assert verify(copy, 2, trust=True).verdict == "can't tell"
     script.write_text("import os\nos.kill(os.getpid(), 9)\n")
-    found = verify(copy, 1)
+    found = verify(copy, 1, trust=True)
     assert found.verdict == "can't tell" and "signal 9" in found.why
     script.write_text("raise RuntimeError('broken')\n")  # Python ends with 1 then
-    assert verify(copy, 1).verdict == "can't tell"
+    assert verify(copy, 1, trust=True).verdict == "can't tell"
     script.unlink()
     with pytest.raises(InputError, match="no reproduce.py"):
-        verify(copy)
+        verify(copy, trust=True)
     with pytest.raises(InputError, match="machine.json"):
-        verify(tmp_path)
+        verify(tmp_path, trust=True)
 
 
 def test_a_target_that_is_not_here_is_tried_with_this_interpreter(made, tmp_path):
@@ -40,7 +40,7 @@ def test_a_target_that_is_not_here_is_tried_with_this_interpreter(made, tmp_path
     about = json.loads((copy / "machine.json").read_text())
     about["targets"] = ["tensorflow==0.0.1"] * 2
     (copy / "machine.json").write_text(json.dumps(about))
-    found = verify(copy, 1)
+    found = verify(copy, 1, trust=True)
     assert found.interpreter == "own" and found.verdict == "still there"
 
 
