@@ -9,9 +9,11 @@ import zipfile
 import numpy as np
 import pytest
 
+from probe import memory
 from probe import trust as files
 from probe.cli import shell
 from probe.errors import InputError
+from probe.recording.inputs import read_inputs
 from probe.recording.subject import open_model
 
 pytestmark = [pytest.mark.filterwarnings("ignore::DeprecationWarning"), pytest.mark.long]
@@ -279,3 +281,26 @@ def test_a_tuple_of_a_million_tuples_ends_in_one_line(tmp_path, trusted):
     key = b")" + b"\x85" * 1_000_000  # as a key it would be hashed, which takes a call for each
     path.write_bytes(b"\x80\x02}" + key + b"K\x01s.")
     assert "weights alone do not define an architecture" in refusal(path, trust=trusted)
+
+
+def test_archives_that_unpack_to_gigabytes_are_not_read(tmp_path, monkeypatch):
+    """Eight gigabytes of spaces take eight megabytes: reading them took the machine's memory."""
+    monkeypatch.setattr(memory, "UNPACKED", 1 << 20)
+    members = {"m.keras": "config.json", "m.pt": "m/data.pkl", "x.npz": "x.npy"}
+    for name, member in members.items():
+        with zipfile.ZipFile(tmp_path / name, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(member, b" " * (1 << 22))
+        path = tmp_path / name
+        opens = read_inputs if path.suffix == ".npz" else open_model
+        with pytest.raises(InputError, match=r"it unpacks to 4.0 MiB, [0-9,]+ times its size"):
+            opens(path)
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "m.h5", "w") as file:
+        file.create_dataset("w", (1 << 20,), "f4", compression="gzip", fillvalue=0)
+    with pytest.raises(InputError, match="it unpacks to 4.0 MiB"):
+        open_model(tmp_path / "m.h5")
+    with zipfile.ZipFile(tmp_path / "w.keras", "w") as archive:
+        archive.writestr("config.json", "{}")
+        archive.write(tmp_path / "m.h5", "model.weights.h5")
+    with pytest.raises(InputError, match="it unpacks to 4.0 MiB"):
+        open_model(tmp_path / "w.keras")

@@ -138,10 +138,7 @@ class GivenModel:
         else:
             several = self.inputs if isinstance(self.inputs, list | tuple) else [self.inputs]
             arrays = {f"input{n}": np.asarray(array) for n, array in enumerate(several)}
-        named, said = given_inputs.in_declared_order(declared, arrays)
-        if said:
-            self.notes[:] = [said]
-        return named
+        return given_inputs.in_declared_order(declared, arrays, self.notes)
 
 
 def record(

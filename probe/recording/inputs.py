@@ -80,18 +80,21 @@ def shapes_of(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 
 def in_declared_order(
-    inputs: Sequence[Input], arrays: Mapping[str, np.ndarray]
-) -> tuple[Arrays, str]:
-    """Returns given arrays under the names of a model's inputs, as of ``by_name``.
+    inputs: Sequence[Input], arrays: Mapping[str, np.ndarray], notes: list[str] | None = None
+) -> Arrays:
+    """Returns given arrays under the names of a model's inputs: by name, the others in their order.
 
-    Of a file that says nothing of its inputs' formats some may be left out. InputError: there are
-    too few or too many.
+    Of a file that says nothing of its inputs' formats some may be left out. ``notes``: gets what is
+    taken for what. InputError: there are too few or too many.
     """
     if not inputs:
-        return dict(arrays), ""
+        return dict(arrays)
     names, some = [spec.name for spec in inputs], not any(spec.dtype for spec in inputs)
     if len(arrays) == len(names) or (some and len(arrays) < len(names)):
-        return by_name(names, arrays)
+        named, said = by_name(names, arrays)
+        if notes is not None and said:
+            notes[:] = [said]
+        return named
     listed = ", ".join(names)
     why = f"the model has {len(names)} inputs ({listed}), {len(arrays)} are given"
     raise InputError("inputs", ", ".join(arrays), why, f"name the arrays {listed}")

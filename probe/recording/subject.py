@@ -117,15 +117,10 @@ def open_model(
     if not callable(model):
         why = f"{type(model).__name__} is neither a model nor a function nor a file"
         raise InputError("model", type(model).__name__, why, f"give a file ({ENDINGS})")
-    refuse_class("model", model)
+    if isinstance(model, type):  # calling it makes a model, and runs none
+        todo = f"make a model of it, model = {model.__name__}(...), and give that"
+        raise InputError("model", model.__name__, "it is a class, not a model", todo)
     return FunctionSubject(model, name)
-
-
-def refuse_class(name: str, function: object) -> None:
-    """InputError for a class: calling it makes a model, and runs none."""
-    if isinstance(function, type):
-        todo = f"make a model of it, model = {function.__name__}(...), and give that"
-        raise InputError(name, function.__name__, "it is a class, not a model", todo)
 
 
 def is_net(model: object) -> bool:
@@ -399,7 +394,6 @@ def function_recorder(
         return function  # type: ignore[return-value]
     if not callable(function):
         raise InputError("function", type(function).__name__, "it can't be called", NO_ARGUMENTS)
-    refuse_class("function", function)
     if missing := [each.name for each in _parameters(function) if each.default is each.empty]:
         why = f"it takes {', '.join(missing)}"
         name = getattr(function, "__name__", type(function).__name__)

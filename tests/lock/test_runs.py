@@ -69,3 +69,31 @@ def test_a_model_on_another_release_runs_with_that_release_before_everything(tmp
     assert json.loads(found.words[-1])["target"] == "jax,threads=1"
     with pytest.raises(InputError, match=r"target=jax==0.4.30,threads=1: it is not installed"):
         runs._command(spec, "name", tmp_path, False)
+
+
+def test_a_lock_runs_no_code_that_the_user_does_not_trust(tmp_path, monkeypatch, capfd):
+    """A lock comes with a repository: it would import any module, and say itself that it may."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "theirs.py").write_text("import os\nos.mkdir('made')\n\ndef f():\n    return 1\n")
+    pickle = 'model = "theirs.pt"'
+    (tmp_path / "theirs.pt").write_bytes(b"cposix\nmkdir\n(S'made'\ntR.")
+    for how in ('model = "theirs:f"', pickle):
+        lines = ["format = 1", "[run.r]", how, 'trust = "1"', file.END]
+        (tmp_path / "bits.lock").write_text("\n".join(lines) + "\n")
+        assert "trust" not in file.read_lock(tmp_path / "bits.lock").runs["r"]
+        assert run(["check"]) == 3
+        assert "--trust" in capfd.readouterr().out
+        assert not (tmp_path / "made").exists()
+        assert run(["check", "--trust"]) == 3  # it gives no array; but now its code has run
+        assert (tmp_path / "made").exists()
+        (tmp_path / "made").rmdir()
+
+
+def test_what_the_user_locks_needs_no_trust_but_a_pickles(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(
+        "import jax.numpy as jnp\n\ndef f():\n    return jnp.arange(3.0)\n"
+    )
+    assert run(["lock", "own:f", "--name", "own"]) == 0
+    assert run(["check", "--trust"]) == 0
+    assert "trust" not in (tmp_path / "bits.lock").read_text()

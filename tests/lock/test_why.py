@@ -260,3 +260,13 @@ def test_a_commands_own_variables_and_releases_come_first():
     assert variables["A"] == "own"
     assert not {"B", CORES_OF} & set(variables)
     assert variables["PYTHONPATH"].split(":")[:2] == ["pinned", "old"]
+
+
+def test_a_release_of_a_lock_names_no_folder_elsewhere(tmp_path, monkeypatch):
+    """Releases in a cache are folders of modules that are imported: ``1/../../theirs`` would run a
+    stranger's."""
+    asked = []
+    monkeypatch.setattr(why.packages, "in_front", lambda *words: asked.append(words))
+    for release in ("1/../../../theirs", "../theirs", "2.0 --index-url x", "2.0\n"):
+        assert "is not a release" in why.overlay({"numpy": release}, False, print)
+    assert not asked

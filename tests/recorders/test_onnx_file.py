@@ -15,6 +15,8 @@ pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 from onnx import helper, numpy_helper  # noqa: E402
 
 from probe.recorders import onnx_file, onnxruntime  # noqa: E402
+from probe.recording.recording import record_run  # noqa: E402
+from probe.reproduction import program  # noqa: E402
 from tests.recorders.test_onnxruntime import model, normal, residual  # noqa: E402
 
 pytestmark = pytest.mark.long
@@ -105,3 +107,76 @@ def test_a_file_says_its_inputs(tmp_path):
     path.write_bytes(b"not a model")
     with pytest.raises(InputError, match="can't be read"):
         onnxruntime.opened(path)
+
+
+def test_text_of_a_file_runs_nothing_in_the_lines_of_its_operations(tmp_path):
+    """A stranger's model with ``--report`` would run code as the user: a string that ends the
+    script's literal. And an ordinary one with nine domains would have no report at all: its text is
+    longer than a line."""
+    made = tmp_path / "made"
+    code = f"__import__('os').mkdir({str(made)!r})"
+    words = [
+        f"a{end}+{code}+{end}b" for end in ("'" * 3, '"' * 3, "'", '"', "\\'", "\n", "{", "\\")
+    ]
+    x = RNG.standard_normal((2, 4)).astype(np.float32)
+    for word in words:
+        labels = {"keys_floats": [1.0], "values_floats": [2.0], "default_string": word}
+        nodes = [
+            helper.make_node("LabelEncoder", [word], ["h"], domain="ai.onnx.ml", **labels),
+            helper.make_node("Add", ["h", word], ["y"], name=word, doc_string=word),
+        ]
+        proto = onnx.ModelProto.FromString(model(nodes, {word: x}, ["y"]))
+        domains = [word, *(f"com.example.domain{n}" for n in range(9))]
+        proto.opset_import.extend(helper.make_opsetid(name, 1) for name in domains)
+        proto.opset_import.append(helper.make_opsetid("ai.onnx.ml", 2))
+        run = record_run(onnxruntime.OnnxRecorder(proto.SerializeToString(), {word: x}))
+        assert [op.op for op in run.operations] == ["LabelEncoder", "Add"]
+        for op in run.operations:
+            names = [f"x{n}" for n in range(len(op.reads))]
+            lines = program.block(op.lines(names, "y"))
+            space = dict(zip(names, map(run.array, op.reads), strict=True))
+            exec("\n".join([*op.imports, "import numpy as np", "if 1:", *lines]), space)
+            assert np.array_equal(space["y"], run.array(op.gives[0])), word
+        assert not made.exists(), word
+
+
+def looping(turns, ends):
+    """A model whose loop says how often it turns (None: not), and whether its numbers end it."""
+    value, boolean, whole = onnx.TensorProto.FLOAT, onnx.TensorProto.BOOL, onnx.TensorProto.INT64
+    info = helper.make_tensor_value_info
+    nodes = [helper.make_node("Add", ["s", "s"], ["t"])]
+    if ends:
+        nodes += [helper.make_node("ReduceMax", ["t"], ["m"], keepdims=0)]
+        nodes += [helper.make_node("Less", ["m", "most"], ["on"])]
+    else:
+        nodes += [helper.make_node("Identity", ["go"], ["on"])]
+    inputs = [info("n", whole, []), info("go", boolean, []), info("s", value, None)]
+    inside = helper.make_graph(
+        nodes, "b", inputs, [info("on", boolean, []), info("t", value, None)]
+    )
+    held = {"yes": np.array(True), "most": np.float32(100), "turns": np.array(turns or 0, np.int64)}
+    first = "" if turns is None else "same"
+    outside = [
+        helper.make_node("Identity", ["turns"], ["same"]),
+        helper.make_node("Loop", [first, "yes", "x"], ["y"], body=inside, name="l"),
+    ]
+    return model(outside, {"x": np.ones((1, 2), np.float32)}, ["y"], held)
+
+
+@pytest.mark.parametrize(
+    ("turns", "ends", "said"),
+    [
+        (1 << 62, False, "network=l: a loop of it turns 4,611,686,018,427,387,904 times"),
+        (None, False, "network=l: a loop of it turns for ever"),
+        (3, False, ""),
+        ((1 << 63) - 1, True, ""),  # as exporters write ``while``
+    ],
+)
+def test_a_loop_that_nothing_ends_is_refused_before_it_runs(tmp_path, turns, ends, said):
+    """ONNX Runtime heeds no Ctrl-C: the terminal would be gone."""
+    (tmp_path / "m.onnx").write_bytes(looping(turns, ends))
+    if said:
+        with pytest.raises(InputError, match=said):
+            onnxruntime.opened(tmp_path / "m.onnx")
+    else:
+        assert onnxruntime.opened(tmp_path / "m.onnx").inputs

@@ -179,3 +179,24 @@ def test_a_damaged_file_of_inputs_is_one_line(damage, tmp_path):
         path.write_bytes(data)
     with pytest.raises(InputError, match="no plain arrays"):
         inputs.read_inputs(path)
+
+
+def test_arrays_go_to_inputs_by_name_and_the_others_are_said():
+    """``mask`` and ``ids`` in the other order, or under other names, gave a confident answer about
+    nonsense."""
+    two = (Input("ids", (2,), "float64"), Input("mask", (2,), "float64"))
+    zeros, ones = np.zeros(2), np.ones(2)
+    cases = [
+        ({"mask": ones, "ids": zeros}, ""),
+        ({"mask": ones, "x": zeros}, "of the inputs, x is taken for ids, by their order"),
+        (
+            {"a": zeros, "b": ones},
+            "of the inputs, a is taken for ids, b is taken for mask, by their order",
+        ),
+        ({"input0": zeros, "input1": ones}, ""),  # a list, whose order is what was meant
+    ]
+    for arrays, said in cases:
+        notes = []
+        named = inputs.in_declared_order(two, arrays, notes)
+        assert list(named) == ["ids", "mask"] and named["mask"] is ones
+        assert notes == [said] * bool(said)

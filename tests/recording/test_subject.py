@@ -195,3 +195,47 @@ def test_a_call_that_fails_says_what_it_was_called_with(tmp_path, monkeypatch):
         subject.open_model("of_tensors:f").recorder({"x": X.astype(np.float32)})
     assert "called with ndarray float32 [2, 8]; check --inputs" in str(caught.value)
     assert "torch.from_numpy(x), or name the module" in str(caught.value)
+
+
+def test_arrays_are_a_functions_arguments_by_their_names():
+    seen = []
+
+    def function(x, y=None, z=None):
+        seen.append((x, y, z))
+        return np.add(x, z)
+
+    one = subject.FunctionSubject(function).recorder({"z": X + 1, "x": X})
+    assert seen[0][0] is X and seen[0][1] is None and np.array_equal(one.plain()[0], X + (X + 1))
+    assert one.note == ""
+    other = subject.FunctionSubject(function).recorder({"a": X, "b": X, "z": X})
+    assert other.note == "of the inputs, a is taken for x, b is taken for y, by their order"
+
+
+class Looks:
+    """A model that looks into a table."""
+
+    def __call__(self, ids, scale):
+        return np.multiply(X[ids], scale)
+
+
+CALLED = {
+    "a class": (Looks, {}, "model=Looks: it is a class, not a model; make a model of it"),
+    "one too few": (Looks(), {"ids": X}, "inputs=ids: it takes scale besides"),
+    "one too many": (lambda x: x, {"x": X, "y": X}, "inputs=x, y: 2 are given, and it takes x"),
+}
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_what_is_called_wrongly_is_the_users_mistake_in_one_line(name):
+    model, arrays, why = CALLED[name]
+    with pytest.raises(InputError, match=why):
+        subject.open_model(model).recorder(arrays)
+
+
+def test_fractions_for_ids_of_tokens_are_one_line():
+    """``--shape`` generates fractions, and what a library says of them names no way out."""
+    model = subject.FunctionSubject(Looks(), "module:model")
+    with pytest.raises(InputError, match="inputs=ids: it takes whole numbers there.*FILE.npz"):
+        model.recorder({"ids": np.ones((2, 2), np.float32), "scale": X[0]})
+    with pytest.raises(TargetError):  # which whole numbers don't mend
+        model.recorder({"ids": np.ones((2, 2), np.float32), "scale": np.ones(3, np.float32)})

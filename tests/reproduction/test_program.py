@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 import re
@@ -352,3 +353,15 @@ def test_long_lines_are_broken_at_their_brackets():
         assert all(len(one) <= 100 for one in broken) and len(broken) > 1
     assert program.wrapped_statement("y = 1") == ["y = 1"]
     assert program.literal(["a", 1]) == '["a", 1]'
+
+
+def test_a_text_is_one_literal_whatever_quotes_it_has():
+    """Values of a target or a case would end the literal that they stand in, and run."""
+    ends = ("", "'", '"', "'" * 3, '"' * 3, "\\", "\n", "\0", "\ud800", "{}", "\\'", "'x'", '"x"')
+    texts = [f"{a}print(){b}" for a in ends for b in ends]
+    assert ast.literal_eval(program.literal(texts)) == texts
+    assert ast.literal_eval(program.literal(dict.fromkeys(texts))) == dict.fromkeys(texts)
+    assert program.literal({"a": ["b", 1]}) == '{"a": ["b", 1]}'
+    for text in texts:
+        (line,) = ast.parse(f'"""{program.in_docstring(text)}\n"""').body
+        assert isinstance(line.value, ast.Constant)

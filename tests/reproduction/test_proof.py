@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from probe.cli.shell import run
 from probe.errors import InputError, NotReproduced
 from probe.reproduction import folder, proof
 from probe.reproduction.proof import verify
@@ -14,7 +15,9 @@ pytestmark = pytest.mark.long
 
 def test_verify_says_still_there_gone_or_cannot_tell(made, tmp_path):
     _, out = made
-    assert verify(out, 1, trust=True).verdict == "still there" and verify(out, 1, trust=True).same_bits
+    assert (
+        verify(out, 1, trust=True).verdict == "still there" and verify(out, 1, trust=True).same_bits
+    )
     copy = shutil.copytree(out, tmp_path / "copy")
     script = copy / "reproduce.py"
     text = script.read_text()
@@ -58,3 +61,15 @@ def test_what_no_fresh_process_confirms_is_refused(made):
     changing = "import os\nprint(os.getpid())\n"
     with pytest.raises(NotReproduced, match="2 fresh processes said"):
         proof.prove(changing, found.targets, pairs, 2)
+
+
+def test_a_folders_script_is_run_for_those_who_trust_it_alone(made, tmp_path, capfd):
+    """A bug report comes from a stranger as often as from oneself."""
+    copy = shutil.copytree(made[1], tmp_path / "copy")
+    (copy / "reproduce.py").write_text(f"import os\nos.mkdir({str(tmp_path / 'made')!r})\n")
+    with pytest.raises(InputError, match="is a program, which is run; .*trust=True"):
+        verify(copy, 1)
+    assert run(["verify", str(copy), "--times", "1"]) == 2 and "--trust" in capfd.readouterr().err
+    assert not (tmp_path / "made").exists()
+    assert run(["verify", str(copy), "--times", "1", "--trust"]) == 3
+    assert (tmp_path / "made").exists()
