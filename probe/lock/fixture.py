@@ -4,6 +4,7 @@ reports are made."""
 from __future__ import annotations
 
 import inspect
+import os
 import pickle
 import sys
 import tempfile
@@ -211,8 +212,10 @@ def _pytest_command(config: Any, *tests: str) -> Command:
     installed = {dist.metadata["name"] for _, dist in plugins.list_plugin_distinfo()}
     if not installed & {"probe-numerics", "probe-numerics-core"}:
         words += ["-p", "probe.lock.plugin"]  # not installed, but named by -p
-    words += [f"{config.rootpath}/{test}" for test in tests]
-    return Command(words, config.invocation_params.dir)
+    # pytest takes a path with brackets for a test's parameters: none of the folders above is named
+    below = os.path.relpath(config.rootpath, folder := config.invocation_params.dir)
+    words += [f"{below}/{test}" for test in tests]
+    return Command(words, folder)
 
 
 def rows_of_marked(item: Any, mark: Any) -> list[str]:

@@ -1,5 +1,7 @@
 """The fixture ``bits`` and the mark ``same_bits`` in a project of their own."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from probe.lock import fixture
@@ -72,3 +74,14 @@ def test_same_bits_of_a_model_at_every_batch_size(project):
     words = f"same_bits=sizes: it is not expected; use {', '.join(fixture.MARK)}"
     rows = "batch=3: out: 15 of 15 differ", "has no 32 rows along axis 0"
     project.says(1, ("1 passed", *rows, words))
+
+
+def test_a_check_is_run_again_below_folders_of_any_name(tmp_path):
+    """pytest takes brackets in a path for parameters: checks below such a folder had no cause."""
+    root = tmp_path / "a [copy]"
+    plugins = SimpleNamespace(hasplugin=lambda name: False, list_plugin_distinfo=list)
+    config = SimpleNamespace(rootpath=root, inipath=None, pluginmanager=plugins)
+    for folder, path in ((root, "./test_a.py::test[x]"), (root / "tests", "../test_a.py::test[x]")):
+        config.invocation_params = SimpleNamespace(dir=folder)
+        command = fixture._pytest_command(config, "test_a.py::test[x]")
+        assert command.words[-1] == path and command.folder == folder
