@@ -6,10 +6,12 @@ Every function raises InputError with the argument's name, what was given and wh
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -40,6 +42,62 @@ def whole_number(name: str, value: object, least: int = 1) -> int:
     if number < least:
         raise InputError(name, value, f"it is less than {least}", f"write {name}={least} or more")
     return number
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def typed(function: Function) -> Function:
+    """Has a public function refuse arguments of other types than its annotations name.
+
+    InputError, as of ``require_types``.
+    """
+    signature = inspect.signature(function)
+    annotations = {name: str(p.annotation) for name, p in signature.parameters.items()}
+
+    @functools.wraps(function)
+    def checked(*given: Any, **named: Any) -> Any:
+        for name, value in signature.bind(*given, **named).arguments.items():
+            kind = signature.parameters[name].kind
+            if kind is inspect.Parameter.VAR_POSITIONAL:
+                for each in value:
+                    require_types(annotations, {name: each})
+            elif kind is not inspect.Parameter.VAR_KEYWORD and name != "self":
+                require_types(annotations, {name: value})
+        return function(*given, **named)
+
+    return checked  # type: ignore[return-value]
+
+
+def require_types(annotations: Mapping[str, str], values: Mapping[str, Any]) -> None:
+    """Raises InputError where a value has none of the types that its annotation names.
+
+    Each is looked at by its name, without what stands in brackets: ``str | Path | None``.
+    """
+    for name, value in values.items():
+        words = re.sub(r"\[.*\]", "", annotations[name]).split(" | ")
+        if not any(_is_of(value, word.rpartition(".")[2]) for word in words):
+            why = f"its type is {type(value).__name__}"
+            raise InputError(name, value, why, f"give {annotations[name]}")
+
+
+# What else is taken for a type; a text for a number is read by who asks for it.
+_ALSO = {"int": ("integer", "str"), "float": ("int", "str", "number"), "bool": ("int", "bool_")}
+
+
+def _is_of(value: object, word: str) -> bool:
+    if word in ("Any", "object") or (word == "None" and value is None):
+        return True
+    if word in ("Callable", "Tell", "Say"):
+        return callable(value)
+    if word in ("Iterable", "Sequence"):
+        return hasattr(value, "__iter__")
+    names = {kind.__name__ for kind in type(value).__mro__}
+    return (
+        word in names
+        or bool(names.intersection(_ALSO.get(word, ())))
+        or (word == "Mapping" and isinstance(value, Mapping))
+    )
 
 
 def not_waiting(name: str, path: Path) -> Path:

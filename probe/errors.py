@@ -20,12 +20,21 @@ class ProbeError(Exception):
     exit_code = 2
 
 
+# Letters of a value that a message shows: an array or a file's text may have any number.
+LONGEST = 300
+
+
 class InputError(ProbeError):
     """The user's input is wrong: ``name=value: why; what to do``."""
 
     def __init__(self, name: str, value: object, why: str, todo: str = "") -> None:
         self.name, self.value, self.why, self.todo = name, value, why, todo
-        super().__init__(f"{name}={value}: {why}" + (f"; {todo}" if todo else ""))
+        try:
+            shown = " ".join(str(value).split())
+        except Exception:  # a class of the user's may not even be printed
+            shown = type(value).__name__
+        shown = shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}..."
+        super().__init__(f"{name}={shown}: {why}" + (f"; {todo}" if todo else ""))
 
     def __str__(self) -> str:
         """In the words of who asks: options of commands become arguments where it is Python."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from probe import backends
+from probe.arguments import require_types
 from probe.backends.contract import ONEDNN_ISA, Backend
 from probe.errors import InputError, one_of
 from probe.runtimes import environments
@@ -51,6 +52,7 @@ class Target:
     switches: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
+        require_types(Target.__annotations__, vars(self))
         backend = _backend(self.name)
         if self.version is not None and not VERSION.fullmatch(self.version):
             why = f"{self.version!r} is not a version"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import probe
@@ -99,3 +101,49 @@ def test_a_text_that_is_nested_too_deeply_is_one_line(tmp_path, monkeypatch, cap
     Path("pyproject.toml").write_text(f"[tool.probe]\ntarget = 1\n{nested}\n")
     assert shell.run(["targets"]) in (0, 2)
     assert capsys.readouterr().err.count("\n") <= 1
+
+
+SELF: list = []
+SELF.append(SELF)
+CASE = probe.Case("conv1d", 3, 2, 2, length=9)
+
+
+class Unprintable:
+    def __repr__(self) -> str:
+        raise ZeroDivisionError
+
+
+WRONG = {
+    "load": lambda: probe.load(None),
+    "diff": lambda: probe.diff(None, None),
+    "merge": lambda: probe.merge(2.5, "out"),
+    "store": lambda: probe.Store(float("nan")),
+    "results": lambda: probe.Results([SELF]),
+    "target": lambda: probe.Target("reference", switches=2**70),
+    "a name of a target": lambda: probe.Target(["x"]),
+    "nothing printable": lambda: probe.Target(Unprintable()),
+    "time": lambda: probe.examine("model.onnx", time=np.zeros(3)),
+    "shard": lambda: probe.sweep(CASE, "5..7", "reference", shard={"a": 1}),
+    "progress": lambda: probe.sweep(CASE, "5..7", "reference", progress=1e300),
+    "out": lambda: probe.record(print, set()),
+    "inputs": lambda: probe.first_difference(print, print, inputs=object()),
+    "too many inputs": lambda: probe.first_difference(lambda: 1, lambda: 1, inputs=[1]),
+    "inputs of pieces": lambda: probe.assert_same_bits(lambda: 1, lambda x: x, inputs=[]),
+    "ragged inputs": lambda: probe.network("tests.recording.taped:network", inputs=[[[1], 2]]),
+    "a list in itself": lambda: probe.assert_same_bits(SELF, SELF),
+    "a list in itself, returned": lambda: probe.first_difference(lambda: SELF, lambda: SELF),
+}
+
+
+@pytest.mark.parametrize("call", WRONG)
+def test_a_wrong_call_is_one_line(call):
+    """Of 150 random calls of the public functions 50 ended in an error of Python's own."""
+    with pytest.raises(InputError) as caught:
+        WRONG[call]()
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+
+
+def test_every_public_function_checks_the_types_of_its_arguments():
+    for name in probe.__all__:
+        if inspect.isfunction(function := getattr(probe, name)):
+            assert hasattr(function, "__wrapped__"), name

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probe.answers.answer import DEFAULT_TARGET, Answer, checked_case, checked_target
+from probe.arguments import typed
 from probe.case import Case, require_length
 from probe.comparison import CaseRun, ComparedShapes, Comparison, run_and_reveal
 from probe.errors import InputError
@@ -55,6 +56,7 @@ class Explained(Answer):
         return trees.draw_explained(self.found, self.evidence)
 
 
+@typed
 def explain(
     case: Case,
     target: str | Target = DEFAULT_TARGET,
@@ -315,6 +317,7 @@ class Ordered(Answer):
             raise InputError("tree", file, why, "give a file in a folder that exists") from None
 
 
+@typed
 def order(
     what: Case | Callable[..., Any],
     target: str | Target | int = DEFAULT_TARGET,
@@ -432,6 +435,7 @@ class Switching(Answer):
         return pictures.draw_switching(self.found)
 
 
+@typed
 def thresholds(
     case: Case,
     target: str | Target = DEFAULT_TARGET,

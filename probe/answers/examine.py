@@ -26,7 +26,7 @@ from probe.answers.answer import Answer
 from probe.answers.first_difference import ComparisonQuestion, Walked, diff, operation_text
 from probe.answers.record import GivenModel, record
 from probe.answers.two_runs import ADVICE, TwoSides, two_runs
-from probe.arguments import choice, whole_number
+from probe.arguments import choice, typed, whole_number
 from probe.budget import within
 from probe.errors import InputError, NotReproduced, TimeOver
 from probe.floats import rounded_text
@@ -112,6 +112,7 @@ class Diagnosis(Answer):
         return self.found.drawn()
 
 
+@typed
 def examine(
     model: Any,
     inputs: Any = None,

@@ -18,6 +18,7 @@ import numpy as np
 
 from probe import floats
 from probe.answers.answer import Answer
+from probe.arguments import typed
 from probe.budget import within
 from probe.comparison import decisions as deciding
 from probe.enclosure.operations import Interval
@@ -28,7 +29,7 @@ from probe.recording import enclosed
 from probe.recording.apart import switch_lines
 from probe.recording.difference import Difference, Region, grouped_reasons, of_outputs
 from probe.recording.folder import read_recording
-from probe.recording.inputs import listed_inputs
+from probe.recording.inputs import listed_inputs, require_arguments
 from probe.recording.matching import Pair
 from probe.recording.recording import Provenance, Run
 from probe.recording.related import ASSUMED
@@ -562,6 +563,7 @@ def _decision_rows(array: np.ndarray, output: Pair, side: int) -> np.ndarray:
     return np.atleast_1d(taken)[:, None]
 
 
+@typed
 def first_difference(
     left: Callable[..., Any],
     right: Callable[..., Any],
@@ -593,6 +595,8 @@ def first_difference(
     functions, names = [], []
     for runnable, side in ((left, "left"), (right, "right")):
         as_it_is = inputs is None or not callable(runnable)
+        if not as_it_is:
+            require_arguments(runnable, arrays)
         functions.append(runnable if as_it_is else lambda function=runnable: function(*arrays))
         # a recorder has a name of its own, the model's
         name = getattr(runnable, "__name__", getattr(runnable, "name", type(runnable).__name__))
@@ -607,6 +611,7 @@ def first_difference(
     return Walked(difference, ComparisonQuestion("", *names))
 
 
+@typed
 def diff(
     left: str | Path | Recorded,
     right: str | Path | Recorded,

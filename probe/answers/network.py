@@ -25,7 +25,7 @@ from probe.answers.answer import (
 from probe.answers.first_difference import ComparisonQuestion, Walked
 from probe.answers.record import GivenModel
 from probe.answers.two_runs import TwoSides, of_two, refuse_padding, two_runs
-from probe.arguments import whole_number
+from probe.arguments import typed, whole_number
 from probe.budget import within
 from probe.case import Case
 from probe.errors import InputError, TargetError
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+@typed
 def network(
     model: Any,
     target: str | Target | Iterable[str | Target] = DEFAULT_TARGET,
@@ -172,6 +173,7 @@ OF_MODEL = {
 }
 
 
+@typed
 def remedies(
     subject: Case | Any,
     lengths: Iterable[int],
@@ -187,7 +189,7 @@ def remedies(
     each: Callable[[RemedyResult], None] = silent,
     time: str | None = None,
     vary: str | None = None,
-    inputs: Mapping[str, np.ndarray] | str | Path | None = None,
+    inputs: Mapping[str, np.ndarray] | Sequence[Any] | str | Path | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     table: str | Path | None = None,
 ) -> Remedied | Padded:

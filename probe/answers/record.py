@@ -14,6 +14,7 @@ import numpy as np
 import xxhash
 
 from probe.answers.answer import Answer, checked_target
+from probe.arguments import typed
 from probe.errors import InputError, ProbeError
 from probe.printing import counted
 from probe.recording import inputs as given_inputs
@@ -134,18 +135,20 @@ class GivenModel:
         if isinstance(self.inputs, str | Path):
             arrays = given_inputs.read_inputs(Path(self.inputs))
         elif isinstance(self.inputs, Mapping):
-            arrays = {str(name): np.asarray(array) for name, array in self.inputs.items()}
+            arrays = {str(name): array for name, array in self.inputs.items()}
         else:
             several = self.inputs if isinstance(self.inputs, list | tuple) else [self.inputs]
-            arrays = {f"input{n}": np.asarray(array) for n, array in enumerate(several)}
+            arrays = {f"input{n}": array for n, array in enumerate(several)}
+        arrays = {name: given_inputs.one_array(name, array) for name, array in arrays.items()}
         return given_inputs.in_declared_order(declared, arrays, self.notes)
 
 
+@typed
 def record(
     model: Any,
     out: str | Path,
     *,
-    inputs: Mapping[str, np.ndarray] | str | Path | None = None,
+    inputs: Mapping[str, np.ndarray] | Sequence[Any] | str | Path | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     target: str | Target | None = None,
     trust: bool = False,

@@ -18,6 +18,7 @@ from probe.answers.answer import (
     checked_targets,
 )
 from probe.answers.cases import Explained
+from probe.arguments import typed
 from probe.case import Case
 from probe.comparison import CaseRun, ComparedShapes, Finding, OutputPairs, run_and_reveal
 from probe.errors import InputError
@@ -70,6 +71,7 @@ def write_reproduced(
     return Reproduced(reproduction, out)
 
 
+@typed
 def reproduce(
     case: Case,
     target: str | Target = DEFAULT_TARGET,

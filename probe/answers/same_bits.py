@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 
 from probe import floats, ulp
+from probe.arguments import typed
 from probe.errors import InputError, ProbeError
 from probe.progress import silent
-from probe.recording.inputs import listed_inputs
+from probe.recording.inputs import listed_inputs, require_arguments
 from probe.recording.store import array_of, bits_of, named_arrays
 
 # Elements that differ, of each array, which a message shows.
 SHOWN = 3
 
 
+@typed
 def assert_same_bits(left: Any, right: Any, *, inputs: Any = None) -> None:
     """Raises AssertionError unless two values have the same bits: where they differ, and how far.
 
@@ -31,6 +33,8 @@ def assert_same_bits(left: Any, right: Any, *, inputs: Any = None) -> None:
     __tracebackhide__ = True
     both = callable(left) and callable(right)
     arguments = listed_inputs(inputs)
+    for side in (left, right) if both else ():
+        require_arguments(side, arguments)
     sides = [dict(named_arrays(side(*arguments) if both else side)) for side in (left, right)]
     lines = []
     for name in dict.fromkeys((*sides[0], *sides[1])):

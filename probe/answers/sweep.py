@@ -19,6 +19,7 @@ from probe.answers.answer import (
     checked_targets,
     length_values,
 )
+from probe.arguments import typed
 from probe.budget import within
 from probe.campaign import Campaign, CampaignPart, case_row, run_row
 from probe.case import Case
@@ -190,6 +191,7 @@ def first_values(values: Sequence[int], vary: str) -> str:
     return text + (f", ... ({len(values) - 6:,} more)" if len(values) > 6 else "")
 
 
+@typed
 def sweep(
     case: Case,
     lengths: Iterable[int | str] | str | None,

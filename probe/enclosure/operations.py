@@ -10,9 +10,10 @@ their labels, which moving leaves as they are.
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -403,6 +404,9 @@ def _elementwise(meaning: Each, reads: list[Interval], dtype: str) -> Interval:
     if len(used) != 1 or not (named and (word in _RISING or word in _OTHERS)):
         raise NotEnclosed
     (x,), numbers = used, dict(meaning.numbers)
+    # a number to the power of x has the same word as x to the power of a number
+    if numbers and not _takes(_RISING[word] if word in _RISING else _OTHERS[word][1], numbers):
+        raise NotEnclosed
     if word in _RISING:
         falls = word in ("elu", "leaky_relu") and any(float(n) < 0 for n in numbers.values())
         if falls and (x.low < x.high).any():
@@ -429,6 +433,14 @@ def _elementwise(meaning: Each, reads: list[Interval], dtype: str) -> Interval:
     low = np.where(falls & (x.low < 0) & (x.high > 0), np.nan, low)  # a pole lies between
     by = np.maximum(np.abs(low), np.abs(high)) * 2.0**-50
     return _erring(Interval(low, high).wider(by), x, meaning, dtype)
+
+
+def _takes(function: Callable[..., Doubles], numbers: Mapping[str, Any]) -> bool:
+    try:
+        inspect.signature(function).bind(None, **numbers)
+    except (TypeError, ValueError):  # ValueError: a function of NumPy, which takes none
+        return False
+    return True
 
 
 def _erring(result: Interval, x: Interval, meaning: Each, dtype: str) -> Interval:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+import xxhash
 from tensorflow.python.eager import context, execute
 from tensorflow.python.framework import function_def_to_graph, op_callbacks, op_def_registry
 
@@ -90,6 +91,8 @@ def arrays(returned: Any) -> list[Any]:
 def array(tensor: Any) -> np.ndarray:
     """A tensor's bits as a container array: the tensor's own memory where that is possible."""
     plain = np.asarray(tensor._numpy())
+    if tensor.dtype == tf.string:  # pointers have no bits of their own: texts are equal or not
+        return np.vectorize(xxhash.xxh3_64_intdigest, otypes=[np.uint64])(plain)
     return plain.view(np.uint16) if plain.dtype == BFLOAT16 else plain
 
 

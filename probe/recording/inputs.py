@@ -6,8 +6,9 @@ first that many entries, so that the shorter side's inputs are the beginning of 
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +38,35 @@ def listed_inputs(inputs: Any) -> list[Any]:
     sequence has them; None: none."""
     if inputs is None:
         return []
+    if not hasattr(inputs, "__iter__") and not hasattr(inputs, "shape"):
+        raise InputError("inputs", inputs, "it is neither an array nor several", "give arrays")
     return [inputs] if hasattr(inputs, "shape") or isinstance(inputs, Mapping) else list(inputs)
+
+
+def one_array(name: str, value: Any) -> np.ndarray:
+    """Returns a given input as an array of numbers or texts. InputError: it is none."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        why = f"it is not one array ({' '.join(str(error).split())[:100]})"
+        raise InputError("inputs", name, why, "give arrays of numbers") from None
+    if array.dtype.kind == "O" and not all(isinstance(e, str | bytes) for e in array.reshape(-1)):
+        why = f"{type(value).__name__} is not an array of numbers"
+        raise InputError("inputs", name, why, "give arrays of numbers")
+    return array
+
+
+def require_arguments(function: Callable[..., Any], arrays: Sequence[Any]) -> None:
+    """Raises InputError where a function does not take that many arrays."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # compiled code has none
+        return
+    try:
+        signature.bind(*arrays)
+    except TypeError as error:
+        todo = "give an array for each of its arguments"
+        raise InputError("inputs", f"{len(arrays)} of them", str(error), todo) from None
 
 
 def read_inputs(path: Path) -> Arrays:

@@ -162,7 +162,7 @@ def named_arrays(value: Any) -> Iterator[tuple[str, Any]]:
     arrays have one name; one has no parts.
     """
     names = set[str]()
-    for own, array in _named_parts(value, ""):
+    for own, array in _named_parts(value, "", 0):
         if own in names:
             todo = "give them other names"
             raise InputError("value", own, "two arrays have this name", todo)
@@ -170,7 +170,11 @@ def named_arrays(value: Any) -> Iterator[tuple[str, Any]]:
         yield own, array
 
 
-def _named_parts(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+# Lists in lists that are followed: one that holds itself has no end.
+DEEPEST = 100
+
+
+def _named_parts(value: Any, name: str, depth: int) -> Iterator[tuple[str, Any]]:
     parts: Any = None
     if isinstance(value, Mapping):
         parts = [(str(key), part) for key, part in value.items()]
@@ -184,17 +188,21 @@ def _named_parts(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     if parts is None:
         yield name, value
         return
+    if depth > DEEPEST:
+        why = f"it is nested more than {DEEPEST} deep, or holds itself"
+        raise InputError("value", type(value).__name__, why, "give lists of arrays")
     if not parts:
         todo = "give at least one array (an array without elements is fine)"
         raise InputError("value", name or type(value).__name__, "it holds no arrays", todo)
     for key, part in parts:
-        yield from _named_parts(part, f"{name}.{key}" if name else key)
+        yield from _named_parts(part, f"{name}.{key}" if name else key, depth + 1)
 
 
-def _only_numbers(value: Any) -> bool:
+def _only_numbers(value: Any, depth: int = 0) -> bool:
     """Returns whether a nested list holds plain numbers alone: then it is one array."""
     if isinstance(value, list | tuple):
-        return bool(value) and all(map(_only_numbers, value))
+        shallow = bool(value) and depth <= DEEPEST
+        return shallow and all(_only_numbers(part, depth + 1) for part in value)
     return isinstance(value, bool | int | float | complex)
 
 

@@ -28,7 +28,7 @@ from probe.progress import without_stderr
 from probe.recording import RECORDERS
 from probe.recording.contract import Input, Opened, Operation, Recorder, Seen, Visit
 from probe.recording.inputs import arrays_restored, by_name
-from probe.recording.store import array_digest
+from probe.recording.store import DEEPEST, array_digest
 
 # The library that runs files of each ending; a folder with ``saved_model.pb`` is TensorFlow's.
 FILES = {
@@ -478,13 +478,18 @@ NO_ARGUMENTS = "give a function of no arguments: lambda: model(x)"
 KNOWN = "of PyTorch, TensorFlow, Keras or JAX"
 
 
-def nested_leaves(value: Any) -> Iterator[Any]:
-    """Yields what stands in nested tuples, lists and dictionaries."""
+def nested_leaves(value: Any, depth: int = 0) -> Iterator[Any]:
+    """Yields what stands in nested tuples, lists and dictionaries. InputError: one holds itself."""
+    parts: Any = None
     if isinstance(value, Mapping):
-        for part in value.values():
-            yield from nested_leaves(part)
+        parts = value.values()
     elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        for part in value:
-            yield from nested_leaves(part)
-    else:
+        parts = value
+    if parts is None:
         yield value
+        return
+    if depth > DEEPEST:
+        why = f"it is nested more than {DEEPEST} deep, or holds itself"
+        raise InputError("value", type(value).__name__, why, "give lists of arrays")
+    for part in parts:
+        yield from nested_leaves(part, depth + 1)

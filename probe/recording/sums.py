@@ -228,6 +228,9 @@ def sum_of(
     if len(mixed) > 1:
         why = "its operands have different formats"
         raise InputError("dtype", "+".join(sorted(mixed)), why, "")
+    if dtypes[-1] not in floats.FORMATS:
+        why = f"orders are revealed of sums of {', '.join(floats.FORMATS)} alone"
+        raise InputError("dtype", dtypes[-1], why, "")
     if isinstance(inner, Contracts):
         summed = _product_sum(inner, shapes, steps[0].shape if steps else output, dtypes[-1])
         summed = replace(summed, y=replace(summed.y, whole=output))
@@ -283,7 +286,7 @@ def behind_of(meaning: Meaning, shapes: Sequence[Shape]) -> tuple[Meaning, tuple
                 first = replace(first, bias=others[0])
             else:
                 functions.append(("add", others))
-        elif isinstance(behind, Each) and not others:
+        elif isinstance(behind, Each) and not others and not behind.beside:
             functions.append((behind.word, behind.numbers))
         else:
             raise InputError("operation", behind.word, "it is computed after the sum", "")

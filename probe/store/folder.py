@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from probe import machine, schema
+from probe.arguments import typed
 from probe.errors import StoreError
 from probe.store import file, parquet
 from probe.store.parquet import Recalled
@@ -50,6 +51,7 @@ class Store:
     Errors (StoreError, at opening already): read-only, full, damaged or of a newer format.
     """
 
+    @typed
     def __init__(
         self, path: str | Path, flush_rows: int = 500_000, flush_seconds: float = 10.0
     ) -> None:
@@ -300,6 +302,7 @@ def compact(folder: Path) -> None:
         parquet.steady(partial(_fold, [folder], table, partitioned, known), folder)
 
 
+@typed
 def merge(
     folders: Sequence[str | Path],
     out: str | Path,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from probe import schema
+from probe.arguments import typed
 from probe.errors import InputError, StoreError
 from probe.store import file, parquet
 from probe.store.file import CONTENT
@@ -37,7 +38,10 @@ class Results:
     not read, by path; see :func:`load`.
     """
 
+    @typed
     def __init__(self, folders: list[Path], left_out: Mapping[Path, str] | None = None) -> None:
+        if not all(isinstance(folder, Path) for folder in folders):
+            raise InputError("folders", folders, "they are not all paths", "use probe.load")
         self.folders, self.left_out = folders, dict(left_out or {})
         self._arrow: dict[str, pa.Table] = {}
 
@@ -169,6 +173,7 @@ def _query_start(sql: str) -> str:
     return words if len(words) <= 60 else f"{words[:57]}..."
 
 
+@typed
 def load(*paths: str | Path, tolerant: bool = False) -> Results:
     """Returns the stored results under the given folders, which may be of several machines.
 

@@ -292,3 +292,11 @@ def test_casts_by_way_of_float32_and_powers_by_multiplication_are_enclosed():
     found = enclosed(o.power(100), [Interval.of(x, "float32")], [x.shape], "float32")
     product = np.multiply.reduce([x] * 100)
     assert ((found.low <= product) & (product <= found.high)).all()
+
+
+@pytest.mark.parametrize("numbers", [{"self": 10000.0}, {"exponent": 2.0, "scale": 3.0}])
+def test_a_function_with_numbers_that_its_enclosure_does_not_take_has_none(numbers):
+    """A number to the power of x, as in rotary embeddings, ended in a mistake of probe's."""
+    x = Interval.of(X.numpy(), "float32")
+    assert enclosed(o.function("power", **numbers), [x], [X.shape], "float32") is None
+    assert enclosed(o.power(2.0), [x], [X.shape], "float32") is not None

@@ -411,3 +411,14 @@ def test_arguments_of_layers_whose_names_differ_are_compared():
         *(record_run(TensorFlowRecorder(lambda a=a: tf.nn.leaky_relu(x, a))) for a in (0.1, 0.2))
     ).sources
     assert first.arguments == "alpha 0.1 against 0.2"
+
+
+def test_texts_are_outputs_that_agree_or_not():
+    """A SavedModel that returns the names of classes ended in a mistake of probe's."""
+    names = tf.constant([["cat", "dog"], ["", "a longer name"]])
+    run = record_run(TensorFlowRecorder(lambda: {"scores": tf.constant([1.5]), "names": names}))
+    outputs = [run.array(number) for number in run.outputs]
+    (texts,) = [each for each in outputs if each.shape == (2, 2)]
+    assert len(set(texts.ravel().tolist())) == 4
+    again = TensorFlowRecorder(lambda: tf.constant([["cat", "dog"], ["", "another"]])).plain()[0]
+    assert (again == texts).tolist() == [[True, True], [True, False]]

@@ -47,3 +47,20 @@ def test_a_product_its_shape_and_its_bias_are_one_case() -> None:
     assert one.b is not None and one.b.number == 2 and not one.functions
     values = np.arange(24.0).reshape(2, 3, 4)
     assert np.array_equal(one.y.taken(values).reshape(6, 4), values.reshape(6, 4))
+
+
+def test_a_number_that_is_added_behind_is_not_taken_for_an_operand() -> None:
+    """`F.linear(x, w, b) + 1.5` ended in a mistake of probe's; a factor would have been lost."""
+    shapes = [(4, 16), (16, 8), (8,)]
+    product = Step(Contracts("...mk,...kn->...mn", (0, 1), 2), (0, 1, 2), (4, 8))
+    for word in ("add", "multiply"):
+        behind = Step(o.beside(word, 1, 1.5, "float32"), (3,), (4, 8))
+        with pytest.raises(InputError, match="computed after the sum"):
+            sum_of(Steps((product, behind)), shapes, (4, 8), ["float32"] * 4)
+
+
+def test_sums_of_other_formats_say_which_have_orders() -> None:
+    """The reason of an unknown was "no array has this format", of arrays that had it."""
+    product = Contracts("...mk,...kn->...mn", (0, 1))
+    with pytest.raises(InputError, match="dtype=complex64: orders are revealed of sums of"):
+        sum_of(product, [(4, 16), (16, 8)], (4, 8), ["complex64"] * 3)
