@@ -117,6 +117,7 @@ WRONG = {
     "load": lambda: probe.load(None),
     "diff": lambda: probe.diff(None, None),
     "merge": lambda: probe.merge(2.5, "out"),
+    "merged bytes": lambda: probe.merge(b"x", "out"),
     "store": lambda: probe.Store(float("nan")),
     "results": lambda: probe.Results([SELF]),
     "target": lambda: probe.Target("reference", switches=2**70),

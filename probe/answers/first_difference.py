@@ -565,8 +565,8 @@ def _decision_rows(array: np.ndarray, output: Pair, side: int) -> np.ndarray:
 
 @typed
 def first_difference(
-    left: Callable[..., Any],
-    right: Callable[..., Any],
+    left: Callable[..., Any] | Any,
+    right: Callable[..., Any] | Any,
     *,
     inputs: Sequence[Any] | None = None,
     explain: bool = True,

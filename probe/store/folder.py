@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from probe import machine, schema
-from probe.arguments import typed
+from probe.arguments import require_types, typed
 from probe.errors import StoreError
 from probe.store import file, parquet
 from probe.store.parquet import Recalled
@@ -318,6 +318,9 @@ def merge(
     machines. Errors: as :func:`probe.load` and :class:`probe.Store`.
     """
     root, machines = Path(out), dict[str, list[Path]]()
+    folders = [folders] if isinstance(folders, str | Path) else list(folders)
+    for folder in folders:
+        require_types({"folders": "str | Path"}, {"folders": folder})
     for source in (place for folder in folders for place in file.machine_folders(Path(folder))):
         if (root / source.name).resolve() == source:
             why = "this is one of the merged folders; choose a different folder"
