@@ -89,6 +89,7 @@ ROOMS = {
     "floats": "formats: bits, values, and correct rounding between them",
     "memory": "whether a run fits into what is free",
     "trust": "what a model's file would run, found out before its library reads it",
+    "unchanged": "what is given, and the process, as they were",
     "ulp": "the only comparison: bits, and units in the last place",
     "semantics": "what operations compute, whatever the library: NumPy alone",
     "schema": "the columns of the store",
@@ -141,7 +142,11 @@ OWN_PROCESS = False
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        value = getattr(import_module(f"probe.{_HOMES[name]}"), name)
+        from probe.unchanged import leaves_unchanged, unchanged
+
+        with unchanged():  # a library that is imported here may draw random numbers
+            value = getattr(import_module(f"probe.{_HOMES[name]}"), name)
+        value = value if isinstance(value, type) else leaves_unchanged(value)
         globals()[name] = value
         return value
     if name in ROOMS:

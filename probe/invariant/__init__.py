@@ -36,6 +36,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from probe.errors import InputError
+from probe.unchanged import leaves_unchanged
 
 if TYPE_CHECKING:
     from probe.invariant.keeper import Report
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 LIKE = ("largest", "cheapest")
 
 
+@leaves_unchanged
 def invariant(
     model: Any,
     sizes: Iterable[int] | Mapping[str, Iterable[int]] = (1, 32),

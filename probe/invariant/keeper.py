@@ -25,6 +25,7 @@ from probe.launch import InlineSession
 from probe.summation import certificate
 from probe.summation.orders import Orders, reveal
 from probe.target import Target
+from probe.unchanged import leaves_unchanged
 
 ASKED = 1 << 26  # numbers of telling operands that are kept, of all operations together
 # Elements at which a function's class is chosen: few have no vector body.
@@ -435,6 +436,7 @@ class Report:
         """Whether no operation that was met so far is left as it is."""
         return not self.left
 
+    @leaves_unchanged
     def certify(self, budget: int = certificate.BUDGET) -> dict[str, str]:
         """Asks the sums of each operation that was met so far for their order.
 

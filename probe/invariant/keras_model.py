@@ -18,6 +18,7 @@ from probe.invariant.samples import Company, EndedCall, Value
 from probe.invariant.tensorflow_calls import FORMATS, container
 from probe.invariant.tensorflow_operations import TensorFlowOperations
 from probe.recorders.tensorflow_values import tensor_of, tensors
+from probe.unchanged import unchanged
 
 
 class Traced(NamedTuple):
@@ -37,7 +38,7 @@ class InvariantKeras(keras.Model):
 
     def __init__(self, inner: Any, keeper: Keeper) -> None:
         super().__init__(name=inner.name, dtype=inner.dtype_policy)
-        self.inner, self.trainable = inner, False
+        self.inner = inner
         self._keeper, self._company = keeper, Company(keeper, how=FIRST)
         self._operators, self._traced = dict[Any, TensorFlowOperations](), dict[Any, Traced]()
         self._done: set[Any] = set()
@@ -101,7 +102,8 @@ class InvariantKeras(keras.Model):
             return [*map(_bits_and_format, call(changed))]
 
         inputs, answer = ([*map(_bits_and_format, side)] for side in (flat, outputs))
-        self._company.ask(kind, EndedCall(inputs, answer, run))
+        with unchanged(self.inner):
+            self._company.ask(kind, EndedCall(inputs, answer, run))
         self._done.add(met)
         return outputs
 

@@ -36,6 +36,7 @@ from probe.invariant.torch_calls import (
 )
 from probe.invariant.torch_functions import HOOKS, Functions, KnownModules, unusual, usual_tensor
 from probe.invariant.torch_operations import TorchOperations
+from probe.unchanged import unchanged
 
 _in_inference = torch.is_inference_mode_enabled
 _cast_anywhere = torch._C._is_any_autocast_enabled  # a third of the time of asking about the CPU
@@ -167,7 +168,6 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
             company.begin(kind_of, [tuple(x.shape) for x in arrays], (args, kwargs))
             if any("complex" in str(x.dtype) for x in arrays):
                 keeper.leave("complex inputs", COMPLEX)
-            buffers = ChangedBuffers(model)
             # a model may write to what it is given
             before = [x.copy() if isinstance(x, np.ndarray) else x.clone() for x in arrays]
             with mode.functions, Settled(keeper, settings):
@@ -176,7 +176,7 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
             if kind_of is None:
                 keeper.leave(UNREAD, STRANGE)
             else:
-                with buffers:
+                with unchanged(model):
                     single = (
                         leaf
                         for leaf in leaves
@@ -339,26 +339,6 @@ class Settled(TorchFunctionMode):
             why = "it runs with settings that are not those of the call"
             self.keeper.leave(f"{getattr(func, '__name__', 'operation')} with {said}", why)
         return func(*args, **(kwargs or {}))
-
-
-class ChangedBuffers:
-    """Buffers that a call changes, as that call left them: further ones are to leave no trace."""
-
-    def __init__(self, model: Any) -> None:
-        buffers = [buffer for buffer in model.buffers() if not buffer.is_inference()]
-        self.before = [(buffer, buffer._version) for buffer in buffers]
-        self.held: list[tuple[Any, Any]] = []
-
-    def __enter__(self) -> None:
-        changed = (buffer for buffer, version in self.before if buffer._version != version)
-        self.held = [(buffer, buffer.clone()) for buffer in changed]
-        # a dropout that is never off draws in trials too
-        self.random = torch.get_rng_state()
-
-    def __exit__(self, *_: object) -> None:
-        for buffer, value in self.held:
-            buffer.copy_(value)
-        torch.set_rng_state(self.random)
 
 
 class ModelState:

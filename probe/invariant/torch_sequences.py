@@ -147,7 +147,9 @@ class Heads:
             for at, shape in enumerate(self.shapes)
         )
         q, k, v = (x[:, None] for x in repeated(tuple(sample), size))
-        mask = mask_behind((q, k, v), max(1, k.shape[-2] - 3)) if self.masked else None
+        # keys that are masked hide the order in which the others are added: few are, or none
+        live = max(1, k.shape[-2] - number % 4)
+        mask = mask_behind((q, k, v), live) if self.masked else None
         return lambda: attend((q, k, v), mask, self.words, self.rows)
 
 

@@ -49,6 +49,7 @@ from probe.invariant.programs import (
     together,
 )
 from probe.summation import certificate
+from probe.unchanged import leaves_unchanged, unchanged
 
 SPENT = 0.3  # seconds, about, on more samples than stand at every place
 DRAWN = 1 << 20  # numbers of their inputs
@@ -409,6 +410,7 @@ class WholeReport(Report):
                 raise NotInvariant(key, BLIND)
             self.limited[key] = BLIND
 
+    @leaves_unchanged
     def certify(self, budget: int = certificate.BUDGET) -> dict[str, str]:
         """Asks the operations of each program that was met, at the smallest size and the largest.
 
@@ -571,7 +573,7 @@ class SameBitsProgram:
     def _called(self, args: Any, kwargs: Any) -> tuple[Any, tuple[Any, ...]]:
         """Returns the answer, and what ``LibraryProgram.planned`` takes."""
         if not self.program.library:
-            with self._lock:
+            with self._lock, unchanged(self.program.function):
                 self.program = program_with_library(self.program, args, kwargs)
                 self.report.program = self.program
                 self._read()
@@ -624,7 +626,7 @@ class SameBitsProgram:
     def _checked(self, signature: Any, leaves: list[Leaf], rebuild: Rebuild) -> Buckets:
         """Returns the buckets of a shape that is met first: each is checked.
         InputError; NotInvariant."""
-        with self._lock:
+        with self._lock, unchanged(self.program.function, [leaf.value for leaf in leaves]):
             if signature in self._known:
                 return self._known[signature]
             name = self._key(leaves, signature[1]) + self._setting(signature[2])

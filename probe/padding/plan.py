@@ -20,7 +20,7 @@ import numpy as np
 from probe.errors import InputError
 from probe.layout import CONTIGUOUS
 from probe.padding.computing import in_layout, layouts_of
-from probe.padding.positions import At, Box, Linked, NotDerived
+from probe.padding.positions import At, Box, Linked, NotDerived, box_index
 from probe.padding.search import BY_BITS, PaddedModel, SafeSize
 from probe.progress import Say, silent
 from probe.recording.contract import CONSTANT, Operation
@@ -35,6 +35,10 @@ CHECKS, SEED = 12, 300
 OWN_PLACES = (
     "of each output the entries of the valid part are kept: the following ones carry a state on "
     "through the padding"
+)
+BEHIND = (
+    "entries behind the kept ones read content, or inputs that are not padded: complete() refuses, "
+    "crop() gives what is kept"
 )
 OF_CONTIGUOUS = (
     "constants between operations were computed in contiguous memory: in torch.channels_last "
@@ -72,7 +76,8 @@ class GraphStretch:
 class GraphPlan:
     """Padded sizes for contents. ``along``: the axis of each input that is padded.
 
-    ``constant``: the outputs of padding alone at the full size. ``checked``: contents that were
+    ``constant``: the outputs of padding alone at the full size. ``completes``: what is not kept of
+    a full run's outputs was theirs in all that were checked. ``checked``: contents that were
     run on fresh inputs, ``failed``: those whose outputs differed; a plan with any must not be
     used. ``over``: why the search stopped early, empty if it did not. ``between``: shorter sizes
     that take constants between operations, of some contents.
@@ -91,6 +96,7 @@ class GraphPlan:
     tried: int = 0
     over: str = ""
     between: list[Between] = field(default_factory=list)
+    completes: bool = True
 
     @property
     def certified(self) -> bool:
@@ -145,8 +151,16 @@ def make(graph: PaddedModel, contents: Iterable[int], model: str, tell: Say = si
     for seed, number in enumerate(sorted(set(spread.tolist())), SEED):
         size = sizes[number]
         plan.checked.append(size.content)
-        if graph.differing(size.content, size.safe, size.at_safe.boxes, seed):
+        short, whole = (graph.run(size.content, to, seed) for to in (size.safe, graph.fixed))
+        if graph.parted(size.content, size.at_safe.boxes, short, whole):
             plan.failed.append(size.content)
+        for box, full, rest in zip(size.at_safe.boxes, whole, constant, strict=True):
+            completed = rest.copy()
+            if box is not None:
+                kept = box_index(box, False, full.ndim)
+                completed[kept] = full[kept]
+            plan.completes &= np.array_equal(completed, full, equal_nan=full.dtype.kind == "f")
+    plan.assumed += [] if plan.completes else [BEHIND]
     return plan
 
 
@@ -172,7 +186,8 @@ Made by probe, with plan.json and constant.npz beside it, for one model on one t
     short = pad({"x": content})              # each input by its name, of the content's own size
     outputs = complete(model(short), length of the content)
 
-The constants are the outputs of padding alone at the fixed size. ``crop`` gives what reads content
+The constants are the outputs of padding alone at the fixed size; where the rest of the outputs is
+something else ("completes" in plan.json), ``complete`` refuses. ``crop`` gives what reads content
 and no more, which is what a batch needs. ``between`` says what to put in behind operations, where a
 shorter run is to have the same bits.
 """
@@ -231,7 +246,13 @@ def crop(outputs, content):
 
 
 def complete(outputs, content, constant=CONSTANT):
-    """The fixed size's outputs, from those of the padded content and the constant rest."""
+    """The fixed size's outputs, from those of the padded content and the constant rest.
+
+    ValueError: the rest is not constant.
+    """
+    if not PLAN["completes"]:
+        why = "entries behind the kept ones read content, or inputs that are not padded"
+        raise ValueError("content=%d: %s; use crop(outputs, content)" % (content, why))
     found = []
     for box, mine, whole in zip(_stretch(content)["kept"], crop(outputs, content), constant):
         whole = whole.copy()

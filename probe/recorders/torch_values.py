@@ -148,7 +148,15 @@ def modules(root: torch.nn.Module) -> dict[torch.nn.Module, str]:
 def weights_of(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Yields its own parameters and buffers with their names."""
     for every in (module._parameters, module._buffers):
-        yield from ((name, tensor) for name, tensor in every.items() if tensor is not None)
+        there = {name: tensor for name, tensor in every.items() if tensor is not None}
+        for name, tensor in there.items():
+            # torch.func wraps what functional_call gives, once for each transformation
+            while _wrapped(tensor):
+                tensor = torch._C._functorch.get_unwrapped(tensor)
+            yield name, tensor
+
+
+_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
 
 # Returns what tells a storage from others while it lives.
@@ -231,7 +239,10 @@ def array(tensor: torch.Tensor) -> np.ndarray:
 
 def direct(tensor: torch.Tensor) -> np.ndarray:
     """Returns the bits of a tensor whose numbers NumPy has as they lie: a view of them."""
-    return tensor.detach().numpy() if tensor.requires_grad else tensor.numpy()
+    if tensor.requires_grad:
+        tensor = tensor.detach()
+    # zeros without memory, where a gradient is known to be none
+    return tensor.numpy(force=tensor._is_zerotensor())
 
 
 def tensors(returned: Any) -> list[torch.Tensor]:

@@ -11,6 +11,7 @@ import keras
 
 from probe.stable.report import EXACT_ACTIVATIONS, LayerReport, exact
 from probe.stable.tensorflow import conv, dense, normalised
+from probe.unchanged import leaves_unchanged
 
 
 def _require_tensorflow():
@@ -110,6 +111,7 @@ KINDS = {
 }
 
 
+@leaves_unchanged
 def stabilized(model, accumulate=None, strict=False):
     """Copies a Keras model with layers that depend on their own window or row alone.
 

@@ -13,6 +13,7 @@ import torch
 
 from probe.stable.report import LayerReport, exact
 from probe.stable.torch import conv, dense, normalised
+from probe.unchanged import leaves_unchanged
 
 
 class _StableTorchCall:
@@ -72,6 +73,7 @@ KINDS = {
 CONTAINERS = (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)
 
 
+@leaves_unchanged
 def stabilized(model, accumulate=None, strict=False):
     """Copies a module with layers that depend on their own window or row alone.
 

@@ -151,3 +151,21 @@ def test_what_is_no_model_is_one_line():
         stable.invariant(L.Dense(3))
     with pytest.raises(InputError, match="it has no weights yet"):
         stable.invariant(keras.Sequential([L.Dense(3)]))
+
+
+def test_statistics_of_the_batch_are_reported_and_the_model_still_trains():
+    class Statistics(L.Layer):
+        def __init__(self):
+            super().__init__()
+            self.norm = L.BatchNormalization()
+
+        def call(self, x):
+            return self.norm(x, training=True)
+
+    plain = keras.Sequential([keras.Input((8,)), L.Dense(8), Statistics()])
+    _, report = stable.invariant(plain, example=numbers(6, 8))
+    assert not report.complete
+    plain.compile("sgd", "mse")
+    before = plain.get_weights()
+    plain.fit(numbers(6, 8), numbers(6, 8), verbose=0)
+    assert len(plain.trainable_weights) == 4 and differing(plain.get_weights()[0], before[0])

@@ -435,3 +435,20 @@ def test_a_gru_is_the_library_s_own_call_where_that_has_the_bits(torch):
     with Counted():
         assert torch.equal(model(x)[0], whole)
     assert "aten::sigmoid_" in met and "aten::sigmoid" not in met
+
+
+def test_keys_behind_a_mask_do_not_hide_how_the_others_are_added(torch, monkeypatch):
+    """Half of the heads add the last four of 8 keys first, as another thread of MKL may: of which
+    nothing shows where three of them are masked."""
+    from probe.invariant import torch_sequences
+
+    def attention(q, k, v, attn_mask=None):
+        shares = torch.softmax(q @ k.transpose(-1, -2) + attn_mask, -1)
+        parts = (shares[..., None] * v[..., None, :, :]).unbind(-2)
+        y = sum(parts[1:], parts[0])
+        others = sum(parts[1:4], parts[0]) + sum(parts[5:], parts[4])
+        return torch.cat([y[: len(y) // 2], others[len(y) // 2 :]])
+
+    monkeypatch.setattr(torch_sequences, "scaled_dot_product_attention", attention)
+    shapes = ((3, 8), (8, 8), (8, 8))
+    assert not torch_sequences.Heads(shapes, torch.float32, True, {}).mark(4)

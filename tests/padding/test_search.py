@@ -316,3 +316,51 @@ def test_sizes_at_which_the_program_computes_otherwise_are_not_safe(tmp_path, mo
     monkeypatch.setattr(OnTarget, "end_to_end", whole)
     found = probe.network(path, target, lengths=[1], explain=False, **words)
     assert found.found[0].safe == 70  # 64 operation by operation
+
+
+def behind_content(torch, name):
+    """Models whose outputs behind the kept ones read content, or what isn't padded; the inputs."""
+    nn = torch.nn
+    draw = np.random.default_rng(2).standard_normal
+
+    class Causal(nn.Module):
+        def forward(self, x):
+            q = x[:, None]
+            attended = nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
+            return attended[:, 0]
+
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.GRU(4, 4, batch_first=True)
+
+        def forward(self, x):
+            return self.inner(x)[0]
+
+    class Beside(nn.Module):
+        def forward(self, x, other):
+            return x * 2 + other
+
+    torch.manual_seed(0)
+    x = {"x": draw((1, 12, 4)).astype("float32")}
+    beside = x | {"other": draw((1, 1, 4)).astype("float32")}
+    return {"causal": (Causal(), x), "gru": (Recurrent(), x), "beside": (Beside(), beside)}[name]
+
+
+@pytest.mark.parametrize("name", ["causal", "gru", "beside"])
+def test_what_is_behind_the_kept_outputs_is_completed_only_if_it_is_constant(name, tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    model, inputs = behind_content(torch, name)
+    probe.network(model.eval(), inputs=inputs, vary="x:1", lengths=[5], plan=tmp_path / "plan")
+    spec = importlib.util.spec_from_file_location(f"behind_{name}", tmp_path / "plan" / "padded.py")
+    padded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(padded)
+    assert not padded.PLAN["completes"]
+    short = padded.pad({**inputs, "x": inputs["x"][:, :5]})
+    with torch.no_grad():
+        y = model(*map(torch.from_numpy, short.values())).numpy()
+    with pytest.raises(ValueError, match="content=5: .*; use crop") as caught:
+        padded.complete([y], 5)
+    assert "\n" not in str(caught.value)
+    (kept,) = padded.crop([y], 5)
+    assert kept.tobytes() == y[:, : kept.shape[1]].tobytes()

@@ -18,7 +18,7 @@ from probe.recorders.torch import TorchRecorder, opened  # noqa: E402
 from probe.recording.contract import WEIGHT  # noqa: E402
 from probe.recording.judging import has_no_choice  # noqa: E402
 from probe.recording.matching import labels_of  # noqa: E402
-from probe.recording.recording import record_run  # noqa: E402
+from probe.recording.recording import array_digest, record_run  # noqa: E402
 from probe.semantics import Unknown  # noqa: E402
 from tests.recorders.truth import alone, bits, events, said  # noqa: E402
 
@@ -478,3 +478,34 @@ def test_sums_into_places_stay_sources_where_their_terms_are_permuted(how: str) 
             assert found.first is not None and how in found.first.op
             return
     raise AssertionError("no order of 80 terms rounds otherwise")
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_what_torch_func_transforms_is_recorded() -> None:
+    """Weights that ``functional_call`` gives are wrapped, and gradients may be zeros that have no
+    memory: PyTorch refuses to say where either lies."""
+    from torch.func import functional_call, grad, jvp, vmap
+
+    model, x = nn.Sequential(nn.Linear(6, 5), nn.Tanh()), torch.randn(4, 6, generator=G)
+    weights = {name: weight.detach() for name, weight in model.named_parameters()}
+    several = {name: torch.stack([weight, 2 * weight]) for name, weight in weights.items()}
+
+    def called(weights: Any, x: Any) -> Any:
+        return functional_call(model, weights, (x,))
+
+    def gradients() -> list[Any]:
+        each = vmap(grad(lambda w, x: called(w, x).sum()), in_dims=(None, 0))
+        return list(each(weights, x).values())
+
+    def ensemble() -> Any:
+        return vmap(called, in_dims=(0, None))(several, x)
+
+    def tangent() -> Any:
+        return jvp(model, (x,), (x,))
+
+    for run in (gradients, ensemble, tangent):
+        recorder = TorchRecorder(run)
+        recorded = record_run(recorder)
+        outputs = [recorded.values[number].digest for number in recorded.outputs]
+        assert outputs == [*map(array_digest, recorder.plain())]
+        assert len(recorded.operations) > 2
