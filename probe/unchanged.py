@@ -64,9 +64,10 @@ def _hold_process(later: Callable[..., Any]) -> None:
         if torch.cuda.is_initialized():
             later(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
         later(torch.set_grad_enabled, torch.is_grad_enabled())
-        later(_set_back, torch.get_num_threads, torch.set_num_threads, torch.get_num_threads())
+        # only where they changed: setting them also changes how MKL chooses its own
+        _keep(later, torch.get_num_threads, lambda count: torch.set_num_threads(int(count)))
     if cv2 := _loaded("cv2"):
-        later(_set_back, cv2.getNumThreads, cv2.setNumThreads, cv2.getNumThreads())
+        _keep(later, cv2.getNumThreads, lambda count: cv2.setNumThreads(int(count)))
     if matplotlib := _loaded("matplotlib"):
         later(dict.update, matplotlib.rcParams, dict(matplotlib.rcParams))
     # of seeded functions such as tf.random.uniform; there is none before the first is called
@@ -75,7 +76,7 @@ def _hold_process(later: Callable[..., Any]) -> None:
         later(seeds.setstate, seeds.getstate())
     of_keras = _loaded("keras.src.backend.common.global_state")
     if of_keras and (seeded := of_keras.get_global_attribute("global_seed_generator")):
-        later(_put_back_variable, seeded.state, np.asarray(seeded.state).copy())
+        _keep(later, lambda: seeded.state, seeded.state.assign)
 
 
 def _loaded(name: str) -> Any:
@@ -85,10 +86,15 @@ def _loaded(name: str) -> Any:
     return None if importing else module
 
 
-def _set_back(get: Callable[[], int], put: Callable[[int], Any], before: int) -> None:
-    # setting PyTorch's threads also changes how MKL chooses its own
-    if get() != before:
-        put(before)
+def _keep(later: Callable[..., Any], read: Callable[[], Any], write: Callable[..., Any]) -> None:
+    """Has ``write`` put back what ``read`` gives now, where it gives something else then."""
+    before = np.asarray(read()).copy()
+
+    def put_back() -> None:
+        if np.asarray(read()).tobytes() != before.tobytes():
+            write(before)
+
+    later(put_back)
 
 
 def _refill(mapping: MutableMapping[Any, Any], before: dict[Any, Any]) -> None:
@@ -107,11 +113,11 @@ def _reached(values: Iterable[Any]) -> list[Any]:
     for _ in range(STEPS):
         now = [value for value in now if id(value) not in met]
         met |= {id(value): value for value in now}
-        now = [part for value in now for part in _parts(value)]
+        now = [part for value in now for part in _inside(value)]
     return list(met.values())
 
 
-def _parts(value: Any) -> Iterable[Any]:
+def _inside(value: Any) -> Iterable[Any]:
     if isinstance(value, tuple | list):
         return value
     if isinstance(value, dict):
@@ -147,10 +153,15 @@ def _hold(value: Any, later: Callable[..., Any]) -> None:
     kind, torch = type(value), _loaded("torch")
     if isinstance(value, np.ndarray):
         if value.flags.writeable and not isinstance(value, np.memmap):
-            later(_put_back_array, value, value.copy())
+            _keep(later, lambda: value, partial(value.__setitem__, ...))
+    elif torch and isinstance(value, torch.nn.Parameter):
+        if value.grad is not None:
+            _hold(value.grad, later)
+        later(setattr, value, "grad", value.grad)
+        later(setattr, value, "requires_grad", value.requires_grad)
     elif torch and isinstance(value, torch.Tensor):
         if not (value.is_inference() or torch.nn.parameter.is_lazy(value)):
-            _hold_tensor(value, later)
+            later(_put_back_tensor, value, value.detach().clone(), value._version)
     elif torch and isinstance(value, torch.nn.Module):
         for part in value.modules():
             # a lazy module becomes one of another class at its first call
@@ -159,14 +170,14 @@ def _hold(value: Any, later: Callable[..., Any]) -> None:
                 inside = [x for x in vars(part).values() if isinstance(x, dict)]
                 for mapping in (vars(part), *inside):
                     later(_refill, mapping, dict(mapping))
-        for buffer in value.buffers():
-            _hold(buffer, later)
+        for tensor in (*value.buffers(), *value.parameters()):
+            _hold(tensor, later)
     elif hasattr(kind, "non_trainable_variables"):
         for variable in value.variables:
             if not variable.trainable or "float" not in str(variable.dtype):
-                later(_put_back_variable, variable, np.asarray(variable).copy())
+                _keep(later, partial(np.asarray, variable), variable.assign)
     elif hasattr(kind, "assign") and hasattr(kind, "numpy"):
-        later(_put_back_variable, value, np.asarray(value).copy())
+        _keep(later, value.numpy, value.assign)
     elif hasattr(kind, "bit_generator"):
         later(setattr, value.bit_generator, "state", value.bit_generator.state)
     else:
@@ -175,32 +186,11 @@ def _hold(value: Any, later: Callable[..., Any]) -> None:
                 later(getattr(value, put), getattr(value, get)())
 
 
-def _hold_tensor(tensor: Any, later: Callable[..., Any]) -> None:
-    torch = sys.modules["torch"]
-    if isinstance(tensor, torch.nn.Parameter):
-        if tensor.grad is not None:
-            _hold(tensor.grad, later)
-        later(setattr, tensor, "grad", tensor.grad)
-        later(setattr, tensor, "requires_grad", tensor.requires_grad)
-    else:
-        later(_put_back_tensor, tensor, tensor.detach().clone(), tensor._version)
-
-
 def _put_back_tensor(tensor: Any, before: Any, version: int) -> None:
     torch = sys.modules["torch"]
     with torch.no_grad():
-        # a version that is left alone is one for which gradients may wait; batch normalisation
-        # moves its statistics without one
+        # gradients may wait for a version that is left alone; batch normalisation moves its
+        # statistics without one
         plain = tensor.layout is torch.strided
         if tensor._version != version or (plain and not torch.equal(tensor, before)):
             tensor.copy_(before)
-
-
-def _put_back_array(array: np.ndarray, before: np.ndarray) -> None:
-    if array.tobytes() != before.tobytes():
-        array[...] = before
-
-
-def _put_back_variable(variable: Any, before: np.ndarray) -> None:
-    if np.asarray(variable).tobytes() != before.tobytes():
-        variable.assign(before)

@@ -42,7 +42,8 @@ def state_of_process():
         state["mode"] = torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled()
     if tf := sys.modules.get("tensorflow"):
         state["tensorflow"] = tf.config.threading.get_intra_op_parallelism_threads()
-        state["seeds"] = sys.modules["tensorflow.python.eager.context"].context()._rng.getstate()
+        seeds = getattr(sys.modules["tensorflow.python.eager.context"].context(), "_rng", None)
+        state["seeds"] = seeds and seeds.getstate()
     if jax := sys.modules.get("jax"):
         state["jax"] = dict(jax.config.values)
     if cv2 := sys.modules.get("cv2"):
@@ -198,7 +199,7 @@ def reproduced(folder):
 
 def differences(before, now, path=""):
     if isinstance(before, Mapping):
-        for name in {**before, **now}:
+        for name in before:  # a library that is imported meanwhile has settings of its own
             yield from differences(before.get(name), now.get(name), f"{path} {name}")
     elif before != now:
         yield path
