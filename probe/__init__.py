@@ -84,6 +84,7 @@ _HOMES = {
 # The flow, a line a room: a room imports only those above it. Each is a name of ``probe``.
 ROOMS = {
     "errors": "what was wrong, in one line",
+    "supervisor": "the process that hears Ctrl-C for a command, and ends what does not end",
     "progress": "how far long work is, reported on stderr",
     "printing": "how results and bars are printed",
     "floats": "formats: bits, values, and correct rounding between them",

@@ -1,26 +1,27 @@
-"""Limits how long a command may run questions, and ends those in flight when the time is up.
+"""Limits how long a command may run; what was found by then stays.
 
-Until the time is up a campaign runs as always. Then it starts nothing more: a question in flight
-may finish within ``grace`` seconds; what takes longer is ended with its process, and counts as left
-out, since it is unknown whether it would have ended.
+When the time is up ``TimeOver`` is raised in the main thread, wherever that is, as Ctrl-C would be:
+both end a part of the work at ``ending``, and nothing more is begun after it. In a thread, or where
+somebody else uses SIGALRM, it is raised at the next question.
 """
 
 from __future__ import annotations
 
 import re
+import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from typing import NoReturn
 
-from probe.errors import InputError, TimeOver
-from probe.progress import span
+from probe import supervisor
+from probe.errors import InputError, NothingKnown, TimeOver
+from probe.progress import VOICE, span
 
 HOW = "write 90s, 30m, 2h or 1h30m"
 LONGEST = 366 * 24 * 3600.0
-# Seconds that a question in flight gets at least.
-GRACE = 2.0
 
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 _TEXT = re.compile("".join(rf"(?:([0-9]{{1,9}}(?:\.[0-9]{{1,9}})?){unit})?" for unit in _UNITS))
@@ -42,11 +43,16 @@ def seconds(text: str) -> float:
 
 
 class Budget:
-    """Seconds from now on. ``left_out``: questions that campaigns had to leave out so far."""
+    """Seconds from ``begun``, else from now, on; None: no limit.
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds, self.left_out = seconds, 0
-        self._end = time.monotonic() + seconds
+    ``left_out``: questions that campaigns left out so far.
+    ``ended``: why nothing more is begun; empty while there is time and nobody interrupts.
+    """
+
+    def __init__(self, seconds: float | None, begun: float | None = None) -> None:
+        self.seconds, self.left_out, self.ended = seconds, 0, ""
+        begun = time.monotonic() if begun is None else begun
+        self._end = float("inf") if seconds is None else begun + seconds
 
     @property
     def left(self) -> float:
@@ -58,26 +64,40 @@ class Budget:
         return not self.left
 
     @property
-    def grace(self) -> float:
-        """Returns seconds that a question in flight gets: a tenth of all, between 2 and 60."""
-        return min(60.0, max(GRACE, self.seconds / 10))
+    def why(self) -> str:
+        """Returns that the time is over, in words."""
+        return f"the {span(self.seconds or 0)} of --time were over"
+
+    def _ring(self, *_: object) -> NoReturn:
+        raise TimeOver(self.why)
 
     @contextmanager
-    def watched(self, end: Callable[[], None]) -> Iterator[None]:
-        """Calls ``end`` when the time is up and the grace too, in a thread."""
-        done = threading.Event()
-
-        def watch() -> None:
-            while not done.wait(self.left + self.grace):
-                end()  # again: a process may have been started since
-
-        watcher = threading.Thread(target=watch, name="budget", daemon=True)
-        watcher.start()
+    def alarmed(self, whole: bool) -> Iterator[None]:
+        """Raises TimeOver when the time is up, within this context: see :func:`within`."""
+        main = threading.current_thread() is threading.main_thread()
+        before = signal.getsignal(signal.SIGALRM) if hasattr(signal, "setitimer") else None
+        # an alarm of the user's own stays
+        ours = before == signal.SIG_DFL or isinstance(getattr(before, "__self__", None), Budget)
+        if self.seconds is None or not (main and ours):
+            yield
+            return
+        left = signal.getitimer(signal.ITIMER_REAL)[0]
+        outer = time.monotonic() + left if left else float("inf")
+        signal.signal(signal.SIGALRM, self._ring)
+        signal.setitimer(signal.ITIMER_REAL, max(self.left, 1e-3))
+        board = supervisor.BOARD if whole else None
+        if board is not None and outer > self._end:
+            board.write(self.why, 1)
+            board.ends = self._end
         try:
             yield
         finally:
-            done.set()
-            watcher.join()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+            if board is not None:
+                board.ends = outer
+            if outer < float("inf"):
+                signal.setitimer(signal.ITIMER_REAL, max(outer - time.monotonic(), 1e-3))
 
 
 _CURRENT: ContextVar[Budget | None] = ContextVar("budget", default=None)
@@ -85,14 +105,20 @@ _CURRENT: ContextVar[Budget | None] = ContextVar("budget", default=None)
 
 def current_budget() -> Budget | None:
     """Returns the budget that counts now; None where there is no limit."""
-    return _CURRENT.get()
+    budget = _CURRENT.get()
+    return None if budget is None or budget.seconds is None else budget
 
 
 def spent() -> str:
-    """Returns that the time of the budget that counts now is over, in words; empty if it isn't."""
-    budget = current_budget()
-    over = budget is not None and budget.over
-    return f"the {span(budget.seconds)} of --time were over" if budget and over else ""
+    """Returns why nothing more is begun, in words; empty while there is time."""
+    budget = _CURRENT.get()
+    return ended() or (budget.why if budget is not None and budget.over else "")
+
+
+def ended() -> str:
+    """Returns why a part of the work ended early; empty where none did."""
+    budget = _CURRENT.get()
+    return "" if budget is None else budget.ended
 
 
 def require_time() -> None:
@@ -102,10 +128,38 @@ def require_time() -> None:
 
 
 @contextmanager
-def within(text: str | None) -> Iterator[Budget | None]:
-    """Within this context campaigns run for that long; None: without a limit. InputError."""
-    token = _CURRENT.set(None if text is None else Budget(seconds(text)))
+def ending() -> Iterator[None]:
+    """Around a part of the work whose answers so far are worth having: where time is up or somebody
+    interrupts it ends here, and ``spent`` says why from then on."""
     try:
-        yield _CURRENT.get()
+        yield
+    except KeyboardInterrupt as error:
+        budget = _CURRENT.get()
+        if budget is None:
+            raise
+        budget.ended = str(error) if isinstance(error, TimeOver) else "interrupted"
+
+
+@contextmanager
+def within(text: str | None, whole: bool = True) -> Iterator[Budget | None]:
+    """Within this context work goes on for that long; None: as long as around it.
+
+    ``whole`` False: it is a part, after which a command goes on, so that its process is not ended
+    where it takes some seconds more. InputError. NothingKnown: time was over before anything was
+    known; it says what was being done.
+    """
+    outer = _CURRENT.get() if text is None else None
+    board = supervisor.BOARD if whole else None  # a command's time begins when it does
+    begun = None if board is None else board.begun
+    budget = outer or Budget(None if text is None else seconds(text), begun)
+    token = _CURRENT.set(budget)
+    try:
+        with budget.alarmed(whole) if outer is None else nullcontext():
+            yield current_budget()
+    except TimeOver as error:
+        if outer is not None:
+            raise
+        doing = VOICE.last()
+        raise NothingKnown(f"{error}{doing and f': {doing}'}; no answer yet") from None
     finally:
         _CURRENT.reset(token)

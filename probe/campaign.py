@@ -18,7 +18,7 @@ from concurrent.futures import (
     ThreadPoolExecutor,
     wait,
 )
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from multiprocessing import get_context
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from probe import backends, budget, machine, schema, shard
 from probe.case import Case, by
-from probe.errors import NotASum, TargetError
+from probe.errors import NotASum, TargetError, TimeOver
 from probe.launch import AnySession, InlineSession, open_session
 from probe.progress import Reporter, Tell, silent
 from probe.runtimes.environments import Missing
@@ -55,6 +55,8 @@ def completed_in_processes(futures: Iterable[Future[Any]]) -> Iterator[Future[An
     while pending:
         done, pending = wait(pending, HEARD, FIRST_COMPLETED)
         yield from done
+        if pending:
+            budget.require_time()
 
 
 @dataclass(frozen=True)
@@ -176,25 +178,31 @@ class Campaign(ABC, Generic[Question]):
                 parts_asked.append((target, mine))
             before += len(every)
         self.total = sum(self.size(question) for _, some in parts_asked for question in some)
+        if self.budget is not None and isinstance(self.tell, Reporter):
+            self.tell.ends = time.monotonic() + self.budget.left
         try:
-            with self._within_budget():
-                # one after the other each opens its session when its turn comes
-                each = (CampaignPart(self, *part) for part in parts_asked)
-                parts = [] if workers is None else list(each)
-                if all(isinstance(part.session, InlineSession) for part in parts):
-                    for part in parts or each:
-                        part.run()
-                else:
-                    with ThreadPoolExecutor(workers, "campaign") as pool:
-                        futures = [pool.submit(part.run) for part in parts]
-                        try:
-                            for future in completed_in_processes(futures):
-                                future.result()
-                        finally:
-                            if not all(future.done() for future in futures):
-                                self._ended = True
-                                for part in parts:
-                                    part.session.interrupt()
+            # one after the other each opens its session when its turn comes
+            each = (CampaignPart(self, *part) for part in parts_asked)
+            parts = [] if workers is None else list(each)
+            if all(isinstance(part.session, InlineSession) for part in parts):
+                for part in parts or each:
+                    part.run()
+            else:
+                with ThreadPoolExecutor(workers, "campaign") as pool:
+                    futures = [pool.submit(part.run) for part in parts]
+                    try:
+                        for future in completed_in_processes(futures):
+                            future.result()
+                    finally:
+                        if not all(future.done() for future in futures):
+                            self._ended = not self.late
+                        # again and again: a process may be started meanwhile
+                        while not all(future.done() for future in futures):
+                            for part in parts:
+                                part.session.interrupt()
+                            wait(futures, HEARD)
+        except TimeOver:
+            pass
         except KeyboardInterrupt:
             self.tally.interrupted = True
         if self.late and self.budget is not None:
@@ -212,19 +220,6 @@ class Campaign(ABC, Generic[Question]):
     @property
     def late(self) -> bool:
         return self.budget is not None and self.budget.over
-
-    def _within_budget(self) -> AbstractContextManager[None]:
-        """Ends what is still running when the time is up, and the grace too."""
-        if self.budget is None:
-            return nullcontext()
-        if isinstance(self.tell, Reporter):
-            self.tell.ends = time.monotonic() + self.budget.left
-
-        def end() -> None:
-            for part in list(self.parts.values()):
-                part.session.interrupt()
-
-        return self.budget.watched(end)
 
 
 class CampaignPart(Generic[Question]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterable
 from importlib import util
 
@@ -90,6 +91,27 @@ def lacking(error: ModuleNotFoundError) -> InputError:
     return InputError("package", name, "it is not installed", todo)
 
 
+def ended_by(number: int, stderr: str) -> tuple[str, str]:
+    """Kind and sentence of a ``TargetError`` for a process that a signal ended.
+
+    ``stderr`` is the tail of what it printed. That SIGKILL means lack of memory is a guess.
+    """
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
+    if number == signal.SIGKILL:
+        return "memory", "its process was killed (SIGKILL): most likely the memory ran out"
+    if number == signal.SIGABRT and ("bad_alloc" in stderr or "llocate memory" in stderr):
+        return "memory", "its library could not allocate memory and stopped (SIGABRT)"
+    why = (
+        ": the library uses instructions that the processor does not have"
+        if name == "SIGILL"
+        else ""
+    )
+    return "crash", f"its process was ended by {name}{why}"
+
+
 def line_of(error: BaseException, most: int) -> str:
     """Returns the class of what a library raised and its words, in one line of so many letters."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:most]}"
@@ -175,8 +197,16 @@ class Misaligned(Nondeterministic):
     """The same work gave different bits because its operands began at other memory addresses."""
 
 
-class TimeOver(ProbeError):
-    """The time that the user gave a comparison is over; what it found until then stays."""
+class TimeOver(KeyboardInterrupt):
+    """The time that the user gave is over: raised in the main thread, wherever it is then.
+
+    It is kept from what a library may raise as Ctrl-C is, and what is known stays in the same way.
+    Callers get ``NothingKnown`` where nothing is.
+    """
+
+
+class NothingKnown(ProbeError):
+    """The time that the user gave was over before anything was known."""
 
     exit_code = 3
 
@@ -189,6 +219,16 @@ class NotASum(ProbeError):
     def __init__(self, evidence: str) -> None:
         self.evidence = evidence
         super().__init__(f"not a sum of products: {evidence}")
+
+
+class NotAsked(NotASum):
+    """A sum has more products than are asked for their order, which is said in ``evidence``."""
+
+    kind = "not-asked"
+
+    def __init__(self, evidence: str) -> None:
+        super().__init__(evidence)
+        self.args = (evidence,)
 
 
 class NotReproduced(ProbeError):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import platform
 import select
-import signal
 import subprocess
 import sys
 import tempfile
@@ -24,7 +23,7 @@ from probe import backends, target
 from probe.backends import arrays
 from probe.backends.contract import isa_variables
 from probe.backends.jax import ISA as XLA_ISA
-from probe.errors import TargetError
+from probe.errors import TargetError, ended_by
 from probe.progress import VOICE, span
 from probe.runtimes.environments import Missing
 from probe.worker import protocol
@@ -103,27 +102,6 @@ class Pipes:
     def close(self) -> None:
         self._stdin.close()
         self._stdout.close()
-
-
-def by_signal(number: int, stderr: str) -> tuple[str, str]:
-    """Kind and sentence of a ``TargetError`` for a child that a signal ended.
-
-    ``stderr`` is the tail of what it printed. That SIGKILL means lack of memory is a guess.
-    """
-    try:
-        name = signal.Signals(number).name
-    except ValueError:
-        name = f"signal {number}"
-    if number == signal.SIGKILL:
-        return "memory", "its process was killed (SIGKILL): most likely the memory ran out"
-    if number == signal.SIGABRT and ("bad_alloc" in stderr or "llocate memory" in stderr):
-        return "memory", "its library could not allocate memory and stopped (SIGABRT)"
-    why = (
-        ": the library uses instructions that the processor does not have"
-        if name == "SIGILL"
-        else ""
-    )
-    return "crash", f"its process was ended by {name}{why}"
 
 
 class ChildFacts(dict[str, Any]):
@@ -310,7 +288,7 @@ class Session:
         assert self._process is not None
         status = self._pipes.status()
         if status is not None and status < 0:
-            return self._lost(*by_signal(-status, self.tail()))
+            return self._lost(*ended_by(-status, self.tail()))
         if status is None or not isinstance(error, protocol.Closed | OSError):
             return self._lost("protocol", f"its worker sent an invalid answer: {error}")
         return self._lost("crash", f"its process ended with exit status {status}")

@@ -20,6 +20,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
 
+from probe import supervisor
 from probe.progress import VOICE, Reporter, failed, pace, span
 
 # Columns where stdout is not a terminal and COLUMNS does not say.
@@ -42,6 +43,8 @@ class Output:
 
     def give(self, answer: dict[str, Any], show: Callable[[], RenderableType]) -> None:
         """Prints the result: ``answer`` as JSON, or what ``show`` makes of it for people."""
+        if supervisor.BOARD is not None:
+            supervisor.BOARD.printing = True
         if self.as_json:
             indent = 2 if self.results.is_terminal else None
             click.echo(json.dumps(answer, indent=indent, default=plain))
@@ -75,18 +78,20 @@ class Output:
         return self.progress(what)
 
     @contextmanager
-    def progress(self, what: str) -> Iterator[Reporter]:
+    def progress(self, what: str, whole: bool = False) -> Iterator[Reporter]:
         """Shows what is done, the rate, the time left and failures: ``tell(done, total, text)``.
+
+        ``whole``: what is counted is all the work; no time left is shown of a part of it.
 
         A bar on a terminal; elsewhere a line on stderr every few seconds, an object with --json:
         ``{"progress": {"done": ...}}``. Any thread may tell. Of progress within progress the inner
         one is shown.
         """
         if not self.notes.is_terminal:
-            with VOICE.speaking(Reporter(), what, self.as_json) as tell:
+            with VOICE.speaking(Reporter(whole), what, self.as_json) as tell:
                 yield tell
             return
-        with self._bars() as bars, VOICE.within(_Bar(bars, what)) as bar:
+        with self._bars() as bars, VOICE.within(_Bar(bars, what, whole)) as bar:
             yield bar
 
     @contextmanager
@@ -133,8 +138,8 @@ class _Time(ProgressColumn):
 class _Bar(Reporter):
     """A bar on a terminal."""
 
-    def __init__(self, progress: Progress, name: str) -> None:
-        super().__init__()
+    def __init__(self, progress: Progress, name: str, whole: bool) -> None:
+        super().__init__(whole)
         self._progress = progress
         self._task = progress.add_task(name, total=None, now="", count="", bar=self)
 
@@ -152,7 +157,7 @@ class _Bar(Reporter):
             completed=done,
             total=total,
             now="  ".join(filter(None, parts)),
-            count=f"{done:,}/{total:,} {now['unit']}".rstrip() if total else "",
+            count=self.shown()[0].text(),
         )
 
     def end(self) -> None:

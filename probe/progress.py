@@ -5,6 +5,7 @@ Where stderr is a terminal, ``printing`` draws bars of the same numbers.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -13,6 +14,8 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
+
+from probe import supervisor
 
 Item = TypeVar("Item")
 
@@ -29,6 +32,10 @@ def silent(*_: object) -> None:
 
 # Seconds to the first line of progress, and between two of them, where stderr is no terminal.
 FIRST, EVERY = 3.0, 5.0
+
+
+# The unit of parts of a work that take unlike times: each is said, and no time left.
+STEP = "step"
 
 
 class Count:
@@ -52,6 +59,14 @@ class Count:
             self._moved = now
         self.done, self.total = done, total
 
+    def text(self, most: str = "") -> str:
+        """Returns ``2 of 4 sizes``, ``step 3 of 6``; empty where nothing is counted."""
+        if not self.total:
+            return ""
+        if self.unit == STEP:
+            return f"{STEP} {min(self.done + 1, self.total)} of {self.total}"
+        return f"{self.done:,} of {most}{self.total:,} {self.unit}".rstrip()
+
     def estimate(self, skipped: int = 0) -> tuple[float | None, float | None]:
         """Returns how many are done in a second, and the seconds left; None where not known.
 
@@ -73,15 +88,16 @@ class Reporter:
     """What ``Output.progress`` gives: called as ``tell(done, total, what)``, from any thread.
 
     The caller counts up ``failures`` so far and
-    ``skipped``: what took no time, since it was stored or can't be done. ``ends``: when time is up,
-    by ``time.monotonic``; None: never. ``limited``: the work may end before ``total``. ``counts``
-    has the work's own count, then those of what is counted within it, each within the one before.
+    ``skipped``: what took no time, since it was stored or can't be done. ``whole``: what is counted
+    is all the work, so that the time left is known. ``ends``: when time is up, by
+    ``time.monotonic``; None: never. ``limited``: the work may end before ``total``. ``counts`` has
+    the work's own count, then those of what is counted within it, each within the one before.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, whole: bool = False) -> None:
         self.failures = self.skipped = 0
         self.ends: float | None = None
-        self.limited = False
+        self.whole, self.limited = whole, False
         self.what = ""
         self.doing: list[list[str]] = []
         self.counts = [Count()]
@@ -90,10 +106,12 @@ class Reporter:
     def __call__(self, done: int, total: int, what: str) -> None:
         self.counts[0].set(done, total)
         self.what = what
+        VOICE.note(": ".join(filter(None, (self.counts[0].text(), what))))
 
     def say(self, what: str) -> None:
         """Says what is done now, where it is counted elsewhere or not at all."""
         self.what = what
+        VOICE.note(what)
         self.renew()
 
     @property
@@ -102,19 +120,18 @@ class Reporter:
         return self.doing[-1][0] if self.doing else ""
 
     def shown(self) -> tuple[Count, float | None, float | None]:
-        """Returns the count to show, its rate and the seconds left.
+        """Returns the outermost count of several things, its rate and the seconds left.
 
-        It is the outermost one whose time left is known; else the innermost one of several things.
+        Both are the whole work's or None: what is counted in a part of it begins again in the next.
         """
-        counts = list(self.counts)
-        for count in counts:
-            rate, left = count.estimate(self.skipped if count is counts[0] else 0)
-            if left is not None:
-                if self.ends is not None:
-                    left = max(0.0, min(left, self.ends - time.monotonic()))
-                return count, rate, left
-        best = next((count for count in counts[:0:-1] if count.total > 1), counts[0])
-        return best, best.estimate()[0], None
+        work = self.counts[0]
+        if not work.total:
+            counts = [count for count in list(self.counts) if count.total > 1]
+            return (counts or self.counts)[0], None, None
+        rate, left = work.estimate(self.skipped)
+        if left is not None and self.ends is not None:
+            left = max(0.0, min(left, self.ends - time.monotonic()))
+        return work, rate, left if self.whole else None
 
     def numbers(self) -> dict[str, Any]:
         """The numbers by name: ``remaining`` in seconds, ``rate`` of what is done in a second.
@@ -139,8 +156,8 @@ class Reporter:
         """Returns the numbers as a line for people."""
         now = self.numbers()
         most = "at most " * self.limited
-        total = now["total"]
-        parts = [f"{now['done']:,} of {most}{total:,} {now['unit']}".rstrip() if total else ""]
+        counts = [self.counts[0], *(count for count in self.counts[1:] if count.total > 1)]
+        parts = [", ".join(filter(None, (count.text(most) for count in counts)))]
         parts.append(pace(now["rate"]))
         left, calls = now["remaining"], VOICE.calls - self._before
         parts.append(
@@ -191,10 +208,20 @@ class Voice:
     """
 
     def __init__(self) -> None:
-        self.calls = 0
+        self.calls, self._last = 0, ""
         self._told: list[tuple[Reporter, str, bool]] = []
         self._lock = threading.Lock()
         self._ended: threading.Event | None = None
+
+    def note(self, what: str) -> None:
+        """Notes what is done now, to be said where time ends or the process does."""
+        self._last = what
+        if supervisor.BOARD is not None:
+            supervisor.BOARD.write(what)
+
+    def last(self) -> str:
+        """Returns what was noted last: also after whoever told of it has ended by an error."""
+        return self._last
 
     @contextmanager
     def doing(self, what: str) -> Iterator[None]:
@@ -206,9 +233,12 @@ class Voice:
             tell = self._told[-1][0] if self._told else Reporter()
             mine = [what]  # a list of its own: two may say the same
             tell.doing.append(mine)
+        before = self._last
+        self.note(": ".join(filter(None, (tell.what, what))))
         tell.renew()
         try:
             yield
+            self.note(before)
         finally:
             with self._lock:
                 tell.doing = [doing for doing in tell.doing if doing is not mine]
@@ -238,9 +268,22 @@ class Voice:
                 yield item
 
     @contextmanager
+    def steps(self, total: int, tell: Say) -> Iterator[Say]:
+        """Parts of a work that take unlike times: what is yielded is called as each begins."""
+        with self.counted(STEP, total) as count:
+            begun = itertools.count()
+
+            def step(what: str) -> None:
+                count.set(next(begun), total)
+                tell(what)
+
+            yield step
+
+    @contextmanager
     def within(self, tell: Reporter, what: str = "", as_json: bool = False) -> Iterator[Reporter]:
         """``tell`` is the innermost progress meanwhile."""
         mine = (tell, what, as_json)
+        self.note(what)
         with self._lock:
             self._told.append(mine)
         try:

@@ -17,6 +17,7 @@ reduction, so that a step that works saves all smaller ones.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -27,7 +28,7 @@ import numpy as np
 
 from probe import budget, floats
 from probe.comparison import Finding
-from probe.errors import InputError
+from probe.errors import InputError, TimeOver
 from probe.layout import CONTIGUOUS
 
 # Calls of the predicate; from 256 channels to a minimal case takes some 100.
@@ -96,8 +97,8 @@ def smallest_finding(
             search.exhaust(number_steps(search.best.case.weighted))
     except Spent:
         shrunk.ended = "budget"
-    except KeyboardInterrupt:
-        shrunk.ended = "interrupted"
+    except KeyboardInterrupt as error:
+        shrunk.ended = "budget" if isinstance(error, TimeOver) else "interrupted"
     shrunk.finding, shrunk.calls = search.best, search.calls
     shrunk.shown = shrunk.shown or (shows is None and search.best is not start)
     return shrunk
@@ -539,13 +540,17 @@ class Search(Generic[T]):
         tell: Callable[[int, T], None] | None = None,
     ) -> None:
         self.best, self.fails, self.most, self.calls = start, fails, most, 0
+        # what was reduced is explained and proved afterwards, which takes time too
+        limit = budget.current_budget()
+        self._ends = float("inf") if limit is None else time.monotonic() + limit.left / 2
         self._tell = tell
         self._seen: set[Hashable] = {start.key}
         self._passed: set[Hashable] = set()
 
     def ask(self, value: T) -> bool:
         """Returns what the predicate says. Raises Spent where no call or no time is left."""
-        if self.calls >= self.most or (self.calls and budget.spent()):
+        late = time.monotonic() > self._ends or bool(budget.spent())
+        if self.calls >= self.most or (self.calls and late):
             raise Spent
         self.calls += 1
         failed = self.fails(value)

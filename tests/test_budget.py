@@ -53,14 +53,13 @@ def test_the_same_again_goes_on_and_gives_the_rows_of_one_run(tmp_path):
     assert parts > 2 and rows(tmp_path / "parts") == rows(tmp_path / "whole")
 
 
-def test_what_hangs_does_not_hold_it_and_is_no_failure(tmp_path, monkeypatch):
-    monkeypatch.setattr(budget, "GRACE", 0.3)
+def test_what_hangs_does_not_hold_it_and_is_no_failure(tmp_path):
     sessions = faulty(tmp_path / "log", 60.0, any="once hang")
     running = sessions(REFERENCE).start()
     start = time.monotonic()
     with budget.within("0.3s"), Store(tmp_path / "m") as store:
         found = sweep_cases([CASE], [REFERENCE], range(5, 40), store=store, opens=lambda _: running)
-    assert time.monotonic() - start < 20 and (tmp_path / "log.once").exists()
+    assert time.monotonic() - start < 10 and (tmp_path / "log.once").exists()
     assert found.left_out == 34 and not found.failures and failures(tmp_path) == []
     with Store(tmp_path / "m") as store:
         again = sweep_cases([CASE], [REFERENCE], range(5, 40), store=store, opens=sessions)

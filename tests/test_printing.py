@@ -57,4 +57,4 @@ def test_bars_within_bars_are_drawn_on_one_terminal():
         tell(3, 9, "numpy")
         time.sleep(0.25)
     assert "outer" in drawn.getvalue() and "within" in drawn.getvalue()
-    assert "3/9" in drawn.getvalue() and "numpy" in drawn.getvalue()
+    assert "3 of 9" in drawn.getvalue() and "numpy" in drawn.getvalue()

@@ -115,7 +115,8 @@ def test_what_is_begun_last_of_what_is_not_done_yet_is_said():
     assert not tell.now
 
 
-def test_what_is_counted_far_below_a_command_has_a_time_left(monkeypatch):
+def test_what_is_counted_far_below_a_command_is_a_part_and_has_no_time_left(monkeypatch):
+    """It said "0 s left" for minutes: the next part was not counted."""
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     tell, lines = progress.Reporter(), []
@@ -125,7 +126,7 @@ def test_what_is_counted_far_below_a_command_has_a_time_left(monkeypatch):
         for _ in progress.VOICE.counting([1, 2, 4, 8], "sizes"):
             lines.append(tell.line("network"))
             now[0] += 5
-    assert lines[2] == "network: 2 of 4 sizes, 5 s each, 10 s left: opening the model"
+    assert lines[2] == "network: 2 of 4 sizes, 1:10 min so far: opening the model"
     assert tell.line("network") == "network: 1:20 min so far: opening the model"
     assert list(progress.VOICE.counting([3], "sizes")) == [3]  # nobody listens
 
@@ -134,7 +135,7 @@ def test_the_time_left_falls_while_one_of_several_is_at_work(monkeypatch):
     """Once it lasts longer than those before it, the others are expected to last longer too."""
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    tell = progress.Reporter()
+    tell = progress.Reporter(whole=True)
     tell(0, 10, "")
     left = []
     for seconds, done in ((10, 1), (5, 1), (5, 1), (20, 1)):
@@ -144,7 +145,8 @@ def test_the_time_left_falls_while_one_of_several_is_at_work(monkeypatch):
     assert left == [90, 85, 80, 160]  # the second one takes 30 s: 20 s each is the mean then
 
 
-def test_of_counts_within_counts_the_outer_one_is_shown_once_it_has_a_time_left(monkeypatch):
+def test_counts_within_counts_are_all_shown(monkeypatch):
+    """The inner one begins anew in each of the outer ones: alone it would seem to go round."""
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     tell, shown = progress.Reporter(), []
@@ -153,16 +155,31 @@ def test_of_counts_within_counts_the_outer_one_is_shown_once_it_has_a_time_left(
             for _ in progress.VOICE.counting(range(4), "questions"):
                 shown.append(tell.line("explain"))
                 now[0] += 2
-    assert shown[0] == "explain: 0 of 4 questions, 0 s so far"
-    assert shown[2] == "explain: 2 of 4 questions, 0.5 a second, 4 s left"
-    assert shown[5] == "explain: 1 of 2 sides, 8 s each, 6 s left"
+    assert shown[0] == "explain: 0 of 2 sides, 0 of 4 questions, 0 s so far"
+    assert shown[5] == "explain: 1 of 2 sides, 1 of 4 questions, 10 s so far"
     assert tell.line("explain") == "explain: 16 s so far"
+
+
+def test_parts_that_take_unlike_times_are_steps_and_no_time_is_left():
+    tell = progress.Reporter()
+    with progress.VOICE.within(tell), progress.VOICE.steps(6, tell.say) as step:
+        step("shrinking")
+        step("explaining")
+        step("report")
+        assert tell.line("reproduce") == "reproduce: step 3 of 6, 0 s so far: report"
+        with progress.VOICE.counted("questions", 9):
+            line = "reproduce: step 3 of 6, 0 of 9 questions, 0 s so far: report"
+            assert tell.line("reproduce") == line
+        assert tell.numbers()["remaining"] is None
+    with progress.VOICE.within(tell):
+        tell(1, 2, "a part")
+        assert "left" not in tell.line("all of it")
 
 
 def test_a_total_that_is_only_a_limit_is_said_to_be_one(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    tell = progress.Reporter()
+    tell = progress.Reporter(whole=True)
     tell.limited = True
     tell(0, 300, "dense")
     now[0] += 10
@@ -175,7 +192,7 @@ def test_a_total_that_is_only_a_limit_is_said_to_be_one(monkeypatch):
 @pytest.mark.parametrize("as_json", [False, True])
 def test_progress_says_rate_remaining_time_and_failures(as_json, capsys, monkeypatch):
     monkeypatch.setattr(progress, "EVERY", 0.05)
-    with Output(as_json).progress("sweep") as tell:
+    with Output(as_json).progress("sweep", whole=True) as tell:
         tell(0, 1000, "numpy")
         tell.skipped += 500
         tell.failures += 1

@@ -28,11 +28,11 @@ from probe.answers.record import GivenModel, record
 from probe.answers.two_runs import ADVICE, TwoSides, two_runs
 from probe.arguments import choice, typed, whole_number
 from probe.budget import within
-from probe.errors import InputError, NotReproduced, TimeOver
+from probe.errors import InputError, NotReproduced
 from probe.floats import rounded_text
 from probe.invariant import mitigated_models
 from probe.printing import counted, differ
-from probe.progress import Say, heard
+from probe.progress import VOICE, Say, heard
 from probe.recording.alone import unequal_bits
 from probe.recording.difference import Region
 from probe.recording.inputs import first_entries, varied_axes
@@ -160,7 +160,13 @@ def examine(
         parts.append(Learned(name, text, details or {}, clock.monotonic() - begun))
         (part or (lambda learned: None))(parts[-1])
 
-    with within(time), heard("examine", progress) as tell:
+    with (
+        within(time),
+        heard("examine", progress) as tell,
+        # which operation, why, what keeps the bits at what cost, the report
+        VOICE.steps(3 + (out is not None), tell) as step,
+    ):
+        step("opening the model")
         sides: SizedInputs | None = None
         if ask == "release":
             other = TwoSides(against_target=against_target)
@@ -176,8 +182,6 @@ def examine(
                 # its values are read again for a report: the folder goes with the answer
                 weakref.finalize(walked, running.pop_all().close)
         else:
-            if target is None:
-                tell("opening the model")
             subject = user_model.opened()
             arrays, along, size, whole = _inputs_and_sizes(user_model, subject, ask, (at, against))
             if target is None:
@@ -205,14 +209,11 @@ def examine(
                 walked = two_runs(cut, both, target, explain=False, progress=tell)
         head = f"{walked.asked.model}: {walked.asked.left} against {walked.asked.right}"
         diagnosis = Diagnosis(walked, ask, head.removeprefix(": "), parts)
-        examination = Examination(model, walked, sides, out, tell, tell_part)
-        try:
+        examination = Examination(model, walked, sides, out, tell, step, tell_part)
+        with budget.ending():
             for ended in examination.give_parts():
                 diagnosis.ended = ended
-        except KeyboardInterrupt:
-            diagnosis.ended = "interrupted"
-        except TimeOver as error:
-            diagnosis.ended = str(error)
+        diagnosis.ended = diagnosis.ended or budget.ended()
         if ask == "padding" and (text := _reads_padding(walked)):
             tell_part("fix", text)
     return diagnosis
@@ -312,13 +313,15 @@ def _inputs_and_sizes(
 @dataclass
 class Examination:
     """What the parts of an answer are found with. ``sides``: of a model in this process; ``out``:
-    where the report goes; ``tell_part``: called with a part's name, text and details."""
+    where the report goes; ``step``: called as a step begins; ``tell_part``: called with a part's
+    name, text and details."""
 
     model: Any
     walked: Walked
     sides: SizedInputs | None
     out: str | Path | None
     tell: Say
+    step: Say
     tell_part: Callable[..., None]
 
     def give_parts(self) -> Iterator[str]:
@@ -327,6 +330,7 @@ class Examination:
         self.tell_part("operation", _operation_in_words(self.walked, first))
         if first is None:
             return
+        self.step("looking for the cause")
         if (explained := _explained_source(self.walked, self.tell)) is not None:
             first, text, details = explained
             self.tell_part("cause", text, details)
@@ -349,7 +353,7 @@ class Examination:
             text = "not asked for: --report DIR (Python: out=DIR) writes it, verified"
             self.tell_part("report", text)
             return
-        self.tell("writing the report, proved in fresh processes")
+        self.step("writing the report, proved in fresh processes")
         try:
             written = self.walked.reproduce(self.out, first, progress=self.tell)
             why = written.no_case
@@ -403,7 +407,7 @@ class Examination:
         """Tries what keeps the bits, the quick way first, and times it."""
         at, against = sides.sizes
         what = "fill each batch up to" if sides.vary == "batch" else "pad every input to"
-        self.tell("trying one size")
+        self.step("trying one size")
         names = ("left", "right", "filled")
         run = {name: sides.opened.recorder(getattr(sides, name)).plain for name in names}
         exact = not self.differing(1, run["filled"](), run["right"]())

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -534,13 +534,12 @@ def remedied(
     at = content if content in known else known[len(known) // 2]
     if not only or INVARIANT in only:
         tell("the invariant mode")
-        try:
-            if why := budget.spent():
-                mode = InvariantResult(f"not tried: {why}")
-            else:
-                mode = mitigated_models.of_graph(graph, sizes, user_model.model, table)
-        except KeyboardInterrupt:  # what padding came to stays, and is timed
-            mode = InvariantResult("not tried to the end: interrupted")
+        mode = InvariantResult("")
+        with budget.ending():
+            budget.require_time()
+            mode = mitigated_models.of_graph(graph, sizes, user_model.model, table)
+        if why := budget.spent():  # what padding came to stays
+            mode = InvariantResult(f"not tried to the end: {why}")
         if table is not None and mode.report is not None:
             padded.written.append(str(table))
         padded.invariant = mode
@@ -578,13 +577,14 @@ def pad_model(
         notes = _watch_full_run(graph, user_model, contents[0], target, running)
         sizes = list[SafeSize]()
         for content in contents:
-            if sizes and (why := budget.spent()):
-                notes = [*notes, f"valid sizes from {content:,} on were not looked at: {why}"]
+            if sizes and budget.spent():
                 break
             graph.checked(content)
             tell(f"{padding.vary} {content:,} of {fixed:,}")
             alone = padding.to is not None or not padding.safe
-            sizes.append(_one_size(graph, content, padding.to) if alone else graph.sized(content))
+            with budget.ending() if sizes else nullcontext():
+                one = _one_size(graph, content, padding.to) if alone else graph.sized(content)
+                sizes.append(one)
         notes = [*user_model.notes, *notes]
         answer = Padded(sizes, user_model.name, graph, padding.vary, notes=notes)
         first = next((size for size in sizes if size.at_least.by_order == "differs"), None)
@@ -594,18 +594,26 @@ def pad_model(
             left, todo = f"{first.content:,} padded to {first.least:,}", f"pad to {first.safe:,}"
             question = ComparisonQuestion(user_model.name, left, f"padded to {fixed:,}", todo)
             answer.walked = Walked(compare_and_explain(*ends, explain, tell), question)
-        if padding.plan is not None or (padding.safe and not budget.spent()):
-            tell("checking the plan")
-            every = contents if padding.plan is None else range(1, contents[-1] + 1)
-            answer.plan = graph_plan.make(graph, every, user_model.name, tell)
-            # shorter sizes, where padding inputs alone takes longer ones
-            for size in sizes:
-                if not size.at_least.lacking and size.safe != size.content:
-                    tell(f"padding between operations: {size.content:,}")
-                    constants = graph_plan.sought_between(graph, size.content, size.safe)
-                    answer.plan.between += [] if constants is None else [constants]
-            if any(constants.contiguous for constants in answer.plan.between):
-                answer.plan.assumed.append(OF_CONTIGUOUS)
+        planned: graph_plan.GraphPlan | None = None
+        if (padding.plan is not None or padding.safe) and not budget.spent():
+            with budget.ending():
+                tell("checking the plan")
+                every = contents if padding.plan is None else range(1, contents[-1] + 1)
+                planned = graph_plan.make(graph, every, user_model.name, tell)
+                # shorter sizes, where padding inputs alone takes longer ones
+                for size in sizes:
+                    if not size.at_least.lacking and size.safe != size.content:
+                        tell(f"padding between operations: {size.content:,}")
+                        constants = graph_plan.sought_between(graph, size.content, size.safe)
+                        planned.between += [] if constants is None else [constants]
+                if any(constants.contiguous for constants in planned.between):
+                    planned.assumed.append(OF_CONTIGUOUS)
+        if why := budget.spent():
+            later = next((content for content in contents if content > sizes[-1].content), None)
+            looked = "" if later is None else f"valid sizes from {later:,} on were not looked at: "
+            answer.notes = [*notes, f"{looked}{why}"]
+        else:
+            answer.plan = planned
         if padding.plan is not None and answer.plan is not None:
             answer.written = [str(path) for path in answer.plan.save(Path(padding.plan))]
         # a report runs the model again: its process stays as long as the answer does

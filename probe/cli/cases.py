@@ -339,7 +339,7 @@ def sweep(
         why = "its results come in parts, which would be lost"
         raise InputError(name, options[name], why, "give --store DIR, or --no-store")
     case = case_of_words(words)
-    with out.progress("orders" if by == "order" else "sweep") as tell:
+    with out.progress("orders" if by == "order" else "sweep", whole=True) as tell:
         store = None if no_store else folder
         answer: Any = swept(case, values, targets, store=store, progress=tell, **options)
     if answer.vary == "length" and "length" in words:

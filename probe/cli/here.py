@@ -71,7 +71,7 @@ def doctor(limit: str | None, out: Output) -> int:
     from probe.budget import within
     from probe.cli.show import here as show
 
-    with within(limit), out.progress("examine") as tell:
+    with within(limit), out.progress("examine", whole=True) as tell:
         examination = examine_machine(tell=tell)
     out.give(examination.to_json(), lambda: show.examined(examination))
     return 0 if examination.healthy else TargetError.exit_code
@@ -177,7 +177,7 @@ def merge(folders: tuple[Path, ...], into: Path, partitioned: bool, out: Output)
     """
     from probe.store import merge as merged
 
-    with out.progress("merge") as tell:
+    with out.progress("merge", whole=True) as tell:
         written = [str(folder) for folder in merged(folders, into, partitioned, tell)]
     report = {"out": str(into), "folders": written}
     out.give(report, lambda: "\n".join(f"wrote {folder}" for folder in written))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from probe import budget
 from probe.cli.options import CASE_WORDS, Words, flag_of, output_options
 from probe.errors import (
     BASE,
@@ -25,6 +26,7 @@ from probe.errors import (
     lacking,
     one_of,
 )
+from probe.progress import VOICE
 
 if TYPE_CHECKING:
     from probe.printing import Output
@@ -126,7 +128,7 @@ def commands(ctx: click.Context) -> None:
       2    the input is wrong
       3    the target failed, or the answer is unknown
       70   an internal error of probe
-      130  interrupted by Ctrl-C
+      130  interrupted, by Ctrl-C or SIGTERM
     With --json an error is also printed as an object on stdout:
       {"error": {"name", "value", "why", "todo", "kind"}, "exit"}
 
@@ -230,9 +232,11 @@ def run(arguments: Sequence[str]) -> int:
     object on stdout too: ``error`` (``name``, ``value``, ``why``, ``todo``, ``kind``; None for
     what does not apply) and ``exit``, the status.
     """
+    VOICE.note("")
     COMMAND.append("probe")  # messages name options, not arguments
     try:
-        return commands.main(list(arguments), "probe", standalone_mode=False) or 0
+        with budget.within(None):
+            return commands.main(list(arguments), "probe", standalone_mode=False) or 0
     except BrokenPipeError:  # the reader of our stdout has left: `probe targets | head -1`
         # Python flushes stdout once more as it ends, and would print a traceback of its own
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -285,6 +289,7 @@ CHECK = "check it and try again"
 # What errors that name no input and no target are called in JSON.
 KINDS = {
     "StoreError": "store",
+    "NothingKnown": "time",
     "Nondeterministic": "nondeterministic",
     "Misaligned": "alignment",
     "NotASum": "not-a-sum",
@@ -296,7 +301,9 @@ def _described(error: BaseException, verbose: bool) -> tuple[str, int, tuple[obj
     """Returns an error's line on stderr, the exit status, and what ``--json`` has of it: name,
     value, why, what to do, and kind (``input``, a TargetError's, or what it is)."""
     if isinstance(error, click.Abort | KeyboardInterrupt):
-        return "interrupted", INTERRUPTED, (None, None, "interrupted", None, "interrupted")
+        doing = VOICE.last()
+        line = f"interrupted{doing and f': {doing}; no answer yet'}"
+        return line, INTERRUPTED, (None, None, line, None, "interrupted")
     if isinstance(error, InputError):
         value = None if error.value is None else str(error.value)
         parts = (error.name, value, error.why, error.todo or None, "input")

@@ -33,7 +33,7 @@ from probe.errors import InputError
 from probe.launch import AnySession
 from probe.layout import CONTIGUOUS, offset
 from probe.progress import VOICE
-from probe.summation import arithmetic
+from probe.summation import arithmetic, sampled
 from probe.summation.pools import Pooled
 from probe.summation.tree import BIAS
 
@@ -290,7 +290,8 @@ class Comparison:
             return self._of_pools(which, self.left.pooled, self.right.pooled)
         if refusals:
             same = self.pairs.same_window[which].tolist()
-            return ["not-a-sum" if alike else "window" for alike in same]
+            name = "not-a-sum" if "not-a-sum" in refusals else "unexplained"
+            return [name if alike else "window" for alike in same]
         kinds, number = np.unique(self._kinds(which), axis=0, return_inverse=True)
         names = [self._name(*kind) for kind in kinds.tolist()]
         causes = np.array([names[n] for n in number.reshape(-1).tolist()], object)
@@ -302,6 +303,17 @@ class Comparison:
         if self.by_address:  # what the sums show follows from it, and stays the proof
             causes[[bool(set(name.split("+")) & OF_SUMS) for name in causes]] = "alignment"
         return causes.tolist()  # type: ignore[no-any-return]
+
+    @property
+    def sampled(self) -> str:
+        """Returns what long sums answered at some pairs of products; empty where none was asked."""
+        left, right = self.left.meets, self.right.meets
+        products = self.left.case.summands
+        if left is None or right is None or products != self.right.case.summands:
+            return ""
+        places = ((left, self.pairs.left), (right, self.pairs.right))
+        answers = (meets[:, where[:, 0], where[:, 1]] for meets, where in places)
+        return sampled.answers_apart(*answers, products)
 
     def _of_pools(self, which: np.ndarray, left: Pooled, right: Pooled) -> list[str]:
         """Returns the cause of each of these pairs of two pools."""
@@ -574,6 +586,7 @@ class Comparison:
         # outputs of a side that are NaN by what they don't read
         sides = {"left": self.left, "right": self.right}
         reached = {name: int(side.reached.sum()) for name, side in sides.items()}
+        shown |= {"sampled": self.sampled} if self.sampled else {}
         return shown | ({"reached": reached} if any(reached.values()) else {})
 
     def lines(self) -> tuple[str, str, str]:
@@ -591,6 +604,7 @@ class Comparison:
             why += f"; the order of {self.unknown:,} outputs is not known" * bool(self.unknown)
         refused = {self.left.refusal, self.right.refusal} - {""}
         why += "".join(f"; {one}" for one in sorted(refused))
+        why += f"; {self.sampled}" * bool(self.sampled)
         why += f"; {self.rounding.words}" * bool(self.rounding.words)
         return (
             f"{self._shared.label}: {sides}",

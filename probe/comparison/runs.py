@@ -14,16 +14,17 @@ import numpy as np
 
 from probe import backends, floats, layout, operands, ulp, window
 from probe.case import Case
-from probe.errors import InputError, Nondeterministic, NotASum
+from probe.errors import InputError, Nondeterministic, NotAsked, NotASum
 from probe.launch import Answer, AnySession
 from probe.layout import CONTIGUOUS
 from probe.progress import VOICE
+from probe.summation import sampled
 from probe.summation.masks import SessionOperator
 from probe.summation.orders import ContainerOperands, Orders, reveal
 from probe.summation.pools import Pooled, reveal_ways
 from probe.summation.summation import Summation
 from probe.summation.tree import BIAS, Tree
-from probe.summation.windows import Reach, reached_by, reveal_windows
+from probe.summation.windows import Reach, as_predicted, reached_by, reveal_windows
 from probe.target import Target
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]
@@ -141,7 +142,8 @@ class CaseRun:
     outputs the operands' infinities and NaNs reach from elsewhere; None where all are finite.
     ``reached``: outputs that are NaN by that alone, (positions, filters). ``variants``: how outputs
     are added whose products overflow before that, by (position, filter). ``pooled``: of a pool, how
-    it comes to its outputs, instead of ``orders``.
+    it comes to its outputs, instead of ``orders``. ``meets``: of sums too long to be asked whole,
+    what they answered at some pairs: see ``summation.sampled``.
     """
 
     target: Target
@@ -157,6 +159,7 @@ class CaseRun:
     reach: Reach | None = None
     variants: dict[tuple[int, int], Summation] = field(default_factory=dict)
     pooled: Pooled | None = None
+    meets: np.ndarray | None = None
 
     def summation(self, place: Sequence[int] | np.ndarray) -> Summation | None:
         """Returns how the output at (position, filter) is added; None where that is not known."""
@@ -206,6 +209,9 @@ class CaseRun:
                 orders = reveal(session, self.case, known, wanted, budget, self.operands.zeros)
         except Nondeterministic as error:
             return replace(self, refusal="nondeterministic", evidence=str(error))
+        except NotAsked as error:
+            meets = sampled.meeting_sizes(session, self.case)
+            return replace(self, refusal=error.kind, evidence=error.evidence, meets=meets)
         except NotASum as error:
             return replace(self, refusal="not-a-sum", evidence=error.evidence)
         run = self.with_orders(session, orders)
@@ -262,7 +268,9 @@ def run_case(
     """Runs ``case`` (its length set) once, and again for control; reveals no order yet.
 
     ``given``: x, w and b as container arrays of the case's shapes, instead of its own operands.
-    ``windows``: also reads which input every output reads. ``zeros``: as ``ulp.differences``.
+    ``windows``: also reads which input every output reads; of sums that are too long to be asked,
+    which takes a call for each product, those that the padding implies. ``zeros``: as
+    ``ulp.differences``.
     """
     x, w, b = operands.generate(case) if given is None else given
     header, arrays = _run_request(session, case, (x, w, b), True)
@@ -284,6 +292,10 @@ def run_case(
     refusal = "" if control == "equal" else "nondeterministic"
     shown = "the same shape, run again, gives different bits"
     shown += " if its operands have a different memory address" * (control == ALIGNMENT)
+    reads = None
+    if windows:
+        long = sampled.why_not_whole(case.summands)
+        reads = as_predicted(case) if long else reveal_windows(SessionOperator(session, case))
     return CaseRun(
         session.target,
         laid,
@@ -293,7 +305,7 @@ def run_case(
         reached=np.zeros(y.shape, bool),
         refusal="alignment" if control == ALIGNMENT else refusal,
         evidence=shown if refusal else "",
-        windows=reveal_windows(SessionOperator(session, case)) if windows else None,
+        windows=reads,
     )
 
 

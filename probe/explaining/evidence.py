@@ -193,7 +193,7 @@ def differing_example(explanation: Comparison, number: int | None = None) -> Evi
     ``number``: which of the differing ones. If None: of those that replay on both sides (if any
     does) the one that reads the fewest inputs, then the first. Costs one evaluation of its trees.
     """
-    if not len(explanation.differing):
+    if not len(explanation.differing) or explanation.sampled:  # a million products tell nobody
         return None
     if number is None:
         places = explanation.pairs.left[explanation.differing]
@@ -238,7 +238,8 @@ def _how_added(side: CaseRun, place: tuple[int, int]) -> Added:
     w = operands.weights[:, filter_].reshape(-1, 1)
     classes, leaves = classes_of(case)
     read = leaves[classes[position]].tolist()
-    how.products = [LeafProduct(leaf, bits_of(x[leaf]), bits_of(w[leaf])) for leaf in read]
+    bits = (floats.to_bits(array[read, 0], case.dtype).tolist() for array in (x, w))
+    how.products = [LeafProduct(*each) for each in zip(read, *bits, strict=True)]
     bias = None if operands.b is None else operands.b[filter_]
     how.bias = None if bias is None else bits_of(bias)
     if (summation := side.summation(place)) is not None:

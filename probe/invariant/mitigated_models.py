@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from probe import ulp
+from probe import budget, ulp
 from probe.arguments import whole_number
 from probe.errors import InputError, ProbeError, TargetError, line_of
 from probe.invariant.mitigations import (
@@ -252,12 +252,14 @@ def judged_ways(
     least = sizes[place].least
     if invariant is not None and invariant.report is not None:
         calls[INVARIANT] = calls_in_mode(invariant, graph.inputs(at, least))
-    program = getattr(graph.opened, "end_to_end", None)
-    if program is None:
-        took = timed_in_turns(calls)
-    else:  # of a recording replayed on a target, what its library takes for all of it in one call
-        ran = {n: program(graph.inputs(at, n), TURNS)[1] for n in calls if n != INVARIANT}
-        took = {size: float(np.median(seconds)) for size, seconds in ran.items() if seconds}
+    program, took = getattr(graph.opened, "end_to_end", None), dict[Any, float]()
+    with budget.ending():
+        budget.require_time()
+        if program is None:
+            took = timed_in_turns(calls)
+        else:  # of a recording replayed on a target, what its library takes for it in one call
+            ran = {n: program(graph.inputs(at, n), TURNS)[1] for n in calls if n != INVARIANT}
+            took = {size: float(np.median(seconds)) for size, seconds in ran.items() if seconds}
     rows = list[dict[str, Any]]()
     for name, (padded, serves) in ways.items():
         verdicts = [_verdict_at_size(served) for served in serves]

@@ -466,40 +466,33 @@ class Work(ABC):
         """Judges and times every remedy that is asked for, and compares it with exact outputs.
 
         ``each``: called with a remedy as soon as it is judged. Where time is over or somebody
-        interrupts after the default was judged, the rest has that as its refusal; what was judged
-        before is timed all the same, but for after Ctrl-C.
+        interrupts after the default was judged, the rest has that as its refusal, and nothing is
+        timed.
         """
         tell, results = progress or silent, list[RemedyResult]()
         todo = [remedy for remedy in self.candidates(chunks) if self.wants(remedy.name)]
         if budget.current_budget() is not None:
             # what starts no further process first, as time may end
             todo.sort(key=lambda remedy: remedy.where != self.where)
-        ended = ""
         for number, remedy in enumerate(todo):
-            ended = ended or (budget.spent() if results else "")
-            if ended:
-                results.append(RemedyResult(remedy, refusal=f"not tried: {ended}"))
-                continue
-            tell(number, len(todo) + 1, remedy.name)
             judged: list[RemedyResult] = []
-            try:
+            # without the default nothing is known
+            with budget.ending() if results else nullcontext():
+                budget.require_time()
+                tell(number, len(todo) + 1, remedy.name)
                 judged.append(self.judged(remedy))
                 judged += self.more(judged[0])
-            except KeyboardInterrupt:
-                if not results and not judged:
-                    raise
-                ended = "interrupted"
-                judged = judged or [RemedyResult(remedy, refusal=f"not tried: {ended}")]
             for result in judged:
-                results.append(result)
                 each(result)
-        if ended == "interrupted":  # its processes got Ctrl-C too
-            return results
-        tell(len(todo), len(todo) + 1, "cost")
-        self._check(results)
-        ready = [result for result in results if result.keeps is not None]
-        for (number, length), medians in in_turns(self.timers(ready)).items():
-            ready[number].seconds[length] = medians
+            why = f"not tried: {budget.spent()}"
+            results += judged or [RemedyResult(remedy, refusal=why)]
+        with budget.ending():
+            budget.require_time()
+            tell(len(todo), len(todo) + 1, "cost")
+            self._check(results)
+            ready = [result for result in results if result.keeps is not None]
+            for (number, length), medians in in_turns(self.timers(ready)).items():
+                ready[number].seconds[length] = medians
         return results
 
     def judged(self, remedy: Remedy, **known: Any) -> RemedyResult:

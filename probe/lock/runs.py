@@ -19,6 +19,7 @@ from typing import Any
 import ml_dtypes  # noqa: F401 (NumPy then knows bfloat16 by its name)
 import numpy as np
 
+from probe import budget
 from probe.case import Case
 from probe.errors import InputError, ProbeError, TargetError, one_of
 from probe.launch import AnySession, library_variables, open_session
@@ -164,15 +165,20 @@ def check_runs(
     results = list[Checked]()
     for name in names or now.runs:
         tell(f"running {name}")
-        try:
-            command = _command(now.runs[name], name, path.parent, install, trust)
-            computed, _ = computed_bits(name, command)
-        except (InputError, TargetError) as error:
+        computed, problem = None, ""
+        with budget.ending():
+            budget.require_time()
+            try:
+                command = _command(now.runs[name], name, path.parent, install, trust)
+                computed, _ = computed_bits(name, command)
+            except (InputError, TargetError) as error:
+                todo = f"; {error.todo}" if isinstance(error, InputError) else ""
+                problem = f"it could not be run: {error.why}{todo}"
+        if computed is None:
             known = next(iter((now.checks.get(name) or {}).values()), None)
             nothing = known.bits if known else Bits("none", (), "0" * 32)
             checked = Checked(name, name, nothing, {}, UNKNOWN, accepted=known)
-            todo = f"; {error.todo}" if isinstance(error, InputError) else ""
-            checked.why = {"cause": None, "said": f"it could not be run: {error.why}{todo}"}
+            checked.why = {"cause": None, "said": problem or f"it was not run: {budget.spent()}"}
             results.append(checked)
             continue
         judge = partial(checks.judged_check, now)
@@ -181,10 +187,12 @@ def check_runs(
     verdicts = {"no": (), "here": (CHANGED,)}.get(far, (CHANGED, UNKNOWN))
     if wrong := [checked for checked in results if checked.verdict in verdicts and not checked.why]:
 
-        def commanded(check: Checked) -> why.Command:
+        def command_of(check: Checked) -> why.Command:
             return _command(now.runs[check.test], check.test, path.parent, install, trust)
 
-        why.explain_changes(wrong, session, commanded, install, tell)
+        with budget.ending():
+            budget.require_time()
+            why.explain_changes(wrong, session, command_of, install, tell)
     return results
 
 

@@ -32,7 +32,7 @@ from probe.answers.record import first_changed
 from probe.answers.same_bits import where_they_differ
 from probe.budget import within
 from probe.comparison import decisions
-from probe.errors import InputError, ProbeError
+from probe.errors import InputError, NothingKnown, ProbeError
 from probe.lock import conditions
 from probe.lock.checks import CHANGED, OUT, RECORD, WHOLE, BitsSession, Checked
 from probe.lock.conditions import (
@@ -464,8 +464,12 @@ def _walked_operations(
             extra["PYTHONPATH"] = os.pathsep.join([*map(str, command.before), extra["PYTHONPATH"]])
             assert ran.recording is not None
             sides.append(running.enter_context(RunnableRecording(ran.recording, extra)))
-        with within(f"{max(LONGEST, RUNS * search.run(()).seconds):.0f}s"):
-            walk = of_stored(sides[0], sides[1], True, search.tell)
+        limit = f"{max(LONGEST, RUNS * search.run(()).seconds):.0f}s"
+        try:
+            with within(limit, whole=False):
+                walk = of_stored(sides[0], sides[1], True, search.tell)
+        except NothingKnown:
+            return {}
         first, rounding = walk.found.first, walk.found.rounding.to_json()
         counts, ending = walk.decided(), walk.ending()
     report: dict[str, Any] = {"rounding": rounding, "decisions": counts}

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from probe import floats
-from probe.errors import ProbeError, TimeOver
+from probe.errors import ProbeError
 from probe.layout import BOUNDARY
 from probe.recording import place
 from probe.recording.alone import (
@@ -185,8 +185,6 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
     try:  # is a side alone not what was recorded, or does it read more than was said?
         kind, why = next(filter(any, (side.unsteady() for side in sides)), ("", ""))
         why = why or reads_more(sides)
-    except TimeOver:
-        raise
     except Exception as error:  # a library raises what it likes
         kind, why = "", f"alone, the operation raises {type(error).__name__}"
     if why:
@@ -223,8 +221,6 @@ def _formulas_cause(sides: Sides, most: int, known: Known) -> Cause | None:
     try:
         apart = differing_outputs(sides)
         return terms_cause(sides, apart) or formulas_cause(sides, apart, known, most)
-    except TimeOver:
-        raise
     except Exception:  # left out of a recording, or a library raises what it likes
         return None
 
@@ -302,8 +298,6 @@ def why_no_source(left: Run, right: Run, region: Region) -> str:
         if sides is None or any(side.again is None for side in sides):
             return ""
         return other_operands(sides) or reads_more(sides)
-    except TimeOver:
-        raise
     except Exception:  # left out of a recording, or a library raises what it likes
         return ""
 
@@ -322,8 +316,6 @@ def _sums_cause(sides: Sides, most: int, known: Known) -> Cause:
         counted = Counter(name for name, here in zip(comparison.cause, where, strict=True) if here)
         cause.examined, cause.replayed = len(examined), int(comparison.proved(examined).sum())
         cause.causes, cause.comparison = dict(counted.most_common()), comparison
-    except TimeOver:
-        raise
     except (ProbeError, ValueError, IndexError) as error:
         cause.why = f"not explained yet: {getattr(error, 'why', error)}"
         return cause
@@ -339,6 +331,8 @@ def _sums_cause(sides: Sides, most: int, known: Known) -> Cause:
         cause.why = f"the {side} side does not add {products}, the other side does: {evidence}"
     elif refused.count("not-a-sum") == 2:
         cause.why = f"neither side adds {products}: {evidence}"
+    elif comparison.sampled:
+        cause.why = f"not explained yet: {evidence}; {comparison.sampled}"
     elif not explained:
         cause.why = "no revealed summation gives the bits of both sides"
         cause.why += f": {evidence}" if evidence else ""

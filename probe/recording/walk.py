@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from probe import budget, floats
-from probe.errors import Misaligned, Nondeterministic, TimeOver
+from probe.errors import Misaligned, Nondeterministic
 from probe.layout import BOUNDARY
 from probe.progress import Say, silent, span
 from probe.recording import alone, related
@@ -222,9 +222,10 @@ def compare_and_explain(
     same = whole and refused is None and related.shares_weights(left, right)
     # an array is given to both: a mask or a table may be in another form
     some = same_inputs or related.input_bits(left) & related.input_bits(right)
-    if some and not budget.spent() and related.unlike(difference, whole):
-        tell("looking for values that are close")
-        difference = related.by_closeness(difference, whole)
+    with budget.ending():
+        if some and not budget.spent() and related.unlike(difference, whole):
+            tell("looking for values that are close")
+            difference = related.by_closeness(difference, whole)
     difference.notes, difference.same_inputs = list(notes), same
     difference.notes += filter(None, [related.note_of_assumed(difference, same_inputs)])
     difference.notes += compare_by_index(difference, same_inputs, same)
@@ -237,7 +238,8 @@ def compare_and_explain(
         difference.notes.append(related.note_of_folded_weights(refused, difference))
     if explain:
         tell("looking for differences behind the first")
-        alone.find_own_differences(difference, seconds / 2)
+        with budget.ending():
+            alone.find_own_differences(difference, seconds / 2)
     for region in difference.operations:
         for side, op in difference.sides(region):
             if side.alone is None or op.number not in side.alone:
@@ -253,7 +255,8 @@ def compare_and_explain(
             region.doubted("gives different bits each time it is run: memory not initialised")
     if explain:
         _explain_sources(difference, tell, seconds)
-    _refute(difference, seconds)
+    with budget.ending():
+        _refute(difference, seconds)
     for region in difference.orphans:
         region.doubted(NO_SOURCE)
     fill_reasons(difference)
@@ -275,11 +278,7 @@ def _refute(difference: Difference, seconds: float) -> None:
     for done, region in enumerate(sources):
         if budget.spent() or (done and time.monotonic() - begun > seconds):
             return
-        try:
-            why = why_no_source(difference.left, difference.right, region)
-        except TimeOver:
-            return
-        if why:
+        if why := why_no_source(difference.left, difference.right, region):
             region.doubted(why)
 
 
@@ -296,11 +295,10 @@ def _explain_sources(difference: Difference, tell: Callable[[str], None], second
         left = seconds - (time.monotonic() - begun)
         until = f"; the next ones are left out after {span(left)}" if left > 0 else ""
         tell(f"explaining {region.name} ({done + 1} of {len(sources) + len(behind)}{until})")
-        try:
+        cause = None
+        with budget.ending():
             cause = find_cause(difference.left, difference.right, region, known=known)
-        except TimeOver:
-            break
-        if budget.spent():  # whoever asked last may have taken no answer for one
+        if cause is None or budget.spent():  # whoever asked last may have taken no answer for one
             break
         difference.causes[number] = cause
         region.cause = cause.kind

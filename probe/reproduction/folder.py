@@ -10,13 +10,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from probe import floats, machine
+from probe import budget, floats, machine
 from probe.comparison import Comparison, Finding
 from probe.errors import InputError, Misaligned, Nondeterministic, ProbeError
 from probe.explaining.evidence import Evidence, differing_example, without_zeros
 from probe.launch import library_variables
 from probe.printing import plain
-from probe.progress import Say, silent
+from probe.progress import VOICE, Say, silent
 from probe.reproduction import emulate, program, proof, report
 from probe.reproduction.failing import (
     Failing,
@@ -74,24 +74,28 @@ def reproduce(
     """
     tell, choices = tell or silent, ReportOptions(**options)
     avoid = choices.avoid and left == (right or left)
-    with failing(left, right) as failed:
-        repro = proved_reproduction(failed, finding, choices, tell)
-        if avoid and "reach" not in repro.explanation.causes:
-            repro.avoids = by_values(failed, repro.finding)
-    if avoid:
-        repro.avoids += by_switches(repro.finding, finding, left, tell)
-    for target in choices.also:
-        tell(f"asking {target.text}")
-        try:
-            with failing(target) as failed:
-                said = "differs" if failed.by_bits(repro.finding) else "does not differ"
-                version = str(failed.first.facts["library_version"])
-        except ProbeError as error:
-            said, version = machine.publishable(str(error)), ""
-        further = FurtherTarget(target.text, version, said, machine.label(), "the smallest")
-        repro.elsewhere = [*repro.elsewhere, further]
-    tell("writing its shortest script")
-    repro.short = shortest_script(repro.finding, repro.targets, repro.versions, repro.evidence)
+    with VOICE.steps(4 - choices.keep + avoid + len(choices.also), tell) as step:
+        with failing(left, right) as failed:
+            repro = proved_reproduction(failed, finding, choices, step)
+            if avoid and "reach" not in repro.explanation.causes:
+                repro.avoids = by_values(failed, repro.finding)
+        with budget.ending():
+            if avoid:
+                step("trying what avoids it")
+                repro.avoids += by_switches(repro.finding, finding, left, tell)
+            for target in choices.also:
+                step(f"asking {target.text}")
+                try:
+                    with failing(target) as failed:
+                        said = "differs" if failed.by_bits(repro.finding) else "does not differ"
+                        version = str(failed.first.facts["library_version"])
+                except ProbeError as error:
+                    said, version = machine.publishable(str(error)), ""
+                further = FurtherTarget(target.text, version, said, machine.label(), "the smallest")
+                repro.elsewhere = [*repro.elsewhere, further]
+            step("writing its shortest script")
+            short = shortest_script(repro.finding, repro.targets, repro.versions, repro.evidence)
+            repro.short = short
     return repro
 
 
@@ -104,13 +108,13 @@ def proved_reproduction(
     the script does not say what was measured.
     """
     tell = tell or silent
-    tell("shrinking")
     shrunk, smallest = None, finding
     condition = KeepsCause(failed, finding, choices.any_cause)
     if not choices.keep:
+        tell("shrinking")
         shrunk = shrunken(failed, finding, choices.by, choices.most, kept=condition)
         smallest = shrunk.finding
-    tell("explaining")
+    tell(f"explaining {smallest.label}")
     comparison = failed.explained(smallest)
     after = condition.after(comparison, smallest)
     refusals = {comparison.left.refusal, comparison.right.refusal}
@@ -126,7 +130,7 @@ def proved_reproduction(
     facts = (failed.first.facts, failed.second.facts)
     versions = (str(facts[0]["library_version"]), str(facts[1]["library_version"]))
     script = program.script_of_finding(smallest, targets, versions, failed.conventions(smallest))
-    tell(f"proving it in {choices.times} fresh processes")
+    tell(f"proving {smallest.label} in {choices.times} fresh processes")
     began = time.perf_counter()
     ran = proof.prove(script, targets, expected_bits(comparison), choices.times)
     evidence = evidence_of(comparison, condition.before.cause)

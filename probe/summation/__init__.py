@@ -4,7 +4,8 @@
 operator, ``reveal`` grows trees of its answers for all outputs at once (those of long sums are
 guessed and proved in a few calls, in ``proof``), ``rounding``, ``fusion`` and ``flush`` find what
 is fused, kept wider and made zero, ``replay`` evaluates a tree in NumPy, ``orders`` puts them
-together for all outputs of one call, ``functions`` for any Python function that adds.
+together for all outputs of one call, ``sampled`` asks sums that are too long for that,
+``functions`` for any Python function that adds.
 ``certificate`` asks an output about every addition again, by questions that hold whatever the
 formats of its sums.
 

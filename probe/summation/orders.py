@@ -18,8 +18,9 @@ import numpy as np
 
 from probe import floats, operands, ulp, window
 from probe.case import Summed
-from probe.errors import Nondeterministic, NotASum
+from probe.errors import Nondeterministic, NotAsked, NotASum
 from probe.launch import AnySession
+from probe.summation import sampled
 from probe.summation.arithmetic import BLOCK
 from probe.summation.certificate import certify
 from probe.summation.flush import flushing_outputs
@@ -250,11 +251,14 @@ def reveal(
     questions may be spent on certifying what was found (see ``certificate``), 0: none. An output
     that answers differently is revealed anew, from its own filter's answers. ``zeros``
     ``"differ"``: the sign of a sum of zeros is asked too.
-    Nondeterministic: the same call differed. NotASum: the operator is not linear. An output
+    Nondeterministic: the same call differed. NotASum: the operator is not linear; NotAsked: its
+    sums are too long, see ``sampled``. An output
     that is not a sum of its products (Winograd, FFT) is marked so, never given a tree that replays.
     """
     if case.pool:
         raise NotASum(f"{case.op} has no weights: `probe window` reveals its windows")
+    if why := sampled.why_not_whole(case.summands):
+        raise NotAsked(why)
     started = time.perf_counter()
     work = _OpenOutputs(SessionOperator(session, case), wanted, zeros == "differ")
     for summation in known if case.summands > SHORT else ():

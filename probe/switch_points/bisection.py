@@ -225,9 +225,9 @@ def bisect_conditions(
         try:
             if where.version is not None:
                 installation.install_target(where)
-            return ReleaseStep(
-                where.text, *ReleaseQuestion(case, where, lengths, what).measured(where)
-            )
+            seen, says = ReleaseQuestion(case, where, lengths, what).measured(where)
+            tell(f"{where.text}: {says}")  # known also where somebody interrupts the search
+            return ReleaseStep(where.text, seen, says)
         except TargetError as error:
             return ReleaseStep(where.text, None, why=error.why)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from probe import budget
 from probe.errors import InputError
 from probe.runtimes.environments import release_numbers
 from probe.target import Target
@@ -94,7 +95,11 @@ def first_change(releases: Sequence[str], ask: Callable[[str], ReleaseStep]) -> 
     while left := [at for at in range(low + 1, high) if releases[at] not in steps]:
         # the nearest to the middle that was not tried: a release that can not run has neighbours
         middle = min(left, key=lambda at: abs(2 * at - low - high))
-        step = steps.setdefault(releases[middle], ask(releases[middle]))
+        step = None
+        with budget.ending():  # the change lies between the two releases that enclose it so far
+            step = steps.setdefault(releases[middle], ask(releases[middle]))
+        if step is None:
+            break
         if step.seen is None:
             continue
         low, high = (middle, high) if step.seen == ends[0].seen else (low, middle)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -346,8 +347,9 @@ class _Search:
         """Returns what was seen at a length; None if the target failed there or time is up."""
         if length in self.seen:
             return self.seen[length]
-        if self.late and self.seen:
-            self.result.limited = self.result.limited or f"stopped after {self.limit:g} s"
+        if self.seen and (self.late or budget.ended()):
+            late = f"stopped after {self.limit:g} s" if self.late else ""
+            self.result.limited = self.result.limited or late or budget.ended()
             return None
         pattern = self._ask(length, 0)
         if pattern is not None:
@@ -358,11 +360,14 @@ class _Search:
     def late(self) -> bool:
         return self.limit is not None and time.monotonic() - self.begun > self.limit
 
-    def _ask(self, length: int, budget: int) -> Pattern | None:
+    def _ask(self, length: int, questions: int) -> Pattern | None:
         if self.progress:
             self.progress(f"{self.stage}: {self.vary} {length:,}")
         try:
-            return self.known.pattern(length, budget)
+            # without the first size nothing is known
+            with budget.ending() if self.seen else nullcontext():
+                return self.known.pattern(length, questions)
+            return None
         except TargetError as error:
             if not self.seen:
                 raise
@@ -529,7 +534,7 @@ class _Search:
             deciding = set(self.seen)
         self.stage = "part 3 of 3, testing every addition"
         for length in VOICE.counting(sorted(deciding & set(self.seen)), self.result.sizes):
-            if self.late:
+            if self.late or budget.ended():
                 return
             before, pattern = self.seen[length], self._ask(length, BUDGET)
             if pattern is None:

@@ -385,7 +385,7 @@ class Worker:
                 known = ", ".join(sorted(REQUESTS))
                 raise BadRequest(f"do={name}: no such request; there are: {known}")
             yield from REQUESTS[name](self, request, arrays)
-        except GeneratorExit:
+        except (GeneratorExit, KeyboardInterrupt):  # nobody's answer: it ends who asked, in-process
             raise
         except BaseException as error:
             traceback.print_exc(file=sys.stderr)

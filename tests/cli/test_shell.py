@@ -251,4 +251,4 @@ def test_ctrl_c_ends_with_130(capsys, monkeypatch):
 
     monkeypatch.setattr("probe.cli.options.case_of_words", interrupted)
     status, _, err = ran(capsys, "order --op conv1d --kernel 5 --length 9")
-    assert status == 130 and err.strip() == "probe: interrupted"
+    assert status == 130 and err.strip() == "probe: interrupted: order; no answer yet"

@@ -406,6 +406,8 @@ def explanation(
             parts.append(Text(f"{name}: {side.refusal}: {side.evidence}", "red"))
         elif side.evidence:
             parts.append(Text(f"{name}: {side.evidence}", "yellow"))
+    if comparison.sampled:
+        parts.append(Text(comparison.sampled, "yellow"))
     for name, side in (("left", comparison.left), ("right", comparison.right)):
         summations = comparison.orders(side)
         if side.orders is None or not summations:
