@@ -1,7 +1,7 @@
 """Limits how long a command may run; what was found by then stays.
 
 When the time is up ``TimeOver`` is raised in the main thread, wherever that is, as Ctrl-C would be:
-both end a part of the work at ``ending``, and nothing more is begun after it. In a thread, or where
+both end a part of the work at ``Ending``, and nothing more is begun after it. In a thread, or where
 somebody else uses SIGALRM, it is raised at the next question.
 """
 
@@ -127,17 +127,25 @@ def require_time() -> None:
         raise TimeOver(why)
 
 
-@contextmanager
-def ending() -> Iterator[None]:
+class Ending:
     """Around a part of the work whose answers so far are worth having: where time is up or somebody
-    interrupts it ends here, and ``spent`` says why from then on."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
+    interrupts it ends here, and ``spent`` says why from then on.
+
+    ``known`` False: nothing is known yet, so the whole work ends.
+    """
+
+    def __init__(self, known: object = True) -> None:
+        self.known = bool(known)
+
+    def __enter__(self) -> None:
+        """Begins the part."""
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> bool:
         budget = _CURRENT.get()
-        if budget is None:
-            raise
+        if not isinstance(error, KeyboardInterrupt) or budget is None or not self.known:
+            return False
         budget.ended = str(error) if isinstance(error, TimeOver) else "interrupted"
+        return True
 
 
 @contextmanager

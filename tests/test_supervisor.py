@@ -147,7 +147,7 @@ def test_within_a_part_that_ends_what_is_known_stays_and_nothing_more_is_begun()
 
     known = []
     with budget.within("0.5s"):
-        with budget.ending():
+        with budget.Ending():
             for number in range(100):
                 known.append(number)
                 time.sleep(0.2)

@@ -210,7 +210,7 @@ def examine(
         head = f"{walked.asked.model}: {walked.asked.left} against {walked.asked.right}"
         diagnosis = Diagnosis(walked, ask, head.removeprefix(": "), parts)
         examination = Examination(model, walked, sides, out, tell, step, tell_part)
-        with budget.ending():
+        with budget.Ending():
             for ended in examination.give_parts():
                 diagnosis.ended = ended
         diagnosis.ended = diagnosis.ended or budget.ended()

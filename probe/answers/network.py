@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -535,7 +535,7 @@ def remedied(
     if not only or INVARIANT in only:
         tell("the invariant mode")
         mode = InvariantResult("")
-        with budget.ending():
+        with budget.Ending():
             budget.require_time()
             mode = mitigated_models.of_graph(graph, sizes, user_model.model, table)
         if why := budget.spent():  # what padding came to stays
@@ -582,7 +582,7 @@ def pad_model(
             graph.checked(content)
             tell(f"{padding.vary} {content:,} of {fixed:,}")
             alone = padding.to is not None or not padding.safe
-            with budget.ending() if sizes else nullcontext():
+            with budget.Ending(sizes):
                 one = _one_size(graph, content, padding.to) if alone else graph.sized(content)
                 sizes.append(one)
         notes = [*user_model.notes, *notes]
@@ -596,7 +596,7 @@ def pad_model(
             answer.walked = Walked(compare_and_explain(*ends, explain, tell), question)
         planned: graph_plan.GraphPlan | None = None
         if (padding.plan is not None or padding.safe) and not budget.spent():
-            with budget.ending():
+            with budget.Ending():
                 tell("checking the plan")
                 every = contents if padding.plan is None else range(1, contents[-1] + 1)
                 planned = graph_plan.make(graph, every, user_model.name, tell)

@@ -311,9 +311,11 @@ class Comparison:
         products = self.left.case.summands
         if left is None or right is None or products != self.right.case.summands:
             return ""
-        places = ((left, self.pairs.left), (right, self.pairs.right))
-        answers = (meets[:, where[:, 0], where[:, 1]] for meets, where in places)
-        return sampled.answers_apart(*answers, products)
+        ours, theirs = (
+            meets[:, where[:, 0], where[:, 1]]
+            for meets, where in ((left, self.pairs.left), (right, self.pairs.right))
+        )
+        return sampled.answers_apart(ours, theirs, products)
 
     def _of_pools(self, which: np.ndarray, left: Pooled, right: Pooled) -> list[str]:
         """Returns the cause of each of these pairs of two pools."""

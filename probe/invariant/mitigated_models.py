@@ -253,7 +253,7 @@ def judged_ways(
     if invariant is not None and invariant.report is not None:
         calls[INVARIANT] = calls_in_mode(invariant, graph.inputs(at, least))
     program, took = getattr(graph.opened, "end_to_end", None), dict[Any, float]()
-    with budget.ending():
+    with budget.Ending():
         budget.require_time()
         if program is None:
             took = timed_in_turns(calls)

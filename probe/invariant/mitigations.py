@@ -477,7 +477,7 @@ class Work(ABC):
         for number, remedy in enumerate(todo):
             judged: list[RemedyResult] = []
             # without the default nothing is known
-            with budget.ending() if results else nullcontext():
+            with budget.Ending(results):
                 budget.require_time()
                 tell(number, len(todo) + 1, remedy.name)
                 judged.append(self.judged(remedy))
@@ -486,7 +486,7 @@ class Work(ABC):
                 each(result)
             why = f"not tried: {budget.spent()}"
             results += judged or [RemedyResult(remedy, refusal=why)]
-        with budget.ending():
+        with budget.Ending():
             budget.require_time()
             tell(len(todo), len(todo) + 1, "cost")
             self._check(results)

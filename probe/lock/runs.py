@@ -166,7 +166,7 @@ def check_runs(
     for name in names or now.runs:
         tell(f"running {name}")
         computed, problem = None, ""
-        with budget.ending():
+        with budget.Ending():
             budget.require_time()
             try:
                 command = _command(now.runs[name], name, path.parent, install, trust)
@@ -190,7 +190,7 @@ def check_runs(
         def command_of(check: Checked) -> why.Command:
             return _command(now.runs[check.test], check.test, path.parent, install, trust)
 
-        with budget.ending():
+        with budget.Ending():
             budget.require_time()
             why.explain_changes(wrong, session, command_of, install, tell)
     return results

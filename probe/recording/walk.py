@@ -222,7 +222,7 @@ def compare_and_explain(
     same = whole and refused is None and related.shares_weights(left, right)
     # an array is given to both: a mask or a table may be in another form
     some = same_inputs or related.input_bits(left) & related.input_bits(right)
-    with budget.ending():
+    with budget.Ending():
         if some and not budget.spent() and related.unlike(difference, whole):
             tell("looking for values that are close")
             difference = related.by_closeness(difference, whole)
@@ -238,7 +238,7 @@ def compare_and_explain(
         difference.notes.append(related.note_of_folded_weights(refused, difference))
     if explain:
         tell("looking for differences behind the first")
-        with budget.ending():
+        with budget.Ending():
             alone.find_own_differences(difference, seconds / 2)
     for region in difference.operations:
         for side, op in difference.sides(region):
@@ -255,7 +255,7 @@ def compare_and_explain(
             region.doubted("gives different bits each time it is run: memory not initialised")
     if explain:
         _explain_sources(difference, tell, seconds)
-    with budget.ending():
+    with budget.Ending():
         _refute(difference, seconds)
     for region in difference.orphans:
         region.doubted(NO_SOURCE)
@@ -296,7 +296,7 @@ def _explain_sources(difference: Difference, tell: Callable[[str], None], second
         until = f"; the next ones are left out after {span(left)}" if left > 0 else ""
         tell(f"explaining {region.name} ({done + 1} of {len(sources) + len(behind)}{until})")
         cause = None
-        with budget.ending():
+        with budget.Ending():
             cause = find_cause(difference.left, difference.right, region, known=known)
         if cause is None or budget.spent():  # whoever asked last may have taken no answer for one
             break

@@ -79,7 +79,7 @@ def reproduce(
             repro = proved_reproduction(failed, finding, choices, step)
             if avoid and "reach" not in repro.explanation.causes:
                 repro.avoids = by_values(failed, repro.finding)
-        with budget.ending():
+        with budget.Ending():
             if avoid:
                 step("trying what avoids it")
                 repro.avoids += by_switches(repro.finding, finding, left, tell)

@@ -96,7 +96,7 @@ def first_change(releases: Sequence[str], ask: Callable[[str], ReleaseStep]) -> 
         # the nearest to the middle that was not tried: a release that can not run has neighbours
         middle = min(left, key=lambda at: abs(2 * at - low - high))
         step = None
-        with budget.ending():  # the change lies between the two releases that enclose it so far
+        with budget.Ending():  # the change lies between the two releases that enclose it so far
             step = steps.setdefault(releases[middle], ask(releases[middle]))
         if step is None:
             break

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -365,7 +364,7 @@ class _Search:
             self.progress(f"{self.stage}: {self.vary} {length:,}")
         try:
             # without the first size nothing is known
-            with budget.ending() if self.seen else nullcontext():
+            with budget.Ending(self.seen):
                 return self.known.pattern(length, questions)
             return None
         except TargetError as error:
