@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from probe.supervisor import WORDS, Board
+
 ROOT = Path(__file__).parents[1]
 
 # A command whose work is given: what a library does in one call of minutes, or in a crash.
@@ -119,6 +121,19 @@ def test_a_command_whose_supervisor_was_killed_ends_too():
     process.kill()
     process.communicate(timeout=20)  # its pipes are closed when both are gone
     assert gone(pid)
+
+
+def test_a_board_keeps_what_was_noted_last_and_no_more_than_it_holds():
+    board = Board()
+    assert board.ends == float("inf") and board.status is None and not board.printing
+    board.write("a longer text")
+    board.write("short")
+    board.write("why", 1)
+    assert (board.read(), board.read(1)) == ("short", "why")
+    board.write("\N{EM DASH}" * WORDS)
+    assert set(board.read()) == {"\N{EM DASH}"} and board.read(1) == "why"
+    board.status, board.printing, board.ends = 0, True, 12.5
+    assert (board.status, board.printing, board.ends) == (0, True, 12.5)
 
 
 def test_time_ends_the_main_thread_wherever_it_is_and_no_handler_of_exceptions_keeps_it():
