@@ -64,8 +64,8 @@ HEARD = 0.05
 
 
 class Task(NamedTuple):
-    """A shard as a task of Dask: what a node of these ``hosts`` answers, who takes the answer, or why
-    there is none. ``size``: how much it counts for in the progress, which says ``name``.
+    """A shard as a task of Dask: what a node of these ``hosts`` answers, who takes the answer, or
+    why there is none. ``size``: how much it counts for in the progress, which says ``name``.
 
     ``take`` raises ValueError for an answer that can't be stored.
     """
