@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-import install
 import probe
 from lib import notebook
 
@@ -20,21 +19,6 @@ README, EXPERIMENTS = ROOT / "README.md", ROOT / "docs" / "experiments.md"
 @cache
 def of(name):
     return probe.load(ROOT / "results" / name)
-
-
-def install_sizes():
-    """What constraints.txt says that every package takes, as the installer prints it."""
-
-    def sizes(extras):
-        needed = [one for one in install.pins() if one.extras & {"base", *extras}]
-        sums = [sum(getattr(one, name) for one in needed) for name in ("download", "disk")]
-        return [install.gigabytes(number).removesuffix(" GB") for number in sums]
-
-    every, least = sizes(("dev", "all", *install.LIBRARIES)), sizes(("dev",))
-    return [
-        (README, f"about {every[0]} GB to download, {every[1]} GB on disk"),
-        (README, f"`make run EXTRAS=dev` installs TensorFlow alone ({least[0]} and {least[1]} GB)"),
-    ]
 
 
 def prefix_stability():
@@ -308,7 +292,7 @@ def lock():
 
 
 STORES = (
-    *(lock, bug_or_rounding, install_sizes, prefix_stability, invariance, accumulation_orders),
+    *(lock, bug_or_rounding, prefix_stability, invariance, accumulation_orders),
     *(version_history, processors, devices, reveal_cost, overhead, scale, length_sweep),
     *(frameworks, padded_network, remedies, real_models, reproductions, fuzz, public_reports),
 )

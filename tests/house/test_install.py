@@ -1,13 +1,13 @@
-"""The environment's installer: what it announces, what it says on the way, and of failures."""
+"""The environment's installer: what it installs and remembers, and what it says of failures."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tomllib
-from collections import namedtuple
 from pathlib import Path
 
 import pytest
@@ -43,30 +43,19 @@ error: No solution found when resolving dependencies
 @pytest.mark.parametrize(
     ("printed", "told"),
     [
-        ("resolution", "backports-strenum==1.3.1: constraints.txt pins it, and another package"),
-        ("missing", "tensorflow==2.21.0: there is no such file for this Python and processor; "),
-        ("uv, missing", "numpy==0.0.9: there is no such file for this Python and processor; "),
-        ("uv, resolution", "tensorflow==2.21.0: the versions that are pinned can't be had"),
-        ("disk", "the disk is full; make room"),
-        ("network", "the package index could not be reached; check the network"),
-        ("build", "h5py: it has no ready-made file for this Python and processor"),
-        ("unknown", "ERROR: a riddle; run it again, or see README.md"),
+        ("resolution", "backports-strenum==1.3.1: ERROR: ResolutionImpossible"),
+        ("missing", "tensorflow==2.21.0: ERROR: No matching distribution"),
+        ("uv, missing", "numpy==0.0.9: cause: Because there is no version"),
+        ("uv, resolution", "tensorflow==2.21.0: cause: Because tensorflow==2.21.0 depends on"),
+        ("disk", "ERROR: Could not install packages: OSError: [Errno 28] No space left"),
+        ("network", "WARNING: Retrying after connection broken"),
+        ("build", "h5py: Failed to build h5py"),
+        ("unknown", "ERROR: a riddle"),
     ],
 )
-def test_a_failure_names_the_package_and_what_to_do(printed, told):
-    found = install.reason(PRINTED[printed].splitlines())
+def test_a_failure_names_the_package_and_has_the_installers_words(printed, told):
+    found = install.reason([line.strip() for line in PRINTED[printed].splitlines() if line])
     assert found.startswith(told) and "\n" not in found
-
-
-def test_every_pin_has_sizes_and_the_extras_that_need_it():
-    pins = install.pins()
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
-    assert len(pins) == len(lines) > 100
-    assert all(pin.download > 0 and pin.disk > 0 for pin in pins)
-    by = {extra: [pin.name for pin in pins if extra in pin.extras] for extra in install.LIBRARIES}
-    assert "torch" in by["torch"] and "jaxlib" in by["jax"] and "onnx" in by["onnxruntime"]
-    extras = {extra for pin in pins for extra in pin.extras}
-    assert extras <= {"base", "dev", "site", *install.LIBRARIES}
 
 
 def test_the_core_is_the_same_package_with_fewer_requirements():
@@ -113,95 +102,112 @@ import probe.answers.first_difference, probe.answers.network, probe.answers.case
     assert (tmp_path / "report" / "reproduce.py").is_file()
 
 
-def test_an_extra_that_pyproject_lacks_is_named():
-    assert install.known("dev, all,dev") == "all,dev"
-    with pytest.raises(install.Failure, match="extras=pytorch: there is no such extra; use all"):
-        install.known("dev,pytorch")
+class Ran(list):
+    """Commands that would have been run. ``statuses``: by words of a command, how it ends."""
+
+    def __init__(self):
+        self.statuses = {}
+
+    def extras(self):
+        """Those of each installation."""
+        found = (re.search(r" -e .*\[(.*)\]", " ".join(command)) for command in self)
+        return [match[1] for match in found if match]
 
 
-def test_it_is_one_line_where_the_disk_is_too_small(monkeypatch, tmp_path, capsys):
-    usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage(10, 9, 10**6))
-    with pytest.raises(install.Failure, match=r"needs \d\.\d GB, 0.0 GB are free; make room"):
-        install.announce(tmp_path, "dev", install.pins())
-    assert "installing" in capsys.readouterr().out
+@pytest.fixture
+def ran(monkeypatch):
+    commands = Ran()
+
+    def run(command):
+        command = [str(word) for word in command]
+        commands.append(command)
+        if "venv" in command:
+            venv = Path(command[-1])
+            shutil.rmtree(venv, ignore_errors=True)  # as by --clear
+            (venv / "bin").mkdir(parents=True)
+            (venv / "bin" / "python").touch()
+        ends = (n for words, n in commands.statuses.items() if words in " ".join(command))
+        return next(ends, 0), ["error: a riddle"]
+
+    monkeypatch.setattr(install, "run", run)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    return commands
 
 
-def test_pytorch_with_cuda_comes_only_where_it_is_asked_for(monkeypatch, capsys):
-    own = Path(sys.executable)
-    monkeypatch.setattr(install, "has_cpu_build", lambda python: False)
-    assert "torch" not in install.libraries(own, "all,dev")
+def test_an_extra_that_pyproject_lacks_is_named(ran, tmp_path):
+    with pytest.raises(SystemExit, match="extras=pytorch: no such extra; use all, cluster, dev"):
+        install.install(tmp_path / "venv", "dev,pytorch", False)
+    assert not ran
+
+
+def test_pytorch_with_cuda_comes_only_where_it_is_asked_for(ran, tmp_path, capsys):
+    every = ",".join(sorted({"dev", *install.LIBRARIES}))
+    install.fill(tmp_path, {"dev", "all"})
+    assert ran.extras() == [every.replace(",torch", "")]
+    assert any(word.startswith("torch==") for word in ran[-1])
+    ran.statuses["--dry-run"] = 1
+    install.fill(tmp_path, {"dev", "all"})
+    assert ran.extras()[1:] == [every.replace(",torch", "")]
+    assert not any(word.startswith("torch==") for word in ran[-1])
     told = capsys.readouterr().out
-    assert told.startswith("torch: left out: ") and "EXTRAS=dev,all,torch" in told
-    assert "torch" in install.libraries(own, "all,dev,torch")
-    assert install.libraries(own, "dev") == {"dev"}
-    monkeypatch.setattr(install, "has_cpu_build", lambda python: True)
-    assert install.libraries(own, "all,dev") == {"dev", *install.LIBRARIES}
+    assert "torch: left out: " in told and "EXTRAS=dev,all,torch" in told
+    install.fill(tmp_path, {"dev", "all", "torch"})
+    assert ran.extras()[2:] == ["all,dev,torch"]
 
 
-def test_it_is_never_silent_while_an_installer_works(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(install, "EVERY", 0.05)
-    script = "import time; print('Collecting a (from b)', flush=True); time.sleep(1)"
-    command = [sys.executable, "-c", f"{script}; print('ERROR: no'); raise SystemExit(3)"]
-    status, printed = install.watched(command, {}, tmp_path, install.pins())
-    assert status == 3 and printed == ["Collecting a (from b)", "ERROR: no"]
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) > 5 and lines[-1].endswith("installed; Collecting a")
-    assert not any(tmp_path.iterdir())
-
-
-def test_uvs_failure_is_told_and_pip_tried(monkeypatch, tmp_path, capsys):
-    ran = []
-
-    def watched(command, *_):
-        ran.append(Path(command[0]).name)
-        return (2, ["error: a riddle"]) if "uv" in ran[-1:] else (0, [])
-
-    monkeypatch.setattr(install, "watched", watched)
+def test_uvs_failure_is_told_and_pip_tried(ran, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(shutil, "which", lambda name: f"/here/{name}")
-    install.fill(tmp_path, Path(sys.executable), "dev")
-    assert ran == ["uv", Path(sys.executable).name]
-    assert "uv: error: a riddle; run it again, or see README.md; trying pip" in (
-        capsys.readouterr().out
-    )
+    ran.statuses["uv pip"] = 2
+    install.fill(tmp_path, {"dev"})
+    assert [command[0] for command in ran] == ["/here/uv", str(tmp_path)]
+    assert capsys.readouterr().err == "install: uv: error: a riddle\n"
+    ran.statuses["-m pip"] = 1
+    with pytest.raises(SystemExit, match="fewer libraries"):
+        install.fill(tmp_path, {"dev"})
 
 
-def test_what_is_up_to_date_is_left_alone_and_its_extras_are_remembered(monkeypatch, tmp_path):
-    filled = []
-    monkeypatch.setattr(install, "fill", lambda venv, python, extras: filled.append(extras))
-    monkeypatch.setattr(install, "answers", lambda python: True)
-    install.install(tmp_path, "dev", anew=False)
-    install.install(tmp_path, None, anew=False)
-    assert filled == ["dev"]
-    install.install(tmp_path, "jax,dev", anew=False)
-    install.install(tmp_path, None, anew=False)
-    assert filled == ["dev", "dev,jax"]
-    install.install(tmp_path, "+site", anew=False)
-    assert filled[2:] == ["dev,jax,site"]
-    monkeypatch.setattr(install, "fingerprint", lambda: "another")
-    install.install(tmp_path, None, anew=False)
-    assert filled == ["dev", "dev,jax", "dev,jax,site", "dev,jax,site"]
-
-
-def test_another_python_makes_it_anew_only_where_that_is_asked(monkeypatch, tmp_path, capsys):
+def test_what_is_up_to_date_is_left_alone_and_its_extras_are_remembered(ran, monkeypatch, tmp_path):
     venv = tmp_path / "venv"
-    monkeypatch.setattr(install, "fill", lambda *given: None)
-    monkeypatch.setattr(install, "answers", lambda python: venv.is_dir())
-    monkeypatch.setattr(install, "version_of", lambda python: (3, 10))
-    monkeypatch.setattr(install, "create", lambda folder: folder.mkdir())
-    install.install(venv, "dev", anew=False)
-    (venv / "kept").touch()
-    install.install(venv, "dev", anew=False)
-    assert (venv / "kept").exists()
-    install.install(venv, "dev", anew=True)
-    assert not (venv / "kept").exists()
-    assert "has Python 3.10; it is made anew" in capsys.readouterr().out
+    for extras, after in [
+        ("dev", ["dev"]),
+        (None, ["dev"]),
+        ("jax,dev", ["dev", "dev,jax"]),
+        (None, ["dev", "dev,jax"]),
+        ("+site", ["dev", "dev,jax", "dev,jax,site"]),
+    ]:
+        install.install(venv, extras, False)
+        assert ran.extras() == after
+    (tmp_path / "constraints.txt").write_text("numpy==99")
+    monkeypatch.setattr(install, "CONSTRAINTS", tmp_path / "constraints.txt")
+    install.install(venv, None, False)
+    assert ran.extras() == ["dev", "dev,jax", "dev,jax,site", "dev,jax,site"]
+    assert sum("venv" in command for command in ran) == 1
 
 
-def test_a_python_without_files_of_tensorflow_is_refused(monkeypatch, tmp_path):
-    monkeypatch.setattr(install, "PYTHONS", ((3, 5), (3, 6)))
-    with pytest.raises(install.Failure, match="TensorFlow has no file for it; take Python 3.5 to"):
-        install.create(tmp_path / "venv")
+def test_another_python_makes_it_anew_only_where_that_is_asked(ran, tmp_path):
+    install.install(tmp_path / "venv", "dev", False)
+    ran.statuses["import sys"] = 1  # the interpreter is of another version, or does not start
+    install.install(tmp_path / "venv", "dev", True)
+    made = [command for command in ran if "venv" in command]
+    assert len(made) == 2 and ran.extras() == ["dev", "dev"]
+    code = [command for command in ran if "-c" in command and len(command) == 3][-1]
+    for anew, status in ((code[-1], 0), (code[-1].replace("'3.", "'4."), 1)):
+        assert subprocess.run([sys.executable, "-c", anew]).returncode == status
+
+
+def test_a_python_without_files_of_tensorflow_is_refused(ran, monkeypatch, tmp_path):
+    monkeypatch.setattr(install, "PYTHONS", ("3.5", "3.6"))
+    with pytest.raises(SystemExit, match=r"TensorFlow has no file for it; take 3\.5 or 3\.6"):
+        install.install(tmp_path / "venv", None, False)
+
+
+def test_a_line_is_shown_every_few_seconds_while_an_installer_works(monkeypatch, capsys):
+    seconds = iter(range(0, 100, 3))
+    monkeypatch.setattr(install.time, "monotonic", lambda: next(seconds))
+    script = "print('Collecting a\\n\\nCollecting b\\nERROR: no'); raise SystemExit(3)"
+    status, lines = install.run([sys.executable, "-c", script])
+    assert status == 3 and lines == ["Collecting a", "Collecting b", "ERROR: no"]
+    assert capsys.readouterr().out.splitlines() == [f"  {line}" for line in lines]
 
 
 def test_a_failure_is_one_line_and_exit_status_1():
