@@ -66,7 +66,7 @@ def fill(python: Path, names: set[str]) -> None:
         if not cpu:
             print("torch: left out: no build for CPUs is at hand; see pytorch.org, or take CUDA's")
             print("  of some gigabytes: make install EXTRAS=dev,all,torch")
-    commands = [[python, "-m", "pip", "install", "--progress-bar", "off"]]
+    commands: list[list[Any]] = [[python, "-m", "pip", "install", "--progress-bar", "off"]]
     if uv := shutil.which("uv"):
         commands.insert(0, [uv, "pip", "install", "--python", python])
     for command in commands:
