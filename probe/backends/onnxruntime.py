@@ -88,6 +88,7 @@ class OnnxRuntime(Writing):
     layouts = (layout.CONTIGUOUS, "offset:N")
     imports = ("import onnxruntime", "from onnx import TensorProto, helper, numpy_helper")
     modules = ("onnxruntime", "onnx")
+    runs = 'y = session.run(["y"], {%s})[0]'
 
     @classmethod
     def requires(cls, switches):
@@ -139,7 +140,7 @@ class OnnxRuntime(Writing):
 
     def emit(self, program, shapes):
         self.check(program)
-        graph = OnnxGraph(program, shapes)
+        graph = self.graph(program, shapes)
         source = straight(graph, program, shapes, distinct=True)
         nodes = ", ".join(source.run)
         # a model without weights, or one that is fed with them, is made once
@@ -150,11 +151,14 @@ class OnnxRuntime(Writing):
         return source._replace(
             make=() if held else model,
             load=source.load + (model if held else ()),
-            run=('y = session.run(["y"], {%s})[0]' % feeds,),
+            run=(self.runs % feeds,),
         )
 
     def shown(self, program, shapes):
-        return straight(OnnxGraph(program, shapes), program, shapes, distinct=True).run
+        return straight(self.graph(program, shapes), program, shapes, distinct=True).run
+
+    def graph(self, program, shapes):
+        return OnnxGraph(program, shapes)
 
     def model(self, graph, nodes, held, fed):
         """Returns lines that make the session of nodes."""
@@ -171,6 +175,12 @@ class OnnxRuntime(Writing):
             "graph = helper.make_graph(%s)" % ", ".join(parts),
             'opset = helper.make_opsetid("", %d)' % opset,
             "model = helper.make_model(graph, opset_imports=[opset], ir_version=%d)" % version,
+            *self.opens(),
+        )
+
+    def opens(self):
+        """Returns the lines from a model to its session."""
+        return (
             "session = onnxruntime.InferenceSession(model.SerializeToString(), options(), "
             'providers=["CPUExecutionProvider"])',
         )
