@@ -102,9 +102,6 @@ OPTIONS = {
         "said",
         ("said", "all", "none"),
     ),
-    "certify": Option(
-        "Test every addition and fusion of every output, in n / 3 calls or more for n products."
-    ),
     "upto": Option(
         "The largest size: of lengths 1000000 if not given, of batches 1024.", "N", least=1
     ),

@@ -23,7 +23,6 @@ from probe.options import checked_options
 from probe.printing import counted, plain
 from probe.progress import Say
 from probe.summation import functions
-from probe.summation.certificate import BUDGET
 from probe.summation.masks import SessionOperator
 from probe.summation.summation import Summation, ranges_of_mask
 from probe.summation.windows import Reach, reveal_reach, reveal_windows
@@ -67,7 +66,6 @@ def explain(
     against_target: str | Target | None = None,
     against_padding: object = None,
     kernels: str = "said",
-    certify: bool = False,
     zeros: str = "equal",
 ) -> Explained:
     """Explains why ``case`` differs at ``at`` and ``against`` of the axis ``vary``, with proof.
@@ -77,9 +75,9 @@ def explain(
     ``against_target`` (another library, device or switch) or ``against_padding`` the two sides may
     have the same shape: leave ``against`` out.
     ``kernels``: which kernels are named beside the causes: ``said`` (by the library), ``all`` (also
-    symbols sampled while it runs) or ``none``; each source starts the target again. ``certify``:
-    test every addition and every fusion of every output. ``zeros``: ``differ`` makes +0 and -0 a
-    difference, at 0 ulp; ``equal`` counts them. Costs a start and a reveal on each side.
+    symbols sampled while it runs) or ``none``; each source starts the target again. ``zeros``:
+    ``differ`` makes +0 and -0 a difference, at 0 ulp; ``equal`` counts them. Costs a start and a
+    reveal on each side.
     Errors: InputError; TargetError where a target fails.
 
     >>> import probe
@@ -90,7 +88,7 @@ def explain(
     where, other = checked_target(target), checked_target(against_target or target)
     checked_kernels(kernels)
     shapes = ComparedShapes.named(checked_case(case), vary, at, against, against_padding)
-    comparison = explained(shapes, where, other, budget=BUDGET if certify else 0, zeros=zeros)
+    comparison = explained(shapes, where, other, zeros=zeros)
     evidence = differing_example(comparison)
     comparison.kernels = named_kernels(comparison, kernels)
     return Explained(comparison, evidence)
@@ -199,7 +197,7 @@ class Ordered(Answer):
             "evidence": side.evidence or None,
         }
         if side.pooled is not None or side.orders is None:
-            report |= {"orders": [], "replayed": 0, "not_a_sum": 0, "certified": False}
+            report |= {"orders": [], "replayed": 0, "not_a_sum": 0, "sets": 0}
             if side.pooled is not None:
                 report["orders"] = side.pooled.orders(side.pooled.index)
                 report["replayed"] = int(side.replays.sum())
@@ -216,8 +214,7 @@ class Ordered(Answer):
             "orders": sorted(summations, key=lambda entry: -entry["outputs"]),
             "replayed": int((orders.replayed & side.replays).sum()),
             "not_a_sum": int(orders.not_a_sum.sum()),
-            "certified": not orders.doubts,
-            "uncertified": orders.doubts or None,
+            "sets": orders.sets,
             "calls": orders.calls,
             "checks": orders.checks,
             "seconds": round(orders.seconds, 3),
@@ -227,19 +224,18 @@ class Ordered(Answer):
         side, report = self.found, self.report()
         replayed = f"replayed {report['replayed']:,} of {report['outputs']:,} outputs"
         if side.pooled is not None:
-            return (self._asked(), f"{replayed}; not certified", side.evidence)
+            return (self._asked(), replayed, side.evidence)
         if not report["orders"]:
             why = "not a sum in one order" if report["not_a_sum"] else side.refusal or "not known"
             about = f"{why}: {report['outputs']:,} of {report['outputs']:,} outputs have no order"
             return (self._asked(), about, side.evidence)
         count, first = len(report["orders"]), report["orders"][0]
         summations = counted(count, "summation")
-        sure = "certified" if report["certified"] else "not certified"
         fused = {"all": "every product fused (FMA)", "none": "no product fused"}
         rounding = fused.get(first["rounding"], "some products fused (FMA)")
         return (
             self._asked(),
-            f"{summations}; {replayed}; {sure}",
+            f"{summations}; {replayed} on {report['sets']} sets of operands",
             f"{rounding}, sums in {first['accumulator']}: {first['tree']}",
         )
 
@@ -325,7 +321,6 @@ def order(
     n: int | None = None,
     dtype: str = "float32",
     products: bool | None = None,
-    certify: bool = False,
 ) -> Ordered:
     """Reveals in which order, and with which roundings, every output is added, and replays it.
 
@@ -334,10 +329,8 @@ def order(
     ``f(x, w)`` the n products of x and w, and returns one number; it is called in this process,
     some 2 n times, and on up to 128 sets of operands (fewer of more than 2,048 numbers) that are
     replayed. ``dtype``: of x and w, and of what comes back. ``products``: whether f takes two
-    arrays; None: as many as it needs. ``certify``: test every output for every addition and every
-    fusion, which costs some n / 3 calls more, and as much again for each edge. What is not a sum in
-    one order is reported as such, with the evidence: exact sums (``math.fsum``), compensated ones,
-    or no sums at all.
+    arrays; None: as many as it needs. What is not a sum in one order is reported as such, with
+    the evidence: exact sums (``math.fsum``), compensated ones, clipped ones, or no sums at all.
 
     >>> import numpy as np
     >>> import probe
@@ -347,22 +340,22 @@ def order(
     ...     return halves(x[: len(x) // 2]) + halves(x[len(x) // 2 :])
     >>> probe.order(halves, 5)
     5 float32 numbers by halves
-    1 summation; replayed 1 of 1 outputs; not certified
+    1 summation; replayed 1 of 1 outputs on 128 sets of operands
     no product fused, sums in float32: ((0+1)+(2+(3+4)))
 
     Errors: InputError, also where f fails or returns no number; TargetError.
     """
     if not isinstance(what, Case):
-        return _of_function(what, target if n is None else n, dtype, products, certify)
+        return _of_function(what, target if n is None else n, dtype, products)
     if isinstance(target, int) or n is not None:
         why = "a case defines how many products are added"
         raise InputError("n", target if n is None else n, why, "leave it out")
     case, where = require_length(what), checked_target(target)
     with open_session(where) as session:
-        return Ordered(run_and_reveal(session, case, budget=BUDGET if certify else 0))
+        return Ordered(run_and_reveal(session, case))
 
 
-def _of_function(f: object, n: object, dtype: str, products: bool | None, certify: bool) -> Ordered:
+def _of_function(f: object, n: object, dtype: str, products: bool | None) -> Ordered:
     if not callable(f):
         why = f"{type(f).__name__} is neither a case nor a function"
         raise InputError("what", repr(f)[:40], why, "give probe.Case(...), or f and n")
@@ -373,8 +366,7 @@ def _of_function(f: object, n: object, dtype: str, products: bool | None, certif
         why = "the number of summands is required"
         raise InputError("n", shown, why, "write probe.order(f, 9)")
     case = functions.case_of_function(f, n, dtype, products)
-    budget = BUDGET if certify else 0
-    side = run_and_reveal(functions.FunctionSession(f, case), case, budget=budget)
+    side = run_and_reveal(functions.FunctionSession(f, case), case)
     # no order replays: it may still be a known way to add, of which no order is the cause
     refused = side.refusal == "not-a-sum" or (side.orders and side.orders.not_a_sum.any())
     sets = f"on {functions.COUNT} sets of operands it gave"

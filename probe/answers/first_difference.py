@@ -52,7 +52,7 @@ class Walked(Answer):
     ``before``, lines that set each side's switches; ``whole``, lines that repeat the comparison.
     ``sizes``: of other sizes that were compared with the right side: ``at``, ``verdict``,
     ``first``, ``differing``; where sums were tested ``by_order`` (``same``, ``differs``,
-    ``unknown``), ``in_the_way``, ``why`` and ``certified``. Without these they are of these inputs.
+    ``unknown``), ``in_the_way``, ``why`` and ``sets``. Without these they are of these inputs.
     """
 
     found: Difference
@@ -125,7 +125,7 @@ class Walked(Answer):
             "outputs": [self.report_output(output) for output in difference.outputs],
             "notes": difference.notes,
             "sizes": self.sizes,
-            "certified": bool(self.sizes) and all(size.get("certified") for size in self.sizes),
+            "sets": min((size.get("sets", 0) for size in self.sizes), default=0),
         }
 
     def same_bits(self) -> str:
@@ -135,7 +135,7 @@ class Walked(Answer):
         # for all finite inputs
         if "by_order" in self.sizes[0]:
             same = [size for size in self.sizes if size["by_order"] == "same"]
-            each = [f"{size['at']}{' (not certified)' * (not size['certified'])}" for size in same]
+            each = [str(size["at"]) for size in same]
             text = f"sizes that add as {self.asked.right} does: {', '.join(each) or 'none'}"
             for word, why in (("differs", "added differently"), ("unknown", "not known")):
                 some = [size for size in self.sizes if size["by_order"] == word]
@@ -149,7 +149,7 @@ class Walked(Answer):
         parts = [f"the bits of {self.asked.right}: {equal or 'none'}"]
         parts += [f"different bits: {other}"] * bool(other)
         parts += [f"not known: {unknown}"] * bool(unknown)
-        return f"sizes with {'; '.join(parts)} (on these inputs; not certified)"
+        return f"sizes with {'; '.join(parts)} (on these inputs)"
 
     def report_output(self, output: Pair) -> dict[str, Any]:
         """Returns an entry of ``outputs``. ``growth``: how the difference over the largest value

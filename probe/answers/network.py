@@ -257,9 +257,6 @@ FIXED = (
 )
 
 
-CERTIFIED = "certified: all additions of every sum whose size changes were tested"
-
-
 @dataclass(repr=False)
 class Padded(Answer):
     """Holds the results of a padded graph: ``found`` has a ``SafeSize`` for each valid size.
@@ -311,6 +308,11 @@ class Padded(Answer):
         return next((size.at_safe.given for size in self.found if size.at_safe.given), "")
 
     @property
+    def sets(self) -> int:
+        """On how many fresh sets of operands each order was replayed; 0: none had to be."""
+        return min((size.at_safe.sets for size in self.found if size.at_safe.sets), default=0)
+
+    @property
     def in_the_way(self) -> Serves | None:
         """Returns what stands against a proof, or against every shorter size."""
         every = [serves for size in self.found for serves in (size.at_safe, size.at_least)]
@@ -328,8 +330,8 @@ class Padded(Answer):
             "first": self.first,
             "in_the_way": stands.name if stands else None,
             "why": stands.why if stands else None,
-            "certified": all(size.at_safe.certified for size in self.found),
-            "certified_for": self.given or None,
+            "sets": self.sets,
+            "valid_for": self.given or None,
             "model": self.model,
             "target": self.target,
             "vary": self.vary,
@@ -342,7 +344,7 @@ class Padded(Answer):
                     "safe": size.safe,
                     "at_least": _serves_to_json(size.at_least),
                     "at_safe": _serves_to_json(size.at_safe),
-                    "certified": size.at_safe.certified,
+                    "sets": size.at_safe.sets,
                     "over": size.over or None,
                 }
                 for size in self.found
@@ -386,14 +388,11 @@ class Padded(Answer):
         if stands is not None:
             parts.append(f"prevented by {stands.name}: {stands.why}")
         elif any(size.safe < self.graph.fixed for size in self.found):
-            safe = [size.at_safe for size in self.found]
-            every = all(serves.certified for serves in safe)
-            parts.append(
-                CERTIFIED + f", for {self.given}" * bool(self.given)
-                if every
-                else "the sums are added in the same order; "
-                + next((o.why for o in safe if o.why == BY_BITS), "not every addition was tested")
-            )
+            same = "all sums whose size changes are added in the same order"
+            same += f", replayed on {self.sets} sets of operands" * bool(self.sets)
+            same += f", for {self.given}" * bool(self.given)
+            by_bits = any(size.at_safe.why == BY_BITS for size in self.found)
+            parts.append(f"{same}; {BY_BITS}" if by_bits else same)
         return "; ".join(parts) or "every input is padded to the full size"
 
     def reproduce(self, folder: str | Path) -> Any:
@@ -503,8 +502,8 @@ def _serves_to_json(serves: Serves) -> dict[str, Any]:
         "lacking": serves.lacking,
         "operation": serves.name or None,
         "why": serves.why or None,
-        "certified": serves.certified,
-        "certified_for": serves.given or None,
+        "sets": serves.sets,
+        "valid_for": serves.given or None,
         "kept": [None if box is None else [vars(part) for part in box] for box in serves.boxes],
     }
 

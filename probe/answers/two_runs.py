@@ -195,7 +195,7 @@ def two_runs(
             if known is not None:
                 order = judging.by_order(difference, known)
                 entry |= {"by_order": order.verdict, "in_the_way": order.name or None}
-                entry |= {"why": order.why or None, "certified": order.certified}
+                entry |= {"why": order.why or None, "sets": order.sets}
             walked.sizes.append(entry)
         walked.script = sides.script(model, None)
         return walked

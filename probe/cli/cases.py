@@ -66,7 +66,7 @@ WORKERS = "With --from: how many processes; one per processor if not given."
     "Explain every difference that a sweep stored there, and store the causes.",
     type=PATH,
 )
-@question_options("kernels certify zeros workers", workers=WORKERS, kernels=KERNELS)
+@question_options("kernels zeros workers", workers=WORKERS, kernels=KERNELS)
 @fail_on_option(
     differing="an output differs",
     finding="an output differs, is added in a different order or rounding, or is not explained",
@@ -195,11 +195,10 @@ TREE = (
 @click.command(cls=Words, short_help="Reveal in which order every output is added.")
 @case_options
 @target_option()
-@question_options("certify")
 @option("--tree", "FILE", TREE, type=PATH)
 @fail_on_option(finding="an output is not a sum of its products, or its order did not replay")
 @output_options
-def order(words: dict[str, str], target: str, certify: bool, tree: Path | None, out: Output) -> int:
+def order(words: dict[str, str], target: str, tree: Path | None, out: Output) -> int:
     """Reveals the order and rounding of every output, and replays them bit for bit.
 
     Give the length with --length. Products are numbered row by row over (kernel, channels); b is
@@ -210,7 +209,7 @@ def order(words: dict[str, str], target: str, certify: bool, tree: Path | None, 
 
     case, (where,) = sized_case(words), parsed_targets((target,))
     with out.working(f"revealing {case.label} on {where.text}"):
-        answer = ordered(case, where, certify=certify)
+        answer = ordered(case, where)
     report = answer.report()
     if tree is not None:
         answer.save_tree(tree)

@@ -193,12 +193,11 @@ class CaseRun:
         session: AnySession,
         known: Sequence[Summation] = (),
         wanted: np.ndarray | None = None,
-        budget: int = 0,
     ) -> CaseRun:
         """Reveals and replays outputs: ``wanted`` (positions, filters), None for all.
 
         ``known``: summations to try first. One that is wrong at one addition may pass all checks;
-        the case's own bits tell, and then everything is asked. ``budget``: as of ``orders.reveal``.
+        the case's own bits tell, and then everything is asked.
         """
         if self.refusal:
             return self
@@ -206,7 +205,7 @@ class CaseRun:
             return self._pool(session, wanted)
         try:
             with VOICE.doing(f"revealing orders on {self.target.text}, {self._size}"):
-                orders = reveal(session, self.case, known, wanted, budget, self.operands.zeros)
+                orders = reveal(session, self.case, known, wanted, self.operands.zeros)
         except Nondeterministic as error:
             return replace(self, refusal="nondeterministic", evidence=str(error))
         except NotAsked as error:
@@ -216,7 +215,7 @@ class CaseRun:
             return replace(self, refusal="not-a-sum", evidence=error.evidence)
         run = self.with_orders(session, orders)
         if known and ((orders.index >= 0) & ~run.replays).any():
-            return run.reveal(session, (), wanted, budget)
+            return run.reveal(session, (), wanted)
         return run
 
     def _pool(self, session: AnySession, wanted: np.ndarray | None) -> CaseRun:
@@ -309,14 +308,9 @@ def run_case(
     )
 
 
-def run_and_reveal(
-    session: AnySession, case: Case, known: Sequence[Summation] = (), budget: int = 0
-) -> CaseRun:
-    """Runs ``case`` (its length set), with controls, and reveals and replays every output.
-
-    ``budget``: questions that may be spent on certifying them.
-    """
-    return run_case(session, case).reveal(session, known, budget=budget)
+def run_and_reveal(session: AnySession, case: Case, known: Sequence[Summation] = ()) -> CaseRun:
+    """Runs ``case`` (its length set), with controls, and reveals and replays every output."""
+    return run_case(session, case).reveal(session, known)
 
 
 def _with_nonfinite(run: CaseRun, session: AnySession, orders: Orders) -> CaseRun:
@@ -456,14 +450,13 @@ class Revealer:
     ``tried``: how many summations of earlier runs are tried before any is revealed; None: all.
     ``kept``: of how many shapes the orders are kept; None: of all. Orders go with the shape, for
     all finite operands: where a replay of kept ones gives a run's bits, nothing is revealed.
-    ``small``: up to that many outputs all are revealed, though some are wanted. ``budget``:
-    questions to a run that may be spent on certifying it.
+    ``small``: up to that many outputs all are revealed, though some are wanted.
     """
 
     def __init__(
-        self, tried: int | None = MOST_KNOWN, kept: int | None = 0, small: int = 0, budget: int = 0
+        self, tried: int | None = MOST_KNOWN, kept: int | None = 0, small: int = 0
     ) -> None:
-        self.tried, self.kept, self.small, self.budget = tried, kept, small, budget
+        self.tried, self.kept, self.small = tried, kept, small
         self.summations: list[Summation] = []
         self._orders: dict[Hashable, Orders] = {}
 
@@ -487,7 +480,7 @@ class Revealer:
         if recalled and run.replays[places].all():
             return run
         few = wanted is not None and wanted.size <= self.small
-        run = run.reveal(session, self.summations, None if few else wanted, self.budget)
+        run = run.reveal(session, self.summations, None if few else wanted)
         if run.orders is not None:
             every = dict.fromkeys([*run.orders.summations, *self.summations])
             self.summations = list(every)[: self.tried]

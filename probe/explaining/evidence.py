@@ -42,17 +42,15 @@ def explain_case(
     against_target: Target | None = None,
     *,
     inline: bool = False,
-    budget: int = 0,
     zeros: str = "equal",
 ) -> Comparison:
     """Returns why both sides of ``shapes`` differ, output by output.
 
     With ``against_target`` (another library, device or switch) or another padding the two sides may
     have the same shape. Then the windows are read off both sides, and outputs whose windows differ
-    are told apart from rounding. ``budget``: questions to each side that may be spent on certifying
-    it. ``zeros`` ``"differ"``: zeros of different signs are differences too, at a distance of 0
-    ulp. Costs a reveal on each side. InputError: there is nothing to compare. TargetError: a target
-    failed.
+    are told apart from rounding. ``zeros`` ``"differ"``: zeros of different signs are differences
+    too, at a distance of 0 ulp. Costs a reveal on each side. InputError: there is nothing to
+    compare. TargetError: a target failed.
     """
     choice("zeros", zeros, ulp.ZEROS)
     other = against_target or target
@@ -68,7 +66,7 @@ def explain_case(
         first, second = running.of(target), running.of(other)
         comparison = compare_shapes(shapes, first, second, zeros=zeros)
         comparison.case = shapes.case
-        return comparison.reveal(first, second, Revealer(tried=None, budget=budget))
+        return comparison.reveal(first, second, Revealer(tried=None))
 
 
 def checked_kernels(which: str) -> str:

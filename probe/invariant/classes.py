@@ -95,16 +95,16 @@ class Entry:
 
     ``chosen``: the mark of the class; empty: there is none. ``largest``: the size that it was
     chosen for. ``marks``: by number of threads, the mark of each size that was checked.
-    ``certified``: size and threads at which every output was asked for its order, with what came
-    out. Not saved: ``believed``, by number of threads the sizes whose marks stand in a table that
-    was read, and were not asked here; ``home``: it was made where it is used.
+    Not saved: ``orders``, by number of threads what asking for them came to; ``believed``, by
+    number of threads the sizes whose marks stand in a table that was read, and were not asked here;
+    ``home``: it was made where it is used.
     """
 
     chosen: str = ""
     like: str = ""
     largest: int = 0
     marks: dict[int, dict[int, str]] = field(default_factory=dict)
-    certified: dict[str, str] = field(default_factory=dict)
+    orders: dict[int, str] = field(default_factory=dict)
     believed: dict[int, set[int]] = field(default_factory=dict)
     home: bool = False
 
@@ -120,15 +120,10 @@ class Entry:
             }
             for threads, each in row["marks"].items()
         }
-        # marked as not tested here
-        certified = {
-            str(name): HEARSAY + str(value).removeprefix(HEARSAY)
-            for name, value in row["certified"].items()
-        }
-        return cls(str(row["chosen"]), str(row["like"]), int(row["largest"]), marks, certified)
+        return cls(str(row["chosen"]), str(row["like"]), int(row["largest"]), marks)
 
 
-_UNSAVED = ("believed", "home")
+_UNSAVED = ("orders", "believed", "home")
 
 
 class MarkedSizes:
@@ -247,7 +242,7 @@ class Sizes(MarkedSizes):
                 for each in self.believed:
                     del self.marks[each]
                 self.believed.clear()
-                self.entry.certified.clear()
+                self.entry.orders.clear()
                 self.take(self.entry.chosen)  # the plans rest on what is forgotten
             return False
         return True
@@ -434,7 +429,7 @@ class Buckets(MarkedSizes):
         """
         key, chosen, before = self.operation.key, self.entry.chosen, dict(self.marks)
         self.marks.clear()
-        self.entry.certified.clear()
+        self.entry.orders.clear()
         sizes = {size + more for size in self.ladder for more in (0, *self.beside)}
         marks = {size: mark for size, mark in before.items() if size in sizes}
         for size, mark in marks.items():
@@ -515,7 +510,7 @@ class Buckets(MarkedSizes):
 FORMAT = 1
 VARIABLES = ("MKL_", "ONEDNN_", "DNNL_", "OMP_", "KMP_")
 MOST_BYTES, MOST_THREADS = 1 << 26, 4096  # of a table that is read
-HEARSAY, NO_TABLE = "the table says: ", "it is not a table of classes"
+NO_TABLE = "it is not a table of classes"
 CHECKED = 6  # sizes of each operation that are asked again where a table is read
 
 
@@ -683,14 +678,14 @@ class Table:
         for size in (small[number] for number in at):
             if sizes.mark(size) != before[size]:
                 self.notes.append(f"{sizes.operation.key}: size {size} differs: checked anew")
-                sizes.entry.certified.clear()
+                sizes.entry.orders.clear()
                 return
         # thousands of sizes may stand there: few are ever run
         if self.trusted:
             sizes.believed |= before.keys() - marks.keys()
             marks |= before | marks
         else:
-            sizes.entry.certified.clear()
+            sizes.entry.orders.clear()
 
 
 def _no_table(name: str, why: str) -> InputError:

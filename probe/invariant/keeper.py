@@ -1,10 +1,9 @@
 """Which class each operation of a model runs in, and what the model's bits rest on.
 
 Classes are found when a shape is first met, and then kept. Marks rest on telling operands, which
-show nearly every other order; a certificate asks every output of a call about every addition and
-every fusion. It is asked at two sizes of a class, the smallest and a larger one, and both have to
-add every output alike; another way to the bits of an operation, such as that of few rows, is asked
-beside the operation itself.
+show nearly every other order; ``Report.orders`` reveals the order itself at two sizes of a class,
+the smallest and a larger one, and both have to add every output alike; another way to the bits of
+an operation, such as that of few rows, is asked beside the operation itself.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from typing import Any, Protocol, Self
 from probe.errors import ProbeError
 from probe.invariant.classes import Checkable, Entry, Plan, Sizes, Table, anew
 from probe.launch import InlineSession
-from probe.summation import certificate
 from probe.summation.orders import Orders, reveal
 from probe.target import Target
 from probe.unchanged import leaves_unchanged
@@ -369,7 +367,7 @@ class Keeper:
         return max(wanted), self.table.like, sorted(wanted)
 
 
-# What is found, and what is left as it is: the report, with its certificates.
+# What is found, and what is left as it is: the report.
 
 
 AT_MOST = 32  # the size of the larger call
@@ -397,7 +395,7 @@ class ReportRow:
     sizes: int
     usable: int
     smallest: int
-    certified: str
+    orders: str
 
     def to_json(self) -> dict[str, Any]:
         return dict(self.__dict__)
@@ -427,7 +425,7 @@ class Report:
         for key, entry in self.table.entries.items():
             for threads, marks in entry.marks.items():
                 usable = [size for size, mark in marks.items() if mark and mark == entry.chosen]
-                said, least = entry.certified.get(str(threads), ""), min(usable, default=0)
+                said, least = entry.orders.get(threads, ""), min(usable, default=0)
                 rows.append(ReportRow(key, threads, len(marks), len(usable), least, said))
         return rows
 
@@ -437,16 +435,16 @@ class Report:
         return not self.left
 
     @leaves_unchanged
-    def certify(self, budget: int = certificate.BUDGET) -> dict[str, str]:
+    def orders(self) -> dict[str, str]:
         """Asks the sums of each operation that was met so far for their order.
 
         Takes seconds for small layers and minutes for large ones, in this process.
-        ``budget``: the most questions to a summation. Returns what it came to, by operation: words
-        that begin with ``certified`` or ``not certified``; of what is not a sum nothing.
+        What it came to, by operation: words that begin with ``same``, ``different`` or ``not
+        known``; of what is not a sum nothing.
         """
         library = self.table.environment["library"]
         return {
-            key: certified_operation(operation, self.table.entries, key, threads, budget, library)
+            key: orders_of_operation(operation, self.table.entries, key, threads, library)
             for (key, threads), operation in list(self.operations.items())
             if hasattr(operation, "case") and operation.case() is not None
         }
@@ -476,13 +474,13 @@ class Report:
     def __repr__(self) -> str:
         rows = self.rows
         keys = {row.operation for row in rows}
-        certified = {row.operation for row in rows if row.certified.startswith("certified")}
+        same = {row.operation for row in rows if row.orders.startswith("same")}
         left = ", ".join(map(self._placed, self.left)) or "none"
         notes = self.table.notes
         limits = [*self.limited.values(), *notes[:NOTES]]
         limits += [f"and {len(notes) - NOTES} more notes"] * (len(notes) > NOTES)
         return (
-            f"{len(keys)} operations keep their bits, {len(certified)} of them certified; "
+            f"{len(keys)} operations keep their bits, {len(same)} of them by order; "
             f"{sum(row.sizes for row in rows)} sizes checked, like={self.table.like}\n"
             f"left as they are (bits may depend on batch, length or place): {left}\n"
             f"limits: {'; '.join(dict.fromkeys(limits)) or 'none'}"
@@ -519,22 +517,17 @@ class _Here(InlineSession):
         return self
 
 
-def certified_operation(
-    operation: Any,
-    entries: Mapping[str, Entry],
-    key: str,
-    threads: int,
-    budget: int,
-    library: str,
+def orders_of_operation(
+    operation: Any, entries: Mapping[str, Entry], key: str, threads: int, library: str
 ) -> str:
-    """What asking came to, in words that begin with ``certified`` or with ``not certified``.
+    """What asking came to, in words that begin with ``same``, ``different`` or ``not known``.
 
     ``entries``: of a table, with sizes that were checked for that many threads; it is noted in that
     of ``key`` too. Where an operation is another way to the bits of one that it is ``like``, it has
     to add as that one does.
     """
     entry, case = entries[key], operation.case()
-    usable, said = _usable(entry, threads), "not certified: "
+    usable, said = _usable(entry, threads), "not known: "
     if case is None or not usable or not entry.chosen:
         said += "no sum that can be tested" if case is None else "no size was checked"
     else:
@@ -556,11 +549,11 @@ def certified_operation(
                     if size * at.filters > OUTPUTS:
                         raise ProbeError(f"a call of {size} has too many outputs to test")
                     known = revealed[0].summations if revealed else ()
-                    revealed.append(reveal(session, at, known, budget=budget))
+                    revealed.append(reveal(session, at, known))
             said = _agreed(revealed, [size for _, size in calls]).replace(SIZES, f"sizes {sizes}")
         except ProbeError as error:
             said += str(error)
-    entry.certified[str(threads)] = said
+    entry.orders[threads] = said
     return said
 
 
@@ -570,10 +563,10 @@ def _usable(entry: Entry | None, threads: int) -> list[int]:
 
 
 def _agreed(revealed: list[Orders], sizes: list[int]) -> str:
-    """Whether every output is certified, and adds as that of the first sample of the first call."""
+    """Whether every output adds as that of the first sample of the first call."""
     for orders, size in zip(revealed, sizes, strict=True):
-        if not orders.sure.all():
-            return f"not certified: at size {size}: {orders.doubts or orders.evidence}"
+        if not orders.replayed.all():
+            return f"not known: at size {size}: {orders.evidence}"
     each = len(revealed[0].index) // sizes[0]
     wanted: list[Any] = []
     for orders in revealed:
@@ -582,5 +575,6 @@ def _agreed(revealed: list[Orders], sizes: list[int]) -> str:
             if len(wanted) < each:
                 wanted.append(sums)
             if sums != wanted[place % each]:
-                return f"not certified: at {SIZES} some outputs are added in a different order"
-    return f"certified: all outputs of {SIZES} were tested for every addition and fusion"
+                return f"different: at {SIZES} some outputs are added in a different order"
+    sets = min(orders.sets for orders in revealed)
+    return f"same: all outputs of {SIZES} add alike, replayed on {sets} sets of operands"

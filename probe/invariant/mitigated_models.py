@@ -72,14 +72,6 @@ class InvariantResult:
             return "differs"
         return "not known" if self.refusal or self.report is None else "exact"
 
-    @property
-    def certified(self) -> bool:
-        """Whether every operation was tested for every addition and every fusion."""
-        rows = [] if self.report is None else self.report.to_json()["operations"]
-        return self.verdict == "exact" and all(
-            str(row.get("certified", "")).startswith("certified") for row in rows
-        )
-
     def to_json(self) -> dict[str, Any] | None:
         return None if self.report is None else self.report.to_json()
 
@@ -234,7 +226,7 @@ def judged_ways(
 ) -> list[dict[str, Any]]:
     """Judges and times every way. ``at``: the content whose costs are told, one of the ``sizes``.
 
-    Each has ``name``, ``doc``, ``verdict`` (``exact``, ``differs``, ``not known``), ``certified``,
+    Each has ``name``, ``doc``, ``verdict`` (``exact``, ``differs``, ``not known``), ``sets``,
     ``refusal`` (what is in the way, or differs), ``sizes``, ``of_fixed``: its time over that of
     the full size, ``ratio``: over that of the least size; both None where it can't run, or where a
     target that is not the model's own has no program of the whole. ``keeps``:
@@ -270,8 +262,8 @@ def judged_ways(
                 "name": name,
                 "doc": DOCS[name],
                 "verdict": next((w for w in ("differs", "not known") if w in verdicts), "exact"),
-                "certified": all(served.certified for served in serves),
-                "certified_for": next((served.given for served in serves if served.given), None),
+                "sets": min((served.sets for served in serves if served.sets), default=0),
+                "valid_for": next((served.given for served in serves if served.given), None),
                 "refusal": next(doubts, None),
                 "sizes": padded,
                 "keeps": True,
@@ -359,7 +351,7 @@ def tried_mitigations(
 
 def _way_row(name: str, doc: str, result: Any, sizes: list[int]) -> dict[str, Any]:
     """Returns a mitigation that was judged as a way: as of ``judged_ways``, without its costs."""
-    judged = {word: getattr(result, word) for word in ("verdict", "certified", "keeps")}
+    judged = {"verdict": result.verdict, "keeps": result.keeps, "sets": getattr(result, "sets", 0)}
     return {"name": name, "doc": doc, **judged, "refusal": result.refusal or None, "sizes": sizes}
 
 
@@ -416,7 +408,7 @@ class MitigatedGraph(Work):
         verdicts = [_verdict_at_size(served) for served in serves]
         result.compared, result.differing = len(serves), verdicts.count("differs")
         result.unknown = verdicts.count("not known")
-        result.certified = all(served.certified for served in serves)
+        result.sets = min((served.sets for served in serves if served.sets), default=0)
         if result.unknown:
             served = serves[verdicts.index("not known")]
             result.refusal = f"{served.name}: {served.why}"
@@ -442,14 +434,14 @@ class MitigatedGraph(Work):
         self, remedy: Remedy, graph: PaddedModel, sized: Sequence[SafeSize]
     ) -> RemedyResult:
         doc = "constants inserted behind operations, the input padded as far as they need"
-        result = RemedyResult(replace(remedy, doc=doc), certified=True, compared=len(sized))
+        result = RemedyResult(replace(remedy, doc=doc), compared=len(sized))
         for size in sized:
             plan = sought_between(graph, size.content, size.safe)
             if plan is not None:
                 self.plans[remedy.name, size.content] = plan
             result.sizes += (size.safe if plan is None else plan.size,)
             judged = size.at_safe if plan is None else plan
-            result.certified &= judged.certified
+            result.sets = min(result.sets or judged.sets, judged.sets or result.sets)
             if judged.by_order != "same":
                 result.unknown += 1
                 result.refusal = f"{getattr(judged, 'in_the_way', '') or judged.why}"

@@ -105,8 +105,8 @@ class RemedyResult:
     length the medians of each turn's calls. ``error_rms``, ``error_max``: distance from the exact
     outputs at the full length, over eps * sum|x*w| (of a network eps * the largest output).
     ``keeps``: whether the full length has the default's bits. ``sizes``: what ``pad`` fills up to:
-    numbers of outputs, or of a network the padded length of each content length. ``certified``:
-    whether every output was tested for every addition and every fusion.
+    numbers of outputs, or of a network the padded length of each content length. ``sets``: of
+    fresh operands that each order was replayed on.
     """
 
     remedy: Remedy
@@ -119,7 +119,7 @@ class RemedyResult:
     error_rms: float | None = None
     error_max: float | None = None
     keeps: bool | None = None
-    certified: bool = False
+    sets: int = 0
     sizes: tuple[int, ...] = ()
 
     @property
@@ -309,7 +309,7 @@ def remedy_to_json(measured: Measured, result: RemedyResult) -> Row:
         "error_rms": result.error_rms,
         "error_max": result.error_max,
         "keeps_bits": result.keeps,
-        "certified": result.certified and result.verdict != "not known",
+        "sets": result.sets,
         "sizes": list(result.sizes),
     }
 
@@ -628,7 +628,7 @@ class _OfCase(Work):
             self.own_orders = orders
         result.compared, result.differing = orders.compared, orders.differing
         result.unknown = sum(value.unknown for value in orders.values)
-        result.certified = orders.certified
+        result.sets = orders.sets
         result.causes = sum((value.causes for value in orders.values), Counter())
         refused = [value for value in [orders.base, *orders.values] if value.refusal]
         if refused:

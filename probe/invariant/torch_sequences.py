@@ -1,7 +1,7 @@
 """PyTorch's layers of sequences: attention and recurrent layers, along the batch.
 
 Attention in one call is the same at every batch, and at every length that is padded behind a mask.
-It is not a sum of products, so nothing is certified: its bits are compared, row by row, with those
+It is not a sum of products, so it has no order: its bits are compared, row by row, with those
 at the largest length, where the keys behind the shorter one are masked.
 
 Of recurrent layers the batch is the second axis. Those of an LSTM are given to oneDNN, each in one

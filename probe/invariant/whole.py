@@ -6,7 +6,7 @@ stands at every place of the call once, with different neighbours, from aligned 
 other; its answer has to have the same bits everywhere, and those of the chosen size. Calls are
 padded with copies of their first sample, or cut.
 
-That is a test and no proof: a size is not refuted. ``WholeReport.certify`` asks the operations.
+That is a test and no proof: a size is not refuted. ``WholeReport.orders`` asks the operations.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ from probe.invariant.programs import (
     program_with_library,
     together,
 )
-from probe.summation import certificate
 from probe.unchanged import leaves_unchanged, unchanged
 
 SPENT = 0.3  # seconds, about, on more samples than stand at every place
@@ -354,12 +353,12 @@ def _mark_of_rows(rows: np.ndarray, dtype: str) -> str:
 # ones (``probe.padding.search``): sums by the order in which each of their outputs is added, which
 # no luck of the data hides. Content of the smallest size is put at each place of the largest run:
 # so all places are alike. What is not a sum, nor exact, is compared by bits or place by place, and
-# then nothing is certified.
+# then no order is known.
 
 
 TESTED = (
     "each sample held at every place of each size, beside other samples: not refuted, which is no "
-    "proof for other samples; certify() tests the operations"
+    "proof for other samples; orders() asks the operations"
 )
 BLIND = "no number of its answers changes where all inputs change in their last place"
 
@@ -411,17 +410,17 @@ class WholeReport(Report):
             self.limited[key] = BLIND
 
     @leaves_unchanged
-    def certify(self, budget: int = certificate.BUDGET) -> dict[str, str]:
+    def orders(self) -> dict[str, str]:
         """Asks the operations of each program that was met, at the smallest size and the largest.
 
-        What it came to, by key: words that begin with ``certified`` or ``not certified``. Takes
-        seconds to minutes. ``budget``: the most questions to a summation.
+        What it came to, by key: words that begin with ``same``, ``different`` or ``not known``.
+        Takes seconds to minutes.
         """
-        certificates = {}
+        found = {}
         for (key, threads), operation in list(self.operations.items()):
-            certificates[key] = certified_program(operation, self.sizes[key, threads])
-            self.table.entries[key].certified[str(threads)] = certificates[key]
-        return certificates
+            found[key] = orders_of_program(operation, self.sizes[key, threads])
+            self.table.entries[key].orders[threads] = found[key]
+        return found
 
     def to_json(self) -> dict[str, Any]:
         content = super().to_json() | {"how": TESTED}
@@ -433,9 +432,9 @@ class WholeReport(Report):
         return content
 
     def __repr__(self) -> str:
-        certified = [row.operation for row in self.rows if row.certified.startswith("certified")]
+        same = [row.operation for row in self.rows if row.orders.startswith("same")]
         programs = "; ".join(
-            f"{key}{' (certified)' * (key in certified)}: run at {', '.join(map(str, sizes))} of "
+            f"{key}{' (by order)' * (key in same)}: run at {', '.join(map(str, sizes))} of "
             f"{', '.join(map(str, sorted(self.table.entries[key].marks[threads])))}"
             for (key, threads), sizes in self.sizes.items()
         )
@@ -448,19 +447,19 @@ class WholeReport(Report):
         )
 
 
-def certified_program(operation: Any, sizes: Sequence[int]) -> str:
-    """What asking came to, in words that begin with ``certified`` or with ``not certified``.
+def orders_of_program(operation: Any, sizes: Sequence[int]) -> str:
+    """What asking came to, in words that begin with ``same``, ``different`` or ``not known``.
 
     ``operation``: a ``whole.WholeProgram``; ``sizes``: those in use.
     """
     if operation.program.watched is None:
-        return f"not certified: {UNWATCHED}"
+        return f"not known: {UNWATCHED}"
     largest = sizes[-1]
     if operation.program.fixed is not None or largest == 1:
-        return f"not certified: places of one size are not asked ({largest} samples a call)"
+        return f"not known: places of one size are not asked ({largest} samples a call)"
     if len(sizes) == 1:
-        return f"not certified: {largest} is the only size in use, so nothing is compared with it"
-    begun, least, known = time.monotonic(), sizes[0], dict[Any, Any]()
+        return f"not known: {largest} is the only size in use, so nothing is compared with it"
+    begun, least, known, sets = time.monotonic(), sizes[0], dict[Any, Any](), 0
     questions = [(size, 0) for size in sizes[:-1]]
     # moved by one place, each sample of the smallest size is held against its neighbour
     blocks = {1, *range(least, largest - least + 1, least), largest - least}
@@ -468,21 +467,23 @@ def certified_program(operation: Any, sizes: Sequence[int]) -> str:
     for number, (size, place) in enumerate(questions):
         if time.monotonic() - begun > SECONDS:
             done = f"{number} of {len(questions)} questions about sizes and places"
-            return f"not certified: {SECONDS:.0f} seconds were over after {done}"
+            return f"not known: {SECONDS:.0f} seconds were over after {done}"
         try:
             graph = _padded_program(operation, largest, place)
             graph.known = known  # sums that were revealed for one question serve the next
             served = graph.serves(size, size)
         except ProbeError as error:
-            return f"not certified: {error}"
+            return f"not known: {error}"
         except Exception as error:  # a library raises what it likes
-            return f"not certified: {line_of(error, 160)}"
+            return f"not known: {line_of(error, 160)}"
         where = f"size {size} against place {place} of size {largest}"
-        if served.by_order == "differs" or not served.certified:
-            why = ": ".join(filter(None, (served.name, served.why)))
-            return f"not certified: {where}: {why or 'some sums were not asked whole'}"
+        if served.by_order != "same" or served.why:
+            word = "different" if served.by_order == "differs" else "not known"
+            return f"{word}: {where}: {': '.join(filter(None, (served.name, served.why)))}"
+        sets = min(sets or served.sets, served.sets or sets)
     said = ", ".join(map(str, sizes))
-    return f"certified: all outputs of sizes {said} were tested for every addition at every place"
+    on = f", replayed on {sets} sets of operands" * bool(sets)
+    return f"same: all outputs of sizes {said} are computed alike at every place{on}"
 
 
 def _padded_program(operation: Any, largest: int, place: int) -> Any:

@@ -15,26 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from probe import comparison, floats, window
-from probe.comparison import Revealer
-from probe.errors import InputError, ProbeError
-from probe.launch import AnySession
+from probe import floats
+from probe.errors import InputError
 from probe.layout import CONTIGUOUS
 from probe.operands import normal
 from probe.padding.positions import At, Linked, Positions
-from probe.recording.alone import Adds, Alone, Known, equal_bits, unequal_bits
+from probe.recording.alone import Known, unequal_bits
 from probe.recording.difference import Region
-from probe.recording.judging import Judged, given_of, has_no_choice, judge_operation, weighted
+from probe.recording.judging import Judged, has_no_choice, judge_operation
 from probe.recording.matching import Pair
-from probe.recording.ported import Ports, TargetCall
+from probe.recording.ported import Ports
 from probe.recording.recording import Operation, Run
 from probe.recording.replayed import There
 from probe.recording.store import ProcessStore
 from probe.semantics import Meaning, Steps
 from probe.semantics.labels import Selection
-from probe.summation.certificate import BUDGET, certify
-from probe.summation.masks import Masks, SessionOperator
-from probe.summation.tree import BIAS
 
 WHOLE = Selection((), None, None, ((), ()))
 
@@ -65,7 +60,6 @@ class Computing:
         self.positions, self.full, self.known = positions, positions.full, known
         self.record = record
         self.asked: dict[tuple[int, tuple[int, ...]], SizedOperation] = {}
-        self.revealed: dict[tuple[int, int], Adds | None] = {}
         self.glanced: dict[tuple[int, tuple[int, ...]], dict[int, np.ndarray]] = {}
         self.turned: set[tuple[int, tuple[int, ...]]] = set()
         """What has different bits in the memory format of images alone."""
@@ -176,7 +170,7 @@ class Computing:
         operation = self.full.operations[link.number]
         sizes = {n: at.sizes[n] for n in (*link.operands, *link.gives)}
         if not sizes or min(sizes.values()) < 1:
-            return SizedOperation(link, operation.name, Judged("exact", certified=True), {})
+            return SizedOperation(link, operation.name, Judged("exact"), {})
         if (why := (self.full.alone or {}).get(link.number)) is not None:
             why = f"it ran in the model's own library, not on the target: {why}"
             return SizedOperation(link, operation.name, Judged("", why), {})
@@ -195,59 +189,13 @@ class Computing:
                 link, operation.name, Judged("", f"it could not be tested: {error.why}"), {}
             )
         aligned, leading = self._aligned(link, sizes)
-        judged = self._as_full(link, short, aligned)
-        if judged is None:
-            judged = judge_operation(aligned, short, self.full, self.known)
+        judged = judge_operation(aligned, short, self.full, self.known)
         apart: dict[int, np.ndarray] = {}
         for pair, some in zip(aligned.gives, judged.apart, strict=False):
             if some is not None and some.any():
                 count = leading[pair.left]
                 apart[pair.left] = np.asarray(some.reshape(count, -1).any(axis=1))
         return SizedOperation(link, operation.name, judged, apart)
-
-    def _as_full(self, link: Linked, short: Run, aligned: Region) -> Judged | None:
-        """Puts the certificate of the full run's sums to an operation's outputs: what answers a
-        question otherwise is added otherwise. None where the full run's are not certified."""
-        meaning = self.full.operations[link.number].meaning
-        if not meaning.sums or not weighted(meaning):
-            return None
-        judged = Judged("order", certified=True, given=given_of(meaning))
-        for output, pair in enumerate(aligned.gives):
-            if not pair.compared:
-                judged.apart.append(None)
-                continue
-            try:
-                full = self._revealed(link.number, output)
-                there = Alone.of(self.full, link.number, output, pair, 1).index
-                adds = adding_of(Alone.of(short, link.number, output, pair, 0))
-            except (ProbeError, ValueError, IndexError, KeyError):
-                return None
-            if full is None or adds.run.refusal or full.sum.weight_shape != adds.sum.weight_shape:
-                return None
-            partners = full.placed(there) if isinstance(full, OfCase) else full.sum.places(there)
-            apart = _refuted(adds, full, partners)
-            if apart is None:
-                return None
-            judged.apart.append(apart)
-            judged.outputs += len(apart)
-        return judged
-
-    def _revealed(self, number: int, output: int) -> Adds | None:
-        """Returns the full run's operation with its sums certified; None where some are not."""
-        if (number, output) not in self.revealed:
-            self.revealed[number, output] = None
-            value = self.full.operations[number].gives[output]
-            size = prod(self.full.values[value].shape)
-            side = Alone.of(self.full, number, output, Pair.of_all(value, value, size), 1)
-            # does it give alone what it gave in the run?
-            if side.again is not None and equal_bits(side.rerun(), side.outputs, side.value.dtype):
-                adds = adding_of(side)
-                # as other layers of so many summands are added: tried before anything is revealed
-                key = "padding", adds.sum.summands, adds.sum.bias is None, *tuple(adds.key)[2:]  # type: ignore[arg-type]
-                revealer = self.known.setdefault(key, Revealer(kept=None, budget=BUDGET))
-                adds.reveal(np.arange(len(adds.places)), revealer)
-                self.revealed[number, output] = adds
-        return self.revealed[number, output]
 
     def resized(self, link: Linked, sizes: Mapping[int, int]) -> tuple[Run, Operation]:
         """Returns the full run with an operation whose operands and results have these sizes, and
@@ -353,77 +301,3 @@ def resized_meaning(meaning: Meaning, shapes: Mapping[tuple[int, ...], tuple[int
         for step in meaning.steps
     )
     return replace(meaning, steps=steps)
-
-
-def adding_of(alone: Alone) -> Adds:
-    """Returns an operation as the sums that it is: of a target's, asked there as a case, where what
-    it does behind them moves no number. InputError: it is no sum."""
-    again = alone.again
-    if isinstance(again, There):
-        stages = again.ports.stages(again.operation, [array.shape for array in alone.reads])
-        first, behind = stages[0].does, [stage.does for stage in stages[1:]]
-        if any(isinstance(each, TargetCall) for each in behind) or not isinstance(
-            first, TargetCall
-        ):
-            return Adds(alone)
-        if first.case is not None and first.output.whole == alone.value.shape:
-            return OfCase(alone, first, again.port.session)
-    return Adds(alone)
-
-
-class OfCase(Adds):
-    """An operation on a target as a case, whose questions the target's process answers at once."""
-
-    def __init__(self, alone: Alone, called: TargetCall, session: AnySession) -> None:
-        assert called.case is not None
-        reads = [alone.reads[n] for n in range(len(alone.reads))]
-        operands = called.operands(reads)
-        x = called.inputs[0].taken(reads[called.inputs[0].number])
-        arrays = x, operands["w"], operands.get("b")
-        self.session: Any = session
-        self.run = comparison.run_case(session, called.case, arrays)
-        self.sum: Any = self.run.case
-        self.output, self.filters = called.output, called.case.filters
-        self.places = self.placed(alone.index)
-        self.key = "case", str(called.case.to_json())
-
-    def placed(self, flat: np.ndarray) -> np.ndarray:
-        """Returns (position, filter) of outputs by their flat index as the operation gives them."""
-        whole = self.output.whole
-        index = self.output.taken(np.arange(prod(whole)).reshape(whole)).reshape(-1)
-        where = np.empty(index.size, np.int64)
-        where[index] = np.arange(index.size)
-        return np.stack(np.divmod(where[flat], self.filters), axis=1)
-
-
-def _refuted(short: Adds, full: Adds, partners: np.ndarray) -> np.ndarray | None:
-    """Returns which of a short run's outputs do not add as their ``partners`` (outputs, 2) in the
-    full one; None where those are not certified, or no certificate can be put.
-
-    Of what the short run's windows read: where they meet its end, the full run's add zeros.
-    """
-    orders, classes = full.run.orders, window.read_classes(short.sum)  # type: ignore[arg-type]
-    if orders is None or orders.certified is None:
-        return None
-    at = tuple(partners.T)
-    if not orders.certified[at].all():
-        return None
-    numbers = orders.index[at]
-    kinds = classes[0][short.places[:, 0] % len(classes[0])]  # the same for each entry of a batch
-    masks = Masks(SessionOperator(short.session, short.sum))  # type: ignore[arg-type]
-    apart = np.zeros(len(partners), bool)
-    for number, kind in set(zip(numbers.tolist(), kinds.tolist(), strict=True)):
-        if number < 0:  # its window reads nothing
-            continue
-        mine = (numbers == number) & (kinds == kind)
-        summation, leaves = orders.summations[number], classes[1][kind].tolist()
-        # the bias is a summand like others: where it is added decides bits, too
-        read = [*leaves, *[BIAS] * (BIAS in summation.tree.leaves)]
-        if not read:  # of zeros alone, as where the window lies in the padding
-            continue
-        claimed = summation.restricted(read)
-        certified = certify(masks, claimed, tuple(short.places[mine].T), BUDGET)
-        if certified.why:
-            return None
-        apart[mine] = ~certified.holds
-    return apart

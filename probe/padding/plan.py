@@ -62,13 +62,13 @@ class GraphStretch:
     kept: tuple[Box | None, ...]
     by_order: str
     in_the_way: str
-    certified: bool
+    sets: int
     given: str = ""
 
     def to_json(self) -> dict[str, Any]:
         kept = [None if box is None else [vars(part) for part in box] for box in self.kept]
         fields = vars(self) | {"kept": kept, "in_the_way": self.in_the_way or None}
-        fields["certified_for"] = fields.pop("given") or None
+        fields["valid_for"] = fields.pop("given") or None
         return fields
 
 
@@ -99,16 +99,16 @@ class GraphPlan:
     completes: bool = True
 
     @property
-    def certified(self) -> bool:
-        """Returns whether every sum at the padded sizes was asked for every addition and fusion."""
-        return bool(self.stretches) and all(stretch.certified for stretch in self.stretches)
+    def sets(self) -> int:
+        """On how many fresh sets of operands each order was replayed; 0: none had to be."""
+        return min((stretch.sets for stretch in self.stretches if stretch.sets), default=0)
 
     def to_json(self) -> dict[str, Any]:
         fields = dict(vars(self))
         del fields["constant"]
         fields["stretches"] = [stretch.to_json() for stretch in self.stretches]
         fields["between"] = [short.to_json() for short in self.between]
-        return fields | {"certified": self.certified, "over": self.over or None}
+        return fields | {"sets": self.sets, "over": self.over or None}
 
     def save(self, folder: Path) -> list[Path]:
         """Writes ``plan.json``, ``constant.npz`` and ``padded.py``; their paths. OSError."""
@@ -136,7 +136,7 @@ def make(graph: PaddedModel, contents: Iterable[int], model: str, tell: Say = si
     target, stretches = graph.nothing.target, list[GraphStretch]()
     for size in sizes:
         at, n = size.at_safe, size.content
-        words = (size.least, size.safe, at.boxes, at.by_order, at.name, at.certified, at.given)
+        words = (size.least, size.safe, at.boxes, at.by_order, at.name, at.sets, at.given)
         stretch, before = GraphStretch(n, n, *words), stretches[-1] if stretches else None
         # neighbours that differ in their contents alone are one stretch
         if before and before == replace(stretch, first=before.first, last=n - 1):
@@ -317,7 +317,7 @@ class Splice:
 class Between:
     """Content padded to ``size``, with constants put in behind operations.
 
-    ``by_order``, ``in_the_way``, ``why``, ``certified``, ``given``: as of ``search.Serves``.
+    ``by_order``, ``in_the_way``, ``why``, ``sets``, ``given``: as of ``search.Serves``.
     ``proved``: contents on which it gave the full run's bits; ``contiguous``: in contiguous memory
     alone, since padding gives other constants in another format. ``constants``: by place in
     ``splices``. ``sizes``: of the values along the padded axis, behind their splices.
@@ -330,7 +330,7 @@ class Between:
     by_order: str = "same"
     in_the_way: str = ""
     why: str = ""
-    certified: bool = True
+    sets: int = 0
     given: str = ""
     proved: int = 0
     contiguous: bool = False
@@ -339,7 +339,7 @@ class Between:
 
     def to_json(self) -> dict[str, Any]:
         """Returns plain numbers and texts, without the constants."""
-        found = vars(self) | {"certified_for": self.given or None}
+        found = vars(self) | {"valid_for": self.given or None}
         del found["constants"], found["sizes"], found["given"], found["contiguous"]
         found["boxes"] = [None if box is None else [vars(p) for p in box] for box in self.boxes]
         found["kept"] = found.pop("boxes")
@@ -408,7 +408,7 @@ class _Sizes:
                 return None
             for name, judged in doubt:
                 doubts += [(name, judged.why)] * bool(judged.why)
-                between.certified &= judged.certified or judged.how == "exact"
+                between.sets = min(between.sets or judged.sets, judged.sets or between.sets)
                 between.given = between.given or f"{judged.given} at {name}" * bool(judged.given)
             operation = self.operations[link.number]
             for output, n in enumerate(operation.gives):
@@ -419,9 +419,8 @@ class _Sizes:
                     place = (operation.name, operation.op, output, axis)
                     between.splices.append(Splice(*place, min(right[n], wanted), wanted, n))
         between.sizes, between.why = self.sizes, self.graph.as_one
-        between.certified &= not between.why
         if doubts:
-            between.by_order, between.certified = "unknown", False
+            between.by_order = "unknown"
             between.in_the_way, between.why = doubts[0]
         return between
 

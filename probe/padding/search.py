@@ -78,14 +78,15 @@ class Serves:
 
     ``by_order``: ``same``, ``differs`` or ``unknown``; ``lacking``: outputs read something else
     there, so that no rounding is to blame. ``boxes``: what is kept of each output, None of one
-    that no content is read by. ``given``: for which values alone it serves; empty: for all.
+    that no content is read by. ``sets``: of fresh operands that each order was replayed on, 0
+    where none had to be; ``given``: for which values alone it serves; empty: for all.
     """
 
     serves: bool
     by_order: str = "unknown"
     name: str = ""
     why: str = ""
-    certified: bool = False
+    sets: int = 0
     lacking: bool = False
     boxes: tuple[Box | None, ...] = ()
     given: str = ""
@@ -489,7 +490,7 @@ class PaddedModel:
 
     def own(self, content: int) -> Serves:
         why = "the full-size run itself"
-        return Serves(True, "same", why=why, certified=True, boxes=self.boxes(content))
+        return Serves(True, "same", why=why, boxes=self.boxes(content))
 
     def hopeless(self, content: int) -> Serves | None:
         """Says why no shorter size has the outputs of content; None where one may.
@@ -635,9 +636,8 @@ class PaddedModel:
             only_for = f"{next(iter(given.values()))} at {next(iter(given))}{more}"
         if doubts:
             return Serves(True, "unknown", *doubts[0], boxes=boxes, given=only_for)
-        certified = all(how.certified for _, how in judged if how.how != "exact")
-        why, certified = self.as_one, certified and not self.as_one
-        return Serves(True, "same", "", why, certified, boxes=boxes, given=only_for)
+        sets = min((how.sets for _, how in judged if how.sets), default=0)
+        return Serves(True, "same", "", self.as_one, sets, boxes=boxes, given=only_for)
 
     def _suspects(self, at: At, content: int, every: bool) -> list[Linked]:
         """Returns the operations, from the last one, at whose sizes bits that content reads are

@@ -484,8 +484,8 @@ class Adds:
         self.session = SumSession(side.side.target, self.sum, operands, side.again)
         self.run = comparison.run_case(self.session, self.sum, self.sum.of(operands))  # type: ignore[arg-type]
         self.places = self.sum.places(side.index)
-        begin = tuple(map(address_in_16, side.addresses))
-        self.key: Hashable = (side.operation.op, str(self.sum.to_json()), begin)
+        self.kind = side.operation.op, tuple(map(address_in_16, side.addresses))
+        self.key: Hashable = (*self.kind, str(self.sum.to_json()))
 
     def reveal(self, which: np.ndarray, known: Revealer) -> None:
         self.run = known.reveal(self.run, self.session, self.run.mask(self.places[which]))

@@ -43,10 +43,8 @@ from probe.recording.contract import CONSTANT, WEIGHT
 from probe.recording.difference import Difference, Region
 from probe.recording.matching import Match, Pair, align, result_labels
 from probe.recording.recording import Run
-from probe.recording.sums import first_of
-from probe.semantics import Contracts, Convolution, Each, Exact, Meaning, Unknown, Windows
+from probe.semantics import Each, Exact, Meaning, Unknown
 from probe.semantics.labels import Labels, joint, tag, told_apart
-from probe.summation.certificate import BUDGET
 
 # Sets of operands on which operations are compared that have no order.
 SETS = 6
@@ -64,7 +62,7 @@ class Judged:
 
     ``how``: ``exact``, ``order``, ``place`` or ``bits``; empty where it could not be asked.
     ``why``: what stands against a proof, empty for ``exact`` and ``order``. ``outputs``: of sums
-    that were compared. ``certified``: every addition and every fusion was asked about; ``given``:
+    that were compared. ``sets``: of fresh operands that their orders were replayed on; ``given``:
     for which values alone, where not for all finite ones.
     """
 
@@ -72,7 +70,7 @@ class Judged:
     why: str = ""
     apart: list[np.ndarray | None] = field(default_factory=list)
     outputs: int = 0
-    certified: bool = False
+    sets: int = 0
     given: str = ""
 
     @property
@@ -113,10 +111,10 @@ def judge_operation(region: Region, left: Run, right: Run, known: Known) -> Judg
     # a function that gives integers or truth values, as comparisons do, rounds nothing
     counts = isinstance(meaning, Each) and not any(values[n].floating for n in op.gives)
     if has_no_choice(meaning) or counts or one_call(region, left, right):
-        return Judged("exact", certified=True)
+        return Judged("exact")
     valid_for = given_of(meaning)
     if valid_for and isinstance(meaning, Each) and _without_subnormals(region, left, right):
-        return Judged("exact", certified=True, given=valid_for)
+        return Judged("exact", given=valid_for)
     if meaning.sums:
         judged = judge_sums(region, left, right, known)
         if judged.how:
@@ -163,19 +161,9 @@ def _runnable_sides(region: Region, left: Run, right: Run, output: int) -> Sides
     return sides
 
 
-def weighted(meaning: Meaning) -> bool:
-    """Returns whether an operation's sums are of products with weights, so that these can ask."""
-    first = first_of(meaning)
-    windows = isinstance(first, Windows) and not first.pool
-    return windows or isinstance(first, Contracts | Convolution)
-
-
 def judge_sums(region: Region, left: Run, right: Run, known: Known) -> Judged:
     """Of sums; ``how`` is empty where some outputs have no known summation."""
-    assert region.left is not None
-    # a mean's division is nothing that certificates ask about
-    budget = BUDGET if weighted(left.operations[region.left].meaning) else 0
-    judged = Judged("order", certified=True)
+    judged = Judged("order")
     for output, pair in enumerate(region.gives):
         if not pair.compared:
             judged.apart.append(None)
@@ -188,7 +176,9 @@ def judge_sums(region: Region, left: Run, right: Run, known: Known) -> Judged:
             apart = np.zeros(pair.compared, bool)
             adds = [Adds(each) for each in sides]
             for each in adds:
-                revealer = known.setdefault(each.key, Revealer(kept=None, budget=budget))
+                # sums of as many products are added alike at most sizes: those are tried first
+                key = each.kind, each.sum.summands, each.sum.bias is None
+                revealer = known.setdefault(key, Revealer(kept=None))
                 each.reveal(np.arange(len(each.places)), revealer)
             comparison = as_comparison(adds)
             count, orders = len(comparison.pairs), [comparison.left.orders, comparison.right.orders]
@@ -198,7 +188,7 @@ def judge_sums(region: Region, left: Run, right: Run, known: Known) -> Judged:
             for some_apart in comparison.apart.values():
                 apart[some_apart] = True
             judged.outputs += count
-            judged.certified &= bool(comparison.certified().all())
+            judged.sets = min(judged.sets or comparison.sets, comparison.sets)
         except (ProbeError, ValueError, IndexError, KeyError) as error:
             return Judged("", str(getattr(error, "why", error)))
         judged.apart.append(apart)
@@ -289,14 +279,14 @@ class OrderVerdict:
     """What was found. ``verdict``: ``same``, ``differs`` or ``unknown``.
 
     ``name`` and ``why``: the operation that adds differently, or the first that is in the way.
-    ``outputs``: of sums that were compared; ``certified``: all were tested for every addition.
+    ``outputs``: of sums that were compared; ``sets``: of fresh operands they were replayed on.
     """
 
     verdict: str
     name: str = ""
     why: str = ""
     outputs: int = 0
-    certified: bool = False
+    sets: int = 0
 
 
 def by_order(difference: Difference, known: Known) -> OrderVerdict:
@@ -305,7 +295,7 @@ def by_order(difference: Difference, known: Known) -> OrderVerdict:
     ``known``: what was revealed of operations like these; it is added to. Stops at the first
     operation that adds differently.
     """
-    begun, verdict = time.monotonic(), OrderVerdict("same", certified=True)
+    begun, verdict = time.monotonic(), OrderVerdict("same")
     left, right = difference.left, difference.right
     for region in difference.operations:
         meaning = difference.sides(region)[0][1].meaning
@@ -318,13 +308,12 @@ def by_order(difference: Difference, known: Known) -> OrderVerdict:
                 if judged.how and judged.differing:
                     why = f"{judged.differing} of {judged.outputs} outputs are added differently"
                     return OrderVerdict("differs", region.name, why, judged.outputs)
-                if judged.how:
+                if judged.how and judged.outputs:
                     verdict.outputs += judged.outputs
-                    verdict.certified &= judged.certified
+                    verdict.sets = min(verdict.sets or judged.sets, judged.sets)
                 why = "" if judged.how else judged.why or "its sums could not be asked"
         if why and verdict.verdict == "same":
             verdict.verdict, verdict.name, verdict.why = "unknown", region.name, why
-    verdict.certified &= verdict.verdict == "same" and verdict.outputs > 0
     return verdict
 
 
@@ -405,7 +394,7 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
             (region.gives, zip(op.gives, two.gives, strict=False)),
         ):
             found_pairs += [Pair.of(runs, labels, *both) for both in some]
-        judged = Judged("exact", certified=True)
+        judged = Judged("exact")
         if any(pair.compared for pair in region.gives):
             judged = judge(region)
             followed.told.append((region, judged))

@@ -268,6 +268,8 @@ seconds      float time of the whole reveal [s]
 evidence     text  why the outputs are not sums; null: they are sums
 certified@3  int   of the outputs, those of which every addition and every fusion was tested
                    [outputs]; null: not tested
+sets@9       int   fresh sets of operands that it was replayed on, scaled through the format's whole
+                   range [sets]; null: the outputs are not sums, or not counted
 
 ## causes
 One row per cause of some differences of a comparison.
@@ -574,6 +576,7 @@ sizes      int   sizes that they or the floor promise [sizes]; null: refused: se
 floor      int   the floor [elements of `vary`]; null: no floor, or refused
 step       int   its multiples [elements of `vary`]; null: refused: see `reason`
 certified  flag  whether every addition of all sizes was tested; null: refused: see `reason`
+sets@9     int   sets of operands that orders were replayed on [sets]; null: refused: see `reason`
 compared   int   outputs of direct calls that were compared [outputs]; null: refused: see `reason`
 false      int   promised sizes that a direct call contradicts [sizes]; null: refused: see `reason`
 expected   int   sizes that are only expected in a class [sizes]; null: refused: see `reason`

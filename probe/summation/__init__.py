@@ -6,8 +6,6 @@ guessed and proved in a few calls, in ``proof``), ``rounding``, ``fusion`` and `
 is fused, kept wider and made zero, ``replay`` evaluates a tree in NumPy, ``orders`` puts them
 together for all outputs of one call, ``sampled`` asks sums that are too long for that,
 ``functions`` for any Python function that adds.
-``certificate`` asks an output about every addition again, by questions that hold whatever the
-formats of its sums.
 
 ``windows`` reveals which inputs an output reads, and those that it reads without a weight, and
 ``pools`` how pools are computed. ``summation`` is a ``tree`` with its roundings, ``arithmetic``

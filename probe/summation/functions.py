@@ -29,7 +29,8 @@ Function = Callable[..., Any]
 
 # Kinds of operands on which a function that is not a sum in one order is compared with formulas,
 # how many sets of each, and over how many powers of two their sizes are spread: a formula that
-# nearly adds agrees with another one on numbers of one size, and on a dozen sets by luck.
+# nearly adds agrees with another one on numbers of one size, and on a dozen sets by luck; a clipped
+# one on small numbers, so the normal sets go through the format's range.
 # ``pairs``: each has its negative, but for the last ones, so that one compensation is not enough.
 SETS = (
     ("cancel", 8, 0),
@@ -237,8 +238,9 @@ def _neumaier(numbers: np.ndarray) -> Any:
 def _gives(f: Function, case: Case, formula: Callable[[np.ndarray, np.ndarray], Any]) -> bool:
     """Returns whether ``f`` gave a formula's bits on all ``SETS`` of operands."""
     n = case.summands
-    every = [(kind, seed, spread) for kind, count, spread in SETS for seed in range(count)]
-    for kind, seed, spread in every:
+    form = floats.FORMATS[case.dtype]
+    every = [(*each, seed) for each in SETS for seed in range(each[1])]
+    for kind, count, spread, seed in every:
         drawn = "cancel" if kind == "cancel" else "normal"
         x, w, _ = operands.generate(case.with_(operands=drawn, seed=seed))
         if kind != "cancel":  # drawn twice, so that float64's numbers have all their bits
@@ -252,6 +254,9 @@ def _gives(f: Function, case: Case, formula: Callable[[np.ndarray, np.ndarray], 
                 powers[..., half : 2 * half], powers[..., 2 * half :] = powers[..., :half], -60
                 wide[..., half : 2 * half] = -wide[..., :half]
             powers = powers if case.dtype != "float16" else powers // 8
+            if kind == "normal":
+                top = form.emax - 4 - spread // 2 - n.bit_length() // 2
+                powers = powers + int(np.linspace(form.emin, max(top, 0), 64)[seed * 64 // count])
             x = floats.round_to(np.ldexp(wide, powers), case.dtype)
         w = w if case.weighted else floats.round_to(np.ones(w.shape), case.dtype)
         x, w = x.reshape(n, 1), w.reshape(n, 1)

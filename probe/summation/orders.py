@@ -18,12 +18,10 @@ import numpy as np
 
 from probe import floats, operands, ulp, window
 from probe.case import Summed
-from probe.errors import Nondeterministic, NotAsked, NotASum
+from probe.errors import Nondeterministic, NotAsked, NotASum, TargetError
 from probe.launch import AnySession
 from probe.summation import sampled
 from probe.summation.arithmetic import BLOCK
-from probe.summation.certificate import certify
-from probe.summation.flush import flushing_outputs
 from probe.summation.masks import Masks, SessionOperator
 from probe.summation.replay import Picked, replay
 from probe.summation.reveal import SHORT, Answers, RefusedOutputs, reveal_trees
@@ -33,7 +31,6 @@ from probe.summation.tree import BIAS, Tree
 
 CHUNK = 4096  # outputs replayed at once, and more where they have few leaves: speed alone
 WORDS = 1 << 23  # operands of those, 32 MiB of float32: speed alone
-ROUNDS = 3  # times that outputs are revealed anew which answer otherwise than they are said to add
 PROBES = 32  # calls with one weight a filter, for outputs that did not replay
 
 
@@ -46,8 +43,7 @@ class Orders:
     summation. ``index`` is -1 where it has none: it reads nothing (and is 0: ``replayed``), is
     ``not_a_sum``, or is a sum that did not replay; ``evidence`` says what was seen. ``calls``
     counts runs of the operator that asked questions, ``checks`` those with check operands.
-    ``certified`` (positions, filters): every addition and fusion of the output was asked; None
-    where that was not wanted. ``uncertified``: why some were not, or empty.
+    ``sets``: of fresh operands that a summation was replayed on, scaled through the format's range.
     """
 
     case: Summed
@@ -59,26 +55,12 @@ class Orders:
     calls: int
     checks: int
     seconds: float
-    certified: np.ndarray | None = None
-    uncertified: str = ""
-
-    @property
-    def sure(self) -> np.ndarray:
-        """Outputs that are certified: bool (positions, filters), none where it was not asked."""
-        return np.zeros_like(self.replayed) if self.certified is None else self.certified
+    sets: int = 0
 
     @property
     def shape(self) -> tuple[int, ...]:
         """(batch, *output positions, filters)."""
         return self.case.output_shape()
-
-    @property
-    def doubts(self) -> str:
-        """Returns how many outputs are not certified, and why; empty if all are."""
-        count = int((~self.sure).sum())
-        why = self.uncertified or ("" if self.certified is not None else "--certify tests")
-        text = f"{count:,} of {self.index.size:,} outputs" + f" ({why})" * bool(why)
-        return text * bool(count)
 
     def counts(self) -> np.ndarray:
         """Returns outputs per summation."""
@@ -107,9 +89,7 @@ class Orders:
                 names = {"order_id": tree.id, "rounding_id": rounding.id, "evidence": None}
             counts: Row = {"outputs": int(mine.sum()), "ranges": ranges_of_mask(mine)}
             counts["replayed"] = int((mine & replayed).sum()) * (number >= 0)
-            counts["certified"] = None
-            if self.certified is not None:
-                counts["certified"] = int((mine & self.certified).sum())
+            counts["sets"] = self.sets if number >= 0 else None
             rows.append(place | names | cost | counts)
         return rows
 
@@ -241,15 +221,12 @@ def reveal(
     case: Summed,
     known: Sequence[Summation] = (),
     wanted: np.ndarray | None = None,
-    budget: int = 0,
     zeros: str = "equal",
 ) -> Orders:
     """Returns the order and rounding of every output of ``case`` (its length set) on ``session``.
 
     ``known``: summations of other lengths, tried by replay before any question is asked.
-    ``wanted``: bool (positions, filters), the outputs to reveal; None for all. ``budget``: how many
-    questions may be spent on certifying what was found (see ``certificate``), 0: none. An output
-    that answers differently is revealed anew, from its own filter's answers. ``zeros``
+    ``wanted``: bool (positions, filters), the outputs to reveal; None for all. ``zeros``
     ``"differ"``: the sign of a sum of zeros is asked too.
     Nondeterministic: the same call differed. NotASum: the operator is not linear; NotAsked: its
     sums are too long, see ``sampled``. An output
@@ -267,8 +244,6 @@ def reveal(
         work.reveal_next()
     work.check_doubted()
     work.judge()
-    if budget:
-        work.certify(budget)
     return Orders(
         case,
         work.summations,
@@ -279,8 +254,7 @@ def reveal(
         calls=work.masks.calls,
         checks=work.checks,
         seconds=time.perf_counter() - started,
-        certified=work.certified,
-        uncertified=work.uncertified,
+        sets=work.replayed_on,
     )
 
 
@@ -291,6 +265,18 @@ def check_sets(summands: int) -> list[str]:
     aren't, which drowns beside a pair that is about to cancel.
     """
     return ["cancel"] * 8 + ["normal"] * 4 if summands < 16 else ["cancel"] * 4 + ["normal"] * 2
+
+
+def scaled_sets(dtype: str) -> list[tuple[str, int | None]]:
+    """Kinds of fresh operands, and the binade that their largest product is scaled to.
+
+    A function that clips its sum at 50, saturates or overflows early adds like a sum until numbers
+    are as large. So products come near the largest number, sums go beyond it, and both go through
+    the subnormal ones.
+    """
+    form = floats.FORMATS[dtype]
+    high, low = ("normal", form.emax - 1), ("cancel", form.emin + form.precision)
+    return [high, ("cancel", form.emax - 1), ("ones", form.emax), low, ("tiny", None)]
 
 
 # Outputs of check operands, all sets together, up to which further sets are replayed.
@@ -323,8 +309,7 @@ class _OpenOutputs:
         self.summations: list[Summation] = []
         self.index = np.full(shape, -1)
         self.replayed, self.not_a_sum = np.zeros(shape, bool), np.zeros(shape, bool)
-        self.evidence = self.uncertified = ""
-        self.certified: np.ndarray | None = None
+        self.evidence = ""
         self.numbers: dict[Summation, int] = {}
         self.doubted: set[Tree] = set()  # they did not replay where outputs answered for them
         self.sizes = np.array([len(read) for read in self.leaves])
@@ -332,13 +317,11 @@ class _OpenOutputs:
         # the shortest window agrees by luck most often
         kinds = check_sets(int(min(self.sizes[self.sizes > 1], default=1)))
         self.sets = [self._fresh(kind, seed) for seed, kind in enumerate(kinds)]
-        # what becomes of subnormal numbers is asked, or tried: of float64 that is slow work
-        self.tiny = [] if self.case.dtype == "float64" else [self._fresh("tiny", 0)]
         self._controls()
         self._count_summands()
 
-    def _fresh(self, kind: str, seed: int) -> ContainerOperands:
-        """Returns operands that the reveal did not use."""
+    def _fresh(self, kind: str, seed: int, top: int | None = None) -> ContainerOperands:
+        """Returns operands that the reveal did not use; ``top``: binade of the largest product."""
         case = self.case.drawn(kind, 0xC4EC + seed)
         x, w, b = (
             None if a is None else floats.to_container(a, case.dtype) for a in case.operands()
@@ -348,21 +331,37 @@ class _OpenOutputs:
             # generated normal numbers have 33 bits at most, so that a few of them add exactly in
             # any order and by any formula: Kahan's sum of three replayed as a plain one
             x = x * self.case.drawn(kind, 0x5EC0 + seed).operands()[0]
+        if top is not None:
+            x, w, b = _scaled(x, w, b, case, top, seed)
         self.checks += 1
         y, behind = self.operator.apply(x, w, b), self.operator.behind
         return ContainerOperands(case, x, w, b, y, behind=behind)
 
     @cached_property
-    def _more(self) -> list[ContainerOperands]:
-        """Further operands where a call has few outputs.
+    def _further(self) -> list[ContainerOperands]:
+        """Operands scaled through the format's range, and more where a call has few outputs.
 
         A function that nearly adds (a mean, times how many) gives one output's bits on a dozen sets
         by luck.
         """
         size = max(int(np.prod(self.case.input_shape())), self.case.summands * self.case.filters)
-        count = min(ENOUGH // self.open.size, MOST_NUMBERS // size)
-        seeds = range(len(self.sets), count)
-        return [self._fresh(KINDS_OF_MORE[seed % len(KINDS_OF_MORE)], seed) for seed in seeds]
+        wanted, form = scaled_sets(self.case.dtype), floats.FORMATS[self.case.dtype]
+        count = min(ENOUGH // self.open.size, MOST_NUMBERS // size) - len(self.sets) - len(wanted)
+        tops = np.linspace(form.emin, form.emax - 1, max(count, 0)).astype(int).tolist()
+        wanted += zip(itertools.cycle(KINDS_OF_MORE), tops, strict=False)
+        sets = []
+        for seed, (kind, top) in enumerate(wanted, len(self.sets)):
+            try:
+                sets.append(self._fresh(kind, seed, top))
+            except TargetError as error:  # Python has no infinite fraction, and no such fsum
+                if "OverflowError" not in error.why:
+                    raise
+        return sets
+
+    @property
+    def replayed_on(self) -> int:
+        """Returns on how many sets of fresh operands each summation was replayed."""
+        return len(self.sets) + len(self._further) if self.summations else 0
 
     def _controls(self) -> None:
         """The same call again, mirrored and halved: sums of products are linear to the last bit."""
@@ -419,15 +418,18 @@ class _OpenOutputs:
         fits = np.array([leaves.issuperset(read.tolist()) for read in self.leaves])
         positions, filters = np.nonzero(which & fits[self.classes][:, None])
         # what was not asked is wrong more often: one set refutes it before the others are replayed
-        sets = [self.sets] if asked else [self.sets[:1], self.sets[1:] + self.tiny]
-        for some in [*sets, None]:  # None: further ones, which are run only if they are needed
-            if len(positions) and (chosen := self._more if some is None else some):
-                agreed = replays_agree(chosen, summation, positions, filters)
+        for some in [self.sets] if asked else [self.sets[:1], self.sets[1:]]:
+            if len(positions):
+                agreed = replays_agree(some, summation, positions, filters)
                 positions, filters = positions[agreed], filters[agreed]
-        if len(positions) and not asked and not self.tiny:
-            flushes = np.any(flushing_outputs(self.masks)[:, positions, filters], axis=0)
-            alike = flushes == summation.rounding.flushes
-            positions, filters = positions[alike], filters[alike]
+        if len(positions):  # further sets are run only if they are needed
+            agreed = replays_agree(self._further, summation, positions, filters)
+            if asked and not agreed.all():
+                self.evidence = self.evidence or (
+                    "a tree fits the answers, and its replay gives different bits where operands "
+                    "are scaled through the whole range: is it clipped, or does it saturate?"
+                )
+            positions, filters = positions[agreed], filters[agreed]
         if len(positions) and self.masks.signed and not asked:
             alike = starts_of_outputs(self.masks)[positions, filters] == (
                 summation.rounding.zero or ""
@@ -494,44 +496,6 @@ class _OpenOutputs:
                 left[places] = False
             if not left.any():
                 return
-
-    def certify(self, budget: int) -> None:
-        """Tests every addition of every output; those that differ are revealed again."""
-        refuted = self._certify(budget, self.wanted)
-        for _ in range(ROUNDS):
-            if not refuted.any():
-                return
-            self.index[refuted], self.replayed[refuted] = -1, False
-            self.open |= refuted
-            self.apart |= refuted
-            while self.open.any():
-                self.reveal_next()
-            self.judge()
-            refuted = self._certify(budget, refuted)
-        if refuted.any():
-            self.uncertified = "an output gives results that do not fit the tree found for it"
-
-    def _certify(self, budget: int, which: np.ndarray) -> np.ndarray:
-        """Notes which of these outputs are certified; those that were asked and are not."""
-        sums = self.index >= 0
-        if self.certified is None:  # what reads nothing adds nothing
-            self.certified = self.replayed & ~sums
-        refuted, left = np.zeros_like(which), budget
-        for number, kind in itertools.product(range(len(self.summations)), range(len(self.leaves))):
-            mine = which & (self.index == number) & (self.classes == kind)[:, None]
-            if not mine.any():
-                continue
-            read = [BIAS if leaf == self.case.summands else int(leaf) for leaf in self.leaves[kind]]
-            places = np.nonzero(mine)
-            calls = self.masks.calls
-            answer = certify(self.masks, self.summations[number].restricted(read), places, left)
-            left = max(0, left - (self.masks.calls - calls))
-            self.certified[places] = answer.holds
-            if answer.why:
-                self.uncertified = self.uncertified or answer.why
-            else:
-                refuted[places] = ~answer.holds
-        return refuted
 
     def _asked_coarser(self, evidence: list[str]) -> bool:
         """Returns whether there are masks left that sums kept in 16 bits can answer."""
@@ -623,6 +587,29 @@ def _outputs_of_piece(piece: RefusedOutputs | Revealed, wanted: np.ndarray) -> n
     mask = np.zeros_like(wanted)
     mask[np.ix_(piece.positions, piece.filters)] = True
     return mask & wanted
+
+
+def _scaled(
+    x: np.ndarray, w: np.ndarray, b: np.ndarray | None, case: Summed, top: int, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Returns operands times powers of two, so that the largest product is in the binade ``top``.
+
+    The seed says which become large or small: the input, the weights, or both.
+    """
+    binades = [
+        int(np.frexp(np.abs(floats.widen(each, case.dtype)).max(initial=0))[1]) - 1
+        for each in (x, w)
+    ]
+    power, limit = top - sum(binades), floats.FORMATS[case.dtype].emax - 1
+    share = (power, power // 2, 0)[seed % 3] if case.weighted else power
+    share = max(power + binades[1] - limit, min(share, limit - binades[0]))
+    parts = ((x, share), (w, power - share), (b, power))
+    return tuple(  # type: ignore[return-value]
+        None
+        if array is None
+        else floats.round_to(np.ldexp(floats.widen(array, case.dtype), exponent), case.dtype)
+        for array, exponent in parts
+    )
 
 
 def _times(array: np.ndarray, scale: float, dtype: str) -> np.ndarray:

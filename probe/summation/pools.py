@@ -3,7 +3,7 @@
 An average is a sum of equal weights, then a division by how many numbers it counts, or a product
 with that count's rounded reciprocal. A maximum rounds nothing; libraries differ in what they make
 of subnormal numbers and of NaN. The ways that libraries have are replayed on fresh operands, and an
-output has the first one that gave its bits on all of them: recognised, never certified. What is
+output has the first one that gave its bits on all of them: recognised, not revealed. What is
 flushed may depend on the thread that serves an output, so that is read off the run itself.
 """
 

@@ -16,10 +16,7 @@ leaves together, whatever leaves stand for A, B and D, and the two sides of the 
 nothing, so every tree that answers like this splits at its root as this one does, and so on
 downwards (the graph of Aho, Sagiv, Szymanski and Ullman, 1981). That holds against trees with nodes
 of three summands too, if these lose a unit beside an M, as processors' do; a node that adds exactly
-lets it through, and takes the certificate's questions. A tree that has such nodes itself is not
-proved here. What a certificate asks (``certificate.separation``) holds for partial sums of any
-format within one call too; it takes 2.6 to 12 times as many calls, and can't mask thousands of
-leaves in float16, so that neither replaces the other.
+lets it through, and shows in the replay. A tree that has such nodes itself is not proved here.
 
 Many triples share a call, since a unit that is lost cannot be made up for: the outcome is the sum
 of all units or it is not. Triples of disjoint nodes use an M of their own each, lest one pair

@@ -124,7 +124,7 @@ class ReleaseQuestion:
         return self._bits(session) if self.what == "bits" else self._orders(session, run_id)
 
     def _orders(self, session: AnySession, run_id: str) -> tuple[str, str]:
-        sweep = by_order.sweep_by_order(session, self.case, self.lengths, budget=0)
+        sweep = by_order.sweep_by_order(session, self.case, self.lengths)
         rows = sweep.rows(run_id)
         for table, table_rows in rows.items():
             if self.store is not None:

@@ -29,17 +29,13 @@ from probe.sweeps.plan import axis_values
 # Processes that may be lost one after the other.
 PATIENCE = 3
 
-# Questions that a value may cost to certify its outputs: a sum of 2,000 products, at no edge.
-BUDGET = 1024
-
 
 @dataclass
 class AtValue:
     """One value of the axis against the largest one.
 
     ``compared``: outputs that must agree; of these ``unknown`` have no proved summation on one
-    side, and ``outputs`` are added differently; ``certified`` ones were tested for every addition
-    and every fusion on both sides, the others are not refuted. ``causes`` counts those by
+    side, and ``outputs`` are added differently. ``causes`` counts those by
     ``order``, ``rounding``, ``precision`` and their sums; ``first`` is the flat index of the first,
     None if there is none. ``orders`` is None where ``refusal`` says why: ``nondeterministic``,
     ``not-a-sum``, ``not-asked`` (pools), or what the target's failure was. ``reached``: of all its
@@ -52,7 +48,6 @@ class AtValue:
     compared: int = 0
     unknown: int = 0
     outputs: int = 0
-    certified: int = 0
     first: int | None = None
     causes: Counter[str] = field(default_factory=Counter)
     reached: int = 0
@@ -83,22 +78,9 @@ class ByOrder:
         return sum(value.outputs for value in self.values)
 
     @property
-    def certified(self) -> bool:
-        """Returns whether each output of each value was tested for every addition and fusion."""
-        tested = all(value.certified == value.compared for value in self.values)
-        return bool(self.compared) and tested and not any(value.refusal for value in self.every)
-
-    @property
-    def uncertified(self) -> str:
-        """Returns how many outputs were not asked for all they add, and why; empty if all were."""
-        if self.certified:
-            return ""
-        if not self.compared:
-            return "no outputs were compared"
-        count = self.compared - sum(value.certified for value in self.values)
-        reasons = (value.orders.uncertified for value in self.every if value.orders)
-        why = next(filter(None, reasons), "")
-        return f"{count:,} of {self.compared:,} outputs" + f" ({why})" * bool(why)
+    def sets(self) -> int:
+        """On how many fresh sets of operands every value's orders were replayed."""
+        return min(value.orders.sets if value.orders else 0 for value in self.every)
 
     @property
     def strange(self) -> bool:
@@ -124,8 +106,7 @@ class ByOrder:
             "differing": self.differing,
             "unknown": sum(value.unknown for value in self.values),
             **({} if self.vary == "layout" else {"layouts": [self.case.layout]}),
-            "certified": self.certified,
-            "uncertified": self.uncertified or None,
+            "sets": self.sets,
             "lengths": [
                 {
                     self.vary: window.shown_axis_value(self.vary, value.at),
@@ -177,13 +158,11 @@ def sweep_by_order(
     values: Sequence[int],
     vary: str | None = None,
     progress: Callable[[int, int], None] | None = None,
-    budget: int = BUDGET,
 ) -> ByOrder:
     """Reveals ``case`` at every value of the axis and compares each with the largest.
 
     ``session``: started. ``values``: two or more of ``vary`` (``length``, ``batch``, ``filters``);
-    ``vary`` None: the length, of a dense layer the batch. ``budget``: how many questions a value
-    may cost to certify its outputs, 0: none is asked. ``progress(done, total)``. What a target
+    ``vary`` None: the length, of a dense layer the batch. ``progress(done, total)``. What a target
     refuses is reported in the result; TargetError only after ``PATIENCE`` lost processes in a row.
     InputError: a value does not fit the case.
     """
@@ -192,7 +171,7 @@ def sweep_by_order(
     case = case.with_(length=None) if vary == "length" else window.case_for(case, vary, values)
     case = case.with_(layout=CONTIGUOUS) if vary == "layout" else case
     cases = {value: window.case_at(case, vary, value) for value in (*shorter, against)}
-    work = _RevealWork(session, budget)
+    work = _RevealWork(session)
     base, right = work.at(cases[against], against)
     result = ByOrder(case, session.target.text, vary, base)
     for done, value in enumerate(reversed(shorter), 1):
@@ -201,7 +180,6 @@ def sweep_by_order(
             pairs = OutputPairs.must_agree(ComparedShapes(case, vary, value, against, None))
             both = Comparison(case, left, right, pairs)
             at.unknown, at.compared = both.unknown, both.compared
-            at.certified = int(both.certified().sum())
             at.causes = Counter({cause: len(which) for cause, which in both.apart.items()})
             at.outputs = both.by_order
             if at.outputs:
@@ -216,8 +194,8 @@ def sweep_by_order(
 class _RevealWork:
     """The values' reveals, one after the other, with what was learnt so far."""
 
-    def __init__(self, session: AnySession, budget: int) -> None:
-        self.session, self.lost, self.known = session, 0, Revealer(budget=budget)
+    def __init__(self, session: AnySession) -> None:
+        self.session, self.lost, self.known = session, 0, Revealer()
 
     def at(self, case: Case, value: int) -> tuple[AtValue, CaseRun | None]:
         try:

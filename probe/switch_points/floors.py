@@ -21,7 +21,7 @@ from probe.printing import ranges
 from probe.summation.summation import Summation
 from probe.summation.tree import order_name, short_formula
 from probe.switch_points.recognition import UNKNOWN, Pattern
-from probe.switch_points.search import Thresholds
+from probe.switch_points.search import PERIODS, Thresholds
 
 # In the place of a size's kind, which is 0 or more.
 MIXED, NOT_RUN = -1, -2
@@ -56,14 +56,12 @@ class SizeRange(NamedTuple):
 class SizeClass:
     """Sizes at which every row adds as ``kind`` says.
 
-    ``spans``: those that were run; ``certified``: at which of these every output was tested for
-    every addition and every fusion. ``expected``: sizes that were not run, and that the period of
+    ``spans``: those that were run. ``expected``: sizes that were not run, and that the period of
     what was run gives to the class: no promise; ``whole``: with them those that were run.
     """
 
     kind: int
     spans: tuple[SizeRange, ...]
-    certified: tuple[int, ...]
     expected: tuple[SizeRange, ...] = ()
     whole: tuple[SizeRange, ...] = ()
 
@@ -89,7 +87,6 @@ class SizeClass:
             "count": self.count,
             "expected": [list(span) for span in self.expected],
             "expected_count": _count_sizes(self.expected),
-            "certified": list(self.certified),
         }
 
 
@@ -103,37 +100,35 @@ def _first_spans(spans: Sequence[SizeRange]) -> str:
 
 @dataclass(frozen=True)
 class Floor:
-    """From ``size`` on, in multiples of ``step``, every row adds as at the largest of them.
+    """From ``size`` to ``run_to`` every row adds as at the largest size, at multiples of ``step``.
 
-    That was seen at ``run`` of these ``count`` multiples, at all up to ``run_to``; the others are
-    expected to add so. ``size`` None: no such size was found. ``pieces``: a smaller floor with the
-    largest size of pieces that calls are then cut into, all of which were run. ``certified``: every
-    output of all sizes was tested for every addition and every fusion; ``sides``: those of the
-    floor and of the size below it that is named were. ``text``: the answer in one line, with how
-    rows add below and above.
+    All sizes up to ``run_to`` were run, in three periods or more: of sizes beyond it nothing is
+    said. ``size`` None: no such size was found. ``modulo``, ``remainders``, ``since``: sizes from
+    ``since`` on that have one of these remainders add so, the others don't; None without a period.
+    ``pieces``: a smaller floor with the largest size of pieces that calls are then cut into, all of
+    which were run. ``text``: the answer in one line, with how rows add below and above.
     """
 
     size: int | None
     step: int
     kind: int
-    pieces: SizeRange | None
-    certified: bool
-    sides: bool
     text: str
-    run: int = 0
-    count: int = 0
-    run_to: int | None = None
+    run_to: int
+    pieces: SizeRange | None = None
+    modulo: int | None = None
+    remainders: tuple[int, ...] = ()
+    since: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         pieces = None if self.pieces is None else list(self.pieces[:2])
-        return {**vars(self), "pieces": pieces}
+        return {**vars(self), "pieces": pieces, "remainders": list(self.remainders)}
 
 
 def kinds_run(points: Thresholds) -> np.ndarray:
     """Returns the kind of every size that was run, ``MIXED`` for several; ``NOT_RUN`` elsewhere."""
     kinds = np.full(points.upto - points.shortest + 1, NOT_RUN)
     for size, pattern in points.patterns.items():
-        kinds[size - points.shortest] = _kind_of_pattern(points, pattern)
+        kinds[size - points.shortest] = _kind_of_pattern(pattern)
     return kinds
 
 
@@ -162,27 +157,26 @@ def kinds_expected(points: Thresholds) -> np.ndarray:
     return kinds
 
 
-def _kind_of_pattern(points: Thresholds, pattern: Pattern) -> int:
+def _kind_of_pattern(pattern: Pattern) -> int:
     several = (
         pattern.tail
         or pattern.elsewhere
         or pattern.unknown
         or not (pattern.whole and pattern.steady)
     )
-    return MIXED if several or points.doubted(pattern) else pattern.interior
+    return MIXED if several else pattern.interior
 
 
 def classes(points: Thresholds) -> list[SizeClass]:
     """Returns the classes, that of the smallest size first."""
     run, filled = kinds_run(points), kinds_expected(points)
     filled[run != NOT_RUN] = NOT_RUN
-    sized_classes, certified = [], set(points.certified)
+    sized_classes = []
     for kind in sorted(set(run[run >= 0].tolist())):
         sizes, more = (points.shortest + np.flatnonzero(kinds == kind) for kinds in (run, filled))
-        sure = tuple(size for size in sizes.tolist() if size in certified)
         every = sizes, more, np.union1d(sizes, more)
         spans = [_spans_of(part, points.period or 1) for part in every]
-        sized_classes.append(SizeClass(kind, spans[0], sure, *spans[1:]))
+        sized_classes.append(SizeClass(kind, *spans))
     return sorted(sized_classes, key=lambda size_class: size_class.floor)
 
 
@@ -206,65 +200,59 @@ def _spans_of(sizes: np.ndarray, period: int) -> tuple[SizeRange, ...]:
 
 
 def floor(points: Thresholds) -> Floor:
-    """Returns which floor keeps every row's sum as at the largest size, and why."""
-    kinds, sure, largest = kinds_expected(points), set(points.certified), max(points.patterns)
-    top = _top(points, kinds)
-    if top is None:
-        kind = points.patterns[largest].interior
-        text = f"no floor: at {_size_text(points, largest)}, {_mixed(points, largest)}"
-        alike = [size_class.spans for size_class in classes(points) if size_class.kind == kind]
-        text += f", alike at {max(alike[0], key=lambda span: span.last).text}" if alike else ""
-        return Floor(None, 1, kind, None, False, False, text)
-    size, step, kind = top
-    # the largest size below that was run and adds differently, a multiple if there is one
-    patterns = points.patterns.items()
-    unlike = [
-        n for n, pattern in patterns if n < size and _kind_of_pattern(points, pattern) != kind
-    ]
-    below = max([n for n in unlike if n % step == 0] or unlike, default=None)
-    sides = size in sure and (below is None or below in sure)
-    certified = not points.uncertified
-    multiples = range(size, points.upto + 1, step)
-    missing = next((n for n in multiples if n not in points.patterns), None)
-    run = sum(n in points.patterns for n in multiples)
-    pieces = _pieces(classes(points), kind, size)
-    to = multiples[-1] if missing is None else missing - step
-    text = _floor_text(points, top, below, pieces)
-    if run < len(multiples):
-        text += f"; {run:,} of these {len(multiples):,} sizes were run, all up to {to:,}"
-        text += ", the others are expected"
-    only = "certified on both sides of the floor only" if sides else "not certified"
-    text += f"; {'certified' if certified else only}"
-    return Floor(*(size, step, kind, pieces, certified, sides, text), run, len(multiples), to)
+    """Returns which floor keeps every row's sum as at the largest size, and why.
 
-
-def _top(points: Thresholds, kinds: np.ndarray) -> tuple[int, int, int] | None:
-    """(size, step, kind) of the floor; the smallest step for which one is far from the end.
-
-    The kind is what most rows of the largest size have. A size that was not run fits only where it
-    is expected to be of this kind, and the floor itself was run.
+    Where 2, 3 and 4 of six sizes are alike, a search that ends at 40 ends behind three alike ones.
+    So a period, 1 for a floor, has to show three times in the upper half of all sizes, all run.
     """
-    sizes = np.arange(points.shortest, points.upto + 1)
-    run, kind = kinds_run(points) != NOT_RUN, points.patterns[max(points.patterns)].interior
-    ways = []
-    # steps whose multiples may add alike: any where no period is known, otherwise 1 and those that
-    # divide the period, or that it divides
-    steps, period = range(1, min(64, points.upto) + 1), points.period
-    for step in steps:
-        if step > 1 and period is not None and (period < 2 or (period % step and step % period)):
-            continue
-        mine = sizes % step == 0
-        other = sizes[mine & (kinds != kind)]
-        after = mine & (sizes > (other[-1] if len(other) else 0))
-        if not (after & run).any():
-            continue
-        first = int(sizes[after & run][0])
-        # multiples of a step that no period shows may be alike by chance: there have to be a few
-        least = 1 if step == 1 else 2 if points.period else 4
-        if (after & (sizes >= first)).sum() >= least:
-            ways.append((first, step, kind))
-    far = [way for way in ways if 2 * way[0] <= points.upto]
-    return min(far or ways, key=lambda way: way[1], default=None)
+    kind = points.patterns[max(points.patterns)].interior
+    first = last = max((switch.at for switch in points.switches), default=points.shortest)
+    while first - 1 in points.patterns:
+        first -= 1
+    while last + 1 in points.patterns:
+        last += 1
+    sizes, kinds = np.arange(first, last + 1), kinds_run(points)
+    alike = kinds[sizes - points.shortest] == kind
+    middle = (points.shortest + last) // 2
+    half = alike[max(middle - first, 0) :] if first <= middle else alike[:0]
+    whole = first == points.shortest and alike.all()
+    periods = [1] if whole else range(1, len(half) // PERIODS + 1)
+    modulo = next((n for n in periods if (half[n:] == half[:-n]).all()), 0)
+    remainders = tuple(sorted((sizes[-modulo:][alike[-modulo:]] % (modulo or 1)).tolist()))
+    if not modulo or not remainders:
+        return Floor(None, 1, kind, _no_floor_text(points, kind, sizes, alike), last)
+    broken = np.flatnonzero(alike[modulo:] != alike[:-modulo])
+    since = int(sizes[alike & (sizes > first + broken[-1:].sum() - (not len(broken)))][0])
+    period = f"{points.sizes} {', '.join(map(str, remainders))} modulo {modulo} are added alike"
+    period = f"; {period}, from {since:,} on" if modulo > 1 else ""
+    step = next((n for n in range(1, modulo + 1) if {*range(0, modulo, n)} <= {*remainders}), None)
+    if step is None or modulo % step:
+        text = _no_floor_text(points, kind, sizes, alike, period)
+        return Floor(None, 1, kind, text, last, None, modulo, remainders, since)
+    multiples = sizes % step == 0
+    unlike = sizes[multiples & ~alike].tolist()
+    size = int(sizes[multiples & (sizes > max(unlike, default=0))][0])
+    # the largest size below that was run and adds differently, a multiple if there is one
+    below = max(unlike or sizes[~alike & (sizes < size)].tolist(), default=None)
+    pieces = _pieces(classes(points), kind, size)
+    text = _floor_text(points, (size, step, kind), below, last, pieces) + period
+    text += f"; run up to {last:,}"
+    return Floor(size, step, kind, text, last, pieces, modulo, remainders, since)
+
+
+def _no_floor_text(
+    points: Thresholds, kind: int, sizes: np.ndarray, alike: np.ndarray, period: str = ""
+) -> str:
+    """Returns what stands against a floor in one line."""
+    at, last = int(sizes[~alike][-1]), int(sizes[-1])
+    found = points.patterns[at]
+    how = _mixed(points, at)
+    if _kind_of_pattern(found) != MIXED:
+        how = f"outputs are added {kind_words(points, found.interior)}"
+    text = f"no floor: at {_size_text(points, at)}, {how}{period}"
+    if at < last and not period:
+        text += f"; alike at {SizeRange(at + 1, last).text}, too few to tell a floor"
+    return f"{text}; run up to {last:,}"
 
 
 def _pieces(sized: list[SizeClass], kind: int, size: int) -> SizeRange | None:
@@ -279,7 +267,11 @@ def _pieces(sized: list[SizeClass], kind: int, size: int) -> SizeRange | None:
 
 
 def _floor_text(
-    points: Thresholds, top: tuple[int, int, int], below: int | None, pieces: SizeRange | None
+    points: Thresholds,
+    top: tuple[int, int, int],
+    below: int | None,
+    last: int,
+    pieces: SizeRange | None,
 ) -> str:
     """Returns the floor in one line."""
     (size, step, kind), kinds = top, kinds_run(points)
@@ -287,7 +279,7 @@ def _floor_text(
     by = f", in multiples of {step}" * (step > 1)
     if below is None:
         what = f"no floor, but multiples of {step} are" if step > 1 else "no floor is"
-        every = f"from {size:,} to {points.upto:,}{', at these,' * (step > 1)} all {noun}"
+        every = f"from {size:,} to {last:,}{', at these,' * (step > 1)} all {noun}"
         return f"{what} needed: {every} are added {kind_words(points, kind)}"
     first = f"floor: {_size_text(points, size)}{by}; below, at "
     if kinds[below - points.shortest] == MIXED:
@@ -328,8 +320,6 @@ def _mixed(points: Thresholds, size: int) -> str:
         return f"{pattern.unknown:,} outputs have no known order"
     if not pattern.whole:
         return "not every output was looked at"
-    if points.doubted(pattern):
-        return "the order that was recognised does not hold at a size that was tested"
     rows = sum(count for _, count in pattern.tail)
     if not rows:
         return f"{pattern.elsewhere:,} of {len(pattern.kinds):,} are added differently"

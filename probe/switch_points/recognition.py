@@ -8,7 +8,7 @@ a few rows of them at the length where they were met.
 The operands are of the kind ``cancel``: others give different bits. Windows that meet padding have
 sets of their own, made for the leaves that they read: half a pair that cancels shows nothing.
 ``wide`` sets are made for accumulators of more digits than the dtype has, which lose nothing of the
-others.
+others. Sets are scaled by powers of two, so that what saturates or flushes shows.
 
 Along the batch (``Repeated``) the same *sample* stands at every place: a row of a dense layer. In
 each the values differ by channel alone, so that all windows that read the same leaves are one
@@ -29,13 +29,11 @@ from probe import floats, operands, ulp, window
 from probe.case import Case
 from probe.launch import AnySession
 from probe.operands import cancel_bias, cancel_weights, hashes
-from probe.summation.certificate import certify
 from probe.summation.masks import Masks, SessionOperator
 from probe.summation.replay import replay
 from probe.summation.reveal import column_labels, reveal_trees
 from probe.summation.rounding import reveal_roundings
 from probe.summation.summation import Summation
-from probe.summation.tree import BIAS
 from probe.window import Geometry
 
 # A prime: every remainder of a vector's or block's length meets every window.
@@ -76,7 +74,8 @@ class Periodic:
     def sets_for(self, read: Read) -> list[Weights]:
         """Returns (w, b or None), container, for windows that read these leaves.
 
-        4 for long sums and 16 for short ones, half as many where padding is met.
+        4 for long sums and 16 for short ones, half as many where padding is met: of the usual size,
+        near the largest number, among the subnormal ones.
         """
         return self._made(read, False)
 
@@ -106,10 +105,13 @@ class Periodic:
         if not case.weighted:
             _, w, b = operands.generate(self._drawn(case.shortest_length, number))
             return w, b
-        precision = floats.format_of(case.dtype).precision
+        form = floats.FORMATS[case.dtype]
+        precision, digits = form.precision, form.precision + 2
         drawn = cancel_weights(seed, precision, (len(read), case.filters))
         places = self._moved(read, seed) if number % 2 or len(read) < 8 else list(read)
-        return self._placed(places, drawn, cancel_bias(seed, precision, (case.filters,)))
+        scale = 2.0 ** (0, form.emax - digits, form.emin, 0)[number % 4]
+        bias = cancel_bias(seed, precision, (case.filters,))
+        return self._placed(places, drawn * scale, bias * scale)
 
     def _wide_set(self, number: int, read: Read) -> Weights:
         """Returns one pair that cancels, and elsewhere what it swallows in that many digits."""
@@ -238,10 +240,6 @@ UNKNOWN = -1
 # A window that reads padding only: there is nothing to add.
 NOTHING = -2
 
-NOT_ASKED = "summations were recognised by the bits of a few calls only"
-# Questions that a length may cost to certify its outputs.
-BUDGET = 1024
-
 Kind = tuple[int, ...]
 
 
@@ -256,8 +254,7 @@ class Pattern:
     ``interior``: the kind of most of those that read all leaves (of all, if none does). ``tail``:
     (kind, rows) one after the other, behind the last row of that kind. ``elsewhere``: rows before
     the tail of other kinds; rows that read padding alone are in neither. ``unknown``: outputs that
-    have no known summation. ``steady``: the same call gave the same bits again. ``uncertified``:
-    which outputs were not tested for every addition, and why; empty if all were.
+    have no known summation. ``steady``: the same call gave the same bits again.
     """
 
     length: int
@@ -268,12 +265,6 @@ class Pattern:
     elsewhere: int
     unknown: int
     steady: bool
-    uncertified: str = NOT_ASKED
-
-    @property
-    def certified(self) -> bool:
-        """Returns whether each output of the call was tested for every addition and fusion."""
-        return not self.uncertified
 
 
 @dataclass
@@ -304,11 +295,8 @@ class Recogniser:
     def _call(self, size: int) -> RecognisedSize:
         return RecognisedSize(self, self.case.with_(length=size), size)
 
-    def pattern(self, length: int, budget: int = 0) -> Pattern:
+    def pattern(self, length: int) -> Pattern:
         """Returns how the call at ``length`` adds up; reveals what is not known so far.
-
-        ``budget``: how many questions may be spent on certifying every output, 0: none. An output
-        that answers differently is revealed anew.
 
         Costs one more call of the operator than there are sets of weights, where everything is
         known: see ``Periodic``. Raises TargetError.
@@ -318,14 +306,16 @@ class Recogniser:
             self.evidence = self.evidence or "the same call again gave different bits"
             return call.pattern()
         call.recognise(self.popular)
-        apart = False
+        apart, before = False, len(self.summations)
         while call.open.any() and self.failed < TRIES:
             recognised = call.recognise(call.reveal(apart))
             if not recognised and apart:
                 break
             apart = not recognised
-        if budget:
-            call.certify(budget)
+        if len(self.summations) > before:
+            # a short window at an edge fits orders of other sizes: that of its call comes first
+            call.index[~call.full] = np.minimum(call.index[~call.full], UNKNOWN)
+            call.recognise(self.popular)
         if call.open.any():
             self.failed += 1
             self.evidence = (
@@ -385,7 +375,7 @@ class RecognisedSize:
         self.whole = self.count * self.filters <= ALL
         self.rows = np.arange(self.count) if self.whole else self._some()
         self.index = np.full((len(self.rows), self.filters), UNKNOWN)
-        self.steady, self.uncertified = True, NOT_ASKED
+        self.steady = True
         self._classify()
         for alike in self.classes:
             self._run(alike)
@@ -554,40 +544,6 @@ class RecognisedSize:
             self.known.evidence = self.known.evidence or refused[0].evidence
         return numbers
 
-    def certify(self, budget: int) -> None:
-        """Tests every addition of every output; reveals those apart that answer differently."""
-        if not self.whole:
-            self.uncertified = "not every output was examined"
-            return
-        self.uncertified, refuted = "", self._refuted(budget, ~self.open)
-        if refuted.any():
-            self.index[refuted] = UNKNOWN
-            self.recognise(self.reveal(apart=True))
-            again = self._refuted(budget, refuted & ~self.open)
-            self.index[again] = UNKNOWN
-
-    def _refuted(self, budget: int, which: np.ndarray) -> np.ndarray:
-        """Returns outputs among these that answer differently than they are said to add."""
-        masks = Masks(SessionOperator(self.known.session, self.case))
-        bias = () if self.case.bias is None else (BIAS,)
-        refuted = np.zeros_like(which)
-        for number in np.unique(self.index[which & (self.index > UNKNOWN)]).tolist():
-            for kind, alike in enumerate(self.classes):
-                mine = which & (self.index == number) & (self.kind_of == kind)[:, None]
-                if not mine.any():
-                    continue
-                places = np.nonzero(mine)
-                claimed = self.known.summations[number].restricted((*alike.read, *bias))
-                certificate = certify(masks, claimed, places, max(0, budget - masks.calls))
-                if certificate.why:
-                    self.uncertified = (
-                        self.uncertified or f"{int(mine.sum()):,} outputs: {certificate.why}"
-                    )
-                else:
-                    refuted[places] = ~certificate.holds
-        self.known.calls += masks.calls
-        return refuted
-
     def pattern(self) -> Pattern:
         """Returns what was found, by rows."""
         return self._pattern(self.index, self.full)
@@ -613,11 +569,6 @@ class RecognisedSize:
             elsewhere=int(other[: last + 1].sum()),
             unknown=unknown,
             steady=self.steady,
-            uncertified="the same call again gave different bits"
-            if not self.steady
-            else f"{unknown:,} outputs have no known summation"
-            if unknown
-            else self.uncertified,
         )
 
 

@@ -27,7 +27,6 @@ from probe.printing import counted
 from probe.progress import VOICE, Say
 from probe.switch_points.recognition import (
     ALL,
-    BUDGET,
     NOTHING,
     SHORT,
     Alike,
@@ -64,14 +63,10 @@ class Thresholds:
     interior to {remainder: tail}, where lengths with that remainder by ``period`` all have
     this tail, as (kind, rows); ``period`` is None where tails repeat with no period up to 16.
     ``assumed`` and ``checked`` say what stands behind switches found by bisection; ``violations``
-    what contradicted it, each looked into unless there were too many. ``certified``: lengths at
-    which every output was tested for every addition and every fusion: both sides of each switch and
-    the ends, or all lengths where all were run. At the others, summations were only recognised.
-    ``vary``: ``length`` or ``batch``, whose sizes all of these are then. ``settled``: from this
-    size on all sizes up to the end of the scan show the period. ``threads``: how many the library
-    took, None where it doesn't say; with a different number all of this can be different.
-    ``refuted``: kinds that were recognised in rows which tests of every addition then found to add
-    differently; sizes that were only recognised as one of them are in no class.
+    what contradicted it, each looked into unless there were too many. ``vary``: ``length`` or
+    ``batch``, whose sizes all of these are then. ``settled``: from this size on all sizes up to the
+    end of the scan show the period. ``threads``: how many the library took, None where it doesn't
+    say; with a different number all of this can be different.
     """
 
     case: Case
@@ -87,17 +82,11 @@ class Thresholds:
     violations: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     limited: str = ""
-    certified: list[int] = field(default_factory=list)
     patterns: dict[int, Pattern] = field(default_factory=dict)
     seconds: float = 0.0
     vary: str = "length"
     settled: int = 1
     threads: int | None = None
-    refuted: set[int] = field(default_factory=set)
-
-    def doubted(self, seen: Pattern) -> bool:
-        """Returns whether a size was only recognised, as a kind that tests refuted elsewhere."""
-        return seen.interior in self.refuted and seen.length not in self.certified
 
     @property
     def threads_text(self) -> str:
@@ -109,19 +98,10 @@ class Thresholds:
         return PLURAL[self.vary]
 
     @property
-    def uncertified(self) -> str:
-        """Returns which lengths rest on recognised summations, in words; empty if none does."""
-        known, every = set(self.certified), self.upto - self.shortest + 1
-        missing = every - len(known)
-        if not missing or not self.patterns:
-            return ""
-        deciding = {n for switch in self.switches for n in (switch.before, switch.at)}
-        why = [self.patterns[n].uncertified for n in sorted(deciding - known)]
-        sure = sum({switch.before, switch.at} <= known for switch in self.switches)
-        text = f"{missing:,} of {every:,} {self.sizes} were recognised, or not run"
-        if self.switches:
-            text += f"; certified: both sides of {sure} of {len(self.switches)} switches"
-        return text + "".join(f"; {reason}" for reason in why[:1])
+    def sets(self) -> int:
+        """On how many sets of operands a size's orders were replayed; of sums without weights 1."""
+        periodic = self.recogniser.periodic
+        return len(periodic.sets_for(periodic.every)) if self.case.weighted else 1
 
     def to_json(self) -> dict[str, Any]:
         """Returns what ``probe thresholds --json`` prints."""
@@ -141,7 +121,6 @@ class Thresholds:
                     **vars(switch),
                     "causes": list(switch.causes),
                     "how": "scan" if switch.scanned else "bisection",
-                    "certified": {switch.before, switch.at} <= set(self.certified),
                 }
                 for switch in self.switches
             ],
@@ -170,8 +149,7 @@ class Thresholds:
             "unknown": {"lengths": sorted(unknown), "evidence": known.evidence}
             if unknown
             else None,
-            "certified": not self.uncertified,
-            "certified_lengths": self.certified,
+            "sets": self.sets,
             "lengths_run": len(self.patterns),
             "calls": known.calls,
             "seconds": round(self.seconds, 3),
@@ -209,8 +187,8 @@ MEMORY = 6 << 30
 ENDS = 16
 # Short lengths that are all run.
 SCANNED = 64
-# Products up to which more lengths are all run, or all certified: some seconds. It is no time, so
-# that the same lengths are run on a busy machine.
+# Products up to which more lengths are all run: some seconds. It is no time, so that the same
+# lengths are run on a busy machine.
 WORK = 10_000_000_000
 # Products that take as long as what a call costs besides.
 A_CALL = 400_000
@@ -218,6 +196,8 @@ A_CALL = 400_000
 CHECKS = 2
 # The longest period of tails that is looked for.
 LONGEST_PERIOD = 16
+# Times that a period is seen before it is one: 38, 39 and 40 agree where every third size is alike.
+PERIODS = 3
 # Contradictions that are looked into.
 MOST_SPLITS = 40
 
@@ -259,9 +239,7 @@ def find_switch_points(
     ends, the middle and scattered ones.
 
     A length costs 9 calls of the operator (25 for sums of up to 32 products), and half as many for
-    every way in which windows meet padding; more only where a summation is met that was not known,
-    and at the lengths that decide: there every output is certified, in some n / 3 calls for n
-    products.
+    every way in which windows meet padding; more only where a summation is met that was not known.
     InputError: ``upto`` is shorter than any output needs. TargetError: the target failed at the
     shortest length.
     """
@@ -285,7 +263,7 @@ def find_switch_points(
         search.result.limited = f"{vary} {upto} needs some {memory}"
     search.scan(first, min(search.reach, search.first_scan(first, within.scanned)))
     search.far(within.checks, np.random.default_rng(within.seed))
-    search.certify()
+    search.follow()
     search.conclude()
     return search.result
 
@@ -350,7 +328,7 @@ class _Search:
             late = f"stopped after {self.limit:g} s" if self.late else ""
             self.result.limited = self.result.limited or late or budget.ended()
             return None
-        pattern = self._ask(length, 0)
+        pattern = self._ask(length)
         if pattern is not None:
             self.seen[length] = pattern
         return pattern
@@ -359,13 +337,13 @@ class _Search:
     def late(self) -> bool:
         return self.limit is not None and time.monotonic() - self.begun > self.limit
 
-    def _ask(self, length: int, questions: int) -> Pattern | None:
+    def _ask(self, length: int) -> Pattern | None:
         if self.progress:
             self.progress(f"{self.stage}: {self.vary} {length:,}")
         try:
             # without the first size nothing is known
             with budget.Ending(self.seen):
-                return self.known.pattern(length, questions)
+                return self.known.pattern(length)
             return None
         except TargetError as error:
             if not self.seen:
@@ -374,11 +352,10 @@ class _Search:
             self.session.revive()
             return None
 
-    def cost(self, size: int, certified: bool = False) -> int:
-        """Returns what a size costs, in products: recognised, or also tested for every addition."""
+    def cost(self, size: int) -> int:
+        """Returns what a size costs, in products."""
         case = self.case.with_(**{self.vary: size})
         calls = 9 if case.summands > SHORT else 25
-        calls += case.summands // 3 * certified
         return calls * (A_CALL + int(np.prod(case.output_shape(), dtype=object)) * case.summands)
 
     def first_scan(self, first: int, scanned: int | None) -> int:
@@ -394,7 +371,7 @@ class _Search:
 
     def scan(self, first: int, last: int) -> None:
         """All lengths of a range, the switches between them, and the period of what they show."""
-        self.stage = f"part 1 of 3, {self.result.sizes} up to {last:,}"
+        self.stage = f"part 1 of 2, {self.result.sizes} up to {last:,}"
         every = VOICE.counting(range(first, last + 1), self.result.sizes)
         patterns = [self.run(length) for length in every]
         self.end, self.result.settled = last, first + len(patterns) // 2
@@ -404,7 +381,7 @@ class _Search:
         self._see_period()
 
     def _see_period(self) -> None:
-        """Notes the period of what all sizes of the scan show; certifying may have changed it."""
+        """Notes the period of what all sizes of the scan show."""
         first, seen = self.result.shortest, self.seen
         # rows before the tail that add differently make a size mixed too, so they count
         patterns = [seen.get(length) for length in range(first, self.end + 1)]
@@ -423,13 +400,21 @@ class _Search:
         while grid[-1] + step <= self.reach:
             double = min(2 * grid[-1], self.reach)
             grid.append(grid[-1] + max(1, (double - grid[-1]) // step) * step)
-        self.stage = f"part 2 of 3, {self.result.sizes} up to {self.reach:,}"
+        self.stage = f"part 2 of 2, {self.result.sizes} up to {self.reach:,}"
         for low, high in VOICE.counting([*pairwise(grid)], "ranges"):
             if self.run(low) is None or self.run(high) is None:
                 break
             self._interval(low, high, step)
             self._check(low, high, checks, rng, step)
         self._assume()
+
+    def follow(self) -> None:
+        """All sizes from the last switch to twice that, if they cost little: see ``floors``."""
+        first = max((switch.at for switch in self.result.switches), default=0)
+        last = 2 * first
+        if self.end < first and last <= self.reach and first * self.cost(last) <= WORK:
+            for size in VOICE.counting(range(first, last + 1), self.result.sizes):
+                self.run(size)
 
     def _interval(self, low: int, high: int, step: int) -> None:
         """Notes the switches between two lengths, by bisection."""
@@ -523,31 +508,6 @@ class _Search:
             else f"no period of tails up to {LONGEST_PERIOD} was seen, so none is assumed",
         ]
 
-    def certify(self) -> None:
-        """Asks all outputs at the lengths that decide; at all, if all were run at little cost."""
-        first, last = self.result.shortest, max(self.seen)
-        switches = self.result.switches
-        deciding = {first, last}.union(*((switch.before, switch.at) for switch in switches))
-        few = len(self.seen) <= SCANNED or sum(self.cost(n, True) for n in self.seen) <= WORK
-        if few and len(self.seen) == last - first + 1:
-            deciding = set(self.seen)
-        self.stage = "part 3 of 3, testing every addition"
-        for length in VOICE.counting(sorted(deciding & set(self.seen)), self.result.sizes):
-            if self.late or budget.ended():
-                return
-            before, pattern = self.seen[length], self._ask(length, BUDGET)
-            if pattern is None:
-                continue
-            self.seen[length] = pattern
-            self.result.refuted |= set(before.kinds[pattern.kinds != before.kinds].tolist())
-            if pattern.interior != before.interior:
-                self.result.violations.append(
-                    f"{self.vary} {length} was recognised as kind {before.interior}, and every "
-                    f"output whose additions were all tested adds as kind {pattern.interior}"
-                )
-            if pattern.certified:
-                self.result.certified.append(length)
-
     def conclude(self) -> None:
         """Puts the tails by remainder into the result, and how many checks there were."""
         self._see_period()
@@ -585,7 +545,7 @@ def _period(signs: list[Any]) -> int | None:
     half = signs[len(signs) // 2 :]
     if None in half:  # a size that was not run shows nothing
         return None
-    for period in range(1, min(LONGEST_PERIOD, len(half) // 2) + 1):
+    for period in range(1, min(LONGEST_PERIOD, len(half) // PERIODS) + 1):
         if all(first == second for first, second in zip(half, half[period:], strict=False)):
             return period
     return None

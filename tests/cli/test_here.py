@@ -156,7 +156,6 @@ def test_a_store_is_explained(capsys):
     assert stored["targets"][0]["causes"] == found["causes"] and "order" in text
     for more, flag in {
         "--target torch": "--target",
-        "--certify": "--certify",
         "--kernels all --vary batch": "--vary, --kernels",
         "--zeros differ": "--zeros",
     }.items():

@@ -10,7 +10,6 @@ import pytest
 from probe import stable, ulp
 from probe.errors import InputError
 from probe.invariant.classes import (
-    HEARSAY,
     Buckets,
     Entry,
     Sizes,
@@ -178,7 +177,7 @@ def kept(path, planted):
     sizes = chosen(planted, LARGEST)
     for count in COUNTS:
         sizes.plan(count)
-    sizes.entry.certified = {"1": "certified: all outputs"}
+    sizes.entry.orders = {1: "same: all outputs"}
     Table(
         "largest", {"batch": (1, LARGEST)}, 1, {"library": "torch"}, {"planted": sizes.entry}
     ).save(path)
@@ -264,15 +263,6 @@ def test_elsewhere_every_size_is_asked_anew_and_the_bits_stay(tmp_path):
     assert right(gone, sizes) and any("chosen anew" in note for note in table.notes)
 
 
-def test_certificates_of_a_file_are_hearsay(tmp_path):
-    told = kept(path := tmp_path / "table.json", Planted())
-    sizes, table = opened(path, told, Planted())
-    assert sizes.entry.certified == {"1": HEARSAY + "certified: all outputs"}
-    table.save(path)
-    again, _ = opened(path, json.loads(path.read_text()), Planted())
-    assert again.entry.certified == sizes.entry.certified
-
-
 def with_(told, *place, to):
     """A copy with another value somewhere."""
     told = json.loads(json.dumps(told))
@@ -318,7 +308,7 @@ def test_a_hostile_file_is_one_line(name, tmp_path):
 
 
 def test_an_entry_saves_what_a_table_needs_and_no_more():
-    assert set(Entry().to_json()) == {"chosen", "like", "largest", "marks", "certified"}
+    assert set(Entry().to_json()) == {"chosen", "like", "largest", "marks"}
 
 
 def test_a_layer_with_an_altered_table_keeps_the_bits_of_its_largest_batch(torch, tmp_path):

@@ -33,7 +33,7 @@ def test_integers_without_samples_are_read_in_each_call():
     assert not model._quick
 
 
-def test_an_onnx_file_keeps_its_largest_bits_and_is_certified(tmp_path):
+def test_an_onnx_file_keeps_its_largest_bits_and_its_order(tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     (tmp_path / "model.onnx").write_bytes(product())
     x = drawn(11, 33)
@@ -46,9 +46,9 @@ def test_an_onnx_file_keeps_its_largest_bits_and_is_certified(tmp_path):
     plain = onnxruntime.InferenceSession(product(), options)
     if not report.table.notes:
         assert same(model(x=x[:4])[0], plain.run(None, {"x": x[:4]})[0])
-    (told,) = report.certify().values()
-    assert told.startswith(("certified: all outputs of sizes", "not certified: "))
-    assert report.rows[0].certified == told
+    (told,) = report.orders().values()
+    assert told.startswith(("same: all outputs of sizes", "not known: "))
+    assert report.rows[0].orders == told
     model, _ = stable.invariant(plain, [1, 8], example={"x": x})
     held(model, x, lambda y: y[0])
 
@@ -58,8 +58,8 @@ def test_an_onnx_file_of_one_batch_is_padded_to_it():
     model, report = stable.invariant(product(4), range(1, 9), example=drawn(3, 33))
     held(model, drawn(11, 33), lambda y: y[0])
     assert list(report.sizes.values()) == [[4]]
-    (told,) = report.certify().values()
-    assert told.startswith("not certified: ")
+    (told,) = report.orders().values()
+    assert told.startswith("not known: ")
 
 
 @pytest.mark.parametrize(
@@ -131,5 +131,5 @@ def test_a_function_and_a_saved_model_of_tensorflow_keep_their_bits(tmp_path):
         tensors = [tensorflow.constant(x[:n]) for n in (2, 9)]
         assert same(model(tensors[0])["y"].numpy(), model(tensors[1])["y"].numpy()[:2])
         held(model, x, lambda y: y["y"].numpy())
-        (told,) = report.certify().values()
-        assert told.startswith(("certified", "not certified"))
+        (told,) = report.orders().values()
+        assert told.startswith(("same", "not known"))

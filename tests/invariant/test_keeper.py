@@ -1,4 +1,4 @@
-"""Which class an operation runs in, what is left and where it was met, what is certified."""
+"""Which class an operation runs in, what is left and where it was met, which orders it has."""
 
 import pytest
 
@@ -116,27 +116,25 @@ def test_what_is_left_names_its_modules(torch):
         stable.invariant(plain, strict=True, example=x)
 
 
-def test_sums_are_certified_when_asked(torch):
+def test_orders_are_revealed_when_asked(torch):
     _, report = stable.invariant(torch.nn.Linear(9, 16).eval(), [8], example=torch.randn(8, 9))
-    told = report.certify()
-    assert all(
-        one.startswith(("certified: all outputs", "not certified: ")) for one in told.values()
-    )
-    assert [row.certified for row in report.rows] == [told[row.operation] for row in report.rows]
+    told = report.orders()
+    assert all(one.startswith(("same: all outputs", "not known: ")) for one in told.values())
+    assert [row.orders for row in report.rows] == [told[row.operation] for row in report.rows]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layer", ["Linear(96, 64)", "Conv1d(6, 8, 3, stride=2)"])
-def test_a_quicker_way_for_few_samples_is_certified_too(torch, layer):
+def test_a_quicker_way_for_few_samples_has_the_same_order(torch, layer):
     """Linear layers have one where the library adds few rows of turned weights as it adds many."""
     made = eval(f"torch.nn.{layer}.eval()", {"torch": torch})
     x = torch.randn(64, *((6, 21) if "Conv" in layer else (96,)))
     model, report = stable.invariant(made, [1, 2, 4, 8, 64], example=x)
     assert not dependent(model, x, parts=[(0, 1), (0, 2), (0, 4), (0, 8)])
-    told = report.certify()
+    told = report.orders()
     assert len(told) == len(report.rows)
     for key, words in told.items():
-        assert words.startswith(("certified: all outputs of sizes ", "not certified: ")), key
+        assert words.startswith(("same: all outputs of sizes ", "not known: ")), key
         assert "different order" not in words, key
-        if words.startswith("certified"):
+        if words.startswith("same"):
             assert ("of the usual way" in words) == ("few rows" in key or "by oneDNN" in key)

@@ -61,8 +61,8 @@ def test_a_function_of_jax_keeps_its_bits_beside_its_weights():
     assert same(part(model(weights, jax.numpy.asarray(x))), found)
     if not report.table.notes:
         assert same(part(model(weights, x[:4])), part(jax.jit(layers)(weights, x[:4])))
-    (told,) = report.certify().values()
-    assert told.startswith("not certified: operations of a compiled program")
+    (told,) = report.orders().values()
+    assert told.startswith("not known: operations of a compiled program")
 
 
 def test_a_call_of_jax_that_is_known_is_padded_and_cut_on_the_device():

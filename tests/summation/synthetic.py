@@ -1,6 +1,6 @@
 """Kernels whose summation is known, output by output, and summations that differ from it a little.
 
-What reveals and certificates say of these can be held against the truth.
+What reveals say of these can be held against the truth.
 """
 
 from __future__ import annotations
@@ -53,6 +53,36 @@ class Kernel:
         same = np.broadcast_to(floats.round_to(np.array(x), self.dtype), held.shape)
         bias = held[self.summands] if BIAS in summation.tree.leaves else None
         return floats.widen(replay(summation, same, held, self.dtype, bias), self.dtype)
+
+
+class SummationModel:
+    """A ``MaskedOperator`` of one output that adds as a summation says: what answers have to be."""
+
+    filters = positions = 1
+
+    def __init__(self, summation: Summation, summands: int, bias: bool, dtype: str) -> None:
+        self.summation, self.summands, self.bias, self.dtype = summation, summands, bias, dtype
+
+    def run(
+        self, x: float, template: np.ndarray, leaves: np.ndarray, values: np.ndarray
+    ) -> np.ndarray:
+        """As ``MaskedOperator.run``."""
+        w = np.repeat(template[None], len(leaves), axis=0)
+        for slot, value in enumerate(values):
+            rows = np.flatnonzero(leaves[:, 0, slot] >= 0)
+            w[rows, leaves[rows, 0, slot]] = value
+        return self.outputs(x, w)[:, None, None]
+
+    def each(self, weights: np.ndarray) -> np.ndarray:
+        """As ``MaskedOperator.each``."""
+        return self.outputs(1.0, weights)[:, None, None]
+
+    def outputs(self, x: float, w: np.ndarray) -> np.ndarray:
+        """Returns the answers to calls with these weights (calls, leaves), as float64."""
+        held = floats.round_to(w.T, self.dtype)
+        ones = np.broadcast_to(floats.round_to(np.array(x), self.dtype), held.shape)
+        bias = held[self.summands] if BIAS in self.summation.tree.leaves else None
+        return floats.widen(replay(self.summation, ones, held, self.dtype, bias), self.dtype)
 
 
 def _pairs(truth):

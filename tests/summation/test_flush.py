@@ -12,7 +12,6 @@ from probe.case import Case
 from probe.errors import TargetError
 from probe.reproduction import evaluator
 from probe.summation import flush
-from probe.summation.certificate import SummationModel
 from probe.summation.masks import Masks
 from probe.summation.replay import replay
 from probe.summation.summation import EVERY, Rounding, Summation
@@ -20,7 +19,7 @@ from probe.summation.tree import BIAS, Tree
 from probe.target import Target
 from tests.convolutions import explain_case
 from tests.reproduction.test_evaluator import evaluated
-from tests.summation.synthetic import compared
+from tests.summation.synthetic import SummationModel, compared
 from tests.summation.test_replay import slowly
 from tests.summation.test_reveal import Known, everywhere, revealed
 

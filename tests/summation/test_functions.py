@@ -80,9 +80,23 @@ def test_what_nearly_adds_is_neither_known_nor_called_compensated(n, dtype):
     assert "compensated" not in found.to_json()["evidence"]
 
 
-def test_the_lines_say_whether_a_sum_is_certified():
-    assert "; not certified" in probe.order(halves, 5).lines()[1]
-    assert probe.order(halves, 5, certify=True).lines()[1].endswith("; certified")
+def test_the_lines_say_on_how_many_sets_an_order_was_replayed():
+    answer = probe.order(halves, 5)
+    assert answer.lines()[1].endswith("replayed 1 of 1 outputs on 128 sets of operands")
+    assert answer.to_json()["sets"] == 128
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("add", [np.dot, math.fsum], ids=["plain", "exact"])
+def test_a_clipped_sum_is_no_plain_sum(add, dtype):
+    """Nine products of 10 give 50, and the order says 90: it holds for small numbers alone."""
+
+    def clipped(x, *w):
+        return x.dtype.type(np.clip(add(x, *w), -50, 50))
+
+    answer = probe.order(clipped, 9, dtype=dtype, products=add is np.dot)
+    assert answer.to_json()["orders"] == [] and "exactly rounded" not in repr(answer)
+    assert answer.to_json()["sets"] == 0 and answer.found.evidence
 
 
 def test_a_function_whose_order_goes_with_the_address_has_one_order():

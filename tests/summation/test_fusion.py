@@ -9,13 +9,13 @@ import pytest
 
 from probe import floats
 from probe.summation import fusion
-from probe.summation.certificate import SummationModel
 from probe.summation.fusion import FusedPairs, FusionPiece, Traces, fusion_operands
 from probe.summation.masks import Masks
 from probe.summation.reveal import RevealedTree
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 from tests.exact import rounded
+from tests.summation.synthetic import SummationModel
 from tests.summation.test_tree import any_tree
 
 SUMMANDS = 31

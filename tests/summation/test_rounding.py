@@ -13,7 +13,6 @@ from probe import floats, ulp
 from probe.case import Case
 from probe.cli import shell
 from probe.summation import rounding
-from probe.summation.certificate import SummationModel
 from probe.summation.masks import Masks
 from probe.summation.replay import replay, starts
 from probe.summation.reveal import RevealedTree
@@ -25,7 +24,7 @@ from probe.summation.rounding import (
 )
 from probe.summation.summation import EVERY, ZERO_ADDED, ZERO_FUSED, ZERO_KEPT, Rounding, Summation
 from probe.summation.tree import BIAS, Tree
-from tests.summation.synthetic import Kernel, compared
+from tests.summation.synthetic import Kernel, SummationModel, compared
 from tests.summation.test_tree import any_tree
 
 

@@ -116,18 +116,6 @@ def test_what_was_assumed_and_checked_is_said() -> None:
     assert [one.split(";")[0] for one in near["assumed"]] == ["1 thread", "operands are finite"]
 
 
-def test_lengths_that_decide_are_certified_and_all_where_all_were_run() -> None:
-    far = found("reference,length_switch=700", upto=2000, scanned=40)
-    (switch,) = far.switches
-    assert far.certified == [5, switch.before, switch.at, 2000]
-    told = json.loads(json.dumps(far.to_json()))
-    assert told["switches"][0]["certified"] and not told["certified"] and far.uncertified
-    near = found("reference,length_switch=20", upto=30)
-    assert near.certified == list(range(5, 31)) and near.to_json()["certified"] is True
-    none = found("reference,algorithm=winograd", Case(op="conv1d", kernel=3), 20)
-    assert not none.certified and none.to_json()["certified"] is False
-
-
 def test_unknown_outputs_and_unsteady_calls_are_told() -> None:
     told = found("reference,algorithm=winograd", Case(op="conv1d", kernel=3), 30).to_json()
     assert told["unknown"]["lengths"] and told["unknown"]["evidence"]

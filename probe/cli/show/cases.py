@@ -18,7 +18,6 @@ from probe.comparison import CaseRun, Comparison
 from probe.explaining.evidence import Added, Evidence
 from probe.layout import CONTIGUOUS
 from probe.printing import counted, differ, next_commands, ranges, table, up_to
-from probe.summation import certificate
 from probe.summation.summation import Summation
 from probe.summation.tree import DRAWN_LEAVES, drawing, leaf_name, order_name, short_formula
 from probe.switch_points import floors
@@ -186,9 +185,9 @@ def _entry_in_words(tensor: str, index: tuple[object, ...], shape: tuple[int, ..
     return f"{tensor}[{', '.join(parts)}]"
 
 
-def certificate_text(doubts: str) -> Text:
-    """Returns whether all additions were tested; ``doubts``: what was not."""
-    return Text(certificate.words(doubts), "yellow" if doubts else "green")
+def sets_text(sets: int) -> str:
+    """Returns what an order rests on."""
+    return f"replayed on {sets:,} sets of operands, scaled through the whole range"
 
 
 # Summations that are written out, and that are drawn too.
@@ -202,7 +201,7 @@ def order(side: CaseRun, report: Mapping[str, Any]) -> RenderableType:
     replayed = Text(f"replayed {known:,} of {total:,}", "green" if known == total else "red")
     if side.pooled is not None:
         said = Text(f"{side.pooled.words}; ").append_text(replayed)
-        return Group(title, said.append(", not certified", "dim"))
+        return Group(title, said)
     if side.orders is None:
         return Group(title, Text(f"{side.refusal}: {side.evidence}", "magenta"))
     bias = "" if side.case.bias is None else " and the bias"
@@ -211,9 +210,8 @@ def order(side: CaseRun, report: Mapping[str, Any]) -> RenderableType:
     said = Text(f"{products}{bias}, {adding}; ").append_text(replayed)
     cost = f" ({report['calls']} calls and {report['checks']} checks, {report['seconds']:.2f} s)"
     parts: list[RenderableType] = [title, said.append(cost, "dim")]
-    # None: no certificate was wanted
-    if side.orders.certified is not None:
-        parts.append(certificate_text(side.orders.doubts))
+    if side.orders.sets:
+        parts.append(Text(sets_text(side.orders.sets)))
     counts = side.orders.counts()
     ranked = sorted(range(len(counts)), key=lambda number: -counts[number])
     for rank, number in enumerate(ranked[:MOST]):
@@ -278,7 +276,7 @@ def thresholds(measured: Thresholds, after: Sequence[tuple[str, str]] = ()) -> R
     parts: list[RenderableType] = [
         Text(f"{measured.case.label} on {measured.target}, {measured.threads_text}", "bold"),
         switches,
-        certificate_text(measured.uncertified),
+        Text(sets_text(measured.sets)),
     ]
     every = floors.classes(measured)
     text = ", ".join(size_class.text for size_class in every[:LISTED]) or "none"
@@ -394,13 +392,8 @@ def explanation(
         parts += ["", causes_table(comparison.causes)]
     if comparison.accuracy is not None and (words := comparison.accuracy.words):
         parts += ["", Text(words)]
-    orders = [side.orders for side in sides if side.orders is not None]
-    asked_for = any(side_orders.certified is not None for side_orders in orders)
-    if comparison.compared and asked_for:
-        count = int((~comparison.certified()).sum())
-        why = next((o.uncertified for o in orders if o.uncertified), "")
-        doubts = f"{count:,} of {comparison.compared:,} outputs" + f" ({why})" * bool(why)
-        parts.append(certificate_text(doubts * bool(count)))
+    if comparison.compared and comparison.sets:
+        parts.append(Text(f"orders: {sets_text(comparison.sets)}"))
     for name, side in (("left", comparison.left), ("right", comparison.right)):
         if side.refusal:
             parts.append(Text(f"{name}: {side.refusal}: {side.evidence}", "red"))

@@ -265,9 +265,8 @@ def padded_model(padded: Padded, verbose: bool = False) -> RenderableType:
         costs, words = ("of full", "x least"), ("bits at full size", "prevented by", "what it does")
         rows = table("remedy", "verdict", *costs, *words, right=costs)
         for way in padded.remedies:
-            sure = way["verdict"] == "exact" and way["certified"]
-            verdict = way["verdict"] + ", certified" * sure
-            if values := way.get("certified_for"):
+            verdict = way["verdict"]
+            if values := way.get("valid_for"):
                 verdict += f", for {values}"
             rows.add_row(
                 way["name"],
@@ -282,11 +281,11 @@ def padded_model(padded: Padded, verbose: bool = False) -> RenderableType:
         # each operation of the invariant mode, with its class of sizes
         if mode is not None:
             right = ("threads", "checked", "in the class", "from")
-            rows = table("operation in the invariant mode", *right, "certified", right=right)
+            rows = table("operation in the invariant mode", *right, "orders", right=right)
             names = ("threads", "sizes", "usable", "smallest")
             for operation in mode["operations"][:MOST_SIZES]:
                 facts = (str(operation.get(name, "")) for name in names)
-                sure = operation.get("certified") or "not asked"
+                sure = operation.get("orders") or "not asked"
                 rows.add_row(operation["operation"], *facts, sure)
             more = len(mode["operations"]) - MOST_SIZES
             parts += ["", rows]
@@ -335,8 +334,8 @@ def _graph_contents(sizes: list[SafeSize]) -> RenderableType:
             word, colour = "no shorter size has all outputs", "yellow"
         proof = f"unproved: {safe.name} ({safe.why})" if safe.name else safe.why or safe.by_order
         if safe.by_order == "same":
-            sure = "every addition tested" if safe.certified else "by order, not certified"
-            proof = safe.why or sure + f", for {safe.given}" * bool(safe.given)
+            sets = f", {safe.sets} sets of operands" * bool(safe.sets)
+            proof = safe.why or f"by order{sets}" + f", for {safe.given}" * bool(safe.given)
         boxes = []
         for box in safe.boxes:
             axes = []

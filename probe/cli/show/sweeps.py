@@ -151,8 +151,6 @@ def sweep_by_order(
     for swept in targets.values():
         vary, label = swept.vary, swept.case.label
     against = window.shown_axis_value(vary, values[-1])
-    from probe.summation import certificate
-
     head = f"{label}\n{vary} {values_of_axis(vary, values[:-1])} against {against}"
     numeric = ("outputs", "compared", "not known")
     rows = table("target", "verdict", "where", "by", *numeric, right=numeric)
@@ -185,9 +183,10 @@ def sweep_by_order(
         for failure in report["failures"]
     ]
     for target, swept in targets.items():
-        sure = Text(f"\n{target}: {certificate.words(swept.uncertified)}")
-        sure.stylize("yellow" if swept.uncertified else "green")
-        parts.append(sure)
+        if swept.compared and swept.sets:
+            from probe.cli.show.cases import sets_text
+
+            parts.append(Text(f"\n{target}: {sets_text(swept.sets)}"))
         every = (*swept.values, swept.base)
         reasons: dict[str, list[int]] = {}  # why some values have no orders, equal ones once
         for at in every:
