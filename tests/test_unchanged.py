@@ -133,7 +133,7 @@ def torch_questions(model, folder):
     torch = sys.modules["torch"]
     x, inputs = torch.from_numpy(X.copy()), {"x": X}
     yield "invariant", lambda: stable.invariant(model, example=x)
-    yield "certify", lambda: stable.invariant(model, example=x)[1].certify()
+    yield "orders", lambda: stable.invariant(model, example=x)[1].orders()
     yield "network", lambda: probe.network(model, vary="batch", at=1, against=6, inputs=inputs)
     yield "examine", lambda: probe.examine(model, X, time="2s")
     yield "record", lambda: probe.record(model, folder / "run", inputs=inputs)
@@ -155,7 +155,7 @@ def keras_questions(model, folder):
     chain = keras.Model(given, L.Conv1D(4, 3, padding="same")(L.Conv1D(6, 5)(given)))
     inputs = {model.inputs[0].name: X}
     yield "invariant", lambda: stable.invariant(model, example=X)
-    yield "certify", lambda: stable.invariant(model, example=X)[1].certify()
+    yield "orders", lambda: stable.invariant(model, example=X)[1].orders()
     yield "network", lambda: probe.network(model, vary="batch", at=1, against=6, inputs=inputs)
     yield "record", lambda: probe.record(model, folder / "keras", inputs=inputs)
     yield "stabilized", lambda: keras_layers.stabilized(chain)
