@@ -267,6 +267,6 @@ def test_a_release_of_a_lock_names_no_folder_elsewhere(tmp_path, monkeypatch):
     stranger's."""
     asked = []
     monkeypatch.setattr(why.packages, "in_front", lambda *words: asked.append(words))
-    for release in ("1/../../../theirs", "../theirs", "2.0 --index-url x", "2.0\n"):
+    for release in ("1/../../../theirs", "../theirs", "2.0 --target x", "2.0\n"):
         assert "is not a release" in why.overlay({"numpy": release}, False, print)
     assert not asked
