@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import NoReturn
 
 from probe import supervisor
 from probe.errors import InputError, NothingKnown, TimeOver
@@ -61,6 +60,9 @@ class Budget:
 
     @property
     def over(self) -> bool:
+        """Returns whether the time is up; whoever has heard so ends by itself, and isn't rung."""
+        if not self.left:
+            self.ended = self.ended or self.why
         return not self.left
 
     @property
@@ -68,8 +70,9 @@ class Budget:
         """Returns that the time is over, in words."""
         return f"the {span(self.seconds or 0)} of --time were over"
 
-    def _ring(self, *_: object) -> NoReturn:
-        raise TimeOver(self.why)
+    def _ring(self, *_: object) -> None:
+        if not self.ended:
+            raise TimeOver(self.why)
 
     @contextmanager
     def alarmed(self, whole: bool) -> Iterator[None]:
@@ -131,11 +134,11 @@ class Ending:
     """Around a part of the work whose answers so far are worth having: where time is up or somebody
     interrupts it ends here, and ``spent`` says why from then on.
 
-    ``known`` False: nothing is known yet, so the whole work ends.
+    ``known``: what is known, at its end; where that is empty the whole work ends.
     """
 
     def __init__(self, known: object = True) -> None:
-        self.known = bool(known)
+        self.known = known
 
     def __enter__(self) -> None:
         """Begins the part."""

@@ -297,8 +297,6 @@ class _Search:
         self.session, self.vary, self.progress = session, vary, progress
         self.stage = ""
         self.begun, self.limit = time.monotonic(), seconds
-        if (limit := budget.current_budget()) is not None:
-            self.limit = limit.left if seconds is None else min(seconds, limit.left)
         if vary == "batch":
             if not case.weighted:
                 why = "its sums have no weights to ask with"
@@ -324,9 +322,8 @@ class _Search:
         """Returns what was seen at a length; None if the target failed there or time is up."""
         if length in self.seen:
             return self.seen[length]
-        if self.seen and (self.late or budget.ended()):
-            late = f"stopped after {self.limit:g} s" if self.late else ""
-            self.result.limited = self.result.limited or late or budget.ended()
+        if self.seen and (why := self.late):
+            self.result.limited = self.result.limited or why
             return None
         pattern = self._ask(length)
         if pattern is not None:
@@ -334,8 +331,11 @@ class _Search:
         return pattern
 
     @property
-    def late(self) -> bool:
-        return self.limit is not None and time.monotonic() - self.begun > self.limit
+    def late(self) -> str:
+        """Returns why no size is begun any more; empty while there is time."""
+        if self.limit is not None and time.monotonic() - self.begun > self.limit:
+            return f"stopped after {self.limit:g} s"
+        return budget.spent()
 
     def _ask(self, length: int) -> Pattern | None:
         if self.progress:
