@@ -2,7 +2,7 @@
 
 A run holds its operands and outputs several times: as they are drawn, on the way to the child,
 there, in the library's own layout, and as they are compared. ``COPIES`` and ``DRAWN`` say how
-often.
+often. What is not asked for is refused by the system where a command runs: ``limit_to_free``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-from probe import floats
 from probe.errors import InputError
 
 # Bytes of a run for each byte of operands and outputs, in both processes together. Measured at the
@@ -66,6 +65,8 @@ def require(case: Sized) -> None:
 
 def need(drawn: Iterable[tuple[int, ...]], shapes: Iterable[tuple[int, ...]], dtype: str) -> int:
     """Bytes of a run on arrays of these shapes: ``drawn`` are operands, ``shapes`` are outputs."""
+    from probe import floats  # late: a command is limited before it imports NumPy
+
     operands = [math.prod(shape) for shape in drawn]
     elements = sum(operands) + sum(math.prod(shape) for shape in shapes)
     item = floats.container_of_format(dtype).itemsize
@@ -93,6 +94,28 @@ def require_unpackable(name: str, path: Path, unpacked: int) -> None:
     if unpacked > max(UNPACKED, RATIO * size):
         why = f"it unpacks to {_bytes_text(unpacked)}, {unpacked // max(size, 1):,} times its size"
         raise InputError(name, path, why, "give a file that holds less")
+
+
+# Bytes beyond what is free: stacks of threads and the like are counted, and hardly used.
+SPARE = 2 << 30
+
+
+def limit_to_free() -> None:
+    """Lets the system refuse this process and its children what is far more than is free.
+
+    A library's MemoryError is then a line or a refusal of one step, where the process was killed.
+    Nothing is done where the system doesn't say how much is free.
+    """
+    there = free()
+    if there is None:
+        return
+    import resource  # not on Windows
+
+    fields = dict(line.split(":", 1) for line in _lines_of(Path("/proc/self/status")))
+    taken = int(fields["VmData"].split()[0]) << 10
+    limit, (_, most) = taken + there + SPARE, resource.getrlimit(resource.RLIMIT_DATA)
+    if most == resource.RLIM_INFINITY or limit < most:
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
 
 
 def _bytes_text(count: int) -> str:

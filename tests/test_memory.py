@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -139,3 +141,25 @@ def test_a_refusal_has_no_result_on_stdout(little, capsys):
     assert shell.run([*f"order {CASE} --length 1000000".split(), "--json"]) == 2
     out = capsys.readouterr().out.strip()
     assert not out or "error" in json.loads(out)
+
+
+def test_what_asks_for_far_more_than_is_free_is_one_line_and_not_a_killed_process():
+    """The invariant mode asked for 38.7 GB, and the process ended by a signal without a word."""
+    code = """
+import sys
+from probe import cli
+from probe.cli import shell
+def asks(_):
+    import numpy as np
+    from probe import memory
+    np.ones(4 * memory.free() // 8)
+shell.run = asks
+try:
+    cli._run()
+except MemoryError as error:
+    print(shell._described(error, False)[:2])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    if memory.free() is None:
+        pytest.skip("the system doesn't say how much is free")
+    assert done.returncode == 0 and "more than is free" in done.stdout and "2)" in done.stdout

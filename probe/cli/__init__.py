@@ -16,6 +16,7 @@ import sys
 
 import probe
 from probe.errors import BASE, INTERRUPTED, InputError, lacking
+from probe.memory import limit_to_free
 from probe.supervisor import interrupted, supervised
 
 
@@ -26,6 +27,7 @@ def main() -> None:
 
 
 def _run() -> int:
+    limit_to_free()
     try:
         from probe.cli import shell
     except ModuleNotFoundError as error:  # without click no command can report it

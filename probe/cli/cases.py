@@ -228,7 +228,7 @@ SIZES = "What is varied: length or batch (the rows of dense); length, of dense b
 @case_options
 @target_option()
 @question_options("vary upto scan seconds", vary=SIZES)
-@option("--time limit", "5m", "Start no new size after 5m (90s, 2h, 1h30m).")
+@option("--time limit", "5m", "Stop after 5m (90s, 2h, 1h30m); what is known by then is printed.")
 @fail_on_option(finding="the order changes with the size, or a result contradicts what was assumed")
 @output_options
 def thresholds(
@@ -499,7 +499,9 @@ ALSO = "Test the reduced case on this target too, for the report; may be given s
     *("--from store", "STORE", "Take a stored difference: the largest one, or --row N."), type=PATH
 )
 @option("--row", "N", "With --from: the row of the table `comparisons`, from 0.")
-@option("--time limit", "5m", "Reduce no further and try no switch after 5m (90s, 2h, 1h30m).")
+@option(
+    "--time limit", "5m", "Stop after 5m (90s, 2h, 1h30m); half of that is for reducing the case."
+)
 @option("--keep", None, "Don't reduce the case and its operands.", is_flag=True)
 @option("--form", "NAME", "Whose bug form to fill in; that of the target's project if not given.")
 @option("--also", "T", ALSO, multiple=True)

@@ -58,7 +58,7 @@ def machine(out: Output) -> None:
 
 
 @click.command(cls=Words, short_help="Check what is installed, what is missing, and what works.")
-@option("--time limit", "2m", "Start no further library after 2m (90s, 1h30m).")
+@option("--time limit", "2m", "Stop after 2m (90s, 1h30m); what is known by then is printed.")
 @output_options
 def doctor(limit: str | None, out: Output) -> int:
     """Examines this machine: Python, libraries, old releases, emulators, memory, disk, variables.

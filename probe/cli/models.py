@@ -283,7 +283,7 @@ TABLE = (
     "those that do not hold are found anew, and the file is written."
 )
 STORE = "Store the results in DIR/<machine>; nothing is stored if not given."
-LIMIT = "Begin nothing new after 5m (90s, 2h, 1h30m): what was found by then is printed."
+LIMIT = "Stop after 5m (90s, 2h, 1h30m); what was found by then is printed."
 AT = "The valid length at which costs are measured; about a tenth of the largest if not given."
 
 
