@@ -152,6 +152,9 @@ def apart_text(apart: Apart, both: bool = True) -> str:
     return "; ".join(each)
 
 
+REACHING = re.compile("dump|dir|path|file|/")
+
+
 def restoring(group: str, facts: Mapping[str, tuple[str | int | None, str | int | None]]) -> Facts:
     """Returns variables that bring a condition of an entry back, as far as a process can have it.
 
@@ -162,6 +165,9 @@ def restoring(group: str, facts: Mapping[str, tuple[str | int | None, str | int 
 
     kind, _, flag = group.partition(" ")
     if kind == "flag":
+        # XLA's flags write dumps where they say, and run the compiler of a folder that they name
+        if REACHING.search(str(next(iter(facts.values()))[0])):
+            return {}
         return {flag: facts[f"flag.{flag}"][0] or ""} if flag in FLAGS else {}
     variables: Facts = {}
     if kind == "threads":

@@ -7,6 +7,7 @@ was measured. They are laid out as ruff and black do, and operands have their ex
 
 from __future__ import annotations
 
+import ast
 import base64
 import re
 import textwrap
@@ -81,11 +82,14 @@ def in_docstring(text: object) -> str:
 
 def block(lines: Iterable[str]) -> list[str]:
     """Returns the lines indented, those that are too long broken at their brackets."""
-    wrapped: list[str] = []
+    wrapped, plain = list[str](), list[str]()
     for line in lines:
         own = len(line) - len(line.lstrip())
         wrapped += wrapped_statement(line.strip(), 4 + own) if line.strip() else [""]
-    return wrapped
+        plain.append(f"    {line}" if line.strip() else "")
+    # where the lines are broken must not change what they say
+    trees = [ast.dump(ast.parse("\n".join(["if 1:", "    0", *some]))) for some in (plain, wrapped)]
+    return wrapped if trees[0] == trees[1] else plain
 
 
 def wrapped_statement(line: str, indent: int = 0) -> list[str]:
@@ -107,19 +111,16 @@ def wrapped_statement(line: str, indent: int = 0) -> list[str]:
         return [whole]
     head, inner, tail = line[: start + 1], line[start + 1 : end].rstrip(","), line[end:]
     pad = " " * (indent + 4)
+    # a comma behind what brackets only group, or behind an index, would make a tuple of it
+    parts, behind = _parts_at_commas(inner), re.search(r"[\w)\]]$", line[:start])
+    single = len(parts) == 1 and line[start] == ("[" if behind else "(")
+    comma = "" if single else ","
     if len(pad + inner) <= WIDTH and "*" not in inner[:1]:
-        middle = [pad + inner + ("," if line[start] != "(" else "")]
+        middle = [pad + inner]
         if line[start] != "(":
-            middle = [pad + part + "," for part in _parts_at_commas(inner)]
+            middle = [pad + part + comma for part in parts]
     else:
-        # a comma in brackets that only group would make a tuple of them
-        groups = line[start] == "(" and not re.search(r"[\w)\]]$", line[:start])
-        comma = "" if groups and len(_parts_at_commas(inner)) == 1 else ","
-        middle = [
-            piece
-            for part in _parts_at_commas(inner)
-            for piece in wrapped_statement(part + comma, indent + 4)
-        ]
+        middle = [piece for part in parts for piece in wrapped_statement(part + comma, indent + 4)]
     return [" " * indent + head, *middle, " " * indent + tail]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from probe.lock import file, why
+from probe.lock import conditions, file, why
 from probe.lock.checks import CHANGED, BitsSession, Checked, summarised
 from probe.lock.conditions import CORES_OF
 from probe.lock.file import Accepted
@@ -270,3 +270,12 @@ def test_a_release_of_a_lock_names_no_folder_elsewhere(tmp_path, monkeypatch):
     for release in ("1/../../../theirs", "../theirs", "2.0 --target x", "2.0\n"):
         assert "is not a release" in why.overlay({"numpy": release}, False, print)
     assert not asked
+
+
+def test_a_flag_of_a_lock_names_no_files():
+    """XLA's flags write dumps, and name the folder of the compiler that is run."""
+    for flag in ("--xla_dump_to=theirs", "--xla_gpu_cuda_data_dir=theirs"):
+        assert conditions.restoring("flag XLA_FLAGS", {"flag.XLA_FLAGS": (flag, None)}) == {}
+    kept = "--xla_cpu_enable_fast_math=true"
+    both = {"flag.XLA_FLAGS": (kept, None)}
+    assert conditions.restoring("flag XLA_FLAGS", both) == {"XLA_FLAGS": kept}

@@ -352,6 +352,12 @@ def test_long_lines_are_broken_at_their_brackets():
     for broken in (program.wrapped_statement(line), program.wrapped_statement(line, 8)):
         assert all(len(one) <= 100 for one in broken) and len(broken) > 1
     assert program.wrapped_statement("y = 1") == ["y = 1"]
+    long = "N" * 40
+    lines = [f'os.environ["{long}"] = "0"  # an index, {long}', f"y = 1  # it's {long} (f{long}(x)"]
+    for broken in map(program.block, ([one] for one in lines)):
+        assert ast.dump(ast.parse("\n".join(["if 1:", *broken]))) in [
+            ast.dump(ast.parse(f"if 1:\n    {one}")) for one in lines
+        ]
     assert program.literal(["a", 1]) == '["a", 1]'
 
 
