@@ -317,11 +317,12 @@ class ModelFile:
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
         try:
-            return Guarded(guarded(lambda: self.inner.recorder(arrays), self.name))
+            recorder: Any = Guarded(guarded(lambda: self.inner.recorder(arrays), self.name))
         except TargetError:
             if not all(spec.dtype for spec in self.inputs):
                 refuse_fractions(self.inner.recorder, arrays)
             raise
+        return recorder  # type: ignore[no-any-return]
 
 
 class Guarded:
