@@ -603,7 +603,7 @@ def _counts(found: list[dict[str, Any]]) -> dict[str, Any]:
     for one in found:
         told += RoundingVerdict(*(one["rounding"][name] for name in KINDS_OF_VERDICT))
     row = counted(told) | {"pairs": len(found)}
-    for column, name in (("decisions", "total"), ("changed", "changed"), ("proved", "proved")):
+    for column, name in (("decisions", "total"), ("changed", "changed")):
         row[column] = sum(one["decisions"][name] for one in found)
     return row
 

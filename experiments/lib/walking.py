@@ -198,7 +198,7 @@ def walked(sides: tuple[Any, Any], one: Variation, target: str) -> tuple[Row, li
     }
     decided = Walked(found, ComparisonQuestion()).decided()
     if decided["total"]:
-        row |= {"decisions": decided.pop("total")} | decided
+        row |= {"decisions": decided["total"], "changed": decided["changed"]}
     return row | _outputs(found) | _cost(right), _sources(found)
 
 

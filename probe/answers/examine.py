@@ -25,7 +25,7 @@ from probe import budget
 from probe.answers.answer import Answer
 from probe.answers.first_difference import ComparisonQuestion, Walked, diff, operation_text
 from probe.answers.record import GivenModel, record
-from probe.answers.two_runs import ADVICE, TwoSides, two_runs
+from probe.answers.two_runs import ADVICE, TwoSides, samples_alone, two_runs
 from probe.arguments import choice, typed, whole_number
 from probe.budget import within
 from probe.errors import InputError, NotReproduced
@@ -38,6 +38,7 @@ from probe.recording.difference import Region
 from probe.recording.inputs import first_entries, varied_axes
 from probe.recording.matching import Pair
 from probe.recording.source import find_cause
+from probe.recording.subject import run_unwatched
 from probe.recording.walk import walk
 from probe.target import Target
 
@@ -52,7 +53,7 @@ ASK = {
     "machine": "this machine against a recording of another one",
 }
 
-PARTS = ("operation", "cause", "fix", "cost", "report")
+PARTS = ("outputs", "operation", "cause", "fix", "cost", "report")
 TIME = "10m"
 # Rows of a batch where the inputs don't say how many: as ``--against`` of the examples.
 BATCH = 8
@@ -93,7 +94,8 @@ class Diagnosis(Answer):
     def lines(self) -> tuple[str, str, str]:
         why = "; ".join(filter(None, (self.text("operation"), self.text("cause"))))
         last = [self.text("fix"), self.text("cost"), self.ended]
-        return self.asked, why, "; ".join(filter(None, last)) or self.found.outcome()
+        after = "; ".join(filter(None, last)) or self.found.outcome()
+        return f"{self.asked}: {self.text('outputs')}", why, after
 
     def report(self) -> dict[str, Any]:
         return {
@@ -187,7 +189,11 @@ def examine(
             if target is None:
                 vary = "batch" if ask == "batch" else "length"
                 right = first_entries(arrays, along, whole)
-                left, filled = first_entries(arrays, along, size), {}
+                left, filled, samples = first_entries(arrays, along, size), {}, None
+                if ask == "batch":
+                    plain = lambda inputs: run_unwatched(subject.recorder(inputs))  # noqa: E731
+                    samples = samples_alone((plain, plain), right, along, (size, whole), tell)
+                    left = first_entries(right, along, size, start=samples.first_apart())
                 for name, array in left.items():
                     width = [
                         (0, b - a) for a, b in zip(array.shape, right[name].shape, strict=True)
@@ -202,6 +208,8 @@ def examine(
                 question = ComparisonQuestion(user_model.name, *ends, ADVICE[vary])
                 walked = Walked(walk(runs[0], runs[1], False, tell), question)
                 walked.found.notes += user_model.notes
+                if samples is not None:
+                    walked.found.take_samples(samples)
             else:
                 vary = ",".join(f"{name}:{axis}" for name, axis in along.items())
                 both = TwoSides("batch" if ask == "batch" else vary, size, whole)
@@ -327,6 +335,7 @@ class Examination:
     def give_parts(self) -> Iterator[str]:
         """Gives one part after the other; yields why it ends early."""
         first = self.walked.found.first
+        self.tell_part("outputs", self.walked.counts_text())
         self.tell_part("operation", _operation_in_words(self.walked, first))
         if first is None:
             return
@@ -467,10 +476,6 @@ def _operation_in_words(walked: Walked, first: Region | None) -> str:
     """Returns the first source in the library's words, and what becomes of it in the outputs."""
     if first is None:
         return "; ".join([walked.ending()[0], walked.outcome()])
-    outputs = [output for output in walked.found.outputs if output.compared]
-    differing, compared = (
-        sum(getattr(output, name) for output in outputs) for name in ("differing", "compared")
-    )
     from probe.reproduction import modelled  # late: it needs jinja2
 
     what = modelled.layer_of(walked.found, first) or first.op
@@ -478,7 +483,7 @@ def _operation_in_words(walked: Walked, first: Region | None) -> str:
     text = f"{where}: {differ(first.differing, first.compared, first.max_ulp)}"
     more = len(walked.differ_by_themselves()) - 1
     text += f"; {counted(more, 'operation')} behind it differ by themselves too" * (more > 0)
-    return f"{text}; of the model's outputs {differing:,} of {compared:,}"
+    return text
 
 
 def _reads_padding(walked: Walked) -> str:

@@ -21,11 +21,10 @@ from probe.answers.answer import Answer
 from probe.arguments import typed
 from probe.budget import within
 from probe.comparison import decisions as deciding
-from probe.enclosure.operations import Interval
+from probe.comparison.outputs import counts_text
 from probe.errors import InputError, ProbeError
 from probe.printing import counted, differ, ranges
 from probe.progress import Say, heard, silent
-from probe.recording import enclosed
 from probe.recording.apart import switch_lines
 from probe.recording.difference import Difference, Region, grouped_reasons, of_outputs
 from probe.recording.folder import read_recording
@@ -62,7 +61,7 @@ class Walked(Answer):
 
     @property
     def verdict(self) -> str:
-        """``equal``, ``differs`` or ``unknown``: of the outputs that must agree."""
+        """``equal``, ``differs`` or ``unknown``: of the outputs by index, as a user runs them."""
         return self.found.verdict
 
     @property
@@ -78,7 +77,7 @@ class Walked(Answer):
     @property
     def window(self) -> int:
         """Returns how many outputs read other inputs than the right run's at the same index."""
-        return sum(output.window for output in self.found.outputs)
+        return sum(output.window for output in self.found.plain)
 
     @property
     def words(self) -> list[str]:
@@ -98,6 +97,8 @@ class Walked(Answer):
 
     def report(self) -> dict[str, Any]:
         difference, first = self.found, self.found.first
+        samples = difference.samples
+        samples_json = samples and {"compared": samples[0], "of": samples[1]}
         total = len(difference.operations)
         operations = [op.to_json() | {"rounding": None} for op in difference.operations]
         for number, cause in difference.causes.items():
@@ -113,6 +114,9 @@ class Walked(Answer):
             "same_inputs": difference.same_inputs,
             "moved": self.moved,
             "window": self.window,
+            "not_compared": sum(output.not_compared for output in difference.plain),
+            "samples": samples_json,
+            "not_whole": difference.not_whole or None,
             "shares": {name: count / total for name, count in self.counts().items()},
             "differ_by_themselves": len(self.differ_by_themselves()),
             "rounding": difference.rounding.to_json(),
@@ -123,6 +127,7 @@ class Walked(Answer):
             ],
             "operations": operations,
             "outputs": [self.report_output(output) for output in difference.outputs],
+            "weights": [weight.to_json() for weight in difference.weights],
             "notes": difference.notes,
             "sizes": self.sizes,
             "sets": min((size.get("sets", 0) for size in self.sizes), default=0),
@@ -163,8 +168,12 @@ class Walked(Answer):
             "differing": None if index.first is None else index.differing,
             "max_ulp": index.max_ulp,
         }
-        counts = ("compared", "differing", "max_ulp", "scaled", "moved", "window")
-        return {
+        plain = self.found.plain[self.found.outputs.index(output)]
+        counts = ("compared", "scaled", "moved")
+        must_agree = {name: getattr(output, name) for name in ("differing", "max_ulp")}
+        return plain.to_json() | {
+            "window": plain.window,
+            "must_agree": {"compared": output.compared} | must_agree,
             "left_shape": list(self.found.left.values[output.left].shape),
             "right_shape": list(self.found.right.values[output.right].shape),
             **{name: getattr(output, name) for name in counts},
@@ -188,30 +197,17 @@ class Walked(Answer):
                     known[key] = list(deciding.decisions(left, right, dtype))
         return known[key]
 
-    def decided(self) -> dict[str, int]:
-        """Returns how many decisions there are, change, and cannot change: of those it is proved
-        that any order of the additions in all operations of the left run takes them alike."""
-        totals = {"total": 0, "changed": 0, "proved": 0}
-        outputs = [output for output in self.found.outputs if self.decisions(output)]
-        known = enclosed.output_intervals(self.found.left) if outputs else {}
-        for output in outputs:
-            rows, both = known.get(output.left), _decision_sides(self.found, output)
-            # an output whose elements are not kept has no decisions
-            assert both is not None
-            if rows is not None:
-                lines = (_decision_rows(end, output, 0).reshape(both[0].shape) for end in rows)
-                rows = Interval(*lines)
+    def decided(self) -> dict[str, float | None]:
+        """Returns how many decisions the outputs take, how many change, and the smallest margin
+        that one has before it would, in units of the largest difference; None: nothing differs."""
+        total = changed = 0
+        margins = list[float]()
+        for output in self.found.outputs:
             for each in self.decisions(output):
-                totals["total"] += each.taken
-                totals["changed"] += each.crossed
-                if rows is not None:
-                    count = deciding.TOP if each.decision.startswith("top") else 1
-                    # one that no rounding can change, and that changed, is a bug's: not proved
-                    dtype = self.found.left.values[output.left].dtype
-                    certain = deciding.certain_decisions(rows, each.decision, count)
-                    certain &= deciding.same_decisions(*both, dtype, each.decision, count)
-                    totals["proved"] += int(certain.sum())
-        return totals
+                total, changed = total + each.taken, changed + each.crossed
+                if output.scaled:
+                    margins.append(each.margin / output.scaled)
+        return {"total": total, "changed": changed, "margin": min(margins, default=None)}
 
     def crossed(self) -> list[str]:
         """Returns the decisions that differ between the two runs, in words."""
@@ -227,19 +223,31 @@ class Walked(Answer):
 
     def lines(self) -> tuple[str, str, str]:
         total = len(self.found.operations)
-        compared = f"{self.asked.left} against {self.asked.right}: {counted(total, 'operation')}"
+        compared = f"{self.asked.left} against {self.asked.right}: {self.counts_text()}"
         name = f"{self.asked.model}, " if self.asked.model else ""
         first, last = self.ending()
         # ahead, as long lines are cut
         if any(ASSUMED in note for note in self.found.notes):
             last = f"with what is {ASSUMED} (notes): {last}"
-        return f"{name}{compared}, {self.found.examined:,} compared", first, last
+        operations = f"{counted(total, 'operation')}, {self.found.examined:,} compared"
+        return f"{name}{compared}", f"{first} ({operations})", last
+
+    def counts_text(self) -> str:
+        """How many outputs differ by index, and of how many samples."""
+        samples = self.found.samples
+        text = counts_text(self.found.plain, batch=samples is not None)
+        if samples is not None:
+            text += f"; compared: {samples[0]:,} of {counted(samples[1], 'sample')}"
+        return text
 
     def ending(self) -> tuple[str, str]:
         """Returns the first source in words, and how far its difference spreads."""
         first = self.found.first
         if first is None:
-            return self._elsewhere() or self._no_source(), self.outcome()
+            weights = [str(weight) for weight in self.found.weights if not weight.convention]
+            weights = weights or [self.found.other_weights] * bool(self.found.other_weights)
+            why = "; ".join(weights) or self._elsewhere() or self._no_source()
+            return why, self.outcome()
         causes = self.found.causes.values()
         sought = any(cause.kind or NOT_SOUGHT not in cause.why for cause in causes)
         inside = "the outputs agree, the bits inside differ; " * (self.verdict == "equal")
@@ -313,6 +321,10 @@ class Walked(Answer):
             first = next(op for op in self.found.operations if op.verdict == side)
             more = f" and {counts[side] - 1:,} more" if counts[side] > 1 else ""
             apart.append(f"only {side}: {operation_text(first)}{more}")
+        if self.found.only_whole:
+            return f"{self.verdict}: {WHOLE_PROGRAM}"
+        if self.verdict == "unknown" and self.found.not_whole:
+            return f"unknown: {self.found.not_whole}"
         if self.verdict == "equal" and not self.found.examined:
             return "equal: the outputs agree; no operation could be compared"
         if self.verdict == "equal":
@@ -339,8 +351,12 @@ class Walked(Answer):
         outputs = self.found.outputs
         compared = sum(output.compared for output in outputs)
         differing = [output for output in outputs if output.differing]
+        if self.found.only_whole:
+            return self.asked.todo
         if self.words and not differing:
             return self._by_indices()
+        if not compared and self.found.other_weights:
+            return self.asked.todo or "give both sides the same weights"
         if not compared:
             hollow = outputs and all(output.hollow for output in outputs)
             return "the outputs have no elements" if hollow else NOT_KNOWN
@@ -486,6 +502,11 @@ class Walked(Answer):
         names = ", ".join(operations[n].name for n in sources[:8])
         raise InputError("source", wanted, "this operation is not a source", f"use one of {names}")
 
+
+WHOLE_PROGRAM = (
+    "one by one, all operations agree; what differs is what the library makes of the whole program "
+    "(its optimiser, or what it compiles)"
+)
 
 VERDICTS = ("source", "carried", "healed", "equal", "left", "right", "unknown")
 HEAD = ("operation", "op", "differing", "max ulp", "verdict", "cause")

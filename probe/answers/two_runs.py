@@ -7,7 +7,7 @@ import hashlib
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,16 +22,18 @@ from probe.answers.first_difference import ComparisonQuestion, Walked, of_stored
 from probe.answers.record import GivenModel
 from probe.arguments import choice, whole_number
 from probe.budget import within
-from probe.errors import InputError, Nondeterministic, TargetError
-from probe.launch import open_session
+from probe.comparison.outputs import Samples, starts_of_pieces
+from probe.errors import InputError, TargetError
+from probe.launch import AnySession, open_session
+from probe.printing import counted
 from probe.progress import VOICE, Say, heard, silent
 from probe.recording import judging
 from probe.recording.alone import Known
 from probe.recording.apart import Apart, is_own_library, recording_target, switch_lines
 from probe.recording.inputs import first_entries, varied_axes
 from probe.recording.recording import Run
-from probe.recording.replayed import Port, Replayed, TargetRuns, replay_steadily
-from probe.recording.subject import OR_SHAPE, is_function
+from probe.recording.replayed import Replayed, TargetRuns, file_outputs
+from probe.recording.subject import OR_SHAPE, is_function, run_unwatched
 from probe.recording.walk import NAMES, compare_and_explain, walk, watched
 from probe.switch_points.fewest import Conditions, ReleaseStep, search_conditions
 from probe.target import Target, why_unavailable
@@ -124,6 +126,24 @@ class TwoSides:
             raise InputError(option, at, "both sides are the same run", todo)
         return part, whole
 
+    def every_sample(
+        self, plain: tuple[Plain, Plain], both: tuple[Arrays, Arrays], declared: Any, tell: Say
+    ) -> tuple[Samples | None, tuple[Arrays, Arrays]]:
+        """Runs every sample of the right side's batch as the left side does, unwatched; returns
+        also both sides' inputs, the left's samples being some that differ. None: it is no batch.
+        ``plain``: what runs either side."""
+        part, whole = both
+        if self.vary != "batch" or self.at is None:
+            return None, both
+        along = varied_axes("batch", whole, declared)
+        count = min(whole[name].shape[axis] for name, axis in along.items())
+        samples = samples_alone(plain, whole, along, (self.at, count), tell)
+        start = samples.first_apart()
+        return samples, (
+            first_entries(whole, along, self.at, start=start) if start else part,
+            whole,
+        )
+
     def question(self, model: str, where: tuple[Target, Target] | None) -> ComparisonQuestion:
         """Returns what is compared, in words; ``where``: of both sides, None for this process."""
         vary, sides = self.vary, []
@@ -173,9 +193,13 @@ def two_runs(
         # refused before anything is run
         for size in sides.sizes:
             sides.cut(arrays, subject.inputs, "sizes", size)
+        plain = lambda inputs: run_unwatched(subject.recorder(inputs))  # noqa: E731
+        samples, both = sides.every_sample((plain, plain), both, subject.inputs, tell)
         left, right = (subject.recorder(inputs) for inputs in both)
         walked = Walked(walk(left, right, explain, tell), sides.question(model.name, None))
         walked.found.notes += model.notes
+        if samples is not None:
+            walked.found.take_samples(samples)
         # what was revealed of operations; None where sums are not tested
         known: Known | None = {} if sides.by == "order" else None
         for size in VOICE.counting(list(sides.sizes), "sizes"):
@@ -188,7 +212,7 @@ def two_runs(
             difference = compare_and_explain(run, walked.found.right, explain=False)
             entry: dict[str, Any] = {
                 "at": size,
-                "verdict": difference.verdict,
+                "verdict": difference.agreement,
                 "first": None if difference.first is None else difference.first.name,
                 "differing": sum(output.differing for output in difference.outputs),
             }
@@ -231,6 +255,10 @@ def _on_targets(
         declared = recorder.inputs
         arrays = model.arrays(declared, sides.vary, max(sides.at or 0, sides.against or 0))
         both = sides.cut(arrays, declared)
+        samples = None
+        plains = [recorder.plain_of(side) for side in where]
+        if plains[0] is not None and plains[1] is not None:
+            samples, both = sides.every_sample((plains[0], plains[1]), both, declared, tell)
 
         def record(number: int, **more: Any) -> tuple[Run, bool | None]:
             tell(f"running the {NAMES[number]} side on {where[number].text}")
@@ -244,11 +272,38 @@ def _on_targets(
         elif mine is True and other_had is False:
             right_run, _ = record(1, gradients=True)
         walked = of_stored(left_run, right_run, explain, tell, sides.question(model.name, where))
+        if samples is not None:
+            walked.found.take_samples(samples)
         replays = [run.said for run in (left_run, right_run) if isinstance(run, Replayed)]
         walked.found.notes += (*model.notes, *dict.fromkeys(replays))
         weakref.finalize(walked, running.pop_all().close)
     walked.script = sides.script(model, where)
     return walked
+
+
+# Runs a model unwatched: its outputs as container arrays.
+Plain = Callable[[Arrays], list[np.ndarray]]
+
+
+def samples_alone(
+    plain: tuple[Plain, Plain],
+    arrays: Arrays,
+    along: Mapping[str, int],
+    sizes: tuple[int, int],
+    tell: Say,
+) -> Samples:
+    """Runs all samples of a batch in pieces, as long as there is time. ``plain``: what runs a
+    piece, and the batch; ``sizes``: of these, along the axes of the inputs."""
+    size, count = sizes
+    alone, together = plain
+    tell(f"running {counted(count, 'sample')}, {size} at a time")
+    samples = Samples(size, count, [], [], together(arrays))
+    for start in starts_of_pieces(count, size):
+        if samples.starts and budget.spent():
+            break
+        samples.pieces.append(alone(first_entries(arrays, along, size, start=start)))
+        samples.starts.append(start)
+    return samples
 
 
 # Further runs in the same process: what does not repeat its bits has no condition to find.
@@ -263,28 +318,26 @@ def bisect(model: GivenModel, left: Target, right: Target, tell: Say = silent) -
 
     ``model``: a file, or ``"module:function"``, which each set of conditions runs in a process of
     its own, on the same inputs; what is compared are the bits of all outputs, with their shapes and
-    dtypes. Where an end is of another release or processor, a recording is replayed on both, and
-    steps say what of it ran there. Errors: InputError, also where the function does not repeat its
+    dtypes. What can't be run whole under some conditions is not known there: its operations one by
+    one would be another program. Errors: InputError, also where the function does not repeat its
     own bits at an end.
     """
     text, trust = model.text("between"), model.trust
     # a function is not imported in this process: it declares no inputs
     arrays = model.arrays(() if is_function(text) else model.opened().inputs)
-    if not all(is_own_library(end, text) for end in (left, right)):
-        with ExitStack() as running:
-            folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="probe-")))
-            run = TargetRuns(text, folder, running, trust).base(left, arrays, "the run")
-            return search_conditions(left, right, partial(_replayed_step, run=run, tell=tell))
 
     def ask(where: Target) -> ReleaseStep:
         tell(f"running {where.text}")
         try:
-            with Apart(text, where, trust) as process:
-                seen = [_digest_of_outputs(process.plain(arrays)) for _ in range(1 + CONTROLS)]
+            if where.version is not None:
+                installation.install_target(where)
+            with ExitStack() as running:
+                plain = _whole_model(text, where, trust, running)
+                seen = [_digest_of_outputs(plain(arrays)) for _ in range(1 + CONTROLS)]
                 if len(set(seen)) > 1:
                     # how many results there are says whether it is two states or noise
                     more = COUNTED - len(seen)
-                    seen += [_digest_of_outputs(process.plain(arrays)) for _ in range(more)]
+                    seen += [_digest_of_outputs(plain(arrays)) for _ in range(more)]
                     why = f"it does not repeat its bits: {len(set(seen))} results in {COUNTED} runs"
                     return ReleaseStep(where.text, None, why=why)
         except (TargetError, InputError) as error:
@@ -297,20 +350,13 @@ def bisect(model: GivenModel, left: Target, right: Target, tell: Say = silent) -
     return search_conditions(left, right, ask)
 
 
-def _replayed_step(where: Target, run: Run, tell: Say) -> ReleaseStep:
-    tell(f"running {where.text}")
-    try:
-        if where.version is not None:
-            installation.install_target(where)
-        with open_session(where) as session:
-            replayed = replay_steadily(run, Port(session), f"the run on {where.text}")
-    except (TargetError, Nondeterministic) as error:
-        return ReleaseStep(where.text, None, why=getattr(error, "why", str(error)))
-    if replayed.alone and not replayed.there:
-        # all that computes ran in the library of this process, the same one on every target
-        return ReleaseStep(where.text, None, why=replayed.said)
-    results = [result for result in replayed.results if result is not None]
-    return ReleaseStep(where.text, _digest_of_outputs(results), replayed.said)
+def _whole_model(text: str, where: Target, trust: bool, running: ExitStack) -> Plain:
+    """Returns what runs a model on a target as its user runs it, until ``running`` closes."""
+    if is_own_library(where, text):
+        return running.enter_context(Apart(text, where, trust)).plain
+    session: AnySession = open_session(where)
+    running.enter_context(session)
+    return partial(file_outputs, session, text)
 
 
 def _digest_of_outputs(outputs: list[Any]) -> str:

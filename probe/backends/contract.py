@@ -310,3 +310,10 @@ class Backend(ABC):
         may hold a path, a host or a process number.
         """
         return {}
+
+    def run_file(self, path, arrays):
+        """Returns the outputs of a model's file, run whole as its users run it, by name of inputs.
+
+        Unsupported: the library reads no such file.
+        """
+        raise Unsupported("%s: probe runs no whole files on it" % self.name)

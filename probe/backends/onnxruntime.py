@@ -105,6 +105,11 @@ class OnnxRuntime(Writing):
         self.constant_weights = self.holds()
         return self.facts(onnx_version=onnx.__version__)
 
+    def run_file(self, path, arrays):
+        providers = ["CPUExecutionProvider"]
+        onnxruntime, options = self.namespace["onnxruntime"], self.namespace["options"]()
+        return onnxruntime.InferenceSession(path, options, providers=providers).run(None, arrays)
+
     def holds(self):
         return self.switches.get("weights", "constant") == "constant"
 

@@ -76,6 +76,14 @@ class OpenVino(onnxruntime.OnnxRuntime):
             'session = ov.compile_model(model, "CPU"%s)' % properties,
         )
 
+    def run_file(self, path, arrays):
+        properties = {}
+        for name, line in PROPERTIES.items():
+            if name in self.switches:
+                properties.update(eval("{%s}" % line.format(self.switches[name])))
+        model = self.namespace["ov"].compile_model(path, "CPU", properties)
+        return list(model(arrays).values())
+
     def kernels(self, spec, shapes):
         """Returns the nodes of the compiled model, such as ``Convolution (brgconv_avx512_f32)``."""
         recorder = CompileRecorder(self.namespace["ov"])

@@ -462,7 +462,8 @@ WHAT = (
 RECORDING = "A folder that `probe record MODEL --out RUN` made on the other machine."
 REPORT_OF_ALL = "Write a verified bug report into DIR."
 TIME_OF_ALL = "Stop after 5m (90s, 2h, 1h30m); what is known by then stays."
-HEADS = {"operation": "which", "cause": "why", "fix": "fix", "cost": "cost", "report": "report"}
+HEADS = {part: part for part in ("outputs", "fix", "cost", "report")}
+HEADS |= {"operation": "which", "cause": "why"}
 
 
 @click.command(cls=Words, short_help="Which operation of a model differs, why, the fix, its cost.")

@@ -1,5 +1,4 @@
-"""What a difference does: whether a decision crosses, which decisions no order of additions can
-change, and how far an output is from the truth."""
+"""What a difference does: whether a decision crosses, and how far an output is from the truth."""
 
 from __future__ import annotations
 
@@ -9,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from probe import floats
-from probe.enclosure.operations import Interval
 
 TOP = 5
 
@@ -59,8 +57,8 @@ def decisions(output: np.ndarray, fixed: np.ndarray, dtype: str) -> Iterator[Dec
 def same_decisions(
     left: np.ndarray, right: np.ndarray, dtype: str, decision: str, count: int = 1
 ) -> np.ndarray:
-    """Returns which decisions both sides' rows (container) take alike: as of
-    ``certain_decisions``."""
+    """Returns which decisions both sides' rows (container) take alike. ``threshold``: whether each
+    element is above zero; else which ``count`` channels are the largest."""
     both = [floats.widen(values, dtype) for values in (left, right)]
     if decision == "threshold":
         return np.asarray((both[0] > 0) == (both[1] > 0))
@@ -68,18 +66,3 @@ def same_decisions(
     largest = np.argsort(-np.stack(both), axis=-1, kind="stable")[..., :count]
     first, second = np.sort(largest, axis=-1)
     return np.asarray((first == second).all(axis=-1))
-
-
-def certain_decisions(bounds: Interval, decision: str, count: int = 1) -> np.ndarray:
-    """Returns which decisions over rows (..., channels) are the same for all numbers in between.
-
-    ``threshold``: whether each is above zero; else which ``count`` channels are the largest.
-    """
-    known = ~(np.isnan(bounds.low) | np.isnan(bounds.high))  # NaN would take decisions of its own
-    if decision == "threshold":
-        return known & ((bounds.low > 0) | (bounds.high <= 0))
-    order = np.argsort(-bounds.low, axis=-1, kind="stable")
-    least = np.take_along_axis(bounds.low, order[..., count - 1 : count], axis=-1)[..., 0]
-    rest = np.take_along_axis(bounds.high, order[..., count:], axis=-1).max(axis=-1)
-    # not where they touch: of equal numbers the index decides
-    return np.asarray(known.all(axis=-1) & (least > rest))

@@ -593,7 +593,9 @@ class Cause:
     ``alone``: whether the operation alone gave its recorded bits on both sides. ``comparison``: of
     sums, with both sides' summations. ``refuted``: what it reads does not agree, or it reads more
     than was said: it is no source. ``compared`` and ``differing``: of the first output that
-    differs; ``rounding``: those that differ by whether rounding can be why.
+    differs; ``rounding``: those that differ by whether rounding can be why. ``in_numpy``: whether
+    what came out again was replayed in NumPy; else the library itself gave it, which says why the
+    sides differ and not that both are right.
     """
 
     kind: str = ""
@@ -607,6 +609,7 @@ class Cause:
     compared: int = 0
     differing: int = 0
     rounding: RoundingVerdict = field(default_factory=RoundingVerdict)
+    in_numpy: bool = True
 
     def __post_init__(self) -> None:
         """Counts what was replayed under its kind."""

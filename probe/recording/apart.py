@@ -31,7 +31,7 @@ from probe.recording.alone import run_lines
 from probe.recording.contract import Input, Isolated
 from probe.recording.folder import RecordingFolder, begin_recording, read_recording, write_recording
 from probe.recording.recording import Operation, Run
-from probe.recording.subject import is_function, library_of, open_model, runs
+from probe.recording.subject import is_function, library_of, open_model, run_unwatched, runs
 from probe.recording.sums import OperationSum, SumSession
 from probe.recording.walk import watched
 from probe.runtimes.environments import Missing
@@ -45,6 +45,36 @@ TIME_LIMIT = 3600.0
 ALL = 1 << 60
 
 COMMAND = (sys.executable, "-s", "-u", "-m", "probe.recording.apart")
+
+# Starts this module with further folders behind the interpreter's own packages: a release's.
+BEHIND = (
+    "import sys, runpy; sys.path += sys.argv[1:]; del sys.argv[1:]; "
+    "runpy.run_module('probe.recording.apart', run_name='__main__')"
+)
+
+
+def tracer_command(where: Target) -> tuple[tuple[str, ...], dict[str, str]] | None:
+    """Returns what records a model where a target's release is, and the variables that takes: in
+    this interpreter, or in the release's own environment if that has this Python, with what probe
+    needs behind it. None: another Python, an emulated processor, or the release is not here."""
+    try:
+        runtime = target.target_runtime(where)
+    except Missing:
+        return (COMMAND, module_paths()) if where.version is None else None
+    if runtime.emulated:
+        return None
+    if runtime.facts is None:
+        return COMMAND, module_paths()
+    if str(runtime.facts.get("python_version")).rsplit(".", 1)[0] != "{}.{}".format(
+        *sys.version_info
+    ):
+        return None
+    packages = [path for path in sys.path if path.rstrip("/").endswith("-packages")]
+    own = [str(Path.cwd()), *(path for path in sys.path if path and path not in packages)]
+    own = [path for path in own if not path.startswith((sys.base_prefix, sys.prefix))]
+    paths = os.pathsep.join([str(Path(probe.__file__).parent.parent), *own])
+    variables = {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+    return (*runtime.command, "-s", "-u", "-c", BEHIND, *packages), variables
 
 
 class Apart:
@@ -67,7 +97,8 @@ class Apart:
         # there. Age does not tell which ones: a full run is asked again after all shorter ones.
         self.dropped: list[int] = []
         self.recordings = count()
-        self.session = Session(where, time_limit=TIME_LIMIT, command=COMMAND, extra=module_paths())
+        command, variables = tracer_command(where) or (COMMAND, module_paths())
+        self.session = Session(where, time_limit=TIME_LIMIT, command=command, extra=variables)
 
     def __enter__(self) -> Self:
         if why := target.why_unavailable(self.where):
@@ -248,7 +279,7 @@ def model_switches(where: Target, model: str) -> dict[str, str]:
     InputError: the model runs on another library; or a switch says how ``probe`` writes a single
     operation, and so does not reach a model.
     """
-    if needs_other_interpreter(where):
+    if tracer_command(where) is None:
         why = "models are recorded in this Python environment, with its releases"
         todo = "install probe in that environment, run probe record there, then probe diff"
         raise InputError("target", where.text, why, todo)
@@ -270,7 +301,7 @@ def model_switches(where: Target, model: str) -> dict[str, str]:
 def is_own_library(where: Target, model: str) -> bool:
     """Returns whether a target is a model's own library, at this environment's release: then the
     model itself runs there. Of a function that isn't known before it has run: see ``library``."""
-    return not needs_other_interpreter(where) and (
+    return tracer_command(where) is not None and (
         is_function(model) or runs(where.name, Path(model))
     )
 
@@ -412,7 +443,7 @@ class ProcessRecording(child.Worker):
         }, {}
 
     def _plain(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        return {}, _by_number(self._recorder(request, arrays).plain())
+        return {}, _by_number(run_unwatched(self._recorder(request, arrays)))
 
     def _operation(self, request: dict[str, Any]) -> Any:
         call: Any = self.operations[request["recording"]][request["number"]].again

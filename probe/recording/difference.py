@@ -10,7 +10,7 @@ already, *healed* where what it reads differs and its outputs agree.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from operator import eq
 from typing import Any
@@ -18,6 +18,15 @@ from typing import Any
 import numpy as np
 
 from probe import floats, ulp
+from probe.comparison.outputs import (
+    OutputDifference,
+    Samples,
+    output_difference,
+    paired_difference,
+    verdict_of,
+    with_window,
+)
+from probe.comparison.weights import PermutedWeight
 from probe.enclosure import RoundingVerdict
 from probe.printing import counted
 from probe.recording import matching
@@ -170,6 +179,11 @@ class Difference:
     ``argued``: operations that labels take for the same though their arguments differ. ``causes``:
     of explained sources, by place in ``operations``; ``notes``: what is to be said besides.
     ``same_inputs``: whether both sides have the same inputs, so that all outputs must agree.
+    ``plain``: the outputs by index, of runs unwatched; ``not_whole``: why these are not all that
+    was asked, as the user runs it, empty where they are. ``samples``: of how many samples of a
+    batch each was compared, and how many there are; None where one run of either side is compared.
+    ``weights``: those that the two sides have in another order; ``other_weights``: the first that
+    one side alone has, in words.
     """
 
     left: Run
@@ -180,6 +194,11 @@ class Difference:
     causes: dict[int, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     same_inputs: bool = False
+    plain: list[OutputDifference] = field(default_factory=list)
+    not_whole: str = ""
+    samples: tuple[int, int] | None = None
+    weights: list[PermutedWeight] = field(default_factory=list)
+    other_weights: str = ""
 
     @property
     def first(self) -> Region | None:
@@ -198,6 +217,29 @@ class Difference:
 
     @property
     def verdict(self) -> str:
+        """``differs``, ``equal`` or ``unknown``: of the outputs by index, as a user runs them."""
+        verdict = verdict_of(self.plain)
+        return "unknown" if verdict == "equal" and self.not_whole else verdict
+
+    def take_samples(self, samples: Samples) -> None:
+        """Has the outputs of all samples of a batch be the plain ones."""
+        dtypes = [
+            (self.left.values[pair.left].dtype, self.right.values[pair.right].dtype)
+            for pair in self.outputs
+        ]
+        self.plain = samples.differences(dtypes)
+        self.samples = samples.compared, samples.count
+        if samples.compared < samples.count:
+            self.not_whole = f"{samples.compared:,} of {samples.count:,} samples were compared"
+
+    @property
+    def only_whole(self) -> bool:
+        """Whether the outputs differ where all operations, recorded one by one, agree."""
+        whole = all(pair.selection.whole and pair.equal for pair in self.outputs)
+        return self.verdict == "differs" and whole and self.samples is None and not self.sources
+
+    @property
+    def agreement(self) -> str:
         """``differs``, ``equal`` or ``unknown``: of the outputs that must agree.
 
         Outputs that stand at other indices or read different inputs differ, too. Of arrays without
@@ -247,6 +289,63 @@ class Difference:
     def sides(self, region: Region) -> list[tuple[Run, Operation]]:
         """As of ``Region.sides``."""
         return region.sides(self.left, self.right)
+
+
+def plain_outputs(difference: Difference) -> list[OutputDifference]:
+    """The outputs of both runs, each as its user runs it, by index.
+
+    Outputs of different shapes are laid beside each other where those that must agree stand at the
+    same indices, or in rows of a batch further on; else these alone are compared.
+    """
+    runs = difference.left, difference.right
+    sides = [run.plain_results if run.plain else run.results for run in runs]
+    plain = []
+    for number, pair in enumerate(difference.outputs):
+        values = runs[0].values[pair.left], runs[1].values[pair.right]
+        dtypes, shapes = (values[0].dtype, values[1].dtype), [value.shape for value in values]
+        left, right = (side[number] if number < len(side) else None for side in sides)
+        if left is None or right is None:
+            # digests alone are kept: they say whether anything differs, not how much
+            known = [
+                run.plain[number] if number < len(run.plain) else value.digest
+                for run, value in zip(runs, values, strict=True)
+            ]
+            size, apart = prod(shapes[0]), np.array([known[0] != known[1]])
+            whole = OutputDifference(*shapes, size, apart, why=LEFT_OUT)
+            if shapes[0] != shapes[1]:
+                whole = replace(whole, elements=0, apart=apart[:0], not_compared=size)
+            plain.append(replace(whole, max_ulp=None, max_abs=None) if whole.differing else whole)
+            continue
+        first_row = _rows_before(pair, *shapes)
+        if first_row is not None:
+            found = output_difference(left, right, dtypes, first_row)
+        elif pair.selection.empty or dtypes[0] != dtypes[1]:
+            why = "it is not known which of its elements belong together"
+            size = min(left.size, right.size)
+            found = OutputDifference(*shapes, 0, np.zeros(0, bool), not_compared=size, why=why)
+        else:
+            chosen = pair.selection.taken(left, 0), pair.selection.taken(right, 1)
+            found = paired_difference(*chosen, dtypes[0], (left.size, right.size))
+            found = replace(found, shape=left.shape, other_shape=right.shape)
+        if shapes[0] == shapes[1] and pair.window:
+            found = with_window(found, ~pair.selection.mask(left.shape, 0))
+        plain.append(found)
+    return plain
+
+
+def _rows_before(pair: Pair, left: tuple[int, ...], right: tuple[int, ...]) -> int | None:
+    """Returns how many rows of the right output stand before those that the left has, 0 where both
+    begin together; None where its elements stand in another way."""
+    if left == right or len(left) != len(right):
+        return 0 if left == right else None
+    if pair.selection.empty:
+        return None
+    numbers = (np.arange(prod(shape)).reshape(shape) for shape in (left, right))
+    at, to = (pair.selection.taken(each, side).reshape(-1) for side, each in enumerate(numbers))
+    apart = np.stack(np.unravel_index(to, right)) - np.stack(np.unravel_index(at, left))
+    if (apart[1:] != 0).any() or (apart[0] != apart[0, 0]).any():
+        return None
+    return int(apart[0, 0]) if apart[0, 0] >= 0 else None
 
 
 def is_near(pair: Pair, dtype: str) -> bool:

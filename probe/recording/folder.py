@@ -72,6 +72,9 @@ def write_recording(
     for number, value in enumerate(run.values):
         if not files.met(value.digest) and (array := run.array(number)) is not None:
             files.put(array, value.digest)
+    for digest in run.plain:
+        if not files.met(digest) and (bits := run.store.bits(digest)) is not None:
+            files.put(bits, digest)
     values = []
     for number, value in enumerate(run.values):
         zeros = value.zeros
@@ -97,6 +100,7 @@ def write_recording(
         "values": values,
         "operations": [_operation_json(op, run, files) for op in run.operations],
         "outputs": list(run.outputs),
+        "plain": list(run.plain),
         "left_out": {"values": len(files.left_out), "bytes": sum(files.left_out.values())},
     }
     if run.alone is not None:
@@ -316,12 +320,16 @@ class RecordingFolder:
         gone = {v.digest for n, v in enumerate(values) if n not in unsteady} - held
         if len(gone) > left_out["values"]:
             notes.append(f"{self.folder.name}: {len(gone)} of its values are not in the folder")
+        plain = tuple(map(str, document.get("plain", ())))  # earlier releases do not have it
+        if any(not NAME.fullmatch(f"{name}.npy") for name in plain):
+            raise self.broken(f"{plain} are not digests"[:200])
         alone = document.get("alone")
         alone = alone and {int(n): str(why) for n, why in alone.items()}
         run = Run(
             *(str(document["target"]), str(document["note"]), values, operations, outputs),
             *(self, unsteady, UNTRIED, provenance),
             alone=alone,
+            plain=plain,
         )
         for number, op in enumerate(operations):  # each value is given before it is read
             early = all(values[n].given < number for n in op.reads)

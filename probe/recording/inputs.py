@@ -313,9 +313,14 @@ def _length(arrays: Mapping[str, np.ndarray], declared: Mapping[str, Input]) -> 
 
 
 def first_entries(
-    arrays: Mapping[str, np.ndarray], along: Mapping[str, int], size: int, option: str = "against"
+    arrays: Mapping[str, np.ndarray],
+    along: Mapping[str, int],
+    size: int,
+    option: str = "against",
+    start: int = 0,
 ) -> Arrays:
-    """Returns the first ``size`` entries of the inputs that are varied. InputError: too few.
+    """Returns ``size`` entries of the inputs that are varied, from ``start`` on. InputError: too
+    few.
 
     ``option``: what the size was given as.
     """
@@ -325,7 +330,7 @@ def first_entries(
         if size > have:
             why = f"{name} has {have} entries along axis {axis}"
             raise InputError(option, size, why, f"use {have} or less, or longer inputs")
-        index = (slice(None),) * axis + (slice(size),)
+        index = (slice(None),) * axis + (slice(start, start + size),)
         shortened[name] = np.ascontiguousarray(arrays[name][index])
     return shortened
 

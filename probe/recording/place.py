@@ -264,7 +264,7 @@ def function_cause(sides: Sides, apart: np.ndarray, along: int | None) -> Cause:
             cause.why = "it can't be run at other sizes, so it is unknown whether places differ"
         if more <= 0:
             break
-    return Cause(cause.kind, cause.why, cause.examined, cause.replayed)
+    return Cause(cause.kind, cause.why, cause.examined, cause.replayed, in_numpy=False)
 
 
 def _grown(sides: Sequence[PlacedFunction], number: int, more: int) -> int:
@@ -351,7 +351,8 @@ def _ask_outputs(
         kind = "place"
         why = f"the same number gives different bits at different places; {'; '.join(classes)}"
     settled = bool(kind) or replayed < len(chosen)
-    return Cause(kind, why, len(chosen), replayed), None if settled else elsewhere
+    cause = Cause(kind, why, len(chosen), replayed, in_numpy=False)
+    return cause, None if settled else elsewhere
 
 
 def _spans(mask: np.ndarray) -> str:

@@ -150,7 +150,8 @@ class Run:
     ``keys``: numbers of values by the recorder's keys; ``kinds``: NumPy's dtypes of containers, by
     the names of those that they hold. ``alone``: of one that was replayed on its target
     (:mod:`probe.recording.replayed`), why operations, by number, did not run there, but in the
-    model's own library; else None.
+    model's own library; else None. ``plain``: digests of the outputs of a run unwatched, whose bits
+    ``store`` has; () where it was not run so.
     """
 
     target: str
@@ -165,6 +166,7 @@ class Run:
     keys: Mapping[Hashable, int] = field(default_factory=dict)
     kinds: Mapping[str, np.dtype] = field(default_factory=dict)
     alone: Mapping[int, str] | None = None
+    plain: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Run of {len(self.operations)} operations on {self.target}"
@@ -210,6 +212,19 @@ class Run:
     def results(self) -> list[np.ndarray | None]:
         """Returns its outputs as container arrays."""
         return [self.array(number) for number in self.outputs]
+
+    @property
+    def plain_results(self) -> list[np.ndarray | None]:
+        """Returns the outputs of the run unwatched as container arrays, None of another size than
+        the recorded ones; [] where it was not run so."""
+        results = list[np.ndarray | None]()
+        for number, digest in zip(self.outputs, self.plain, strict=False):
+            value = self.values[number]
+            kind = self.kinds.get(value.dtype) or container_dtype(value.dtype)
+            bits = self.store.bits(digest) if prod(value.shape) else np.zeros(0, np.uint8)
+            fits = bits is not None and bits.nbytes == prod(value.shape) * kind.itemsize
+            results.append(bits.view(kind).reshape(value.shape) if fits else None)
+        return results
 
     def arrays(self, wanted: Iterable[int]) -> dict[int, np.ndarray]:
         """Returns values as container arrays, by number, without those that were left out."""

@@ -17,6 +17,7 @@ from math import prod
 import numpy as np
 
 from probe import floats
+from probe.comparison.weights import PermutedWeight, permuted_weights
 from probe.errors import InputError
 from probe.printing import counted
 from probe.recording.contract import INPUT, WEIGHT
@@ -41,20 +42,16 @@ from probe.semantics import (
 from probe.semantics.labels import Labels, Selection, agreeing, of_content, tag
 
 SAME_MODEL = "give two runs of the same model, with the same weights"
-SAME_INPUTS = "give both sides the same inputs, or one side a part of the other's: rows, a prefix"
 
 
 # Pairs of values that no operation gave, where both runs read them, with the operation's name.
 Met = list[tuple[Value, Value, str]]
 
 
-def related(left: Run, right: Run) -> tuple[bool, InputError | None]:
+def related(left: Run, right: Run) -> tuple[bool, list[str], str]:
     """Returns whether two runs of a model take all of the same inputs, rather than one a part of
-    the other's; and what is wrong with the weights, unless the outputs turn out to be close: they
-    may be folded into other operations.
-
-    InputError: inputs that have nothing in common, other outputs, or the same operations with
-    other weights.
+    the other's; and what is to be said of inputs and weights that are different: this explains
+    outputs, and never refuses to compare them. InputError: another number of outputs.
     """
     if len(left.outputs) != len(right.outputs):
         counts = f"{len(left.outputs)} and {len(right.outputs)}"
@@ -73,19 +70,30 @@ def related(left: Run, right: Run) -> tuple[bool, InputError | None]:
     # bounds and factors in files are, is an argument.
     weights = [w for w in met.values() if w[0].role == w[1].role == WEIGHT and w[0].shape]
     other_kinds = {(v.shape, v.dtype) for _, v, _ in weights if v.digest not in held[0]}
-    refused = None
+    other_weights = ""
     for value, _, where in weights:
         if value.digest not in held[1] and (value.shape, value.dtype) in other_kinds:
-            why = f"{where} has different weights on the two sides, so these are different models"
-            refused = InputError("weights", value.name or where, why, SAME_MODEL)
+            name = f" ({value.name})" if value.name and value.name != where else ""
+            other_weights = f"{where} has different weights on the two sides{name}"
             break
-    ours, theirs = (Counter(op.op for op in side.operations) for side in (left, right))
-    if refused is not None and ours == theirs:
-        raise refused
-    inputs = _same_inputs(left, right, [*met.values()])
-    if refused is not None and not inputs:
-        raise refused
-    return inputs, refused
+    same, said = _same_inputs(left, right, [*met.values()])
+    return same, said, other_weights
+
+
+def permuted(left: Run, right: Run) -> list[PermutedWeight]:
+    """Returns weights whose numbers the two sides have in another order, by name."""
+    keys = [{v.key for v in run.values if v.given < 0} for run in (left, right)]
+    held: list[dict[str, np.ndarray]] = []
+    for run, other in ((left, keys[1]), (right, keys[0])):
+        arrays = dict[str, np.ndarray]()
+        for op in run.operations:
+            for place, n in enumerate(op.reads):
+                value = run.values[n]
+                alone = value.given < 0 and value.floating and value.key not in other
+                if alone and prod(value.shape) > 1 and (array := run.array(n)) is not None:
+                    arrays.setdefault(value.name or f"operand {place + 1} of {op.name}", array)
+        held.append(arrays)
+    return list(permuted_weights(*held))
 
 
 def shares_weights(left: Run, right: Run) -> bool:
@@ -109,49 +117,25 @@ def _weights(run: Run) -> set[str]:
     return {v.digest for v in run.values if v.role == WEIGHT and v.given < 0}
 
 
-def note_of_folded_weights(refused: InputError, difference: Difference) -> str:
-    """Returns what is to be said of other weights behind outputs that are close; raises the error
-    of those where not all of them are, or where an operation has a match that reads other
-    weights: weights that were folded stand in other operations."""
-    ours, theirs = difference.left, difference.right
-    held = _weights(ours), _weights(theirs)
-    groups = [region.inside for region in difference.operations if region.assumed and region.joint]
-    gives = {region.ends: region.gives for region in difference.operations}
-    for mine, other in align(ours, theirs):
-        if mine is None or other is None:
-            continue
-        pairs = zip(ours.operations[mine].reads, theirs.operations[other].reads, strict=False)
-        if not any(
-            a.role == b.role == WEIGHT
-            and (a.shape, a.dtype) == (b.shape, b.dtype)
-            and a.digest not in held[1]
-            and b.digest not in held[0]
-            for a, b in ((ours.values[n], theirs.values[m]) for n, m in pairs)
-        ):
-            continue
-        # no other operations stand for it: it belongs to two groups of the same operations, or
-        # some of its results agree, as those of the same rows do
-        inside = [group for group in groups if mine in group[0] and other in group[1]]
-        for first, second in inside:
-            if [ours.operations[n].op for n in first] == [theirs.operations[n].op for n in second]:
-                raise refused
-        results = gives.get((mine, other), [])
-        if not inside and any(pair.compared and not pair.selection.whole for pair in results):
-            raise refused
-    for pair in difference.outputs:
-        value = ours.values[pair.left]
-        whole = pair.compared == prod(value.shape)
-        if not whole or value.dtype not in floats.FORMATS or not is_near(pair, value.dtype):
-            raise refused
-    which = refused.why.partition(",")[0]
-    return f"{which}; the outputs are close, so these are taken for one model, folded differently"
+def note_of_other_weights(which: str, difference: Difference) -> str:
+    """Returns what is to be said of weights that one side alone has: where all outputs are close
+    they may be folded into other operations."""
+    values = difference.left.values
+    close = all(
+        values[pair.left].dtype in floats.FORMATS
+        and pair.compared == prod(values[pair.left].shape)
+        and is_near(pair, values[pair.left].dtype)
+        for pair in difference.outputs
+    )
+    folded = "; the outputs are close, so these may be one model, folded differently"
+    return which + (folded if close else ", so these are different models")
 
 
-def _same_inputs(left: Run, right: Run, met: Met) -> bool:
+def _same_inputs(left: Run, right: Run, met: Met) -> tuple[bool, list[str]]:
     ours, theirs = ([run.values[n] for n in input_values(run)] for run in (left, right))
     some = [Counter(v.digest for v in every if prod(v.shape) > 1) for every in (ours, theirs)]
     if some[0] == some[1] and (some[0] or len(ours) == len(theirs)):
-        return True
+        return True, []
     if all(some):
         # a compiled function keeps arrays as constants that its Python reads each time
         held = (
@@ -160,7 +144,7 @@ def _same_inputs(left: Run, right: Run, met: Met) -> bool:
         )
         beside = ((some[0] - some[1]).keys(), (some[1] - some[0]).keys())
         if all(more <= constants for more, constants in zip(beside, held, strict=True)):
-            return True
+            return True, []
     inputs = [read for read in met if read[0].role == read[1].role == INPUT]
     inputs = inputs or [(a, b, "") for a, b in zip(ours, theirs, strict=False)]
     apart = [read for read in inputs if read[0].digest != read[1].digest]
@@ -177,8 +161,8 @@ def _same_inputs(left: Run, right: Run, met: Met) -> bool:
         name = mine.name or other.name or (f"read by {where}" if where else "the first input")
         shapes = f"the two sides have shapes {list(mine.shape)} and {list(other.shape)}"
         why = f"{shapes} and have no row and no beginning in common"
-        raise InputError("inputs", name, why, SAME_INPUTS)
-    return False
+        return False, [f"{name}: {why}"]
+    return False, []
 
 
 def in_common(left: np.ndarray, right: np.ndarray) -> bool:
@@ -451,7 +435,8 @@ def compare_by_index(difference: Difference, same_inputs: bool, same: bool) -> l
             elsewhere &= np.bincount(to, minlength=size)[to] == 1
         pair.moved = int(elsewhere.sum())
         rest = size - len(at)
-        if rest and measured and pair.known and (pair.moved or whole):
+        alike = not difference.other_weights
+        if rest and measured and alike and pair.known and (pair.moved or whole):
             if not _other_formula(difference):
                 pair.window = rest
             elif whole and not pair.moved and not rows:

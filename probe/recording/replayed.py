@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -49,6 +49,7 @@ from probe.recording.ported import Ports, Stage, TargetCall
 from probe.recording.recording import Run, exact_numbers, record_run
 from probe.recording.related import input_values
 from probe.recording.store import ProcessStore, array_digest
+from probe.recording.subject import is_function
 from probe.recording.sums import OperandPart, OperationSum, Shape
 from probe.recording.walk import unsteady, values_apart
 from probe.target import Target, why_unavailable
@@ -487,6 +488,19 @@ class RunnableRecording:
         self.running.close()
 
 
+def file_outputs(
+    session: AnySession, model: str, arrays: Mapping[str, np.ndarray]
+) -> list[np.ndarray]:
+    """Runs a model's file whole on a started target, as its users run it. TargetError, kind
+    ``unsupported``: the library reads no such file, or it is no file but a function."""
+    if is_function(model):
+        raise TargetError(session.target.text, "unsupported", "a function brings its own library")
+    request = {"do": "file", "path": model, "names": list(arrays)}
+    given = {str(n): np.asarray(array) for n, array in enumerate(arrays.values())}
+    _, outputs = session.request(request, given)
+    return [outputs[str(n)] for n in range(len(outputs))]
+
+
 class TargetRuns:
     """Runs of a model on targets, for as long as ``running`` is open.
 
@@ -517,7 +531,28 @@ class TargetRuns:
             self.running.enter_context(session)
             self.ports[where.text] = Port(session)
         replayed = replay_steadily(run, self.ports[where.text], f"{what} on {where.text}")
-        return replayed, process.gradients
+        return replace(
+            replayed, plain=self._file_outputs(where, arrays, replayed)
+        ), process.gradients
+
+    def _file_outputs(
+        self, where: Target, arrays: Mapping[str, np.ndarray], run: Run
+    ) -> tuple[str, ...]:
+        """Returns the digests of what a target makes of the whole file, whose bits the run keeps;
+        () where it reads no such file, or gives other outputs."""
+        try:
+            whole = file_outputs(self.ports[where.text].session, self.model, arrays)
+        except TargetError as error:
+            assert run.made is not None
+            run.made.notes.append(f"{where.text}: the whole file was not run there: {error.why}")
+            return ()
+        if [array.shape for array in whole] != [run.values[n].shape for n in run.outputs]:
+            return ()
+        return tuple(run.store.put(np.ascontiguousarray(array)) for array in whole)
+
+    def plain_of(self, where: Target) -> Callable[[Mapping[str, np.ndarray]], Any] | None:
+        """Returns what runs the model unwatched on a target; None where it does not run there."""
+        return self._process(where).plain if is_own_library(where, self.model) else None
 
     def base(self, where: Target, arrays: Mapping[str, np.ndarray], what: str) -> Run:
         """Returns the run of the model's own library that is replayed on a target."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from probe import floats
+from probe.comparison import Comparison
 from probe.errors import ProbeError
 from probe.layout import BOUNDARY
 from probe.recording import place
@@ -53,6 +54,7 @@ from probe.semantics import (
     Unknown,
     Windows,
 )
+from probe.summation.arithmetic import without_flushing
 from probe.summation.summation import Summation
 from probe.summation.tree import Tree
 
@@ -142,8 +144,11 @@ def find_cause(
             proved, counted = cause.comparison.proved(), 0
         else:
             proved = np.zeros(len(sides[0].outputs), bool)
-            counted = cause.replayed if cause.kind else 0
+            counted = cause.replayed if cause.kind and cause.in_numpy else 0
         cause.rounding = rounding_verdict(sides, proved, counted)
+        if region.arguments:  # what was asked differs, whatever the numbers look like
+            far = replace(cause.rounding, within=0, explained=0)
+            cause.rounding = replace(far, unknown=cause.rounding.total - far.beyond)
     return cause
 
 
@@ -247,6 +252,7 @@ def _with_addresses(cause: Cause, sides: Sides) -> Cause:
         return cause
     if not cause.kind:  # nothing replays what each side does, but exchanged addresses exchange bits
         cause.why, cause.examined, cause.replayed = "", every, every
+        cause.in_numpy = False
     exchanged = f"{text}; with the addresses exchanged, each side gives the other's bits"
     cause.kind, cause.causes = "alignment", {"alignment": every}
     cause.why = f"{exchanged}; {cause.why}" if cause.why else exchanged
@@ -287,7 +293,7 @@ def _argument_cause(sides: Sides, arguments: str) -> Cause:
     windows = all(isinstance(meaning, Windows | Convolution) for meaning in both)
     kind = "window+argument" if windows and both[0] != both[1] else "argument"
     came = count if alone else 0
-    return Cause(kind, arguments, came, came, {kind: count}, alone)
+    return Cause(kind, arguments, came, came, {kind: count}, alone, in_numpy=False)
 
 
 def why_no_source(left: Run, right: Run, region: Region) -> str:
@@ -333,6 +339,9 @@ def _sums_cause(sides: Sides, most: int, known: Known) -> Cause:
         cause.why = f"neither side adds {products}: {evidence}"
     elif comparison.sampled:
         cause.why = f"not explained yet: {evidence}; {comparison.sampled}"
+    elif not explained and (kind := _of_permuted_products(adds, examined, comparison)):
+        cause.kind, cause.causes = kind, {kind: cause.replayed}
+        cause.why = "the same products are added, of operands in another order on the two sides"
     elif not explained:
         cause.why = "no revealed summation gives the bits of both sides"
         cause.why += f": {evidence}" if evidence else ""
@@ -341,6 +350,19 @@ def _sums_cause(sides: Sides, most: int, known: Known) -> Cause:
         of = f"{cause.replayed} of {cause.examined} examined outputs replay on both sides"
         cause.why = f"{SAID.get(cause.kind, cause.kind)} in sums of {summands}; {of}"
     return cause
+
+
+def _of_permuted_products(
+    adds: Sequence[Adds], examined: np.ndarray, comparison: Comparison
+) -> str:
+    """Returns what sets sums apart that replay on both sides, with their products in another order,
+    as of permuted features; empty where they are no such sums."""
+    if not comparison.proved(examined).all():
+        return ""
+    listed = evenly(examined, max(1, LISTED // max(adds[0].sum.summands, 1)))
+    every = np.arange(len(comparison.pairs))
+    told = [_Told(np.full(len(every), GOOD), [(side, every)], True) for side in adds]
+    return _of_one_sum(told, listed)
 
 
 # What a class says of two sums.
@@ -374,10 +396,11 @@ BAD, OPEN, GOOD = 0, 1, 2
 class _Told:
     """What a side's steps came to, for each output that was asked about. ``states``: of these;
     ``sums``: those that are steps, with where each output comes from in what such a sum gives: flat
-    indices, -1 for what isn't known."""
+    indices, -1 for what isn't known. ``in_numpy``: of all steps, as of ``Cause``."""
 
     states: np.ndarray
     sums: list[tuple[Adds, np.ndarray]]
+    in_numpy: bool
 
 
 def formulas_cause(sides: Sides, apart: np.ndarray, known: Known, most: int) -> Cause | None:
@@ -422,7 +445,8 @@ def formulas_cause(sides: Sides, apart: np.ndarray, known: Known, most: int) -> 
     else:
         return None
     all_of = f"replayed step by step, {came} of {count} examined outputs come out on both sides"
-    return Cause(kind, f"{what}; {all_of}", count, came)
+    in_numpy = all(steps.in_numpy for steps in replays)
+    return Cause(kind, f"{what}; {all_of}", count, came, in_numpy=in_numpy)
 
 
 def _of_one_sum(replays: Sequence[_Told], which: np.ndarray) -> str:
@@ -447,8 +471,20 @@ def _of_one_sum(replays: Sequence[_Told], which: np.ndarray) -> str:
         rounding = replace(theirs.rounding, **changed)  # type: ignore[arg-type]
         leaf = names.get(theirs.tree.leaves[0], 0)
         apart = ours.causes(Summation(Tree.from_nodes(nodes, leaf=leaf), rounding))
+        if "flush" in apart and all(_flushes_nothing(*replay.sums[0], n) for replay in replays):
+            apart = tuple(name for name in apart if name != "flush")
         kinds.update(apart or ("order",))  # alone a bias is added elsewhere
     return "+".join(sorted(kinds))
+
+
+def _flushes_nothing(adds: Adds, origin: np.ndarray, n: int) -> bool:
+    """Whether an output's bits come out too if no subnormal number becomes zero."""
+    position, filter_ = adds.places[origin[n]]
+    summation = adds.run.summation((int(position), int(filter_)))
+    if summation is None:
+        return False
+    plain, at = without_flushing(summation), (np.array([position]), np.array([filter_]))
+    return bool(adds.run.operands.agrees(plain, *at).all())
 
 
 def _by_product(
@@ -546,7 +582,8 @@ def _replay_steps(
         if adds is not None:
             sums.append((adds, {out: np.arange(own.size).reshape(own.shape)}))
     places = [(adds, at[last].reshape(-1)[wanted]) for adds, at in sums if last in at]
-    return _Told(states[last].reshape(-1)[wanted], places)
+    in_numpy = all(op.meaning.exact or isinstance(first_of(op.meaning), SUMS) for op in inside)
+    return _Told(states[last].reshape(-1)[wanted], places, in_numpy)
 
 
 def _at_places(meaning: Meaning) -> Each | None:

@@ -232,9 +232,13 @@ class FunctionSubject:
         leaves_out = bool(names) and not self.inputs and [*given] != names[: len(given)]
         function = partial(_by_keywords, self.function, [*given]) if leaves_out else self.function
 
+        # as a module is used: PyTorch runs other kernels of attention and LSTM for training
+        without_gradients = import_module("torch").no_grad if self.torch else nullcontext
+
         def call() -> Any:
             try:
-                return function(*arguments)
+                with without_gradients():
+                    return function(*arguments)
             except (ProbeError, MemoryError):
                 raise
             except Exception as error:  # of a function by name: what it was called with, too
@@ -409,6 +413,7 @@ def function_recorder(
         # the bits of this call, which walk.watched need not make again
         plain = module.RECORDER(lambda: values).plain()
         recorder.already = [array_digest(array) for array in plain]
+        recorder.first = plain
         return recorder  # type: ignore[no-any-return]
     if any(isinstance(value, np.ndarray | np.generic) for value in values):
         if bare is not None and bare[1]:
@@ -421,6 +426,13 @@ def function_recorder(
         raise InputError("function", "ndarray", why, todo)
     types = ", ".join(dict.fromkeys(type(value).__name__ for value in values)) or "nothing"
     raise InputError("function", types, "it returns no array of a library", f"return one: {KNOWN}")
+
+
+def run_unwatched(recorder: Any) -> list[np.ndarray]:
+    """Runs a recorder's program unwatched, unless making the recorder has just done so."""
+    first = getattr(recorder, "inner", recorder).__dict__.pop("first", None)
+    outputs: list[np.ndarray] = recorder.plain() if first is None else first
+    return outputs
 
 
 def library_of_values(values: Any) -> str:

@@ -21,7 +21,13 @@ from probe.layout import BOUNDARY
 from probe.progress import Say, silent, span
 from probe.recording import alone, related
 from probe.recording.contract import Recorder
-from probe.recording.difference import NAMES, Difference, compare_runs, fill_reasons
+from probe.recording.difference import (
+    NAMES,
+    Difference,
+    compare_runs,
+    fill_reasons,
+    plain_outputs,
+)
 from probe.recording.recording import (
     Operation,
     Run,
@@ -89,7 +95,7 @@ def watched(recorder: Recorder, what: str, store: RunStore | None = None) -> tup
     if (plain := getattr(inner, "already", None)) is not None:
         inner.already = None  # it says nothing of runs with gradients, say
     else:
-        plain = _digests(recorder, run, FILLS[1])
+        plain = _plain_digests(recorder, run, FILLS[1])
     _soil(run, FILLS[0])
     again = record_again(recorder, run)
     values = run.values
@@ -100,7 +106,7 @@ def watched(recorder: Recorder, what: str, store: RunStore | None = None) -> tup
         raise unsteady(run, again, what)
     notes = [f"{what}: {recorder.note}"] if recorder.note else []
     if outputs != plain:
-        first, second = (_digests(recorder, run, fill) for fill in FILLS)
+        first, second = (_plain_digests(recorder, run, fill) for fill in FILLS)
         if first != second:
             raise unsteady(run, again if some else record_again(recorder, run), what)
         if outputs != first:
@@ -108,13 +114,21 @@ def watched(recorder: Recorder, what: str, store: RunStore | None = None) -> tup
                 f"{what}: {CHANGED} (a fused or compiled part runs differently when recorded), so "
                 "the results for single operations hold for the recorded run only"
             )
-    return run, notes
+        plain = first
+    return replace(run, plain=tuple(plain)), notes
 
 
-def _digests(recorder: Recorder, run: Run, fill: int) -> list[str]:
-    """Digests of an unwatched run's outputs, after memory of the values' sizes was filled."""
+def _plain_digests(recorder: Recorder, run: Run, fill: int) -> list[str]:
+    """Digests of an unwatched run's outputs, after memory of the values' sizes was filled; what is
+    not among the run's values is kept with them."""
     _soil(run, fill)
-    return [array_digest(array) for array in recorder.plain()]
+    recorded = {run.values[n].digest for n in run.outputs}
+    digests = []
+    for array in recorder.plain():
+        digests.append(array_digest(array))
+        if digests[-1] not in recorded:
+            run.store.put(array)
+    return digests
 
 
 def _soil(side: Run, fill: int = FILLS[0]) -> None:
@@ -215,27 +229,35 @@ def compare_and_explain(
     notes: Sequence[str] = (),
 ) -> Difference:
     """Compares two runs, live or on disk, and explains the sources. Raises InputError."""
-    same_inputs, refused = related.related(left, right)
+    same_inputs, said, other_weights = related.related(left, right)
     tell("comparing")
     difference = compare_runs(left, right)
     whole = same_inputs and not part_taken(difference)
-    same = whole and refused is None and related.shares_weights(left, right)
+    same = whole and not other_weights and related.shares_weights(left, right)
     # an array is given to both: a mask or a table may be in another form
     some = same_inputs or related.input_bits(left) & related.input_bits(right)
     with budget.Ending():
         if some and not budget.spent() and related.unlike(difference, whole):
             tell("looking for values that are close")
             difference = related.by_closeness(difference, whole)
-    difference.notes, difference.same_inputs = list(notes), same
+    difference.notes, difference.same_inputs = [*notes, *said], same
     difference.notes += filter(None, [related.note_of_assumed(difference, same_inputs)])
+    difference.other_weights = other_weights
     difference.notes += compare_by_index(difference, same_inputs, same)
+    difference.plain = plain_outputs(difference)
+    for run in (left, right):
+        if run.alone is not None and not run.plain:
+            why = "it does not run this model, its operations were computed there one by one"
+            difference.not_whole = f"{run.target}: {why}"
     difference.notes += [
         f"{region.name}: the arguments differ ({region.arguments}){ARGUED[region.verdict]}"
         for region in difference.operations
         if region.arguments and region.verdict in ARGUED and difference.argued
     ]
-    if refused is not None:
-        difference.notes.append(related.note_of_folded_weights(refused, difference))
+    if other_weights:
+        difference.notes.append(related.note_of_other_weights(other_weights, difference))
+    difference.weights = related.permuted(left, right)
+    difference.notes += [str(weight) for weight in difference.weights if not weight.convention]
     if explain:
         tell("looking for differences behind the first")
         with budget.Ending():

@@ -621,8 +621,8 @@ decisions@8     int   argmaxes, top fives and signs of the outputs [decisions]; 
                       or before version 8
 changed@8       int   of these, that differ between the runs [decisions]; null: none is known, or
                       before version 8
-proved@8        int   of these, that no order of additions can change [decisions]; null: none is
-                      known, or before version 8
+proved@8        int   of these, that no order of additions can change [decisions]; null: not asked
+                      any more, or before version 8
 
 ## sources @4
 One row per operation that differs although its inputs agree, or were made to.
@@ -690,7 +690,7 @@ effect     float how many times as large a mistake that is `within` had to be, m
                  within, or not planted
 decisions  int   argmaxes, top fives and signs of outputs [decisions]; null: no model
 changed    int   of these, that differ between the runs [decisions]; null: no model
-proved     int   of these, that no order can change [decisions]; null: no model
+proved     int   of these, that no order can change [decisions]; null: not asked any more
 conditions text  the smallest sets that bring the bits back; null: not asked for
 seconds    float time for this row [s]
 cause@8    text  why they differ, in words; null: none does, or not asked

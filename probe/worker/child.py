@@ -371,6 +371,8 @@ class Worker:
         - ``whole`` (key; x, x1, ...; ``times``, ``layout``): the chain as one program of the
           library: ``y`` and ``seconds``, a list; without ``y`` where the library has none: ``why``
           says the reason.
+        - ``file`` (path, names; arrays by their numbers): a model's file, run as its user runs it:
+          its outputs by their numbers.
         - ``masks`` (key, or spec; x, w, b, ...): see ``compare.masks``.
         - ``stop``.
 
@@ -479,6 +481,11 @@ class Worker:
         y, seconds, why = chain.program_output(inputs, request.get("times", 1), word)
         yield {"seconds": seconds, "why": why, "done": True}, {} if y is None else {"y": y}
 
+    def file(self, request, arrays):
+        inputs = {name: arrays[str(n)] for n, name in enumerate(request["names"])}
+        outputs = self._started().run_file(request["path"], inputs)
+        yield {"done": True}, {str(n): np.asarray(y) for n, y in enumerate(outputs)}
+
     def stop(self, request, arrays):
         yield {"done": True}, {}
 
@@ -526,7 +533,8 @@ REQUESTS = {
     request.__name__: request
     for request in (
         *(Worker.start, Worker.load, Worker.unload, Worker.run, Worker.time, Worker.kernels),
-        *(Worker.sweep, Worker.network, Worker.through, Worker.whole, Worker.masks, Worker.stop),
+        *(Worker.sweep, Worker.network, Worker.through, Worker.whole, Worker.file, Worker.masks),
+        Worker.stop,
     )
 }
 

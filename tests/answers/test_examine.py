@@ -17,7 +17,7 @@ from tests.runtimes.test_installed import provided
 
 torch = pytest.importorskip("torch")
 
-ORDER = ("operation", "cause", "fix", "cost", "report")
+ORDER = ("outputs", "operation", "cause", "fix", "cost", "report")
 MODULE = """
 import torch
 
@@ -62,7 +62,7 @@ def test_the_parts_come_in_order_and_each_is_told_at_once(tmp_path):
     told = []
     found = probe.examine(layer, x, at=count, out=tmp_path / "report", part=told.append)
     names = [one.name for one in found.parts]
-    assert found.parts == told and sorted(names, key=ORDER.index)[0] == names[0] == "operation"
+    assert found.parts == told and sorted(names, key=ORDER.index)[0] == names[0] == "outputs"
     assert set(names) == set(ORDER) and names[:4] == list(ORDER[:4]) and names[-1] == "report"
     assert found.verdict == "differs" and not found.ended
     assert f"nn.Linear({x.shape[1]}, 64)" in found.text("operation")
@@ -98,7 +98,10 @@ def test_what_is_no_case_gets_the_operations_own_script(tmp_path):
 
 def test_equal_runs_have_one_part():
     found = probe.examine(torch.nn.Tanh(), torch.zeros(4, 8))
-    assert [one.name for one in found.parts] == ["operation"] and found.verdict == "equal"
+    assert [one.name for one in found.parts] == [
+        "outputs",
+        "operation",
+    ] and found.verdict == "equal"
     assert len(repr(found).splitlines()) == 3
 
 
@@ -128,7 +131,7 @@ def test_what_is_known_stays_where_it_is_interrupted(monkeypatch):
 
     monkeypatch.setattr(answers.Examination, "_try_remedies", interrupt)
     found = probe.examine(layer, x, at=count)
-    assert [one.name for one in found.parts] == ["operation", "cause"]
+    assert [one.name for one in found.parts] == ["outputs", "operation", "cause"]
     assert found.ended == "interrupted" and "nn.Linear" in repr(found)
 
 
@@ -153,10 +156,11 @@ def ran(capsys, text):
 
 def test_a_models_name_alone_is_a_command(module, capsys):
     status, out, _ = ran(capsys, "strangers_model:run --shape x=8x96 --time 5m")
-    assert status == 0 and out.startswith("which ") and "batch 1 against batch 8" in out
+    assert status == 0 and out.startswith("outputs ") and "\nwhich " in out
+    assert "batch 1 against batch 8" in out
     status, out, _ = ran(capsys, "examine strangers_model:run --shape x=8x96 --json")
     told = json.loads(out)
-    assert status == 0 and told["ask"] == "batch" and told["parts"][0]["part"] == "operation"
+    assert status == 0 and told["ask"] == "batch" and told["parts"][0]["part"] == "outputs"
 
 
 def test_lines_fit_the_terminal(module, capsys, monkeypatch):
@@ -235,7 +239,7 @@ def test_two_releases_are_asked_and_reported(tmp_path):
     assert found.ask == "release" and found.asked.endswith("against onnxruntime==1.10.0")
     parts = {one.name: one.text for one in found.parts}
     if found.found.verdict == "equal":
-        assert list(parts) == ["operation"] and not out.exists()
+        assert list(parts) == ["outputs", "operation"] and not out.exists()
         return
     assert "conv" in parts["operation"] and "probe bisect MODEL" in parts["fix"]
     assert found.to_json()["parts"][1]["explanation"]["replayed"] > 0

@@ -1,15 +1,12 @@
 """Two runs of one model: sizes compared by order, and the conditions that pin its bits."""
 
 import json
-from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import probe
-from probe.answers import two_runs
 from probe.answers.record import GivenModel
 from probe.answers.two_runs import bisect as of_model
 from probe.cli import shell
@@ -64,15 +61,3 @@ def test_a_function_that_does_not_repeat_its_bits_has_no_conditions(module):
     ends = Target.parse("numpy,threads=1"), Target.parse("numpy")
     with pytest.raises(InputError, match=r"does not repeat its bits: [23] results in 20 runs"):
         of_model(GivenModel(f"{module}:unsteady", shapes=shapes), *ends)
-
-
-@pytest.mark.parametrize(("there", "known"), [({0}, True), (set(), False)])
-def test_a_recording_of_which_nothing_ran_there_has_no_bits_to_compare(monkeypatch, there, known):
-    """They would be the same everywhere: of the library that recorded it."""
-    alone = {} if there else {0: "NumPy does not compute this step"}
-    ran = SimpleNamespace(there=there, alone=alone, results=[np.ones(2)], said="0 of 1 ran there")
-    monkeypatch.setattr(two_runs, "open_session", lambda where: nullcontext(where))
-    monkeypatch.setattr(two_runs, "Port", lambda session: session)
-    monkeypatch.setattr(two_runs, "replay_steadily", lambda *given: ran)
-    step = two_runs._replayed_step(Target.parse("numpy"), None, lambda text: None)
-    assert (step.seen is not None) is known and (known or step.why == "0 of 1 ran there")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -11,12 +9,10 @@ from probe import floats
 from probe.comparison.decisions import (
     TOP,
     Decision,
-    certain_decisions,
     decisions,
     error,
     same_decisions,
 )
-from probe.enclosure.operations import Interval
 
 
 @pytest.mark.parametrize("scale", [1.0, 2.0**-20])
@@ -68,29 +64,3 @@ def test_decisions_are_those_of_the_numbers_in_every_format(dtype):
     told = same_decisions(rows, turned, dtype, "threshold")
     assert told.tolist() == [[False, False, True], [True, True, False], [True] * 3]
     assert [one.crossed for one in decisions(rows, turned, dtype)] == [1, 3]
-
-
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_what_may_lie_anywhere_in_an_interval_is_decided_where_no_ends_of_it_decide_otherwise(
-    count,
-):
-    """Of all ends of the intervals, the lower or the upper one of each."""
-    rng = np.random.default_rng(count)
-    low = rng.permutation(2 * 9 * 4).reshape(2, 9, 4) - 36.0
-    high = low + rng.choice([0.5, 4.5, 20.5], low.shape)
-    low[0, 0, 1], high[1, 2, 3] = np.nan, np.nan
-    found = Interval(low, high)
-    largest, above = certain_decisions(found, "top", count), certain_decisions(found, "threshold")
-    for place in np.ndindex(2, 9):
-        bounds = list(zip(low[place], high[place], strict=True))
-        known = not np.isnan(bounds).any()
-        rows = np.array(list(itertools.product(*bounds)))
-        sets = {frozenset(np.argsort(-row)[:count].tolist()) for row in rows}
-        assert largest[place] == (known and len(sets) == 1), place
-        sure = [(a > 0) == (b > 0) and not np.isnan(a + b) for a, b in bounds]
-        assert above[place].tolist() == sure
-    assert largest.any() and not largest.all()
-    touching = Interval(np.array([1.0, 0.0]), np.array([2.0, 1.0]))
-    assert not certain_decisions(touching, "argmax"), "of equal numbers the index decides"
-    assert not certain_decisions(Interval(np.zeros(1), np.ones(1)), "threshold").any()
-    assert certain_decisions(Interval(-np.ones(1), np.zeros(1)), "threshold").all()

@@ -121,7 +121,9 @@ def test_a_function_is_run_three_times_a_side_there_too(nets: Any) -> None:
     more = {"vary": "batch", "at": 1, "against": 8, "shapes": {"x": (8, 64)}}
     found = probe.network("given_nets:counted", **more, against_target="torch")
     runs = Counter((nets / "runs.txt").read_text().split())
-    assert found.verdict in ("equal", "differs") and max(runs.values()) <= 3, runs
+    # each of 8 samples alone and the batch, unwatched; then both sides three times
+    assert found.verdict in ("equal", "differs"), runs
+    assert runs["1"] <= 8 + 3 and runs["8"] <= 1 + 3, runs
 
 
 @pytest.mark.slow

@@ -156,7 +156,7 @@ def test_outputs_that_read_other_inputs_have_another_window(name: str) -> None:
     assert (found.verdict, found.finding, told["moved"]) == ("differs", True, 0)
     assert output["by_index"]["differing"] == elsewhere(WINDOW[name]) <= told["window"]
     assert "window" in repr(found) and "assumed" not in repr(found)
-    assert not output["differing"] or told["first"]
+    assert not output["must_agree"]["differing"] or told["first"]
 
 
 @pytest.mark.parametrize("name", OTHERWISE)
@@ -224,8 +224,11 @@ def test_weights_that_differ_are_named_behind_a_harmless_operation(
     with torch.no_grad():
         sides[1][layer].weight[3, 4] *= 1.001
     pair = lambda: sides[0](ROWS), lambda: sides[1](ROWS) * 1.0
-    with pytest.raises(probe.errors.InputError, match=f"{layer} has different weights"):
-        probe.first_difference(*pair, explain=explain)
+    found = probe.first_difference(*pair, explain=explain)
+    assert found.verdict == "differs" and found.found.other_weights.startswith(str(layer))
+    assert "has different weights" in found.lines()[1]
+    # what reads other weights is no source, and nothing is said to read other inputs
+    assert found.first is None and found.to_json()["window"] == 0
 
 
 def test_moved_numpy_arrays_are_found_on_two_recordings(tmp_path: Any) -> None:
