@@ -86,7 +86,8 @@ _ALSO = {"int": ("integer", "str"), "float": ("int", "str", "number"), "bool": (
 
 
 def _is_of(value: object, word: str) -> bool:
-    if word in ("Any", "object") or (word == "None" and value is None):
+    # what is no case and no target is said by their own checks, with what to write
+    if word in ("Any", "object", "Case", "Target") or (word == "None" and value is None):
         return True
     if word in ("Callable", "Tell", "Say"):
         return callable(value)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import util
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
 
 # Exit status after Ctrl-C.
 INTERRUPTED = 130
@@ -19,6 +22,20 @@ class ProbeError(Exception):
     """Base of all errors that a user may see as one line. ``exit_code`` is the command's status."""
 
     exit_code = 2
+
+
+class Foreign(Exception):
+    """What a library or a user's code raised, as its cause: no mistake of probe's own."""
+
+
+def foreign(call: Callable[..., Result], *arguments: Any) -> Result:
+    """Calls somebody else's code, which may raise anything. Errors: Foreign, ProbeError."""
+    try:
+        return call(*arguments)
+    except (ProbeError, MemoryError):
+        raise
+    except Exception as error:
+        raise Foreign(line_of(error, 160)) from error
 
 
 # Letters of a value that a message shows: an array or a file's text may have any number.

@@ -16,6 +16,7 @@ from __future__ import annotations
 import io
 import json
 import pickletools
+import struct
 import zipfile
 from collections.abc import Iterator
 from importlib import import_module
@@ -275,7 +276,8 @@ def _looked_up(file: BinaryIO) -> list[str] | None:
             for name, argument in _instructions(file):
                 names += [name] if name else []
                 numbers += [argument] if isinstance(argument, int) else []
-        except Exception:  # whatever junk makes of pickletools
+        # what junk makes of pickletools
+        except (ValueError, LookupError, ArithmeticError, EOFError, struct.error):
             return names or None
         if number == 0 and MAGIC not in numbers:
             break

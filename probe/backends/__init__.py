@@ -78,13 +78,14 @@ def get(name):
         return loaded(BACKENDS[name])
     if name not in registered():
         raise KeyError(f"{name} is none of: {', '.join(known_backends())}")
+    place = registered()[name]
     try:
-        return loaded(*registered()[name])
+        return loaded(*place)
     except Exception as error:
         from probe.backends.contract import Backend
 
         said = " ".join(("%s: %s" % (type(error).__name__, error)).split())
-        why = "its entry point %s can't be imported: %s" % (registered()[name][0], said)
+        why = "its entry point %s can't be imported: %s" % (place[0], said)
         words = {"name": name, "broken": why, "doc": "of another package"}
         return type("Broken", (Backend,), words)
 

@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from probe import backends, machine, schema
 from probe.campaign import Sessions, run_row
-from probe.errors import ClusterError, InputError, ProbeError
+from probe.errors import ClusterError, Foreign, InputError, ProbeError, foreign
 from probe.launch import open_session
 from probe.store import Store, parquet
 from probe.sweeps import SweepRequest, answer_request
@@ -251,11 +251,12 @@ def connected_nodes(
         where: Any = address
         if local:
             try:
-                where = stack.enter_context(_local(int(local[1])))
-            except Exception as error:  # Dask passes on whatever ended a process that starts
+                where = stack.enter_context(foreign(_local, int(local[1])))
+            except Foreign as error:  # Dask passes on whatever ended a process that starts
+                said = one_line(error.__cause__ or error)
                 raise ClusterError(
                     f"cluster={address}: a process ended while it started "
-                    f"({one_line(error)}); run the same command again, or without --cluster"
+                    f"({said}); run the same command again, or without --cluster"
                 ) from None
         try:
             # a client that a user has stays the one that Dask takes

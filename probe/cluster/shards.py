@@ -34,7 +34,7 @@ from probe.cluster.nodes import (
     one_line,
     scheduler_gone,
 )
-from probe.errors import ClusterError, InputError, TargetError, one_of
+from probe.errors import ClusterError, Foreign, InputError, TargetError, foreign, one_of
 from probe.progress import Tell
 from probe.shard import Shard
 from probe.store import Store
@@ -110,12 +110,13 @@ def deal(client: Client, tasks: Sequence[Task], progress: Tell) -> None:
         if batch:
             continue
         time.sleep(HEARD)
+        if client.status != "running":
+            raise scheduler_gone()
         try:
-            if client.status != "running":
-                raise ConnectionError
-            there = {host_of(address) for address in client.nthreads()}
-        except Exception as error:  # whatever Dask raises where the scheduler is gone
+            addresses = foreign(client.nthreads)
+        except Foreign as error:
             raise scheduler_gone() from error
+        there = {host_of(address) for address in addresses}
         if any(not there.isdisjoint(task.hosts) for _, task in under_way.values()):
             seen = time.monotonic()
         elif time.monotonic() - seen > PATIENCE:

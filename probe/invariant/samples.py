@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probe import floats, operands, ulp
-from probe.errors import InputError, line_of
+from probe.errors import Foreign, InputError, ProbeError, foreign, line_of
 from probe.invariant.keeper import Keeper, NotInvariant
 from probe.invariant.operations import spread_numbers
 from probe.invariant.programs import HOW as AXES
@@ -393,14 +393,16 @@ class EndedCall(NamedTuple):
         along, count = False, _sample_count(self.shapes, axes)
         assert count
         try:
-            alone = {"last": self.run(self.sample(axes, "last"))}
+            alone = {"last": foreign(self.run, self.sample(axes, "last"))}
             if companies:
-                own = self.run(self.sample(axes, "own")) if count > 1 else alone["last"]
-                alone |= {"own": own, "turned": self.run(self.sample(axes, "turned"))}
+                last = count == 1
+                own = alone["last"] if last else foreign(self.run, self.sample(axes, "own"))
+                alone |= {"own": own, "turned": foreign(self.run, self.sample(axes, "turned"))}
         except NotInvariant:
             raise
-        except Exception as error:  # a model raises what it likes
-            return reading(f"one sample alone does not run ({line_of(error, 120)})", False)
+        except (Foreign, ProbeError) as error:
+            said = line_of(error.__cause__ or error, 120)
+            return reading(f"one sample alone does not run ({said})", False)
         ran = False
         for company in (None, *companies):
             together = self.answer if company is None else self.answer_of(axes, company)
@@ -435,10 +437,10 @@ class EndedCall(NamedTuple):
                 for n, ((value, dtype), axis) in enumerate(zip(self.given, axes, strict=True))
             ]
             try:
-                return self.run(joined)
+                return foreign(self.run, joined)
             except NotInvariant:
                 raise
-            except Exception:
+            except (Foreign, ProbeError):
                 continue
         return None
 

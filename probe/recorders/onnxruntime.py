@@ -428,12 +428,13 @@ class OnnxRecorder(graphs.GraphRecorder):
         session = kept or self._session(options(self.switches))
         arrays = self.given(wanted.name for wanted in session.get_inputs())
         try:
-            return [np.asarray(output) for output in session.run(None, arrays)]
+            outputs = session.run(None, arrays)
         except Exception as error:
             # of sizes that are tried one after the other most may be refused, as by a U-Net: each
             # would build the session anew. Behind a run that it takes nodes need its memory
             self.refusing.append(session)
             raise graphs.refused("ONNX Runtime", arrays, str(error).splitlines()[0]) from None
+        return [np.asarray(output) for output in outputs]
 
     def cut(self, opens: bool) -> Optimised:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 from math import prod
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probe import floats
+from probe.errors import Foreign, InputError, foreign
 from probe.semantics import mixing
 from probe.semantics.contract import (
     Call,
@@ -475,9 +476,10 @@ class Asked(Exact):
     def answer(self) -> Meaning:
         """Returns the movement; ``Unknown`` where the operation computes, or doesn't run so."""
         try:
-            maps = maps_of(self.run, self.given, self.shapes, self.dtypes)
-        except Exception as error:  # of whatever kind a library has
-            return Unknown(f"it can't be asked where it moves what ({type(error).__name__})")
+            maps = maps_of(partial(foreign, self.run), self.given, self.shapes, self.dtypes)
+        except (Foreign, InputError) as error:
+            kind = type(error.__cause__ or error).__name__
+            return Unknown(f"it can't be asked where it moves what ({kind})")
         if maps is None:
             return Unknown("it computes, where only movement is described")
         data = tuple(n for n, operand in enumerate(self.given) if operand is None)

@@ -169,12 +169,14 @@ class Stored:
 
     def query(self, sql: str) -> Iterator[pa.Table]:
         """Yields what a query over :meth:`sql` gives, a row group or less at a time."""
+        import duckdb  # here: what only writes needs none
+
         self.verify()
         with _connection().cursor() as cursor:
             try:
                 for batch in cursor.sql(sql).to_arrow_reader(file.ROW_GROUP):
                     yield pa.Table.from_batches([batch])
-            except Exception as error:  # DuckDB's, Arrow's, or the system's
+            except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
                 self.unchanged()  # gone: another process has just compacted it away
                 named = (path for path in self._states if str(path) in str(error))
                 raise file.damaged(next(named, next(iter(self._states))), error) from error

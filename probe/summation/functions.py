@@ -17,7 +17,7 @@ from probe import floats, operands, ulp
 from probe.arguments import choice, whole_number
 from probe.backends.contract import Backend, Operator, Unsupported
 from probe.case import Case
-from probe.errors import InputError
+from probe.errors import Foreign, InputError, foreign
 from probe.launch import InlineSession
 from probe.layout import copied
 from probe.summation.replay import replay
@@ -152,9 +152,9 @@ def case_of_function(
         arrays = [x.reshape(-1), w.reshape(-1)][: 1 + two]
         try:
             with np.errstate(all="ignore"):
-                y = f(*arrays)
-        except Exception as error:
-            why = f"f({shown}) with {n} {dtype} numbers raises {type(error).__name__}: {error}"
+                y = foreign(f, *arrays)
+        except Foreign as error:
+            why = f"f({shown}) with {n} {dtype} numbers raises {error}"
             todo = "give products=False for f(x)" if two else "give products=True for f(x, w)"
             raise InputError("f", _function_name(f), why, todo) from error
         number = one_number(y, dtype)
@@ -177,8 +177,8 @@ def _takes_two(f: Function) -> bool:
         ]
     except (TypeError, ValueError):
         try:
-            f(np.ones(2), np.ones(2))
-        except Exception:
+            foreign(f, np.ones(2), np.ones(2))
+        except Foreign:
             return False
         return True
     return len(needed) == 2
