@@ -48,9 +48,10 @@ class InputError(ProbeError):
     def __init__(self, name: str, value: object, why: str, todo: str = "") -> None:
         self.name, self.value, self.why, self.todo = name, value, why, todo
         try:
-            shown = " ".join(str(value).split())
+            shown = str(value)
         except Exception:  # a class of the user's may not even be printed
             shown = type(value).__name__
+        shown = " ".join(shown.split())
         shown = shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}..."
         super().__init__(f"{name}={shown}: {why}" + (f"; {todo}" if todo else ""))
 

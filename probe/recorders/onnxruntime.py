@@ -78,8 +78,8 @@ def share_memory() -> None:
     kind = binding.OrtAllocatorType.ORT_ARENA_ALLOCATOR
     memory = binding.OrtMemoryInfo("Cpu", kind, 0, binding.OrtMemType.DEFAULT)
     as_requested = 1
+    arena = onnxruntime.OrtArenaCfg(0, as_requested, 1 << 16, -1)
     try:
-        arena = onnxruntime.OrtArenaCfg(0, as_requested, 1 << 16, -1)
         onnxruntime.create_and_register_allocator(memory, arena)
     except Exception:  # the program has registered one: it serves as well
         return
