@@ -33,6 +33,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from importlib import import_module
+from itertools import islice
+from numbers import Integral
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from probe.errors import InputError
@@ -91,6 +94,10 @@ def invariant(
     """
     if like not in LIKE:
         raise InputError("like", like, "there is no such choice", f"use one of {', '.join(LIKE)}")
+    if not isinstance(table, str | PathLike | None):
+        why = f"{type(table).__name__} is not the path of a table"
+        raise InputError("table", repr(table)[:40], why, "give a path; report.save writes the file")
+    _check_axes(batched)
     from probe.invariant import whole
     from probe.invariant.classes import InvariantOptions
 
@@ -118,6 +125,26 @@ def invariant(
     raise InputError("model", name, why, todo)
 
 
+def _check_axes(batched: Any) -> None:
+    """InputError: something that is nested in it is neither an axis nor None."""
+    nested = isinstance(batched, Mapping | tuple | list)
+    for each in batched.values() if isinstance(batched, Mapping) else batched if nested else ():
+        _check_axes(each)
+    if not (nested or batched is None or is_whole(batched)):
+        why = "an axis is a whole number, or None where an argument carries no samples"
+        todo = "write batched=0, or batched=(None, 0)"
+        raise InputError("batched", repr(batched)[:40], why, todo)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it counts; True and False don't."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+# The most sizes, and the largest: a sample of one number would take 64 MB.
+MANY, MOST = 1 << 16, 1 << 24
+
+
 def _checked_sizes(
     sizes: Iterable[int] | Mapping[str, Iterable[int]],
 ) -> dict[str, tuple[int, ...]]:
@@ -127,10 +154,14 @@ def _checked_sizes(
     for name, values in named.items():
         if name not in ("batch", "length"):
             raise InputError("sizes", name, "no axis has this name", "use batch, length")
-        if not isinstance(values, Iterable):
+        if not isinstance(values, Iterable) or isinstance(values, str | bytes):
             raise InputError("sizes", values, f"{name} takes several sizes", "use [1, 32]")
-        numbers = tuple(sorted(set(values)))
-        if not numbers or any(not isinstance(size, int) or size < 1 for size in numbers):
-            raise InputError("sizes", list(numbers), f"{name} takes whole numbers from 1 up")
-        checked[name] = numbers
+        numbers = [*islice(values, MANY + 1)]
+        if len(numbers) > MANY:
+            why = f"{name} takes up to {MANY:,} sizes"
+            raise InputError("sizes", repr(values)[:40], why, "give those that you call it with")
+        if not numbers or not all(is_whole(size) and 1 <= size <= MOST for size in numbers):
+            why = f"{name} takes whole numbers from 1 to {MOST:,}"
+            raise InputError("sizes", repr(numbers)[:40], why, "give those that you call it with")
+        checked[name] = tuple(sorted({int(size) for size in numbers}))
     return {"batch": (1,)} | checked

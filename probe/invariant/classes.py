@@ -575,11 +575,15 @@ class Table:
     recipes: dict[str, Any] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
-        """Writes it whole, or not at all."""
-        # a reader sees the old table or the new one
-        part = path.with_name(path.name + ".part")
-        part.write_text(self.text())
-        part.replace(path)
+        """Writes it whole, or not at all. InputError: not there."""
+        try:
+            # a reader sees the old table or the new one
+            part = path.with_name(path.name + ".part")
+            part.write_text(self.text())
+            part.replace(path)
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            raise InputError("path", path, f"it can't be written: {why}", "give another") from error
 
     def text(self) -> str:
         content = {
@@ -652,7 +656,11 @@ class Table:
     ) -> Table:
         """Returns the table of this path, or a new one in the environment that there is ``now``.
         InputError: it is for other sizes."""
-        if path is None or not Path(path).is_file():
+        try:
+            there = path is not None and Path(path).is_file()
+        except OSError as error:
+            raise _no_table(repr(path)[:40], str(error.strerror)) from error
+        if path is None or not there:
             return cls(like, sizes, threads, now)
         table = cls.read(Path(path), now)
         if (table.like, table.sizes) != (like, sizes):

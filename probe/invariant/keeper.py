@@ -15,10 +15,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from probe.errors import ProbeError
+from probe.errors import InputError, ProbeError
 from probe.invariant.classes import Checkable, Entry, Plan, Sizes, Table, anew
 from probe.launch import InlineSession
 from probe.summation.orders import Orders, reveal
@@ -442,6 +443,8 @@ class Report:
         What it came to, by operation: words that begin with ``same``, ``different`` or ``not
         known``; of what is not a sum nothing.
         """
+        if not isinstance(budget, int) or budget < 1:
+            raise InputError("budget", budget, "it is how many questions a sum may be asked", "")
         library = self.table.environment["library"]
         return {
             key: orders_of_operation(operation, self.table.entries, key, threads, library)
@@ -450,7 +453,10 @@ class Report:
         }
 
     def save(self, path: str | Path) -> None:
-        """Writes the table of classes, as JSON: see ``classes.Table``."""
+        """Writes the table of classes, as JSON: see ``classes.Table``. InputError."""
+        if not isinstance(path, str | PathLike):
+            todo = "give the path of a file"
+            raise InputError("path", type(path).__name__, "it is not a path", todo)
         self.table.save(Path(path))
 
     def to_json(self) -> dict[str, Any]:

@@ -571,6 +571,12 @@ class SameBitsProgram:
             self._quick[signature] = quick
         return answer
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Raises InputError: neither copied nor pickled."""
+        why = "what is run whole is neither copied nor pickled: a library holds its program"
+        todo = "write its sizes with report.save, and call stable.invariant there with table="
+        raise InputError("model", self.program.name, why, todo)
+
     def _called(self, args: Any, kwargs: Any) -> tuple[Any, tuple[Any, ...]]:
         """Returns the answer, and what ``LibraryProgram.planned`` takes."""
         if not self.program.library:

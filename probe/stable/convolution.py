@@ -37,7 +37,10 @@ def dense(x, w, b=None, accumulate=None):
     ``accumulate``: as of ``conv``. Returns (..., filters) in x's dtype. Differentiable; the weight
     gradient is a sum over all rows. Raises ValueError.
     """
-    return _functions_for(x).dense(x, w, b, accumulate)
+    functions = _functions_for(x)
+    if len(getattr(w, "shape", ())) != 2:
+        raise ValueError("w=%s: it takes two axes, channels and filters" % _said(w))
+    return functions.dense(x, w, b, accumulate)
 
 
 def normalised(x, mean, variance, scale, shift, epsilon, axis, accumulate=None):
@@ -49,7 +52,11 @@ def normalised(x, mean, variance, scale, shift, epsilon, axis, accumulate=None):
     is 1 and 0. ``accumulate``: as of ``conv``; products are exact there too. Returns x's shape and
     dtype. Raises ValueError.
     """
-    functions = _functions_for(x)
+    functions, rank = _functions_for(x), len(x.shape)
+    if not isinstance(axis, int) or not -rank <= axis < rank:
+        raise ValueError(f"axis={axis}: x has {rank} axes")
+    if not isinstance(epsilon, (int, float)):
+        raise ValueError(f"epsilon={epsilon}: it takes a number")
     return functions.normalised(x, mean, variance, scale, shift, epsilon, axis, accumulate)
 
 
@@ -61,6 +68,22 @@ def _functions_for(x):
         raise ValueError(f"x={root}.{type(x).__name__}: no library of ours; give {there}")
     name = "torch" if root == "torch" else "tensorflow"
     return import_module("probe.stable." + name)
+
+
+def _said(value):
+    """What is said of an operand: its shape, of anything else its type."""
+    return tuple(value.shape) if hasattr(value, "shape") else type(value).__name__
+
+
+def check_operands(x, w, b, channels, geometry):
+    """``channels``: of x; None: they are not known yet. ValueError."""
+    if x.dtype != w.dtype:
+        raise ValueError(f"w={w.dtype}: x is {x.dtype}; give both in one format")
+    if channels is not None and channels != geometry.channels:
+        why = f"w takes {geometry.channels} channels with groups={geometry.groups}"
+        raise ValueError(f"x={_said(x)}: it has {channels} channels, and {why}")
+    if b is not None and _said(b) != (geometry.filters,):
+        raise ValueError(f"b={_said(b)}: w has {geometry.filters} filters")
 
 
 class ConvolutionWords:
@@ -82,6 +105,8 @@ class ConvolutionSizes:
 
     def __init__(self, kernel, depth, filters, words):
         rank, groups = len(kernel), words.groups
+        if not isinstance(groups, int):
+            raise ValueError(f"groups={groups}: it takes a whole number")
         channels = depth * groups
         if not 1 <= rank <= 3:
             raise ValueError(
@@ -124,8 +149,15 @@ def accumulator(dtype, wanted):
     return wanted
 
 
+def check_accumulate(wanted):
+    """ValueError: it is wider than no format, whatever layers compute in."""
+    there = sorted({wide for wider in WIDER.values() for wide in wider})
+    if wanted is not None and wanted not in WIDER:
+        raise ValueError(f"accumulate={wanted}: no such format; there is {', '.join(there)}")
+
+
 def _one_an_axis(name, value, rank):
-    values = (value,) * rank if isinstance(value, int) else tuple(value)
+    values = tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
     if len(values) != rank or any(not isinstance(step, int) or step < 1 for step in values):
         why = f"one whole number from 1 up, or {rank} of them"
         raise ValueError(f"{name}={value}: it takes {why}")
@@ -135,11 +167,12 @@ def _one_an_axis(name, value, rank):
 def _checked_padding(padding, rank):
     if padding in ("valid",) + BY_SIZE:
         return padding
-    pairs = [] if isinstance(padding, str) else list(padding)
+    pairs = list(padding) if isinstance(padding, (tuple, list)) else []
     if len(pairs) == 2 and rank == 1 and all(isinstance(one, int) for one in pairs):
         pairs = [pairs]
-    fits = all(not isinstance(pair, (int, str)) and len(pair) == 2 for pair in pairs)
-    if len(pairs) != rank or not fits or any(zeros < 0 for pair in pairs for zeros in pair):
+    fits = all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs)
+    whole = fits and all(isinstance(n, int) and n >= 0 for pair in pairs for n in pair)
+    if len(pairs) != rank or not whole:
         why = f"it takes valid, same, same_lower, or pairs of zeros for each of {rank} axes"
         raise ValueError(f"padding={padding}: {why}")
     return [tuple(pair) for pair in pairs]

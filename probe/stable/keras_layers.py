@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 
+from probe.stable.convolution import check_accumulate
 from probe.stable.report import EXACT_ACTIVATIONS, LayerReport, exact
 from probe.stable.tensorflow import conv, dense, normalised
 from probe.unchanged import leaves_unchanged
@@ -123,6 +124,9 @@ def stabilized(model, accumulate=None, strict=False):
     ``accumulate="float64"``. ``strict``: ``NotStable``, a ValueError, names the layers that would
     be left, if any.
     """
+    if not isinstance(model, keras.Model):
+        raise ValueError(f"model={type(model).__name__}: it takes a keras.Model")
+    check_accumulate(accumulate)
     report: dict[str, list[tuple[str, str]]] = {"replaced": [], "kept": [], "left": []}
 
     def replaced(layer):

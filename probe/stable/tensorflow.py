@@ -5,7 +5,7 @@ and a chain that TensorFlow leaves as it is. Chains of additions in a tf.functio
 known become one ``AddN``, which adds in another order (grappler's ``AddOpsRewrite``).
 """
 
-from probe.stable.convolution import ConvolutionSizes, ConvolutionWords, accumulator
+from probe.stable.convolution import ConvolutionSizes, ConvolutionWords, accumulator, check_operands
 
 
 def conv(x, w, b=None, *options, **named):
@@ -18,6 +18,7 @@ def conv(x, w, b=None, *options, **named):
         raise ValueError(f"w={known}: x has {len(x.shape)} axes, w must too")
     words = ConvolutionWords(*options, **named)
     geometry = ConvolutionSizes(known[:-2], known[-2], known[-1], words)
+    check_operands(x, w, b, _static_sizes(x.shape)[-1], geometry)
     wide = accumulator(x.dtype.name, words.accumulate)
 
     def convolve(x, w):

@@ -2,16 +2,23 @@
 
 from typing import Any, Dict, List
 
-from probe.stable.convolution import ConvolutionSizes, ConvolutionWords, accumulator
+from probe.stable.convolution import ConvolutionSizes, ConvolutionWords, accumulator, check_operands
 
 
 def conv(x, w, b=None, *options, **named):
     """Does as ``probe.stable.conv``, channels first."""
+    import torch
+
+    for name, value in (("w", w), ("b", b)):
+        if not isinstance(value, torch.Tensor) and not (name == "b" and value is None):
+            why = "x is a tensor of PyTorch, and so must this be"
+            raise ValueError(f"{name}={type(value).__name__}: {why}")
     kernel = tuple(w.shape[2:])
     if len(w.shape) != len(x.shape):
         raise ValueError(f"w={tuple(w.shape)}: x has {len(x.shape)} axes, w must too")
     words = ConvolutionWords(*options, **named)
     geometry = ConvolutionSizes(kernel, w.shape[1], w.shape[0], words)
+    check_operands(x, w, b, x.shape[1], geometry)
     wide = accumulator(str(x.dtype).split(".")[-1], words.accumulate)
     y = _stable_function().apply(x, w, geometry, wide)
     return y if b is None else y + b.reshape((-1,) + (1,) * len(kernel))
@@ -28,6 +35,11 @@ def normalised(x, mean, variance, scale, shift, epsilon, axis, accumulate=None):
     """Does as ``probe.stable.normalised``."""
     import torch
 
+    given = {"mean": mean, "variance": variance, "scale": scale, "shift": shift}
+    for name, values in given.items():
+        if values is not None and tuple(values.shape) != (x.shape[axis],):
+            why = f"axis {axis} of x has {x.shape[axis]} entries"
+            raise ValueError(f"{name}={tuple(values.shape)}: {why}, and so must this")
     wide = getattr(torch, accumulator(str(x.dtype).split(".")[-1], accumulate))
     inner = torch.promote_types(wide, mean.dtype)
     mean, variance = mean.to(inner), variance.to(inner)
