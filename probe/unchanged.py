@@ -18,7 +18,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # From a function to what it calls, to what that holds: further objects are a library's.
 STEPS = 6

@@ -574,14 +574,15 @@ class Table:
     trusted: bool = True
     recipes: dict[str, Any] = field(default_factory=dict)
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Writes it whole, or not at all. InputError: not there."""
+        text = self.text()
         try:
             # a reader sees the old table or the new one
-            part = path.with_name(path.name + ".part")
-            part.write_text(self.text())
+            part = Path(path).with_name(Path(path).name + ".part")
+            part.write_text(text)
             part.replace(path)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, TypeError) as error:
             why = getattr(error, "strerror", None) or str(error)
             raise InputError("path", path, f"it can't be written: {why}", "give another") from error
 

@@ -15,7 +15,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -454,10 +453,7 @@ class Report:
 
     def save(self, path: str | Path) -> None:
         """Writes the table of classes, as JSON: see ``classes.Table``. InputError."""
-        if not isinstance(path, str | PathLike):
-            todo = "give the path of a file"
-            raise InputError("path", type(path).__name__, "it is not a path", todo)
-        self.table.save(Path(path))
+        self.table.save(path)
 
     def to_json(self) -> dict[str, Any]:
         return {
