@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from probe.errors import InputError, ProbeError
+from probe.errors import ProbeError
 from probe.invariant.classes import Checkable, Entry, Plan, Sizes, Table, anew
 from probe.launch import InlineSession
 from probe.summation.orders import Orders, reveal
@@ -442,8 +442,6 @@ class Report:
         What it came to, by operation: words that begin with ``same``, ``different`` or ``not
         known``; of what is not a sum nothing.
         """
-        if not isinstance(budget, int) or budget < 1:
-            raise InputError("budget", budget, "it is how many questions a sum may be asked", "")
         library = self.table.environment["library"]
         return {
             key: orders_of_operation(operation, self.table.entries, key, threads, library)
