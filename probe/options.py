@@ -110,7 +110,9 @@ OPTIONS = {
         "N",
         least=1,
     ),
-    "seconds": Option("Start no new size after S seconds; --time 5m ends the one at work too.", "S", least=1),
+    "seconds": Option(
+        "Start no new size after S seconds; --time 5m ends the one at work too.", "S", least=1
+    ),
 }
 
 

@@ -261,7 +261,7 @@ class Voice:
                 tell.counts.remove(count)
 
     def counting(self, items: Collection[Item], unit: str) -> Iterator[Item]:
-        """Yields the items; their number and the time left are said, as of :meth:`counted`."""
+        """Yields the items; how many are done is said, as of :meth:`counted`."""
         with self.counted(unit, len(items)) as count:
             for done, item in enumerate(items):
                 count.set(done, count.total)

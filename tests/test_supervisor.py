@@ -170,3 +170,28 @@ def test_within_a_part_that_ends_what_is_known_stays_and_nothing_more_is_begun()
         with budget.within(None):  # a part has no time of its own
             assert budget.spent()
     assert not budget.spent()
+
+
+def test_padding_ends_in_time_with_the_sizes_that_are_known(monkeypatch, tmp_path):
+    """It took no limit of time at all."""
+    torch = pytest.importorskip("torch")
+    from probe.answers import network
+    from probe.padding.search import PaddedModel
+
+    sized = PaddedModel.sized
+
+    def slow(self, content, *more):
+        if content > 4:
+            time.sleep(60)
+        return sized(self, content, *more)
+
+    monkeypatch.setattr(PaddedModel, "sized", slow)
+    module = torch.nn.Conv1d(3, 4, 3).eval()
+    begun = time.monotonic()
+    answer = network.network(
+        module, fixed=12, lengths=[4, 5, 6], shapes={"x": (1, 3, 12)}, time="9s"
+    )
+    assert time.monotonic() - begun < 20
+    assert [size.content for size in answer.found] == [4]
+    said = "valid sizes from 5 on were not looked at: the 9 s of --time were over"
+    assert said in answer.notes

@@ -45,7 +45,7 @@ from probe.launch import AnySession, open_session
 from probe.padding import plan as graph_plan
 from probe.padding.plan import OF_CONTIGUOUS, GraphPlan
 from probe.padding.search import BY_BITS, PaddedModel, SafeSize, Serves
-from probe.progress import Say, Tell, silent
+from probe.progress import VOICE, Say, Tell, silent
 from probe.recording.apart import Apart, is_own_library
 from probe.recording.inputs import varied_axes
 from probe.recording.replayed import OnTarget, Replayed
@@ -114,17 +114,16 @@ def network(
             todo = "give one target, and the second one as against_target"
             raise InputError("target", texts, "each of two runs has one target", todo)
         return two_runs(user_model, TwoSides(**two), *targets, **how)
-    if (limit := how.pop("time", None)) is not None:
-        why = "padding takes no limit of time, two runs do"
-        raise InputError("time", limit, why, "leave it out, or give at and against")
+    limit = how.pop("time", None)
     if (by := two.get("by", "bits")) != "bits":
         why = "padding compares orders wherever it can"
         raise InputError("by", by, why, "leave it out, or give at, against and sizes")
     vary = two.get("vary", "length")
     padding = PaddingQuestion(vary, fixed, lengths, padded, value, safe, plan)
-    if target == DEFAULT_TARGET or len(targets) == 1:
-        return pad_model(user_model, padding, next(iter(targets), None), **how)
-    return on_targets(user_model, padding, targets, **how)
+    with within(limit):
+        if target == DEFAULT_TARGET or len(targets) == 1:
+            return pad_model(user_model, padding, next(iter(targets), None), **how)
+        return on_targets(user_model, padding, targets, **how)
 
 
 def _is_set(value: Any) -> bool:
@@ -488,10 +487,17 @@ def on_targets(
         if plan is not None:
             name = "".join(c if c.isalnum() or c in "._=-" else "-" for c in target.text)
             padding = replace(padding, plan=Path(plan) / name)
-        try:
-            answers.append(pad_model(user_model, padding, target, **words))
-        except TargetError as error:
-            failures.append({"target": target.text, "kind": error.kind, "message": error.why})
+        done = False
+        with budget.Ending([*answers, *failures]):
+            budget.require_time()
+            try:
+                answers.append(pad_model(user_model, padding, target, **words))
+            except TargetError as error:
+                failures.append({"target": target.text, "kind": error.kind, "message": error.why})
+            done = True
+        if not done:
+            why = f"not run to the end: {budget.spent()}"
+            failures.append({"target": target.text, "kind": "timeout", "message": why})
     return OnTargets(answers, failures)
 
 
@@ -575,7 +581,7 @@ def pad_model(
     with ExitStack() as running:
         notes = _watch_full_run(graph, user_model, contents[0], target, running)
         sizes = list[SafeSize]()
-        for content in contents:
+        for content in VOICE.counting(contents, "valid sizes"):
             if sizes and budget.spent():
                 break
             graph.checked(content)

@@ -68,7 +68,7 @@ BY = "Of --sizes: bits, on these inputs; order: orders of all sums, for all fini
 SIZES = "Batches or lengths to compare with --against: which of them give the same bits?"
 TIME = (
     "Stop the comparison after 5m (90s, 2h, 1h30m); what was found by then is printed, and a note "
-    "names what is left. Two runs only."
+    "names what is left."
 )
 REPORT = "Write a verified bug report of the first operation that differs into DIR."
 

@@ -22,7 +22,7 @@ from probe.layout import CONTIGUOUS
 from probe.padding.computing import in_layout, layouts_of
 from probe.padding.positions import At, Box, Linked, NotDerived, box_index
 from probe.padding.search import BY_BITS, PaddedModel, SafeSize
-from probe.progress import Say, silent
+from probe.progress import VOICE, Say, silent
 from probe.recording.contract import CONSTANT, Operation
 from probe.recording.judging import Judged
 from probe.recording.recording import Run, Value
@@ -127,7 +127,7 @@ def make(graph: PaddedModel, contents: Iterable[int], model: str, tell: Say = si
     """Seeks the safe size of every content, and checks some. Errors as of ``PaddedModel``."""
     every, sizes = sorted(set(contents)), []
     start = 0
-    for content in every:
+    for content in VOICE.counting(every, "valid sizes"):
         tell(f"safe sizes: {content:,} of {every[-1]:,}")
         sizes.append(graph.sized(content, start))
         start = 0 if sizes[-1].safe == graph.fixed else sizes[-1].safe
