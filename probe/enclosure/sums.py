@@ -252,8 +252,10 @@ class Enclosure:
     rounded. ``overflow``: whether some order may overflow, which gives an infinity or NaN.
     ``sure``: NaN or an infinity where the operands settle that the result is this one; 0 where they
     don't. ``flushed``: what subnormal operands and results that become zero may add to the
-    distance. ``sizes``: the sum of magnitudes of the products. ``few``: of few summands, what
-    gives ends that are attained; None: ``below`` and ``above`` are all that is known.
+    distance. ``sizes``: the sum of magnitudes of the products. ``lacking``: what ``exact`` lacks to
+    the exact result, in the smallest subnormal numbers: a float64 one was rounded by up to a half,
+    and 2.4 units were said to be 2. ``few``: of few summands, what gives ends that are attained;
+    None: ``below`` and ``above`` are all that is known.
     """
 
     dtype: str
@@ -264,6 +266,7 @@ class Enclosure:
     sure: np.ndarray
     flushed: np.ndarray
     sizes: np.ndarray
+    lacking: np.ndarray
     few: FewSummands | None = None
 
     @cached_property
@@ -339,8 +342,9 @@ class Enclosure:
         y, form = floats.widen(values, self.dtype), floats.format_of(self.dtype)
         _, power = np.frexp(self.exact)
         unit = np.ldexp(1.0, np.maximum(power - form.precision, form.emin - form.precision + 1))
+        unit = np.where(self.lacking == 0, unit, 2.0**-1074)
         with np.errstate(invalid="ignore"):
-            units = np.abs(y - self.exact) / unit
+            units = np.abs((y - self.exact) / unit - self.lacking)
         return np.where(np.isfinite(y) & (self.sure == 0), units, np.nan)
 
     def distance(self, values: np.ndarray) -> np.ndarray:
@@ -368,7 +372,7 @@ class Enclosure:
         return replace(self, few=few, **{name: getattr(self, name)[index] for name in _ARRAYS})
 
 
-_ARRAYS = ("below", "above", "exact", "overflow", "sure", "flushed", "sizes")
+_ARRAYS = ("below", "above", "exact", "overflow", "sure", "flushed", "sizes", "lacking")
 
 
 @dataclass(frozen=True)
@@ -532,6 +536,8 @@ def _of_product(
     if subnormal or not np.isfinite(sizes).all():
         return None
     if case.dtype == "float64":
+        if sizes.min(initial=1.0) < NO_REST:
+            return None
         total = _exact_products(x, w)
         if total is None:
             return None
@@ -544,7 +550,7 @@ def _of_product(
     flushed = np.full(len(exact), 2 * (summands + 1) * tiny)
     few = FewSummands(case.dtype, *held, bias, row, column) if summands <= FEW else None
     nothing = np.zeros(len(exact))
-    return Enclosure(case.dtype, low, high, exact, overflow, nothing, flushed, sizes, few)
+    return Enclosure(case.dtype, low, high, exact, overflow, nothing, flushed, sizes, nothing, few)
 
 
 def _numbered(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -630,7 +636,17 @@ def _enclosed(x: Doubles, w: Doubles, bias: Doubles | None, dtype: str) -> Enclo
     finite = np.where(np.isfinite(products), products, 0.0)
     up = np.where(finite > 0, finite, 0.0).sum(axis=0)
     down = -np.where(finite < 0, finite, 0.0).sum(axis=0)
-    exact = _total(x, w, bias, finite, dtype)
+    exact, lacking = _total(x, w, bias, finite, dtype), np.zeros(count)
+    if dtype == "float64" and len(tiny_sums := np.flatnonzero(np.abs(exact) < NO_REST)):
+        # the same sums far above the subnormal numbers, where products have all their digits
+        added = None if bias is None else np.ldexp(bias[tiny_sums], LIFT)
+        lifted = np.ldexp(x[:, tiny_sums], LIFT), w[:, tiny_sums], added
+        with np.errstate(all="ignore"):
+            total = _total(*lifted, np.full((1, len(tiny_sums)), np.nan), dtype)
+            lowered = np.ldexp(total, -LIFT)
+            rest = np.ldexp(total - np.ldexp(lowered, LIFT), 1074 - LIFT)
+        known = np.isfinite(total)
+        exact[tiny_sums[known]], lacking[tiny_sums[known]] = lowered[known], rest[known]
     low, high, overflow = _ends_by_bound(exact, up, down, summands, dtype)
     # a product of finite numbers that is too large for float64 was left out above: rounded it is
     # infinite, and fused into an addition it need not be
@@ -649,7 +665,11 @@ def _enclosed(x: Doubles, w: Doubles, bias: Doubles | None, dtype: str) -> Enclo
     tiny = floats.flushed_below(dtype)
     small = ((np.abs(x) < tiny) | (np.abs(w) < tiny)) & np.isfinite(finite[: len(x)])
     flushed = np.where(small, np.abs(finite[: len(x)]), 0).sum(axis=0) + 2 * (summands + 1) * tiny
-    return Enclosure(dtype, low, high, exact, overflow | lost, sure, flushed, up + down)
+    return Enclosure(dtype, low, high, exact, overflow | lost, sure, flushed, up + down, lacking)
+
+
+# Sums below which float64's products lose digits, and the binades that lift them above.
+NO_REST, LIFT = 2.0**-900, 500
 
 
 def error_bound(sizes: Doubles, most: Doubles, count: int, dtype: str) -> Doubles:

@@ -301,3 +301,20 @@ def test_what_reads_different_inputs_has_no_accuracy():
     case = Case(op="conv1d", kernel=3, length=9, stride=2, padding="same")
     found = probe.explain(case, "reference", against_padding="valid").to_json()
     assert found["accuracy"] is None or found["accuracy"]["outputs"] < found["differing"]
+
+
+def test_the_distance_of_a_subnormal_result_is_of_the_exact_sum_and_not_of_its_rounding():
+    """2.399 of the smallest number away from zero was said to be 2.0: the sum had been rounded."""
+    rng = np.random.default_rng(5)
+    x = np.concatenate([[[2.399]], rng.normal(size=(1, 40))], axis=1)
+    x = np.concatenate([x, rng.normal(size=(3, 41)) * (np.arange(41) > 0)])
+    w = np.full((4, 41), 2.0**-1074 * 4) * (1 + rng.integers(0, 3, (4, 41)))
+    w[0, 0] = 2.0**-1074
+    y = np.round(rng.normal(size=41) * 3) * 2.0**-1074
+    y[0] = 0.0
+    unit = Fraction(1, 2**1074)
+    exact = [sum(Fraction(a) * Fraction(b) for a, b in zip(*both, strict=True))
+             for both in zip(x.T.tolist(), w.T.tolist(), strict=True)]  # fmt: skip
+    wanted = [float(abs(Fraction(a) - b) / unit) for a, b in zip(y.tolist(), exact, strict=True)]
+    assert of_sums(x, w, "float64").ulps(y) == pytest.approx(wanted, rel=1e-15)
+    assert of_sums(x, w, "float64").ulps(y)[0] == 2.399

@@ -46,7 +46,7 @@ def sweep_by_bits(
         later = [value for value in values if differing and value > differing[-1]]
         whole = not (summary.interrupted or result.failures or result.unasked)
         if later and whole and summary.vary != "layout":
-            place.append(f"; none from {later[0]} on", "green")
+            place.append(f"; none in {values_of_axis(summary.vary, later)}", "green")
         numbers = (f"{count:,}" for count in (result.differing, result.compared))
         rows.add_row(name, _verdict_by_bits(result), place, *numbers, far)
     parts: list[RenderableType] = [text, "", rows]
