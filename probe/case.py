@@ -460,8 +460,9 @@ class Case(Layer, Summed):  # type: ignore[misc]
         parts += ["ceil mode"] * self.ceil_mode
         parts += [f"padded with {self.pad_with}"] * (self.pad_with != "nothing")
         parts += [f"batch {self.batch}"] * (self.batch > 1)
-        parts += [f"height {by(self.other_axes)}"] * (self.height is not None)
         has_length = self.length is not None and self.spatial_rank > 0
+        high = self.height is not None or (has_length and self.spatial_rank > 1)
+        parts += [f"height {by(self.other_axes)}"] * high
         parts += [f"length {self.length}"] * has_length
         parts += [self.layout] * (self.layout != CONTIGUOUS)
         parts += [self.dtype] * (self.dtype != "float32")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shlex
 from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -556,6 +557,8 @@ def reproduce(
     with out.working(f"writing {folder}"):
         report = write_reproduced(reproduction, folder, form, kernels).report()
     out.give(report, lambda: show.reproduction(report))
+    if "order.png" not in reproduction.files and not find_spec("matplotlib"):
+        out.note("order.png is left out: Matplotlib is not installed (pip install matplotlib)")
 
 
 @click.command(cls=Words, short_help="Check whether a reported difference still occurs.")

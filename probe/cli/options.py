@@ -184,7 +184,11 @@ def case_of_words(words: Mapping[str, str]) -> Case:
         return case.with_(**options) if options else case
     if "op" not in options:
         raise InputError("op", "(none)", "it is required", "give --op conv1d, or --case FILE")
-    return Case(**options)
+    case = Case(**options)
+    # `--op conv2d --kernel 3 --length 32` was a picture of 3 x 32: as high as the kernel
+    if case.spatial_rank > 1 and case.length is not None and case.height is None:
+        case = case.with_(height=(case.length,) * (case.spatial_rank - 1))
+    return case
 
 
 def ask_for(words: Mapping[str, str], **others: tuple[bool, str]) -> None:

@@ -158,6 +158,8 @@ class BitsSession:
         self.operations: dict[str, list[str]] = {}
         self.recorded: dict[str, tuple[list[str], str]] = {}
         self.finished, self.recordable = set[str](), set[str]()
+        self.refused: list[str] = []
+        """Why something was not written, or not removed: lines."""
         self.handed: dict[str, tuple[Bits, Any]] = {}
 
     def checked(self, check: str, test: str, value: Any, place: tuple[str, int]) -> Checked:
@@ -235,6 +237,7 @@ class BitsSession:
         if not self.accepted and not gone:
             return None
         with changing(self.path) as lock:
+            files = set[str]()  # that have a check whose bits no entry that is gone has
             for checked in self.accepted:
                 entries = lock.checks.get(checked.check, {})
                 # a test has one entry alone and in a suite, which may load more libraries: an
@@ -254,14 +257,29 @@ class BitsSession:
                             lock.checks[checked.check] = lock.checks.pop(name)
                             lock.operations[checked.check] = lock.operations.pop(name, {})
                             break
+                    else:
+                        files.add(checked.check.partition("::")[0])
                 reason = (self.bless or "") if checked.verdict == CHANGED else ""
                 named = lock.accept(checked.check, facts, checked.bits, reason)
                 lock.operations.setdefault(checked.test, {}).pop(named, None)
                 if digests := self.operations.get(checked.test):
                     lock.operations[checked.test][named] = digests
             for name in gone:
-                lock.drop(name)
+                # a test that was renamed and changed is a new one beside one that is gone
+                if self.bless is None and name in lock.checks and name.partition("::")[0] in files:
+                    todo = "if a test was renamed and changed, accept it with --bits-bless REASON"
+                    self.refused.append(
+                        f"check={name}: it stays, new checks have other bits; {todo}"
+                    )
+                else:
+                    lock.drop(name)
         return None
+
+    def leave_out(self, checks: Collection[str]) -> None:
+        """Takes back accepted checks whose bits differ from run to run: none could be kept."""
+        self.accepted = [each for each in self.accepted if each.check not in checks]
+        why = "its bits differ from run to run, so none are accepted; set its seed, or check less"
+        self.refused += [f"check={check}: {why}" for check in checks]
 
     def _hand_over(self, folder: Path) -> None:
         """Writes what a test had that was run again: its bits, and the conditions it had."""
@@ -300,7 +318,11 @@ def summarised(results: Sequence[Checked]) -> str:
 
 
 def terminal_lines(
-    results: Sequence[Checked], accepted: Collection[Checked], unused: Sequence[str], update: bool
+    results: Sequence[Checked],
+    accepted: Collection[Checked],
+    unused: Sequence[str],
+    update: bool,
+    refused: Sequence[str] = (),
 ) -> list[str]:
     """Returns the end of pytest's run: counts, what is not the same with its cause, what to do."""
     lines = [summarised(results)] if results else []
@@ -309,6 +331,8 @@ def terminal_lines(
     for checked in results:
         if checked.verdict in (CHANGED, UNKNOWN) and checked not in accepted:
             lines += [checked.message, *(f"  {line}" for line in why_in_lines(checked.why))]
+    lines += refused
+    unused = [each for each in unused if not any(f"check={each}:" in line for line in refused)]
     if unused:
         done = "removed" if update else "pytest --bits-update removes them"
         what = counted(len(unused), "check")

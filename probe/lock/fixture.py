@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from probe.recording.subject import library_of_values
 
 if TYPE_CHECKING:
     from probe.lock.why import Command
+    from probe.recording.store import Bits
 
 # Seconds after which tests are no longer recorded alone, a process each.
 RECORDING = 120.0
@@ -138,6 +139,8 @@ def close_session(config: Any, session: BitsSession, tests: list[str] | None) ->
     config.bits_unused = [] if tests is None or some else session.unused(set(tests))
     try:
         tests_of_accepted = dict.fromkeys(checked.test for checked in session.accepted)
+        if tests_of_accepted:
+            session.leave_out(_unsteady(list(tests_of_accepted), session, config))
         if wanted := [test for test in tests_of_accepted if test in session.recordable]:
             _record_operations(wanted, session, config)
     finally:  # also where it is interrupted: what was accepted is kept
@@ -171,7 +174,8 @@ def print_summary(reporter: Any, config: Any, session: BitsSession | None) -> No
                 said = f"{type(failed).__name__} while causes were looked for: {failed}"
                 wrong[0].why = {"notes": [said]}
         written = () if error else session.accepted
-        lines = checks.terminal_lines(results, written, unused, session.update and not error)
+        kept = session.refused
+        lines = checks.terminal_lines(results, written, unused, session.update and not error, kept)
     lines += [error] * bool(error)
     for each in config.getoption("bits_report"):
         folder = config.invocation_params.dir
@@ -180,6 +184,23 @@ def print_summary(reporter: Any, config: Any, session: BitsSession | None) -> No
         reporter.section("bits")
         for line in lines:
             reporter.write_line(line)
+
+
+def _unsteady(tests: list[str], session: BitsSession, config: Any) -> list[str]:
+    """Returns accepted checks that differ between two runs of their tests, each in a process of its
+    own. The second is only begun where the first differs from here: there tests share a state with
+    others of the suite, or nothing repeats."""
+    from probe.lock.why import run_again
+
+    runs: list[Mapping[str, Bits]] = []
+    differing = [c.check for c in session.accepted]
+    while differing and len(runs) < 2:
+        with tempfile.TemporaryDirectory(prefix="probe-") as out:
+            runs.append(run_again(_pytest_command(config, *tests), Path(out)).checks)
+        here = {c.check: c.bits for c in session.accepted}
+        before = here if len(runs) == 1 else runs[0]
+        differing = [n for n in differing if n in runs[-1] and runs[-1][n] != before.get(n)]
+    return differing
 
 
 def _record_operations(tests: list[str], session: BitsSession, config: Any) -> None:

@@ -145,7 +145,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         tests = config.stash.get(TESTS, None)
         if output is None or bits_session.out:
             fixture.close_session(config, bits_session, tests)
-            if getattr(config, "bits_error", ""):  # what passed was not kept
+            if getattr(config, "bits_error", "") or bits_session.refused:  # not all was kept
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
         else:
             fixture.hand_over(bits_session, tests, output)

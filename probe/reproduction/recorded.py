@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -177,16 +178,18 @@ def _draw_orders(work: Path, written: WrittenFolder, sides: Sides, cause: Cause)
     evidence = differing_example(comparison)
     if evidence is None or None in (evidence.left.summation, evidence.right.summation):
         return False
-    from probe.plots import trees
+    drawn = find_spec("matplotlib") is not None
+    if drawn:
+        from probe.plots import trees
 
-    picture = trees.sides(evidence, (shapes_read(sides[0]), shapes_read(sides[1])))
-    picture.savefig(work / "order.png", metadata={"Software": None})
-    written.files.append("order.png")
+        picture = trees.sides(evidence, (shapes_read(sides[0]), shapes_read(sides[1])))
+        picture.savefig(work / "order.png", metadata={"Software": None})
+        written.files.append("order.png")
     brief = emulate.brief(comparison)
     if brief and proof.replay_gives(brief, written.ran.bits)[0]:
         (work / "emulated.py").write_text(brief, encoding="utf-8")
         written.files.append("emulated.py")
-    return True
+    return drawn
 
 
 def _report(written: WrittenFolder, sides: Sides, region: Region, cause: Cause, drawn: bool) -> str:

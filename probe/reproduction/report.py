@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -232,6 +233,10 @@ MOST_SUMS = 24
 MOST_PRODUCTS = 12
 
 
+# A folder without a picture looked as if there were nothing to draw.
+NO_PICTURE = "`order.png` is left out: Matplotlib is not installed (pip install matplotlib)."
+
+
 def cause_in_full(comparison: Comparison, evidence: Evidence | None, drawn: bool) -> str:
     """Returns both sides' orders, and one output in full. ``drawn``: a picture shows the orders."""
     causes = ", ".join(comparison.causes)
@@ -283,6 +288,7 @@ def cause_in_full(comparison: Comparison, evidence: Evidence | None, drawn: bool
     }
     why = " and ".join(words.get(word, word) for word in evidence.cause.split("+"))
     shown = " `order.png` shows both." * drawn
+    shown += "" if drawn or find_spec("matplotlib") else f" {NO_PICTURE}"
     if len(left.products) > len(left.summation.tree.leaves):
         shown += " Products that are 0 are left out below: they add nothing."
     sums = [

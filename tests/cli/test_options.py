@@ -67,3 +67,17 @@ def test_a_shell_completes_values(typed):
 def test_the_case_words_are_options_of_one_kind():
     found = click.command()(options.case_options(lambda words: None))
     assert all(isinstance(param, options.Shared) for param in found.params)
+
+
+def test_a_picture_is_square_unless_a_height_is_given():
+    """`--op conv2d --kernel 3 --length 32` was a picture of 3 x 32."""
+    from probe.case import Case
+    from probe.cli.options import case_of_words
+
+    words = {"op": "conv2d", "kernel": "3", "in_channels": "2", "length": "32"}
+    case = case_of_words(words)
+    assert case.input_shape() == (1, 32, 32, 2) and "height 32, length 32" in case.label
+    assert case_of_words(words | {"height": "5"}).input_shape() == (1, 5, 32, 2)
+    # stored cases of before, and experiments, say no height: they mean what they meant
+    plain = Case("conv2d", 3, 2, length=32)
+    assert plain.input_shape() == (1, 3, 32, 2) and "height 3, length 32" in plain.label

@@ -139,6 +139,28 @@ def test_unused_entries_are_told_and_removed_and_a_renamed_test_keeps_its_own(pr
     assert len(checks["test_it.py::test_renamed"]) == 2
 
 
+def test_an_update_accepts_no_bits_that_differ_from_run_to_run(project):
+    """Accepted once, it would be red in every run that follows."""
+    source = "import os\n\ndef test_random(bits):\n    bits.check(os.urandom(8))\n"
+    project.write("test_random.py", source)
+    _, told = project.pytest("--bits-update")
+    assert "check=test_random.py::test_random: its bits differ from run to run" in told
+    project.says(1, "run pytest --bits-update")
+    assert "test_random.py::test_random" not in file.read_lock(project.lock).checks
+    assert len(file.read_lock(project.lock).checks) == 9  # the others are kept
+
+
+def test_a_test_that_is_renamed_and_changed_loses_its_value_for_a_reason_only(project):
+    project.pytest("--bits-update")
+    project.write("test_it.py", TEST.replace("test_array", "test_renamed").replace("(6,", "(7,"))
+    said = "check=test_it.py::test_array: it stays, new checks have other bits"
+    project.says(1, said, "--bits-update")
+    checks = file.read_lock(project.lock).checks
+    assert {"test_it.py::test_array", "test_it.py::test_renamed"} <= set(checks)
+    project.says(0, "", "--bits-bless", "one more number")
+    assert "test_it.py::test_array" not in file.read_lock(project.lock).checks
+
+
 @pytest.mark.slow
 def test_a_skipped_or_failed_test_keeps_its_entries(project):
     project.pytest("--bits-update")
