@@ -482,7 +482,7 @@ def on_targets(
     user_model: GivenModel, padding: PaddingQuestion, targets: Sequence[Target], **words: Any
 ) -> OnTargets:
     """Does as ``pad_model`` on each target; one that fails is a failure."""
-    answers, failures, plan = [], list[dict[str, str]](), padding.plan
+    answers, failures, plan = list[Padded](), list[dict[str, str]](), padding.plan
     for target in targets:
         if plan is not None:
             name = "".join(c if c.isalnum() or c in "._=-" else "-" for c in target.text)
