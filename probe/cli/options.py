@@ -140,7 +140,7 @@ CASE_WORDS = {
         "Pooling: what padding counts as; nothing (left out) if not given.",
     ),
     "batch": ("N", "Batch size, of a dense layer its rows; 1 if not given."),
-    "height": ("N|4x6", "Sizes of the spatial axes before the last; the kernel's if not given."),
+    "height": ("N|4x6", "Sizes of the spatial axes before the last; as --length if not given."),
     "length": ("N", "Size of the last spatial axis."),
     "dtype": ("float32|float64|float16|bfloat16", "Format of all operands; float32 if not given."),
     "operands": ("normal|ramp|cancel|...", "Which operands are generated; normal if not given."),
@@ -242,6 +242,8 @@ def command_line(case: Case, leave_out: tuple[str, ...] = ()) -> str:
     from probe.arguments import by, padding_text
     from probe.case import Case
 
+    if case.spatial_rank > 1 and case.length is not None:
+        case = case.with_(height=case.other_axes)  # a line without it is square
     plain = Case(case.op, case.kernel, case.in_channels).arguments()
     parts = []
     for name, value in case.arguments().items():

@@ -152,7 +152,7 @@ def test_windows_of_groups_and_a_batch(capsys):
     assert found["as_predicted"] == found["windows_read"] == len(found["windows"])
     last = found["windows"][-1]
     assert last["filter"] == 2 and last["output"][0] == 1
-    assert max(last["reads"]) == 2 * 2 * 3 * 4 - 1
+    assert max(last["reads"]) == 2 * 3 * 3 * 4 - 1
     assert "x[0, 0, 0, 0..1]" in text and "the other groups read alike" in text
 
 
