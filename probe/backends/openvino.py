@@ -7,6 +7,8 @@ that is what its users get, and ``precision=f32`` is what they write who don't w
 refused, since the plugin would silently compute it in float32.
 """
 
+import json
+
 from probe.backends import onnxruntime
 from probe.backends.contract import Key, Unsupported
 from probe.backends.source import Writing
@@ -77,10 +79,10 @@ class OpenVino(onnxruntime.OnnxRuntime):
         )
 
     def run_file(self, path, arrays):
-        properties = {}
-        for name, line in PROPERTIES.items():
-            if name in self.switches:
-                properties.update(eval("{%s}" % line.format(self.switches[name])))
+        own = [
+            PROPERTIES[name] % self.switches[name] for name in PROPERTIES if name in self.switches
+        ]
+        properties = json.loads("{%s}" % ", ".join(own))
         model = self.namespace["ov"].compile_model(path, "CPU", properties)
         return list(model(arrays).values())
 
