@@ -14,26 +14,25 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial, wraps
 from types import CellType, CodeType, FunctionType, MethodType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
-P = ParamSpec("P")
-R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 
 # From a function to what it calls, to what that holds: further objects are a library's.
 STEPS = 6
 
 
-def leaves_unchanged(function: Callable[P, R]) -> Callable[P, R]:
+def leaves_unchanged(function: F) -> F:
     """The function, within ``unchanged`` of its arguments."""
 
     @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+    def call(*args: Any, **kwargs: Any) -> Any:
         with unchanged(args, kwargs):
             return function(*args, **kwargs)
 
-    return call
+    return cast(F, call)
 
 
 @contextmanager

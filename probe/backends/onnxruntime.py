@@ -22,6 +22,7 @@ from probe.backends.layers import extended_axis, pool_kind
 from probe.backends.source import (
     PRODUCT_OPS,
     ChannelsFirstGraph,
+    Lines,
     Writing,
     channels_first_axis,
     input_names,
@@ -86,7 +87,7 @@ class OnnxRuntime(Writing):
     title = "ONNX Runtime"
     version_text = "onnxruntime.__version__"
     layouts = (layout.CONTIGUOUS, "offset:N")
-    imports = ("import onnxruntime", "from onnx import TensorProto, helper, numpy_helper")
+    imports: Lines = ("import onnxruntime", "from onnx import TensorProto, helper, numpy_helper")
     modules = ("onnxruntime", "onnx")
     runs = 'y = session.run(["y"], {%s})[0]'
 

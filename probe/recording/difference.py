@@ -302,7 +302,7 @@ def plain_outputs(difference: Difference) -> list[OutputDifference]:
     plain = []
     for number, pair in enumerate(difference.outputs):
         values = runs[0].values[pair.left], runs[1].values[pair.right]
-        dtypes, shapes = (values[0].dtype, values[1].dtype), [value.shape for value in values]
+        dtypes, shapes = (values[0].dtype, values[1].dtype), (values[0].shape, values[1].shape)
         left, right = (side[number] if number < len(side) else None for side in sides)
         if left is None or right is None:
             # digests alone are kept: they say whether anything differs, not how much

@@ -66,7 +66,7 @@ def _disjoint(both: Sequence[EnclosedSide], count: int) -> np.ndarray | None:
     first, second = (side.enclosure for side in both)
     if first is None or second is None or len(first.low) != count or len(second.low) != count:
         return None
-    by = np.maximum(*(side.flush_width() for side in both))
+    by = max(side.flush_width() for side in both)
     with np.errstate(invalid="ignore"):
         return (first.high + by < second.low - by) | (second.high + by < first.low - by)
 

@@ -222,8 +222,10 @@ class Run:
             value = self.values[number]
             kind = self.kinds.get(value.dtype) or container_dtype(value.dtype)
             bits = self.store.bits(digest) if prod(value.shape) else np.zeros(0, np.uint8)
-            fits = bits is not None and bits.nbytes == prod(value.shape) * kind.itemsize
-            results.append(bits.view(kind).reshape(value.shape) if fits else None)
+            if bits is None or bits.nbytes != prod(value.shape) * kind.itemsize:
+                results.append(None)
+            else:
+                results.append(bits.view(kind).reshape(value.shape))
         return results
 
     def arrays(self, wanted: Iterable[int]) -> dict[int, np.ndarray]:

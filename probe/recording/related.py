@@ -435,8 +435,8 @@ def compare_by_index(difference: Difference, same_inputs: bool, same: bool) -> l
             elsewhere &= np.bincount(to, minlength=size)[to] == 1
         pair.moved = int(elsewhere.sum())
         rest = size - len(at)
-        alike = not difference.other_weights
-        if rest and measured and alike and pair.known and (pair.moved or whole):
+        same_weights = not difference.other_weights
+        if rest and measured and same_weights and pair.known and (pair.moved or whole):
             if not _other_formula(difference):
                 pair.window = rest
             elif whole and not pair.moved and not rows:
