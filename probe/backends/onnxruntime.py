@@ -86,8 +86,8 @@ class OnnxRuntime(Writing):
     suggestions = (",threads=1", ",threads=2", ",weights=argument")
     title = "ONNX Runtime"
     version_text = "onnxruntime.__version__"
-    layouts = (layout.CONTIGUOUS, "offset:N")
-    imports: Lines = ("import onnxruntime", "from onnx import TensorProto, helper, numpy_helper")
+    layouts: Lines = (layout.CONTIGUOUS, "offset:N")
+    imports = ("import onnxruntime", "from onnx import TensorProto, helper, numpy_helper")
     modules = ("onnxruntime", "onnx")
     runs = 'y = session.run(["y"], {%s})[0]'
 
