@@ -13,7 +13,7 @@ from probe import floats, ulp
 from probe.arguments import typed
 from probe.errors import InputError, ProbeError
 from probe.progress import silent
-from probe.recording.inputs import listed_inputs, require_arguments
+from probe.recording.inputs import arrays_restored, listed_inputs, require_arguments
 from probe.recording.store import array_of, bits_of, named_arrays
 
 # Elements that differ, of each array, which a message shows.
@@ -35,7 +35,15 @@ def assert_same_bits(left: Any, right: Any, *, inputs: Any = None) -> None:
     arguments = listed_inputs(inputs)
     for side in (left, right) if both else ():
         require_arguments(side, arguments)
-    sides = [dict(named_arrays(side(*arguments) if both else side)) for side in (left, right)]
+    sides = list[dict[str, Any]]()
+    for side in (left, right):
+        with arrays_restored(arguments):  # a function may change them, and may return one of them
+            parts = named_arrays(side(*arguments) if both else side)
+            sides.append(
+                {name: a.copy() if isinstance(a, np.ndarray) else a for name, a in parts}
+                if both
+                else dict(parts)
+            )
     lines = []
     for name in dict.fromkeys((*sides[0], *sides[1])):
         if name not in sides[0] or name not in sides[1]:
@@ -95,12 +103,19 @@ def where_they_differ(
     return f"{head}: {'; '.join(some)}{'; ...' * (len(places) > shown)}"
 
 
+ONLY_FORM = (
+    "one after the other the arrays have the same numbers, so no operation is a source: their "
+    "names, signs of zeros or payloads of NaNs differ"
+)
+
+
 def _why_functions_differ(left: Any, right: Any, inputs: Any = None) -> Iterator[str]:
     """Yields the first operation that differs and its cause, as far as they can be found."""
     from probe.answers.first_difference import first_difference
 
     try:
-        yield from first_difference(left, right, inputs=inputs, progress=silent).lines()[1:]
+        found = first_difference(left, right, inputs=inputs, progress=silent)
+        yield from found.lines()[1:] if found.finding else [ONLY_FORM]
     except ProbeError as error:
         yield f"no operation can be named: {error}"
 

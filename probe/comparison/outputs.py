@@ -74,7 +74,7 @@ def output_difference(
     """Compares two outputs by index: container arrays of formats ``dtypes``.
 
     Where their sizes differ, what both have is compared: the first entries along an axis, and along
-    the first one the rows from ``first_row`` of the right on.
+    the first one the rows from ``first_row`` of the right on; what else the smaller one has isn't.
     """
     shapes = left.shape, right.shape
     size = max(left.size, right.size)
@@ -89,7 +89,9 @@ def output_difference(
         right = right[first_row:]
     common = tuple(slice(min(pair)) for pair in zip(left.shape, right.shape, strict=True))
     both = np.ascontiguousarray(left[common]), np.ascontiguousarray(right[common])
-    apart, more = np.zeros(both[0].shape, bool), dict[str, Any]()
+    both = both[0].reshape(left[common].shape), both[1].reshape(left[common].shape)  # no row of one
+    apart = np.zeros(both[0].shape, bool)
+    more: dict[str, Any] = {"not_compared": min(left.size, right.size) - apart.size}
     dtype = dtypes[0]
     if dtype in floats.FORMATS:
         found = ulp.differences(*both, dtype)

@@ -76,7 +76,8 @@ def held_in(handle: Any) -> tuple[tf.TensorShape, tf.DType] | None:
 
 
 def tensors(returned: Any) -> list[Any]:
-    """The tensors in whatever a function returned, in order; NumPy's arrays become tensors."""
+    """The tensors in whatever a function returned, in order; numbers and arrays of NumPy or another
+    library become tensors."""
     return [tf.convert_to_tensor(value) for value in arrays(returned)]
 
 
@@ -85,6 +86,10 @@ def arrays(returned: Any) -> list[Any]:
     flat = tf.nest.flatten(returned, expand_composites=True)
     kinds = tf.Tensor | tf.Variable | np.ndarray
     held = [value.value if type(value).__module__.startswith("keras.") else value for value in flat]
+    for at, value in enumerate(held):
+        number = isinstance(value, complex | float | int)
+        if number or (hasattr(value, "__array__") and not isinstance(value, kinds)):
+            held[at] = np.array(value)
     return [value for value in held if isinstance(value, kinds)]
 
 

@@ -247,7 +247,8 @@ def direct(tensor: torch.Tensor) -> np.ndarray:
 
 def tensors(returned: Any) -> list[torch.Tensor]:
     """Returns the tensors in whatever a function returned: in tuples, in dictionaries by key,
-    dataclasses and objects with attributes, such as the outputs of transformers' models."""
+    dataclasses and objects with attributes, such as the outputs of transformers' models. Numbers
+    and arrays of NumPy or another library beside them become tensors."""
     every: list[torch.Tensor] = []
     met = set[int]()
 
@@ -260,6 +261,10 @@ def tensors(returned: Any) -> list[torch.Tensor]:
         elif isinstance(value, list | tuple | set | frozenset):
             for each in value:
                 gather(each)
+        elif not met and (hasattr(value, "__array__") or isinstance(value, complex | float | int)):
+            plain = np.array(value)  # attributes of objects are settings and counters: left out
+            if plain.dtype.kind in "biufc":
+                every.append(torch.from_numpy(plain))
         elif hasattr(value, "__dict__") and not isinstance(value, torch.nn.Module | type):
             seen = id(value) in met
             met.add(id(value))

@@ -191,6 +191,7 @@ def _named_parts(value: Any, name: str, depth: int) -> Iterator[tuple[str, Any]]
     if depth > DEEPEST:
         why = f"it is nested more than {DEEPEST} deep, or holds itself"
         raise InputError("value", type(value).__name__, why, "give lists of arrays")
+    parts = [(key, part) for key, part in parts if part is not None]  # as models leave out a loss
     if not parts:
         todo = "give at least one array (an array without elements is fine)"
         raise InputError("value", name or type(value).__name__, "it holds no arrays", todo)

@@ -232,10 +232,16 @@ class FunctionSubject:
         leaves_out = bool(names) and not self.inputs and [*given] != names[: len(given)]
         function = partial(_by_keywords, self.function, [*given]) if leaves_out else self.function
 
+        # a function may change its inputs (``x.mul_(2)``), and its next run starts from these again
+        tensors = [a.numpy() for a in arguments] if self.torch else []
+        before = [np.array(array) for array in tensors]
+
         # as a module is used: PyTorch runs other kernels of attention and LSTM for training
         without_gradients = import_module("torch").no_grad if self.torch else nullcontext
 
         def call() -> Any:
+            for array, held in zip(tensors, before, strict=True):
+                np.copyto(array, held)
             try:
                 with without_gradients():
                     return function(*arguments)
@@ -404,20 +410,22 @@ def function_recorder(
         name = getattr(function, "__name__", type(function).__name__)
         raise InputError("function", name, why, NO_ARGUMENTS)
     with arrays_restored(bare[1] if bare is not None else ()):
-        values = list(nested_leaves(guarded(function, name) if name else function()))
+        returned = guarded(function, name) if name else function()
+    values = list(nested_leaves(returned))
     if (library := library_of_values(values)) != "":
         module = recorders(library)
         recorder = module.RECORDER(function)
         if ran := getattr(recorder, "ran", None):
-            ran(values)
+            ran(returned)
         # the bits of this call, which walk.watched need not make again
-        plain = module.RECORDER(lambda: values).plain()
+        plain = module.RECORDER(lambda: returned).plain()
         recorder.already = [array_digest(array) for array in plain]
         recorder.first = plain
         return recorder  # type: ignore[no-any-return]
     if any(isinstance(value, np.ndarray | np.generic) for value in values):
-        if bare is not None and bare[1]:
-            return _OfNumpy(*bare, [array_digest(np.asarray(value)) for value in values])
+        if bare is not None and bare[1] and not library_of_values(bare[1]):
+            digests = [array_digest(np.asarray(value)) for value in values if value is not None]
+            return _OfNumpy(*bare, digests)
         why = "it returns NumPy arrays, from which the library that computed them can't be seen"
         todo = (
             "return the library's own arrays (without .numpy()), give the model file, or, if it is "
@@ -492,10 +500,11 @@ KNOWN = "of PyTorch, TensorFlow, Keras or JAX"
 
 
 def nested_leaves(value: Any, depth: int = 0) -> Iterator[Any]:
-    """Yields what stands in nested tuples, lists and dictionaries. InputError: one holds itself."""
+    """Yields what stands in nested tuples, lists and dictionaries, these by name, as two runs may
+    put the same names in another order. InputError: one holds itself."""
     parts: Any = None
     if isinstance(value, Mapping):
-        parts = value.values()
+        parts = [value[name] for name in sorted(value, key=str)]
     elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
         parts = value
     if parts is None:

@@ -245,6 +245,12 @@ def compare_and_explain(
     difference.other_weights = other_weights
     difference.notes += compare_by_index(difference, same_inputs, same)
     difference.plain = plain_outputs(difference)
+    if same:  # nothing that one side lacks can be why
+        shapes = ((output.shape, output.other_shape) for output in difference.plain)
+        for each in (both for both in shapes if both[0] != both[1]):
+            difference.not_whole = "an output's shape is {} on the left and {} on the right".format(
+                *map(list, each)
+            )
     for run in (left, right):
         if run.alone is not None and not run.plain:
             why = "it does not run this model, its operations were computed there one by one"

@@ -65,6 +65,19 @@ def test_a_prefix_is_laid_beside_what_both_have_and_another_type_beside_nothing(
     assert verdict_of([]) == "unknown"
 
 
+def test_what_the_smaller_of_two_shapes_has_beyond_the_other_is_not_called_equal():
+    found = output_difference(X, np.tile(X.T, (1, 2)), FLOAT)  # 4 x 6 against 6 x 8
+    assert found.not_compared == 0
+    turned = output_difference(X[:3, :4], X[:2], FLOAT)  # 3 x 4 against 2 x 6
+    assert (turned.elements, turned.not_compared, turned.differing) == (8, 4, 0)
+    assert verdict_of([turned]) == "unknown"
+
+
+def test_a_single_number_has_no_rows():
+    found = output_difference(np.float32(1), np.float32(2), FLOAT)
+    assert (found.elements, found.differing, found.samples) == (1, 1, ())
+
+
 def test_what_reads_more_is_counted_and_still_no_equality():
     y = X.copy()
     y[0, 5] = -1

@@ -509,3 +509,46 @@ def test_what_torch_func_transforms_is_recorded() -> None:
         outputs = [recorded.values[number].digest for number in recorded.outputs]
         assert outputs == [*map(array_digest, recorder.plain())]
         assert len(recorded.operations) > 2
+
+
+@pytest.mark.parametrize(
+    "beside", [float, lambda y: y.numpy(), bool], ids=["number", "array", "truth"]
+)
+def test_what_stands_beside_tensors_is_compared(beside: Callable[[Any], Any]) -> None:
+    """``(logits, hidden.numpy())``: what was no tensor was left out, and the two were "equal"."""
+    call = lambda at: (Y * 2, beside(Y.reshape(-1)[at : at + 1] - Y.reshape(-1)[0]))  # noqa: E731
+    same = probe.first_difference(lambda: call(3), lambda: call(3), explain=False)
+    other = probe.first_difference(lambda: call(0), lambda: call(3), explain=False)
+    assert (same.verdict, other.verdict) == ("equal", "differs")
+    assert [one["differing"] for one in other.to_json()["outputs"]] == [0, 1]
+
+
+def test_another_shape_of_the_same_numbers_is_not_equal() -> None:
+    found = probe.first_difference(lambda: Y.reshape(-1) * 1, lambda: Y * 1, explain=False)
+    assert found.verdict == "unknown" and "output's shape is" in found.lines()[1]
+
+
+class Named(nn.Module):
+    """Outputs by name, not in the order of the names; changes its input."""
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        x.mul_(2)
+        return {"b": x + 1, "a": x.argmax(-1)}
+
+
+def test_outputs_by_name_and_changed_inputs_are_compared_at_each_batch() -> None:
+    """The first call's outputs were in another order than those of the later ones."""
+    x = np.random.default_rng(0).normal(size=(4, 8)).astype("f4")
+    found = probe.network(Named().eval(), inputs=x, vary="batch", at=1, against=4)
+    assert found.verdict == "equal" and not found.found.notes
+    assert [one["elements"] for one in found.to_json()["outputs"]] == [4, 32]
+
+
+def test_a_module_that_returns_numpy_is_refused_in_one_line() -> None:
+    class Numpy(nn.Linear):
+        def forward(self, x: torch.Tensor) -> Any:
+            return super().forward(x).numpy()
+
+    x = np.ones((4, 8), "f4")
+    with pytest.raises(InputError, match="from which the library that computed them can't be seen"):
+        probe.network(Numpy(8, 3).eval(), inputs=x, vary="batch", at=1, against=4)
