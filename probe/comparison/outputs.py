@@ -91,7 +91,7 @@ def output_difference(
     both = np.ascontiguousarray(left[common]), np.ascontiguousarray(right[common])
     both = both[0].reshape(left[common].shape), both[1].reshape(left[common].shape)  # no row of one
     apart = np.zeros(both[0].shape, bool)
-    more: dict[str, Any] = {"not_compared": min(left.size, right.size) - apart.size}
+    more: dict[str, Any] = {"not_compared": min(map(prod, shapes)) - apart.size}
     dtype = dtypes[0]
     if dtype in floats.FORMATS:
         found = ulp.differences(*both, dtype)
@@ -105,7 +105,7 @@ def output_difference(
         if both[0].dtype.kind in "fc":  # a NaN equals itself
             apart &= ~((both[0] != both[0]) & (both[1] != both[1]))
         more["max_ulp"] = None if apart.any() else 0
-        numbers = both[0].dtype.kind in "biufc"
+        numbers = both[0].dtype.kind in "biufc" and dtype != "string"  # of texts these are digests
         kind = complex if both[0].dtype.kind == "c" else float
         values = [side[apart].astype(kind) if numbers else np.zeros(0) for side in both]
     with np.errstate(invalid="ignore", over="ignore"):

@@ -629,7 +629,8 @@ class Names:
     def floating(self) -> Iterator[Any]:
         """Yields the floating-point variables that there still are."""
         every = (reference() for reference in self.process.variables)
-        return (var for var in every if var is not None and var.dtype.is_floating)
+        made = (var for var in every if hasattr(var, "_dtype"))  # one is seen before it has a type
+        return (var for var in made if var.dtype.is_floating)
 
     def shapes(self) -> set[tuple[int, ...]]:
         """Returns the shapes of all floating-point variables."""

@@ -71,6 +71,14 @@ def test_what_the_smaller_of_two_shapes_has_beyond_the_other_is_not_called_equal
     turned = output_difference(X[:3, :4], X[:2], FLOAT)  # 3 x 4 against 2 x 6
     assert (turned.elements, turned.not_compared, turned.differing) == (8, 4, 0)
     assert verdict_of([turned]) == "unknown"
+    overlap = output_difference(X[2:], X[:3], FLOAT, first_row=2)
+    assert (overlap.elements, overlap.not_compared) == (6, 6)
+
+
+def test_texts_have_no_distance():
+    """A recorder keeps the digests of texts: their difference, 3.8e18, was told as a distance."""
+    found = output_difference(np.uint64([1, 2]), np.uint64([1, 9]), ("string", "string"))
+    assert (found.differing, found.max_ulp, found.max_abs) == (1, None, None)
 
 
 def test_a_single_number_has_no_rows():

@@ -413,6 +413,19 @@ def test_arguments_of_layers_whose_names_differ_are_compared():
     assert first.arguments == "alpha 0.1 against 0.2"
 
 
+def test_a_variable_that_is_not_yet_made_is_passed_over():
+    """One of another thread or a traced function has no type yet: AttributeError in an answer."""
+    half = object.__new__(type(DENSE))
+    run = record_run(TensorFlowRecorder(lambda: tf.Variable(DENSE) * 2))
+    assert np.array_equal(run.results[0], (DENSE * 2).numpy())
+    del half
+
+
+def test_numbers_beside_tensors_are_outputs():
+    run = TensorFlowRecorder(lambda: (DENSE * 2, 1.0000001, np.float32([3]), None))
+    assert [each.dtype.name for each in run.plain()] == ["float32", "float64", "float32"]
+
+
 def test_texts_are_outputs_that_agree_or_not():
     """A SavedModel that returns the names of classes ended in a mistake of probe's."""
     names = tf.constant([["cat", "dog"], ["", "a longer name"]])
