@@ -233,14 +233,15 @@ class FunctionSubject:
         function = partial(_by_keywords, self.function, [*given]) if leaves_out else self.function
 
         # a function may change its inputs (``x.mul_(2)``), and its next run starts from these again
-        tensors = [a.numpy() for a in arguments] if self.torch else []
-        before = [np.array(array) for array in tensors]
+        changed = [a.numpy() for a in arguments] if self.torch else arguments
+        changed = [a for a in changed if isinstance(a, np.ndarray) and a.flags.writeable]
+        before = [np.array(array) for array in changed]
 
         # as a module is used: PyTorch runs other kernels of attention and LSTM for training
         without_gradients = import_module("torch").no_grad if self.torch else nullcontext
 
         def call() -> Any:
-            for array, held in zip(tensors, before, strict=True):
+            for array, held in zip(changed, before, strict=True):
                 np.copyto(array, held)
             try:
                 with without_gradients():

@@ -544,6 +544,18 @@ def test_outputs_by_name_and_changed_inputs_are_compared_at_each_batch() -> None
     assert [one["elements"] for one in found.to_json()["outputs"]] == [4, 32]
 
 
+def test_a_function_may_change_the_arrays_that_it_is_given() -> None:
+    """``torch.as_tensor(x)`` shares the array's memory: the second run began with other numbers."""
+
+    def step(x: np.ndarray) -> torch.Tensor:
+        tensor = torch.as_tensor(x)
+        tensor += 1
+        return tensor * 2
+
+    x = np.random.default_rng(0).normal(size=(4, 8)).astype("f4")
+    assert probe.network(step, inputs=x, vary="batch", at=1, against=4).verdict == "equal"
+
+
 def test_a_module_that_returns_numpy_is_refused_in_one_line() -> None:
     class Numpy(nn.Linear):
         def forward(self, x: torch.Tensor) -> Any:
