@@ -125,17 +125,18 @@ class Session:
     ``interrupt`` may be called from another.
 
     A failed request leaves ``alive`` False if the process is lost; then everything that was loaded
-    is lost too, and ``start`` begins again. Errors: TargetError.
+    is lost too, and ``start`` begins again. Errors: TargetError; InputError: it is no target.
     """
 
     def __init__(
         self,
-        where: target.Target,
+        where: target.Target | str,
         time_limit: float | None = TIME_LIMIT,
         start_limit: float | None = TIME_LIMIT,
         command: Sequence[str] | None = None,
         extra: Mapping[str, str] | None = None,
     ) -> None:
+        where = where if isinstance(where, target.Target) else target.Target.parse(where)
         self.target, self.time_limit, self.start_limit = where, time_limit, start_limit
         self.command = command
         self.variables = library_variables(where) | dict(extra or {})

@@ -16,7 +16,7 @@ import pytest
 
 from probe import launch, operands
 from probe.case import Case
-from probe.errors import TargetError
+from probe.errors import InputError, TargetError
 from probe.target import Target
 
 pytestmark = pytest.mark.long
@@ -269,3 +269,11 @@ def test_closing_leaves_nothing(tmp_path):
         del session
         gc.collect()
     assert ended(int((tmp_path / "log").read_text().split()[1]))
+
+
+def test_a_session_takes_a_text_as_every_public_function_does():
+    with launch.Session("reference,algorithm=blocked") as session:
+        assert session.target == Target.parse("reference,algorithm=blocked")
+    for wrong in (None, 3, [], "no library"):
+        with pytest.raises(InputError, match="target="):
+            launch.Session(wrong)
