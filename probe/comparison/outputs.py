@@ -218,13 +218,14 @@ class Samples:
         if left.ndim != right.ndim:
             return left, right, -1
         axes = [axis for axis in range(left.ndim) if left.shape[axis] != right.shape[axis]]
-        axis = axes[0] if len(axes) == 1 else -1
-        if axis < 0 or left.shape[axis] * self.count != right.shape[axis] * self.size:
+        if not axes or any(left.shape[a] * self.count != right.shape[a] * self.size for a in axes):
             return left, right, -1
-        each = left.shape[axis] // self.size  # as several beams of a sample
-        begin = self.starts[number] * each
-        index = (slice(None),) * axis + (slice(begin, begin + left.shape[axis]),)
-        return left, right[index], axis
+        index = [slice(None)] * left.ndim
+        for axis in axes:  # two, where each sample is compared with each
+            each = left.shape[axis] // self.size  # as several beams of a sample
+            begin = self.starts[number] * each
+            index[axis] = slice(begin, begin + left.shape[axis])
+        return left, right[tuple(index)], axes[0]
 
     def first_apart(self) -> int:
         """The first sample of the first piece that has different bits; 0 if all have the same."""
@@ -251,10 +252,13 @@ class Samples:
                     left, right = (array[before * each :] for array in sides)
                 part = output_difference(left, right, both)
                 rows = {start + before + row // each for row in part.samples}
-                parts.append(replace(part, samples=tuple(sorted(rows)) if axis >= 0 else ()))
+                if axis < 0:  # one of no sample: a piece that differs, as the one with the largest
+                    parts = [replace(part, samples=())]  # number may give the batch's maximum
+                    if part.differing:
+                        break
+                    continue
+                parts.append(replace(part, samples=tuple(sorted(rows))))
                 done = start + self.size
-                if axis < 0:
-                    break
             found.append(replace(joined(parts), other_shape=self.whole[output].shape))
         return found
 

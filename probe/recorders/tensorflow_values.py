@@ -629,7 +629,7 @@ class Names:
     def floating(self) -> Iterator[Any]:
         """Yields the floating-point variables that there still are."""
         every = (reference() for reference in self.process.variables)
-        made = (var for var in every if hasattr(var, "_dtype"))  # one is seen before it has a type
+        made: Any = (var for var in every if hasattr(var, "_dtype"))  # it is seen before it has one
         return (var for var in made if var.dtype.is_floating)
 
     def shapes(self) -> set[tuple[int, ...]]:

@@ -114,6 +114,23 @@ def test_every_sample_of_a_batch_is_compared_once(size, axis):
     assert samples.first_apart() == next(s for s in starts if s <= 2 < s + size)
 
 
+def test_a_maximum_of_the_batch_is_not_that_of_each_sample():
+    """The first sample held the largest number, and the others were not looked at: "equal"."""
+    whole = np.float32([9, 1, 2])
+    pieces = [[whole[n : n + 1].max()] for n in range(3)]
+    samples = Samples(1, 3, [0, 1, 2], pieces, [whole.max()])
+    (found,) = samples.differences([FLOAT])
+    assert (found.elements, found.differing, samples.first_apart()) == (1, 1, 1)
+
+
+def test_each_sample_against_each_is_laid_beside_its_block():
+    whole = np.arange(16, dtype=np.float32).reshape(4, 4)
+    pieces = [[whole[n : n + 2, n : n + 2].copy()] for n in (0, 2)]
+    pieces[1][0][1, 0] += 1
+    (found,) = Samples(2, 4, [0, 2], pieces, [whole]).differences([FLOAT])
+    assert (found.elements, found.differing, found.samples) == (8, 1, (3,))
+
+
 def test_the_samples_that_were_not_run_are_not_counted_as_compared():
     samples = Samples(1, 4, [0, 1], [[X[:1]], [X[1:2]]], [X])
     (found,) = samples.differences([FLOAT])
