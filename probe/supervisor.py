@@ -87,8 +87,10 @@ interrupted = threading.Event()
 
 
 def _interrupt(*_: object) -> None:
-    interrupted.set()
-    raise KeyboardInterrupt
+    # timeout(1) and systemd send SIGTERM to both too: a second one would end the answer's printing
+    if not interrupted.is_set():
+        interrupted.set()
+        raise KeyboardInterrupt
 
 
 def supervised(run: Callable[[], int], as_json: bool) -> int:

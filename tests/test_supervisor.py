@@ -96,6 +96,20 @@ def test_what_ends_by_itself_gives_its_own_status_and_answer():
     assert (status, out) == (7, "known\n") and seconds < 3.5
 
 
+def test_a_signal_to_the_whole_group_leaves_the_time_to_say_what_is_known():
+    # as timeout(1) and systemd send it: the supervisor passes on what the command has had already
+    work = """print(flush=True)
+try:
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(60)
+except KeyboardInterrupt:
+    os.kill(os.getppid(), signal.SIGTERM)
+    time.sleep(0.5)
+    print("what is known", flush=True)"""
+    _, out, err, _ = ended(started(work))
+    assert (out, err) == ("what is known\n", "")
+
+
 def test_an_answer_that_is_printed_is_the_end_though_a_library_does_not_come_to_its_own():
     work = BUSY + "import atexit\natexit.register(time.sleep, 60)\ntry:\n    time.sleep(60)\n"
     work += "except KeyboardInterrupt:\n    print('known', flush=True)"
