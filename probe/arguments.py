@@ -87,7 +87,7 @@ _ALSO = {"int": ("integer", "str"), "float": ("int", "str", "number"), "bool": (
 
 def _is_of(value: object, word: str) -> bool:
     # what is no case and no target is said by their own checks, with what to write
-    if word in ("Any", "object", "Case", "Target") or (word == "None" and value is None):
+    if word in ("Any", "object", "Case", "Target", "Lengths") or (word == "None" and value is None):
         return True
     if word in ("Callable", "Tell", "Say"):
         return callable(value)

@@ -158,7 +158,8 @@ def _hold(value: Any, later: Callable[..., Any]) -> None:
         if value.grad is not None:
             _hold(value.grad, later)
         later(setattr, value, "grad", value.grad)
-        later(setattr, value, "requires_grad", value.requires_grad)
+        if not value.is_inference():  # whose gradients nobody may switch
+            later(setattr, value, "requires_grad", value.requires_grad)
     elif torch and isinstance(value, torch.Tensor):
         if not (value.is_inference() or torch.nn.parameter.is_lazy(value)):
             later(_put_back_tensor, value, value.detach().clone(), value._version)

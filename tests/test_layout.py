@@ -206,8 +206,9 @@ class AddressedSum(Operator):
     def call(self, x, w, b):
         order = range(x.shape[-1])[:: 1 if x.ctypes.data % 16 == 0 else -1]
         total = x[..., order[0]]
-        for n in order[1:]:
-            total = total + x[..., n]
+        with np.errstate(all="ignore"):  # of operands near the largest number
+            for n in order[1:]:
+                total = total + x[..., n]
         return total[..., None]
 
     def input(self, x):

@@ -119,6 +119,10 @@ def checked_targets(targets: str | Target | Iterable[str | Target]) -> list[Targ
     return list(dict.fromkeys(map(checked_target, several)))
 
 
+# Values of an axis: what is none of these is said by ``length_values``, with what to write.
+Lengths = Iterable[int | str] | str | None
+
+
 def length_values(lengths: Any, vary: str = "length") -> list[int]:
     """Returns the values of an axis ascending, each once. InputError: they aren't whole numbers."""
     if isinstance(lengths, int | np.integer):

@@ -15,6 +15,7 @@ from probe import backends, layout
 from probe.answers.answer import (
     DEFAULT_TARGET,
     Answer,
+    Lengths,
     checked_case,
     checked_targets,
     length_values,
@@ -194,7 +195,7 @@ def first_values(values: Sequence[int], vary: str) -> str:
 @typed
 def sweep(
     case: Case,
-    lengths: Iterable[int | str] | str | None,
+    lengths: Lengths,
     target: str | Target | Iterable[str | Target] = DEFAULT_TARGET,
     *,
     vary: str | None = None,

@@ -21,7 +21,15 @@ from probe.comparison.weights import PermutedWeight, permuted_weights
 from probe.errors import InputError
 from probe.printing import counted
 from probe.recording.contract import INPUT, WEIGHT
-from probe.recording.difference import NAMES, NEAR, Difference, compare_runs, is_near, measure_pairs
+from probe.recording.difference import (
+    NAMES,
+    NEAR,
+    Difference,
+    Region,
+    compare_runs,
+    is_near,
+    measure_pairs,
+)
 from probe.recording.matching import Pair, align
 from probe.recording.recording import Operation, Run, Value, array_digest, computes
 from probe.semantics import (
@@ -101,6 +109,20 @@ def shares_weights(left: Run, right: Run) -> bool:
     same, nothing says that it is one model."""
     held = _weights(left), _weights(right)
     return not all(held) or bool(held[0] & held[1])
+
+
+def reads_other_weights(difference: Difference, region: Region) -> bool:
+    """Whether the operations of a region read weights on both sides that the other side lacks."""
+    sides = difference.left, difference.right
+    held = _weights(difference.right), _weights(difference.left)
+    return all(
+        any(
+            run.values[n].role == WEIGHT and run.values[n].digest not in other
+            for number in inside
+            for n in run.operations[number].reads
+        )
+        for run, other, inside in zip(sides, held, region.inside, strict=True)
+    )
 
 
 def input_values(run: Run) -> list[int]:

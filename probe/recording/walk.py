@@ -285,6 +285,10 @@ def compare_and_explain(
         _explain_sources(difference, tell, seconds)
     with budget.Ending():
         _refute(difference, seconds)
+    if other_weights:
+        for region in difference.sources:
+            if related.reads_other_weights(difference, region):
+                region.doubted(other_weights)
     for region in difference.orphans:
         region.doubted(NO_SOURCE)
     fill_reasons(difference)

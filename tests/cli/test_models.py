@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -102,11 +103,13 @@ def test_what_is_wrong_is_one_line(text, capsys):
     assert (found, out) == (status, "") and err.count("\n") == 1 and why in err
 
 
-def test_other_models_are_refused(capsys):
+def test_other_models_are_compared_and_their_weights_named(capsys):
     for name in ("left", "other"):
         assert ran(capsys, f"record tapes:{name} --out {name}")[0] == 0
-    status, _, err = ran(capsys, "diff left other --json")
-    assert status == 2 and "weights=w: block.first has different weights" in err
+    status, out, _ = ran(capsys, "diff left other --json")
+    told = json.loads(out)
+    assert status == 0 and told["verdict"] == "differs" and told["outputs"][0]["differing"]
+    assert any("block.first has different weights" in note for note in told["notes"])
 
 
 @pytest.mark.parametrize(("text", "count"), [("2G", 2 << 30), ("500M", 500 << 20), ("1.5k", 1536)])
@@ -135,11 +138,11 @@ def test_a_function_on_a_target_is_given_the_arrays_that_were_asked_for(capsys, 
         def open(self):
             """A function says nothing of its inputs."""
 
-        def record(self, out, arrays, most):
+        def record(self, out, arrays, most, notes):
             shapes.append({name: one.shape for name, one in arrays.items()})
             raise InputError("target", "reference", "it is not started here", "")
 
-    monkeypatch.setattr(sys.modules["probe.answers.record"], "Apart", lambda *_: Apart())
+    monkeypatch.setattr(import_module("probe.answers.record"), "Apart", lambda *_: Apart())
     for words in ("", " --shape x=2x3 --shape y=4"):
         assert ran(capsys, f"record tapes:left --out run --target reference{words}")[0] == 2
     assert shapes == [{}, {"x": (2, 3), "y": (4,)}]

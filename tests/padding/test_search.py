@@ -45,7 +45,7 @@ def brute(model, content):
 def test_the_least_size_of_a_residual_graph_is_that_of_brute_force(content):
     found = graph(graphs.residual()).sized(content)
     assert found.least == found.safe == brute(graphs.residual(), content)
-    assert found.at_safe.by_order == "same" and found.at_safe.sets > 10
+    assert found.at_safe.by_order == "same" and (found.at_safe.sets > 10 or found.safe == FIXED)
 
 
 def test_a_difference_that_reaches_nothing_that_is_kept_is_none():

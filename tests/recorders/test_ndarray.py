@@ -264,7 +264,7 @@ def test_without_a_planted_rounding_everything_that_must_agree_does(seed: int) -
     given = operands(random, 3, 5)
     batch = int(random.choice([1, 2, 3]))
     found = compared(function(program), function(program), given, batch, 0)
-    assert found.verdict == "equal", Counter(one.verdict for one in found.operations)
+    assert found.agreement == "equal", Counter(one.verdict for one in found.operations)
     for one in found.operations:
         left = found.left.operations[one.left or 0]
         sizes = [int(np.prod(found.left.values[n].shape)) for n in left.gives]
@@ -328,7 +328,7 @@ def test_what_a_movement_moves_is_compared_where_it_went() -> None:
         return relu(x * x.dtype.type(2))
 
     found = compare_runs(record_run(ArrayRecorder(run, x)), record_run(ArrayRecorder(run, x[::-1])))
-    assert found.verdict == "equal"
+    assert found.agreement == "equal"
     assert found.outputs[0].compared == x.size
 
 
@@ -407,7 +407,7 @@ def test_methods_and_written_results_keep_the_trace_and_the_bits(name: str) -> N
     x = np.random.default_rng(0).normal(size=(5, 6)).astype(np.float32)
     kept, wanted = x.copy(), function(x.copy())
     found = first_difference(function, function, inputs=(x,))
-    assert found.verdict == "equal" and found.examined == len(found.operations)
+    assert found.agreement == "equal" and found.examined == len(found.operations)
     assert found.left.results[0].tobytes() == wanted.tobytes() and not found.notes
     assert x.tobytes() == kept.tobytes()  # what a function changes is given back
 

@@ -78,7 +78,7 @@ def test_the_recorded_run_gives_the_unrecorded_bits():
 def test_one_row_alone_must_agree_with_the_same_row_of_four():
     content, x = residual()
     found, _ = compared(content, {"x": x[:1]}, {"x": x})
-    assert found.verdict in ("equal", "differs")
+    assert found.agreement in ("equal", "differs")
     assert not any(one.verdict in ("unknown", "left", "right") for one in found.operations)
     assert found.outputs[0].compared == 5
 
@@ -458,4 +458,4 @@ def test_one_hot_rows_are_compared_whatever_their_number(limit, monkeypatch):
     ids = np.arange(12).reshape(4, 3)
     content = model(nodes, {"ids": ids}, ["y"], held)
     found, _ = compared(content, {"ids": ids[:1]}, {"ids": ids})
-    assert found.verdict == "equal" and found.outputs[0].compared == 12
+    assert found.agreement == "equal" and found.outputs[0].compared == 12

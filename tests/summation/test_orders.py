@@ -289,7 +289,8 @@ RANGES = {
 def test_what_adds_in_a_part_of_the_range_alone_has_no_order(name):
     """Beyond the operands that were tried it is another number than the order says."""
     orders = reveal(planted(output=RANGES[name]), conv(dtype="float32"))
-    known = name == "flushed"  # a rounding of its own: it is asked about, and replays
+    # a rounding of its own is asked about, and replays; LiteRT clamps what is not finite
+    known = name in ("flushed", "saturated")
     assert orders.replayed.all() == known and bool(orders.summations) == known
     assert known or "scaled through the whole range" in orders.evidence
 

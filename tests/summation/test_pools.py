@@ -152,7 +152,7 @@ def test_pooling_is_by_channel_and_has_no_weights():
     assert case.with_(in_channels=2).filters == 2
     assert Case.from_json(case.to_json()) == case and "ceil_mode" not in case.to_json()
     shown = case.with_(ceil_mode="true", pad_with="zeros")
-    assert shown.label.endswith("ceil mode, padded with zeros, length 6")
+    assert shown.label.endswith("ceil mode, padded with zeros, height 3, length 6")
     assert shown.spec()["ceil_mode"] is True and shown.id != case.id
     for kind in ("cancel", "normal", "integers"):
         assert (case.with_(operands=kind).operands()[1] == 1).all()
