@@ -139,18 +139,16 @@ def _weights(run: Run) -> set[str]:
     return {v.digest for v in run.values if v.role == WEIGHT and v.given < 0}
 
 
-def note_of_other_weights(which: str, difference: Difference) -> str:
-    """Returns what is to be said of weights that one side alone has: where all outputs are close
-    they may be folded into other operations."""
+def folded(difference: Difference) -> bool:
+    """Whether weights that one side alone has may be those of the other, folded into other
+    operations: all outputs are close then."""
     values = difference.left.values
-    close = all(
+    return all(
         values[pair.left].dtype in floats.FORMATS
         and pair.compared == prod(values[pair.left].shape)
         and is_near(pair, values[pair.left].dtype)
         for pair in difference.outputs
     )
-    folded = "; the outputs are close, so these may be one model, folded differently"
-    return which + (folded if close else ", so these are different models")
 
 
 def _same_inputs(left: Run, right: Run, met: Met) -> tuple[bool, list[str]]:

@@ -260,8 +260,12 @@ def compare_and_explain(
         for region in difference.operations
         if region.arguments and region.verdict in ARGUED and difference.argued
     ]
+    folded = bool(other_weights) and related.folded(difference)
     if other_weights:
-        difference.notes.append(related.note_of_other_weights(other_weights, difference))
+        one = "; the outputs are close, so these may be one model, folded differently"
+        difference.notes.append(
+            other_weights + (one if folded else ", so these are different models")
+        )
     difference.weights = related.permuted(left, right)
     difference.notes += [str(weight) for weight in difference.weights if not weight.convention]
     if explain:
@@ -285,7 +289,7 @@ def compare_and_explain(
         _explain_sources(difference, tell, seconds)
     with budget.Ending():
         _refute(difference, seconds)
-    if other_weights:
+    if other_weights and not folded:
         for region in difference.sources:
             if related.reads_other_weights(difference, region):
                 region.doubted(other_weights)
