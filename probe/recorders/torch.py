@@ -71,12 +71,14 @@ class TorchRecorder:
 
     def plain(self) -> list[np.ndarray]:
         with torch.set_grad_enabled(self.gradients):
-            return [np.array(array(output)) for output in tensors(self.function())]
+            return [np.array(array(output)) for output in tensors(self.function(), beside=True)]
 
     def ran(self, outputs: Any) -> None:
         """Takes the outputs of a run as it was called, with gradients where the caller has them."""
         if torch.is_grad_enabled():
-            self.expected = [array_digest(array(output)) for output in tensors(outputs)]
+            self.expected = [
+                array_digest(array(output)) for output in tensors(outputs, beside=True)
+            ]
 
     def _other_bits(self, outputs: Sequence[torch.Tensor]) -> bool:
         """Returns whether gradients alone decide: without them, it never gives the bits of a call
@@ -87,7 +89,9 @@ class TorchRecorder:
         if [array_digest(output) for output in self.plain()] == expected:
             return False
         with torch.enable_grad():
-            again = [array_digest(array(output)) for output in tensors(self.function())]
+            again = [
+                array_digest(array(output)) for output in tensors(self.function(), beside=True)
+            ]
         return again == expected
 
     def record(self, visit: Visit) -> list[Seen]:
@@ -103,7 +107,7 @@ class TorchRecorder:
                 raise
             self.gradients = True
             raise Again from error
-        if self._other_bits(tensors(result)):
+        if self._other_bits(tensors(result, beside=True)):
             self.gradients = True
             self.note = "; ".join(filter(None, (self.note, GRADIENTS)))
             raise Again
@@ -115,7 +119,7 @@ class TorchRecorder:
         if mode.regions and COMPILED not in self.note:
             self.note = "; ".join(filter(None, (self.note, COMPILED)))
         read, place = mode.values.read, mode.values.place
-        return [read(output, place(output), "") for output in tensors(result)]
+        return [read(output, place(output), "") for output in tensors(result, beside=True)]
 
     def uncompiled(self) -> TorchRecorder | None:
         """Returns a recorder of the same function without ``torch.compile``."""

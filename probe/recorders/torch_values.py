@@ -245,10 +245,10 @@ def direct(tensor: torch.Tensor) -> np.ndarray:
     return tensor.numpy(force=tensor._is_zerotensor())
 
 
-def tensors(returned: Any) -> list[torch.Tensor]:
+def tensors(returned: Any, beside: bool = False) -> list[torch.Tensor]:
     """Returns the tensors in whatever a function returned: in tuples, in dictionaries by key,
-    dataclasses and objects with attributes, such as the outputs of transformers' models. Numbers
-    and arrays of NumPy or another library beside them become tensors."""
+    dataclasses and objects with attributes, such as the outputs of transformers' models.
+    ``beside``: numbers and arrays of NumPy or another library become tensors, too."""
     every: list[torch.Tensor] = []
     met = set[int]()
 
@@ -261,7 +261,11 @@ def tensors(returned: Any) -> list[torch.Tensor]:
         elif isinstance(value, list | tuple | set | frozenset):
             for each in value:
                 gather(each)
-        elif not met and (hasattr(value, "__array__") or isinstance(value, complex | float | int)):
+        elif (
+            beside
+            and not met
+            and (hasattr(value, "__array__") or isinstance(value, complex | float | int))
+        ):
             plain = np.array(value)  # attributes of objects are settings and counters: left out
             if plain.dtype.kind in "biufc":
                 every.append(torch.from_numpy(plain))

@@ -112,10 +112,13 @@ def shares_weights(left: Run, right: Run) -> bool:
 
 
 def reads_other_weights(difference: Difference, region: Region) -> bool:
-    """Whether the operations of a region read weights on both sides that the other side lacks."""
+    """Whether a region runs the same operations on both sides, and reads weights on either that the
+    other lacks: these are no folded ones, which stand in other operations."""
     sides = difference.left, difference.right
     held = _weights(difference.right), _weights(difference.left)
-    return all(
+    runs = zip(sides, region.inside, strict=True)
+    names = [[run.operations[n].op for n in inside] for run, inside in runs]
+    return names[0] == names[1] and all(
         any(
             run.values[n].role == WEIGHT and run.values[n].digest not in other
             for number in inside

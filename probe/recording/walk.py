@@ -260,8 +260,9 @@ def compare_and_explain(
         for region in difference.operations
         if region.arguments and region.verdict in ARGUED and difference.argued
     ]
-    folded = bool(other_weights) and related.folded(difference)
+    others = [r for r in difference.operations if related.reads_other_weights(difference, r)]
     if other_weights:
+        folded = not others and related.folded(difference)
         one = "; the outputs are close, so these may be one model, folded differently"
         difference.notes.append(
             other_weights + (one if folded else ", so these are different models")
@@ -289,10 +290,9 @@ def compare_and_explain(
         _explain_sources(difference, tell, seconds)
     with budget.Ending():
         _refute(difference, seconds)
-    if other_weights and not folded:
-        for region in difference.sources:
-            if related.reads_other_weights(difference, region):
-                region.doubted(other_weights)
+    for region in others:
+        if region.verdict == "source":
+            region.doubted(other_weights)
     for region in difference.orphans:
         region.doubted(NO_SOURCE)
     fill_reasons(difference)

@@ -80,7 +80,7 @@ def test_other_weights_behind_other_operations_are_named(change) -> None:
     model, folded = normalised()
     sides = lambda: change(model(PICTURE)), lambda: change(folded(PICTURE) - 0.1)
     found = probe.first_difference(*sides).found
-    assert "different weights on the two sides, so these are different models" in str(found.notes)
+    assert "(0.weight), so these are different models" in str(found.notes)
 
 
 def test_other_rows_of_one_input_are_not_taken_for_the_same() -> None:
