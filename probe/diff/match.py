@@ -1,0 +1,419 @@
+"""Operations and values of two runs that belong together, and which elements must agree.
+
+It has what ``probe.recording.difference`` asks of a match: ``operations`` in order, a ``Pair`` for
+two values, ``values`` that bound regions of several operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from probe import budget, floats
+from probe.diff import by_value
+from probe.diff.pairing import Side, lines_by_value, near_share, paired
+from probe.diff.repeated import Marks, aligned
+from probe.recording.difference import Difference
+from probe.recording.matching import Argued, Pair
+from probe.recording.recording import Operation, Run, operations_between
+from probe.semantics.labels import NOTHING, Selection
+
+Runs = tuple[Run, Run]
+Numbers = tuple[int | None, int | None]
+
+# Elements of a value up to which its flat places are listed, where axes are permuted.
+MOST = 1 << 24
+
+
+LACKING = "all that it gives depends on inputs that the other run lacks"
+# The share of elements up to which those that are far apart are taken for what an operation makes of
+# its operands, such as an overflow, and not of their sizes.
+FEW = 0.25
+
+SIZED = "what it gives follows from the sizes of its inputs, which differ"
+BRANCH = "it is not known which of its results belong together: it runs otherwise with other inputs"
+
+
+@dataclass
+class Sides:
+    """What is known of two runs by repeating them.
+
+    ``marks``: of each side, what changes with what the other side lacks, None: it lacks nothing.
+    ``own``: of the right, what changes with the left's own part (a step behind a cache), else None.
+    ``again``: records both once more on independent inputs; None: that can't be done.
+    """
+
+    marks: tuple[Marks | None, Marks | None] = (None, None)
+    own: Marks | None = None
+    again: Callable[[], Runs] | None = None
+
+
+class RunningMatch:
+    """What of two runs belongs together, found by running. Nothing is compared.
+
+    ``taken``: left values to right ones that are matched by value; ``by_labels``: operations that
+    give these; ``values``: all values that are matched, from the left's to the right's, and back.
+    ``argued``: operations whose arguments differ, filled in by whoever compares them.
+    """
+
+    partly = True  # values that agree in part bound a region, too: which part is known
+
+    def __init__(self, runs: Runs, sides: Sides) -> None:
+        self.runs, self.sides = runs, sides
+        self.argued: Argued = {}
+        self.taken = dict[int, int]()
+        self.by_labels, self.joined = set[tuple[int, int]](), set[tuple[int, int]]()
+        self.values: tuple[dict[int, int], dict[int, int]] = {}, {}
+        self.pairs = dict[tuple[int, int], Pair]()
+
+    def pair(self, mine: int, other: int) -> Pair:
+        if (mine, other) not in self.pairs:
+            self.pairs[mine, other] = self._pair(mine, other)
+        return self.pairs[mine, other]
+
+    def _pair(self, mine: int, other: int) -> Pair:
+        ours, theirs = self.runs[0].values[mine], self.runs[1].values[other]
+        chosen, known = NOTHING, False
+        left, right = self._side(0, mine), self._side(1, other)
+        if ours.dtype == theirs.dtype and left is not None and right is not None:
+            selection = paired(left, right)
+            known, chosen = selection is not None, selection or NOTHING
+        elif ours.dtype == theirs.dtype:
+            arrays = _numbers(self.runs[0], mine), _numbers(self.runs[1], other)
+            if arrays[0] is not None and arrays[1] is not None:
+                selection = lines_by_value(*arrays)
+                known, chosen = selection is not None, selection or NOTHING
+        hollow = 0 in ours.shape and 0 in theirs.shape
+        return Pair(mine, other, chosen, known, chosen.count(ours.shape), hollow=hollow)
+
+    def _side(self, side: int, number: int) -> Side | None:
+        marks, value = self.sides.marks[side], self.runs[side].values[number]
+        nothing = np.zeros((1,) * len(value.shape), bool)
+        mark = nothing if marks is None else marks.of(number)
+        own = None if self.sides.own is None or side == 0 else self.sides.own.of(number)
+        if mark is None:
+            return None
+        return Side(value.shape, mark, lambda: _numbers(self.runs[side], number), own, marks is None)
+
+    def shares(self, mine: int, other: int) -> bool:
+        """Whether two values that are read have something in common: their bits, or most digits."""
+        values = self.runs[0].values[mine], self.runs[1].values[other]
+        if values[0].key == values[1].key:
+            return True
+        pair = self.pair(mine, other)
+        arrays = _numbers(self.runs[0], mine), _numbers(self.runs[1], other)
+        if pair.selection.empty or arrays[0] is None or arrays[1] is None:
+            return not pair.selection.empty
+        taken = (pair.selection.taken(array, n) for n, array in enumerate(arrays))
+        return near_share(*taken) > 0.5
+
+    @cached_property
+    def operations(self) -> list[Numbers]:
+        """Pairs of operations in order, None where a side has none.
+
+        By name, module and order; where what a pair reads was given by operations that aren't
+        paired, as those of branches in another order, by value, if two results are close.
+        """
+        left, right = (run.operations for run in self.runs)
+        by_name = [both for both in aligned(left, right) if self._same_weights(*both)]
+        partner = self._following(dict(by_name))
+        rest, free = _unpaired(partner, len(left)), _unpaired(_turned(partner), len(right))
+        if rest and free and not budget.spent():
+            partner |= self._by_value(rest, free)
+        back = _turned(partner)
+        for mine, other in by_name:
+            if mine not in partner and other not in back and self._compatible(mine, other):
+                partner[mine], back[other] = other, mine
+        for n, m in zip(*(run.outputs for run in self.runs), strict=False):
+            mine, other = self.runs[0].values[n].given, self.runs[1].values[m].given
+            free = mine >= 0 and other >= 0 and mine not in partner and other not in back
+            if free and self.pair(n, m).known and self.shares(n, m):  # outputs stand for each other
+                partner[mine], back[other], self.taken[n] = other, mine, m
+                self.by_labels.add((mine, other))
+                self._note(n, m)
+        self._note_initial(by_name)
+        for mine, other in sorted(partner.items()):
+            ours, theirs = left[mine], right[other]
+            if (mine, other) in self.by_labels:
+                continue
+            if not self._reads_matched(ours, theirs):
+                if not self._joins(ours, theirs):
+                    continue
+                self.by_labels.add((mine, other))
+                self.joined.add((mine, other))
+            for n, m in zip(ours.gives, theirs.gives, strict=False):
+                self._note(n, m)
+        return _in_order(len(left), len(right), partner, back)
+
+    def _note_initial(self, by_name: Sequence[tuple[int, int]]) -> None:
+        """Pairs what both runs are given: the same bits, or what paired operations read."""
+        left, right = self.runs
+        keys = {v.key: m for m, v in reversed([*enumerate(right.values)]) if v.given < 0}
+        for n, value in enumerate(left.values):
+            if value.given < 0 and value.key in keys:
+                self._note(n, keys[value.key])
+        for mine, other in by_name:
+            reads = left.operations[mine].reads, right.operations[other].reads
+            for n, m in zip(*reads, strict=False):
+                if left.values[n].given < 0 and right.values[m].given < 0:
+                    self._note(n, m)
+
+    def _joins(self, ours: Operation, theirs: Operation) -> bool:
+        """Whether two operations of one name end two ways to compute the same: most of what they
+        give is near, and comes from values that are matched with each other."""
+        ends = zip(ours.gives, theirs.gives, strict=False)
+        if not any(not self.pair(*both).selection.empty and self.shares(*both) for both in ends):
+            return False
+        before = [
+            {*operations_between(run, op.reads, bounds)[1]} & bounds.keys()
+            for run, op, bounds in zip(self.runs, (ours, theirs), self.values, strict=True)
+        ]
+        return {self.values[0][n] for n in before[0]} == before[1]
+
+    def _following(self, by_name: dict[int, int]) -> dict[int, int]:
+        """Returns the pairs whose operands come from pairs, too, or are the same, or whose results
+        are near: others may stand for each other by chance, as those of branches in another order."""
+        left, right = self.runs
+        partner = dict[int, int]()
+        for mine, other in sorted(by_name.items()):
+            ours, theirs = left.operations[mine], right.operations[other]
+            follows = self._compatible(mine, other)
+            for n, m in zip(ours.reads, theirs.reads, strict=False):
+                a, b = left.values[n], right.values[m]
+                follows &= a.key == b.key or partner.get(a.given) == b.given or (
+                    min(a.given, b.given) < 0
+                )
+            ends = [*zip(ours.gives, theirs.gives, strict=False)]
+            if follows or any(self.pair(*both).compared and self.shares(*both) for both in ends):
+                partner[mine] = other
+        return partner
+
+    def _compatible(self, mine: int, other: int) -> bool:
+        """Whether two operations give values of one shape, where neither run lacks anything."""
+        if self.sides.marks != (None, None):
+            return True
+        left, right = self.runs
+        ends = left.operations[mine].gives, right.operations[other].gives
+        shapes = [[run.values[n].shape for n in some] for run, some in zip((left, right), ends)]
+        return all(a == b for a, b in zip(*shapes, strict=False))
+
+    def _reads_matched(self, ours: Operation, theirs: Operation) -> bool:
+        """Whether all that two operations read is matched, place by place or in the other order."""
+        left, right = self.runs
+
+        def alike(n: int, m: int) -> bool:
+            a, b = left.values[n], right.values[m]
+            if a.key == b.key or self.values[0].get(n) == m:
+                return True
+            return a.given < 0 and b.given < 0 and self.pair(n, m).known
+
+        pairs = [*zip(ours.reads, theirs.reads, strict=False)]
+        turned = [*zip(ours.reads, reversed(theirs.reads), strict=False)]
+        if len(ours.reads) != len(theirs.reads):
+            return False
+        return all(alike(*both) for both in pairs) or (
+            len(pairs) == 2 and all(alike(*both) for both in turned)
+        )
+
+    def _same_weights(self, mine: int, other: int) -> bool:
+        """Whether two operations don't read weights that the other run reads elsewhere."""
+        left, right = self.runs
+        reads = zip(left.operations[mine].reads, right.operations[other].reads, strict=False)
+        for n, m in reads:
+            a, b = left.values[n], right.values[m]
+            if a.given < 0 and b.given < 0 and a.role == b.role == "weight" and a.key != b.key:
+                if a.key in self._weights[1] and b.key in self._weights[0]:
+                    return False
+        return True
+
+    @cached_property
+    def _weights(self) -> tuple[set, set]:
+        first, second = (
+            {v.key for v in run.values if v.given < 0 and v.role == "weight"} for run in self.runs
+        )
+        return first, second
+
+    def _note(self, mine: int, other: int) -> None:
+        """Has two values bound regions, unless it isn't known what of them must agree."""
+        if not self.pair(mine, other).known:
+            return
+        self.values[0].setdefault(mine, other)
+        self.values[1].setdefault(other, mine)
+
+    def _by_value(
+        self, rest: Sequence[int], free: Sequence[int]
+    ) -> dict[int, int]:
+        """Pairs operations that are left over by values that are close on two inputs."""
+        if self.sides.again is None or not self._computing(rest, free):
+            return {}
+        again = self.sides.again()
+        if again is None:
+            return {}
+        sides = [self._candidates(n, some, again[n]) for n, some in enumerate((rest, free))]
+        met = dict[int, int]()
+        for ours, theirs, order in by_value.matched(*sides):
+            mine, other = ours.operation, theirs.operation
+            if mine in met or other in met.values():
+                continue
+            met[mine] = other
+            left, right = ours.index.reshape(-1), theirs.index.transpose(order).reshape(-1)
+            sizes = tuple(
+                (prod(run.values[one.number].shape),)
+                for run, one in zip(self.runs, (ours, theirs), strict=True)
+            )
+            pair = self.pair(ours.number, theirs.number)
+            values = [run.values[p] for run, p in zip(self.runs, (pair.left, pair.right), strict=True)]
+            by_index = len(values[0].shape) == len(values[1].shape) and order == (*range(len(order)),)
+            if not by_index or pair.compared != len(left):
+                pair.selection, pair.known = Selection((0,), left, right, (sizes[0], sizes[1]), True), True
+                pair.compared = len(left)
+            self.taken[ours.number] = theirs.number
+            self.by_labels.add((mine, other))
+            self._note(ours.number, theirs.number)
+        return met
+
+    def settle(self, difference: Difference) -> None:
+        """Has no verdict rest on what was not compared or follows from a size, and says why."""
+        self._leave_out_sizes(difference)
+        for region in difference.operations:
+            if region.left is None or region.right is None:
+                continue
+            ops = self.runs[0].operations[region.left], self.runs[1].operations[region.right]
+            missing = any(not pair.known and not pair.hollow for pair in region.reads)
+            missing |= not region.joint and len(ops[0].reads) != len(ops[1].reads)
+            if missing and region.verdict == "source":
+                region.doubted("what it reads could not be compared")
+            elif region.verdict == "unknown" and not region.doubt:
+                known = all(pair.known for pair in region.gives)
+                region.note = region.note or (LACKING if known else BRANCH)
+
+    def _leave_out_sizes(self, difference: Difference) -> None:
+        """Takes for window what an operation makes of the size of what it reads, and what follows.
+
+        Content changes none of it: a shape, a divisor, the padding of a stride. It differs in most
+        elements by more than rounding, where sizes or arguments do.
+        """
+        if self.sides.marks == (None, None):
+            return
+        sized = set[int]()
+        for region in difference.operations:
+            if region.left is None or region.right is None or not region.differing:
+                continue
+            sides = region.sides(*self.runs)
+            shapes = [[run.values[n].shape for n in op.reads] for run, op in sides]
+            texts = [repr(op.attributes) for _, op in sides]
+            begins = shapes[0] != shapes[1] or texts[0] != texts[1]
+            begins &= all(pair.equal or not self._far(pair).any() for pair in region.reads)
+            if not (begins or any(pair.left in sized for pair in region.reads)):
+                continue
+            apart = [(pair, self._far(pair)) for pair in region.gives if not pair.equal]
+            for pair, far in apart:
+                if far.mean() > (FEW if self.runs[0].values[pair.left].floating else 0):
+                    sized.add(pair.left)
+                    self._keep_equal(pair)
+            if begins and not any(pair.known for pair in region.gives):
+                region.cause, region.note = "window", SIZED
+
+    def _far(self, pair: Pair) -> np.ndarray:
+        """Where paired elements are apart by more than rounding; of those of no number everywhere."""
+        arrays = _numbers(self.runs[0], pair.left), _numbers(self.runs[1], pair.right)
+        if arrays[0] is None or arrays[1] is None:
+            return np.ones(1, bool)
+        ours, theirs = (pair.selection.taken(np.asarray(a), n) for n, a in enumerate(arrays))
+        dtype = self.runs[0].values[pair.left].dtype
+        limit = float(floats.eps(dtype)) ** 0.5 if dtype in floats.FORMATS else 0.0
+        with np.errstate(all="ignore"):
+            size = np.maximum(np.abs(ours), np.abs(theirs)) if limit else 0
+            near = np.abs(ours - theirs) <= limit * size if limit else ours == theirs
+        return np.asarray(~near.reshape(-1) & ~(ours == theirs).reshape(-1))
+
+    def _keep_equal(self, pair: Pair) -> None:
+        """Has nothing differ of a pair, and nothing be known of what does."""
+        arrays = _numbers(self.runs[0], pair.left), _numbers(self.runs[1], pair.right)
+        ours, theirs = (pair.selection.taken(np.asarray(a), n) for n, a in enumerate(arrays))
+        kept, places = (ours == theirs).reshape(-1), []
+        for n, number in enumerate((pair.left, pair.right)):
+            shape = self.runs[n].values[number].shape
+            every = np.arange(prod(shape)).reshape(shape)
+            places.append(np.asarray(pair.selection.taken(every, n)).reshape(-1)[kept])
+        sizes = tuple((prod(self.runs[n].values[m].shape),) for n, m in enumerate((pair.left, pair.right)))
+        pair.selection = NOTHING
+        if kept.any():
+            pair.selection = Selection((0,), places[0], places[1], (sizes[0], sizes[1]), True)
+        pair.compared, pair.differing, pair.equal, pair.known = int(kept.sum()), 0, True, False
+        pair.max_ulp, pair.scaled, pair.first = 0, 0.0, None
+
+    def _computing(self, rest: Sequence[int], free: Sequence[int]) -> bool:
+        sides = zip(self.runs, (rest, free), strict=True)
+        return all(
+            any(not by_value.moves(run, run.operations[n]) for n in some) for run, some in sides
+        )
+
+    def _candidates(self, side: int, some: Sequence[int], again: Run) -> list[by_value.Candidate]:
+        run = self.runs[side]
+        there = dict(aligned(run.operations, again.operations))
+        found = []
+        for number in some:
+            op = run.operations[number]
+            if number not in there:
+                continue
+            moves = by_value.moves(run, op)
+            other = again.operations[there[number]]
+            for n, m in zip(op.gives, other.gives, strict=False):
+                box = self._box(side, n)
+                one = None if box is None else by_value.candidate(run, again, n, m, box, moves)
+                found += [] if one is None else [one]
+        return found
+
+    def _box(self, side: int, number: int) -> np.ndarray | None:
+        """Returns flat indices of the lines of a value that don't change, with its axes."""
+        value, marks = self.runs[side].values[number], self.sides.marks[side]
+        size = prod(value.shape)
+        if not 0 < size <= MOST:
+            return None
+        index = np.arange(size).reshape(value.shape)
+        mark = None if marks is None else marks.of(number)
+        if marks is None:
+            return index
+        if mark is None:
+            return None
+        for axis in range(mark.ndim):
+            if mark.shape[axis] > 1:
+                other = tuple(k for k in range(mark.ndim) if k != axis)
+                free = ~mark.any(axis=other)
+                free = free if free.any() else ~mark.all(axis=other)
+                at = np.flatnonzero(free)
+                index, mark = index.take(at, axis), mark.take(at, axis)
+        return None if mark.any() or not index.size else index
+
+
+def _numbers(run: Run, number: int) -> np.ndarray | None:
+    array, dtype = run.array(number), run.values[number].dtype
+    wide = array is not None and dtype == "bfloat16"
+    return floats.widen(array, dtype) if wide and array is not None else array
+
+
+def _unpaired(partner: dict[int, int], count: int) -> list[int]:
+    return [n for n in range(count) if n not in partner]
+
+
+def _turned(partner: dict[int, int]) -> dict[int, int]:
+    return {other: mine for mine, other in partner.items()}
+
+
+def _in_order(
+    count: int, size: int, partner: dict[int, int], back: dict[int, int]
+) -> list[Numbers]:
+    """Returns all operations in the order of the left, the right's own ones between."""
+    pairs, next_right = list[Numbers](), 0
+    for mine in range(count):
+        other = partner.get(mine)
+        if other is not None and other >= next_right:
+            pairs += [(None, m) for m in range(next_right, other) if m not in back]
+            next_right = other + 1
+        pairs.append((mine, other))
+    return pairs + [(None, m) for m in range(next_right, size) if m not in back]
