@@ -22,7 +22,7 @@ NEAR = 0.5
 # least.
 ROUGH, LEAST = 2e-2, 2
 
-# Elements of a value that all permutations of axes are tried on.
+# Axes of a value of which all orders are tried.
 MOST_AXES = 6
 
 
@@ -92,14 +92,16 @@ def moves(run: Run, op: Operation) -> bool:
             return True
         both = [run.array(k) for k in (n, op.gives[0])]
         if both[0] is not None and both[1] is not None:
-            first, second = (np.sort(array, axis=None).tobytes() for array in both if array is not None)
+            first, second = (
+                np.sort(array, axis=None).tobytes() for array in both if array is not None
+            )
             if first == second:
                 return True
     return False
 
 
 def permutation(ours: Candidate, theirs: Candidate) -> tuple[int, ...] | None:
-    """Returns the permutation of the right's axes that makes it close to the left on both inputs."""
+    """Returns the order of the right's axes that makes it close to the left on both inputs."""
     shape, rank = ours.index.shape, ours.index.ndim
     limit = float(floats.eps(ours.dtype)) ** NEAR
     if rank > MOST_AXES:
@@ -124,19 +126,26 @@ def matched(left: Sequence[Candidate], right: Sequence[Candidate]) -> list[Match
     values on either side (before and after a bias of zeros) the last.
     """
     taken, found = (set[int](), set[int]()), list[Match]()
-    for moving in ((False, False), (False, True), (True, False)):
+    for moving in ((False, False), (False, True), (True, False), (True, True)):
         some = (
             [c for c in side if c.moves == moves and c.number not in done]
             for side, moves, done in zip((left, right), moving, taken, strict=True)
         )
-        for ours, theirs, order in _matched(*some):
+        for ours, theirs, order in _matched(*some, last=not any(moving)):
+            crosses = (
+                (first.operation < ours.operation) != (second.operation < theirs.operation)
+                for first, second, _ in found
+            )
+            if all(moving) and any(crosses):
+                continue  # the same numbers stand in many places
             taken[0].add(ours.number)
             taken[1].add(theirs.number)
             found.append((ours, theirs, order))
     return sorted(found, key=lambda match: match[0].operation)
 
 
-def _matched(left: Sequence[Candidate], right: Sequence[Candidate]) -> Iterator[Match]:
+def _matched(left: Sequence[Candidate], right: Sequence[Candidate], last: bool) -> Iterator[Match]:
+    """``last``: of a chain of close values the last is taken, else the first."""
     taken, start = set[int](), -1
     kinds = dict[tuple, list[Candidate]]()
     for one in right:
@@ -163,10 +172,10 @@ def _matched(left: Sequence[Candidate], right: Sequence[Candidate]) -> Iterator[
             continue
         follower = every[place + 1][1] if place + 1 < len(every) else []
         same_chain = [{one.number for one, _ in some} for some in (close, follower)]
-        if follower and same_chain[0] == same_chain[1] and len(free) == 1:
+        if last and follower and same_chain[0] == same_chain[1] and len(free) == 1:
             continue  # the next left value is the last of this chain
         theirs, order = after[0]
-        if len(after) > 1 and (not follower or same_chain[0] != same_chain[1]):
+        if last and len(after) > 1 and (not follower or same_chain[0] != same_chain[1]):
             theirs, order = _last_in_a_row(after)
         taken.add(theirs.number)
         start = theirs.operation
@@ -186,4 +195,3 @@ def _last_in_a_row(
             break
         last = both
     return last
-

@@ -6,7 +6,8 @@ dead) and two random ones. NaN would be stricter, but 0 * NaN hides what stands 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
 
 import numpy as np
 
@@ -23,54 +24,59 @@ SEED = 47_000
 LARGE = 4.0
 
 
-def lacked(left: Arrays, right: Arrays) -> Where | None:
-    """Where ``right`` holds what ``left`` lacks: behind the left's end along each axis.
+def lacked(left: Arrays, right: Arrays) -> tuple[Where, Fraction] | None:
+    """Where ``right`` holds what ``left`` lacks, and which part of it stands before the left's own:
+    0 for a beginning, 3/8 for sample 3 of a batch of 8.
 
-    None: what both have isn't the same in both, so that neither is the beginning of the other.
+    None: the left's inputs are no piece of the right's along an axis.
     """
     if left.keys() != right.keys():
         return None
-    where = {}
+    where, before = {}, Fraction(0)
     for name, theirs in right.items():
         ours = left[name]
         if ours.ndim != theirs.ndim or ours.dtype != theirs.dtype:
             return None
-        common = tuple(map(slice, map(min, zip(ours.shape, theirs.shape, strict=True))))
-        if ours[common].tobytes() != theirs[common].tobytes():
+        piece = _piece(ours, theirs)
+        if piece is None:
             return None
         where[name] = np.ones(theirs.shape, bool)
-        where[name][common] = False
-    return where
+        where[name][piece] = False
+        starts = zip(piece, theirs.shape, strict=True)
+        before = max(before, *(Fraction(at.start, size) for at, size in starts if size), before)
+    return where, before
 
 
-def behind_mask(arrays: Arrays, mask: str) -> Where:
-    """Where inputs stand behind zeros of a mask, whose shape is the beginning of theirs."""
-    hidden = np.asarray(arrays[mask] == 0)
-    return {
-        name: np.broadcast_to(
-            hidden.reshape(*hidden.shape, *(1,) * (array.ndim - hidden.ndim)), array.shape
-        )
-        if name != mask and array.shape[: hidden.ndim] == hidden.shape
-        else np.zeros(array.shape, bool)
-        for name, array in arrays.items()
-    }
+def _piece(left: np.ndarray, right: np.ndarray) -> tuple[slice, ...] | None:
+    """Returns where one array stands in another along an axis, the first place if there are more;
+    where the left is longer along some, its beginning."""
+    sizes = [*zip(left.shape, right.shape, strict=True)]
+    common = tuple(slice(min(both)) for both in sizes)
+    shorter = [axis for axis, (n, m) in enumerate(sizes) if n < m]
+    ours = left[common].tobytes()
+    for start in range(right.shape[shorter[0]] - left.shape[shorter[0]] + 1) if shorter else (0,):
+        piece = [slice(0, at.stop) for at in common]
+        if shorter:
+            piece[shorter[0]] = slice(start, start + common[shorter[0]].stop)
+        if right[tuple(piece)].tobytes() == ours:
+            return tuple(piece)
+    return None
 
 
 def contents(
-    arrays: Arrays, where: Where, dtypes: Mapping[str, str] | None = None, kept: Collection[str] = ()
+    arrays: Arrays, where: Where, dtypes: Mapping[str, str] | None = None
 ) -> Iterator[Arrays]:
     """Yields the inputs with other content in these places, four times.
 
-    ``dtypes``: of inputs whose containers don't say (bfloat16). ``kept``: inputs that stay, as a
-    mask does that says what is padding. Masks, lengths and classes (few distinct numbers) stay in
-    the first two as well, so that what they hide is hidden, and change in the others, so that what
-    counts them is seen.
+    ``dtypes``: of inputs whose containers don't say (bfloat16). A mask stays that hides all of what
+    is lacked: that is padding. Other masks, and classes of few numbers, stay in the first two as
+    well and change in the others, so that what counts them is seen.
     """
     for number in range(4):
         changed = {}
         for order, (name, array) in enumerate(arrays.items()):
             some = where[name]
-            if name in kept or not some.any():
+            if not some.any() or (_is_mask(array) and _hides(array, some)):
                 changed[name] = array
                 continue
             dtype = (dtypes or {}).get(name, str(array.dtype))
@@ -100,6 +106,12 @@ def _is_mask(array: np.ndarray) -> bool:
     return bool(np.isinf(array).any()) or len(np.unique(array)) == 2
 
 
+def _hides(mask: np.ndarray, where: np.ndarray) -> bool:
+    """Whether a mask has one number in these places that it has nowhere else."""
+    there = np.unique(mask[where])
+    return len(there) == 1 and there[0] not in mask[~where]
+
+
 def _other_content(array: np.ndarray, dtype: str, number: int, seed: int) -> np.ndarray:
     draw = np.random.default_rng(seed)
     if _is_mask(array):
@@ -125,4 +137,3 @@ def _other_content(array: np.ndarray, dtype: str, number: int, seed: int) -> np.
     else:
         fill = np.clip(draw.standard_normal(array.shape) * size / 2, -limit, limit)
     return floats.round_to(fill, dtype)
-

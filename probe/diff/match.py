@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from math import prod
 
 import numpy as np
 
-from probe import budget, floats
-from probe.diff import by_value
-from probe.diff.pairing import Side, lines_by_value, near_share, paired
+from probe import budget
+from probe.diff import by_value, settled
+from probe.diff.pairing import SHARE, Side, lines_by_value, near_share, paired
 from probe.diff.repeated import Marks, aligned
+from probe.recording.contract import WEIGHT
 from probe.recording.difference import Difference
 from probe.recording.matching import Argued, Pair
 from probe.recording.recording import Operation, Run, operations_between
@@ -29,27 +31,20 @@ Numbers = tuple[int | None, int | None]
 MOST = 1 << 24
 
 
-LACKING = "all that it gives depends on inputs that the other run lacks"
-# The share of elements up to which those that are far apart are taken for what an operation makes of
-# its operands, such as an overflow, and not of their sizes.
-FEW = 0.25
-
-SIZED = "what it gives follows from the sizes of its inputs, which differ"
-BRANCH = "it is not known which of its results belong together: it runs otherwise with other inputs"
-
-
 @dataclass
 class Sides:
     """What is known of two runs by repeating them.
 
     ``marks``: of each side, what changes with what the other side lacks, None: it lacks nothing.
+    ``before``: of each side, which part stands before what the other side has.
     ``own``: of the right, what changes with the left's own part (a step behind a cache), else None.
     ``again``: records both once more on independent inputs; None: that can't be done.
     """
 
     marks: tuple[Marks | None, Marks | None] = (None, None)
+    before: tuple[Fraction, Fraction] = (Fraction(0), Fraction(0))
     own: Marks | None = None
-    again: Callable[[], Runs] | None = None
+    again: Callable[[], Runs | None] | None = None
 
 
 class RunningMatch:
@@ -83,9 +78,12 @@ class RunningMatch:
             selection = paired(left, right)
             known, chosen = selection is not None, selection or NOTHING
         elif ours.dtype == theirs.dtype:
-            arrays = _numbers(self.runs[0], mine), _numbers(self.runs[1], other)
-            if arrays[0] is not None and arrays[1] is not None:
-                selection = lines_by_value(*arrays)
+            first, second = (
+                settled.numbers(self.runs[0], mine),
+                settled.numbers(self.runs[1], other),
+            )
+            if first is not None and second is not None:
+                selection = lines_by_value(first, second)
                 known, chosen = selection is not None, selection or NOTHING
         hollow = 0 in ours.shape and 0 in theirs.shape
         return Pair(mine, other, chosen, known, chosen.count(ours.shape), hollow=hollow)
@@ -97,7 +95,14 @@ class RunningMatch:
         own = None if self.sides.own is None or side == 0 else self.sides.own.of(number)
         if mark is None:
             return None
-        return Side(value.shape, mark, lambda: _numbers(self.runs[side], number), own, marks is None)
+        return Side(
+            value.shape,
+            mark,
+            lambda: settled.numbers(self.runs[side], number),
+            own,
+            marks is None,
+            self.sides.before[side],
+        )
 
     def shares(self, mine: int, other: int) -> bool:
         """Whether two values that are read have something in common: their bits, or most digits."""
@@ -105,11 +110,8 @@ class RunningMatch:
         if values[0].key == values[1].key:
             return True
         pair = self.pair(mine, other)
-        arrays = _numbers(self.runs[0], mine), _numbers(self.runs[1], other)
-        if pair.selection.empty or arrays[0] is None or arrays[1] is None:
-            return not pair.selection.empty
-        taken = (pair.selection.taken(array, n) for n, array in enumerate(arrays))
-        return near_share(*taken) > 0.5
+        both = None if pair.selection.empty else settled.taken(pair, self.runs)
+        return not pair.selection.empty if both is None else near_share(*both) > SHARE
 
     @cached_property
     def operations(self) -> list[Numbers]:
@@ -130,8 +132,9 @@ class RunningMatch:
                 partner[mine], back[other] = other, mine
         for n, m in zip(*(run.outputs for run in self.runs), strict=False):
             mine, other = self.runs[0].values[n].given, self.runs[1].values[m].given
-            free = mine >= 0 and other >= 0 and mine not in partner and other not in back
-            if free and self.pair(n, m).known and self.shares(n, m):  # outputs stand for each other
+            if min(mine, other) < 0 or mine in partner or other in back:
+                continue
+            if self.pair(n, m).known and self.shares(n, m):  # outputs stand for each other
                 partner[mine], back[other], self.taken[n] = other, mine, m
                 self.by_labels.add((mine, other))
                 self._note(n, m)
@@ -176,7 +179,7 @@ class RunningMatch:
 
     def _following(self, by_name: dict[int, int]) -> dict[int, int]:
         """Returns the pairs whose operands come from pairs, too, or are the same, or whose results
-        are near: others may stand for each other by chance, as those of branches in another order."""
+        are near: others stand for each other by chance, as those of branches in another order."""
         left, right = self.runs
         partner = dict[int, int]()
         for mine, other in sorted(by_name.items()):
@@ -184,8 +187,8 @@ class RunningMatch:
             follows = self._compatible(mine, other)
             for n, m in zip(ours.reads, theirs.reads, strict=False):
                 a, b = left.values[n], right.values[m]
-                follows &= a.key == b.key or partner.get(a.given) == b.given or (
-                    min(a.given, b.given) < 0
+                follows &= (
+                    a.key == b.key or partner.get(a.given) == b.given or (min(a.given, b.given) < 0)
                 )
             ends = [*zip(ours.gives, theirs.gives, strict=False)]
             if follows or any(self.pair(*both).compared and self.shares(*both) for both in ends):
@@ -197,9 +200,8 @@ class RunningMatch:
         if self.sides.marks != (None, None):
             return True
         left, right = self.runs
-        ends = left.operations[mine].gives, right.operations[other].gives
-        shapes = [[run.values[n].shape for n in some] for run, some in zip((left, right), ends)]
-        return all(a == b for a, b in zip(*shapes, strict=False))
+        ends = zip(left.operations[mine].gives, right.operations[other].gives, strict=False)
+        return all(left.values[n].shape == right.values[m].shape for n, m in ends)
 
     def _reads_matched(self, ours: Operation, theirs: Operation) -> bool:
         """Whether all that two operations read is matched, place by place or in the other order."""
@@ -225,15 +227,16 @@ class RunningMatch:
         reads = zip(left.operations[mine].reads, right.operations[other].reads, strict=False)
         for n, m in reads:
             a, b = left.values[n], right.values[m]
-            if a.given < 0 and b.given < 0 and a.role == b.role == "weight" and a.key != b.key:
-                if a.key in self._weights[1] and b.key in self._weights[0]:
-                    return False
+            weights = a.given < 0 and b.given < 0 and a.role == b.role == WEIGHT
+            elsewhere = a.key in self._weights[1] and b.key in self._weights[0]
+            if weights and a.key != b.key and elsewhere:
+                return False
         return True
 
     @cached_property
     def _weights(self) -> tuple[set, set]:
         first, second = (
-            {v.key for v in run.values if v.given < 0 and v.role == "weight"} for run in self.runs
+            {v.key for v in run.values if v.given < 0 and v.role == WEIGHT} for run in self.runs
         )
         return first, second
 
@@ -244,14 +247,12 @@ class RunningMatch:
         self.values[0].setdefault(mine, other)
         self.values[1].setdefault(other, mine)
 
-    def _by_value(
-        self, rest: Sequence[int], free: Sequence[int]
-    ) -> dict[int, int]:
+    def _by_value(self, rest: Sequence[int], free: Sequence[int]) -> dict[int, int]:
         """Pairs operations that are left over by values that are close on two inputs."""
         if self.sides.again is None or not self._computing(rest, free):
             return {}
         again = self.sides.again()
-        if again is None:
+        if again is None:  # it can't be run on others
             return {}
         sides = [self._candidates(n, some, again[n]) for n, some in enumerate((rest, free))]
         met = dict[int, int]()
@@ -260,17 +261,17 @@ class RunningMatch:
             if mine in met or other in met.values():
                 continue
             met[mine] = other
-            left, right = ours.index.reshape(-1), theirs.index.transpose(order).reshape(-1)
-            sizes = tuple(
-                (prod(run.values[one.number].shape),)
-                for run, one in zip(self.runs, (ours, theirs), strict=True)
-            )
             pair = self.pair(ours.number, theirs.number)
-            values = [run.values[p] for run, p in zip(self.runs, (pair.left, pair.right), strict=True)]
-            by_index = len(values[0].shape) == len(values[1].shape) and order == (*range(len(order)),)
-            if not by_index or pair.compared != len(left):
-                pair.selection, pair.known = Selection((0,), left, right, (sizes[0], sizes[1]), True), True
-                pair.compared = len(left)
+            at, to = ours.index.reshape(-1), theirs.index.transpose(order).reshape(-1)
+            shapes = (
+                self.runs[0].values[pair.left].shape,
+                self.runs[1].values[pair.right].shape,
+            )
+            turned = len(shapes[0]) != len(shapes[1]) or order != tuple(range(len(order)))
+            if turned or pair.compared != len(at):
+                sizes = (prod(shapes[0]),), (prod(shapes[1]),)
+                pair.selection = Selection((0,), at, to, sizes, flat=True)
+                pair.known, pair.compared = True, len(at)
             self.taken[ours.number] = theirs.number
             self.by_labels.add((mine, other))
             self._note(ours.number, theirs.number)
@@ -278,74 +279,9 @@ class RunningMatch:
 
     def settle(self, difference: Difference) -> None:
         """Has no verdict rest on what was not compared or follows from a size, and says why."""
-        self._leave_out_sizes(difference)
-        for region in difference.operations:
-            if region.left is None or region.right is None:
-                continue
-            ops = self.runs[0].operations[region.left], self.runs[1].operations[region.right]
-            missing = any(not pair.known and not pair.hollow for pair in region.reads)
-            missing |= not region.joint and len(ops[0].reads) != len(ops[1].reads)
-            if missing and region.verdict == "source":
-                region.doubted("what it reads could not be compared")
-            elif region.verdict == "unknown" and not region.doubt:
-                known = all(pair.known for pair in region.gives)
-                region.note = region.note or (LACKING if known else BRANCH)
-
-    def _leave_out_sizes(self, difference: Difference) -> None:
-        """Takes for window what an operation makes of the size of what it reads, and what follows.
-
-        Content changes none of it: a shape, a divisor, the padding of a stride. It differs in most
-        elements by more than rounding, where sizes or arguments do.
-        """
-        if self.sides.marks == (None, None):
-            return
-        sized = set[int]()
-        for region in difference.operations:
-            if region.left is None or region.right is None or not region.differing:
-                continue
-            sides = region.sides(*self.runs)
-            shapes = [[run.values[n].shape for n in op.reads] for run, op in sides]
-            texts = [repr(op.attributes) for _, op in sides]
-            begins = shapes[0] != shapes[1] or texts[0] != texts[1]
-            begins &= all(pair.equal or not self._far(pair).any() for pair in region.reads)
-            if not (begins or any(pair.left in sized for pair in region.reads)):
-                continue
-            apart = [(pair, self._far(pair)) for pair in region.gives if not pair.equal]
-            for pair, far in apart:
-                if far.mean() > (FEW if self.runs[0].values[pair.left].floating else 0):
-                    sized.add(pair.left)
-                    self._keep_equal(pair)
-            if begins and not any(pair.known for pair in region.gives):
-                region.cause, region.note = "window", SIZED
-
-    def _far(self, pair: Pair) -> np.ndarray:
-        """Where paired elements are apart by more than rounding; of those of no number everywhere."""
-        arrays = _numbers(self.runs[0], pair.left), _numbers(self.runs[1], pair.right)
-        if arrays[0] is None or arrays[1] is None:
-            return np.ones(1, bool)
-        ours, theirs = (pair.selection.taken(np.asarray(a), n) for n, a in enumerate(arrays))
-        dtype = self.runs[0].values[pair.left].dtype
-        limit = float(floats.eps(dtype)) ** 0.5 if dtype in floats.FORMATS else 0.0
-        with np.errstate(all="ignore"):
-            size = np.maximum(np.abs(ours), np.abs(theirs)) if limit else 0
-            near = np.abs(ours - theirs) <= limit * size if limit else ours == theirs
-        return np.asarray(~near.reshape(-1) & ~(ours == theirs).reshape(-1))
-
-    def _keep_equal(self, pair: Pair) -> None:
-        """Has nothing differ of a pair, and nothing be known of what does."""
-        arrays = _numbers(self.runs[0], pair.left), _numbers(self.runs[1], pair.right)
-        ours, theirs = (pair.selection.taken(np.asarray(a), n) for n, a in enumerate(arrays))
-        kept, places = (ours == theirs).reshape(-1), []
-        for n, number in enumerate((pair.left, pair.right)):
-            shape = self.runs[n].values[number].shape
-            every = np.arange(prod(shape)).reshape(shape)
-            places.append(np.asarray(pair.selection.taken(every, n)).reshape(-1)[kept])
-        sizes = tuple((prod(self.runs[n].values[m].shape),) for n, m in enumerate((pair.left, pair.right)))
-        pair.selection = NOTHING
-        if kept.any():
-            pair.selection = Selection((0,), places[0], places[1], (sizes[0], sizes[1]), True)
-        pair.compared, pair.differing, pair.equal, pair.known = int(kept.sum()), 0, True, False
-        pair.max_ulp, pair.scaled, pair.first = 0, 0.0, None
+        if self.sides.marks != (None, None):
+            settled.leave_out_sizes(difference)
+        settled.give_reasons(difference)
 
     def _computing(self, rest: Sequence[int], free: Sequence[int]) -> bool:
         sides = zip(self.runs, (rest, free), strict=True)
@@ -389,12 +325,6 @@ class RunningMatch:
                 at = np.flatnonzero(free)
                 index, mark = index.take(at, axis), mark.take(at, axis)
         return None if mark.any() or not index.size else index
-
-
-def _numbers(run: Run, number: int) -> np.ndarray | None:
-    array, dtype = run.array(number), run.values[number].dtype
-    wide = array is not None and dtype == "bfloat16"
-    return floats.widen(array, dtype) if wide and array is not None else array
 
 
 def _unpaired(partner: dict[int, int], count: int) -> list[int]:

@@ -6,7 +6,8 @@ Along an axis on which one side is longer, its lines that no repetition changes 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 
@@ -17,21 +18,26 @@ WHOLE = Selection((), None, None, ((), ()))
 
 Lines = tuple[np.ndarray, np.ndarray]
 
-# Of the largest number, how far elements may be apart that are taken for the same, and the share of
-# elements that must be as near where it isn't clear from the marks alone which lines belong together.
+# Of the largest number, how far elements may be apart that are taken for the same; and the share of
+# these among all where it isn't clear from the marks alone which lines belong together.
 NEAR, SHARE = 1e-2, 0.5
 
 
 @dataclass
 class Side:
-    """A value of one side: ``mark``: where it changes with what the other side lacks; ``own``: where
-    it changes with the other side's own part (a step behind a cache), None if that was not asked. ``complete``: the other side lacks nothing."""
+    """A value of one side.
+
+    ``mark``: where it changes with what the other side lacks; ``own``: where it changes with the
+    other side's own part (a step behind a cache), None if that was not asked. ``complete``: the
+    other side lacks nothing. ``before``: which part of it stands before what the other side has.
+    """
 
     shape: tuple[int, ...]
     mark: np.ndarray
     array: Callable[[], np.ndarray | None]
     own: np.ndarray | None = None
     complete: bool = False
+    before: Fraction = Fraction(0)
 
 
 def paired(left: Side, right: Side) -> Selection | None:
@@ -56,17 +62,15 @@ def paired(left: Side, right: Side) -> Selection | None:
     return best
 
 
-def _choices(
-    left: Side, right: Side, axes: list[int]
-) -> Iterator[tuple[dict[int, Lines], bool]]:
-    """Yields which lines of both sides belong together along each axis, and whether that is sure."""
+def _choices(left: Side, right: Side, axes: list[int]) -> Iterator[tuple[dict[int, Lines], bool]]:
+    """Yields which lines belong together along each axis, and whether that is sure."""
     if not axes:
         yield {}, True
         return
     axis, *more = axes
     for lines, sure in _lines(left, right, axis):
-        smaller = (_taken(side, axis, at) for side, at in zip((left, right), lines, strict=True))
-        for others, rest in _choices(*smaller, more):
+        smaller = _taken(left, axis, lines[0]), _taken(right, axis, lines[1])
+        for others, rest in _choices(smaller[0], smaller[1], more):
             yield {axis: lines, **others}, sure and rest
 
 
@@ -84,18 +88,20 @@ def _lines(left: Side, right: Side, axis: int) -> Iterator[tuple[Lines, bool]]:
     tried: list[tuple[np.ndarray, bool]] = []
     if side.own is not None:
         tried = [(free & along(side.own, "any"), True), (along(side.own, "all"), True)]
-    # the beginning: at the end of a prefix outputs may read more, so that fewer are unchanged
-    start = np.arange(size) < count
+    # from the beginning on: at the end of a prefix outputs may read more, and fewer are unchanged
+    begin = int(side.before * size)
+    start = (np.arange(size) >= begin) & (np.arange(size) < begin + count)
     tried += [(free, True), (some, True)]
     yielded = set[bytes]()
     for where, sure in tried:
         if where.sum() == count and where.tobytes() not in yielded:
             yielded.add(where.tobytes())
             yield turn(np.flatnonzero(where)), sure
-    if start.tobytes() not in yielded:
-        # sure only where the unchanged lines are a beginning themselves
+    if start.sum() == count and start.tobytes() not in yielded:
+        # sure only where the unchanged lines are a beginning of these
         at = np.flatnonzero(some)
-        yield turn(np.flatnonzero(start)), len(at) <= count and np.array_equal(at, np.arange(len(at)))
+        inside = len(at) <= count and np.array_equal(at, begin + np.arange(len(at)))
+        yield turn(np.flatnonzero(start)), inside
 
 
 def _taken(side: Side, axis: int, at: np.ndarray) -> Side:
@@ -105,7 +111,7 @@ def _taken(side: Side, axis: int, at: np.ndarray) -> Side:
     shape = (*side.shape[:axis], len(at), *side.shape[axis + 1 :])
     mark = some(side.mark)
     assert mark is not None
-    return Side(shape, mark, side.array, some(side.own))
+    return replace(side, shape=shape, mark=mark, own=some(side.own))
 
 
 def _selected(left: Side, right: Side, chosen: dict[int, Lines]) -> Selection:

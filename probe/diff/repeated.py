@@ -112,7 +112,7 @@ def aligned(left: Sequence[Operation], right: Sequence[Operation]) -> list[tuple
     if names[0] == names[1]:
         return [(n, n) for n in range(len(left))]
     # layers of one kind are more than 1 % of 200 operations, and no junk
-    blocks = SequenceMatcher(None, *names, autojunk=False).get_matching_blocks()
+    blocks = SequenceMatcher(None, names[0], names[1], autojunk=False).get_matching_blocks()
     return [(start + n, begin + n) for start, begin, size in blocks for n in range(size)]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-import numpy as np
-
 from probe.diff.lacking import Arrays, contents, independent, lacked
 from probe.diff.match import RunningMatch, Sides
 from probe.diff.repeated import Marks, repeated
@@ -24,41 +22,57 @@ def by_running(
     """Returns what finds which elements of two runs must agree.
 
     ``recorder``: gives a recorder of the model with other inputs; of two models one each.
-    ``inputs``: of both runs, one the beginning of the other along some axes. It returns None where
-    that can't be found: inputs that have no beginning in common, or no repetition that runs.
+    ``inputs``: of both runs, one a piece of the other. ``dtypes``: of inputs whose containers don't
+    say. It returns None where that can't be found: inputs that are no pieces of each other, or no
+    repetition that runs.
     """
-    both = recorder if isinstance(recorder, tuple) else (recorder, recorder)
+    recorders = recorder if isinstance(recorder, tuple) else (recorder, recorder)
+    found = lacked(inputs[1], inputs[0]), lacked(inputs[0], inputs[1])
 
     def match(left: Run, right: Run) -> RunningMatch | None:
-        missing = lacked(inputs[1], inputs[0]), lacked(inputs[0], inputs[1])
-        marks: list[Marks | None] = []
-        for run, side, arrays, where in zip((left, right), both, inputs, missing, strict=True):
-            if where is None:
+        marks, before = [], []
+        for run, side, arrays, missing in zip((left, right), recorders, inputs, found, strict=True):
+            if missing is None:
                 return None
-            if not any(some.any() for some in where.values()):
-                marks.append(None)
-                continue
-            changed = contents(arrays, where, dtypes)
-            marks.append(repeated(run, (partial(side, other) for other in changed)))
-            if not marks[-1].repetitions:  # type: ignore[union-attr]
+            where, start = missing
+            before.append(start)
+            marks.append(_marks(run, side, arrays, where, dtypes))
+            if marks[-1] is not None and not marks[-1].repetitions:
                 return None
+        sides = Sides((marks[0], marks[1]), (before[0], before[1]), again=again)
+        return RunningMatch((left, right), sides)
 
-        def again() -> tuple[Run, Run] | None:
-            longest = [max(inputs, key=lambda arrays: arrays[name].size)[name] for name in inputs[0]]
-            other = independent(dict(zip(inputs[0], longest, strict=True)), dtypes)
-            runs = []
-            for side, arrays in zip(both, inputs, strict=True):
-                cut = {n: _beginning(other[n], array.shape) for n, array in arrays.items()}
-                try:
-                    runs.append(record_run(side(cut)))
-                except Exception:  # a library raises what it likes at other numbers
-                    return None
-            return runs[0], runs[1]
-
-        return RunningMatch((left, right), Sides((marks[0], marks[1]), None, again))
+    def again() -> tuple[Run, Run] | None:
+        larger = {
+            name: max((arrays[name] for arrays in inputs), key=lambda array: array.size)
+            for name in inputs[0]
+        }
+        other = independent(larger, dtypes)
+        runs = []
+        for side, arrays, missing in zip(recorders, inputs, found[::-1], strict=True):
+            assert missing is not None
+            cut = {}
+            for name, array in arrays.items():
+                there = ~missing[0][name] if missing[0][name].shape == other[name].shape else ...
+                cut[name] = other[name][there].reshape(array.shape)
+            try:
+                runs.append(record_run(side(cut)))
+            except Exception:  # a library raises what it likes at other numbers
+                return None
+        return runs[0], runs[1]
 
     return match
 
 
-def _beginning(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    return np.ascontiguousarray(array[tuple(map(slice, shape))])
+def _marks(
+    run: Run,
+    recorder: Recorders,
+    arrays: Arrays,
+    where: Mapping[str, object],
+    dtypes: Mapping[str, str] | None,
+) -> Marks | None:
+    """Repeats a run with other content in these places; None: there are none."""
+    if not any(some.any() for some in where.values()):  # type: ignore[attr-defined]
+        return None
+    changed = contents(arrays, where, dtypes)  # type: ignore[arg-type]
+    return repeated(run, (partial(recorder, other) for other in changed))

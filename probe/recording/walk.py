@@ -83,7 +83,9 @@ def walk(
         inner[number].gradients = True
         sides[number] = watch(number)
     (ours, said), (theirs, more) = sides
-    matched = None if match is None else match(ours, theirs)
+    matched = None
+    with budget.Ending():
+        matched = None if match is None or budget.spent() else match(ours, theirs)
     return compare_and_explain(ours, theirs, explain, tell, seconds, [*said, *more], matched)
 
 
