@@ -28,39 +28,49 @@ def lacked(left: Arrays, right: Arrays) -> tuple[Where, Fraction] | None:
     """Where ``right`` holds what ``left`` lacks, and which part of it stands before the left's own:
     0 for a beginning, 3/8 for sample 3 of a batch of 8.
 
-    None: the left's inputs are no piece of the right's along an axis.
+    None: the inputs of neither are a piece of the other's, all of them the same one.
     """
     if left.keys() != right.keys():
         return None
-    where, before = {}, Fraction(0)
+    found = dict[str, tuple[int, int, list[int]]]()
     for name, theirs in right.items():
         ours = left[name]
         if ours.ndim != theirs.ndim or ours.dtype != theirs.dtype:
             return None
-        piece = _piece(ours, theirs)
-        if piece is None:
+        sizes = zip(ours.shape, theirs.shape, strict=True)
+        apart = [axis for axis, (n, m) in enumerate(sizes) if n != m]
+        if len(apart) > 1 or (not apart and ours.tobytes() != theirs.tobytes()):
             return None
-        where[name] = np.ones(theirs.shape, bool)
-        where[name][piece] = False
-        starts = zip(piece, theirs.shape, strict=True)
-        before = max(before, *(Fraction(at.start, size) for at, size in starts if size), before)
+        if apart:
+            size = ours.shape[apart[0]] - theirs.shape[apart[0]]
+            found[name] = apart[0], size, _starts(ours, theirs, apart[0])
+    where = {name: np.zeros(array.shape, bool) for name, array in right.items()}
+    before = Fraction(0)
+    for name, (axis, size, _) in found.items():
+        # a mask may stand in many places: what it belongs to says where
+        alike = [set(others) for _, other, others in found.values() if other == size]
+        common = set.intersection(*alike)
+        if not common:
+            return None
+        if size < 0:
+            lines = np.arange(right[name].shape[axis]) - min(common)
+            outside = (lines < 0) | (lines >= left[name].shape[axis])
+            turned = outside.reshape(-1, *(1,) * (where[name].ndim - axis - 1))
+            where[name] |= turned
+            before = max(before, Fraction(min(common), len(lines)))
     return where, before
 
 
-def _piece(left: np.ndarray, right: np.ndarray) -> tuple[slice, ...] | None:
-    """Returns where one array stands in another along an axis, the first place if there are more;
-    where the left is longer along some, its beginning."""
-    sizes = [*zip(left.shape, right.shape, strict=True)]
-    common = tuple(slice(min(both)) for both in sizes)
-    shorter = [axis for axis, (n, m) in enumerate(sizes) if n < m]
-    ours = left[common].tobytes()
-    for start in range(right.shape[shorter[0]] - left.shape[shorter[0]] + 1) if shorter else (0,):
-        piece = [slice(0, at.stop) for at in common]
-        if shorter:
-            piece[shorter[0]] = slice(start, start + common[shorter[0]].stop)
-        if right[tuple(piece)].tobytes() == ours:
-            return tuple(piece)
-    return None
+def _starts(left: np.ndarray, right: np.ndarray, axis: int) -> list[int]:
+    """Returns where the shorter of two arrays stands in the longer one, along an axis."""
+    small, large = sorted((left, right), key=lambda array: array.shape[axis])
+    size, content = small.shape[axis], small.tobytes()
+    ahead = (slice(None),) * axis
+    return [
+        start
+        for start in range(large.shape[axis] - size + 1)
+        if large[(*ahead, slice(start, start + size))].tobytes() == content
+    ]
 
 
 def contents(

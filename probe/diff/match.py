@@ -178,20 +178,30 @@ class RunningMatch:
         return {self.values[0][n] for n in before[0]} == before[1]
 
     def _following(self, by_name: dict[int, int]) -> dict[int, int]:
-        """Returns the pairs whose operands come from pairs, too, or are the same, or whose results
-        are near: others stand for each other by chance, as those of branches in another order."""
+        """Returns the pairs whose results are near, or whose operands come from pairs and are apart
+        already: others stand for each other by chance, as those of branches in another order."""
         left, right = self.runs
         partner = dict[int, int]()
         for mine, other in sorted(by_name.items()):
-            ours, theirs = left.operations[mine], right.operations[other]
+            reads, gives = (
+                [
+                    *zip(
+                        getattr(left.operations[mine], ends),
+                        getattr(right.operations[other], ends),
+                        strict=False,
+                    )
+                ]
+                for ends in ("reads", "gives")
+            )
             follows = self._compatible(mine, other)
-            for n, m in zip(ours.reads, theirs.reads, strict=False):
+            for n, m in reads:
                 a, b = left.values[n], right.values[m]
-                follows &= (
-                    a.key == b.key or partner.get(a.given) == b.given or (min(a.given, b.given) < 0)
-                )
-            ends = [*zip(ours.gives, theirs.gives, strict=False)]
-            if follows or any(self.pair(*both).compared and self.shares(*both) for both in ends):
+                given = min(a.given, b.given) < 0 or partner.get(a.given) == b.given
+                follows &= given or a.key == b.key
+            must_agree = [both for both in gives if self.pair(*both).compared]
+            apart = any(self.pair(*both).compared and not self.shares(*both) for both in reads)
+            near = any(self.shares(*both) for both in must_agree)
+            if near or (follows and (apart or not must_agree)):
                 partner[mine] = other
         return partner
 
