@@ -23,7 +23,7 @@ from probe.answers.record import GivenModel
 from probe.arguments import choice, whole_number
 from probe.budget import within
 from probe.comparison.outputs import Samples, starts_of_pieces
-from probe.diff import by_running
+from probe.agreement import by_running
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession, open_session
 from probe.printing import counted

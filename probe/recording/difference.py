@@ -364,7 +364,7 @@ def compare_runs(
 
     ``close``: values of the left whose numbers are close to those of values of the right: where
     labels do not say that these are the same, they are taken for the same. ``match``: says by
-    itself what must agree (:class:`probe.diff.RunningMatch`); None: labels do.
+    itself what must agree (:class:`probe.agreement.RunningMatch`); None: labels do.
     """
     runs = left, right
     initial = initial_labels(left, right) if match is None else ({}, {})

@@ -63,7 +63,7 @@ def walk(
 ) -> Difference:
     """Watches two runs and compares them.
 
-    ``match``: finds what must agree (:mod:`probe.diff`), or None where labels are to say it.
+    ``match``: finds what must agree (:mod:`probe.agreement`), or None where labels are to say it.
     ``tell``: is called with what is done now. ``seconds``: after which no further source is
     explained. Errors: Nondeterministic where a side does not repeat; InputError where the sides
     have different weights or inputs.

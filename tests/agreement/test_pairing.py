@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from probe.diff.pairing import Side, lines_by_value, paired
+from probe.agreement.pairing import Side, lines_by_value, paired
 
 RNG = np.random.default_rng(0)
 

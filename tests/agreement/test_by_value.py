@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from probe.diff.by_value import Candidate, matched
+from probe.agreement.by_value import Candidate, matched
 
 RNG = np.random.default_rng(0)
 PICTURES = tuple(RNG.standard_normal((2, 3, 4, 5)) for _ in range(2))

@@ -8,7 +8,7 @@ paired by being close on two independent inputs (``by_value``). ``match`` puts i
 operation is described in words anywhere here.
 """
 
-from probe.diff.match import RunningMatch, Sides
-from probe.diff.running import by_running
+from probe.agreement.match import RunningMatch, Sides
+from probe.agreement.running import by_running
 
 __all__ = ["RunningMatch", "Sides", "by_running"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from probe.diff.repeated import aligned, compact, differing, repeated
+from probe.agreement.repeated import aligned, compact, differing, repeated
 from probe.recording.recording import record_run
 from probe.semantics import Unknown
 from tests.recording.doubles import Doubles, Step

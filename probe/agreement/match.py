@@ -15,9 +15,9 @@ from math import prod
 import numpy as np
 
 from probe import budget
-from probe.diff import by_value, settled
-from probe.diff.pairing import SHARE, Side, lines_by_value, near_share, paired
-from probe.diff.repeated import Marks, aligned
+from probe.agreement import by_value, settled
+from probe.agreement.pairing import SHARE, Side, lines_by_value, near_share, paired
+from probe.agreement.repeated import Marks, aligned
 from probe.recording.contract import WEIGHT
 from probe.recording.difference import Difference
 from probe.recording.matching import Argued, Pair

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from probe.diff.repeated import compact
+from probe.agreement.repeated import compact
 from probe.semantics.labels import NOTHING, Selection
 
 WHOLE = Selection((), None, None, ((), ()))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from probe.diff.lacking import Arrays, contents, independent, lacked
-from probe.diff.match import RunningMatch, Sides
-from probe.diff.repeated import Marks, repeated
+from probe.agreement.lacking import Arrays, contents, independent, lacked
+from probe.agreement.match import RunningMatch, Sides
+from probe.agreement.repeated import Marks, repeated
 from probe.recording.contract import Recorder
 from probe.recording.recording import Run, record_run
 

@@ -1,34 +1,14 @@
 """Two runs of one model, repeated: what must agree, and the first operation that differs."""
 
-from collections.abc import Callable, Mapping
-
 import numpy as np
 
-from probe.diff import by_running
-from probe.recording.difference import Difference
+from probe.agreement import by_running
 from probe.recording.walk import walk
-from probe.semantics import Unknown
-from tests.recording.doubles import Doubles, Step
+from tests.agreement.programs import Program, compared, program, sources, tanh
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((6, 8)).astype("f4")
 W = RNG.standard_normal((8, 5)).astype("f4")
-
-Program = Callable[[Mapping[str, np.ndarray]], Doubles]
-
-
-def program(*functions: Callable[..., np.ndarray]) -> Program:
-    """A chain whose operations have no description: nothing is known of them but what they do."""
-    reads = ["x", *range(len(functions) - 1)]
-    steps = [Step(f.__name__, Unknown(), f, [reads[n]]) for n, f in enumerate(functions)]
-    return lambda arrays: Doubles(dict(arrays), steps)
-
-
-def compared(left: np.ndarray, right: np.ndarray, *programs: Program) -> Difference:
-    ours, theirs = programs[0], programs[-1]
-    inputs = {"x": left}, {"x": right}
-    match = by_running((ours, theirs), inputs)
-    return walk(ours(inputs[0]), theirs(inputs[1]), explain=False, match=match)
 
 
 def product(x: np.ndarray) -> np.ndarray:
@@ -37,14 +17,6 @@ def product(x: np.ndarray) -> np.ndarray:
         return (x[:, :, None] * W).sum(axis=1, dtype="f4")
     halves = [(x[:, s, None] * W[s]).sum(axis=1, dtype="f4") for s in (slice(4), slice(4, 8))]
     return halves[0] + halves[1] + np.float32(2**-18)
-
-
-def tanh(x: np.ndarray) -> np.ndarray:
-    return np.tanh(x)
-
-
-def sources(difference: Difference) -> list[tuple[str, int, int]]:
-    return [(r.op, r.differing, r.compared) for r in difference.sources]
 
 
 def test_one_sample_against_a_batch_of_operations_that_nobody_described() -> None:
@@ -82,26 +54,6 @@ def test_of_a_prefix_all_agree_but_what_reads_on() -> None:
     assert difference.agreement == "equal"
 
 
-def by_length(x: np.ndarray) -> np.ndarray:
-    return x / np.float32(x.shape[1])
-
-
-def sizes(x: np.ndarray) -> np.ndarray:
-    return np.array(x.shape)
-
-
-def test_a_divisor_or_a_shape_that_follows_from_the_length_is_no_source() -> None:
-    for step in (by_length, sizes):
-        difference = compared(X[:, :5], X, program(tanh, step))
-        assert not difference.sources
-        assert difference.operations[1].cause == "window"
-        assert difference.agreement == "unknown"
-
-
-def scaled(x: np.ndarray) -> np.ndarray:
-    return x * np.float32(1.001)
-
-
 def test_two_functions_of_one_input_are_compared_by_index() -> None:
     def band(width: int) -> Program:
         def masked(x: np.ndarray) -> np.ndarray:
@@ -111,20 +63,6 @@ def test_two_functions_of_one_input_are_compared_by_index() -> None:
 
     difference = compared(X[:1], X[:1], band(5), band(6))  # a mask that is off by one
     assert sources(difference) == [("masked", 1, 8)]
-
-
-def test_branches_in_another_order_are_matched_by_their_values() -> None:
-    def branches(*order: int) -> Program:
-        steps = [Step("branch", Unknown(), FUNCTIONS[n], ["x"]) for n in order]
-        last = Step("sum", Unknown(), lambda a, b: a + b, [order.index(0), order.index(1)])
-        return lambda arrays: Doubles(dict(arrays), [*steps, last])
-
-    difference = compared(X, X, branches(0, 1), branches(1, 0))
-    assert not difference.sources
-    assert {r.verdict for r in difference.operations} == {"equal"}
-
-
-FUNCTIONS = (np.tanh, lambda x: np.exp(x) / 2)
 
 
 def test_inputs_without_a_common_piece_are_left_to_labels() -> None:
