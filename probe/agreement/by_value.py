@@ -127,11 +127,11 @@ def matched(left: Sequence[Candidate], right: Sequence[Candidate]) -> list[Match
     """
     taken, found = (set[int](), set[int]()), list[Match]()
     for moving in ((False, False), (False, True), (True, False), (True, True)):
-        some = (
+        ours_left, theirs_left = (
             [c for c in side if c.moves == moves and c.number not in done]
             for side, moves, done in zip((left, right), moving, taken, strict=True)
         )
-        for ours, theirs, order in _matched(*some, last=not any(moving)):
+        for ours, theirs, order in _matched(ours_left, theirs_left, last=not any(moving)):
             crosses = (
                 (first.operation < ours.operation) != (second.operation < theirs.operation)
                 for first, second, _ in found

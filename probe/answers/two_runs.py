@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from probe import budget, installation
+from probe.agreement import by_running
 from probe.answers.answer import checked_target
 from probe.answers.first_difference import ComparisonQuestion, Walked, of_stored
 from probe.answers.record import GivenModel
 from probe.arguments import choice, whole_number
 from probe.budget import within
 from probe.comparison.outputs import Samples, starts_of_pieces
-from probe.agreement import by_running
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession, open_session
 from probe.printing import counted

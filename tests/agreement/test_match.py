@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from probe.agreement.match import RunningMatch, Sides
+from probe.recording.recording import record_run
 from probe.semantics import Unknown
 from tests.agreement.programs import Program, compared
 from tests.recording.doubles import Doubles, Step
@@ -42,3 +44,10 @@ def test_several_operations_against_one_are_a_region_between_values_that_are_mat
     assert region.inside == ((1,), (1, 2))
     assert [pair.equal for pair in region.reads] == [True]
     assert region.verdict == "source"
+
+
+def test_where_nothing_is_lacked_all_of_one_shape_must_agree() -> None:
+    run = record_run(Doubles({"x": X}, [Step("tanh", Unknown(), np.tanh, ["x"])]))
+    match = RunningMatch((run, run), Sides())
+    assert match.operations == [(0, 0)]
+    assert match.pair(1, 1).selection.whole

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from probe.agreement import by_running
+from probe.agreement.running import by_running
 from probe.recording.walk import walk
 from tests.agreement.programs import Program, compared, program, sources, tanh
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from probe.agreement.settled import SIZED
 from tests.agreement.programs import compared, program, sources, tanh
 
 X = np.random.default_rng(0).standard_normal((6, 8)).astype("f4")
@@ -20,6 +21,7 @@ def test_a_divisor_or_a_shape_that_follows_from_the_length_is_no_source() -> Non
         difference = compared(X[:, :5], X, program(tanh, step))
         assert not difference.sources
         assert difference.operations[1].cause == "window"
+        assert difference.operations[1].note == SIZED
         assert difference.agreement == "unknown"
 
 

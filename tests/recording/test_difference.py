@@ -8,6 +8,7 @@ import pytest
 import probe
 from probe.agreement.settled import SIZED
 from probe.errors import InputError
+from probe.recording.difference import Difference
 from tests.recording.replayable import onnx_model
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -100,7 +101,8 @@ def test_a_size_that_differs_is_no_source(tmp_path):
     path.write_bytes(onnx_model(nodes, {"x": ["N", 4]}, {"y": ["N", 4], "n": None}))
     x = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
     found = probe.network(path, vary="batch", at=1, against=3, inputs={"x": x})
-    (shape,) = (one for one in found.found.operations if one.op == "Shape")
+    difference: Difference = found.found
+    (shape,) = (one for one in difference.operations if one.op == "Shape")
     assert shape.verdict == "unknown" and shape.reason.why == SIZED
 
 
