@@ -124,6 +124,7 @@ ROOMS = {
     "explaining": "why two runs differ, of one case or of a whole store",
     "recording": "any program, operation by operation: where two runs of it begin to differ",
     "recorders": "a recorder for each library: its operations and what each computes",
+    "agreement": "which elements of two runs must agree, found by repeating them",
     "switch_points": "at which sizes, and since which release, a target changes how it adds",
     "padding": "padded sizes of a recorded model that change no bit",
     "invariant": "the same bits at every batch and length; what else keeps them, and what it costs",

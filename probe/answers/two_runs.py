@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from probe import budget, installation
+from probe.agreement import by_running
 from probe.answers.answer import checked_target
 from probe.answers.first_difference import ComparisonQuestion, Walked, of_stored
 from probe.answers.record import GivenModel
@@ -196,7 +197,10 @@ def two_runs(
         plain = lambda inputs: run_unwatched(subject.recorder(inputs))  # noqa: E731
         samples, both = sides.every_sample((plain, plain), both, subject.inputs, tell)
         left, right = (subject.recorder(inputs) for inputs in both)
-        walked = Walked(walk(left, right, explain, tell), sides.question(model.name, None))
+        dtypes = {spec.name: spec.dtype for spec in subject.inputs if spec.dtype}
+        running = partial(by_running, getattr(subject, "repeated", subject.recorder), dtypes=dtypes)
+        found = walk(left, right, explain, tell, match=running(both))
+        walked = Walked(found, sides.question(model.name, None))
         walked.found.notes += model.notes
         if samples is not None:
             walked.found.take_samples(samples)
@@ -209,7 +213,8 @@ def two_runs(
             tell(f"comparing {sides.vary} {size}")
             cut = sides.cut(arrays, subject.inputs, at=size)[0]
             run, _ = watched(subject.recorder(cut), f"size {size}")
-            difference = compare_and_explain(run, walked.found.right, explain=False)
+            match = running((cut, both[1]))(run, found.right)
+            difference = compare_and_explain(run, found.right, explain=False, match=match)
             entry: dict[str, Any] = {
                 "at": size,
                 "verdict": difference.agreement,

@@ -517,6 +517,12 @@ class TensorFlowRecorder:
         every = [array(tensor) for tensor in tensors(outputs)]
         self.expected = [(output.shape, array_digest(output)) for output in every]
 
+    def again(self, function: Callable[[], Any]) -> TensorFlowRecorder:
+        """Returns a recorder of the same on other numbers of these shapes, with layers built."""
+        other = TensorFlowRecorder(function, self.straight)
+        other.known, other.expected = self.known, self.expected
+        return other
+
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it, and calls ``visit`` behind each operation.
 

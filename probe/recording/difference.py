@@ -357,15 +357,18 @@ def is_near(pair: Pair, dtype: str) -> bool:
     return pair.max_ulp is not None and pair.scaled * eps <= eps**NEAR
 
 
-def compare_runs(left: Run, right: Run, close: Mapping[int, int] = NONE) -> Difference:
+def compare_runs(
+    left: Run, right: Run, close: Mapping[int, int] = NONE, match: Any = None
+) -> Difference:
     """Compares two runs of the same thing.
 
     ``close``: values of the left whose numbers are close to those of values of the right: where
-    labels do not say that these are the same, they are taken for the same.
+    labels do not say that these are the same, they are taken for the same. ``match``: says by
+    itself what must agree (:class:`probe.agreement.RunningMatch`); None: labels do.
     """
     runs = left, right
-    initial = initial_labels(left, right)
-    difference = _regions_of(Match(runs, initial, close))
+    initial = initial_labels(left, right) if match is None else ({}, {})
+    difference = _regions_of(Match(runs, initial, close) if match is None else match)
     aligned = [(region.left, region.right) for region in difference.operations if not region.joint]
     argued = all_differing_arguments(left, right, aligned)
     alike = {  # labels say the same of both, as of another momentum
@@ -373,7 +376,10 @@ def compare_runs(left: Run, right: Run, close: Mapping[int, int] = NONE) -> Diff
         for region in difference.operations
         if region.gives and all(pair.selection.whole for pair in region.gives)
     }
-    if argued.keys() - alike:
+    if match is not None:
+        match.argued = argued
+        difference = _regions_of(match)
+    elif argued.keys() - alike:
         difference = _regions_of(Match(runs, initial, close, argued))
     pairs = [pair for region in difference.operations for pair in (*region.reads, *region.gives)]
     measure_pairs(left, right, {id(pair): pair for pair in (*pairs, *difference.outputs)}.values())
@@ -396,6 +402,8 @@ def compare_runs(left: Run, right: Run, close: Mapping[int, int] = NONE) -> Diff
             # operations of one kind that are assumed to be the same, as they are close
             otherwise = differing_arguments(left, right, *ends)
         region.arguments = "" if otherwise is None else otherwise.text
+    if match is not None:
+        match.settle(difference)
     return difference
 
 
@@ -447,6 +455,7 @@ def _region(match: Match, mine: int | None, other: int | None) -> Region:
         region.joint = region.assumed and (left_op.op != right_op.op or not whole)
         every = [*region.gives, *region.reads]
         region.joint |= counts[0] != counts[1] or any(pair.selection.empty for pair in every)
+        region.joint |= (mine, other) in getattr(match, "joined", ())
         region.note = f"on the right it is {right_op.name}" if right_op.name != left_op.name else ""
         region.note = OTHERWISE if region.assumed else region.note
     if all(pair.selection.whole for pair in region.gives):
@@ -470,7 +479,8 @@ def _region(match: Match, mine: int | None, other: int | None) -> Region:
     # Where results are assumed to be the same no label says which of them follow from which
     # part of what is read: a value that agrees in part is no boundary then, or what differs in
     # the rest of it would be called a source here.
-    ends_it = lambda *both: not region.assumed or match.pair(*both).selection.whole  # noqa: E731
+    partly = not region.assumed or getattr(match, "partly", False)
+    ends_it = lambda *both: partly or match.pair(*both).selection.whole  # noqa: E731
     bounds = (
         {n for n, m in values[0].items() if ends_it(n, m)},
         {m for m, n in values[1].items() if ends_it(n, m)},

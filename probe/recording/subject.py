@@ -199,6 +199,7 @@ class FunctionSubject:
 
     def __init__(self, function: Callable[..., Any], name: str = "") -> None:
         self.function, self.name, self.inputs = function, name, tuple[Input, ...]()
+        self.recorded = dict[Any, Recorder]()  # by the shapes of inputs
         kinds = type(function).__mro__
         self.torch = any((kind.__module__, kind.__name__) == TORCH for kind in kinds)
         if any(kind.__module__.startswith("keras.") for kind in kinds):
@@ -207,7 +208,12 @@ class FunctionSubject:
                 for tensor in getattr(function, "inputs", None) or []
             )
 
-    def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
+    def repeated(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
+        """Returns a recorder of a call at shapes that were recorded before: its library is known,
+        and a call to find it is saved."""
+        return self.recorder(arrays, self.recorded.get(_shapes(arrays)))
+
+    def recorder(self, arrays: Mapping[str, np.ndarray], like: Recorder | None = None) -> Recorder:
         """Returns a recorder of one call, with arrays by the names of its parameters, else in their
         order. InputError: it needs inputs that are not given, or takes fewer, or whole numbers."""
         given, said, names = dict(arrays), "", [each.name for each in _parameters(self.function)]
@@ -260,7 +266,11 @@ class FunctionSubject:
                 why = f"{_error_text(error)} (called with {called}; {todo})"
                 raise TargetError(self.name, "error", why) from None
 
-        recorder = function_recorder(call, self.name, (function, arguments))
+        if like is None or isinstance(like, _OfNumpy):
+            recorder = function_recorder(call, self.name, (function, arguments))
+        else:
+            recorder = getattr(like, "again", type(like))(call)  # type: ignore[call-arg]
+        self.recorded[_shapes(arrays)] = recorder
         guard: Any = Guarded(recorder, self.name, said) if self.name or said else recorder
         return guard  # type: ignore[no-any-return]
 
@@ -296,6 +306,10 @@ def refuse_fractions(
             continue
         why = "it takes whole numbers there, such as ids of tokens, and these have fractions"
         raise InputError("inputs", ", ".join(some), why, "give --inputs FILE.npz with integers")
+
+
+def _shapes(arrays: Mapping[str, np.ndarray]) -> Any:
+    return tuple((array.shape, str(array.dtype)) for array in arrays.values())
 
 
 TORCH = ("torch.nn.modules.module", "Module")

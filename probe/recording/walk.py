@@ -59,9 +59,11 @@ def walk(
     explain: bool = True,
     tell: Say = silent,
     seconds: float = SECONDS,
+    match: Callable[[Run, Run], Any] | None = None,
 ) -> Difference:
     """Watches two runs and compares them.
 
+    ``match``: finds what must agree (:mod:`probe.agreement`), or None where labels are to say it.
     ``tell``: is called with what is done now. ``seconds``: after which no further source is
     explained. Errors: Nondeterministic where a side does not repeat; InputError where the sides
     have different weights or inputs.
@@ -81,7 +83,10 @@ def walk(
         inner[number].gradients = True
         sides[number] = watch(number)
     (ours, said), (theirs, more) = sides
-    return compare_and_explain(ours, theirs, explain, tell, seconds, [*said, *more])
+    matched = None
+    with budget.Ending():
+        matched = None if match is None or budget.spent() else match(ours, theirs)
+    return compare_and_explain(ours, theirs, explain, tell, seconds, [*said, *more], matched)
 
 
 def watched(recorder: Recorder, what: str, store: RunStore | None = None) -> tuple[Run, list[str]]:
@@ -227,23 +232,27 @@ def compare_and_explain(
     tell: Say = silent,
     seconds: float = SECONDS,
     notes: Sequence[str] = (),
+    match: Any = None,
 ) -> Difference:
-    """Compares two runs, live or on disk, and explains the sources. Raises InputError."""
+    """Compares two runs, live or on disk, and explains the sources. Raises InputError.
+
+    ``match``: what of both must agree, found by running; None: labels say it."""
     same_inputs, said, other_weights = related.related(left, right)
     tell("comparing")
-    difference = compare_runs(left, right)
+    difference = compare_runs(left, right, match=match)
     whole = same_inputs and not part_taken(difference)
     same = whole and not other_weights and related.shares_weights(left, right)
     # an array is given to both: a mask or a table may be in another form
     some = same_inputs or related.input_bits(left) & related.input_bits(right)
     with budget.Ending():
-        if some and not budget.spent() and related.unlike(difference, whole):
+        if match is None and some and not budget.spent() and related.unlike(difference, whole):
             tell("looking for values that are close")
             difference = related.by_closeness(difference, whole)
     difference.notes, difference.same_inputs = [*notes, *said], same
     difference.notes += filter(None, [related.note_of_assumed(difference, same_inputs)])
     difference.other_weights = other_weights
-    difference.notes += compare_by_index(difference, same_inputs, same)
+    if match is None:
+        difference.notes += compare_by_index(difference, same_inputs, same)
     difference.plain = plain_outputs(difference)
     if same:  # nothing that one side lacks can be why
         shapes = ((output.shape, output.other_shape) for output in difference.plain)

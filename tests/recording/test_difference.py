@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import probe
-from probe.recording.difference import OTHER_NUMBERS
+from probe.agreement.settled import SIZED
+from probe.recording.difference import Difference
 from tests.recording.replayable import onnx_model
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -90,7 +91,7 @@ def test_other_rows_of_one_input_are_not_taken_for_the_same() -> None:
     assert found.found.outputs[0].compared == 7 * 12
 
 
-def test_a_size_that_differs_is_said_to_be_a_different_number(tmp_path):
+def test_a_size_that_differs_is_no_source(tmp_path):
     node = pytest.importorskip("onnx", reason="models are made with onnx").helper.make_node
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     nodes = [node("Shape", ["x"], ["n"], start=0, end=1), node("Tanh", ["x"], ["y"])]
@@ -98,8 +99,9 @@ def test_a_size_that_differs_is_said_to_be_a_different_number(tmp_path):
     path.write_bytes(onnx_model(nodes, {"x": ["N", 4]}, {"y": ["N", 4], "n": None}))
     x = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
     found = probe.network(path, vary="batch", at=1, against=3, inputs={"x": x})
-    (shape,) = (one for one in found.found.operations if one.op == "Shape")
-    assert shape.verdict == "unknown" and shape.reason.why == OTHER_NUMBERS
+    difference: Difference = found.found
+    (shape,) = (one for one in difference.operations if one.op == "Shape")
+    assert shape.verdict == "unknown" and shape.reason.why == SIZED
 
 
 def test_an_array_without_elements_leaves_no_verdict_open():

@@ -1,0 +1,359 @@
+"""Operations and values of two runs that belong together, and which elements must agree.
+
+It has what ``probe.recording.difference`` asks of a match: ``operations`` in order, a ``Pair`` for
+two values, ``values`` that bound regions of several operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from probe import budget
+from probe.agreement import by_value, settled
+from probe.agreement.pairing import SHARE, Side, lines_by_value, near_share, paired
+from probe.agreement.repeated import Marks, aligned
+from probe.recording.contract import WEIGHT
+from probe.recording.difference import Difference
+from probe.recording.matching import Argued, Pair
+from probe.recording.recording import Operation, Run, operations_between
+from probe.semantics.labels import NOTHING, Selection
+
+Runs = tuple[Run, Run]
+Numbers = tuple[int | None, int | None]
+
+# Elements of a value up to which its flat places are listed, where axes are permuted.
+MOST = 1 << 24
+
+
+@dataclass
+class Sides:
+    """What is known of two runs by repeating them.
+
+    ``marks``: of each side, what changes with what the other side lacks, None: it lacks nothing.
+    ``before``: of each side, which part stands before what the other side has.
+    ``own``: of the right, what changes with the left's own part (a step behind a cache), else None.
+    ``again``: records both once more on independent inputs; None: that can't be done.
+    """
+
+    marks: tuple[Marks | None, Marks | None] = (None, None)
+    before: tuple[Fraction, Fraction] = (Fraction(0), Fraction(0))
+    own: Marks | None = None
+    again: Callable[[], Runs | None] | None = None
+
+
+class RunningMatch:
+    """What of two runs belongs together, found by running. Nothing is compared.
+
+    ``taken``: left values to right ones that are matched by value; ``by_labels``: operations that
+    give these; ``values``: all values that are matched, from the left's to the right's, and back.
+    ``argued``: operations whose arguments differ, filled in by whoever compares them.
+    """
+
+    partly = True  # values that agree in part bound a region, too: which part is known
+
+    def __init__(self, runs: Runs, sides: Sides) -> None:
+        self.runs, self.sides = runs, sides
+        self.argued: Argued = {}
+        self.taken = dict[int, int]()
+        self.by_labels, self.joined = set[tuple[int, int]](), set[tuple[int, int]]()
+        self.values: tuple[dict[int, int], dict[int, int]] = {}, {}
+        self.pairs = dict[tuple[int, int], Pair]()
+
+    def pair(self, mine: int, other: int) -> Pair:
+        if (mine, other) not in self.pairs:
+            self.pairs[mine, other] = self._pair(mine, other)
+        return self.pairs[mine, other]
+
+    def _pair(self, mine: int, other: int) -> Pair:
+        ours, theirs = self.runs[0].values[mine], self.runs[1].values[other]
+        chosen, known = NOTHING, False
+        left, right = self._side(0, mine), self._side(1, other)
+        if ours.dtype == theirs.dtype and left is not None and right is not None:
+            selection = paired(left, right)
+            known, chosen = selection is not None, selection or NOTHING
+        elif ours.dtype == theirs.dtype:
+            first, second = (
+                settled.numbers(self.runs[0], mine),
+                settled.numbers(self.runs[1], other),
+            )
+            if first is not None and second is not None:
+                selection = lines_by_value(first, second)
+                known, chosen = selection is not None, selection or NOTHING
+        hollow = 0 in ours.shape and 0 in theirs.shape
+        return Pair(mine, other, chosen, known, chosen.count(ours.shape), hollow=hollow)
+
+    def _side(self, side: int, number: int) -> Side | None:
+        marks, value = self.sides.marks[side], self.runs[side].values[number]
+        nothing = np.zeros((1,) * len(value.shape), bool)
+        mark = nothing if marks is None else marks.of(number)
+        own = None if self.sides.own is None or side == 0 else self.sides.own.of(number)
+        if mark is None:
+            return None
+        return Side(
+            value.shape,
+            mark,
+            lambda: settled.numbers(self.runs[side], number),
+            own,
+            marks is None,
+            self.sides.before[side],
+        )
+
+    def shares(self, mine: int, other: int) -> bool:
+        """Whether two values that are read have something in common: their bits, or most digits."""
+        values = self.runs[0].values[mine], self.runs[1].values[other]
+        if values[0].key == values[1].key:
+            return True
+        pair = self.pair(mine, other)
+        both = None if pair.selection.empty else settled.taken(pair, self.runs)
+        return not pair.selection.empty if both is None else near_share(*both) > SHARE
+
+    @cached_property
+    def operations(self) -> list[Numbers]:
+        """Pairs of operations in order, None where a side has none.
+
+        By name, module and order; where what a pair reads was given by operations that aren't
+        paired, as those of branches in another order, by value, if two results are close.
+        """
+        left, right = (run.operations for run in self.runs)
+        by_name = [both for both in aligned(left, right) if self._same_weights(*both)]
+        partner = self._following(dict(by_name))
+        rest, free = _unpaired(partner, len(left)), _unpaired(_turned(partner), len(right))
+        if rest and free and not budget.spent():
+            partner |= self._by_value(rest, free)
+        back = _turned(partner)
+        for mine, other in by_name:
+            if mine not in partner and other not in back and self._compatible(mine, other):
+                partner[mine], back[other] = other, mine
+        for n, m in zip(*(run.outputs for run in self.runs), strict=False):
+            mine, other = self.runs[0].values[n].given, self.runs[1].values[m].given
+            if min(mine, other) < 0 or mine in partner or other in back:
+                continue
+            if self.pair(n, m).known and self.shares(n, m):  # outputs stand for each other
+                partner[mine], back[other], self.taken[n] = other, mine, m
+                self.by_labels.add((mine, other))
+                self._note(n, m)
+        self._note_initial(by_name)
+        for mine, other in sorted(partner.items()):
+            ours, theirs = left[mine], right[other]
+            if (mine, other) in self.by_labels:
+                continue
+            if not self._reads_matched(ours, theirs):
+                if not self._joins(ours, theirs):
+                    continue
+                self.by_labels.add((mine, other))
+                self.joined.add((mine, other))
+            for n, m in zip(ours.gives, theirs.gives, strict=False):
+                self._note(n, m)
+        return _in_order(len(left), len(right), partner, back)
+
+    def _note_initial(self, by_name: Sequence[tuple[int, int]]) -> None:
+        """Pairs what both runs are given: the same bits, or what paired operations read."""
+        left, right = self.runs
+        keys = {v.key: m for m, v in reversed([*enumerate(right.values)]) if v.given < 0}
+        for n, value in enumerate(left.values):
+            if value.given < 0 and value.key in keys:
+                self._note(n, keys[value.key])
+        for mine, other in by_name:
+            reads = left.operations[mine].reads, right.operations[other].reads
+            for n, m in zip(*reads, strict=False):
+                if left.values[n].given < 0 and right.values[m].given < 0:
+                    self._note(n, m)
+
+    def _joins(self, ours: Operation, theirs: Operation) -> bool:
+        """Whether two operations of one name end two ways to compute the same: most of what they
+        give is near, and comes from values that are matched with each other."""
+        ends = zip(ours.gives, theirs.gives, strict=False)
+        if not any(not self.pair(*both).selection.empty and self.shares(*both) for both in ends):
+            return False
+        before = [
+            {*operations_between(run, op.reads, bounds)[1]} & bounds.keys()
+            for run, op, bounds in zip(self.runs, (ours, theirs), self.values, strict=True)
+        ]
+        return {self.values[0][n] for n in before[0]} == before[1]
+
+    def _following(self, by_name: dict[int, int]) -> dict[int, int]:
+        """Returns the pairs whose results are near, or whose operands come from pairs and are apart
+        already: others stand for each other by chance, as those of branches in another order."""
+        left, right = self.runs
+        partner = dict[int, int]()
+        for mine, other in sorted(by_name.items()):
+            reads, gives = (
+                [
+                    *zip(
+                        getattr(left.operations[mine], ends),
+                        getattr(right.operations[other], ends),
+                        strict=False,
+                    )
+                ]
+                for ends in ("reads", "gives")
+            )
+            follows = self._compatible(mine, other)
+            for n, m in reads:
+                a, b = left.values[n], right.values[m]
+                given = min(a.given, b.given) < 0 or partner.get(a.given) == b.given
+                follows &= given or a.key == b.key
+            must_agree = [both for both in gives if self.pair(*both).compared]
+            apart = any(self.pair(*both).compared and not self.shares(*both) for both in reads)
+            near = any(self.shares(*both) for both in must_agree)
+            if near or (follows and (apart or not must_agree)):
+                partner[mine] = other
+        return partner
+
+    def _compatible(self, mine: int, other: int) -> bool:
+        """Whether two operations give values of one shape, where neither run lacks anything."""
+        if self.sides.marks != (None, None):
+            return True
+        left, right = self.runs
+        ends = zip(left.operations[mine].gives, right.operations[other].gives, strict=False)
+        return all(left.values[n].shape == right.values[m].shape for n, m in ends)
+
+    def _reads_matched(self, ours: Operation, theirs: Operation) -> bool:
+        """Whether all that two operations read is matched, place by place or in the other order."""
+        left, right = self.runs
+
+        def alike(n: int, m: int) -> bool:
+            a, b = left.values[n], right.values[m]
+            if a.key == b.key or self.values[0].get(n) == m:
+                return True
+            return a.given < 0 and b.given < 0 and self.pair(n, m).known
+
+        pairs = [*zip(ours.reads, theirs.reads, strict=False)]
+        turned = [*zip(ours.reads, reversed(theirs.reads), strict=False)]
+        if len(ours.reads) != len(theirs.reads):
+            return False
+        return all(alike(*both) for both in pairs) or (
+            len(pairs) == 2 and all(alike(*both) for both in turned)
+        )
+
+    def _same_weights(self, mine: int, other: int) -> bool:
+        """Whether two operations don't read weights that the other run reads elsewhere."""
+        left, right = self.runs
+        reads = zip(left.operations[mine].reads, right.operations[other].reads, strict=False)
+        for n, m in reads:
+            a, b = left.values[n], right.values[m]
+            weights = a.given < 0 and b.given < 0 and a.role == b.role == WEIGHT
+            elsewhere = a.key in self._weights[1] and b.key in self._weights[0]
+            if weights and a.key != b.key and elsewhere:
+                return False
+        return True
+
+    @cached_property
+    def _weights(self) -> tuple[set, set]:
+        first, second = (
+            {v.key for v in run.values if v.given < 0 and v.role == WEIGHT} for run in self.runs
+        )
+        return first, second
+
+    def _note(self, mine: int, other: int) -> None:
+        """Has two values bound regions, unless it isn't known what of them must agree."""
+        if not self.pair(mine, other).known:
+            return
+        self.values[0].setdefault(mine, other)
+        self.values[1].setdefault(other, mine)
+
+    def _by_value(self, rest: Sequence[int], free: Sequence[int]) -> dict[int, int]:
+        """Pairs operations that are left over by values that are close on two inputs."""
+        if self.sides.again is None or not self._computing(rest, free):
+            return {}
+        again = self.sides.again()
+        if again is None:  # it can't be run on others
+            return {}
+        sides = [self._candidates(n, some, again[n]) for n, some in enumerate((rest, free))]
+        met = dict[int, int]()
+        for ours, theirs, order in by_value.matched(*sides):
+            mine, other = ours.operation, theirs.operation
+            if mine in met or other in met.values():
+                continue
+            met[mine] = other
+            pair = self.pair(ours.number, theirs.number)
+            at, to = ours.index.reshape(-1), theirs.index.transpose(order).reshape(-1)
+            shapes = (
+                self.runs[0].values[pair.left].shape,
+                self.runs[1].values[pair.right].shape,
+            )
+            turned = len(shapes[0]) != len(shapes[1]) or order != tuple(range(len(order)))
+            if turned or pair.compared != len(at):
+                sizes = (prod(shapes[0]),), (prod(shapes[1]),)
+                pair.selection = Selection((0,), at, to, sizes, flat=True)
+                pair.known, pair.compared = True, len(at)
+            self.taken[ours.number] = theirs.number
+            self.by_labels.add((mine, other))
+            self._note(ours.number, theirs.number)
+        return met
+
+    def settle(self, difference: Difference) -> None:
+        """Has no verdict rest on what was not compared or follows from a size, and says why."""
+        if self.sides.marks != (None, None):
+            settled.leave_out_sizes(difference)
+        settled.give_reasons(difference)
+
+    def _computing(self, rest: Sequence[int], free: Sequence[int]) -> bool:
+        sides = zip(self.runs, (rest, free), strict=True)
+        return all(
+            any(not by_value.moves(run, run.operations[n]) for n in some) for run, some in sides
+        )
+
+    def _candidates(self, side: int, some: Sequence[int], again: Run) -> list[by_value.Candidate]:
+        run = self.runs[side]
+        there = dict(aligned(run.operations, again.operations))
+        found = []
+        for number in some:
+            op = run.operations[number]
+            if number not in there:
+                continue
+            moves = by_value.moves(run, op)
+            other = again.operations[there[number]]
+            for n, m in zip(op.gives, other.gives, strict=False):
+                box = self._box(side, n)
+                one = None if box is None else by_value.candidate(run, again, n, m, box, moves)
+                found += [] if one is None else [one]
+        return found
+
+    def _box(self, side: int, number: int) -> np.ndarray | None:
+        """Returns flat indices of the lines of a value that don't change, with its axes."""
+        value, marks = self.runs[side].values[number], self.sides.marks[side]
+        size = prod(value.shape)
+        if not 0 < size <= MOST:
+            return None
+        index = np.arange(size).reshape(value.shape)
+        mark = None if marks is None else marks.of(number)
+        if marks is None:
+            return index
+        if mark is None:
+            return None
+        for axis in range(mark.ndim):
+            if mark.shape[axis] > 1:
+                other = tuple(k for k in range(mark.ndim) if k != axis)
+                free = ~mark.any(axis=other)
+                free = free if free.any() else ~mark.all(axis=other)
+                at = np.flatnonzero(free)
+                index, mark = index.take(at, axis), mark.take(at, axis)
+        return None if mark.any() or not index.size else index
+
+
+def _unpaired(partner: dict[int, int], count: int) -> list[int]:
+    return [n for n in range(count) if n not in partner]
+
+
+def _turned(partner: dict[int, int]) -> dict[int, int]:
+    return {other: mine for mine, other in partner.items()}
+
+
+def _in_order(
+    count: int, size: int, partner: dict[int, int], back: dict[int, int]
+) -> list[Numbers]:
+    """Returns all operations in the order of the left, the right's own ones between."""
+    pairs, next_right = list[Numbers](), 0
+    for mine in range(count):
+        other = partner.get(mine)
+        if other is not None and other >= next_right:
+            pairs += [(None, m) for m in range(next_right, other) if m not in back]
+            next_right = other + 1
+        pairs.append((mine, other))
+    return pairs + [(None, m) for m in range(next_right, size) if m not in back]

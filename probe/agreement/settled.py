@@ -1,0 +1,114 @@
+"""What a comparison of two runs must not claim: that something differs by itself where not all that
+it reads could be compared, or where the sizes of the inputs say so."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from probe import floats
+from probe.recording.difference import Difference
+from probe.recording.matching import Pair, Runs
+from probe.recording.recording import Run
+from probe.semantics.labels import NOTHING, Selection
+
+LACKING = "all that it gives depends on inputs that the other run lacks"
+SIZED = "what it gives follows from the sizes of its inputs, which differ"
+BRANCH = "it is not known which of its results belong together: it runs otherwise with other inputs"
+NOT_COMPARED = "what it reads could not be compared"
+
+# The share of elements up to which those that are far apart are what an operation makes of its
+# operands, such as an overflow, and not of their sizes.
+FEW = 0.25
+
+
+def give_reasons(difference: Difference) -> None:
+    """Has nothing be a source whose operands were not all compared; says why others are unknown."""
+    for region in difference.operations:
+        if region.left is None or region.right is None:
+            continue
+        ops = [op for _, op in difference.sides(region)]
+        missing = any(not pair.known and not pair.hollow for pair in region.reads)
+        missing |= not region.joint and len(ops[0].reads) != len(ops[1].reads)
+        if missing and region.verdict == "source":
+            region.doubted(NOT_COMPARED)
+        elif region.verdict == "unknown" and not region.note:
+            region.note = LACKING if all(pair.known for pair in region.gives) else BRANCH
+
+
+def leave_out_sizes(difference: Difference) -> None:
+    """Takes back what must agree where it follows from sizes: a shape, a divisor, a padding.
+
+    Content changes none of it, so that repetitions don't show it. It differs in many elements by
+    more than rounding, though operands agree, where their sizes or the arguments differ.
+    """
+    runs, sized = (difference.left, difference.right), set[int]()
+    for region in difference.operations:
+        if region.left is None or region.right is None or not region.differing:
+            continue
+        sides = difference.sides(region)
+        shapes = [[run.values[n].shape for n in op.reads] for run, op in sides]
+        arguments = [repr(op.attributes) for _, op in sides]
+        # some recorders have a shape read nothing
+        begins = not any(shapes) or shapes[0] != shapes[1] or arguments[0] != arguments[1]
+        begins &= not any(_far(pair, runs).any() for pair in region.reads if not pair.equal)
+        if not begins and not any(pair.left in sized for pair in region.reads):
+            continue
+        for pair in region.gives:
+            few = FEW if runs[0].values[pair.left].floating else 0
+            if not pair.equal and _far(pair, runs).mean() > few:
+                sized.add(pair.left)
+                _keep_equal(pair, runs)
+        if begins and not any(pair.known for pair in region.gives):
+            region.cause, region.note = "window", SIZED
+
+
+def numbers(run: Run, number: int) -> np.ndarray | None:
+    """Returns a value's numbers; None: they were left out of a recording."""
+    array, dtype = run.array(number), run.values[number].dtype
+    return floats.widen(array, dtype) if array is not None and dtype == "bfloat16" else array
+
+
+def taken(pair: Pair, runs: Runs) -> tuple[np.ndarray, np.ndarray] | None:
+    """Returns the elements of both values that must agree; None: some were left out."""
+    left, right = numbers(runs[0], pair.left), numbers(runs[1], pair.right)
+    if left is None or right is None:
+        return None
+    return pair.selection.taken(left, 0), pair.selection.taken(right, 1)
+
+
+def _equal(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    same = np.asarray(left == right)
+    return same | (np.isnan(left) & np.isnan(right)) if left.dtype.kind in "fc" else same
+
+
+def _far(pair: Pair, runs: Runs) -> np.ndarray:
+    """Where paired elements are apart by more than rounding; integers wherever they differ."""
+    both = taken(pair, runs)
+    if both is None:
+        return np.zeros(1, bool)
+    left, right = both
+    near, dtype = _equal(left, right), runs[0].values[pair.left].dtype
+    if dtype in floats.FORMATS:
+        with np.errstate(all="ignore"):
+            size = np.maximum(np.abs(left), np.abs(right))
+            near |= np.abs(left - right) <= floats.eps(dtype) ** 0.5 * size
+    return np.asarray(~near.reshape(-1))
+
+
+def _keep_equal(pair: Pair, runs: Runs) -> None:
+    """Has nothing of a pair differ, and nothing be known of what does."""
+    both = taken(pair, runs)
+    assert both is not None
+    equal, places = _equal(*both).reshape(-1), []
+    shapes = runs[0].values[pair.left].shape, runs[1].values[pair.right].shape
+    for side, shape in enumerate(shapes):
+        every = np.arange(prod(shape)).reshape(shape)
+        places.append(np.asarray(pair.selection.taken(every, side)).reshape(-1)[equal])
+    sizes = (prod(shapes[0]),), (prod(shapes[1]),)
+    pair.selection = (
+        Selection((0,), places[0], places[1], sizes, True) if len(places[0]) else NOTHING
+    )
+    pair.known, pair.compared, pair.equal, pair.differing = False, len(places[0]), True, 0
+    pair.max_ulp, pair.scaled, pair.first = 0, 0.0, None

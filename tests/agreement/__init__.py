@@ -1,0 +1,1 @@
+"""Programs recorded operation by operation."""

@@ -1,0 +1,53 @@
+"""Operations that belong together have one name, or values that are close."""
+
+import numpy as np
+
+from probe.agreement.match import RunningMatch, Sides
+from probe.recording.recording import record_run
+from probe.semantics import Unknown
+from tests.agreement.programs import Program, compared
+from tests.recording.doubles import Doubles, Step
+
+X = np.random.default_rng(0).standard_normal((6, 8)).astype("f4")
+
+
+def test_branches_in_another_order_are_matched_by_their_values() -> None:
+    def branches(*order: int) -> Program:
+        steps = [Step("branch", Unknown(), FUNCTIONS[n], ["x"]) for n in order]
+        last = Step("sum", Unknown(), lambda a, b: a + b, [order.index(0), order.index(1)])
+        return lambda arrays: Doubles(dict(arrays), [*steps, last])
+
+    difference = compared(X, X, branches(0, 1), branches(1, 0))
+    assert not difference.sources
+    assert {r.verdict for r in difference.operations} == {"equal"}
+
+
+FUNCTIONS = (np.tanh, lambda x: np.exp(x) / 2)
+
+
+def test_several_operations_against_one_are_a_region_between_values_that_are_matched() -> None:
+    def silu(x: np.ndarray) -> np.ndarray:
+        return x / (1 + np.exp(-x))
+
+    def chain(*steps: tuple[str, object, list]) -> Program:
+        every = [Step(name, Unknown(), function, reads) for name, function, reads in steps]
+        return lambda arrays: Doubles(dict(arrays), every)
+
+    one = chain(("twice", lambda x: x * 2, ["x"]), ("silu", silu, [0]))
+    two = chain(
+        ("twice", lambda x: x * 2, ["x"]),
+        ("sigmoid", lambda x: 1 / (1 + np.exp(-x)), [0]),
+        ("product", lambda x, y: x * y, [0, 1]),
+    )
+    difference = compared(X, X, one, two)
+    (region,) = (region for region in difference.operations if region.joint)
+    assert region.inside == ((1,), (1, 2))
+    assert [pair.equal for pair in region.reads] == [True]
+    assert region.verdict == "source"
+
+
+def test_where_nothing_is_lacked_all_of_one_shape_must_agree() -> None:
+    run = record_run(Doubles({"x": X}, [Step("tanh", Unknown(), np.tanh, ["x"])]))
+    match = RunningMatch((run, run), Sides())
+    assert match.operations == [(0, 0)]
+    assert match.pair(1, 1).selection.whole

@@ -1,0 +1,35 @@
+"""What follows from the sizes of the inputs is no source of a difference."""
+
+import numpy as np
+
+from probe.agreement.settled import SIZED
+from tests.agreement.programs import compared, program, sources, tanh
+
+X = np.random.default_rng(0).standard_normal((6, 8)).astype("f4")
+
+
+def by_length(x: np.ndarray) -> np.ndarray:
+    return x / np.float32(x.shape[1])
+
+
+def sizes(x: np.ndarray) -> np.ndarray:
+    return np.array(x.shape)
+
+
+def test_a_divisor_or_a_shape_that_follows_from_the_length_is_no_source() -> None:
+    for step in (by_length, sizes):
+        difference = compared(X[:, :5], X, program(tanh, step))
+        assert not difference.sources
+        assert difference.operations[1].cause == "window"
+        assert difference.operations[1].note == SIZED
+        assert difference.agreement == "unknown"
+
+
+def flips_a_few(x: np.ndarray) -> np.ndarray:
+    y = x * 2
+    y[0, 0] *= 1 if len(x) > 1 else -1
+    return y
+
+
+def test_a_few_elements_far_apart_are_a_source_as_an_overflow_is() -> None:
+    assert sources(compared(X[:1], X, program(tanh, flips_a_few))) == [("flips_a_few", 1, 8)]
