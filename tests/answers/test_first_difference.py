@@ -136,9 +136,9 @@ def test_no_report_is_offered_where_none_can_be_written(planted):
     assert "report" not in found.outcome()
 
 
-def test_time_is_a_limit_and_says_what_is_left():
+def test_time_is_a_limit_and_says_that_there_is_no_answer_yet():
     left, right = apart(X)
-    with pytest.raises(NothingKnown, match="running the left side; no answer yet"):
+    with pytest.raises(NothingKnown, match="no answer yet"):
         probe.first_difference(left, right, time="0.001s")
     with pytest.raises(InputError, match="time=soon"):
         probe.first_difference(left, right, time="soon")
