@@ -13,6 +13,7 @@ from difflib import SequenceMatcher
 import numpy as np
 
 from probe import budget, floats
+from probe.errors import Foreign, ProbeError, foreign
 from probe.recording.contract import WEIGHT, Again, Operation, Recorder, Seen
 from probe.recording.recording import Run, record_run
 from probe.recording.store import array_digest
@@ -157,11 +158,11 @@ def repeated(run: Run, recorders: Iterable[Callable[[], Recorder]]) -> Marks:
     for make in recorders:
         if budget.spent():
             break
+        watch = _Watch(marks)
         try:
-            recorder = make()
-            watch = _Watch(marks)
-            outputs = _recorded(recorder, watch)
-        except Exception:  # a model or a library raises what it likes at other numbers
+            recorder = foreign(make)
+            outputs = foreign(_recorded, recorder, watch)
+        except (Foreign, ProbeError):  # a model may raise what it likes at other numbers
             if not marks.repetitions:
                 marks = Marks(run)
             continue

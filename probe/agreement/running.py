@@ -8,6 +8,7 @@ from functools import partial
 from probe.agreement.lacking import Arrays, contents, independent, lacked
 from probe.agreement.match import RunningMatch, Sides
 from probe.agreement.repeated import Marks, repeated
+from probe.errors import Foreign, ProbeError, foreign
 from probe.recording.contract import Recorder
 from probe.recording.recording import Run, record_run
 
@@ -56,8 +57,8 @@ def by_running(
                 there = ~missing[0][name] if missing[0][name].shape == other[name].shape else ...
                 cut[name] = other[name][there].reshape(array.shape)
             try:
-                runs.append(record_run(side(cut)))
-            except Exception:  # a library raises what it likes at other numbers
+                runs.append(foreign(record_run, side(cut)))
+            except (Foreign, ProbeError):  # a model may raise what it likes at other numbers
                 return None
         return runs[0], runs[1]
 

@@ -127,6 +127,7 @@ class Walked(Answer):
             ],
             "operations": operations,
             "outputs": [self.report_output(output) for output in difference.outputs],
+            "matched": difference.matched,
             "weights": [weight.to_json() for weight in difference.weights],
             "notes": difference.notes,
             "sizes": self.sizes,
@@ -230,6 +231,7 @@ class Walked(Answer):
         if any(ASSUMED in note for note in self.found.notes):
             last = f"with what is {ASSUMED} (notes): {last}"
         operations = f"{counted(total, 'operation')}, {self.found.examined:,} compared"
+        operations += f", matched {self.found.matched}"
         return f"{name}{compared}", f"{first} ({operations})", last
 
     def counts_text(self) -> str:

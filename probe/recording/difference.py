@@ -183,7 +183,7 @@ class Difference:
     was asked, as the user runs it, empty where they are. ``samples``: of how many samples of a
     batch each was compared, and how many there are; None where one run of either side is compared.
     ``weights``: those that the two sides have in another order; ``other_weights``: the first that
-    one side alone has, in words.
+    one side alone has, in words. ``matched``: how it was found what must agree.
     """
 
     left: Run
@@ -199,6 +199,7 @@ class Difference:
     samples: tuple[int, int] | None = None
     weights: list[PermutedWeight] = field(default_factory=list)
     other_weights: str = ""
+    matched: str = "by labels"
 
     @property
     def first(self) -> Region | None:

@@ -249,6 +249,9 @@ def compare_and_explain(
             tell("looking for values that are close")
             difference = related.by_closeness(difference, whole)
     difference.notes, difference.same_inputs = [*notes, *said], same
+    difference.matched = "by labels" if match is None else "by running"
+    if any(region.assumed for region in difference.operations):
+        difference.matched = "by value"
     difference.notes += filter(None, [related.note_of_assumed(difference, same_inputs)])
     difference.other_weights = other_weights
     if match is None:
