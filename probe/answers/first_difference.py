@@ -254,9 +254,9 @@ class Walked(Answer):
         sought = any(cause.kind or NOT_SOUGHT not in cause.why for cause in causes)
         inside = "the outputs agree, the bits inside differ; " * (self.verdict == "equal")
         words = self.found.rounding.words
-        weights = f"{self.found.other_weights}; " * bool(self.found.other_weights)
+        others = f"{self.found.other_weights}; " * bool(self.found.other_weights)
         beyond = f"{words}; " * bool(words)
-        text = f"{weights}{beyond}{inside}{source_text(first, sought)}{self._placed(first)}"
+        text = f"{others}{beyond}{inside}{source_text(first, sought)}{self._placed(first)}"
         return text, self.outcome()
 
     def _placed(self, first: Region) -> str:
