@@ -46,7 +46,10 @@ class Budget:
 
     ``left_out``: questions that campaigns left out so far.
     ``ended``: why nothing more is begun; empty while there is time and nobody interrupts.
+    ``answered``: what is found stands, and is only told now: nobody is rung any more.
     """
+
+    answered = False
 
     def __init__(self, seconds: float | None, begun: float | None = None) -> None:
         self.seconds, self.left_out, self.ended = seconds, 0, ""
@@ -71,7 +74,7 @@ class Budget:
         return f"the {span(self.seconds or 0)} of --time were over"
 
     def _ring(self, *_: object) -> None:
-        if not self.ended:
+        if not (self.ended or self.answered):
             raise TimeOver(self.why)
 
     @contextmanager

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from probe import machine, schema
+from probe import budget, machine, schema, supervisor
 from probe.arguments import require_types, typed
 from probe.errors import StoreError
 from probe.store import file, parquet
@@ -72,7 +72,9 @@ class Store:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
+        # parts are whole by themselves: putting millions of rows together takes seconds, which
+        # whoever waits for an end has not, and the next run does it
+        if kind is None and not (budget.spent() or supervisor.interrupted.is_set()):
             self.compact()
         else:
             self.flush()

@@ -105,6 +105,7 @@ def answer_request(
         [(target, questions) for target in targets], workers or min(machine.cores(), len(targets))
     )
     if job.budget is not None:
+        job.budget.answered = True
         job.say_left_out()
     return Summary(
         plans.vary,

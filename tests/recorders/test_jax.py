@@ -361,7 +361,7 @@ def test_values_that_are_only_moved_agree_where_they_went() -> None:
 
     longer = jnp.concatenate([x, of(2, 4)])
     found = compared(lambda: run(x), lambda: run(longer))
-    assert found.verdict == "equal"
+    assert found.agreement == "equal"
     assert found.outputs[0].compared == 15
 
 
