@@ -328,7 +328,9 @@ def plain_outputs(difference: Difference) -> list[OutputDifference]:
             chosen = pair.selection.taken(left, 0), pair.selection.taken(right, 1)
             found = paired_difference(*chosen, dtypes[0], (left.size, right.size))
             found = replace(found, shape=left.shape, other_shape=right.shape)
-        if shapes[0] == shapes[1] and pair.window:
+        # what changes with other content in what the other side lacks
+        running = difference.matched == "by running" and found.apart.shape == left.shape
+        if (shapes[0] == shapes[1] and pair.window) or (running and pair.known):
             found = with_window(found, ~pair.selection.mask(left.shape, 0))
         plain.append(found)
     return plain

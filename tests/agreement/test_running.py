@@ -51,7 +51,9 @@ def test_of_a_prefix_all_agree_but_what_reads_on() -> None:
     difference = compared(X[:, :5], X, program(running_sum, look_ahead))
     assert not difference.sources
     assert difference.outputs[0].compared == 6 * 4  # the fifth position reads the sixth
-    assert difference.agreement == "equal"
+    assert difference.agreement == "equal" and difference.verdict == "differs"
+    (output,) = difference.plain
+    assert (output.elements, output.differing, output.window, output.window_apart) == (30, 6, 6, 6)
 
 
 def test_two_functions_of_one_input_are_compared_by_index() -> None:
