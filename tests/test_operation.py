@@ -190,7 +190,7 @@ def test_commands_take_rows(capsys, tmp_path, monkeypatch):
     assert said(capsys, f"order {CASE} --batch 4")["replayed"] == 12
     small = said(capsys, f"shrink {CASE} --at 1 --against 5")
     assert small["case"]["op"] == "dense" and small["case"]["filters"] == 1
-    assert said(capsys, f"thresholds {CASE} --upto 4")["floor"]["size"] == 3
+    assert said(capsys, f"thresholds {CASE} --upto 12")["floor"]["size"] == 3
     found = said(capsys, f"remedies {CASE} --lengths 2,3,4 --only pad")
     assert (found["vary"], found["recommended"]) == ("batch", "pad")
 
