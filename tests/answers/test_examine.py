@@ -70,7 +70,7 @@ def test_the_parts_come_in_order_and_each_is_told_at_once(tmp_path):
     assert "one size" in found.text("cost")
     seconds = [one.seconds for one in found.parts]
     assert seconds == sorted(seconds)
-    assert json.loads(json.dumps(found.to_json()))["parts"][0]["part"] == "operation"
+    assert json.loads(json.dumps(found.to_json()))["parts"][0]["part"] == "outputs"
 
 
 @pytest.mark.slow

@@ -24,7 +24,6 @@ test_integers_are_exact_and_nothing_is_refused = conforming.exact(
 test_every_output_is_revealed_and_replayed = conforming.replays(
     slow(PLAIN, "float32", CASES[2:3]),
     (PLAIN + ",weights=argument", "float32", CASES[::4]),
-    slow("openvino", "float32", CASES[::3]),
 )
 
 
