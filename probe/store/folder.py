@@ -41,6 +41,10 @@ Rows = Mapping[str, Any] | Iterable[Mapping[str, Any]]
 _Chunk: TypeAlias = "pa.Table | list[Mapping[str, Any]]"
 
 
+# Seconds that must be left of a limit for parts to be put together: two million rows took three.
+COMPACTING = 60.0
+
+
 class Store:
     """Writes the tables of a machine's folder; a context manager.
 
@@ -74,7 +78,9 @@ class Store:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         # parts are whole by themselves: putting millions of rows together takes seconds, which
         # whoever waits for an end has not, and the next run does it
-        if kind is None and not (budget.spent() or supervisor.interrupted.is_set()):
+        limit = budget.current_budget()
+        hurried = supervisor.interrupted.is_set() or (limit is not None and limit.left < COMPACTING)
+        if kind is None and not hurried:
             self.compact()
         else:
             self.flush()
