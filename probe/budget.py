@@ -46,7 +46,7 @@ class Budget:
 
     ``left_out``: questions that campaigns left out so far.
     ``ended``: why nothing more is begun; empty while there is time and nobody interrupts.
-    ``answered``: what is found stands, and is only told now: nobody is rung any more.
+    ``answered``: the answer is complete and being written: the alarm no longer raises TimeOver.
     """
 
     answered = False

@@ -202,7 +202,7 @@ class Campaign(ABC, Generic[Question]):
                                 part.session.interrupt()
                             wait(futures, HEARD)
         except TimeOver:
-            pass
+            pass  # what was asked by then counts; the rest is left out, below
         except KeyboardInterrupt:
             self.tally.interrupted = True
         if self.late and self.budget is not None:

@@ -24,7 +24,7 @@ HALF = 0.5
 
 @dataclass
 class Marks:
-    """Of a run's values, by number, where a repetition has other bits.
+    """Of a run's values, by number, where a repetition has different bits.
 
     ``changed``: bool, of size 1 along axes along which it is the same. ``missing``: values that
     some repetition did not have, or had in another shape: nothing is known of those.
@@ -78,7 +78,7 @@ class Marks:
 
 
 def differing(left: np.ndarray, right: np.ndarray, dtype: str) -> np.ndarray:
-    """Where two arrays of one shape have other bits; zeros of either sign are alike."""
+    """Where two arrays of one shape have different bits; zeros of either sign are alike."""
     if left.dtype.kind in "cV":
         width = left.dtype.itemsize
         both = (np.ascontiguousarray(a).reshape(*a.shape, 1).view(np.uint8) for a in (left, right))
