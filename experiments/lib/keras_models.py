@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lib.variations import ALL, Function, Variation, sides_of
+from lib.variations import ALL, Arrays, Given, Variation, sides_of
 
 
 def calibrated(name: str, size: int) -> Any:
@@ -41,21 +41,11 @@ def application(name: str, size: int) -> Callable[[Path], Any]:
     """A network of keras.applications with seeded weights, called eagerly or by ``predict``."""
 
     def sides(_: Path) -> Any:
-        import keras
 
         model = calibrated(name, size)
         x = np.random.default_rng(0).standard_normal((ALL, size, size, 3)).astype(np.float32)
 
-        def run(batch: int | None, _: int | None, compiled: bool = False) -> Function:
-            given = keras.ops.convert_to_tensor(x[: batch or ALL])
-            if compiled:
-                import tensorflow
-
-                function = tensorflow.function(lambda: model(given, training=False))
-                return lambda: function()
-            return lambda: model(given, training=False)
-
-        return lambda one: sides_of(run, one)
+        return _of_model(model, x)
 
     return sides
 
@@ -70,14 +60,24 @@ def both_ways(_: Path) -> Any:
     model = keras.Model(x, layers.Dense(3, activation="softmax")(layers.GRU(12)(y)))
     array = np.random.default_rng(0).standard_normal((ALL, 20, 16)).astype(np.float32)
 
-    def run(batch: int | None, _: int | None, compiled: bool = False) -> Function:
-        given = keras.ops.convert_to_tensor(array[: batch or ALL])
-        if compiled:
-            import tensorflow
+    return _of_model(model, array)
 
-            function = tensorflow.function(lambda: model(given, training=False))
-            return lambda: function()
-        return lambda: model(given, training=False)
+
+def _of_model(model: Any, x: np.ndarray) -> Callable[[Variation], tuple[Given, Given]]:
+    """Returns both runs of a Keras model, called by itself or as a graph."""
+    import keras
+
+    def run(batch: int | None, _: int | None, compiled: bool = False) -> Given:
+        def make(arrays: Arrays) -> Any:
+            given = keras.ops.convert_to_tensor(arrays["x"])
+            if compiled:
+                import tensorflow
+
+                function = tensorflow.function(lambda: model(given, training=False))
+                return lambda: function()
+            return lambda: model(given, training=False)
+
+        return Given(make, {"x": x[: batch or ALL]})
 
     return lambda one: sides_of(run, one)
 
@@ -97,15 +97,18 @@ def converted(name: str, size: int) -> Callable[[Path], Any]:
         (one,) = litert.LiteRTFile(content).inputs()
         named = one.name
 
-        def run(batch: int | None, _: int | None, threads: int = 2) -> Any:
-            return litert.LiteRTRecorder(
-                content, {named: x[: batch or ALL]}, {"threads": str(threads)}
-            )
+        def run(batch: int | None, _: int | None, threads: int = 2) -> Given:
+            switches = {"threads": str(threads)}
+            make = lambda arrays: litert.LiteRTRecorder(content, arrays, switches)  # noqa: E731
+            return Given(make, {named: x[: batch or ALL]})
 
-        def both(one: Variation) -> tuple[Any, Any]:
+        def eager(arrays: Arrays) -> Any:
+            tensor = tensorflow.constant(arrays[named])
+            return Eager(lambda: model(tensor, training=False))
+
+        def both(one: Variation) -> tuple[Given, Given]:
             if one.vary == "library":
-                tensor = tensorflow.constant(x)
-                return Eager(lambda: model(tensor, training=False)), run(None, None)
+                return Given(eager, {named: x}), run(None, None)
             return sides_of(run, one)
 
         return both
@@ -136,10 +139,15 @@ def plain(size: int) -> Callable[[Path], Any]:
         array = np.random.default_rng(0).standard_normal((ALL, size, size, 3)).astype(np.float32)
         named = litert.LiteRTFile(content).inputs()[0].name
 
-        def both(_one: Variation) -> tuple[Any, Any]:
-            tensor = tensorflow.constant(array)
-            eager = Eager(lambda: model(tensor, training=False))
-            return eager, litert.LiteRTRecorder(content, {named: array}, {"threads": "2"})
+        def eager(arrays: Arrays) -> Any:
+            tensor = tensorflow.constant(arrays[named])
+            return Eager(lambda: model(tensor, training=False))
+
+        def converted(arrays: Arrays) -> Any:
+            return litert.LiteRTRecorder(content, arrays, {"threads": "2"})
+
+        def both(_one: Variation) -> tuple[Given, Given]:
+            return Given(eager, {named: array}), Given(converted, {named: array})
 
         return both
 

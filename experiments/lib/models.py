@@ -21,7 +21,8 @@ from lib.variations import (
     ALL,
     PADDING,
     THREADS,
-    Function,
+    Arrays,
+    Given,
     Model,
     Variation,
     batches,
@@ -164,7 +165,7 @@ def blocks(_: Path) -> Any:
         {n: jnp.asarray(rng.normal(0, 0.09, wide.get(n, (128, 128))), jnp.float32) for n in names}
         for _block in range(2)
     ]
-    x = jnp.asarray(rng.standard_normal((ALL, 40, 128)), jnp.float32)
+    x = rng.standard_normal((ALL, 40, 128)).astype(np.float32)
 
     def norm(y: Any) -> Any:
         centred = y - y.mean(-1, keepdims=True)
@@ -182,9 +183,14 @@ def blocks(_: Path) -> Any:
             y = y + jax.nn.gelu(norm(y) @ w["up"]) @ w["down"]
         return norm(y).mean(1)
 
-    def run(batch: int | None, _: int | None, compiled: bool = False) -> Function:
-        given, chosen = x[: batch or ALL], jax.jit(model) if compiled else model
-        return lambda: chosen(given)
+    def run(batch: int | None, _: int | None, compiled: bool = False) -> Given:
+        chosen = jax.jit(model) if compiled else model
+
+        def make(arrays: Arrays) -> Any:
+            given = jnp.asarray(arrays["x"])
+            return lambda: chosen(given)
+
+        return Given(make, {"x": x[: batch or ALL]})
 
     return lambda one: sides_of(run, one)
 
@@ -210,12 +216,17 @@ def flax_residual(folder: Path) -> Any:
             return nn.Dense(10)(x.mean(1))
 
     module = Residual()
-    x = jnp.asarray(normal(ALL, 24, 24, 3))
-    weights = jax.jit(module.init)(jax.random.key(0), x)
+    x = normal(ALL, 24, 24, 3)
+    weights = jax.jit(module.init)(jax.random.key(0), jnp.asarray(x))
 
-    def run(batch: int | None, _: int | None, compiled: bool = False) -> Function:
+    def run(batch: int | None, _: int | None, compiled: bool = False) -> Given:
         function = jax.jit(module.apply) if compiled else module.apply
-        return lambda: function(weights, x[: batch or ALL])
+
+        def make(arrays: Arrays) -> Any:
+            given = jnp.asarray(arrays["x"])
+            return lambda: function(weights, given)
+
+        return Given(make, {"x": x[: batch or ALL]})
 
     return lambda one: sides_of(run, one)
 
@@ -228,8 +239,10 @@ def onnx(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]])
 
         file = folder.joinpath(*path)
 
-        def run(batch: int | None, length: int | None, threads: int = 2) -> Any:
-            return OnnxRecorder(file, inputs(batch or ALL, length), {"threads": str(threads)})
+        def run(batch: int | None, length: int | None, threads: int = 2) -> Given:
+            switches = {"threads": str(threads)}
+            make = lambda arrays: OnnxRecorder(file, arrays, switches)  # noqa: E731
+            return Given(make, inputs(batch or ALL, length))
 
         return lambda one: sides_of(run, one)
 
@@ -244,9 +257,9 @@ def opencv(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]
 
         file = folder.joinpath(*path)
 
-        def run(batch: int | None, length: int | None, threads: int = 2) -> Any:
+        def run(batch: int | None, length: int | None, threads: int = 2) -> Given:
             model = opened(file, switches={"threads": str(threads)})
-            return model.recorder(inputs(batch or ALL, length))
+            return Given(model.recorder, inputs(batch or ALL, length))
 
         return lambda one: sides_of(run, one)
 
@@ -280,8 +293,9 @@ def numbers(_: Path) -> Any:
     def model(x: Any, first: Any, second: Any) -> Any:
         return np.maximum(x @ first, np.float32(0)) @ second
 
-    def run(batch: int | None, _: int | None) -> Any:
-        return ArrayRecorder(model, np.array(x[: batch or ALL]), **weights)
+    def run(batch: int | None, _: int | None) -> Given:
+        make = lambda arrays: ArrayRecorder(model, np.array(arrays["x"]), **weights)  # noqa: E731
+        return Given(make, {"x": x[: batch or ALL]})
 
     return lambda one: sides_of(run, one)
 

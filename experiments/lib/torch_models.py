@@ -8,7 +8,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from lib.variations import ALL, Function, Variation, sides_of
+import numpy as np
+
+from lib.variations import ALL, Arrays, Given, Variation, sides_of
 
 
 def seeded(make: Callable[[Any], tuple[Any, Callable[..., Any]]]) -> Any:
@@ -23,15 +25,20 @@ def seeded(make: Callable[[Any], tuple[Any, Callable[..., Any]]]) -> Any:
 
         def run(
             batch: int | None, length: int | None, threads: int = 2, compiled: bool = False
-        ) -> Function:
+        ) -> Given:
             chosen = torch.compile(module) if compiled else module
-            given = inputs(batch or ALL, length)
 
-            def function() -> Any:
-                torch.set_num_threads(threads)
-                return chosen(*given)
+            def make(arrays: Arrays) -> Any:
+                given = [torch.tensor(array) for array in arrays.values()]
 
-            return function
+                def function() -> Any:
+                    torch.set_num_threads(threads)
+                    return chosen(*given)
+
+                return function
+
+            tensors = inputs(batch or ALL, length)
+            return Given(make, {f"x{n}": tensor.numpy() for n, tensor in enumerate(tensors)})
 
         return lambda one: sides_of(run, one)
 
@@ -197,20 +204,25 @@ def minilm(folder: Path) -> Any:
     tokenizer.no_padding()
     ids = [tokenizer.encode(text).ids for text in SENTENCES]
 
-    def run(rows: list[list[int]], threads: int = 2) -> Function:
+    def run(rows: list[list[int]], threads: int = 2) -> Given:
         longest = max(map(len, rows))
-        tokens = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
-        mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
+        tokens = np.array([row + [0] * (longest - len(row)) for row in rows])
+        mask = np.array([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
 
-        def function() -> Any:
-            torch.set_num_threads(threads)
-            hidden = model(input_ids=tokens, attention_mask=mask).last_hidden_state
-            weights = mask.unsqueeze(-1).to(hidden.dtype)
-            return (hidden * weights).sum(1) / weights.sum(1)
+        def make(arrays: Arrays) -> Any:
+            tokens, mask = (torch.tensor(arrays[name]) for name in ("tokens", "mask"))
 
-        return function
+            def function() -> Any:
+                torch.set_num_threads(threads)
+                hidden = model(input_ids=tokens, attention_mask=mask).last_hidden_state
+                weights = mask.unsqueeze(-1).to(hidden.dtype)
+                return (hidden * weights).sum(1) / weights.sum(1)
 
-    def sides(one: Variation) -> tuple[Function, Function]:
+            return function
+
+        return Given(make, {"tokens": tokens, "mask": mask})
+
+    def sides(one: Variation) -> tuple[Given, Given]:
         if one.vary == "padding":
             return run(ids[:1]), run(ids[: 1 + int(one.against.split()[1])])
         if one.vary == "threads":
@@ -231,16 +243,19 @@ def silero_script(folder: Path) -> Any:
     torch.manual_seed(0)
     x = torch.randn(ALL, 512)
 
-    def run(batch: int | None, _: int | None, threads: int = 2) -> Function:
-        given = x[: batch or ALL].clone()
+    def run(batch: int | None, _: int | None, threads: int = 2) -> Given:
+        def make(arrays: Arrays) -> Any:
+            given = torch.tensor(arrays["x"])
 
-        def function() -> Any:
-            torch.set_num_threads(threads)
-            module.reset_states()
-            return module(given, 16000)
+            def function() -> Any:
+                torch.set_num_threads(threads)
+                module.reset_states()
+                return module(given, 16000)
 
-        for _ in range(WARM):  # TorchScript optimises what it has run before
-            function()
-        return function
+            for _ in range(WARM):  # TorchScript optimises what it has run before
+                function()
+            return function
+
+        return Given(make, {"x": x[: batch or ALL].numpy()})
 
     return lambda one: sides_of(run, one)

@@ -1,12 +1,12 @@
 """Variations: two runs of a model differ in batch, length, padding, number of threads or mode.
 
-For a variation, a model gives two functions without arguments (or recorders) whose results should
-agree.
+For a variation, a model gives two runs whose results should agree: what makes a function without
+arguments (or a recorder) of inputs, and these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,15 @@ import numpy as np
 
 BATCHES, ALL = (1, 2, 3, 5, 6, 7), 8
 
-Function = Callable[[], Any]
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Given:
+    """One run. ``make(arrays)``: a function without arguments, or a recorder."""
+
+    make: Callable[[Arrays], Any]
+    arrays: Arrays
 
 
 @dataclass(frozen=True)
@@ -39,7 +47,7 @@ class Model:
     target: str
     weights: str
     variations: tuple[Variation, ...]
-    sides: Callable[[Path], Callable[[Variation], tuple[Any, Any]]]
+    sides: Callable[[Path], Callable[[Variation], tuple[Given, Given]]]
 
 
 def batches(values: tuple[int, ...] = BATCHES, against: int = ALL) -> tuple[Variation, ...]:
@@ -57,7 +65,7 @@ def lengths(against: int, *values: int) -> tuple[Variation, ...]:
     return tuple(Variation("length", str(n), str(against)) for n in values)
 
 
-def sides_of(run: Callable[..., Function], one: Variation) -> tuple[Function, Function]:
+def sides_of(run: Callable[..., Given], one: Variation) -> tuple[Given, Given]:
     """Returns the two runs of a variation by what a model's ``run`` takes."""
     if one.vary == "batch":
         return run(int(one.at), None), run(int(one.against), None)

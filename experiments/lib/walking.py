@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
@@ -22,8 +23,9 @@ import numpy as np
 
 from lib.fuzzing import proved
 from lib.models import every
-from lib.variations import Model, Variation
+from lib.variations import Arrays, Given, Model, Variation
 from probe import machine, shard
+from probe.agreement import by_running
 from probe.campaign import Row, Tally, run_row
 from probe.errors import ProbeError, TargetError
 from probe.launch import open_session
@@ -156,26 +158,35 @@ def _refused(one: Variation, reason: str) -> Row:
     }
 
 
-def recorders(sides: tuple[Any, Any], target: str) -> list[Any]:
-    """Recorders of both sides: functions are watched by their library's."""
+def makers(sides: tuple[Given, Given], target: str) -> tuple[Any, Any]:
+    """What makes a recorder of other inputs, of both sides: functions are watched by their
+    library's."""
     library = Target.parse(target).name
     if library == "keras":
         library = dict(Target.parse(target).switches).get("backend", "tensorflow")
-    made = []
-    for side in sides:
-        known = hasattr(side, "record")
-        made.append(side if known else import_module(RECORDERS[library]).RECORDER(side))
-    return made
+
+    def recorder(side: Given, arrays: Arrays) -> Any:
+        run = side.make(arrays)
+        return run if hasattr(run, "record") else import_module(RECORDERS[library]).RECORDER(run)
+
+    left, right = (partial(recorder, side) for side in sides)
+    return left, right
 
 
-def walked(sides: tuple[Any, Any], one: Variation, target: str) -> tuple[Row, list[Row]]:
+def recorders(sides: tuple[Given, Given], target: str) -> list[Any]:
+    """Recorders of both sides."""
+    return [make(side.arrays) for make, side in zip(makers(sides, target), sides, strict=True)]
+
+
+def walked(sides: tuple[Given, Given], one: Variation, target: str) -> tuple[Row, list[Row]]:
     """Walks two runs; columns of ``walks`` and of ``sources``."""
     from probe.answers.first_difference import ComparisonQuestion, Walked
     from probe.recording.walk import walk
 
     begun = time.monotonic()
     left, right = recorders(sides, target)
-    found = walk(left, right, seconds=PATIENCE)
+    match = by_running(makers(sides, target), (sides[0].arrays, sides[1].arrays))
+    found = walk(left, right, seconds=PATIENCE, match=match)
     row: Row = {"vary": one.vary, "at": one.at, "against": one.against, "reason": None}
     seconds = time.monotonic() - begun
     verdicts = [each.verdict for each in found.operations]
