@@ -117,9 +117,9 @@ def _is_mask(array: np.ndarray) -> bool:
 
 
 def _hides(mask: np.ndarray, where: np.ndarray) -> bool:
-    """Whether a mask has one number in these places that it has nowhere else."""
+    """Whether a mask has one number in these places, and another one elsewhere."""
     there = np.unique(mask[where])
-    return len(there) == 1 and there[0] not in mask[~where]
+    return len(there) == 1 and bool((mask[~where] != there[0]).any())
 
 
 def _other_content(array: np.ndarray, dtype: str, number: int, seed: int) -> np.ndarray:

@@ -196,12 +196,15 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
         kind = "" if kind == "other" else kind
         causes = {kind: sides[0].pair.differing} if kind else {}
         return Cause(kind, why, causes=causes, refuted=why.endswith(NO_SOURCE))
+    meaning = sides[0].operation.meaning
     if region.assumed and region.joint:
-        cause = Cause(why=CLOSE)
-        cause = _formulas_cause(sides, most, known) or cause
+        # one sum on both sides is asked as such: what replays needs no assumption
+        sums = all(isinstance(first_of(side.operation.meaning), SUMS) for side in sides)
+        cause = _sums_cause(sides, most, known) if sums else Cause()
+        if not cause.explained:
+            cause = _formulas_cause(sides, most, known) or Cause(why=CLOSE)
         cause.alone = True
         return cause
-    meaning = sides[0].operation.meaning
     first, apart = first_of(meaning), differing_outputs(sides)
     if isinstance(first, SUMS):
         cause = _sums_cause(sides, most, known)

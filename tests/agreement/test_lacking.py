@@ -50,7 +50,9 @@ def test_a_mask_that_says_what_is_padding_stays_and_one_of_content_changes() -> 
     mask = np.array([[1, 1, 1, 0, 0]])
     lacking = {"mask": np.arange(5)[None] >= 3}
     assert all(np.array_equal(o["mask"], mask) for o in contents({"mask": mask}, lacking))
-    mask = np.array([[1, 0, 1, 1, 1]])
+    mask = np.array([[1, 1, 0, 0, 0]])  # the shorter run is padded, too
+    assert all(np.array_equal(o["mask"], mask) for o in contents({"mask": mask}, lacking))
+    mask = np.array([[1, 0, 1, 0, 1]])
     assert any((o["mask"] != mask).any() for o in contents({"mask": mask}, lacking))
 
 
