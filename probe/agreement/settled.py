@@ -64,6 +64,14 @@ def leave_out_sizes(difference: Difference) -> None:
             region.cause, region.note = "window", SIZED
 
 
+def shifted(left: np.ndarray | None, right: np.ndarray | None) -> bool:
+    """Whether bytes of either sign stand for the same numbers, 128 apart."""
+    if left is None or right is None or left.shape != right.shape:
+        return False
+    apart = left.astype(int) - right.astype(int)
+    return bool((apart == (128 if left.dtype == np.uint8 else -128)).all())
+
+
 def numbers(run: Run, number: int) -> np.ndarray | None:
     """Returns a value's numbers; None: they were left out of a recording."""
     array, dtype = run.array(number), run.values[number].dtype

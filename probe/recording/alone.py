@@ -586,16 +586,16 @@ class Cause:
     """Why an operation's outputs differ.
 
     ``kind``: ``window``, ``reach``, ``order``, ``rounding``, ``precision``, ``flush`` (of sums,
-    several joined by ``+``), ``place``, ``argument``, ``algorithm``, ``alignment``,
-    ``nondeterministic``, ``uninitialised``; empty where none of these explains it. ``why``: a
-    sentence. ``examined``: differing outputs that were asked about, ``replayed``: those that came
-    out again on both sides. ``causes``: examined outputs by cause; if not given those replayed.
-    ``alone``: whether the operation alone gave its recorded bits on both sides. ``comparison``: of
-    sums, with both sides' summations. ``refuted``: what it reads does not agree, or it reads more
-    than was said: it is no source. ``compared`` and ``differing``: of the first output that
-    differs; ``rounding``: those that differ by whether rounding can be why. ``in_numpy``: whether
-    what came out again was replayed in NumPy; else the library itself gave it, which says why the
-    sides differ and not that both are right.
+    several joined by ``+``), ``saturation`` (of integers), ``place``, ``argument``, ``algorithm``,
+    ``alignment``, ``nondeterministic``, ``uninitialised``; empty where none of these explains it.
+    ``why``: a sentence. ``examined``: differing outputs that were asked about, ``replayed``: those
+    that came out again on both sides. ``causes``: examined outputs by cause; if not given those
+    replayed. ``alone``: whether the operation alone gave its recorded bits on both sides.
+    ``comparison``: of sums, with both sides' summations. ``refuted``: what it reads does not agree,
+    or it reads more than was said: it is no source. ``compared`` and ``differing``: of the first
+    output that differs; ``rounding``: those that differ by whether rounding can be why.
+    ``in_numpy``: whether what came out again was replayed in NumPy; else the library itself gave
+    it, which says why the sides differ and not that both are right.
     """
 
     kind: str = ""

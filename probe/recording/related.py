@@ -118,13 +118,18 @@ def reads_other_weights(difference: Difference, region: Region) -> bool:
     held = _weights(difference.right), _weights(difference.left)
     runs = zip(sides, region.inside, strict=True)
     names = [[run.operations[n].op for n in inside] for run, inside in runs]
+    # without elements, or bytes of another sign that stand for the same numbers
+    alike = [
+        [p.left for p in region.reads if p.hollow],
+        [p.right for p in region.reads if p.hollow],
+    ]
     return names[0] == names[1] and all(
         any(
-            run.values[n].role == WEIGHT and run.values[n].digest not in other
+            run.values[n].role == WEIGHT and run.values[n].digest not in other and n not in same
             for number in inside
             for n in run.operations[number].reads
         )
-        for run, other, inside in zip(sides, held, region.inside, strict=True)
+        for run, other, inside, same in zip(sides, held, region.inside, alike, strict=True)
     )
 
 

@@ -40,6 +40,7 @@ from probe.recording.difference import NAMES, Region, is_near
 from probe.recording.enclosed import rounding_verdict
 from probe.recording.matching import Pair
 from probe.recording.recording import Operation, Run, operations_between, region_text, value_name
+from probe.recording.saturation import saturation_cause
 from probe.recording.sums import first_of
 from probe.semantics import (
     Contracts,
@@ -206,7 +207,9 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
         cause.alone = True
         return cause
     first, apart = first_of(meaning), differing_outputs(sides)
-    if isinstance(first, SUMS):
+    if cut_off := saturation_cause(sides, apart):
+        cause = cut_off
+    elif isinstance(first, SUMS):
         cause = _sums_cause(sides, most, known)
     elif isinstance(first, Each):
         cause = terms_cause(sides, apart) or place.function_cause(sides, apart, first.along)

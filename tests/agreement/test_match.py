@@ -51,3 +51,22 @@ def test_where_nothing_is_lacked_all_of_one_shape_must_agree() -> None:
     match = RunningMatch((run, run), Sides())
     assert match.operations == [(0, 0)]
     assert match.pair(1, 1).selection.whole
+
+
+def test_bytes_of_another_sign_that_stand_for_the_same_weights_are_read_alike() -> None:
+    weights = np.random.default_rng(0).integers(-128, 128, (8, 5)).astype(np.int8)
+    unsigned = (weights.astype(int) + 128).astype(np.uint8)
+
+    def program(w: np.ndarray, off: int, more: int = 0) -> Program:
+        def product(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+            return x @ (w.astype("f4") - off) + more
+
+        return lambda arrays: Doubles(
+            {**arrays, "w": w}, [Step("product", Unknown(), product, ["x", "w"])]
+        )
+
+    for more, verdict in ((0, "equal"), (1, "source")):
+        difference = compared(X, X, program(weights, 0), program(unsigned, 128, more))
+        assert [region.verdict for region in difference.operations] == [verdict]
+    difference = compared(X, X, program(weights, 0), program(unsigned[::-1], 128, 1))
+    assert [region.verdict for region in difference.operations] == ["unknown"]
