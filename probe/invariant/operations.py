@@ -1,11 +1,7 @@
-"""What an operation is, and the operands that show how it adds: of every library.
+"""The operands that show how an operation adds: of every library.
 
-A library's table (``probe.recorders``) says what an operation computes, in the words of
-:mod:`probe.semantics`; nothing here knows an operation by its name. What rounds at most once in one
-way is exact wherever it stands. A function of the elements at one place may depend on the place in
-a vector. Of all else the labels of the results say whether a sample reads another one.
-
-The others are asked with telling operands, which are the same for all time. A sum hides its
+What is neither exact nor a function by place (``asked``) is asked with telling operands, which are
+the same for all time. A sum hides its
 rounding errors unless it ends small. Here it ends at nothing: half of the products are the other
 half with the sign turned, at shuffled places, over 16 binades. The exact sum is zero, so what comes
 out *is* the rounding errors, and another order or rounding makes others: also where the library
@@ -19,7 +15,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,76 +22,6 @@ import numpy as np
 from probe import floats, operands, ulp
 from probe.case import Case
 from probe.invariant.classes import PIECES, mark_of_answers
-from probe.semantics import Each, Meaning, Unknown
-from probe.semantics.contract import Shapes
-from probe.semantics.elementwise import row_of
-from probe.semantics.labels import Labels, joint, tag
-
-
-class OperationKind(Enum):
-    """``EITHER``: exact but for the sign of zeros. ``SOME``: neither of the others says enough."""
-
-    EXACT, EITHER, PLACE, SOME = range(4)
-
-
-def operation_kind(meaning: Meaning) -> OperationKind:
-    """Returns what an operation is, by what it computes."""
-    if isinstance(meaning, Unknown):
-        return OperationKind.SOME
-    if meaning.rounds is not None:
-        parts = meaning.parts() or (meaning,)
-        either = any(row_of(part.word).either for part in parts)
-        return OperationKind.EITHER if either else OperationKind.EXACT
-    return OperationKind.PLACE if isinstance(meaning, Each) else OperationKind.SOME
-
-
-def exact_throughout(function: Callable[[], Any]) -> bool:
-    """Whether all operations of a function of no arguments are exact.
-
-    But for the sign of zeros, and for subnormal numbers where a library does not give a choice
-    among them to all places alike (TensorFlow's ReLU).
-
-    It is run, a few times, and watched. InputError, and what the function itself raises.
-    """
-    from probe.recording.subject import function_recorder  # libraries, where there are some
-
-    operations: list[Any] = []
-    function_recorder(function).record(operations.append)
-    meanings = [operation.meaning for operation in operations]
-    return all(
-        operation_kind(meaning) in (OperationKind.EXACT, OperationKind.EITHER)
-        or (isinstance(meaning, Each) and meaning.exact_but_subnormal)
-        for meaning in meanings
-    )
-
-
-def samples_apart(meaning: Meaning, reads: Shapes, gives: Shapes, carries: Sequence[bool]) -> bool:
-    """Whether no sample's results read another sample, of a call with two samples.
-
-    They lie along the first axis of every result, and of the operands that ``carry`` them. One
-    after the other is labelled as another sample: the results of its neighbour may not notice.
-    """
-    if isinstance(meaning, Unknown) or any(shape[:1] != (2,) for shape in gives):
-        return False
-
-    def answered(changed: int | None) -> list[Labels]:
-        read = []
-        for number, (shape, along) in enumerate(zip(reads, carries, strict=True)):
-            index = np.arange(1, math.prod(shape) + 1, dtype=np.uint64).reshape(shape)
-            labels = joint(tag("operand", number), index)
-            if along and changed is not None:
-                labels[changed] = joint(labels[changed], tag("another sample"))
-            read.append(Labels(tuple(shape), labels))
-        return meaning.labels(read, gives, tag("operation"))
-
-    plain = answered(None)
-    for changed in range(2):
-        for before, after in zip(plain, answered(changed), strict=True):
-            beside = before.full([0])[1 - changed], after.full([0])[1 - changed]
-            if not (before.known and after.known and np.array_equal(*beside)):
-                return False
-    return True
-
 
 Tensors = tuple[Any, ...]
 

@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from probe.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
-from probe.invariant.operations import (
-    IndependentRows,
+from probe.invariant.asked import (
+    NOT_ROUNDED_ONCE,
+    AskedCall,
     OperationKind,
     operation_kind,
     samples_apart,
-    spread_numbers,
 )
+from probe.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
+from probe.invariant.operations import IndependentRows, spread_numbers
 from probe.invariant.tensorflow_calls import (
     FORMATS,
     Contraction,
@@ -34,7 +35,6 @@ from probe.invariant.tensorflow_calls import (
     tensor,
 )
 from probe.recorders.graphs import Body, Interpreter
-from probe.recorders.tensorflow_table import meaning
 from probe.recorders.tensorflow_values import (
     BRANCHES,
     CALLS,
@@ -53,13 +53,10 @@ from probe.recorders.tensorflow_values import (
     run_flow,
     run_op,
     schema,
-    sizes_of,
     structure,
     traced_graph,
     type_of,
 )
-from probe.semantics import Each, Meaning, Reduces, of_complex
-from probe.semantics.contract import Call
 
 # Pieces of what is computed row by row, in one pass over memory.
 ROWS = (1 << 14, 1 << 12)
@@ -114,15 +111,14 @@ class TensorFlowOperations:
 
     def _chosen(self, node: FunctionNode, follows: tuple[bool, ...], read: list[Any]) -> Handler:
         outputs = once(node)(read)
-        computes, _ = _described_node(node, read, outputs)
-        which, element = operation_kind(computes), isinstance(computes, Each)
+        which = _node_kind(node, read, outputs)
         left = self._plain(node, LEFT)
         of_samples = [x.dtype for x, along in zip(read, follows, strict=True) if along]
         # what is computed of integers is exact; to 16 bits a cast rounds twice, each time by IEEE
         if node.op == CONVERTED or not all(dtype in FORMATS for dtype in of_samples):
             exact = node.op == CONVERTED or which in (OperationKind.EXACT, OperationKind.EITHER)
             return once(node) if exact else left
-        if which is OperationKind.EITHER and element:
+        if which is OperationKind.EITHER and node.op in EITHER_ZERO:
             return self._element(node, follows)
         if which in (OperationKind.EXACT, OperationKind.EITHER):
             return once(node)
@@ -130,7 +126,7 @@ class TensorFlowOperations:
             return left
         if which is OperationKind.PLACE:
             return left if follows.count(True) > 1 else self._element(node, follows)
-        if isinstance(computes, Reduces):
+        if node.op in REDUCTIONS:
             return self._reduction(node)
         return self._along(node, follows) if self._apart(node, follows, read) else left
 
@@ -142,12 +138,11 @@ class TensorFlowOperations:
         two = [tf.concat([x[:1]] * 2, 0) if along else x for x, along in both]
         try:
             outputs = once(node)(two)
+            call = _asked_node(node, two, outputs)
+            carries = [follows[n] for n in _arrays_read(node, two)]
+            return call is not None and samples_apart(call, carries)
         except tf.errors.OpError:  # sizes among its attributes or operands are those of the batch
             return False
-        computes, call = _described_node(node, two, outputs)
-        arrays = _arrays_read(node, two)
-        shapes, carries = [sizes_of(two[n]) for n in arrays], [follows[n] for n in arrays]
-        return samples_apart(computes, shapes, call.gives, carries)
 
     def _plain(self, node: FunctionNode, why: str) -> Handler:
         """Runs a node as it is, and reports it if there are floating-point numbers in it."""
@@ -467,13 +462,32 @@ def _arrays_read(node: FunctionNode, read: Sequence[Any]) -> list[int]:
     return [n for n, x in enumerate(read) if n not in says and not type_of(x).unread]
 
 
-def _described_node(node: FunctionNode, read: list[Any], gave: list[Any]) -> tuple[Meaning, Call]:
-    """Returns what a node computes that has run, and its call as a table is asked."""
+def _asked_node(node: FunctionNode, read: list[Any], gave: list[Any]) -> AskedCall | None:
+    """Returns a node that has run as it can be asked about; None: it can't be run alone."""
     gives = [n for n, y in enumerate(gave) if not type_of(y).unread]
-    call = RanOperation(node.op, read, node.own, gave, _arrays_read(node, read), gives).call([])
-    computes = meaning(call)
-    complex_ = any(x.dtype.is_complex for x in (*read, *gave))
-    return of_complex(computes) if complex_ else computes, call
+    reads = _arrays_read(node, read)
+    ran = RanOperation(node.op, read, node.own, gave, reads, gives)
+    again = ran.again()
+    if again is None:
+        return None
+    plain = (None, 0, 1)
+    return AskedCall(
+        node.op,
+        again,
+        [np.array(array(read[n])) for n in reads],
+        [type_of(read[n]).name for n in reads],
+        [type_of(gave[n]).name for n in gives],
+        frozenset(name for name, value in ran.words().items() if value not in plain),
+        node.op in NOT_ROUNDED_ONCE or node.op in SUBNORMAL,
+    )
+
+
+def _node_kind(node: FunctionNode, read: list[Any], gave: list[Any]) -> OperationKind:
+    try:
+        call = _asked_node(node, read, gave)
+        return OperationKind.SOME if call is None else operation_kind(call)
+    except tf.errors.OpError:  # it doesn't take other numbers
+        return OperationKind.SOME
 
 
 # Nodes: what has classes of its own here, and what attributes say
@@ -483,6 +497,11 @@ def _described_node(node: FunctionNode, read: list[Any], gave: list[Any]) -> tup
 CONVERTED = "Cast"
 
 SOFTMAX = ("LogSoftmax", "Softmax")
+REDUCTIONS = ("Mean", "Sum", "Max", "Min", "Prod", "All", "Any", "EuclideanNorm")
+# Choices by place between zeros of unlike signs.
+EITHER_ZERO = ("Maximum", "Minimum", "ClipByValue")
+# Choices that read subnormal numbers as zeros in some places of a vector.
+SUBNORMAL = ("Relu", "Relu6", "Sign")
 CONVOLUTIONS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
 TRANSPOSED = ("Conv2DBackpropInput", "Conv3DBackpropInputV2")
 NORMALISED = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")

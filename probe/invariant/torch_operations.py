@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import compress
 from typing import Any
 from zlib import crc32
 
+import numpy as np
 import torch
 import torch.nn.functional as functional
 from torch import Tag
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 
+from probe.invariant.asked import (
+    NOT_ROUNDED_ONCE,
+    AskedCall,
+    OperationKind,
+    named_kind,
+    operation_kind,
+    samples_apart,
+    unlike,
+)
 from probe.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
-from probe.invariant.operations import OperationKind, operation_kind, samples_apart, spread_numbers
+from probe.invariant.operations import spread_numbers
 from probe.invariant.torch_calls import (
     ALIGNED,
     FORMATS,
@@ -29,11 +40,9 @@ from probe.invariant.torch_calls import (
 )
 from probe.invariant.torch_products import Einsum, MetOperations, Products
 from probe.invariant.torch_sequences import Attention, mkldnn_rnn_layer
-from probe.recorders.torch_calls import AtenCall, RanCall, aten_call, changed_by, op_facts
-from probe.recorders.torch_table import meaning
-from probe.recorders.torch_values import tensors
-from probe.semantics import Each, Meaning, Unknown, of_complex
-from probe.semantics.elementwise import canonical, row_of
+from probe.recorders.torch_calls import RanCall, aten_call, changed_by, op_facts
+from probe.recorders.torch_values import array, dtype, tensors
+from probe.semantics.elementwise import MORE
 
 # Pieces of what is computed row by row, in one pass over memory.
 ROWS = (1 << 14, 1 << 12)
@@ -106,7 +115,7 @@ class TorchOperations:
         kind = self.kinds(func, args, kwargs)
         watched = self.watched
         if kind is OperationKind.EXACT:
-            if func in self.kinds.by_value:
+            if not self.kinds.general:
                 watched.exact = False
             # it gives numbers to the program, which may then call others
             if Tag.data_dependent_output in func.tags or Tag.dynamic_output_shape in func.tags:
@@ -456,10 +465,10 @@ def _floating(args: Any, kwargs: dict[str, Any]) -> bool:
     )
 
 
-# What PyTorch's operations are, derived from the recorder's table at the calls that a model makes.
+# What PyTorch's operations are, asked at the calls that a model makes.
 #
-# Nothing here knows an operation by its name: the schema says what only looks at memory or gives
-# numbers to the program, its tags what draws random numbers, and the table what is computed.
+# The schema says what only looks at memory or gives numbers to the program, its tags what draws
+# random numbers, a few names what IEEE 754 defines, and running it the rest.
 
 
 # Calls that are kept. Numbers that change at every call, as a step of time, would add to them.
@@ -468,61 +477,85 @@ MOST = 1 << 14
 # Arguments that choose what is computed by what they are: an axis, a mode, an exponent.
 VALUES = frozenset((bool, str, int, type(None)))
 
+# Operations that move elements at any sizes and numbers, where they do at some.
+MOVING = frozenset(
+    "cat stack clone contiguous index_select gather embedding masked_fill where constant_pad_nd"
+    " repeat flip roll fill".split()
+)
+
+# What writes some elements of an operand into places that another names: one place may be named
+# twice, and chance decides then.
+WRITING = frozenset("scatter index_put _index_put_impl index_copy put masked_scatter".split())
+
+# Elements from which a call is asked about by its first two samples.
+LARGE = 1 << 16
+
 
 class Kinds:
     """What the operations of one model are, by what they are called with.
 
-    ``by_value``: those that are exact with some numbers alone, such as a power of two.
-    ``complex``: whether complex numbers were met, of which products round more than once.
+    ``general``: whether the last one is that at any sizes and with any numbers. ``complex``:
+    whether complex numbers were met, of which products round more than once.
     """
 
     def __init__(self) -> None:
-        self.by_value: set[Any] = set()
-        self.complex = False
-        self._known: dict[Any, OperationKind] = {}
+        self.general, self.complex = True, False
+        self._known: dict[Any, tuple[OperationKind, bool]] = {}
         self._samples: dict[Any, tuple[tuple[bool, ...], bool] | None] = {}
 
     def __call__(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> OperationKind:
-        """Returns what a call of an operation of ATen is. It is run once, on copies, where this is
-        not known."""
+        """Returns what a call of an operation of ATen is. It is run a few times, on copies, where
+        this is not known."""
         key = (
             func,
             *map(_what_decides, args),
             *((n, _what_decides(kwargs[n])) for n in kwargs),
         )
-        if func in self.by_value:
-            key = (*key, repr([number for number in args if isinstance(number, float)]))
-        kind = self._known.get(key)
-        if kind is None:
-            kind, always = self._of_call(func, args, kwargs)
-            if len(self._known) >= MOST:
-                self._known.clear()
-            if always:
-                self._known[key] = kind
+        # of all sizes; of these; and with these numbers
+        sized = *key, *((min(len(x), 2), *x.shape[1:]) for x in tensors((args, kwargs)) if x.dim())
+        numbers = *sized, repr([x for x in (*args, *kwargs.values()) if isinstance(x, float)])
+        for each in (key, sized, numbers):
+            if each in self._known:
+                kind, self.general = self._known[each]
+                return kind
+        if len(self._known) >= MOST:
+            self._known.clear()
+        kind, self.general, once = self._of_call(func, args, kwargs)
+        exact = kind in (OperationKind.EXACT, OperationKind.EITHER)
+        if not once:
+            kept = key if self.general else numbers if exact else sized
+            self._known[kept] = kind, self.general
         return kind
 
     def _of_call(
         self, func: Any, args: Tensors, kwargs: dict[str, Any]
-    ) -> tuple[OperationKind, bool]:
-        """Returns what a call is, and whether others are that have as much in common."""
+    ) -> tuple[OperationKind, bool, bool]:
+        """Returns what a call is, whether that holds at all sizes and numbers, and whether it is
+        said of this call alone."""
         facts, schema = op_facts(func), func._schema
         if not schema.name.startswith("aten::") or facts.random:
-            return OperationKind.SOME, True
-        numbers = all("Tensor" not in str(each.type) for each in schema.returns)
+            return OperationKind.SOME, True, False
+        whole = all("Tensor" not in str(each.type) for each in schema.returns)
         if facts.view:
             self.complex |= any(map(torch.is_complex, tensors(func(*args, **kwargs))))
         # it looks at memory in another way, or gives numbers to the program
-        if facts.view or facts.turns or facts.empty or numbers:
-            return OperationKind.EXACT, True
+        if facts.view or facts.turns or facts.empty or whole:
+            return OperationKind.EXACT, True, False
         if any(x.layout is not torch.strided or x.is_nested for x in tensors((args, kwargs))):
-            return OperationKind.SOME, False
-        call, computes = run_and_described(func, args, kwargs)
-        self.complex |= any("complex" in dtype for dtype in call.dtypes)
-        by_name = row_of(canonical(call.op)).rounds is not None
-        if isinstance(computes, Each) and not by_name:
-            self.by_value.add(func)
-        # which of several elements is written into one place, chance decides: others have places
-        return operation_kind(computes), not (isinstance(computes, Unknown) and call.looked)
+            return OperationKind.SOME, False, True
+        call = asked_call(func, *_first_samples(args, kwargs))
+        self.complex |= call.complex
+        pointwise = Tag.pointwise in func.tags or call.name == "_to_copy"
+        if pointwise and (named := named_kind(call)) is not None:
+            # what adds a multiple, or rounds to tenths, is told by its numbers, and so is a power
+            return named, not {"exponent", *MORE}.intersection(facts.defaults), False
+        if call.name in WRITING:
+            return _written_kind(call), False, True
+        try:
+            kind = operation_kind(replace(call, name=""))
+        except (RuntimeError, IndexError):  # an operation that doesn't take other numbers
+            return OperationKind.SOME, False, False
+        return kind, kind is OperationKind.EXACT and call.name in MOVING, False
 
     def samples(
         self, func: Any, leaves: Sequence[Any], form: Any
@@ -546,40 +579,80 @@ class Kinds:
             if len(carries) != len(every) or not carries[0]:
                 continue
             try:  # of three too: a batch of two may fit what is held by chance
+                calls = []
                 for count in (3, 2):
                     both = zip(every, carries, strict=True)
                     part = [
                         x[:1].expand(count, *x.shape[1:]).contiguous() if its else x
                         for x, its in both
                     ]
-                    call, computes = run_and_described(func, *refilled(leaves, form, part))
+                    calls.append(asked_call(func, *refilled(leaves, form, part)))
+                formats = {*FORMATS.values(), "complex64", "complex128"}
+                fits = len(calls[1].gives) == 1 and calls[1].gives[0] in formats
+                fits = fits and len(calls[1].reads) == len(part)
+                if fits and all(samples_apart(call, carries) for call in calls):
+                    self._samples[key] = carries, "complex" in calls[1].gives[0]
+                    break
             except (RuntimeError, IndexError):  # sizes that go with the batch
                 continue
-            formats = {*FORMATS.values(), "complex64", "complex128"}
-            fits = len(call.gives) == 1 and call.dtypes[0] in formats
-            reads = [tuple(x.shape) for x in part]
-            fits = fits and call.count == len(reads)
-            if fits and samples_apart(computes, reads, call.gives, carries):
-                self._samples[key] = carries, "complex" in call.dtypes[0]
-                break
         return self._samples[key]
 
 
-def run_and_described(func: Any, args: Tensors, kwargs: dict[str, Any]) -> tuple[AtenCall, Meaning]:
-    """Returns a call, which changes copies where it changes anything, and what it computes."""
+def asked_call(func: Any, args: Tensors, kwargs: dict[str, Any]) -> AskedCall:
+    """Returns a call that can be asked about; it changes copies where it changes anything."""
     into, read = changed_by(op_facts(func), args, kwargs)
     if into:
         args, kwargs = tree_map_only(torch.Tensor, torch.clone, (tuple(args), kwargs))
         into, read = changed_by(op_facts(func), args, kwargs)
     with torch.no_grad():
         every = tensors(func(*args, **kwargs))
-    returned = len(every)
-    every += [x for x in into if not any(x is y for y in every)]
-    ran = RanCall(func, args, kwargs, read, every, returned, range(len(every)))
-    call, _, _ = aten_call(ran)
-    computes = meaning(call)
-    numbers = [*tensors((args, kwargs)), *every]
-    return call, of_complex(computes) if any(map(torch.is_complex, numbers)) else computes
+        returned = len(every)
+        every += [x for x in into if not any(x is y for y in every)]
+        ran = RanCall(func, args, kwargs, read, every, returned, range(len(every)))
+        call, _, again = aten_call(ran)
+
+    def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        if again is None:
+            raise RuntimeError(f"{call.op} can't be run alone")
+        return again(arrays)
+
+    squares = call.op == "pow" and call.count == 1 and call.get("exponent") == 2
+    return AskedCall(
+        "square" if squares else call.op,
+        run,
+        [np.array(array(x)) for x in call.tensors],
+        [dtype(x.dtype) for x in call.tensors],
+        call.dtypes,
+        frozenset(name for name, _ in call.more()),
+        call.op in NOT_ROUNDED_ONCE,
+    )
+
+
+def _written_kind(call: AskedCall) -> OperationKind:
+    """What an operation is that writes into places: exact where each place is named once, so that
+    as many results change as there are elements to write."""
+    sources = [n for n in call.floating() if n]
+    before = call.run(call.reads)[0]
+    count = max((call.reads[n].size for n in sources), default=0)
+    numbers = [
+        call.reads[n] if n not in sources else 1 - 3 * call.reads[n] for n in range(len(call.reads))
+    ]
+    changed = int(unlike(before, call.run(numbers)[0]).sum())
+    return OperationKind.EXACT if sources and changed == count else OperationKind.SOME
+
+
+def _first_samples(args: Tensors, kwargs: dict[str, Any]) -> tuple[Tensors, dict[str, Any]]:
+    """Returns arguments with two samples of large tensors alone: what it is doesn't depend on how
+    many there are."""
+    every = tensors((args, kwargs))
+    count = len(every[0]) if every and every[0].dim() else 0
+    if count <= 2 or max(map(torch.numel, every)) < LARGE:
+        return args, kwargs
+    shapes = {x.shape[:1] for x in every if x.dim()}
+    if len(shapes) > 1 or any(is_weight(x) for x in every):
+        return args, kwargs
+    first = tree_map_only(torch.Tensor, lambda x: x[:2] if x.dim() else x, (tuple(args), kwargs))
+    return first[0], first[1]
 
 
 def _what_decides(argument: Any) -> Any:
