@@ -472,7 +472,7 @@ def _asked_node(node: FunctionNode, read: list[Any], gave: list[Any]) -> AskedCa
         return None
     plain = (None, 0, 1)
     return AskedCall(
-        node.op,
+        "Add" if node.op == "AddN" and len(reads) == 2 else node.op,
         again,
         [np.array(array(read[n])) for n in reads],
         [type_of(read[n]).name for n in reads],

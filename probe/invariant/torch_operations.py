@@ -477,10 +477,12 @@ MOST = 1 << 14
 # Arguments that choose what is computed by what they are: an axis, a mode, an exponent.
 VALUES = frozenset((bool, str, int, type(None)))
 
-# Operations that move elements at any sizes and numbers, where they do at some.
+# Operations that move elements, or make whole numbers, at any sizes and numbers, where they do so
+# at some.
 MOVING = frozenset(
     "cat stack clone contiguous index_select gather embedding masked_fill where constant_pad_nd"
-    " repeat flip roll fill".split()
+    " repeat flip roll fill zero zeros ones full zeros_like ones_like full_like new_zeros new_ones"
+    " new_full arange scalar_tensor".split()
 )
 
 # What writes some elements of an operand into places that another names: one place may be named
