@@ -118,7 +118,7 @@ class TensorFlowOperations:
         if node.op == CONVERTED or not all(dtype in FORMATS for dtype in of_samples):
             exact = node.op == CONVERTED or which in (OperationKind.EXACT, OperationKind.EITHER)
             return once(node) if exact else left
-        if which is OperationKind.EITHER and node.op in EITHER_ZERO:
+        if which is OperationKind.EITHER and node.op in (*EITHER_ZERO, *SUBNORMAL):
             return self._element(node, follows)
         if which in (OperationKind.EXACT, OperationKind.EITHER):
             return once(node)

@@ -514,7 +514,8 @@ class Kinds:
             *((n, _what_decides(kwargs[n])) for n in kwargs),
         )
         # of all sizes; of these; and with these numbers
-        sized = *key, *((min(len(x), 2), *x.shape[1:]) for x in tensors((args, kwargs)) if x.dim())
+        every = [x for x in tensors((args, kwargs)) if not x.is_nested and x.dim()]
+        sized = *key, *((min(len(x), 2), *x.shape[1:]) for x in every)
         numbers = *sized, repr([x for x in (*args, *kwargs.values()) if isinstance(x, float)])
         for each in (key, sized, numbers):
             if each in self._known:
@@ -634,12 +635,14 @@ def _written_kind(call: AskedCall) -> OperationKind:
     """What an operation is that writes into places: exact where each place is named once, so that
     as many results change as there are elements to write."""
     sources = [n for n in call.floating() if n]
-    before = call.run(call.reads)[0]
     count = max((call.reads[n].size for n in sources), default=0)
-    numbers = [
-        call.reads[n] if n not in sources else 1 - 3 * call.reads[n] for n in range(len(call.reads))
-    ]
-    changed = int(unlike(before, call.run(numbers)[0]).sum())
+    filled = [
+        [np.full_like(x, 2 if n in some else 0) if n in call.floating() else x
+         for n, x in enumerate(call.reads)]
+        for some in ([], sources)
+    ]  # fmt: skip
+    before, after = (call.run(reads)[0] for reads in filled)
+    changed = int(unlike(before, after).sum())
     return OperationKind.EXACT if sources and changed == count else OperationKind.SOME
 
 
