@@ -29,7 +29,7 @@ def cache(monkeypatch, tmp_path):
     monkeypatch.setenv("PROBE_CACHE", str(tmp_path))
     python = "{}.{}".format(*sys.version_info)
     monkeypatch.setitem(packages.RELEASES, "reference", (packages.Pins("1", python),))
-    monkeypatch.setattr(packages, "create", create(f'exec {sys.executable} "$@"'))
+    monkeypatch.setattr(packages, "create", create(f'exec "{sys.executable}" "$@"'))
     monkeypatch.setattr(packages, "install_release", lambda folder, recipe: recipe.choices[-1])
     return tmp_path
 

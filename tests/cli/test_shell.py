@@ -219,7 +219,7 @@ def test_help_imports_nothing_heavy(heavy):
 
 
 def test_a_reader_that_leaves_is_no_error():
-    command = f"{sys.executable} -m probe targets | head -1"
+    command = f'"{sys.executable}" -m probe targets | head -1'
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     said = [line for line in done.stderr.splitlines() if not line.endswith("s so far")]
     assert done.returncode == 0 and not said and done.stdout.count("\n") == 1

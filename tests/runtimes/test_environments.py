@@ -28,7 +28,7 @@ def test_one_release_has_several_spellings(one, other, same):
 def made(library="tensorflow", version="1.2.1", arm64=False):
     """A complete environment whose interpreter is this one."""
     folder = environments.folder_of(library, version, arm64)
-    script(environments.python_of(folder), f'exec {sys.executable} "$@"')
+    script(environments.python_of(folder), f'exec "{sys.executable}" "$@"')
     facts = {"library_version": version, "python_version": "3.6.15", "numpy_version": "1.19.5"}
     environments.complete(folder, library, version, arm64, facts)
     return folder

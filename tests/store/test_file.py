@@ -353,7 +353,7 @@ print(written, errors)
     (tmp_path / "script.py").write_text(script)
     (tmp_path / "disk").mkdir()
     mount = f"mount -t tmpfs -o size=300k none {tmp_path}/disk && cd {tmp_path}/disk"
-    inner = f"{mount} || exit 77; exec {sys.executable} {tmp_path}/script.py"
+    inner = f"{mount} || exit 77; exec '{sys.executable}' '{tmp_path}/script.py'"
     if shutil.which("unshare") is None:
         pytest.skip("there is no unshare, so no file system of its own")
     done = subprocess.run(["unshare", "-rm", "sh", "-c", inner], capture_output=True, text=True)
