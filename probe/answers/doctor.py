@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -194,7 +195,7 @@ def other_pip() -> str | None:
     pip = shutil.which("pip")
     if pip is not None and Path(pip).parent == own:
         return None
-    return f"{sys.executable} -m pip"
+    return f"{shlex.quote(sys.executable)} -m pip"
 
 
 def _library_check(name: str, why: str | None) -> Check:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -71,7 +72,7 @@ def command(script: Path, targets: tuple[Target, Target]) -> tuple[list[str], fl
     arguments = [*left.command, str(script)]
     if targets[0] != targets[1] and left.command != right.command:
         # the script starts the other interpreter itself: another release, or an emulated processor
-        arguments += [" ".join(left.command), " ".join(right.command)]
+        arguments += [shlex.join(left.command), shlex.join(right.command)]
     return arguments, max(left.slower, right.slower)
 
 

@@ -6,6 +6,7 @@ import ast
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from probe.errors import InputError
 from probe.reproduction import folder, program, proof
 from probe.reproduction.failing import failing
 from probe.reproduction.proof import verify
+from probe.runtimes.environments import Runtime
 from probe.target import Target
 from tests.runtimes.test_installed import provided
 
@@ -147,7 +149,7 @@ def test_an_old_release_and_todays_each_run_in_their_own_interpreter(old, tmp_pa
     script = tmp_path / "reproduce.py"
     alone = proof.own_interpreter(script)
     assert alone.status == 2 and "name both interpreters" in alone.said
-    wrong = proof.own_interpreter(script, arguments=(sys.executable, sys.executable))
+    wrong = proof.own_interpreter(script, arguments=(shlex.quote(sys.executable),) * 2)
     version = made.targets[0].version
     assert wrong.status == 2 and f"{version} is needed, on the left" in wrong.said
 
@@ -325,6 +327,27 @@ def test_a_side_with_another_release_than_its_own_cannot_run(tmp_path):
     path.write_text(text.replace("    y = compute(x, w)", "    raise ValueError(0)"))
     ran = proof.own_interpreter(path)
     assert ran.status == 2 and ran.said == "can't run: ValueError: 0, on the left"
+
+
+def test_interpreters_whose_path_has_a_space_run_both_sides(tmp_path, monkeypatch):
+    """The commands of both sides are words of a shell, and one was the bare path."""
+    finding = Finding.of(Case(op="matmul", in_channels=3, length=2))
+    targets = Target.parse("numpy"), Target.parse("numpy,threads=1")
+    path, python = tmp_path / "reproduce.py", tmp_path / "a clone" / "python"
+    path.write_text(program.script_of_finding(finding, targets, (np.__version__,) * 2, True))
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    again = f"import runpy, sys; sys.executable = {str(python)!r}; sys.argv = sys.argv[1:]"
+    code = f"{again}; runpy.run_path(sys.argv[0], run_name='__main__')"
+    ran = proof._run_command([sys.executable, "-c", code, str(path)])
+    assert ran.said == "none of 2 outputs differs"
+
+    native = Runtime((str(python),))
+    emulated = Runtime(("qemu", *native.command))
+    monkeypatch.setattr(proof, "_runtime", lambda t: emulated if t == targets[1] else native)
+    words, _ = proof.command(path, targets)
+    assert [shlex.split(side) for side in words[2:]] == [[*native.command], [*emulated.command]]
 
 
 def test_operands_are_exact_however_they_are_written():
