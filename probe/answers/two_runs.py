@@ -16,21 +16,30 @@ from typing import Any
 
 import numpy as np
 
-from probe import budget, installation
+from probe import backends, budget, installation
 from probe.agreement import by_running
 from probe.answers.answer import checked_target
 from probe.answers.first_difference import ComparisonQuestion, Walked, of_stored
 from probe.answers.record import GivenModel
 from probe.arguments import choice, whole_number
+from probe.backends.source import ValueShapes, Writing
 from probe.budget import within
+from probe.case import Case
 from probe.comparison.outputs import Samples, starts_of_pieces
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession, open_session
+from probe.operation import Program, ProgramStep, operand_names
 from probe.printing import counted
 from probe.progress import VOICE, Say, heard, silent
 from probe.recording import judging
 from probe.recording.alone import Known
-from probe.recording.apart import Apart, is_own_library, recording_target, switch_lines
+from probe.recording.apart import (
+    Apart,
+    is_own_library,
+    needs_other_interpreter,
+    recording_target,
+    switch_lines,
+)
 from probe.recording.inputs import first_entries, varied_axes
 from probe.recording.recording import Run
 from probe.recording.replayed import Replayed, TargetRuns, file_outputs
@@ -40,6 +49,9 @@ from probe.switch_points.fewest import Conditions, ReleaseStep, search_condition
 from probe.target import Target, why_unavailable
 
 Arrays = Mapping[str, np.ndarray]
+
+# Asked of a target whether it writes lines: all that do have these lines.
+DENSE = Case(op="dense", in_channels=2)
 
 ADVICE = {
     "batch": "for equal bits run all batches at one size (fill smaller ones up)",
@@ -62,6 +74,36 @@ def refuse_padding(options: Mapping[str, Any]) -> None:
         if option is not None:
             why = "it compares padded lengths, and cannot be combined with two runs of a model"
             raise InputError(name, option, why, f"leave out --{name}, or --vary, --at, --against")
+
+
+def refuse_report(report: Path, model: str, targets: Iterable[str | Target]) -> None:
+    """InputError where no report can be written of a model on one of these targets: its operations
+    would be replayed there, and a script has no lines for them. Asked before anything runs."""
+    for target in targets:
+        where = checked_target(target)
+        if is_own_library(where, model) or why_unavailable(where):
+            continue
+        why = "operations replayed there have no lines that a script could run"
+        if needs_other_interpreter(where):
+            why = f"{why}: it has an interpreter of its own"
+        elif _writes_lines(where):
+            continue
+        todo = "leave it out, or compare targets of this environment that run Python's lines"
+        raise InputError("report", report, f"none can be written of {where.text}: {why}", todo)
+
+
+def _writes_lines(where: Target) -> bool:
+    """Returns whether a backend computes by lines alone, not by a model in a format of its own."""
+    backend: Any = backends.get(where.name)
+    if not issubclass(backend, Writing):
+        return False
+    step = ProgramStep(DENSE.spec(), (0,), {name: name for name in operand_names(DENSE.spec())})
+    program = Program((step,), 1, False)
+    shapes = ValueShapes(program, DENSE.input_shape())
+    return (
+        backend().described(dict(where.switches), where.device, "").emit(program, shapes).hold
+        is None
+    )
 
 
 @dataclass(frozen=True)

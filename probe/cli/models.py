@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from probe import budget
+from probe.budget import within
 from probe.cli.options import (
     OTHER_TARGETS,
     PATH,
@@ -119,7 +121,7 @@ def network(model: str, run: ModelRun, targets: tuple[str, ...], out: Output, **
     model is recorded and its operations run there. If one of several targets fails, the results of
     the other targets are printed, and the exit status is 3.
     """
-    from probe.answers.two_runs import of_two, refuse_padding
+    from probe.answers.two_runs import of_two, refuse_padding, refuse_report
 
     texts = targets if _is_given("targets") else ()
     pads = {name: two.pop(name) for name in (*PADDING, "value", "safe")}
@@ -141,6 +143,8 @@ def network(model: str, run: ModelRun, targets: tuple[str, ...], out: Output, **
     if two["report"] is not None and len(texts) > 1:
         why = "a report is of one target"
         raise InputError("report", two["report"], why, "give one --target, or leave it out")
+    if two["report"] is not None:
+        refuse_report(two["report"], model, texts)
     pads |= {name: number_of_option(name, pads[name]) for name in ("fixed", "padded")}
     if pads["lengths"] is not None:
         pads["lengths"] = numbers_of_option("lengths", pads["lengths"])
@@ -186,12 +190,14 @@ def _run_twice(
 ) -> int:
     """Compares two runs, as the options in ``two`` say; the exit status."""
     from probe.answers.record import GivenModel
-    from probe.answers.two_runs import TwoSides, two_runs
+    from probe.answers.two_runs import TwoSides, refuse_report, two_runs
 
     refuse_written_folder(two["report"])
     if len(targets) > 1:
         todo = "give one --target, and the second one as --against-target"
         raise InputError("target", ", ".join(targets), "each of two runs has one target", todo)
+    if two["report"] is not None:
+        refuse_report(two["report"], model, filter(None, [*targets, two["against_target"]]))
     options = {name: two[name] for name in ("against_target", "by")}
     options |= {name: number_of_option(name, two[name]) for name in ("at", "against")}
     options["sizes"] = () if two["sizes"] is None else numbers_of_option("sizes", two["sizes"])
@@ -242,13 +248,18 @@ def give_two_runs(
     elif first.arguments:  # nothing to report: it did what it was asked
         why = f"{DIFFERENT}: {first.arguments}"
     if report is not None and not why:
-        try:
-            with out.working(f"writing {report}") as tell, users_output_to_stderr():
-                written = walked.reproduce(report, progress=tell.say)
-            if written.no_case:
-                out.note(f"the operation's own script, no case: {written.no_case}")
-        except NotReproduced as error:  # what was found stays true, and is printed
-            failed = why = str(error)
+        written = None
+        # what was found stays true, and is printed
+        with within(None), budget.Ending(), out.working(f"writing {report}") as tell:
+            try:
+                with users_output_to_stderr():
+                    written = walked.reproduce(report, progress=tell.say)
+            except NotReproduced as error:
+                failed = why = str(error)
+        if written is None:
+            why = why or "interrupted"
+        elif written.no_case:
+            out.note(f"the operation's own script, no case: {written.no_case}")
     # values are asked of the model once more
     with users_output_to_stderr():
         answer_json = walked.report()

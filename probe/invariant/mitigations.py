@@ -225,7 +225,11 @@ def advise(measured: Measured) -> Advice:
         return Advice("none", text, 1.0, measured.of_fixed(measured.default), "default")
     best = cheapest(exact)
     if best is None:
-        return Advice(None, "no remedy is exact on this target")
+        open_ = [result.remedy.name for result in measured.found if result.verdict == "not known"]
+        untimed = [result.remedy.name for result in measured.found if result.verdict == "exact"]
+        text = f"exact and not timed: {', '.join(untimed)}" if untimed else "no remedy is exact"
+        text += f"; not known of {', '.join(open_)}" if open_ else " on this target" * (not untimed)
+        return Advice(None, text)
     ratio, of_fixed = measured.ratio(best, measured.content), measured.of_fixed(best)
     text = (
         f"{best.remedy.name}: {best.remedy.doc}; exact, {rounded_text(ratio)} times the default at "
@@ -477,7 +481,7 @@ class Work(ABC):
         for number, remedy in enumerate(todo):
             judged: list[RemedyResult] = []
             # without the default nothing is known
-            with budget.Ending(results):
+            with budget.Ending(results or judged):
                 budget.require_time()
                 tell(number, len(todo) + 1, remedy.name)
                 judged.append(self.judged(remedy))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from probe import window
+from probe import budget, window
 from probe.case import Case
 from probe.comparison import CaseRun, ComparedShapes, Comparison, OutputPairs, Revealer, run_case
 from probe.errors import TargetError
@@ -175,7 +175,12 @@ def sweep_by_order(
     base, right = work.at(cases[against], against)
     result = ByOrder(case, session.target.text, vary, base)
     for done, value in enumerate(reversed(shorter), 1):
-        at, left = work.at(cases[value], value)
+        at, left = AtValue(value), None
+        with budget.Ending():  # what is known of the others stays
+            budget.require_time()
+            at, left = work.at(cases[value], value)
+        if left is None and not at.refusal:
+            at.refusal = f"not asked: {budget.spent()}"
         if left and right and left.orders and right.orders:
             pairs = OutputPairs.must_agree(ComparedShapes(case, vary, value, against, None))
             both = Comparison(case, left, right, pairs)

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 import probe
+from probe.answers import first_difference, two_runs
 from probe.cli import models as commands
 from probe.cli import shell
 from probe.errors import InputError
+from probe.target import Target
 from tests.cli.commands import ran
 from tests.recording import causes
 from tests.recording.taped import apart, normal
@@ -171,6 +173,32 @@ def test_a_report_never_overwrites_a_folder_and_says_so_first(tmp_path, capsys):
         said = capsys.readouterr().err
         assert "report=" in said and "give another folder" in said and "--force" not in said
     assert (tmp_path / "kept").read_text() == "mine"
+
+
+def test_a_report_that_no_lines_can_make_is_refused_before_the_work(tmp_path, capsys, monkeypatch):
+    """It was said after minutes of comparing."""
+    pytest.importorskip("ai_edge_litert")
+    monkeypatch.setattr(two_runs.TargetRuns, "open", lambda *_: pytest.fail("the work began"))
+    (tmp_path / "m.onnx").touch()
+    words = ["network", str(tmp_path / "m.onnx"), "--target", "onnxruntime"]
+    report = ["--report", str(tmp_path / "report")]
+    assert shell.run([*words, "--against-target", "litert", *report]) == 2
+    assert "none can be written of litert: operations replayed" in capsys.readouterr().err
+    for text, able in (("torch", True), ("numpy", True), ("litert", False), ("reference", False)):
+        assert two_runs._writes_lines(Target.parse(text)) == able
+
+
+def test_an_interrupted_report_leaves_the_answer(capsys, planted, monkeypatch):
+    for name in ("left", "right"):
+        assert ran(capsys, f"record tapes:{name} --out {name}")[0] == 0
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(first_difference.Walked, "reproduce", interrupted)
+    status, said, err = ran(capsys, "diff left right --report report")
+    assert status == 0 and "verdict: differs" in said, (status, said, err)
+    assert "no report was written: interrupted" in err
 
 
 def test_what_one_recording_has_not_is_not_none(capsys, planted):

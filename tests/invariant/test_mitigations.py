@@ -11,7 +11,7 @@ import probe
 from probe import Case, Store, budget, floats
 from probe.answers import network
 from probe.cli import shell
-from probe.errors import InputError, TargetError
+from probe.errors import InputError, TargetError, TimeOver
 from probe.invariant import mitigations
 from probe.invariant.mitigations import (
     ROUNDS,
@@ -25,6 +25,7 @@ from probe.invariant.mitigations import (
     remedy_rows,
 )
 from probe.launch import InlineSession, Session
+from probe.switch_points import by_order
 from probe.target import Target, why_unavailable
 from probe.ulp import equal
 from tests.convolutions import cases
@@ -237,6 +238,28 @@ def test_a_target_that_no_remedy_mends_is_told():
     found = measured_remedies(case, Target.parse(UNSTABLE), [6, 9, 40], **words)
     assert advise(found).name is None
     assert advise_json(found)["advice"] == "no remedy is exact on this target"
+
+
+def test_what_the_default_came_to_by_the_end_of_the_time_is_told(monkeypatch):
+    """It was "no answer yet" until all lengths of the default had been compared."""
+    case, asked = Case("conv1d", 5, 3, 2), []
+    before = by_order._RevealWork.at
+
+    def at(work, case, value):
+        asked.append(value)
+        if len(asked) > 2:
+            raise TimeOver("the 5 s of --time were over")
+        return before(work, case, value)
+
+    monkeypatch.setattr(by_order._RevealWork, "at", at)
+    words = {"only": ["float64"], "sessions": RemedySessions(inline=True)}
+    with budget.within("1h"):
+        found = measured_remedies(case, Target.parse(UNSTABLE), [6, 8, 40], **words)
+    default, float64 = found.found
+    assert default.verdict == "differs" and default.differing == 8 == default.compared
+    assert default.refusal == "length 6: not asked: the 5 s of --time were over"
+    assert float64.refusal == "not tried: the 5 s of --time were over"
+    assert advise(found).text == "no remedy is exact; not known of float64"
 
 
 def test_rows_are_stored_and_read_back(measured, tmp_path):
