@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from probe import memory
-from probe.errors import InputError
+from probe.errors import Foreign, InputError, foreign
 
 EXPORTED = "programs of torch.export (.pt2) are not supported as chains that other targets run"
 TO_ONNX = "export the model to ONNX"
@@ -143,18 +143,21 @@ def _require_small_arrays(path: Path, file: Any) -> None:
 
 def _of_hdf5(path: Path) -> str | bytes:
     try:
-        _require_small_arrays(path, path)
-        import h5py
-
-        with h5py.File(path, "r") as file:
-            text = file.attrs.get("model_config")
-    except InputError:
-        raise
-    except Exception as error:
-        raise _no_model_file(path, f"it is not a complete HDF5 file ({str(error)[:80]})") from None
+        text = foreign(_model_config, path)
+    except Foreign as error:
+        why = f"it is not a complete HDF5 file ({str(error.__cause__)[:80]})"
+        raise _no_model_file(path, why) from None
     if not isinstance(text, str | bytes):
         raise InputError("network", path, WEIGHTS, "save the whole model: model.save(path)")
     return text
+
+
+def _model_config(path: Path) -> object:
+    _require_small_arrays(path, path)
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        return file.attrs.get("model_config")
 
 
 def _no_model_file(path: Path, why: str) -> InputError:

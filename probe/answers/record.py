@@ -15,7 +15,7 @@ import xxhash
 
 from probe.answers.answer import Answer, checked_target
 from probe.arguments import typed
-from probe.errors import InputError, ProbeError
+from probe.errors import Foreign, InputError, ProbeError, foreign
 from probe.printing import counted
 from probe.recording import inputs as given_inputs
 from probe.recording.apart import Apart, is_own_library
@@ -228,13 +228,12 @@ def recorded_operations(
     try:
         recorder = function_recorder(function, bare=bare)
         with begin_recording(folder) if folder else nullcontext() as store:
-            run, notes = watched(recorder, "the run", store)
+            run, notes = foreign(watched, recorder, "the run", store)
             if folder:
                 write_recording(run, folder, notes=notes)
         return digests_of(run), ""
-    except Exception as error:  # what the user's test raises when it is run again, say
-        known = isinstance(error, ProbeError)
-        return [], f"{'' if known else f'{type(error).__name__}: '}{' '.join(str(error).split())}"
+    except (Foreign, ProbeError) as error:  # what the user's test raises when it is run again, say
+        return [], " ".join(str(error).split())
 
 
 def first_changed(old: Sequence[str], new: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from probe import ulp
-from probe.errors import InputError, ProbeError
+from probe.errors import Foreign, InputError, ProbeError, foreign
 from probe.invariant import tensorflow_calls
 from probe.invariant.classes import InvariantOptions, Table, table_environment
 from probe.invariant.keeper import Keeper, Report
@@ -53,9 +53,9 @@ class InvariantKeras(keras.Model):
             own: BaseException | None = error  # Keras raises one of its own around a layer's
             while own is not None and not isinstance(own, ProbeError):
                 own = own.__context__
-            if own is None:
-                raise
-            raise own from None
+            if own is not None:
+                raise own from None
+            raise
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """InputError: it is for inference."""
@@ -138,9 +138,11 @@ def _traced(model: Any, inputs: Any, kinds: Sequence[tuple[Any, tuple[int | None
         packed[:] = [tf.nest.map_structure(lambda _: 0, outputs)]
         return tf.nest.flatten(outputs)
 
+    trace = tf.function(function, autograph=False).get_concrete_function
     try:
-        concrete = tf.function(function, autograph=False).get_concrete_function(*open_)
-    except Exception as error:  # a loop or branch of Python's on numbers, or on an open batch
+        concrete = foreign(trace, *open_)
+    except Foreign as refused:  # a loop or branch of Python's on numbers, or on an open batch
+        error = refused.__cause__
         said = " ".join(str(getattr(error, "message", error)).split())[:160]
         why = f"it cannot be traced with an open batch ({type(error).__name__}: {said})"
         todo = "write loops and branches on tensors with keras.ops or tf.while_loop, tf.cond"

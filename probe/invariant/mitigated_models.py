@@ -21,7 +21,7 @@ import numpy as np
 
 from probe import budget, ulp
 from probe.arguments import whole_number
-from probe.errors import InputError, ProbeError, TargetError, line_of
+from probe.errors import Foreign, InputError, ProbeError, TargetError, foreign, line_of
 from probe.invariant.mitigations import (
     DOC,
     INVARIANT,
@@ -98,7 +98,7 @@ def of_graph(
             boxes = sized.at_least.boxes or graph.boxes(content)
             for seed in range(SETS):
                 short, whole = (
-                    calls_in_mode(result, graph.inputs(content, size, seed))()
+                    foreign(calls_in_mode(result, graph.inputs(content, size, seed)))
                     for size in (sized.least, graph.fixed)
                 )
                 result.differing += graph.parted(content, boxes, short, whole)
@@ -106,7 +106,7 @@ def of_graph(
                 result.keeps &= not any(
                     elements_apart(own, ours, run.values[number]) for own, ours, number in same
                 )
-    except Exception as error:
+    except (Foreign, ProbeError, MemoryError) as error:
         if isinstance(error, InputError) and error.name in ("table", "sizes"):
             raise
         return _refusal_as_result(error)
@@ -129,8 +129,8 @@ def of_runs(
     """
     try:
         result = _in_mode(opened, model, sizes, runs[1])
-        result.differing = differing(*(calls_in_mode(result, inputs)() for inputs in runs))
-    except Exception as error:
+        result.differing = differing(*(foreign(calls_in_mode(result, ins)) for ins in runs))
+    except (Foreign, ProbeError, MemoryError) as error:
         return _refusal_as_result(error)
     _doubt(result, "length" in sizes)
     return result
@@ -156,8 +156,8 @@ def _in_mode(
     if not arrays and callable(accepted) and FunctionSubject(accepted).torch:
         torch = import_module("torch")  # a module takes tensors
         example = tuple(torch.from_numpy(np.array(array)) for array in example)
-    invariant = import_module("probe.stable").invariant
-    in_mode, report = invariant(accepted, sizes, example=example, table=table)
+    invariant = partial(import_module("probe.stable").invariant, example=example, table=table)
+    in_mode, report = foreign(invariant, accepted, sizes)  # which runs the model
     return InvariantResult(model=in_mode, report=report, of_arrays=arrays)
 
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from probe import floats, ulp
-from probe.errors import InputError, ProbeError, line_of
+from probe.errors import Foreign, InputError, ProbeError, foreign, line_of
 from probe.invariant import samples
 from probe.invariant.classes import (
     Buckets,
@@ -133,9 +133,10 @@ class WholeProgram:
             ]
             if all(map(np.array_equal, more, (rows[:1] for rows in self.pool))):
                 continue
+            call = self._call(np.zeros(self.program.fixed or 1, int), False, more)
             try:
-                self._call(np.zeros(self.program.fixed or 1, int), False, more)()
-            except Exception:  # a library raises what it likes
+                foreign(call)
+            except (Foreign, ProbeError):
                 continue
             alike = [np.concatenate(both) for both in zip(alike, more, strict=True)]
         return alike
@@ -167,13 +168,12 @@ class WholeProgram:
         return [number for number, good in zip(every, finite, strict=True) if good]
 
     def _shapes(self, size: int) -> list[tuple[tuple[int, ...], str]]:
+        call = self._call(np.zeros(size, int), False)
         try:
-            answers = self._call(np.zeros(size, int), False)()
-        except ProbeError:
-            raise
-        except Exception as error:  # a library raises what it likes
+            answers = foreign(call)
+        except Foreign as error:
             todo = f"{HOW}; a file or signature of one batch has to be exported with an open one"
-            why = f"it does not run on {size} samples: {line_of(error, 160)}"
+            why = f"it does not run on {size} samples: {error}"
             raise InputError("model", self.program.name, why, todo) from None
         if not answers:
             raise InputError("model", self.program.name, "it returns no array", "return one")
@@ -471,11 +471,9 @@ def orders_of_program(operation: Any, sizes: Sequence[int]) -> str:
         try:
             graph = _padded_program(operation, largest, place)
             graph.known = known  # sums that were revealed for one question serve the next
-            served = graph.serves(size, size)
-        except ProbeError as error:
+            served = foreign(graph.serves, size, size)
+        except (Foreign, ProbeError) as error:
             return f"not known: {error}"
-        except Exception as error:  # a library raises what it likes
-            return f"not known: {line_of(error, 160)}"
         where = f"size {size} against place {place} of size {largest}"
         if served.by_order != "same" or served.why:
             word = "different" if served.by_order == "differs" else "not known"

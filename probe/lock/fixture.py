@@ -166,10 +166,9 @@ def print_summary(reporter: Any, config: Any, session: BitsSession | None) -> No
         if wrong:
             from probe.lock import why
 
+            command = lambda check: _pytest_command(config, check.test)  # noqa: E731
             try:
-                why.explain_changes(
-                    wrong, session, lambda c: _pytest_command(config, c.test), far == "install"
-                )
+                why.explain_changes(wrong, session, command, far == "install")
             except Exception as failed:  # a mistake of ours, or a library's: the verdicts stand
                 said = f"{type(failed).__name__} while causes were looked for: {failed}"
                 wrong[0].why = {"notes": [said]}

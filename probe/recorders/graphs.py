@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import inf
@@ -30,7 +30,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from probe import ulp
-from probe.errors import InputError, ProbeError
+from probe.errors import Foreign, InputError, ProbeError, foreign
 from probe.recording.contract import (
     INPUT,
     WEIGHT,
@@ -95,6 +95,7 @@ class Node:
 PLAIN = bool | int | float | str | list | None
 N = TypeVar("N", bound=Node)
 K = TypeVar("K")
+R = TypeVar("R")
 
 
 @dataclass(eq=False)
@@ -398,7 +399,8 @@ class Graph(Interpreter):
     def step(self, node: Any) -> list[LiveValue]:
         """Runs one node for the first time."""
         piece = self.piece([node])
-        results = self.start(piece, once=True)([self.values[key].value for key in piece.fed])
+        run = foreign(partial(self.start, piece, once=True))
+        results = foreign(run, [self.values[key].value for key in piece.fed])
         gives = [self.live(*both) for both in zip(piece.gives, results, strict=True)]
         self.nodes.append(node)
         self.events.append(self._event(node))
@@ -421,11 +423,11 @@ class Graph(Interpreter):
         held = {key: self.live(key, value) for key, value in self.inputs.items()}
         for piece in self.pieces:
             try:
-                run = self.start(piece, once=True) if piece.run is None else piece.run
-                results = run([held[key].value for key in piece.fed])
+                run = piece.run or foreign(partial(self.start, piece, once=True))
+                results = foreign(run, [held[key].value for key in piece.fed])
             # nodes that run one by one need not run as one model: all begin again, each for itself
-            except Exception as error:
-                if len(piece.nodes) == 1 or isinstance(error, ProbeError):
+            except Foreign:
+                if len(piece.nodes) == 1:
                     raise
                 held.clear()
                 self.apart()
@@ -627,11 +629,13 @@ class GraphRecorder(ABC):
             try:
                 outputs = graph.run(partial(_noting, self.alone, lambda _: None))
                 both = zip(outputs, wanted, strict=True)
-                if all(same_bits(output.array(), due) for output, due in both):
+                if all(same_bits(foreign(output.array), due) for output, due in both):
                     self.graph = graph
                     return
                 why = "run one by one give different bits"
-            except Exception as error:  # a node that can't run alone, or a type without arrays
+            # a node that can't run alone, a type without arrays, or too many iterations
+            except (Foreign, ProbeError, ValueError) as failed:
+                error = failed.__cause__ or failed
                 said = " ".join(str(error).split())[:120] or type(error).__name__
                 why = f"can't be run one by one ({said})"
             if not graph.iterated:
@@ -669,7 +673,7 @@ class GraphRecorder(ABC):
 
 def _noting(into: list[str], visit: Visit, event: Operation) -> None:
     """Notes the digests of what an operation gives, and calls ``visit``."""
-    into.extend(array_digest(np.asarray(value.array())) for value in event.gives)
+    into.extend(array_digest(np.asarray(foreign(value.array))) for value in event.gives)
     visit(event)
 
 
@@ -715,13 +719,12 @@ def refused(
     return InputError("inputs", shapes, why, todo)
 
 
-@contextmanager
-def reading(name: str, todo: str = "export or download it again") -> Iterator[None]:
-    """Makes one line, an InputError, of whatever a library says of a file that it can't read."""
+def read(name: str, call: Callable[[], R], todo: str = "export or download it again") -> R:
+    """Calls a library that reads a file. InputError, one line, for whatever it says of one that it
+    can't read."""
     try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:
+        return foreign(call)
+    except Foreign as damaged:
+        error = damaged.__cause__
         said = " ".join(str(error).split())[:160].rstrip(".") or type(error).__name__
         raise InputError("network", name, f"can't be read: {said}", todo) from None

@@ -19,6 +19,7 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
+from probe.errors import Foreign, foreign
 from probe.recorders.graphs import Body, Interpreter, Key, Node, repeated
 from probe.semantics.contract import Call, Operand
 
@@ -509,9 +510,10 @@ def _is(code: str, name: str, words: frozenset[tuple[str, str]], operands: tuple
         return eval(code, SPACE, {f"x{n}": arg for n, arg in enumerate(args)})
 
     try:
-        flat = Flat(jax.make_jaxpr(traced)(*operands))
-    except Exception:  # whatever the function says of words that aren't its own
+        program = foreign(jax.make_jaxpr(traced), *operands)
+    except Foreign:  # whatever the function says of words that aren't its own
         return False
+    flat = Flat(program)
     if not flat.equations:  # of what stays as it is
         return flat.outputs == list(range(len(operands)))
     eqn = flat.equations[0]

@@ -22,6 +22,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from probe.backends.litert import aligned_buffer
-from probe.errors import InputError
+from probe.errors import Foreign, InputError, foreign
 from probe.recorders import graphs
 from probe.recorders.graphs import Body, Key, LiveValue, Node, repeated
 from probe.recorders.litert_table import Scale, meaning, quantised
@@ -402,11 +403,12 @@ class LiteRTRecorder(graphs.GraphRecorder):
         super().__init__(content, inputs, switches)
 
     def plain(self) -> list[np.ndarray]:
-        with graphs.reading(self.name, AGAIN):
-            interpreter = interpreter_of(self.model, self.switches)
+        opening = partial(interpreter_of, self.model, self.switches)
+        interpreter = graphs.read(self.name, opening, AGAIN)
         details = interpreter.get_input_details()
         arrays = self.given(detail["name"] for detail in details)
-        try:
+
+        def invoke() -> None:
             for detail in details:
                 if tuple(detail["shape"]) != arrays[detail["name"]].shape:
                     interpreter.resize_tensor_input(detail["index"], arrays[detail["name"]].shape)
@@ -414,8 +416,11 @@ class LiteRTRecorder(graphs.GraphRecorder):
             for detail in details:
                 interpreter.set_tensor(detail["index"], arrays[detail["name"]])
             interpreter.invoke()
-        except Exception as error:
-            raise graphs.refused("LiteRT", self.inputs, error) from None
+
+        try:
+            foreign(invoke)
+        except Foreign as error:
+            raise graphs.refused("LiteRT", self.inputs, error.__cause__) from None
         ends = interpreter.get_output_details()
         return [interpreter.get_tensor(detail["index"]) for detail in ends]
 
@@ -434,6 +439,5 @@ def opened(
     ``switches``: of the target, ``threads`` and ``xnnpack``.
     """
     path = Path(path)
-    with graphs.reading(path.name, AGAIN):
-        inputs = LiteRTFile(graphs.content(path)).inputs()
+    inputs = graphs.read(path.name, lambda: LiteRTFile(graphs.content(path)).inputs(), AGAIN)
     return graphs.OpenedGraph(inputs, lambda arrays: LiteRTRecorder(path, arrays, switches))

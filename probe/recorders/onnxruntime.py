@@ -15,6 +15,7 @@ import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -452,8 +453,8 @@ class OnnxRecorder(graphs.GraphRecorder):
 
     def _session(self, settings: Any) -> Any:
         name = "model" if isinstance(self.model, bytes) else Path(self.model).name
-        with graphs.reading(name):
-            return onnxruntime.InferenceSession(self.model, settings, providers=PROVIDERS)
+        session = partial(onnxruntime.InferenceSession, self.model, settings, providers=PROVIDERS)
+        return graphs.read(name, session)
 
 
 def opened(
@@ -464,10 +465,9 @@ def opened(
     ``switches``: of the target, such as ``threads``.
     """
     path = Path(path)
-    with graphs.reading(path.name):
-        model = onnx.load(path, load_external_data=False)
-        for graph in (*model.functions, model.graph):
-            onnx_file.refuse_endless(graph)
+    model = graphs.read(path.name, lambda: onnx.load(path, load_external_data=False))
+    for graph in (*model.functions, model.graph):
+        onnx_file.refuse_endless(graph)
     refusing: list[Any] = []
 
     def recorder(arrays: Mapping[str, np.ndarray]) -> OnnxRecorder:

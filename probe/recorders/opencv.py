@@ -489,8 +489,7 @@ def opened(
         from probe.recorders import litert
 
         return OpenedNet(net, litert.opened(file).inputs, words, content, turned=True)
-    with graphs.reading(file.name):
-        graph = onnx.load_from_string(content).graph
+    graph = graphs.read(file.name, lambda: onnx.load_from_string(content).graph)
     return OpenedNet(net, graph_inputs(graph), words, content)
 
 

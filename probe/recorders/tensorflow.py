@@ -615,9 +615,10 @@ def _keras(path: Path, trusted: bool) -> OpenedTensorFlow:
             import keras
     except ImportError:
         raise trust.library_missing("keras") from None
-    with graphs.reading(path.name, trust.IN_PYTHON if named else AGAIN), without_stderr():
+    with without_stderr():
         more = {"custom_objects": trust.imported(named), "safe_mode": not trusted}
-        model = keras.models.load_model(path, compile=False, **more)
+        load = partial(keras.models.load_model, path, compile=False, **more)
+        model = graphs.read(path.name, load, trust.IN_PYTHON if named else AGAIN)
     if not model.inputs:
         why = "it has not been built, so its inputs are not known"
         raise InputError("network", path.name, why, "give it an Input, or call it once, and save")
@@ -646,8 +647,8 @@ def _saved_model(path: Path, trusted: bool) -> OpenedTensorFlow:
         raise InputError("network", path.name, why, "check the name")
     if not trusted:
         _check_graph(path)
-    with graphs.reading(path.name, AGAIN), without_stderr():
-        model = tf.saved_model.load(str(path))
+    with without_stderr():
+        model = graphs.read(path.name, lambda: tf.saved_model.load(str(path)), AGAIN)
     signatures = dict(model.signatures)
     if not signatures:
         why = "it has no signature, so its inputs are unknown"
@@ -671,8 +672,8 @@ def _saved_model(path: Path, trusted: bool) -> OpenedTensorFlow:
 def _check_graph(path: Path) -> None:
     """InputError where a SavedModel holds an operation that reaches beyond its graph."""
     saved = saved_model_pb2.SavedModel()
-    with graphs.reading(path.name, AGAIN):
-        saved.ParseFromString((path / "saved_model.pb").read_bytes())
+    content = (path / "saved_model.pb").read_bytes()
+    graphs.read(path.name, lambda: saved.ParseFromString(content), AGAIN)
     todo = "if you trust where it comes from, give --trust"
     for graph in saved.meta_graphs:
         if not graph.HasField("object_graph_def"):

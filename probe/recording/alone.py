@@ -27,16 +27,28 @@ import numpy as np
 from probe import budget, comparison, floats, ulp
 from probe.comparison import Comparison, OutputPairs, Revealer
 from probe.enclosure import RoundingVerdict
+from probe.errors import Foreign, ProbeError, foreign
 from probe.recording.contract import Isolated
 from probe.recording.difference import NAMES, Difference, Region, measure_pair
 from probe.recording.matching import Pair, result_labels
-from probe.recording.recording import Operation, Run, Value, as_one_operation, operations_between
+from probe.recording.recording import (
+    LeftOut,
+    Operation,
+    Run,
+    Value,
+    as_one_operation,
+    operations_between,
+)
 from probe.recording.sums import OperationSum, SumSession, sum_of
 from probe.semantics import Passes
 from probe.semantics.labels import Labels, Selection, of_lines
 from probe.summation.reveal import SHORT
 from probe.summation.summation import Summation
 from probe.summation.tree import BIAS
+
+# What running an operation alone may end in: whatever its library raises, a target's failure, and
+# arrays that a recording has not.
+NOT_ALONE = (Foreign, ProbeError, LeftOut, MemoryError)
 
 # Bytes that freed memory is filled with: NaN in every format, and in each a number of a usual size
 # (0.75 in float32 and bfloat16, 1.8 in float16, 0.0005 in float64).
@@ -85,7 +97,7 @@ class Alone:
     def of(cls, side: Run, number: int, output: int, pair: Pair, place: int) -> Alone:
         """Fetches the operands and what runs it. ``place``: 0 for the left side, else 1.
 
-        KeyError: a recording on disk has left them out.
+        LeftOut: a recording on disk hasn't them.
         """
         op = side.operations[number]
         arrays = side.arrays((*op.reads, *op.gives))
@@ -132,7 +144,7 @@ class Alone:
         budget.require_time()
         operands = self.reads if reads is None else reads
         with np.errstate(all="ignore"):
-            results = self.again([np.array(array, order="C") for array in operands])
+            results = foreign(self.again, [np.array(array, order="C") for array in operands])
         return [np.asarray(array) for array in results]
 
     def rerun_output(self, reads: list[np.ndarray] | None = None) -> np.ndarray:
@@ -219,7 +231,7 @@ def isolated_sides(
 
     ``output``: which of its results is looked at; the first that differs if not given, and None
     comes back where that is not on both sides. What only passes on what differs before is run on
-    what agrees, and differs by itself then. KeyError: a recording has left out its operands.
+    what agrees, and differs by itself then. LeftOut: a recording hasn't its operands.
     """
     if region.own and output is None:
         right, region = as_source(region, left, right)
@@ -359,7 +371,7 @@ def find_own_differences(difference: Difference, seconds: float = SECONDS) -> tu
         tried += 1
         try:
             _, gives = healed(region, left, right)
-        except Exception:  # left out of a recording, or whatever a library raises at other operands
+        except NOT_ALONE:
             continue
         floating = (pair for pair in gives if left.values[pair.left].floating)
         region.own = sum(pair.differing for pair in floating)
@@ -371,7 +383,7 @@ def healed(region: Region, left: Run, right: Run) -> tuple[dict[int, np.ndarray]
     agree. Returns the arrays of what it reads and gives then, and what differs of the latter.
     An output that still reads different bits on the two sides is left out. Where several elements
     compute the same, each of the left is paired with one of the right, and the unpaired ones may
-    have the bits of a different place. LookupError: something was left out of a recording."""
+    have the bits of a different place. LeftOut: it is not in the recording."""
     again = right.operations[region.right or 0].again
     assert again is not None
     mine = left.arrays(pair.left for pair in (*region.reads, *region.gives))
@@ -380,9 +392,9 @@ def healed(region: Region, left: Run, right: Run) -> tuple[dict[int, np.ndarray]
         if not (pair.selection.empty or pair.equal):
             taken = pair.selection.taken(mine[pair.left], 0)
             arrays[pair.right] = pair.selection.put(arrays[pair.right], taken, 1)
-    outputs = again([arrays[pair.right] for pair in region.reads])
+    outputs = foreign(again, [arrays[pair.right] for pair in region.reads])
     if len(outputs) < len(region.gives):
-        raise LookupError(len(outputs))
+        raise LeftOut(len(outputs))
     for pair, output in zip(region.gives, outputs, strict=False):
         arrays[pair.right] = np.asarray(output)
         gives.append(_measured_anew(pair, mine, arrays, left))

@@ -18,7 +18,7 @@ import numpy as np
 
 from probe import floats, memory, operands
 from probe.arguments import not_waiting
-from probe.errors import InputError
+from probe.errors import Foreign, InputError, foreign
 from probe.recording.contract import Input
 
 Arrays = dict[str, np.ndarray]
@@ -73,25 +73,28 @@ def read_inputs(path: Path) -> Arrays:
     """Returns the arrays of a .npz file, by name in its order, or of a .npy file. InputError."""
     not_waiting("inputs", path)
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return {"input": loaded}
-        with loaded:
-            unpacked = sum(member.file_size for member in loaded.zip.infolist())
-            memory.require_unpackable("inputs", path, unpacked)
-            arrays = {name: loaded[name] for name in loaded.files}
-        others = [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]
-        if others:
-            raise ValueError(f"{others[0]} is a different file")
-        return arrays
-    except InputError:
-        raise
-    except OSError as error:
+        return foreign(_plain_arrays, path)
+    except Foreign as damaged:  # zlib's, struct's, tokenize's, zipfile's: NumPy passes them on
+        error = damaged.__cause__
+    if isinstance(error, OSError):
         why = error.strerror or str(error)[:100]
-        raise InputError("inputs", path, why, "give a .npz file of numpy.savez") from None
-    except Exception as error:  # zlib's, struct's, tokenize's, zipfile's: whatever is damaged
-        why = f"it holds no plain arrays ({' '.join(str(error).split())[:80]})"
-        raise InputError("inputs", path, why, "save it with numpy.savez") from None
+        raise InputError("inputs", path, why, "give a .npz file of numpy.savez")
+    why = f"it holds no plain arrays ({' '.join(str(error).split())[:80]})"
+    raise InputError("inputs", path, why, "save it with numpy.savez")
+
+
+def _plain_arrays(path: Path) -> Arrays:
+    loaded = np.load(path, allow_pickle=False)
+    if isinstance(loaded, np.ndarray):
+        return {"input": loaded}
+    with loaded:
+        unpacked = sum(member.file_size for member in loaded.zip.infolist())
+        memory.require_unpackable("inputs", path, unpacked)
+        arrays = {name: loaded[name] for name in loaded.files}
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):
+            raise ValueError(f"{name} is a different file")
+    return arrays
 
 
 def shapes_of(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:

@@ -48,6 +48,17 @@ LARGE, LARGE_BYTES = 1 << 24, 1 << 29
 MAPPED = 1 << 20
 
 
+class LeftOut(KeyError):
+    """A recording on disk has no bits of a value: there was no room for them."""
+
+
+class KeptArrays(dict[int, np.ndarray]):
+    """Arrays by the numbers of their values; LeftOut for one that isn't kept."""
+
+    def __missing__(self, number: int) -> np.ndarray:
+        raise LeftOut(number)
+
+
 @dataclass(frozen=True, slots=True)
 class Value:
     """An array of a run. ``given``: the operation that gave it, -1 where none did.
@@ -229,9 +240,10 @@ class Run:
         return results
 
     def arrays(self, wanted: Iterable[int]) -> dict[int, np.ndarray]:
-        """Returns values as container arrays, by number, without those that were left out."""
+        """Returns values as container arrays, by number, without those that were left out, of
+        which LeftOut says so."""
         every = {n: self.array(n) for n in sorted(set(wanted))}
-        return {n: array for n, array in every.items() if array is not None}
+        return KeptArrays({n: array for n, array in every.items() if array is not None})
 
     def parts(self, wanted: Iterable[Part], side: int) -> list[np.ndarray | None]:
         """Returns selected elements of values; None of those that were left out."""

@@ -23,6 +23,7 @@ from probe.errors import ProbeError
 from probe.layout import BOUNDARY
 from probe.recording import place
 from probe.recording.alone import (
+    NOT_ALONE,
     Adds,
     Alone,
     Cause,
@@ -39,7 +40,14 @@ from probe.recording.alone import (
 from probe.recording.difference import NAMES, Region, is_near
 from probe.recording.enclosed import rounding_verdict
 from probe.recording.matching import Pair
-from probe.recording.recording import Operation, Run, operations_between, region_text, value_name
+from probe.recording.recording import (
+    LeftOut,
+    Operation,
+    Run,
+    operations_between,
+    region_text,
+    value_name,
+)
 from probe.recording.saturation import saturation_cause
 from probe.recording.sums import first_of
 from probe.semantics import (
@@ -131,7 +139,7 @@ def find_cause(
     sides, why = None, "there are no outputs on both sides that differ"
     try:
         sides = isolated_sides(left, right, region)
-    except KeyError:
+    except LeftOut:
         why = "its operands were left out of the recording"
     if sides is None:
         cause = Cause(why=why)
@@ -191,8 +199,8 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
     try:  # is a side alone not what was recorded, or does it read more than was said?
         kind, why = next(filter(any, (side.unsteady() for side in sides)), ("", ""))
         why = why or reads_more(sides)
-    except Exception as error:  # a library raises what it likes
-        kind, why = "", f"alone, the operation raises {type(error).__name__}"
+    except NOT_ALONE as error:
+        kind, why = "", f"alone, the operation raises {type(error.__cause__ or error).__name__}"
     if why:
         kind = "" if kind == "other" else kind
         causes = {kind: sides[0].pair.differing} if kind else {}
@@ -232,7 +240,7 @@ def _formulas_cause(sides: Sides, most: int, known: Known) -> Cause | None:
     try:
         apart = differing_outputs(sides)
         return terms_cause(sides, apart) or formulas_cause(sides, apart, known, most)
-    except Exception:  # left out of a recording, or a library raises what it likes
+    except NOT_ALONE:
         return None
 
 
@@ -282,8 +290,9 @@ def _argument_cause(sides: Sides, arguments: str) -> Cause:
             alone, elsewhere = not why, bool(why)
             if why:
                 break
-    except Exception as error:  # a library raises what it likes
-        return Cause(why=f"alone, the operation raises {type(error).__name__}", alone=alone)
+    except NOT_ALONE as error:
+        said = type(error.__cause__ or error).__name__
+        return Cause(why=f"alone, the operation raises {said}", alone=alone)
     calls = [
         (side.side.target, [array.shape for array in side.reads], getattr(side.again, "lies", None))
         for side in sides
@@ -310,7 +319,7 @@ def why_no_source(left: Run, right: Run, region: Region) -> str:
         if sides is None or any(side.again is None for side in sides):
             return ""
         return other_operands(sides) or reads_more(sides)
-    except Exception:  # left out of a recording, or a library raises what it likes
+    except NOT_ALONE:
         return ""
 
 

@@ -23,7 +23,7 @@ import numpy as np
 import probe
 from probe import backends
 from probe.arguments import not_waiting
-from probe.errors import InputError, ProbeError, TargetError, one_of
+from probe.errors import Foreign, InputError, ProbeError, TargetError, foreign, one_of
 from probe.progress import without_stderr
 from probe.recording import RECORDERS
 from probe.recording.contract import Input, Opened, Operation, Recorder, Seen, Visit
@@ -68,6 +68,13 @@ def model_name(model: Any) -> str:
     return Path(model).name if isinstance(model, str | Path) else type(model).__name__
 
 
+def _imported(module: str, inside: str) -> Any:
+    part = import_module(module)
+    for name in inside.split("."):
+        part = getattr(part, name)
+    return part
+
+
 def open_model(
     model: Any,
     trust: bool = False,
@@ -86,9 +93,7 @@ def open_model(
         if "" not in sys.path and (here := str(Path.cwd())) not in sys.path:
             sys.path.insert(0, here)  # as Python itself finds modules of the current folder
         try:
-            model = import_module(module)
-            for part in inside.split("."):
-                model = getattr(model, part)
+            model = _imported(module, inside)
         except ProbeError:
             raise
         except (Exception, SystemExit) as error:
@@ -251,12 +256,12 @@ class FunctionSubject:
                 np.copyto(array, held)
             try:
                 with without_gradients():
-                    return function(*arguments)
-            except (ProbeError, MemoryError):
-                raise
-            except Exception as error:  # of a function by name: what it was called with, too
+                    return foreign(function, *arguments)
+            except Foreign as raised:  # of a function by name: what it was called with, too
+                error = raised.__cause__
+                assert error is not None
                 if not self.name or not arguments:
-                    raise
+                    raise error from error.__cause__
                 refuse_fractions(lambda whole: function(*self._arguments(whole)), given)
                 called = ", ".join(
                     f"{type(a).__name__} {str(a.dtype).rpartition('.')[2]} {list(a.shape)}"

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from probe import budget, floats
-from probe.errors import Misaligned, Nondeterministic
+from probe.errors import Misaligned, Nondeterministic, foreign
 from probe.layout import BOUNDARY
 from probe.progress import Say, silent, span
 from probe.recording import alone, related
@@ -199,10 +199,11 @@ def _misaligned(run: Run, again: Run, op: Operation) -> str:
         if moved is None:
             return ""
         for addresses, wanted in (ours, theirs):
-            results = moved(addresses)([np.array(arrays[n]) for n in op.reads])
+            operands = [np.array(arrays[n]) for n in op.reads]
+            results = foreign(lambda at=addresses, given=operands: moved(at)(given))
             if [array_digest(a) for a in results] != wanted:
                 return ""
-    except Exception:  # it can not be run alone, or a library raises what it likes
+    except alone.NOT_ALONE:
         return ""
     said = [
         f"{value_name(run, n) or f'operand {at + 1}'} at {first}, then at {second}"

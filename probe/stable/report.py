@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from warnings import catch_warnings
 
 from probe.activations import ACTIVATIONS, activation_rounds_once
+from probe.errors import Foreign, ProbeError, foreign
 
 Layers = tuple[tuple[str, str], ...]
 
@@ -24,8 +26,8 @@ def exact(run) -> bool:
     watch = import_module("probe.invariant.asked").exact_throughout
     try:
         with catch_warnings(action="ignore"):
-            return bool(watch(run))
-    except Exception:  # a layer raises what it likes at sizes that it does not take
+            return bool(watch(partial(foreign, run)))
+    except (Foreign, ProbeError, MemoryError):  # at sizes that a layer does not take
         return False
 
 

@@ -80,10 +80,12 @@ def compare_items(call, header, describe):
         yield batch.answer()
     for at, blocks in header["items"]:
         try:
-            batch.add(*base.compare(at, blocks))
+            item = base.compare(at, blocks)
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
             batch.failures.append([at] + list(describe(error)))
+        else:
+            batch.add(*item)
         if batch.full():
             yield batch.answer()
             batch = _Batch(base)

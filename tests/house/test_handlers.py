@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PROBE = Path(__file__).parents[2] / "probe"
-# Where a command, a child process or a node ends, every error becomes a message. All others of
-# these, in recorders, recordings, padding and the invariant mode, are to go: never more.
-WIDE = 31
+# Where a command or a child process ends, every error becomes a message: three. All others of
+# these, in padding and in the judging of operations, are to go: never more.
+WIDE = 6
 
 
 def wide_handlers(tree: ast.AST) -> Iterator[int]:
