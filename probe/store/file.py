@@ -52,6 +52,32 @@ def table_files(folder: Path, table: str) -> list[Path]:
     return [*partitioned(folder, table), *unpartitioned(folder, table)]
 
 
+# The tables of a machine's folder, a line each: a file that was deleted leaves no other trace where
+# no row names those that it had.
+LIST = "tables.txt"
+
+
+def list_tables(folder: Path) -> None:
+    """Writes which tables a machine's folder has, beside those that it is said to have."""
+    known = listed_tables(folder)
+    there = known | {table for table in schema.TABLES if unpartitioned(folder, table)}
+    if there != known:
+        handle, name = tempfile.mkstemp(dir=folder, prefix=".", suffix=".tmp")
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write("".join(f"{table}\n" for table in sorted(there)))
+        os.chmod(name, 0o644)
+        os.replace(name, folder / LIST)
+
+
+def listed_tables(folder: Path) -> set[str]:
+    """Returns the tables that a machine's folder is said to have; none of older releases."""
+    try:
+        lines = (folder / LIST).read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return set()
+    return {line for line in lines if line in schema.TABLES}
+
+
 def unpartitioned(folder: Path, table: str) -> list[Path]:
     """Returns files of a table in ``folder`` itself, the compacted one first."""
     matches = [_FLAT.fullmatch(path.name) for path in folder.glob(f"{table}*.parquet")]
@@ -116,7 +142,8 @@ def machine_folders(path: Path) -> list[Path]:
         # what Git and others keep for themselves is not a store
         folders[:] = [name for name in folders if not name.startswith(".")]
         here = Path(up_to)
-        if any((match := _FLAT.fullmatch(name)) and match[1] in schema.TABLES for name in names):
+        flat = ((match := _FLAT.fullmatch(name)) and match[1] in schema.TABLES for name in names)
+        if LIST in names or any(flat):
             places.add(here)
         elif any(_PARTITIONED.fullmatch(name) for name in names):
             up = here.parent if here.name.startswith("target=") else here

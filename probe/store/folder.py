@@ -150,6 +150,7 @@ class Store:
         self._rows = 0
         if wrote:
             guide(self.path)
+            file.list_tables(self.path)
 
     def _assemble(self, table: str) -> pa.Table:
         chunks = self._chunks[table]
@@ -350,6 +351,10 @@ def merge(
                 parquet.steady(fold, target)
                 done += 1
             guide(root if partitioned else target)
+            if partitioned:  # a table without rows has no file there
+                (target / file.LIST).unlink(missing_ok=True)
+            else:
+                file.list_tables(target)
     return [root / name for name in machines]
 
 

@@ -190,7 +190,7 @@ class Stored:
     def lost(self) -> Iterator[str]:
         """Yields which rows of one machine are missing, by the rows that name or count them.
 
-        A file that was deleted leaves no trace but this. Other tables name rows of ``IDENTIFIED``
+        The tables that the folder lists are all there. Of parts of one other tables name rows of ``IDENTIFIED``
         by their id, comparisons say how many rows of ``differences`` are kept of each, and writers
         write what is named first; so what names is listed first here. Where no file says of
         which library its rows are, they may have been appended alone. What a damaged file had,
@@ -223,8 +223,16 @@ class Stored:
                 yield (
                     f"store={self.folders[0]}: its comparisons list {listed:,} differing outputs, "
                     f"and its differences have {rows:,} rows; put the missing files of differences "
-                    "back, or move those of comparisons away to measure again"
+                    "back, or move the store away to measure again"
                 )
+        for folder in self.folders:
+            for table in sorted(file.listed_tables(folder)):
+                # once more: a file may be put in place of its parts while they are listed
+                if not any(file.table_files(folder, table) for _ in range(2)):
+                    yield (
+                        f"store={folder}: its {table} aren't there, which {file.LIST} lists; put "
+                        "the missing files back, or move the store away to measure again"
+                    )
 
 
 def require_whole(folders: Sequence[Path]) -> None:

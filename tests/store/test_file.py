@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import probe
-from probe import Case
+from probe import Case, schema
 from probe.cli import shell
 from probe.errors import StoreError
 from probe.store import Store, file, load, merge
@@ -110,6 +110,33 @@ def test_differences_that_were_deleted_are_noticed(tmp_path, capsys, lost):
         probe.sweep(case, range(5, 18), target, store=tmp_path)
     assert shell.run(["results", str(tmp_path)]) == 2
     assert "its comparisons list" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("table", ["comparisons", "causes", "reveals", "failures"])
+def test_tables_that_no_row_names_can_not_be_deleted_unnoticed(tmp_path, table):
+    """A store without its comparisons or failures was read as one that had found nothing."""
+    store = Store(tmp_path / "machine")
+    store.extend("differences", differences(TARGETS[0], [0]))
+    store.append("comparisons", comparison(TARGETS[0], kept=1))
+    for name in {"causes", "reveals", "failures"} & {table}:
+        no_row = schema.arrow_schema(name).empty_table()
+        file.write_file(store.path / f"{name}.parquet", name, no_row)
+    store.flush()
+    store.compact()
+    readers = {
+        "load": lambda: load(tmp_path).tables,
+        "go on": lambda: Store(tmp_path / "machine").append("runs", {}),
+        "merge": lambda: merge([tmp_path], tmp_path.parent / f"merged-{table}"),
+    }
+    for path in file.table_files(tmp_path / "machine", table):
+        path.unlink()
+    if table == "comparisons":
+        for path in file.table_files(tmp_path / "machine", "differences"):
+            path.unlink()
+    for name, reader in readers.items():
+        with pytest.raises(StoreError, match=f"its {table} aren't there"):
+            reader()
+            pytest.fail(name)
 
 
 def spoilt_sweep(root, table, spoil):
