@@ -51,7 +51,7 @@ class InputError(ProbeError):
             shown = str(value)
         except Exception:  # a class of the user's may not even be printed
             shown = type(value).__name__
-        shown = " ".join(shown.split())
+        shown = printable(" ".join(shown.split()))
         shown = shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}..."
         super().__init__(f"{name}={shown}: {why}" + (f"; {todo}" if todo else ""))
 
@@ -128,6 +128,14 @@ def ended_by(number: int, stderr: str) -> tuple[str, str]:
         else ""
     )
     return "crash", f"its process was ended by {name}{why}"
+
+
+def printable(text: str) -> str:
+    """Returns a text of a file's, such as a name, as a terminal may show it: line ends, escapes and
+    what turns the direction of writing are written as Python writes them."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def line_of(error: BaseException, most: int) -> str:

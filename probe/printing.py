@@ -21,6 +21,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from probe import supervisor
+from probe.errors import printable
 from probe.progress import VOICE, Reporter, failed, pace, span
 
 # Columns where stdout is not a terminal and COLUMNS does not say.
@@ -71,7 +72,7 @@ class Output:
 
     def note(self, text: str) -> None:
         """Prints one line beside the result."""
-        self.notes.print(f"note: {text}", soft_wrap=True, style="dim")
+        self.notes.print(f"note: {printable(text)}", soft_wrap=True, style="dim")
 
     def working(self, what: str) -> AbstractContextManager[Reporter]:
         """As :meth:`progress`, where nothing can be counted: the time so far is shown."""

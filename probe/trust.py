@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from probe import memory
-from probe.errors import Foreign, InputError, foreign
+from probe.errors import Foreign, InputError, foreign, printable
 
 EXPORTED = "programs of torch.export (.pt2) are not supported as chains that other targets run"
 TO_ONNX = "export the model to ONNX"
@@ -105,7 +105,7 @@ def imported(named: list[NamedClass]) -> dict[str, Any]:
 
 
 def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text)[:100]
+    return printable(text)[:100]
 
 
 def _zipped(path: Path) -> str | bytes:

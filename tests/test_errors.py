@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from probe.errors import in_python, one_of
+from probe.errors import InputError, in_python, one_of, printable
 
 
 def test_a_name_that_is_near_is_offered():
@@ -24,3 +24,9 @@ def test_a_name_that_is_near_is_offered():
 )
 def test_options_become_arguments_and_whole_commands_stay(told, wanted):
     assert in_python(told) == wanted
+
+
+def test_a_text_of_a_file_can_not_steer_a_terminal():
+    name = "a\nb\x1b[31m\u202ec\r"
+    assert printable(name) == "a\\nb\\x1b[31m\\u202ec\\r" and printable("plain, ü") == "plain, ü"
+    assert str(InputError("x", name, "w")).isprintable()

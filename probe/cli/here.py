@@ -71,7 +71,7 @@ def doctor(limit: str | None, out: Output) -> int:
     from probe.budget import within
     from probe.cli.show import here as show
 
-    with within(limit), out.progress("examine", whole=True) as tell:
+    with within(limit), out.progress("doctor", whole=True) as tell:
         examination = examine_machine(tell=tell)
     out.give(examination.to_json(), lambda: show.examined(examination))
     return 0 if examination.healthy else TargetError.exit_code

@@ -25,6 +25,7 @@ from probe.errors import (
     TargetError,
     lacking,
     one_of,
+    printable,
 )
 from probe.progress import VOICE
 
@@ -254,7 +255,7 @@ def run(arguments: Sequence[str]) -> int:
         if verbose and status == BROKEN:
             traceback.print_exception(shown)
         # one line, whatever a library's message holds
-        click.echo(f"probe: {' '.join(line.split())}", err=True)
+        click.echo(f"probe: {printable(' '.join(line.split()))}", err=True)
         if verbose and isinstance(shown, TargetError) and shown.stderr:
             click.echo(shown.stderr, err=True)
         if "--json" in arguments:

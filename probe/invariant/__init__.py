@@ -97,6 +97,8 @@ def invariant(
     if not isinstance(table, str | PathLike | None):
         why = f"{type(table).__name__} is not the path of a table"
         raise InputError("table", repr(table)[:40], why, "give a path; report.save writes the file")
+    if not isinstance(strict, bool):
+        raise InputError("strict", strict, "it is neither True nor False", "give one of them")
     _check_axes(batched)
     from probe.invariant import whole
     from probe.invariant.classes import InvariantOptions

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from probe import layout, machine, memory, semantics
-from probe.errors import InputError
+from probe.errors import InputError, printable
 from probe.recording.recording import (
     Operation,
     Provenance,
@@ -355,7 +355,7 @@ class RecordingFolder:
             computed = from_format_1(computed, [values[n].shape for n in gives])
         else:
             attributes = plain_from_json(attributes, self)
-        name, op, path = (str(entry[word]) for word in ("name", "op", "path"))
+        name, op, path = (printable(str(entry[word])) for word in ("name", "op", "path"))
         ends, meaning = (reads, gives), meaning_from_json(computed, self)
         return Operation(op, path, *ends, meaning, dict(attributes), name=name, number=number)
 
@@ -383,7 +383,7 @@ class RecordingFolder:
             raise self.broken(f"{address} is not an address modulo {layout.BOUNDARY}")
         return Value(
             *(shape, dtype, name, int(entry.get("given", -1))),
-            *(str(entry.get("role", "")), str(entry.get("name", ""))),
+            *(str(entry.get("role", "")), printable(str(entry.get("name", "")))),
             address=None if address is None else int(address),
         )
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from probe import floats
-from probe.errors import InputError, Nondeterministic
+from probe.errors import InputError, Nondeterministic, printable
 from probe.printing import counted
 from probe.recording.contract import CONSTANT, INPUT, Again, Operation, Recorder, Seen, Visit
 from probe.recording.store import ProcessStore, RunStore, array_digest
@@ -307,12 +307,13 @@ class _Recorded:
             known[seen.key] = len(values)
             values.append(self._result(seen, op, reads, meaning, plain))
         if not self.brief:
-            name = op.path or op.op
+            path, kind = printable(op.path), printable(op.op)
+            name = path or kind
             self.names[name] += 1
             name = f"{name}#{self.names[name]}" if self.names[name] > 1 else name
             gives = tuple(range(begin, len(values)))
             rest = op.attributes, op.again, op.lines, op.imports, None, name, self.ran
-            self.operations.append(Operation(op.op, op.path, reads, gives, meaning, *rest))
+            self.operations.append(Operation(kind, path, reads, gives, meaning, *rest))
         self.ran += 1
 
     def number(self, seen: Seen) -> int:
@@ -325,7 +326,7 @@ class _Recorded:
                 plain = not floating(seen.dtype) or seen.role == CONSTANT
                 if seen.role == INPUT or array.size == 1 or (plain and self._fits(array)):
                     content = self._content(name, array)
-                more = seen.role, seen.name
+                more = seen.role, printable(seen.name)
             value = Value(seen.shape, seen.dtype, name, -1, *more, content, None, seen.address)
             self.values.append(value)
         return self.numbers[seen.key]

@@ -149,8 +149,11 @@ def accumulator(dtype, wanted):
     return wanted
 
 
-def check_accumulate(wanted):
-    """ValueError: it is wider than no format, whatever layers compute in."""
+def check_options(wanted, strict):
+    """ValueError: a format for ``accumulate`` that is wider than none that layers compute in, or
+    ``strict`` is neither True nor False."""
+    if not isinstance(strict, bool):
+        raise ValueError(f"strict={str(strict)[:40]}: it is neither True nor False")
     there = sorted({wide for wider in WIDER.values() for wide in wider})
     if wanted is not None and wanted not in WIDER:
         raise ValueError(f"accumulate={wanted}: no such format; there is {', '.join(there)}")

@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from probe.stable.convolution import check_accumulate
+from probe.stable.convolution import check_options
 from probe.stable.report import EXACT_ACTIVATIONS, LayerReport, exact
 from probe.stable.tensorflow import conv, dense, normalised
 from probe.unchanged import leaves_unchanged
@@ -126,7 +126,7 @@ def stabilized(model, accumulate=None, strict=False):
     """
     if not isinstance(model, keras.Model):
         raise ValueError(f"model={type(model).__name__}: it takes a keras.Model")
-    check_accumulate(accumulate)
+    check_options(accumulate, strict)
     report: dict[str, list[tuple[str, str]]] = {"replaced": [], "kept": [], "left": []}
 
     def replaced(layer):

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from probe.stable.convolution import check_accumulate
+from probe.stable.convolution import check_options
 from probe.stable.report import LayerReport, exact
 from probe.stable.torch import conv, dense, normalised
 from probe.unchanged import leaves_unchanged
@@ -88,7 +88,7 @@ def stabilized(model, accumulate=None, strict=False):
     """
     if not isinstance(model, torch.nn.Module):
         raise ValueError(f"model={type(model).__name__}: it takes a torch.nn.Module")
-    check_accumulate(accumulate)
+    check_options(accumulate, strict)
     stable, names = copy.deepcopy(model), ("replaced", "kept", "left", "unread")
     report: dict[str, list[tuple[str, str]]] = {name: [] for name in names}
     inside: list[str] = []

@@ -190,11 +190,11 @@ class Stored:
     def lost(self) -> Iterator[str]:
         """Yields which rows of one machine are missing, by the rows that name or count them.
 
-        The tables that the folder lists are all there. Of parts of one other tables name rows of ``IDENTIFIED``
-        by their id, comparisons say how many rows of ``differences`` are kept of each, and writers
-        write what is named first; so what names is listed first here. Where no file says of
-        which library its rows are, they may have been appended alone. What a damaged file had,
-        which is left out, is not said to be missing too.
+        The tables that the folder lists are all there. Of parts of one other tables name rows of
+        ``IDENTIFIED`` by their id, comparisons say how many rows of ``differences`` are kept of
+        each, and writers write what is named first; so what names is listed first here. Where no
+        file says of which library its rows are, they may have been appended alone. What a damaged
+        file had, which is left out, is not said to be missing too.
         """
         there = [name for name in schema.TABLES if name not in IDENTIFIED and self.files(name)]
         there += [name for name in IDENTIFIED if self.files(name)]

@@ -95,3 +95,15 @@ def test_comparing_changes_nothing_that_is_compared():
     assert (True, False) in before  # a softmax of which something vanishes
     compare_runs(*sides)
     assert held() == before
+
+
+def test_names_of_a_model_can_not_steer_a_terminal():
+    """A line end in a node's name began a line of its own in all that is printed."""
+
+    def program(tape):
+        tape.path = "block\n\x1b[31mred"
+        return tape.dense(X, tape.weight(normal(6, 4, seed=1), "w\r\u202e"))
+
+    run = record_run(Taped(program))
+    assert run.operations[0].path == run.operations[0].name == "block\\n\\x1b[31mred"
+    assert "w\\r\\u202e" in [value.name for value in run.values]

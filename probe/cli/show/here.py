@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from probe import schema
+from probe.errors import printable
 from probe.printing import counted, table
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def stores(summary: Mapping[str, Any]) -> RenderableType:
         if when["runs"]:
             span = " to ".join(dict.fromkeys(when[end][:10] for end in ("first", "last")))
             days = f"  {counted(when['runs'], 'run')}, {span}"
-        parts.append(Text.assemble((_escaped(machine), "bold"), days))
+        parts.append(Text.assemble((printable(machine), "bold"), days))
         cells = [_cells(row) for row in rows]
         # columns that are empty in all rows are left out
         filled = {name: any(row[name] for row in rows) for name in ("failures", "causes")}
@@ -133,7 +134,7 @@ def stores(summary: Mapping[str, Any]) -> RenderableType:
         each = [f"{apart['switch']}={value} on {name}" for name, value in apart["machines"].items()]
         todo = f"name {apart['switch']}= in the target to compare machines"
         said = f"{apart['target']} is not one program here, by default {', '.join(each)}; {todo}"
-        parts += [Text(_escaped(said), "yellow"), ""]
+        parts += [Text(printable(said), "yellow"), ""]
     more = {name: n for name, n in summary["tables"].items() if name not in _SHOWN_APART}
     if more:
         parts += [Text("also: " + ", ".join(f"{n:,} {name}" for name, n in more.items())), ""]
@@ -144,11 +145,6 @@ def stores(summary: Mapping[str, Any]) -> RenderableType:
 
 _TEXTS = ("target", "version", "causes", "share")
 _WIDTH = 8
-
-
-def _escaped(text: str) -> str:
-    """Returns a text of a stranger's store without what a terminal would obey."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _cells(row: Mapping[str, Any]) -> dict[str, RenderableType]:
@@ -165,15 +161,15 @@ def _cells(row: Mapping[str, Any]) -> dict[str, RenderableType]:
         percent = 100 * row["unstable"] / row["comparisons"]
         share = f"{bar:<{_WIDTH}} {'<1' if percent < 1 else math.floor(percent)} %"
     return {
-        "target": Text(_escaped(f"{row['target']}{vary}"), style),
-        "version": _escaped(row["library_version"] or ""),
+        "target": Text(printable(f"{row['target']}{vary}"), style),
+        "version": printable(row["library_version"] or ""),
         "compared": f"{row['comparisons']:,}",
         "unstable": f"{row['unstable']:,}",
         "share": share,
         "outputs": f"{row['differing']:,}",
         "max ulp": "not a number" if row["max_ulp"] is None else f"{row['max_ulp']:,}",
         "failures": f"{row['failures']:,}",
-        "causes": "\n".join(f"{_escaped(cause)} {n:,}" for cause, n in row["causes"].items()),
+        "causes": "\n".join(f"{printable(cause)} {n:,}" for cause, n in row["causes"].items()),
     }
 
 
@@ -186,9 +182,9 @@ def query_answer(answer: Mapping[str, Any]) -> RenderableType:
     rows, first = answer["rows"], answer["rows"][:MOST_SHOWN]
     names, number = answer["columns"], int | float | None
     numbers = [name for name in names if all(isinstance(row[name], number) for row in first)]
-    shown = table(*map(_escaped, names), right=list(map(_escaped, numbers)))
+    shown = table(*map(printable, names), right=list(map(printable, numbers)))
     for row in first:
-        shown.add_row(*("" if value is None else _escaped(str(value)) for value in row.values()))
+        shown.add_row(*("" if value is None else printable(str(value)) for value in row.values()))
     left = len(rows) - MOST_SHOWN
     said = f"; {left:,} more: --json has all, LIMIT fewer" if left > 0 else ""
     return Group(shown, Text(f"{counted(len(rows), 'row')}{said}"))

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from probe import backends
 from probe.case import Case
+from probe.errors import printable
 from probe.floats import rounded_text
 from probe.printing import counted, next_commands, ranges, table
 
@@ -241,7 +242,8 @@ def padded_model(padded: Padded, verbose: bool = False) -> RenderableType:
     head = f"{padded.model}: {counted(report['operations_total'], 'operation')} of a graph, "
     unknown = report["operations_total"] - report["examined"]
     head += f"{counted(unknown, 'operation')} not supported, " * bool(unknown)
-    axes = ", ".join(f"{name} along axis {axis}" for name, axis in padded.graph.along.items())
+    along = padded.graph.along.items()
+    axes = ", ".join(f"{printable(name)} along axis {axis}" for name, axis in along)
     head += f"padded against {padded.vary} {padded.graph.fixed:,} ({axes})"
     colour = {"equal": "green", "differs": "red"}.get(padded.verdict, "yellow")
     parts: list[RenderableType] = [
