@@ -22,6 +22,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper, parser, printer
 
+from probe import memory
 from probe.errors import InputError
 from probe.recorders.graphs import Body, Fed, Node, in_graph_order
 from probe.recording.contract import Input
@@ -255,6 +256,32 @@ def refuse_endless(graph: Any, outside: Mapping[str, Any] | None = None, turns: 
                 raise InputError("network", node.name or node.output[0], why, todo)
         for each in graphs(node):
             refuse_endless(each, inner, count)
+
+
+# Nodes that make an array of a size that a file says, with the input that has its axes or how often
+# each is repeated.
+GROWING = {"ConstantOfShape": 0, "Expand": 1, "Tile": 1}
+
+
+def refuse_huge(graph: Any) -> None:
+    """InputError where a node of a graph, or of one in it, makes an array of more elements than
+    bytes are free: a file of a few bytes then takes all memory."""
+    shapes = {tensor.name: tensor for tensor in getattr(graph, "initializer", ())}
+    for node in graph.node:
+        constant, name = Constant.held(node), ""
+        if constant is not None and node.op_type == "Constant":
+            shapes[node.output[0]] = constant.array
+        if node.op_type in GROWING and len(node.input) > GROWING[node.op_type]:
+            name = node.input[GROWING[node.op_type]]
+        sizes = shapes.get(name)
+        if isinstance(sizes, onnx.TensorProto):
+            external = sizes.data_location == onnx.TensorProto.EXTERNAL
+            sizes = None if external else numpy_helper.to_array(sizes)
+        if sizes is not None:
+            elements = prod(int(size) for size in sizes.reshape(-1))
+            memory.require_room(elements, node.op_type, elements)
+        for inner in graphs(node):
+            refuse_huge(inner)
 
 
 def _single_constants(graph: Any, outside: Mapping[str, Any]) -> dict[str, Any]:

@@ -465,9 +465,15 @@ def opened(
     ``switches``: of the target, such as ``threads``.
     """
     path = Path(path)
-    model = graphs.read(path.name, lambda: onnx.load(path, load_external_data=False))
-    for graph in (*model.functions, model.graph):
-        onnx_file.refuse_endless(graph)
+
+    def load() -> Any:
+        model = onnx.load(path, load_external_data=False)
+        for graph in (*model.functions, model.graph):
+            onnx_file.refuse_endless(graph)
+            onnx_file.refuse_huge(graph)
+        return model
+
+    model = graphs.read(path.name, load)
     refusing: list[Any] = []
 
     def recorder(arrays: Mapping[str, np.ndarray]) -> OnnxRecorder:
@@ -475,4 +481,4 @@ def opened(
         fresh.refusing = refusing
         return fresh
 
-    return graphs.OpenedGraph(onnx_file.graph_inputs(graph), recorder)
+    return graphs.OpenedGraph(onnx_file.graph_inputs(model.graph), recorder)

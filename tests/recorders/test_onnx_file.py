@@ -180,3 +180,20 @@ def test_a_loop_that_nothing_ends_is_refused_before_it_runs(tmp_path, turns, end
             onnxruntime.opened(tmp_path / "m.onnx")
     else:
         assert onnxruntime.opened(tmp_path / "m.onnx").inputs
+
+
+@pytest.mark.parametrize("op", ["ConstantOfShape", "Expand", "Tile"])
+@pytest.mark.parametrize("inline", [False, True])
+def test_an_array_that_no_memory_holds_is_refused_before_it_runs(tmp_path, op, inline):
+    """A file of 200 bytes took all that was free before the library said no."""
+    sizes = numpy_helper.from_array(np.array([1 << 20, 1 << 30], np.int64), "sizes")
+    reads = ["sizes"] if op == "ConstantOfShape" else ["x", "sizes"]
+    nodes = [helper.make_node(op, reads, ["y"])]
+    held = [] if inline else [sizes]
+    if inline:
+        nodes.insert(0, helper.make_node("Constant", [], ["sizes"], value=sizes))
+    x, y = (helper.make_tensor_value_info(name, 1, None) for name in "xy")
+    graph = helper.make_graph(nodes, "g", [x], [y], held)
+    onnx.save(helper.make_model(graph), tmp_path / "m.onnx")
+    with pytest.raises(InputError, match=f"{op}=.*: it needs 1024 TiB, and .* are free"):
+        onnxruntime.opened(tmp_path / "m.onnx")
