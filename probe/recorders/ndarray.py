@@ -303,8 +303,9 @@ class WatchedArray(np.ndarray):
     def __getitem__(self, key: Any) -> Any:
         if not hasattr(self, "run"):
             return np.asarray(self)[key]
-        index = _swap(key, np.asarray)
-        return self.run.done("getitem", lambda array: np.array(array[index]), (self,), {})
+        return self.run.done(
+            "getitem", lambda array, index: np.array(array[index]), (self, key), {}
+        )
 
     def __setitem__(self, key: Any, value: Any) -> None:
         put = _copying(lambda array, values: array.__setitem__(key, values))

@@ -561,6 +561,22 @@ def part_taken(difference: Difference) -> bool:
     return taken and (not others or all(pair.known for pair in difference.outputs))
 
 
+def chosen_by_content(difference: Difference) -> bool:
+    """Whether a side keeps elements of an input that an array of indices or of truths chooses: how
+    many these are follows from numbers, and two sides that keep other ones are not the same."""
+    for side in (difference.left, difference.right):
+        inputs = set(input_values(side))
+        for op in side.operations:
+            indices = [n for n in op.reads if not side.values[n].floating]
+            whole = [n for n in op.reads if n in inputs and n not in indices]
+            some = any(prod(side.values[n].shape) > 1 for n in indices)
+            if some and whole and all(n in inputs or n in indices for n in op.reads):
+                sizes = [prod(side.values[n].shape) for n in (whole[0], *op.gives)]
+                if len(op.gives) == 1 and sizes[0] != sizes[1]:
+                    return True
+    return False
+
+
 def _only_moves(run: Run, op: Operation, inputs: Collection[int]) -> bool:
     """Returns whether an operation puts elements of these values in other places, and computes
     nothing; it may read which ones besides, as known integers."""

@@ -258,7 +258,8 @@ def compare_and_explain(
     if match is None:
         difference.notes += compare_by_index(difference, same_inputs, same)
     difference.plain = plain_outputs(difference)
-    if same:  # nothing that one side lacks can be why
+    by_content = some and match is None and not same and related.chosen_by_content(difference)
+    if same or by_content:  # nothing that one side lacks can be why
         shapes = ((output.shape, output.other_shape) for output in difference.plain)
         for each in (both for both in shapes if both[0] != both[1]):
             difference.not_whole = "an output's shape is {} on the left and {} on the right".format(

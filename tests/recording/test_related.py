@@ -591,3 +591,19 @@ def test_what_reads_a_part_of_the_same_is_compared_with_what_comes_before_it() -
     assert [one.verdict for one in found.operations if one.assumed] == ["source", "carried"]
     last = [one for one in found.operations if one.assumed][-1]
     assert last.joint and not last.own
+
+
+def test_other_numbers_of_elements_that_content_chooses_are_never_equal() -> None:
+    x = np.array([0.05, 1, 2, 3], np.float32)
+
+    def above(limit: float) -> Any:
+        return lambda a: a[a > limit]
+
+    def tensors(limit: float) -> Any:
+        return lambda a: torch.from_numpy(a)[torch.from_numpy(a) > limit]
+
+    for functions in (above, tensors):
+        pair = functions(0), functions(0.1)
+        assert probe.first_difference(*pair, inputs=(x,), explain=False).verdict == "unknown"
+    difference = probe.first_difference(lambda a: a[:2] * 2, lambda a: a * 2, inputs=(x,))
+    assert difference.verdict == "equal"  # a piece that no content chooses
