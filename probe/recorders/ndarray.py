@@ -55,7 +55,7 @@ class ArrayRecorder:
     def plain(self) -> list[np.ndarray]:
         with arrays_restored([*self.inputs, *self.weights.values()]):
             outputs = _several(self.function(*self.inputs, **self.weights))
-            return [np.array(output) for output in outputs]
+            return [np.array(_native(output)) for output in outputs]
 
     def record(self, visit: Visit) -> list[Seen]:
         run = _ArrayRun(visit)
@@ -68,6 +68,12 @@ class ArrayRecorder:
 
 def _several(result: Any) -> list[Any]:
     return [leaf for leaf in nested_leaves(result) if leaf is not None]
+
+
+def _native(value: Any) -> np.ndarray:
+    """Returns the same numbers in this processor's order of bytes, which bits are compared in."""
+    array = np.asarray(value)
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 _local = threading.local()
@@ -190,7 +196,7 @@ class _ArrayRun:
 
     def seen(self, value: Any) -> Seen:
         """Returns a value as the contract has it; numbers by their content."""
-        plain = np.asarray(value)
+        plain = _native(value)
         key = getattr(value, "key", None)
         if key is None and (known := self.written.get(id(value))) is not None:
             key = known[1]

@@ -451,3 +451,13 @@ def test_functions_of_other_modules_are_written_by_their_own_names(function):
 
     ArrayRecorder(function, x).record(visit)
     assert not wrong
+
+
+def test_numbers_in_the_other_order_of_bytes_are_the_same_numbers() -> None:
+    x = np.arange(5, dtype=">i8")
+    run = record_run(ArrayRecorder(lambda a: a[1:] + 1, x))
+    assert [run.array(n).tolist() for n in run.outputs] == [[2, 3, 4, 5]]
+    assert all(value.dtype == "int64" for value in run.values)
+    pair = (lambda a: a + 1, lambda a: a + 2)
+    (output,) = first_difference(*pair, inputs=(x,), explain=False).found.plain
+    assert (output.differing, output.max_abs) == (5, 1.0)
