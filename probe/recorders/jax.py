@@ -68,13 +68,19 @@ class JaxRecorder:
         return f"compiled as one operation: {names}; looking inside would change the bits it gives"
 
     def plain(self) -> list[np.ndarray]:
-        return [_jax_bits(leaf) for leaf in jax.tree_util.tree_leaves(self.function())]
+        return [_jax_bits(leaf) for leaf in _array_leaves(self.function())]
 
     def record(self, visit: Visit) -> list[Seen]:
         trace = _Trace(self, visit)
         with core.set_current_trace(trace):
             result = self.function()
-        return [trace.values.seen(leaf) for leaf in jax.tree_util.tree_leaves(result)]
+        return [trace.values.seen(leaf) for leaf in _array_leaves(result)]
+
+
+def _array_leaves(returned: Any) -> list[Any]:
+    """Returns what a function returned, but for texts."""
+    leaves = jax.tree_util.tree_leaves(returned)
+    return [leaf for leaf in leaves if not isinstance(leaf, str | bytes)]
 
 
 def _jax_bits(value: Any) -> np.ndarray:

@@ -31,7 +31,7 @@ from probe.recording.contract import (
     address_lines,
 )
 from probe.recording.inputs import arrays_restored
-from probe.recording.subject import nested_leaves
+from probe.recording.subject import Text, nested_leaves
 from probe.semantics import Meaning, Same, Step, Steps, Unknown
 from probe.semantics import operations as o
 from probe.semantics.contract import Call, NotSettled, Operand, OperationTable, word_list
@@ -67,7 +67,7 @@ class ArrayRecorder:
 
 
 def _several(result: Any) -> list[Any]:
-    return [leaf for leaf in nested_leaves(result) if leaf is not None]
+    return [leaf for leaf in nested_leaves(result) if not isinstance(leaf, Text)]
 
 
 def _native(value: Any) -> np.ndarray:

@@ -440,12 +440,13 @@ def function_recorder(
         # the bits of this call, which walk.watched need not make again
         plain = module.RECORDER(lambda: returned).plain()
         recorder.already = [array_digest(array) for array in plain]
-        recorder.first = plain
+        recorder.first, recorder.beside = plain, beside_arrays(returned)
         return recorder  # type: ignore[no-any-return]
     if any(isinstance(value, np.ndarray | np.generic) for value in values):
         if bare is not None and bare[1] and not library_of_values(bare[1]):
-            digests = [array_digest(np.asarray(value)) for value in values if value is not None]
-            return _OfNumpy(*bare, digests)
+            arrays = [value for value in values if not isinstance(value, Text)]
+            digests = [array_digest(np.asarray(value)) for value in arrays]
+            return _OfNumpy(*bare, digests, beside_arrays(returned))
         why = "it returns NumPy arrays, from which the library that computed them can't be seen"
         todo = (
             "return the library's own arrays (without .numpy()), give the model file, or, if it is "
@@ -473,12 +474,17 @@ def library_of_values(values: Any) -> str:
 class _OfNumpy:
     """A recorder of plain NumPy. InputError: outputs do not come from NumPy's calls.
 
-    ``already``: digests of its outputs, from a run unwatched.
+    ``already``: digests of its outputs, from a run unwatched; ``beside``: what else it returned.
     """
 
     def __init__(
-        self, function: Callable[..., Any], arguments: Sequence[Any], already: list[str]
+        self,
+        function: Callable[..., Any],
+        arguments: Sequence[Any],
+        already: list[str],
+        beside: Beside,
     ) -> None:
+        self.beside = beside
         self.inner = import_module("probe.recorders.ndarray").ArrayRecorder(function, *arguments)
         self.inner.already = already
         self.target, self.note, self.plain = self.inner.target, self.inner.note, self.inner.plain
@@ -517,6 +523,54 @@ def net_recorder(net: Any, arguments: Sequence[Any]) -> Recorder:
 
 NO_ARGUMENTS = "give a function of no arguments: lambda: model(x)"
 KNOWN = "of PyTorch, TensorFlow, Keras or JAX"
+
+
+# What a function returns that is no array, and has nothing to be recorded of.
+Text = str | bytes | None
+
+# Names of the arrays of nested dictionaries, and texts by where they stand.
+Beside = tuple[tuple[str, ...], dict[str, str]]
+
+
+def beside_arrays(returned: Any, path: str = "") -> Beside:
+    """Returns what bits of arrays don't say: their names, and texts."""
+    if isinstance(returned, str | bytes):
+        return (), {path: repr(returned)}
+    names, texts = list[str](), dict[str, str]()
+    parts: list[tuple[str, Any]] = []
+    if isinstance(returned, Mapping):
+        places = [(f"{path}.{name}".strip("."), name) for name in sorted(returned, key=str)]
+        parts = [(place, returned[name]) for place, name in places]
+        leaves = [place for place, part in parts if not isinstance(part, Text | Mapping | Sequence)]
+        names += leaves
+    elif isinstance(returned, Sequence):
+        parts = [(f"{path}[{number}]", part) for number, part in enumerate(returned)]
+    for place, part in parts:
+        inner = beside_arrays(part, place)
+        names += inner[0]
+        texts |= inner[1]
+    return tuple(names), texts
+
+
+def beside_apart(left: Any, right: Any) -> str:
+    """Returns what two runs return beside their arrays that differs, in words; empty if nothing
+    does, or nothing is known of it."""
+    known: list[Beside | None] = []
+    for side in (left, right):
+        inner = getattr(side, "inner", side)
+        known.append(getattr(side, "beside", None) or getattr(inner, "beside", None))
+    first, second = known
+    if first is None or second is None:
+        return ""
+    (names, texts), (others, more) = first, second
+    if names and others and names != others:
+        both = ", ".join(names), ", ".join(others)
+        return "the outputs are {} on the left and {} on the right".format(*both)
+    for place in [*texts, *more]:
+        if texts.get(place) != more.get(place):
+            said = (texts.get(place, "nothing"), more.get(place, "nothing"))
+            return "beside the arrays it returns {} on the left and {} on the right".format(*said)
+    return ""
 
 
 def nested_leaves(value: Any, depth: int = 0) -> Iterator[Any]:

@@ -39,6 +39,7 @@ from probe.recording.recording import (
 from probe.recording.related import compare_by_index, part_taken
 from probe.recording.source import find_cause, why_no_source
 from probe.recording.store import RunStore
+from probe.recording.subject import beside_apart
 
 # Seconds that explaining may take before the next source is left unexplained.
 SECONDS = 120.0
@@ -86,7 +87,9 @@ def walk(
     matched = None
     with budget.Ending():
         matched = None if match is None or budget.spent() else match(ours, theirs)
-    return compare_and_explain(ours, theirs, explain, tell, seconds, [*said, *more], matched)
+    difference = compare_and_explain(ours, theirs, explain, tell, seconds, [*said, *more], matched)
+    difference.not_whole = difference.not_whole or beside_apart(left, right)
+    return difference
 
 
 def watched(recorder: Recorder, what: str, store: RunStore | None = None) -> tuple[Run, list[str]]:

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+from probe.answers.first_difference import first_difference
 from probe.errors import InputError, TargetError
 from probe.recording import RECORDERS, subject
 from probe.recording.store import array_digest
@@ -239,3 +240,34 @@ def test_fractions_for_ids_of_tokens_are_one_line():
         model.recorder({"ids": np.ones((2, 2), np.float32), "scale": X[0]})
     with pytest.raises(TargetError):  # which whole numbers don't mend
         model.recorder({"ids": np.ones((2, 2), np.float32), "scale": np.ones(3, np.float32)})
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "said"),
+    [
+        ((X, "a"), (X, "b"), "beside the arrays it returns 'a' on the left and 'b' on the right"),
+        ((X,), [X, b"b"], "beside the arrays it returns nothing on the left and b'b' on the right"),
+        ({"a": X}, {"b": X}, "the outputs are a on the left and b on the right"),
+        (
+            {"a": X, "in": {"b": X}},
+            {"a": X, "in": {"c": X}},
+            "the outputs are a, in.b on the left and a, in.c on the right",
+        ),
+        ({"a": X}, [X], ""),  # by their order
+        ((X, None, "a"), (X, None, "a"), ""),
+    ],
+)
+def test_names_and_texts_beside_arrays_are_never_equal_if_they_differ(left, right, said):
+    found = first_difference(
+        lambda x: _with(left, x * 2), lambda x: _with(right, x * 2), inputs=(X,)
+    )
+    assert (found.verdict, found.found.not_whole) == ("unknown" if said else "equal", said)
+
+
+def _with(value, array):
+    """The same nest of returned values with an array that was computed."""
+    if isinstance(value, dict):
+        return {name: _with(part, array) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with(part, array) for part in value]
+    return array if isinstance(value, np.ndarray) else value
