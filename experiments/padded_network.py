@@ -98,7 +98,7 @@ def main(store: Path, quick: bool) -> bool:
 def wishes(quick: bool) -> list[tuple[Target, list[Request]]]:
     """Returns what is measured, target by target; targets that can't run here are left out."""
     if quick:
-        small = Request(QUICK, 160, range(1, 30, 7), 1, (8, 9), True, (10,), 2)
+        small = Request(QUICK, 160, range(1, 30, 7), 1, (8, 9), (10,), 2)
         texts = ("reference", "reference,algorithm=pairwise,length_switch=9")
         return [(Target.parse(text), [small]) for text in texts]
     found = [(text, [wish(network(width), EVERY) for width in WIDTHS]) for text in MAIN]
@@ -115,7 +115,7 @@ def wishes(quick: bool) -> list[tuple[Target, list[Request]]]:
 def wish(source: str, contents: range | tuple[int, ...]) -> Request:
     """One network at every content; decisions at a sixteenth of them where there are many."""
     decided = contents[::16] if len(contents) > 100 else contents
-    return Request(source, FIXED, contents, 1, decided, True)
+    return Request(source, FIXED, contents, 1, decided)
 
 
 def costs(width: int, fixed: int) -> Request:

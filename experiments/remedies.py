@@ -12,6 +12,9 @@ like below and run it again: what is stored already is not measured twice.
 from __future__ import annotations
 
 import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,17 +22,24 @@ from rich.text import Text
 
 from lib import frame
 from lib.nine_layers import NineLayers
-from lib.padding import content, graph_of, padded
+from lib.padding import graph_of
 from probe import Case, Store, Target, schema, shard
-from probe.invariant.mitigated_models import MitigatedGraph
+from probe.errors import ProbeError
 from probe.invariant.mitigations import (
     Measured,
+    Remedy,
+    RemedyResult,
     RemedySessions,
     advise,
+    few_in_words,
+    in_turns,
     measured_remedies,
+    remedies_of,
     remedy_rows,
 )
 from probe.printing import Output, table
+from probe.sizes.search import Serves
+from probe.ulp import equal
 
 NAME = "remedies"
 
@@ -74,13 +84,10 @@ OF_BATCHES = (
 CONTENTS = (1, 20, 100, 256, 700)
 """Of networks, beside a tenth of the full length, at which costs are reported."""
 
-FAST = (
-    *("pad", "layerwise", "chunks=256", "float64", "threads=1", "deterministic=1", "onednn=1"),
-    *("mkldnn=0", "isa=avx2", "xla=1", "layerwise,xla=1", "stable,float64,xla=1"),
-)
-"""Of networks: all but ``stable``, one operation after the other, which takes hours."""
+FAST = ("pad", "threads=1", "deterministic=1", "onednn=1", "mkldnn=0", "isa=avx2", "xla=1")
+"""Of networks: padding, and switches."""
 
-FEW = ("pad", "layerwise", "chunks=256", "threads=1", "onednn=1")
+FEW = ("pad", "threads=1", "onednn=1")
 """Of networks where the others are not there, or take long."""
 
 
@@ -107,7 +114,7 @@ class Batched(NamedTuple):
 Plan = list[tuple[str, list[Case | Whole | Batched]]]
 
 PLAN: Plan = [
-    (EIGEN, [Whole(64, 16384, ("pad", "layerwise")), Whole(64, 4096), Whole(16, 4096)]),
+    (EIGEN, [Whole(64, 16384, ("pad",)), Whole(64, 4096), Whole(16, 4096)]),
     (EAGER, [*CASES, Whole(64, 4096, FEW), Whole(16, 4096, FEW)]),
     (OLD, [*CASES]),
     ("tensorflow,isa=avx2", [*CASES]),
@@ -129,9 +136,7 @@ QUICK = "reference,algorithm=pairwise,length_switch=9"
 def main(store: Path, quick: bool) -> bool:
     """Measures, stores and prints; whether Ctrl-C ended it."""
     found: list[Measured] = []
-    plan: Plan = (
-        [(QUICK, [REPORT, Whole(2, 160, ("pad", "layerwise"), 3), TINY])] if quick else PLAN
-    )
+    plan: Plan = [(QUICK, [REPORT, Whole(2, 160, ("pad",), 3), TINY])] if quick else PLAN
     with Store.here(store) as kept, Output().progress("remedies") as tell:
         try:
             for number, (target, subjects) in enumerate(shard.questions_of_part(plan)):
@@ -188,17 +193,57 @@ def measured(one: Case | Whole | Batched, where: Target, sessions: RemedySession
 def of_network(
     network: NineLayers, where: Target, only: tuple[str, ...], sessions: RemedySessions
 ) -> Measured:
-    """Returns what keeps the bits of a network, whose ONNX model is replayed on the target."""
-    at = max(network.fixed // 10, 1)
-    contents = tuple(sorted({*(one for one in CONTENTS if one < network.fixed), at}))
-    true = network.exact(padded(content(network.fixed), network.fixed)["x"])
-    own = sessions.of(where)
+    """Returns what keeps the bits of a network, replayed on the target: padding, and switches."""
+    own, fixed, at = sessions.of(where), network.fixed, max(network.fixed // 10, 1)
+    contents = tuple(sorted({*(one for one in CONTENTS if one < fixed), at}))
+    place, results = contents.index(at), list[RemedyResult]()
+    calls: dict[tuple[int, int], Callable[[], object]] = {}
     with tempfile.TemporaryDirectory(prefix="probe-") as folder:
-        graph = graph_of(network, own, Path(folder))
-        work = MitigatedGraph(graph, contents, at, sessions, only, true)
-        found = work.measured((256,), None)
-    facts = own.facts, own.variables
-    return Measured(network, where, contents, network.fixed, at, found, *facts)
+        default = graph_of(network, own, Path(folder))
+        least = tuple(default.least(one) for one in contents)
+        (whole,) = default.run(fixed, fixed)
+        switches = [one for one in remedies_of(where, ()) if one.spec is None]
+        for remedy in switches:
+            if remedy.name not in ("default", *only):
+                continue
+            result = RemedyResult(remedy, sizes=least)
+            try:
+                graph = graph_of(network, sessions.of(remedy.where), Path(folder))
+                judge(result, [graph.serves(*both) for both in zip(contents, least, strict=True)])
+                result.keeps = equal(graph.run(fixed, fixed)[0], whole, "float32")
+                calls[len(results), at] = graph.call(at, least[place])
+                calls[len(results), fixed] = graph.call(fixed, fixed)
+            except ProbeError as error:
+                result.refusal = str(error)
+            results.append(result)
+        if "pad" in only:
+            sized = [default.sized(one) for one in contents]
+            sizes = tuple(one.safe for one in sized)
+            doc = f"zeros up to {few_in_words(sizes)} positions"
+            result = RemedyResult(Remedy("pad", where, doc), sizes=sizes, keeps=True)
+            judge(result, [one.at_safe for one in sized])
+            calls[len(results), at] = default.call(at, sizes[place])
+            results.append(result)
+        timers = {key: partial(timed, call) for key, call in calls.items()}
+        for (number, length), medians in in_turns(timers).items():
+            results[number].seconds[length] = medians
+    return Measured(network, where, contents, fixed, at, results, own.facts, own.variables)
+
+
+def judge(result: RemedyResult, serves: Sequence[Serves]) -> None:
+    """Counts the contents at whose sizes a remedy changes bits."""
+    known = [one for one in serves if one.by_order == "same" and one.serves]
+    result.compared = len(serves)
+    result.differing = sum(one.by_order == "differs" for one in serves)
+    result.unknown = len(serves) - len(known) - result.differing
+    result.sets = min((one.sets for one in known if one.sets), default=0)
+
+
+def timed(call: Callable[[], object], _: float) -> Sequence[float]:
+    """Returns the seconds of a call."""
+    begun = time.perf_counter()
+    call()
+    return (time.perf_counter() - begun,)
 
 
 def stored(store: Store) -> set[tuple[str, str, int]]:

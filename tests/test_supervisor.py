@@ -190,7 +190,7 @@ def test_padding_ends_in_time_with_the_sizes_that_are_known(monkeypatch, tmp_pat
     """It took no limit of time at all."""
     torch = pytest.importorskip("torch")
     from probe.answers import network
-    from probe.padding.search import PaddedModel
+    from probe.sizes.search import PaddedModel
 
     sized = PaddedModel.sized
 

@@ -18,14 +18,14 @@ from probe.comparison import decisions
 from probe.errors import TargetError
 from probe.launch import AnySession, open_session
 from probe.operands import normal
-from probe.padding.plan import Between, sought_between, spliced
-from probe.padding.search import PaddedModel
 from probe.progress import Tell
 from probe.recording.difference import Difference
 from probe.recording.recording import Run
 from probe.recording.replayed import OnTarget, replay_run
 from probe.recording.subject import open_model
 from probe.recording.walk import compare_and_explain
+from probe.sizes import orders
+from probe.sizes.search import PaddedModel
 from probe.store import Store, load
 from probe.target import Target
 
@@ -42,9 +42,9 @@ class Request:
     """What to measure of one network on one target. ``source``: as of ``NineLayers.parse``.
 
     ``contents``: compared, and padded safely. ``checked``: how many fresh sets of operands for
-    each. ``decided``: contents of which decisions are taken, on fresh operands; ``layerwise``: also
-    with padding between the layers. ``costs``: contents whose variants are timed, in ``turns``
-    turns. A request without ``contents`` is one for costs alone.
+    each. ``decided``: contents of which decisions are taken, on fresh operands. ``costs``: contents
+    whose variants are timed, in ``turns`` turns. A request without ``contents`` is one for costs
+    alone.
     """
 
     source: str
@@ -52,7 +52,6 @@ class Request:
     contents: Sequence[int]
     checked: int = 1
     decided: Sequence[int] = ()
-    layerwise: bool = False
     costs: Sequence[int] = ()
     turns: int = 15
 
@@ -196,7 +195,6 @@ class _Rows:
         self.tell = lambda text: tell(f"{self.network.name} {text}")
         self.graph = graph_of(self.network, session, folder)
         self.target: OnTarget = self.graph.opened
-        self.plans: dict[int, Between | None] = {}
         self.compared = self.diverging = self.explained = 0
 
     def made(self) -> dict[str, list[Row]]:
@@ -218,12 +216,6 @@ class _Rows:
         assert [part.axis for part in box] == [AXIS]
         return output[..., box[0].start : box[0].stop]
 
-    def plan(self, length: int) -> Between | None:
-        """Returns the way to pad between the layers; None where padding the input takes no more."""
-        if length not in self.plans:
-            self.plans[length] = sought_between(self.graph, length, self.graph.sized(length).safe)
-        return self.plans[length]
-
     def _activations(self) -> list[Row]:
         rows, controlled = [], set[int]()
         for length in self.request.contents:
@@ -232,7 +224,9 @@ class _Rows:
             sides = self.graph.side(length, to), self.graph.whole(length)
             control = [] if to in controlled else self._control(length, sides)
             controlled.add(to)
-            rows += self._layers(length, to, compare_and_explain(*sides), control)
+            match = orders.match_of(*sides, self.graph.marks(length, to))
+            difference = compare_and_explain(*sides, match=match)
+            rows += self._layers(length, to, difference, control)
         return rows
 
     def _control(self, length: int, sides: tuple[Run, Run]) -> list[str]:
@@ -298,7 +292,6 @@ class _Rows:
 
     def _lengths(self) -> list[Row]:
         rows = []
-        asked = self.graph.computing.asked.values()
         for length in self.request.contents:
             self.tell(f"safe length for {length}")
             sized = self.graph.sized(length)
@@ -317,7 +310,7 @@ class _Rows:
                 "kept": whole.shape[AXIS] if not box else box[0].stop,
                 "least": sized.least,
                 "safe": sized.safe,
-                "unknown": len({one.linked.number for one in asked if one.found.how == "bits"}),
+                "unknown": int(sized.at_safe.by_order == "unknown"),
                 "differing_least": differ[sized.least],
                 "differing_safe": differ[sized.safe],
                 "checked": self.request.checked,
@@ -348,8 +341,8 @@ class _Rows:
         return rows
 
     def _end_to_end(self, length: int, safe: int) -> Iterator[Row]:
-        """Rows of ``programs`` for one content; with padding between its layers where that is asked
-        for. Then also how the full run's bits compare with those layer by layer."""
+        """Rows of ``programs`` for one content; where decisions are asked for, also how the full
+        run's bits compare with those layer by layer."""
         x = content(length, PROGRAM_SEED + length)
         given = padded(x, self.request.fixed)
         fixed, _, _ = self.target.end_to_end(given)
@@ -357,12 +350,10 @@ class _Rows:
             return
         ways = {"least": self.graph.sized(length).least, "safe": safe}
         other = None
-        if self.request.layerwise and length in self.request.decided:
+        if length in self.request.decided:
             other = int(ulp.bits_apart(fixed, self.target.plain(given)[0], "float32").sum())
-            ways["layerwise"] = safe
         for variant, to in ways.items():
-            run, size = self._run(variant, x, to)
-            output, _, _ = self.target.port.end_to_end(run)
+            output, _, _ = self.target.port.end_to_end(self.target.base(padded(x, to)))
             if output is None:
                 continue
             mine, theirs = (np.ascontiguousarray(self.kept(length, one)) for one in (output, fixed))
@@ -370,21 +361,13 @@ class _Rows:
             yield {
                 "content": length,
                 "variant": variant,
-                "padded": size,
+                "padded": to,
                 "fixed": self.request.fixed,
                 "compared": mine.size,
                 "differing": len(found.index),
                 "max_ulp": ulp.largest_ulp(found.ulps),
                 "other_than_layers": other,
             }
-
-    def _run(self, variant: str, x: np.ndarray, to: int) -> tuple[Run, int]:
-        """Returns what is run, and to which size its input is padded: ``to``, or where there is
-        padding between the layers, its own."""
-        plan = self.plan(x.shape[AXIS]) if variant == "layerwise" else None
-        if plan is None:
-            return self.target.base(padded(x, to)), to
-        return spliced(self.graph, plan, padded(x, plan.size)), plan.size
 
     def _as_used(self, run: Run) -> np.ndarray:
         """Computes what users get: all layers in one call, or one by one where none does that."""
@@ -400,12 +383,10 @@ class _Rows:
             self.tell(f"decisions at {length}")
             x, sized = content(length, 1000 + length), self.graph.sized(length)
             ways = {"fixed": self.request.fixed, "least": sized.least, "safe": sized.safe}
-            ways |= {"layerwise": sized.safe} if self.request.layerwise else {}
             found: dict[str, tuple[np.ndarray, int]] = {}
             for variant, to in ways.items():
-                run, size = self._run(variant, x, to)
-                output = self.kept(length, self._as_used(run))
-                found[variant] = np.moveaxis(output, 1, -1).copy(), size
+                output = self.kept(length, self._as_used(self.target.base(padded(x, to))))
+                found[variant] = np.moveaxis(output, 1, -1).copy(), to
             exact = self.network.exact(padded(x, sized.least)["x"])
             truth = np.moveaxis(self.kept(length, exact), 1, -1).copy()
             fixed, _ = found.pop("fixed")
@@ -430,8 +411,8 @@ class _Rows:
             self.tell(f"costs at {length}")
             x, sized = content(length), self.graph.sized(length)
             ways = {"fixed": self.request.fixed, "least": sized.least}
-            ways |= {"safe": sized.safe, "layerwise": sized.safe}
-            runs = {variant: self._run(variant, x, to)[0] for variant, to in ways.items()}
+            ways |= {"safe": sized.safe}
+            runs = {variant: self.target.base(padded(x, to)) for variant, to in ways.items()}
             for number in range(self.request.turns):
                 for variant, run in runs.items():
                     _, seconds, _ = self.target.port.end_to_end(run, TIMES)

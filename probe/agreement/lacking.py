@@ -86,7 +86,7 @@ def contents(
         changed = {}
         for order, (name, array) in enumerate(arrays.items()):
             some = where[name]
-            if not some.any() or (_is_mask(array) and _hides(array, some)):
+            if not some.any() or (is_mask(array) and _hides(array, some)):
                 changed[name] = array
                 continue
             dtype = (dtypes or {}).get(name, str(array.dtype))
@@ -99,13 +99,13 @@ def independent(arrays: Arrays, dtypes: Mapping[str, str] | None = None) -> Arra
     """Returns other inputs of the same kind: random numbers, the same masks, other tokens."""
     return {
         name: array
-        if _is_mask(array)
+        if is_mask(array)
         else _other_content(array, (dtypes or {}).get(name, str(array.dtype)), 3, SEED - 1 - order)
         for order, (name, array) in enumerate(arrays.items())
     }
 
 
-def _is_mask(array: np.ndarray) -> bool:
+def is_mask(array: np.ndarray) -> bool:
     """Whether an input says which elements of others count: two numbers at most, or infinities."""
     if array.dtype.kind == "b":
         return True
@@ -124,7 +124,7 @@ def _hides(mask: np.ndarray, where: np.ndarray) -> bool:
 
 def _other_content(array: np.ndarray, dtype: str, number: int, seed: int) -> np.ndarray:
     draw = np.random.default_rng(seed)
-    if _is_mask(array):
+    if is_mask(array):
         values = np.unique(array) if array.dtype.kind != "b" else np.array([False, True])
         if number < 2:
             return array

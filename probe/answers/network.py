@@ -6,9 +6,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,15 +43,14 @@ from probe.invariant.mitigations import (
     remedy_rows,
 )
 from probe.launch import AnySession, open_session
-from probe.padding import plan as graph_plan
-from probe.padding.plan import OF_CONTIGUOUS, GraphPlan
-from probe.padding.search import BY_BITS, PaddedModel, SafeSize, Serves
 from probe.progress import VOICE, Say, Tell, silent
 from probe.recording.apart import Apart, is_own_library
 from probe.recording.inputs import varied_axes
-from probe.recording.replayed import OnTarget, Replayed
 from probe.recording.walk import CHANGED, compare_and_explain, watched
-from probe.semantics import Unknown
+from probe.sizes import orders
+from probe.sizes import plan as graph_plan
+from probe.sizes.plan import GraphPlan
+from probe.sizes.search import PaddedModel, SafeSize, Serves, WholeFile
 from probe.target import Target
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def network(
 
     Otherwise inputs are padded, along what ``vary`` says, which may be the batch: a ``Padded``
     comes back, or ``OnTargets`` of several. On a target that is not the model's own library, or of
-    another release or processor, a recording is replayed.
+    another release or processor, the whole file is run there.
 
     ``model``: a file as ``probe network --help`` lists them, a Keras model, a PyTorch module, or a
     function, by itself or as ``"module:function"``. ``lengths``: valid lengths; 1, a tenth and a
@@ -288,7 +288,7 @@ class Padded(Answer):
 
     @property
     def target(self) -> str:
-        return self.graph.whole(self.found[0].content).target
+        return self.graph.text
 
     @property
     def finding(self) -> bool:
@@ -318,13 +318,12 @@ class Padded(Answer):
         return next((each for each in every if each.name and each.by_order == "unknown"), None)
 
     def report(self) -> dict[str, Any]:
-        operations = self.graph.whole(self.found[0].content).operations
-        known = sum(not isinstance(operation.meaning, Unknown) for operation in operations)
-        stands = self.in_the_way
+        graph, stands = self.graph, self.in_the_way
+        operations = len(graph.whole(self.found[0].content).operations) if graph.recorded else 0
         report: dict[str, Any] = {
             "verdict": self.verdict,
-            "examined": known,
-            "operations_total": len(operations),
+            "examined": operations,
+            "operations_total": operations,
             "part": None,
             "first": self.first,
             "in_the_way": stands.name if stands else None,
@@ -389,9 +388,7 @@ class Padded(Answer):
         elif any(size.safe < self.graph.fixed for size in self.found):
             same = "all sums whose size changes are added in the same order"
             same += f", replayed on {self.sets} sets of operands" * bool(self.sets)
-            same += f", for {self.given}" * bool(self.given)
-            by_bits = any(size.at_safe.why == BY_BITS for size in self.found)
-            parts.append(f"{same}; {BY_BITS}" if by_bits else same)
+            parts.append(same + f", for {self.given}" * bool(self.given))
         return "; ".join(parts) or "every input is padded to the full size"
 
     def reproduce(self, folder: str | Path) -> Any:
@@ -526,7 +523,7 @@ def remedied(
     """Does as ``pad_model``, with the ways of padding and the invariant mode judged and timed at
     ``content``; the middle one of the lengths if it is not given. ``table``: of the classes of the
     invariant mode: it is read and checked where it is there, and written. ``only``: no others than
-    these and the default; also the target's: see ``mitigated_models.tried_mitigations``."""
+    these and the default; also the target's: see ``mitigated_models.tried_switches``."""
     if table is not None and Path(table).is_dir():
         raise InputError("table", table, "it is a folder", "give a file, such as classes.json")
     if table is not None and not Path(table).absolute().parent.is_dir():
@@ -554,7 +551,9 @@ def remedied(
     others = [name for name in only if name not in {way["name"] for way in ways}]
     if others and not budget.spent():
         tell(f"trying {', '.join(others)}")
-        padded.remedies += mitigated_models.tried_mitigations(graph, sizes, at, others)
+        padded.remedies += mitigated_models.tried_switches(
+            graph, sizes, at, others, partial(_opened_on, user_model)
+        )
     return padded
 
 
@@ -568,8 +567,8 @@ def pad_model(
     """Pads a model's inputs along an axis, and finds the sizes that keep the full-size run's bits.
 
     ``target``: run it there; a file or ``"module:function"`` in a process of its own with the
-    target's switches, where that is its own library. On another library, release or processor a
-    recording is replayed, operation by operation. Errors: InputError; TargetError;
+    target's switches, where that is its own library. On another library, release or processor the
+    whole file is run, and no operation of it is asked. Errors: InputError; TargetError;
     Nondeterministic.
     """
     tell = progress or silent
@@ -594,25 +593,19 @@ def pad_model(
         answer = Padded(sizes, user_model.name, graph, padding.vary, notes=notes)
         first = next((size for size in sizes if size.at_least.by_order == "differs"), None)
         # explained where the bits of its content show it
-        if first is not None:
+        if first is not None and graph.recorded:
             ends = graph.side(first.content, first.least), graph.whole(first.content)
+            match = orders.match_of(*ends, graph.marks(first.content, first.least))
             left, todo = f"{first.content:,} padded to {first.least:,}", f"pad to {first.safe:,}"
             question = ComparisonQuestion(user_model.name, left, f"padded to {fixed:,}", todo)
-            answer.walked = Walked(compare_and_explain(*ends, explain, tell), question)
+            difference = compare_and_explain(*ends, explain, tell, match=match)
+            answer.walked = Walked(difference, question)
         planned: graph_plan.GraphPlan | None = None
         if (padding.plan is not None or padding.safe) and not budget.spent():
             with budget.Ending():
                 tell("checking the plan")
                 every = contents if padding.plan is None else range(1, contents[-1] + 1)
                 planned = graph_plan.make(graph, every, user_model.name, tell)
-                # shorter sizes, where padding inputs alone takes longer ones
-                for size in sizes:
-                    if not size.at_least.lacking and size.safe != size.content:
-                        tell(f"padding between operations: {size.content:,}")
-                        constants = graph_plan.sought_between(graph, size.content, size.safe)
-                        planned.between += [] if constants is None else [constants]
-                if any(constants.contiguous for constants in planned.between):
-                    planned.assumed.append(OF_CONTIGUOUS)
         if why := budget.spent():
             later = next((content for content in contents if content > sizes[-1].content), None)
             looked = "" if later is None else f"valid sizes from {later:,} on were not looked at: "
@@ -637,19 +630,29 @@ def _watch_full_run(
         graph.doubt = next((note for note in notes if CHANGED in note), "")
         return notes
     where = checked_target(target)
-    if isinstance(user_model.model, str | Path) and is_own_library(where, str(user_model.model)):
-        folder = Path(tempfile.mkdtemp(prefix="probe-"))
-        running.callback(shutil.rmtree, folder, ignore_errors=True)
-        process = Apart(user_model.text("target"), where, user_model.trust, folder)
-        graph.opened = running.enter_context(process)
-    else:  # another library, release or processor: what is recorded here is replayed there
-        session: AnySession = open_session(where)
-        running.enter_context(session)
-        graph.opened = OnTarget(graph.opened, session)
+    graph.opened = running.enter_context(_opened_on(user_model, where))
+    if isinstance(graph.opened, WholeFile):
+        graph.outputs(graph.inputs(content, graph.fixed))  # refused before anything is searched for
+        return [f"{where.text}: the whole file is run there, and {WholeFile.untold}"]
     whole = graph.whole(content)
     watched_notes = [] if whole.made is None else whole.made.notes
     graph.doubt = next((note for note in watched_notes if CHANGED in note), "")
-    return [whole.said] if isinstance(whole, Replayed) else []
+    return []
+
+
+@contextmanager
+def _opened_on(user_model: GivenModel, where: Target) -> Iterator[Any]:
+    """Opens the model on a target, in a process of its own."""
+    with ExitStack() as running:
+        text = user_model.text("target")
+        if is_own_library(where, text):
+            folder = Path(tempfile.mkdtemp(prefix="probe-"))
+            running.callback(shutil.rmtree, folder, ignore_errors=True)
+            yield running.enter_context(Apart(text, where, user_model.trust, folder))
+        else:  # another library, release or processor
+            session: AnySession = open_session(where)
+            running.enter_context(session)
+            yield WholeFile(session, text)
 
 
 def _padded_model(user_model: GivenModel, padding: PaddingQuestion) -> PaddedModel:
@@ -687,12 +690,11 @@ def _one_size(graph: PaddedModel, content: int, to: int | None) -> SafeSize:
     if to is not None and not content <= to <= graph.fixed:
         why = f"the content has {content} entries, and the fixed size is {graph.fixed}"
         raise InputError("padded", to, why, f"use {content} to {graph.fixed}")
-    if to is None and (hopeless := graph.hopeless(content)) is not None:
+    size = graph.least(content) if to is None else to
+    if size == graph.fixed and to is None:
+        hopeless = graph.hopeless(content)
         return SafeSize(content, graph.fixed, graph.fixed, hopeless, hopeless)
-    for size in range(content, graph.fixed + 1) if to is None else [to]:
-        serves = graph.serves(content, size)
-        if not serves.lacking:
-            break
+    serves = graph.serves(content, size)
     if serves.serves:
         return SafeSize(content, size, size, serves, serves)
     # a shorter one than the fixed size may serve: it was not looked for

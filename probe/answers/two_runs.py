@@ -31,7 +31,6 @@ from probe.launch import AnySession, open_session
 from probe.operation import Program, ProgramStep, operand_names
 from probe.printing import counted
 from probe.progress import VOICE, Say, heard, silent
-from probe.recording import judging
 from probe.recording.alone import Known
 from probe.recording.apart import (
     Apart,
@@ -45,6 +44,7 @@ from probe.recording.recording import Run
 from probe.recording.replayed import Replayed, TargetRuns, file_outputs
 from probe.recording.subject import OR_SHAPE, is_function, run_unwatched
 from probe.recording.walk import NAMES, compare_and_explain, walk, watched
+from probe.sizes.orders import by_order
 from probe.switch_points.fewest import Conditions, ReleaseStep, search_conditions
 from probe.target import Target, why_unavailable
 
@@ -264,7 +264,7 @@ def two_runs(
                 "differing": sum(output.differing for output in difference.outputs),
             }
             if known is not None:
-                order = judging.by_order(difference, known)
+                order = by_order(difference, known)
                 entry |= {"by_order": order.verdict, "in_the_way": order.name or None}
                 entry |= {"why": order.why or None, "sets": order.sets}
             walked.sizes.append(entry)

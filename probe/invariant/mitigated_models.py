@@ -10,8 +10,9 @@ rests on what the mode checked itself: see its report.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -19,30 +20,16 @@ from typing import Any
 
 import numpy as np
 
-from probe import budget, ulp
-from probe.arguments import whole_number
+from probe import budget
 from probe.errors import Foreign, InputError, ProbeError, TargetError, foreign, line_of
-from probe.invariant.mitigations import (
-    DOC,
-    INVARIANT,
-    NAMES,
-    Measured,
-    Remedy,
-    RemedyResult,
-    RemedySessions,
-    Timers,
-    Work,
-    few_in_words,
-    in_turns,
-    remedies_of,
-)
-from probe.padding.plan import Between, sought_between, spliced
-from probe.padding.positions import box_index, elements_apart
-from probe.padding.search import SETS, PaddedModel, SafeSize, Serves
-from probe.recording.recording import Run
-from probe.recording.replayed import OnTarget, Port, replay_run
+from probe.invariant.mitigations import DOC, INVARIANT, in_turns, remedies_of
 from probe.recording.subject import FunctionSubject, function_recorder, nested_leaves
+from probe.sizes.marks import CONTENTS, SETS, elements_apart
+from probe.sizes.search import PaddedModel, SafeSize, Serves
 from probe.target import Target
+
+# The user's own operands, and scaled ones: other contents are for what reads them.
+SEEDS = (0, *range(CONTENTS + 1, SETS))
 
 APART = "the model runs in a process of its own"
 
@@ -94,18 +81,16 @@ def of_graph(
         result = _in_mode(graph.opened, model, wanted, inputs, table)
         result.keeps = True
         for sized in sizes:  # each at its least size and at the full one, and as it is there
-            content, run = sized.content, graph.whole(sized.content)
+            content = sized.content
             boxes = sized.at_least.boxes or graph.boxes(content)
-            for seed in range(SETS):
+            for seed in SEEDS:
                 short, whole = (
                     foreign(calls_in_mode(result, graph.inputs(content, size, seed)))
                     for size in (sized.least, graph.fixed)
                 )
                 result.differing += graph.parted(content, boxes, short, whole)
-                same = zip(graph.run(content, graph.fixed, seed), whole, run.outputs, strict=True)
-                result.keeps &= not any(
-                    elements_apart(own, ours, run.values[number]) for own, ours, number in same
-                )
+                unchanged = graph.run(content, graph.fixed, seed)
+                result.keeps &= not any(map(elements_apart, unchanged, whole))
     except (Foreign, ProbeError, MemoryError) as error:
         if isinstance(error, InputError) and error.name in ("table", "sizes"):
             raise
@@ -228,8 +213,7 @@ def judged_ways(
 
     Each has ``name``, ``doc``, ``verdict`` (``exact``, ``differs``, ``not known``), ``sets``,
     ``refusal`` (what is in the way, or differs), ``sizes``, ``of_fixed``: its time over that of
-    the full size, ``ratio``: over that of the least size; both None where it can't run, or where a
-    target that is not the model's own has no program of the whole. ``keeps``:
+    the full size, ``ratio``: over that of the least size; both None where it can't run. ``keeps``:
     whether the full size has the unchanged model's bits.
     """
     ways: dict[str, tuple[list[int], list[Serves]]] = {
@@ -244,36 +228,21 @@ def judged_ways(
     least = sizes[place].least
     if invariant is not None and invariant.report is not None:
         calls[INVARIANT] = calls_in_mode(invariant, graph.inputs(at, least))
-    program, took = getattr(graph.opened, "end_to_end", None), dict[Any, float]()
+    took = dict[Any, float]()
     with budget.Ending():
         budget.require_time()
-        if program is None:
-            took = timed_in_turns(calls)
-        else:  # of a recording replayed on a target, what its library takes for it in one call
-            ran = {n: program(graph.inputs(at, n), TURNS)[1] for n in calls if n != INVARIANT}
-            took = {size: float(np.median(seconds)) for size, seconds in ran.items() if seconds}
+        took = timed_in_turns(calls)
     rows = list[dict[str, Any]]()
     for name, (padded, serves) in ways.items():
-        verdicts = [_verdict_at_size(served) for served in serves]
-        both = zip(serves, verdicts, strict=True)
-        doubts = (f"{served.name}: {served.why}" for served, word in both if word != "exact")
-        rows.append(
-            {
-                "name": name,
-                "doc": DOCS[name],
-                "verdict": next((w for w in ("differs", "not known") if w in verdicts), "exact"),
-                "sets": min((served.sets for served in serves if served.sets), default=0),
-                "valid_for": next((served.given for served in serves if served.given), None),
-                "refusal": next(doubts, None),
-                "sizes": padded,
-                "keeps": True,
-            }
-        )
+        row = {"name": name, "doc": DOCS[name], **_verdict_of(serves)}
+        rows.append(row | {"sizes": padded, "keeps": True})
     if invariant is not None:
-        mode = _way_row(INVARIANT, DOC, invariant, [size.least for size in sizes])
+        refusal = invariant.refusal or None
         if invariant.differing:
-            mode["refusal"] = f"{invariant.differing:,} kept outputs have different bits"
-        rows.append(mode)
+            refusal = f"{invariant.differing:,} kept outputs have different bits"
+        mode = {"name": INVARIANT, "doc": DOC, "verdict": invariant.verdict, "sets": 0}
+        mode |= {"refusal": refusal, "sizes": [size.least for size in sizes]}
+        rows.append(mode | {"keeps": invariant.keeps})
     for row in rows:
         mine = took.get(INVARIANT if row["name"] == INVARIANT else row["sizes"][place])
         for name, size in (("of_fixed", graph.fixed), ("ratio", least)):
@@ -297,6 +266,19 @@ def recommended_way(ways: Sequence[dict[str, Any]]) -> str:
     return str(best["name"])
 
 
+def _verdict_of(serves: Sequence[Serves]) -> dict[str, Any]:
+    """What a way comes to that has these sizes: its verdict, and what is in the way."""
+    verdicts = [_verdict_at_size(served) for served in serves]
+    both = zip(serves, verdicts, strict=True)
+    doubts = (f"{served.name}: {served.why}" for served, word in both if word != "exact")
+    return {
+        "verdict": next((word for word in ("differs", "not known") if word in verdicts), "exact"),
+        "sets": min((served.sets for served in serves if served.sets), default=0),
+        "valid_for": next((served.given for served in serves if served.given), None),
+        "refusal": next(doubts, None),
+    }
+
+
 def _verdict_at_size(served: Serves) -> str:
     # lacking: no shorter size has the outputs, so it is the full one
     if served.lacking or (served.serves and served.by_order == "same"):
@@ -318,199 +300,50 @@ def timed_in_turns(
     return {name: float(of(times)) for name, times in took.items()}
 
 
-def tried_mitigations(
+def tried_switches(
     graph: PaddedModel,
     sizes: Sequence[SafeSize],
     at: int,
     names: Sequence[str],
+    opened_on: Callable[[Target], AbstractContextManager[Any]],
 ) -> list[dict[str, Any]]:
-    """Judges and times mitigations by name, as of ``judged_ways``: switches of the target, chunks,
-    float64, constants between the operations. The model is recorded and replayed with each.
+    """Judges and times switches of the target by name, as of ``judged_ways``: the model is run with
+    each, at its least sizes. ``opened_on``: opens it on a target.
 
     InputError: a name is none of the target's.
     """
-    where = Target.parse(graph.whole(sizes[0].content).target)
-    chunks = [whole_number("chunks", n[7:]) for n in names if n.startswith("chunks=")]
-    known = [*(remedy.name for remedy in remedies_of(where, chunks)), *NAMES[1:3]]
+    where, rows = Target.parse(graph.text), list[dict[str, Any]]()
+    known = {remedy.name: remedy for remedy in remedies_of(where, ()) if remedy.where != where}
+    known = {name: remedy for name, remedy in known.items() if remedy.spec is None}
     for name in names:
         if name not in known:
-            todo = f"use {', '.join(known)}"
+            todo = f"use {', '.join(known)}" if known else "leave it out"
             raise InputError("only", name, f"there is no such remedy of {where.text}", todo)
-    with RemedySessions() as sessions:
-        contents = tuple(size.content for size in sizes)
-        work = MitigatedGraph(graph, contents, at, sessions, names)
-        results = work.measured(chunks, None)
-    measured = Measured(graph, where, contents, graph.fixed, at, results)
-    return [
-        _way_row(result.remedy.name, result.remedy.doc, result, list(result.sizes))
-        | {"of_fixed": measured.of_fixed(result), "ratio": measured.ratio(result, at)}
-        for result in results
-        if result.remedy.name in names
-    ]
-
-
-def _way_row(name: str, doc: str, result: Any, sizes: list[int]) -> dict[str, Any]:
-    """Returns a mitigation that was judged as a way: as of ``judged_ways``, without its costs."""
-    judged = {"verdict": result.verdict, "keeps": result.keeps, "sets": getattr(result, "sets", 0)}
-    return {"name": name, "doc": doc, **judged, "refusal": result.refusal or None, "sizes": sizes}
-
-
-class MitigatedGraph(Work):
-    """What is done with each mitigation of a model, which is replayed on its target: calls of
-    convolutions are changed in its place. ``graph``: of the model; ``at``: the content
-    that is timed. ``true``: the full run's outputs in float64, None where they aren't known."""
-
-    def __init__(
-        self,
-        graph: PaddedModel,
-        contents: tuple[int, ...],
-        at: int,
-        sessions: RemedySessions,
-        only: Iterable[str] | None,
-        true: np.ndarray | None = None,
-    ) -> None:
-        run = graph.whole(contents[0])
-        super().__init__(where := Target.parse(run.target), sessions, only)
-        if self.wants("layerwise,xla=1") and self.wanted is not None:
-            self.wanted.add("xla=1")
-        self.given, self.contents, self.at, self.true = graph, contents, at, true
-        self.dtype = run.values[run.outputs[0]].dtype
-        base = graph.opened
-        self.base = base.opened if isinstance(base, OnTarget) else base
-        self.graphs: dict[str, PaddedModel] = {}
-        self.plans: dict[tuple[str, int], Between] = {}
-        self.least = tuple(self.of(Remedy("default", where, "")).sized(n).least for n in contents)
-
-    def of(self, remedy: Remedy) -> PaddedModel:
-        name = remedy.name.removeprefix("layerwise").strip(",") or "default"
-        name = "default" if name == "pad" else name
-        if name not in self.graphs:
-            opened = OnTarget(self.base, self.sessions.with_remedy(remedy, convolutions=True))
-            own = self.given
-            words = own.arrays, own.along, own.fixed, own.value, own.seconds
-            self.graphs[name] = PaddedModel(opened, *words)
-        return self.graphs[name]
-
-    def judged(self, remedy: Remedy, **known: Any) -> RemedyResult:
-        return super().judged(remedy, sizes=self.least, **known)
-
-    def judge(self, result: RemedyResult) -> None:
-        """Counts the contents that the least padding changes."""
-        both = zip(self.contents, self.least, strict=True)
+    for name in names:
+        remedy = known[name]
+        row: dict[str, Any] = {"name": name, "doc": remedy.doc, "verdict": "not known", "sets": 0}
+        row |= {"refusal": None, "sizes": [], "keeps": None, "of_fixed": None, "ratio": None}
+        rows.append(row)
         try:
-            graph = self.of(result.remedy)
-            self._fill_in(result, [graph.serves(content, size) for content, size in both])
-        except InputError as error:
-            where = result.remedy.where.text
-            raise TargetError(where, "unsupported", f"{error.value}: {error.why}") from None
-
-    def _fill_in(self, result: RemedyResult, serves: Sequence[Serves]) -> None:
-        verdicts = [_verdict_at_size(served) for served in serves]
-        result.compared, result.differing = len(serves), verdicts.count("differs")
-        result.unknown = verdicts.count("not known")
-        result.sets = min((served.sets for served in serves if served.sets), default=0)
-        if result.unknown:
-            served = serves[verdicts.index("not known")]
-            result.refusal = f"{served.name}: {served.why}"
-
-    def more(self, result: RemedyResult) -> Iterator[RemedyResult]:
-        """Yields padding to safe sizes and between the operations, the latter compiled as well."""
-        names = {"default": ("pad", "layerwise"), "xla=1": ("layerwise,xla=1",)}
-        for name in names.get(result.remedy.name, ()):
-            if result.compared is None or not self.wants(name):
-                continue
-            graph = self.of(result.remedy)
-            sized = [graph.sized(content) for content in self.contents]
-            if name == "pad":
-                sizes = tuple(size.safe for size in sized)
-                doc = f"zeros up to {few_in_words(sizes)} positions"
-                padded = RemedyResult(Remedy("pad", self.where, doc), sizes=sizes)
-                self._fill_in(padded, [size.at_safe for size in sized])
-                yield padded
-            else:
-                yield self._layerwise(replace(result.remedy, name=name), graph, sized)
-
-    def _layerwise(
-        self, remedy: Remedy, graph: PaddedModel, sized: Sequence[SafeSize]
-    ) -> RemedyResult:
-        doc = "constants inserted behind operations, the input padded as far as they need"
-        result = RemedyResult(replace(remedy, doc=doc), compared=len(sized))
-        for size in sized:
-            plan = sought_between(graph, size.content, size.safe)
-            if plan is not None:
-                self.plans[remedy.name, size.content] = plan
-            result.sizes += (size.safe if plan is None else plan.size,)
-            judged = size.at_safe if plan is None else plan
-            result.sets = min(result.sets or judged.sets, judged.sets or result.sets)
-            if judged.by_order != "same":
-                result.unknown += 1
-                result.refusal = f"{getattr(judged, 'in_the_way', '') or judged.why}"
-        return result
-
-    def exact(self) -> tuple[np.ndarray, float] | None:
-        return None if self.true is None else (self.true, float(np.abs(self.true).max()))
-
-    def output(self, remedy: Remedy) -> np.ndarray:
-        graph = self.of(remedy)
-        return self._as_used(graph, self._run(remedy, graph.fixed, graph.fixed))
-
-    def other_bits(self, result: RemedyResult) -> int:
-        """Runs all contents on fresh operands."""
-        count, graph = 0, self.of(result.remedy)
-        for content, size in zip(self.contents, result.sizes, strict=True):
-            box = graph.boxes(content)[0]
-            if box is None:
-                continue
-            short, whole = (
-                self._as_used(graph, self._run(result.remedy, content, to, seed=content))
-                for to in (size, graph.fixed)
-            )
-            mine, theirs = (
-                np.ascontiguousarray(y[box_index(box, not full, y.ndim)])
-                for full, y in enumerate((short, whole))
-            )
-            count += mine.shape != theirs.shape or not ulp.equal(mine, theirs, self.dtype)
-        return count
-
-    def _run(self, remedy: Remedy, content: int, size: int, seed: int = 0) -> Run:
-        """Returns what is run for content, by its plan where it has one and is not padded in
-        full."""
-        graph = self.of(remedy)
-        plan = self.plans.get((remedy.name, content)) if size < graph.fixed else None
-        inputs = graph.inputs(content, size, seed)
-        return graph.opened.base(inputs) if plan is None else spliced(graph, plan, inputs)
-
-    def _as_used(self, graph: PaddedModel, run: Run) -> np.ndarray:
-        output, _, _ = graph.opened.port.end_to_end(run)
-        if output is None:
-            output = replay_run(run, graph.opened.port).results[0]
-        assert output is not None
-        return output
-
-    def timers(self, ready: Sequence[RemedyResult]) -> Timers:
-        """Returns whole programs: content at its padded size, and full runs; where the target has
-        no program of the whole, all operations one by one."""
-        calls = {}
-        for number, result in enumerate(ready):
-            graph, size = self.of(result.remedy), result.sizes[self.contents.index(self.at)]
-            for key, to in ((self.at, size), (graph.fixed, graph.fixed)):
-                run = self._run(result.remedy, self.at, to)
-                calls[number, key] = _timed_program(graph.opened.port, run)
-        return calls
-
-
-def _timed_program(port: Port, run: Run) -> Callable[[float], Sequence[float]]:
-    took = 0.0
-
-    def call(limit: float) -> Sequence[float]:
-        nonlocal took
-        times = int(min(max(limit / took, 1), 1000)) if took else 1
-        output, seconds, _ = port.end_to_end(run, times)
-        if output is None:
-            begun = time.perf_counter()
-            replay_run(run, port)
-            seconds = [time.perf_counter() - begun]
-        took = float(np.median(seconds))
-        return seconds
-
-    return call
+            with opened_on(remedy.where) as opened:
+                words = graph.arrays, graph.along, graph.fixed, graph.value, graph.seconds
+                switched = PaddedModel(opened, *words)
+                row["sizes"] = [switched.least(size.content) for size in sizes]
+                both = zip(sizes, row["sizes"], strict=True)
+                serves = [switched.serves(size.content, least) for size, least in both]
+                row |= _verdict_of(serves)
+                whole = graph.run(at, graph.fixed), switched.run(at, graph.fixed)
+                row["keeps"] = not sum(map(elements_apart, *whole))
+                place = [size.content for size in sizes].index(at)
+                took = timed_in_turns(
+                    {
+                        "fixed": graph.call(at, graph.fixed),
+                        "least": graph.call(at, sizes[place].least),
+                        "switched": switched.call(at, row["sizes"][place]),
+                    }
+                )
+                row["of_fixed"] = took["switched"] / took["fixed"]
+                row["ratio"] = took["switched"] / took["least"]
+        except (InputError, TargetError) as error:
+            row["refusal"] = error.why
+    return rows

@@ -47,9 +47,8 @@ SWITCHES = (
 )
 
 INVARIANT, DOC = "invariant", "probe.stable.invariant: each call stays in sizes that add alike"
-# Remedies that are added when orders are known; ``layerwise`` of networks alone, ``invariant`` of
-# cases along their batch.
-NAMES = ("pad", "layerwise", "layerwise,xla=1", INVARIANT)
+# Remedies that are added when orders are known; ``invariant`` of cases along their batch.
+NAMES = ("pad", INVARIANT)
 
 # Libraries that ``probe.stable`` computes with, and whose operations the invariant mode runs one by
 # one as targets call them.
@@ -357,14 +356,11 @@ Name = TypeVar("Name")
 class RemediedSession:
     """``session`` with ``remedy``, see ``probe.backends.rewritten``, in every spec that it is sent.
 
-    ``convolutions``: in those of convolutions alone, also where a whole network is sent. Everything
-    else is the session's own; both may be used in turns.
+    Everything else is the session's own; both may be used in turns.
     """
 
-    def __init__(
-        self, session: AnySession, remedy: Mapping[str, Any], convolutions: bool = False
-    ) -> None:
-        self.session, self.remedy, self.convolutions = session, dict(remedy), convolutions
+    def __init__(self, session: AnySession, remedy: Mapping[str, Any]) -> None:
+        self.session, self.remedy = session, dict(remedy)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.session, name)
@@ -376,15 +372,9 @@ class RemediedSession:
         return self.session.stream(self._remedied(header), arrays)
 
     def _remedied(self, header: Mapping[str, Any]) -> dict[str, Any]:
-        def remedied(spec: Mapping[str, Any]) -> dict[str, Any]:
-            without = self.convolutions and "conv" not in spec["op"]
-            return dict(spec) if without else {**spec, "remedy": self.remedy}
-
         changed = dict(header)
         if "spec" in header:
-            changed["spec"] = remedied(header["spec"])
-        if "specs" in header:
-            changed["specs"] = [remedied(spec) for spec in header["specs"]]
+            changed["spec"] = {**header["spec"], "remedy": self.remedy}
         return changed
 
 
@@ -394,12 +384,12 @@ class RemedySessions(campaign.Sessions):
     def __init__(self, inline: bool = False) -> None:
         super().__init__(lambda where: open_session(where, inline))
 
-    def with_remedy(self, remedy: Remedy, convolutions: bool = False) -> AnySession:
+    def with_remedy(self, remedy: Remedy) -> AnySession:
         """Returns the target's session with the remedy in every spec; see ``RemediedSession``."""
         session = self.of(remedy.where)
         if remedy.spec is None:
             return session
-        return cast(AnySession, RemediedSession(session, remedy.spec, convolutions))
+        return cast(AnySession, RemediedSession(session, remedy.spec))
 
 
 def in_turns(

@@ -16,8 +16,8 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -350,7 +350,7 @@ def _mark_of_rows(rows: np.ndarray, dtype: str) -> str:
 # What the bits of a program rest on that is run whole, and what that does not show.
 #
 # A run at the largest size in use is compared, operation by operation, with runs at the smaller
-# ones (``probe.padding.search``): sums by the order in which each of their outputs is added, which
+# ones (``probe.sizes.orders``): sums by the order in which each of their outputs is added, which
 # no luck of the data hides. Content of the smallest size is put at each place of the largest run:
 # so all places are alike. What is not a sum, nor exact, is compared by bits or place by place, and
 # then no order is known.
@@ -468,45 +468,39 @@ def orders_of_program(operation: Any, sizes: Sequence[int]) -> str:
         if time.monotonic() - begun > SECONDS:
             done = f"{number} of {len(questions)} questions about sizes and places"
             return f"not known: {SECONDS:.0f} seconds were over after {done}"
-        try:
-            graph = _padded_program(operation, largest, place)
-            graph.known = known  # sums that were revealed for one question serve the next
-            served = foreign(graph.serves, size, size)
+        try:  # sums that were revealed for one question serve the next
+            told = foreign(_orders_at_place, operation, size, largest, place, known)
         except (Foreign, ProbeError) as error:
             return f"not known: {error}"
         where = f"size {size} against place {place} of size {largest}"
-        if served.by_order != "same" or served.why:
-            word = "different" if served.by_order == "differs" else "not known"
-            return f"{word}: {where}: {': '.join(filter(None, (served.name, served.why)))}"
-        sets = min(sets or served.sets, served.sets or sets)
+        if told.verdict != "same":
+            word = "different" if told.verdict == "differs" else "not known"
+            return f"{word}: {where}: {', '.join(filter(None, (told.name, told.why)))}"
+        sets = min(sets or told.sets, told.sets or sets)
     said = ", ".join(map(str, sizes))
     on = f", replayed on {sets} sets of operands" * bool(sets)
     return f"same: all outputs of sizes {said} are computed alike at every place{on}"
 
 
-def _padded_program(operation: Any, largest: int, place: int) -> Any:
-    """Returns the program padded along its batch, with content from a place on."""
-    from probe.padding.search import PaddedModel
+def _orders_at_place(operation: Any, size: int, largest: int, place: int, known: Any) -> Any:
+    """How a program adds samples alone and at a place of the largest batch, among zeros."""
+    from probe.recording.recording import record_run
     from probe.recording.walk import CHANGED, watched
+    from probe.sizes import orders
 
-    class Moved(PaddedModel):
-        """Content of the full run begins at ``place``."""
-
-        def inputs(self, content: int, size: int, seed: int = 0) -> dict[str, np.ndarray]:
-            inputs = super().inputs(content, size, seed)
-            if size == self.fixed and place:
-                for name, axis in self.along.items():
-                    inputs[name] = np.ascontiguousarray(np.roll(inputs[name], place, axis))
-            return inputs
-
-    arrays, along = {}, {}
+    small, large, along = {}, {}, {}
     names = [leaf.name or f"input {number}" for number, leaf in enumerate(operation.leaves)]
     pools = iter(operation.pool)
     for name, leaf in zip(names, operation.leaves, strict=True):
         if leaf.axis is not None:
             pool = next(pools)
-            samples_of_run = pool[np.arange(largest) % len(pool)]
-            arrays[name], along[name] = np.moveaxis(samples_of_run, 0, leaf.axis), leaf.axis
+            samples = pool[np.arange(size) % len(pool)]
+            batch = np.zeros((largest, *samples.shape[1:]), samples.dtype)
+            batch[place : place + size] = samples
+            small[name], large[name] = (
+                np.ascontiguousarray(np.moveaxis(rows, 0, leaf.axis)) for rows in (samples, batch)
+            )
+            along[name] = leaf.axis
 
     def recorder(inputs: Mapping[str, np.ndarray]) -> Any:
         """Watches the program with these samples, beside the inputs that carry none."""
@@ -514,12 +508,14 @@ def _padded_program(operation: Any, largest: int, place: int) -> Any:
         values = [leaf.value if leaf.axis is None else inputs[name] for name, leaf in both]
         return operation.program.watched(values, operation.rebuild)
 
-    graph = Moved(SimpleNamespace(inputs=(), recorder=recorder), arrays, along, largest)
-    graph.near = largest
-    if not place:
-        _, notes = watched(graph.opened.recorder(graph.inputs(largest, largest)), "the program")
-        graph.doubt = next((note for note in notes if CHANGED in note), "")
-    return graph
+    whole, notes = watched(recorder(large), "the program")
+    marks = orders.marked(whole, recorder, large, along, place + size, place)
+    part = record_run(recorder(small))
+    told = orders.by_order(orders.compared(part, whole, marks, Fraction(place, largest)), known)
+    doubt = next((note for note in notes if CHANGED in note), "")
+    if doubt and told.verdict == "same":
+        told = orders.OrderVerdict("unknown", "the whole run", doubt)
+    return told
 
 
 # Makes a whole program callable as its users call it, invariant to the batch

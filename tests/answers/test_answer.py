@@ -161,7 +161,7 @@ def test_help_of_probe_leads_to_all_questions():
 
 def test_importing_a_room_does_not_import_its_question():
     code = (
-        "import sys, probe.explaining, probe.sweeps, probe.summation.orders, probe.padding; "
+        "import sys, probe.explaining, probe.sweeps, probe.summation.orders, probe.sizes; "
         "sys.exit(any(name.startswith('probe.answers') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT).returncode == 0

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from probe.answers.network import OnTargets, Padded
     from probe.answers.record import Recorded
     from probe.invariant.mitigations import Measured
-    from probe.padding.search import SafeSize
     from probe.recording.difference import Region
+    from probe.sizes.search import SafeSize
 
 # Rows of operations that are printed; --json has all.
 MOST = 40
@@ -301,11 +301,6 @@ def padded_model(padded: Padded, verbose: bool = False) -> RenderableType:
         if plan.over:
             parts.append(Text(f"not all sizes were tried: {plan.over}", "yellow"))
         parts += [Text(f"assumed: {assumption}", "dim") for assumption in plan.assumed]
-        for less in plan.between:
-            behind = ", ".join(f"{s.operation} from {s.start:,} on" for s in less.splices)
-            said = f"valid size {less.content:,} also keeps the bits when padded only to "
-            said += f"{less.size:,}, if constants are inserted after {behind}"
-            parts.append(Text(said))
     if padded.walked is not None:
         parts += ["", Text("The run that differs, operation by operation:", "bold")]
         parts.append(walked(padded.walked))

@@ -3,9 +3,9 @@
 import numpy as np
 
 import probe
-from probe.padding.search import PaddedModel
 from probe.recorders.ndarray import ArrayRecorder, operation
 from probe.semantics import Windows
+from probe.sizes.search import PaddedModel
 
 FIXED, CHANNELS = 24, 3
 X = np.random.default_rng(1).standard_normal((1, FIXED, CHANNELS)).astype(np.float32)

@@ -1,0 +1,341 @@
+"""Whether two runs of other sizes add in the same order: asked of their operations, one by one.
+
+Which elements of both runs must agree is found by repeating the larger one (:mod:`agreement`). A
+sum is asked for its order on both sides, alone, at its own shapes. An operation that moves elements
+or rounds once has no choice, and the very same call none either. A function of an element is asked
+place by place with the same numbers, which can refute it and proves nothing. All else is in the way
+of a proof, and named.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from probe import floats
+from probe.agreement import RunningMatch, Sides
+from probe.agreement.repeated import Marks, aligned, compact, repeated
+from probe.comparison import Revealer
+from probe.errors import ProbeError
+from probe.operands import normal
+from probe.recording import alone, place
+from probe.recording.alone import Adds, Alone, Known, address_in_16, as_comparison, unequal_bits
+from probe.recording.contract import CONSTANT, WEIGHT, Recorder, Seen, Visit
+from probe.recording.difference import Difference, Region, compare_runs
+from probe.recording.recording import Run
+from probe.semantics import Each, Exact, Meaning, Unknown
+from probe.sizes.marks import Arrays, Box, behind, box_index, close
+
+# After which the next operation of a run is in the way.
+SECONDS = 120.0
+
+# How far numbers are moved along a function's places.
+SHIFTS = 0, 1, 3, 8, 16
+
+# What a choice among numbers is exact for where a library reads subnormal ones as zeros in some
+# places and not in others: TensorFlow's ReLU.
+NORMAL = "values that are not subnormal"
+
+NOT_RUN = "it can't be run alone"
+NOT_FOLLOWED = "not all that is kept was followed through its operations"
+
+
+@dataclass
+class StoredRun:
+    """A run that was recorded elsewhere, told again as if it were recorded now."""
+
+    make: Callable[[], Run]
+    target = note = ""
+
+    def plain(self) -> list[np.ndarray]:
+        return [np.asarray(array) for array in self.make().results]
+
+    def record(self, visit: Visit) -> list[Seen]:
+        """As of ``Recorder``. ProbeError: an operation's values were left out."""
+        run = self.make()
+
+        def seen(number: int) -> Seen:
+            value = run.values[number]
+
+            def array() -> np.ndarray:
+                kept = run.array(number)
+                if kept is None:
+                    raise ProbeError("a value was left out of the recording")
+                return kept
+
+            words = value.role, value.name, value.address
+            return Seen(number, value.shape, value.dtype, array, *words)
+
+        for op in run.operations:
+            told = (list(map(seen, op.reads)), list(map(seen, op.gives)))
+            visit(replace(op, reads=told[0], gives=told[1]))
+        return [seen(number) for number in run.outputs]
+
+
+def marked(
+    run: Run,
+    recorder: Callable[[Arrays], Recorder],
+    inputs: Arrays,
+    along: Mapping[str, int],
+    start: int,
+    stop: int = 0,
+) -> Marks:
+    """What of a run changes with the entries of its inputs outside [``stop``, ``start``)."""
+    return repeated(run, (partial(recorder, o) for o in behind(inputs, along, start, stop)))
+
+
+def match_of(left: Run, right: Run, marks: Marks, before: Fraction = Fraction(0)) -> RunningMatch:
+    """What must agree of a smaller run and a larger one, whose ``marks`` tell what the smaller one
+    lacks. ``before``: which part of the larger one stands before the smaller one's."""
+    return RunningMatch((left, right), Sides((None, marks), (Fraction(0), before)))
+
+
+def compared(left: Run, right: Run, marks: Marks, before: Fraction = Fraction(0)) -> Difference:
+    """Both runs compared operation by operation; nothing is explained."""
+    return compare_runs(left, right, match=match_of(left, right, marks, before))
+
+
+def absorb(marks: Marks, sides: Sequence[tuple[Run, Run]]) -> None:
+    """Takes back what changes behind a size, but reads zeros there in either run: a window at the
+    border and one in padding. ``sides``: both runs on independent operands; what is close in all
+    of them, at the same place, is the same."""
+    first = sides[0]
+    if any(
+        [len(run.operations) for run in both] != [len(run.operations) for run in first]
+        for both in sides
+    ):
+        return
+    for mine, other in aligned(first[0].operations, first[1].operations):
+        for which, number in enumerate(first[1].operations[other].gives):
+            mark = marks.of(number)
+            shape = first[1].values[number].shape
+            if (
+                mark is None
+                or not mark.any()
+                or first[1].values[number].dtype not in floats.FORMATS
+            ):
+                continue
+            changed = np.array(np.broadcast_to(mark, shape))
+            same: Any = True
+            for left, right in sides:
+                gives = left.operations[mine].gives, right.operations[other].gives
+                if which >= min(map(len, gives)):
+                    break
+                small, large = left.array(gives[0][which]), right.array(gives[1][which])
+                if small is None or large is None or small.ndim != large.ndim:
+                    break
+                common = tuple(slice(n) for n in np.minimum(small.shape, large.shape))
+                same = same & close(
+                    small[common], large[common], left.values[gives[0][which]].dtype
+                )
+            else:
+                changed[common] &= ~same
+                marks.changed[number] = compact(changed)
+
+
+def covers(difference: Difference, boxes: Sequence[Box | None]) -> bool:
+    """Whether all that is kept of the right run's outputs was found to agree with the left's."""
+    for pair, box in zip(difference.outputs, boxes, strict=True):
+        if box is None:
+            continue
+        shape = difference.right.values[pair.right].shape
+        every = np.arange(int(np.prod(shape, dtype=int))).reshape(shape)
+        kept = every[box_index(box, False, len(shape))]
+        if not np.isin(kept, pair.selection.taken(every, 1)).all():
+            return False
+    return True
+
+
+def reads_everything(run: Run, marks: Marks) -> str:
+    """The first operation all of whose results change with what only a part of its operands holds:
+    a mean over the padded axis, say; empty if there is none."""
+    for op in run.operations:
+        gives, reads = ([marks.of(n) for n in numbers] for numbers in (op.gives, op.reads))
+        if any(mark is not None and mark.all() and mark.size for mark in gives) and not any(
+            mark is not None and mark.all() and mark.size for mark in reads
+        ):
+            return op.name
+    return ""
+
+
+@dataclass
+class OrderVerdict:
+    """What was found. ``verdict``: ``same``, ``differs`` or ``unknown``.
+
+    ``name``, ``why``: the operation that adds differently, or the first that is in the way.
+    ``outputs``: of sums that were compared; ``sets``: of fresh operands they were replayed on, 0
+    where no sum had a choice; ``given``: for which values alone it holds, empty: for all.
+    """
+
+    verdict: str
+    name: str = ""
+    why: str = ""
+    outputs: int = 0
+    sets: int = 0
+    given: str = ""
+
+
+def by_order(difference: Difference, known: Known) -> OrderVerdict:
+    """Whether all outputs of two runs that must agree are added alike, whatever the data are.
+
+    ``known``: what was revealed of operations like these; it is added to. Stops at the first
+    operation that computes differently.
+    """
+    begun, verdict = time.monotonic(), OrderVerdict("same")
+    for region in difference.operations:
+        try:
+            judged = judge(region, difference, known, time.monotonic() - begun > SECONDS)
+        except (ProbeError, ValueError, IndexError, KeyError) as error:
+            judged = OrderVerdict("unknown", why=str(getattr(error, "why", error)))
+        if judged.verdict == "differs":
+            return replace(judged, name=region.name)
+        verdict.outputs += judged.outputs
+        verdict.sets = min(verdict.sets or judged.sets, judged.sets or verdict.sets)
+        verdict.given = verdict.given or (judged.given and f"{judged.given} at {region.name}")
+        if judged.verdict == "unknown" and verdict.verdict == "same":
+            verdict.verdict, verdict.name, verdict.why = "unknown", region.name, judged.why
+    return verdict
+
+
+def judge(region: Region, difference: Difference, known: Known, late: bool) -> OrderVerdict:
+    """Judges one operation, or a region of several. Errors: what can't be asked of its sum."""
+    left, right = difference.left, difference.right
+    same, unknown = OrderVerdict("same"), partial(OrderVerdict, "unknown")
+    op = difference.sides(region)[0][1]
+    meaning = op.meaning
+    if isinstance(meaning, Exact):
+        return same
+    if region.left is None or region.right is None:
+        return unknown(why="it exists in one run only")
+    if region.joint:
+        return unknown(why="it is one of several operations that together match several others")
+    if not region.compared:
+        known_all = all(pair.known for pair in region.gives)
+        return same if known_all else unknown(why="it is unknown what must agree")
+    # a function that gives integers or truth values, as comparisons do, rounds nothing
+    counts = isinstance(meaning, Each) and not any(left.values[n].floating for n in op.gives)
+    if meaning.rounds is not None or counts or one_call(region, left, right):
+        return same
+    if isinstance(meaning, Unknown):
+        return unknown(why="it is unknown what it computes")
+    given = valid_for(meaning)
+    if given and isinstance(meaning, Each) and _without_subnormals(region, left, right):
+        return OrderVerdict("same", given=given)
+    if late:
+        return unknown(why=f"{SECONDS:.0f} seconds were over")
+    if meaning.sums:
+        return replace(judge_sums(region, left, right, known), given=given)
+    if isinstance(meaning, Each) and (differing := _differing_by_place(region, left, right)):
+        why = f"{differing:,} outputs are computed differently at their positions"
+        return OrderVerdict("differs", why=why)
+    word = meaning.word or region.op
+    return unknown(why=f"whether {word} gives the same bits at every position is not proved")
+
+
+def one_call(region: Region, left: Run, right: Run) -> bool:
+    """Whether both sides run the very same call, as where no size depends on what is varied: then
+    the library computes it in one way, place by place. What operands begin at is a part of it, as
+    far as it decides orders: modulo 16 bytes (``address_in_16``)."""
+    calls = []
+    for side, op in region.sides(left, right):
+        values = [side.values[n] for n in (*op.reads, *op.gives)]
+        ends = [(v.shape, v.dtype, address_in_16(v.address)) for v in values]
+        calls.append((ends, repr(op.attributes)))
+    return calls[0] == calls[1] and all(
+        some is None or other is None or np.array_equal(some, other)
+        for some, other in ((pair.selection.left, pair.selection.right) for pair in region.gives)
+    )
+
+
+def valid_for(meaning: Meaning) -> str:
+    """For which values alone what is exact of an operation is; empty: for all."""
+    parts = (meaning, *(meaning.parts() or ()))
+    return NORMAL * any(isinstance(part, Each) and part.exact_but_subnormal for part in parts)
+
+
+def _without_subnormals(region: Region, left: Run, right: Run) -> bool:
+    """Whether no number that an operation reads or gives was subnormal in either run."""
+    for side, op in region.sides(left, right):
+        for n in dict.fromkeys((*op.reads, *op.gives)):
+            array, dtype = side.array(n), side.values[n].dtype
+            if array is None or dtype not in floats.FORMATS:
+                return False
+            sizes = np.abs(floats.widen(array, dtype))
+            if ((sizes > 0) & (sizes < 2.0 ** floats.format_of(dtype).emin)).any():
+                return False
+    return True
+
+
+def _sides(region: Region, left: Run, right: Run, output: int) -> alone.Sides:
+    """Both sides alone. ValueError: an operation can't be run so."""
+    sides = alone.isolated_sides(left, right, region, output)
+    if sides is None or any(side.again is None for side in sides):
+        raise ValueError(NOT_RUN)
+    return sides
+
+
+def judge_sums(region: Region, left: Run, right: Run, known: Known) -> OrderVerdict:
+    """Compares the orders of an operation's sums. Errors: they can't be asked, with the reason."""
+    verdict, differing = OrderVerdict("same"), 0
+    for output, pair in enumerate(region.gives):
+        if not pair.compared:
+            continue
+        sides = _sides(region, left, right, output)
+        if any(unequal_bits(s.rerun(), s.outputs, s.value.dtype).any() for s in sides):
+            raise ValueError("alone it gives different bits from in the run")
+        adds = [Adds(side) for side in sides]
+        for each in adds:
+            # sums of as many products are added alike at most sizes: those are tried first
+            key = each.kind, each.sum.summands, each.sum.bias is None
+            each.reveal(np.arange(len(each.places)), known.setdefault(key, Revealer(kept=None)))
+        comparison = as_comparison(adds)
+        count, orders = len(comparison.pairs), [comparison.left.orders, comparison.right.orders]
+        if comparison.unknown or None in orders:
+            some = f"of {comparison.unknown or count} of {count} outputs"
+            raise ValueError(f"{some} the order of additions is unknown")
+        differing += sum(map(len, comparison.apart.values()))
+        verdict.outputs += count
+        verdict.sets = min(verdict.sets or comparison.sets, comparison.sets)
+    if differing:
+        why = f"{differing:,} of {verdict.outputs:,} outputs are added differently"
+        return OrderVerdict("differs", why=why, outputs=verdict.outputs)
+    return verdict
+
+
+def _differing_by_place(region: Region, left: Run, right: Run) -> int:
+    """How many outputs of a function differ where any one number stands at every place of both
+    sides: numbers of several magnitudes, and those that few places answer differently."""
+    differing = 0
+    for output, pair in enumerate(region.gives):
+        if not pair.compared:
+            continue
+        sides = _sides(region, left, right, output)
+        functions = [
+            place.PlacedFunction.of(side, [n for n in range(len(side.reads)) if _fixed(side, n)])
+            for side in sides
+        ]
+        pool = normal(place.SEED, "x", (place.POOL,)) * np.resize([0.25, 1.0, 4.0], place.POOL)
+        numbers: list[float] = pool[: place.PLAIN].tolist()
+        if not any(function.held for function in functions):  # beside weights places differ anyway
+            laid = (function.laid(pool, shift) for function in functions for shift in SHIFTS)
+            numbers += pool[place.telling_numbers(laid, len(pool))][: place.TELLING].tolist()
+        apart = np.zeros(pair.compared, bool)
+        for number in numbers:
+            both = zip(sides, functions, strict=True)
+            ours, theirs = (side.taken(function.filled(number)) for side, function in both)
+            apart |= unequal_bits(ours, theirs, sides[0].value.dtype).reshape(-1)
+        differing += int(apart.sum())
+    return differing
+
+
+def _fixed(side: Alone, number: int) -> bool:
+    """Whether an operand must keep its numbers: weights, and what follows from integers alone."""
+    value = side.side.values[side.operation.reads[number]]
+    weights = value.given < 0 and value.role in (WEIGHT, CONSTANT)
+    return value.dtype not in floats.FORMATS or weights or bool(value.plain)

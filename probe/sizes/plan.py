@@ -1,0 +1,317 @@
+"""What to pad a model to, for the user's own code: ``plan.json`` and ``padded.py``.
+
+For every length of content: the padded size, which part of each output to keep, and, of padding
+alone, what completes it to the full size. Some lengths are searched for by running the model
+(:mod:`probe.sizes.search`); those between take the size of the next longer one, whose outputs have
+all of theirs. The plan is checked on fresh contents. What was not proved stands in it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe import budget
+from probe.errors import InputError
+from probe.progress import Say, silent
+from probe.sizes.marks import Box, box_index, elements_apart
+from probe.sizes.search import PaddedModel, SafeSize
+
+# Contents, evenly spread, on which a plan is checked with inputs of their own; the first seed.
+CHECKS, SEED = 12, 300
+
+# Lengths that are searched for, at most; and how far the sizes of two may be apart, as a part of
+# the longer one's and at least, until one between is searched for too.
+MOST, APART, LEAST_APART = 64, 1 / 32, 8
+
+# After which further sizes are not asked for their orders.
+SECONDS = 20.0
+
+OWN_PLACES = (
+    "of each output the entries of the valid part are kept: the following ones carry a state on "
+    "through the padding"
+)
+BEHIND = (
+    "entries behind the kept ones read content, or inputs that are not padded: complete() refuses, "
+    "crop() gives what is kept"
+)
+
+
+@dataclass(frozen=True)
+class GraphStretch:
+    """Neighbouring contents that are padded to one size, with the same outputs kept.
+
+    ``least``: what the outputs' windows alone ask of the last one. ``kept``: for each output what
+    is kept of it, None of one that content does not reach. ``by_order``: ``same``, or ``unknown``
+    where ``in_the_way`` was compared differently. ``given``: for which values alone; empty: for
+    all.
+    """
+
+    first: int
+    last: int
+    least: int
+    padded: int
+    kept: tuple[Box | None, ...]
+    by_order: str
+    in_the_way: str
+    sets: int
+    given: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        kept = [None if box is None else [vars(part) for part in box] for box in self.kept]
+        fields = vars(self) | {"kept": kept, "in_the_way": self.in_the_way or None}
+        fields["valid_for"] = fields.pop("given") or None
+        return fields
+
+
+@dataclass
+class GraphPlan:
+    """Padded sizes for contents. ``along``: the axis of each input that is padded.
+
+    ``constant``: the outputs of padding alone at the full size. ``completes``: what is not kept of
+    a full run's outputs was theirs in all that were checked. ``checked``: contents that were
+    run on fresh inputs, ``failed``: those whose outputs differed; a plan with any must not be
+    used. ``over``: why the search stopped early, empty if it did not.
+    """
+
+    model: str
+    target: str
+    fixed: int
+    value: float
+    along: dict[str, int]
+    stretches: list[GraphStretch]
+    constant: list[np.ndarray]
+    assumed: list[str] = field(default_factory=list)
+    checked: list[int] = field(default_factory=list)
+    failed: list[int] = field(default_factory=list)
+    tried: int = 0
+    over: str = ""
+    completes: bool = True
+
+    @property
+    def sets(self) -> int:
+        """On how many fresh sets of operands each order was replayed; 0: none had to be."""
+        return min((stretch.sets for stretch in self.stretches if stretch.sets), default=0)
+
+    def to_json(self) -> dict[str, Any]:
+        fields = dict(vars(self))
+        del fields["constant"]
+        fields["stretches"] = [stretch.to_json() for stretch in self.stretches]
+        return fields | {"sets": self.sets, "over": self.over or None}
+
+    def save(self, folder: Path) -> list[Path]:
+        """Writes ``plan.json``, ``constant.npz`` and ``padded.py``; their paths. OSError."""
+        folder.mkdir(parents=True, exist_ok=True)
+        files = [folder / name for name in ("plan.json", "constant.npz", "padded.py")]
+        files[0].write_text(json.dumps(self.to_json()) + "\n", encoding="utf-8")
+        arrays: Mapping[str, np.ndarray] = {f"y{n}": array for n, array in enumerate(self.constant)}
+        np.savez(files[1], allow_pickle=False, **arrays)
+        files[2].write_text(SCRIPT, encoding="utf-8")
+        return files
+
+
+def make(graph: PaddedModel, contents: Iterable[int], model: str, tell: Say = silent) -> GraphPlan:
+    """Seeks safe sizes for all contents, and checks some. Errors as of ``PaddedModel``."""
+    every = sorted(set(contents))
+    sizes = searched(graph, every, tell)
+    plan = GraphPlan(
+        *(model, graph.text, graph.fixed, graph.value, graph.along),
+        stretches=stretches(graph, every, sizes),
+        constant=graph.run(0, graph.fixed),
+        assumed=assumptions(sizes),
+        tried=len(graph.tried),
+        over=next((size.over for size in sizes if size.over), ""),
+    )
+    plan.assumed += [OWN_PLACES] * graph.own_places
+    spread = np.linspace(0, len(every) - 1, min(CHECKS, len(every))).round().astype(int)
+    for seed, number in enumerate(sorted(set(spread.tolist())), SEED):
+        content = every[number]
+        stretch = next(one for one in plan.stretches if one.first <= content <= one.last)
+        try:
+            short, whole = (graph.run(content, n, seed) for n in (stretch.padded, graph.fixed))
+        except InputError:  # a model may refuse other numbers
+            continue
+        plan.checked.append(content)
+        if graph.parted(content, stretch.kept, short, whole):
+            plan.failed.append(content)
+        for box, full, rest in zip(stretch.kept, whole, plan.constant, strict=True):
+            completed = rest.copy()
+            if box is not None:
+                index = box_index(box, False, full.ndim)
+                completed[index] = full[index]
+            plan.completes &= not elements_apart(completed, full)
+    plan.assumed += [] if plan.completes else [BEHIND]
+    return plan
+
+
+def searched(graph: PaddedModel, every: list[int], tell: Say) -> list[SafeSize]:
+    """Sizes of some contents, the longest among them, in order: of neighbours that are padded to
+    sizes far apart one between is searched for, as long as there is time."""
+    begun = time.monotonic()
+    known = [content for content in every if content in graph.found]
+    sizes = {content: graph.sized(content) for content in sorted({every[0], *known, every[-1]})}
+    while len(sizes) < MOST and not budget.spent():
+        ends = sorted(sizes)
+        gaps = [
+            (sizes[last].safe - sizes[first].safe, first, last)
+            for first, last in pairwise(ends)
+            if any(first < content < last for content in every)
+        ]
+        apart, first, last = max(gaps, default=(0, 0, 0))
+        if apart <= max(LEAST_APART, APART * sizes[last].safe if gaps else 0):
+            break
+        middle = [content for content in every if first < content < last]
+        content = middle[len(middle) // 2]
+        tell(f"safe sizes: {content:,}, between {first:,} and {last:,}")
+        before = sizes[first]
+        start = 0 if before.safe == graph.fixed else before.safe
+        asked = time.monotonic() - begun < SECONDS
+        sizes[content] = graph.sized(content, start, asked)
+    return [sizes[content] for content in sorted(sizes)]
+
+
+def stretches(graph: PaddedModel, every: list[int], sizes: list[SafeSize]) -> list[GraphStretch]:
+    """What is done for all contents: each takes the size of the next one that was searched for."""
+    result, first, own = list[GraphStretch](), every[0], own_entries(sizes, graph.fixed)
+    for size in sizes:
+        at, last = size.at_safe, size.content
+        words = (size.least, size.safe, at.boxes, at.by_order, at.name, at.sets, at.given)
+        before = result[-1] if result else None
+        if own:
+            for content in range(first, last + 1):
+                kept = tuple(
+                    box
+                    and tuple(
+                        replace(part, stop=content) if (number, part.axis) in own else part
+                        for part in box
+                    )
+                    for number, box in enumerate(at.boxes)
+                )
+                result.append(replace(GraphStretch(content, content, *words), kept=kept))
+        elif before is not None and before.padded == size.safe:
+            result[-1] = GraphStretch(before.first, last, *words)
+        else:
+            result.append(GraphStretch(first, last, *words))
+        first = last + 1
+    return result
+
+
+def own_entries(sizes: list[SafeSize], fixed: int) -> set[tuple[int, int]]:
+    """Outputs by number, with the axes of which just the content's own entries are kept at all
+    lengths: rows of a batch, positions that read none behind them."""
+    every = [
+        {
+            (number, part.axis)
+            for number, box in enumerate(size.at_safe.boxes)
+            for part in box or ()
+            if (part.start, part.stop) == (0, size.content)
+        }
+        for size in sizes
+        if size.content < fixed
+    ]
+    return set.intersection(*every) if every else set()
+
+
+def assumptions(sizes: list[SafeSize]) -> list[str]:
+    """What stands behind a plan beside what was run."""
+    assumed = [
+        "the library computes a shape in one way for all finite inputs, on this processor, with "
+        "this release and as many threads"
+    ]
+    doubts = {size.at_safe.name: size.at_safe.why for size in sizes if size.at_safe.name}
+    given = dict.fromkeys(size.at_safe.given for size in sizes if size.at_safe.given)
+    assumed += [f"what is said holds for {values}" for values in given]
+    return assumed + [f"{name}: {why}" for name, why in doubts.items()]
+
+
+SCRIPT = '''\
+"""How far to pad inputs, which outputs to keep, and what completes them. NumPy alone.
+
+Made by probe, with plan.json and constant.npz beside it, for one model on one target: see "model",
+"target" and "assumed" in plan.json. Paste the functions into your own code, or import this file.
+
+    short = pad({"x": content})              # each input by its name, of the content's own size
+    outputs = complete(model(short), length of the content)
+
+The constants are the outputs of padding alone at the fixed size; where the rest of the outputs is
+something else ("completes" in plan.json), ``complete`` refuses. ``crop`` gives what reads content
+of the lengths that share a size, which is what a batch needs.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).parent
+PLAN = json.loads((HERE / "plan.json").read_text())
+with np.load(HERE / "constant.npz") as found:
+    ARRAYS = dict(found)
+COUNT = sum(name[0] == "y" for name in ARRAYS)
+CONSTANT = [ARRAYS["y%d" % n] for n in range(COUNT)]
+
+
+def _stretch(content):
+    for stretch in PLAN["stretches"]:
+        if stretch["first"] <= content <= stretch["last"]:
+            return stretch
+    raise ValueError(f"content={content}: the plan has no such length")
+
+
+def padded_size(content):
+    """The padded size for content of so many entries. ValueError: the plan has none."""
+    return _stretch(content)["padded"]
+
+
+def pad(inputs):
+    """Inputs by name, with the plan's padding behind them along its axes."""
+    found = {}
+    for name, array in inputs.items():
+        axis = PLAN["along"].get(name)
+        if axis is not None:
+            around = [(0, 0)] * array.ndim
+            around[axis] = 0, padded_size(array.shape[axis]) - array.shape[axis]
+            value = PLAN["value"] if array.dtype.kind == "f" else 0
+            array = np.pad(array, around, constant_values=value)
+        found[name] = array
+    return found
+
+
+def _index(box, short, ndim):
+    index = [slice(None)] * ndim
+    for part in box:
+        moved = part["offset"] if short else 0
+        index[part["axis"]] = slice(part["start"] + moved, part["stop"] + moved)
+    return tuple(index)
+
+
+def crop(outputs, content):
+    """Of the outputs of a padded run what may read content; None of an output that reads none."""
+    kept = _stretch(content)["kept"]
+    return [None if box is None else y[_index(box, True, y.ndim)] for box, y in zip(kept, outputs)]
+
+
+def complete(outputs, content, constant=CONSTANT):
+    """The fixed size's outputs, from those of the padded content and the constant rest.
+
+    ValueError: the rest is not constant.
+    """
+    if not PLAN["completes"]:
+        why = "entries behind the kept ones read content, or inputs that are not padded"
+        raise ValueError("content=%d: %s; use crop(outputs, content)" % (content, why))
+    found = []
+    for box, mine, whole in zip(_stretch(content)["kept"], crop(outputs, content), constant):
+        whole = whole.copy()
+        if box is not None:
+            whole[_index(box, False, whole.ndim)] = mine
+        found.append(whole)
+    return found
+
+'''

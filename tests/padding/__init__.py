@@ -1,1 +1,0 @@
-"""Padded sizes of a model that change no bit."""

@@ -1,0 +1,108 @@
+"""Whether two runs of other sizes add alike: asked of their operations, one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import probe
+from probe import layout
+from probe.recorders.ndarray import ArrayRecorder, operation
+from probe.recording.difference import compare_runs
+from probe.recording.recording import record_run
+from probe.semantics import Contracts, Each, Reduces
+from probe.sizes import orders
+from tests.recording.doubles import Doubles, Step
+
+W = np.random.default_rng(4).standard_normal((24, 6)).astype(np.float32)
+ROWS = np.random.default_rng(5).standard_normal((8, 24)).astype(np.float32)
+
+
+def added(x, w):
+    """A product with its sums in sequence; in batches of three from the other end."""
+    x, w = np.asarray(x), np.asarray(w)
+    order = range(w.shape[0])[::-1] if len(x) == 3 else range(w.shape[0])
+    y = np.zeros((len(x), w.shape[1]), np.float32)
+    for k in order:
+        y = y + x[:, k : k + 1] * w[k]
+    return y
+
+
+PRODUCT = operation("product", Contracts("mk,kn->mn"))(added)
+
+
+def sides(function, size):
+    """A batch of some rows against all, with what of these reads the others."""
+
+    def recorder(inputs):
+        return ArrayRecorder(function, *inputs.values())
+
+    large = {"x": ROWS}
+    left, right = (record_run(recorder({"x": ROWS[:n]})) for n in (size, len(ROWS)))
+    return left, right, orders.marked(right, recorder, large, {"x": 0}, size)
+
+
+def test_a_call_at_another_address_is_not_the_very_same_call() -> None:
+    x = np.random.default_rng(0).standard_normal((3, 40)).astype(np.float32)
+    step = Step("double", Each("f"), np.tanh, ["x"])
+    runs = [record_run(Doubles({"x": layout.copied(x, at)}, [step])) for at in (0, 16, 4)]
+    for other, same in ((1, True), (2, False)):
+        (one,) = compare_runs(runs[0], runs[other]).operations
+        assert orders.one_call(one, runs[0], runs[other]) == same
+
+
+def test_sums_that_are_added_otherwise_differ_and_others_are_the_same():
+    for size, verdict in ((2, "same"), (3, "differs")):
+        difference = orders.compared(*sides(lambda x: PRODUCT(x, W), size))
+        told = orders.by_order(difference, {})
+        assert told.verdict == verdict
+        assert (told.name == "product") == (verdict == "differs")
+        assert bool(told.sets) == (verdict == "same")
+
+
+def test_a_function_with_another_result_at_some_places_is_refuted():
+    def tailed(x):
+        y = np.tanh(np.asarray(x))
+        if len(y) == 3:
+            y[-1] = np.nextafter(y[-1], np.float32(9))
+        return y
+
+    function = operation("tailed", Each("tanh"))(tailed)
+    told = [orders.by_order(orders.compared(*sides(function, n)), {}) for n in (2, 3)]
+    assert [one.verdict for one in told] == ["unknown", "differs"]
+    assert "24 outputs are computed differently at their positions" in told[1].why
+
+
+def test_what_reads_everything_is_the_first_that_does():
+    centred = operation("centred", Reduces((0,), "mean", True))(
+        lambda x: np.asarray(x).mean(axis=0, keepdims=True)
+    )
+    scaled = operation("scaled", Each("multiply"))(lambda x: np.asarray(x) * np.float32(3))
+    _, whole, marks = sides(lambda x: scaled(centred(scaled(x))), 2)
+    assert orders.reads_everything(whole, marks) == "centred"
+    _, whole, marks = sides(scaled, 2)
+    assert orders.reads_everything(whole, marks) == ""
+
+
+def test_a_run_that_was_recorded_elsewhere_is_told_again():
+    run = record_run(ArrayRecorder(lambda x: PRODUCT(x, W), ROWS))
+    again = record_run(orders.StoredRun(lambda: run))
+    assert [value.digest for value in again.values] == [value.digest for value in run.values]
+    assert [op.op for op in again.operations] == [op.op for op in run.operations]
+    assert again.outputs == run.outputs
+
+
+@pytest.mark.parametrize("last", ["relu", "riddle"])
+def test_sizes_are_judged_by_order_and_what_is_in_the_way_is_named(last):
+    x = np.random.default_rng(5).integers(-3, 3, (8, 24)).astype(np.float32)  # bits can't tell
+    behind = operation(last, Each(last))(lambda y: np.maximum(np.asarray(y), np.float32(0)))
+    words = {"vary": "batch", "at": 1, "against": 8, "inputs": {"x": x}, "by": "order"}
+    found = probe.network(lambda x: behind(PRODUCT(x, np.rint(W))), sizes=[2, 3], **words)
+    two, three = found.to_json()["sizes"]
+    assert two["verdict"] == three["verdict"] == "equal"
+    assert (three["by_order"], three["in_the_way"]) == ("differs", "product")
+    if last == "riddle":
+        assert (two["by_order"], two["in_the_way"]) == ("unknown", "riddle")
+    else:
+        assert two["by_order"] == "same" and two["sets"] > 10
+    assert "3 (product" in found.same_bits()
