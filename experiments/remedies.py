@@ -223,6 +223,7 @@ def of_network(
             result = RemedyResult(Remedy("pad", where, doc), sizes=sizes, keeps=True)
             judge(result, [one.at_safe for one in sized])
             calls[len(results), at] = default.call(at, sizes[place])
+            calls[len(results), fixed] = default.call(fixed, fixed)
             results.append(result)
         timers = {key: partial(timed, call) for key, call in calls.items()}
         for (number, length), medians in in_turns(timers).items():

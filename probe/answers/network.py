@@ -206,9 +206,9 @@ def remedies(
     more, each compared with the largest; of a model valid lengths. ``fixed``: of a model, the full
     size that content is padded to. ``content``: the length at which costs are reported; about a
     tenth of the largest if not given. ``chunks``: outputs of the chunks that are tried. ``only``:
-    names of remedies; of a model switches, chunks, float64 and constants between its operations are
-    tried only where they are named. ``store``: of a case, a folder for the results. ``trust``: read
-    a model file that runs code of its own. ``time``: begin nothing new after this long, such as
+    names of remedies; of a model the target's switches, which are tried only where they are named.
+    ``store``: of a case, a folder for the results. ``trust``: read a model file that runs code of
+    its own. ``time``: begin nothing new after this long, such as
     ``5m``; what is left is "not known", as after Ctrl-C. ``each``: of a case, called with a remedy
     as soon as it is judged. Errors: InputError; TargetError where the default can't run.
     """

@@ -116,10 +116,10 @@ def network(model: str, run: ModelRun, targets: tuple[str, ...], out: Output, **
 
     The last two forms pad the inputs: for every valid length (or number of rows) they find the
     shortest padded length that works at all, and the shortest one that gives all bits of the full
-    length. Every graph is followed, operation by operation; an operation that prevents a proof, or
-    every shorter length, is named. With --target of a different library, release or processor the
-    model is recorded and its operations run there. If one of several targets fails, the results of
-    the other targets are printed, and the exit status is 3.
+    length, on several sets of operands. That one is asked for the orders of its sums; an operation
+    that prevents a proof, or every shorter length, is named. With --target of a different library,
+    release or processor the whole file is run there. If one of several targets fails, the results
+    of the other targets are printed, and the exit status is 3.
     """
     from probe.answers.two_runs import of_two, refuse_padding, refuse_report
 
@@ -331,8 +331,7 @@ def remedies(
     of the lengths; this does not depend on the operands. Timed in turns are: padding to a safe
     length, chunks of one size, float64, one thread, the library's switches, probe.stable. Of MODEL
     (see `probe network`) padding is compared with probe.stable.invariant, whose classes of sizes
-    --table keeps; with --only also switches, chunks, float64 and constants between its operations
-    (layerwise), on the model recorded and replayed operation by operation.
+    --table keeps; with --only also the target's switches, with which the model is run.
 
     \b
       probe remedies --op dense --in-channels 384 --filters 384 --lengths 1..33 --target torch

@@ -209,7 +209,7 @@ def judge(region: Region, difference: Difference, known: Known, late: bool) -> O
     same, unknown = OrderVerdict("same"), partial(OrderVerdict, "unknown")
     op = difference.sides(region)[0][1]
     meaning = op.meaning
-    if isinstance(meaning, Exact):
+    if isinstance(meaning, Exact) and not isinstance(meaning, Unknown):
         return same
     if region.left is None or region.right is None:
         return unknown(why="it exists in one run only")

@@ -34,10 +34,8 @@ def test_a_file_is_run_whole_on_a_target_that_is_not_its_own(tmp_path):
     told = found.to_json()
     assert told["target"] == "openvino" and told["operations_total"] == 0
     for one in told["contents"]:
-        assert (
-            (one["least"] <= one["safe"]
-            and one["at_safe"]["by_order"] == "unknown")
-            or (one["safe"] == 80)
+        assert (one["least"] <= one["safe"] and one["at_safe"]["by_order"] == "unknown") or (
+            one["safe"] == 80
         )
     assert found.plan.failed == [] and found.walked is None
     assert any("the whole file is run there" in one for one in told["notes"])

@@ -315,7 +315,7 @@ COST = "time of the least padded size with the remedy, over the same without one
 TIMES = "of full, x least: time relative to the full size, and to the least size without a remedy"
 MEANS_OF_SIZES = (
     "least: the shortest padded size that has all outputs of the valid part; safe: the shortest at "
-    "which all operations compute them as at the full size; proof: holds for all finite inputs"
+    "which they have the full size's bits; proof: whether that holds for all finite inputs"
 )
 
 
