@@ -10,16 +10,15 @@ one alone is asked for the orders of its sums, which tell of other data too.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from probe import budget
-from probe.errors import InputError, Nondeterministic, TargetError
+from probe.errors import Foreign, InputError, Nondeterministic, ProbeError, TargetError, foreign
 from probe.recording.alone import Known
 from probe.recording.contract import Recorder
 from probe.recording.difference import Difference
@@ -173,8 +172,7 @@ class PaddedModel:
             for old in list(self.sides)[:-3]:
                 del self.sides[old]
             inputs = self.inputs(content, size)
-            with refusing(size):
-                self.sides[key] = self._recorded(inputs)
+            self.sides[key] = refusing(size, self._recorded, inputs)
         return self.sides[key]
 
     def _recorded(self, inputs: Arrays) -> Run:
@@ -199,8 +197,7 @@ class PaddedModel:
 
     def run(self, content: int, size: int, seed: int = 0) -> list[np.ndarray]:
         """Outputs at a size. InputError where the model does not take it."""
-        with refusing(size):
-            return self.outputs(self.inputs(content, size, seed))
+        return refusing(size, self.outputs, self.inputs(content, size, seed))
 
     def call(self, content: int, size: int, seed: int = 0) -> Callable[[], list[np.ndarray]]:
         """What runs it unwatched, again and again."""
@@ -302,8 +299,7 @@ class PaddedModel:
                     if number not in some:
                         continue
                     try:
-                        with refusing(self.fixed):
-                            outputs = self.outputs(changed)
+                        outputs = refusing(self.fixed, self.outputs, changed)
                     except InputError:  # a model may refuse other numbers
                         continue
                     if self._apart(kept, outputs, kept.boxes, 0, whole=True):
@@ -593,17 +589,17 @@ def _taken(array: np.ndarray, box: Box | None) -> np.ndarray | None:
     return None if box is None else np.array(array[box_index(box, False, array.ndim)])
 
 
-@contextmanager
-def refusing(size: int) -> Iterator[None]:
-    """A library refuses a size as it likes; here that is an InputError."""
+Result = TypeVar("Result")
+
+
+def refusing(size: int, call: Callable[..., Result], *arguments: Any) -> Result:
+    """Calls a library, which refuses a size as it likes: here that is an InputError."""
     try:
-        yield
-    except (Nondeterministic, MemoryError):  # say nothing of the size
+        return foreign(call, *arguments)
+    except Nondeterministic:  # says nothing of the size
         raise
-    except TargetError as error:
-        if error.kind == "unavailable":
+    except (Foreign, ProbeError) as error:
+        if isinstance(error, TargetError) and error.kind == "unavailable":
             raise
-        raise InputError("size", size, f"the model does not run at it: {error.why}", "") from None
-    except Exception as error:
-        why = " ".join(str(getattr(error, "why", error)).split())[:200]
+        why = " ".join(str(getattr(error, "why", error.__cause__ or error)).split())[:200]
         raise InputError("size", size, f"the model does not run at it: {why}", "") from None
