@@ -6,6 +6,7 @@ count. What only moves elements is left out, for it holds the numbers of what it
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
@@ -49,7 +50,8 @@ class Candidate:
 
 
 def _size(array: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(array * array)))
+    largest = float(np.abs(array).max())  # whose square may be beyond all numbers
+    return largest * float(np.sqrt(np.mean((array / largest) ** 2)))
 
 
 def _squeezed(array: np.ndarray) -> np.ndarray:
@@ -118,8 +120,11 @@ def permutation(ours: Candidate, theirs: Candidate) -> tuple[int, ...] | None:
 Match = tuple[Candidate, Candidate, tuple[int, ...]]
 
 
-def matched(left: Sequence[Candidate], right: Sequence[Candidate]) -> list[Match]:
-    """Returns pairs of values that are close, in order, each once.
+def matched(
+    left: Sequence[Candidate], right: Sequence[Candidate], alone: bool = False
+) -> list[Match]:
+    """Returns pairs of values that are close, in order, each once. ``alone``: only of those that
+    are close to no other.
 
     What computes is paired with what computes; only what is left then with what moves a result into
     another shape. Of several the nearest behind the last pair is taken, and of a chain of close
@@ -131,7 +136,8 @@ def matched(left: Sequence[Candidate], right: Sequence[Candidate]) -> list[Match
             [c for c in side if c.moves == moves and c.number not in done]
             for side, moves, done in zip((left, right), moving, taken, strict=True)
         )
-        for ours, theirs, order in _matched(ours_left, theirs_left, last=not any(moving)):
+        pairs = _matched(ours_left, theirs_left, last=not any(moving), alone=alone)
+        for ours, theirs, order in pairs:
             crosses = (
                 (first.operation < ours.operation) != (second.operation < theirs.operation)
                 for first, second, _ in found
@@ -144,7 +150,9 @@ def matched(left: Sequence[Candidate], right: Sequence[Candidate]) -> list[Match
     return sorted(found, key=lambda match: match[0].operation)
 
 
-def _matched(left: Sequence[Candidate], right: Sequence[Candidate], last: bool) -> Iterator[Match]:
+def _matched(
+    left: Sequence[Candidate], right: Sequence[Candidate], last: bool, alone: bool
+) -> Iterator[Match]:
     """``last``: of a chain of close values the last is taken, else the first."""
     taken, start = set[int](), -1
     kinds = dict[tuple, list[Candidate]]()
@@ -165,6 +173,9 @@ def _matched(left: Sequence[Candidate], right: Sequence[Candidate], last: bool) 
         ]
         if close:
             every.append((ours, close))
+    if alone:
+        met = Counter(one.number for _, close in every for one, _ in close)
+        every = [each for each in every if len(each[1]) == 1 == met[each[1][0][0].number]]
     for place, (ours, close) in enumerate(every):
         free = [(one, order) for one, order in close if one.number not in taken]
         after = [both for both in free if both[0].operation > start] or free

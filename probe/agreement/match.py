@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import product
 from math import prod
 
 import numpy as np
@@ -18,10 +19,10 @@ from probe import budget
 from probe.agreement import by_value, settled
 from probe.agreement.pairing import SHARE, Side, lines_by_value, near_share, paired
 from probe.agreement.repeated import Marks, aligned
-from probe.recording.contract import WEIGHT
+from probe.recording.contract import INPUT, WEIGHT
 from probe.recording.difference import Difference
 from probe.recording.matching import Argued, Pair
-from probe.recording.recording import Operation, Run, operations_between
+from probe.recording.recording import Operation, Run, Value, operations_between
 from probe.semantics.labels import NOTHING, Selection
 
 Runs = tuple[Run, Run]
@@ -38,7 +39,8 @@ class Sides:
     ``marks``: of each side, what changes with what the other side lacks, None: it lacks nothing.
     ``before``: of each side, which part stands before what the other side has.
     ``own``: of the right, what changes with the left's own part (a step behind a cache), else None.
-    ``again``: records both once more on independent inputs; None: that can't be done.
+    ``again``: records both once more on independent inputs; None: that can't be done, so that
+    values are close on one input at most.
     """
 
     marks: tuple[Marks | None, Marks | None] = (None, None)
@@ -57,6 +59,29 @@ class RunningMatch:
 
     partly = True  # values that agree in part bound a region, too: which part is known
 
+    @classmethod
+    def of(cls, left: Run, right: Run) -> RunningMatch:
+        """Matches two runs of which neither can be repeated. Elements belong together by index;
+        where inputs have other sizes, as a batch has, only where lines are close."""
+        runs = left, right
+        inputs = [{v.key for v in run.values if _is_given(v)} for run in runs]
+        both = product(inputs[0] - inputs[1], inputs[1] - inputs[0])
+        if not any(
+            ours != theirs and len(ours) == len(theirs) and dtype == other
+            for (ours, dtype, _), (theirs, other, _) in both
+        ):
+            return cls(runs, Sides())
+        unknown = [Marks(run, missing={*range(len(run.values))}) for run in runs]
+        return cls(runs, Sides((unknown[0], unknown[1])))
+
+    @property
+    def how(self) -> str:
+        """How it was found what must agree, in words."""
+        if self.taken:
+            return "by value" if self.sides.again else "by value on one input"
+        marks = filter(None, self.sides.marks)
+        return "by running" if any(m.repetitions for m in marks) else "by name and index"
+
     def __init__(self, runs: Runs, sides: Sides) -> None:
         self.runs, self.sides = runs, sides
         self.argued: Argued = {}
@@ -73,6 +98,8 @@ class RunningMatch:
     def _pair(self, mine: int, other: int) -> Pair:
         ours, theirs = self.runs[0].values[mine], self.runs[1].values[other]
         chosen, known = NOTHING, False
+        if ours.key == theirs.key and max(ours.given, theirs.given) < 0:
+            return Pair.of_all(mine, other, prod(ours.shape))
         left, right = self._side(0, mine), self._side(1, other)
         if ours.dtype == theirs.dtype and left is not None and right is not None:
             selection = paired(left, right)
@@ -132,7 +159,8 @@ class RunningMatch:
             partner |= self._by_value(rest, free)
         back = _turned(partner)
         for mine, other in by_name:
-            if mine not in partner and other not in back and self._compatible(mine, other):
+            alone = mine not in partner and other not in back and self._compatible(mine, other)
+            if alone and not self._moves_other_weights(mine, other):
                 partner[mine], back[other] = other, mine
         for n, m in zip(*(run.outputs for run in self.runs), strict=False):
             mine, other = self.runs[0].values[n].given, self.runs[1].values[m].given
@@ -142,7 +170,7 @@ class RunningMatch:
                 partner[mine], back[other], self.taken[n] = other, mine, m
                 self.by_labels.add((mine, other))
                 self._note(n, m)
-        self._note_initial(by_name)
+        self._note_initial([both for both in by_name if partner.get(both[0]) == both[1]])
         for mine, other in sorted(partner.items()):
             ours, theirs = left[mine], right[other]
             if (mine, other) in self.by_labels:
@@ -203,11 +231,20 @@ class RunningMatch:
                 given = min(a.given, b.given) < 0 or partner.get(a.given) == b.given
                 follows &= given or a.key == b.key
             must_agree = [both for both in gives if self.pair(*both).compared]
-            apart = any(self.pair(*both).compared and not self.shares(*both) for both in reads)
+            # other weights may be folded ones, of operations that stand for others
+            computed = [both for both in reads if left.values[both[0]].role != WEIGHT]
+            apart = any(self.pair(*both).compared and not self.shares(*both) for both in computed)
             near = any(self.shares(*both) for both in must_agree)
             if near or (follows and (apart or not must_agree)):
                 partner[mine] = other
         return partner
+
+    def _moves_other_weights(self, mine: int, other: int) -> bool:
+        """Whether two operations read weights alone, and different ones: folded in another way."""
+        sides = zip(self.runs, (mine, other), strict=True)
+        roles = {run.values[n].role for run, op in sides for n in run.operations[op].reads}
+        gives = self.runs[0].operations[mine].gives, self.runs[1].operations[other].gives
+        return roles == {WEIGHT} and not any(map(self.shares, *gives))
 
     def _compatible(self, mine: int, other: int) -> bool:
         """Whether two operations give values of one shape, where neither run lacks anything."""
@@ -262,15 +299,20 @@ class RunningMatch:
         self.values[1].setdefault(other, mine)
 
     def _by_value(self, rest: Sequence[int], free: Sequence[int]) -> dict[int, int]:
-        """Pairs operations that are left over by values that are close on two inputs."""
-        if self.sides.again is None or not self._computing(rest, free):
+        """Pairs operations that are left over by values that are close on two inputs; on one only
+        where no other value is as close."""
+        if not self._computing(rest, free):
             return {}
-        again = self.sides.again()
+        again = None if self.sides.again is None else self.sides.again()
         if again is None:  # it can't be run on others
-            return {}
-        sides = [self._candidates(n, some, again[n]) for n, some in enumerate((rest, free))]
+            self.sides.again = None
+        others = again or self.runs
+        candidates = (
+            self._candidates(0, rest, others[0]),
+            self._candidates(1, free, others[1]),
+        )
         met = dict[int, int]()
-        for ours, theirs, order in by_value.matched(*sides):
+        for ours, theirs, order in by_value.matched(*candidates, alone=again is None):
             mine, other = ours.operation, theirs.operation
             if mine in met or other in met.values():
                 continue
@@ -293,9 +335,11 @@ class RunningMatch:
 
     def settle(self, difference: Difference) -> None:
         """Has no verdict rest on what was not compared or follows from a size, and says why."""
-        if self.sides.marks != (None, None):
+        marks = [marks for marks in self.sides.marks if marks is not None]
+        if marks:
             settled.leave_out_sizes(difference)
-        settled.give_reasons(difference)
+        why = settled.BRANCH if any(each.repetitions for each in marks) else settled.SIZES
+        settled.give_reasons(difference, why if marks else settled.SHAPES)
 
     def _computing(self, rest: Sequence[int], free: Sequence[int]) -> bool:
         sides = zip(self.runs, (rest, free), strict=True)
@@ -339,6 +383,11 @@ class RunningMatch:
                 at = np.flatnonzero(free)
                 index, mark = index.take(at, axis), mark.take(at, axis)
         return None if mark.any() or not index.size else index
+
+
+def _is_given(value: Value) -> bool:
+    """Whether it is an input of more than a number."""
+    return value.given < 0 and value.role == INPUT and prod(value.shape) > 1
 
 
 def _unpaired(partner: dict[int, int], count: int) -> list[int]:

@@ -8,6 +8,7 @@ from math import prod
 import numpy as np
 
 from probe import floats
+from probe.agreement.pairing import NEAR
 from probe.recording.difference import Difference
 from probe.recording.matching import Pair, Runs
 from probe.recording.recording import Run
@@ -16,6 +17,8 @@ from probe.semantics.labels import NOTHING, Selection
 LACKING = "all that it gives depends on inputs that the other run lacks"
 SIZED = "what it gives follows from the sizes of its inputs, which differ"
 BRANCH = "it is not known which of its results belong together: it runs otherwise with other inputs"
+SIZES = "it is not known which of its results belong together: the inputs have other sizes"
+SHAPES = "it gives values of other shapes or formats in the two runs"
 NOT_COMPARED = "what it reads could not be compared"
 
 # The share of elements up to which those that are far apart are what an operation makes of its
@@ -23,8 +26,9 @@ NOT_COMPARED = "what it reads could not be compared"
 FEW = 0.25
 
 
-def give_reasons(difference: Difference) -> None:
-    """Has nothing be a source whose operands were not all compared; says why others are unknown."""
+def give_reasons(difference: Difference, otherwise: str) -> None:
+    """Has nothing be a source whose operands were not all compared; says why others are unknown.
+    ``otherwise``: why, where it isn't known of elements whether they must agree."""
     for region in difference.operations:
         if region.left is None or region.right is None:
             continue
@@ -34,7 +38,7 @@ def give_reasons(difference: Difference) -> None:
         if missing and region.verdict == "source":
             region.doubted(NOT_COMPARED)
         elif region.verdict == "unknown" and not region.note:
-            region.note = LACKING if all(pair.known for pair in region.gives) else BRANCH
+            region.note = LACKING if all(pair.known for pair in region.gives) else otherwise
 
 
 def leave_out_sizes(difference: Difference) -> None:
@@ -99,9 +103,13 @@ def _far(pair: Pair, runs: Runs) -> np.ndarray:
     left, right = both
     near, dtype = _equal(left, right), runs[0].values[pair.left].dtype
     if dtype in floats.FORMATS:
+        libraries = {run.target.partition(",")[0] for run in runs}
         with np.errstate(all="ignore"):
             size = np.maximum(np.abs(left), np.abs(right))
-            near |= np.abs(left - right) <= floats.eps(dtype) ** 0.5 * size
+            limit = floats.eps(dtype) ** 0.5 * size
+            if len(libraries) > 1:  # one of which may compute in a shorter format
+                limit = NEAR * size[np.isfinite(size)].max(initial=0.0)
+            near |= np.abs(left - right) <= limit
     return np.asarray(~near.reshape(-1))
 
 

@@ -25,7 +25,7 @@ from probe import budget
 from probe.answers.answer import Answer
 from probe.answers.first_difference import ComparisonQuestion, Walked, diff, operation_text
 from probe.answers.record import GivenModel, record
-from probe.answers.two_runs import ADVICE, TwoSides, samples_alone, two_runs
+from probe.answers.two_runs import ADVICE, TwoSides, repeats, samples_alone, two_runs
 from probe.arguments import choice, typed, whole_number
 from probe.budget import within
 from probe.errors import InputError, NotReproduced
@@ -206,7 +206,8 @@ def examine(
                 runs = [subject.recorder(side) for side in (left, right)]
                 ends = f"{vary} {size}", f"{vary} {whole}"
                 question = ComparisonQuestion(user_model.name, *ends, ADVICE[vary])
-                walked = Walked(walk(runs[0], runs[1], False, tell), question)
+                match = repeats(subject)((left, right))
+                walked = Walked(walk(runs[0], runs[1], False, tell, match=match), question)
                 walked.found.notes += user_model.notes
                 if samples is not None:
                     walked.found.take_samples(samples)
@@ -381,7 +382,8 @@ class Examination:
         try:
             self.tell("looking into the fused layer")
             left, right = (sides.opened.recorder(side) for side in (sides.left, sides.right))
-            inside = Walked(walk(left, right, False, self.tell), self.walked.asked)
+            match = repeats(sides.opened)((sides.left, sides.right))
+            inside = Walked(walk(left, right, False, self.tell, match=match), self.walked.asked)
             source = inside.found.first
             head = f"the layer is one fused operation; without it ({SWITCH})"
             if source is None:
@@ -503,6 +505,7 @@ def _reads_padding(walked: Walked) -> str:
         other = np.ones(ours.shape, bool)
         numbers = np.arange(ours.size).reshape(ours.shape)
         other.flat[pair.selection.taken(numbers, 0).ravel()] = pair.compared == 0
+        other[cut] &= ours[cut] != theirs[cut]
         rest += int(other[cut].sum())
         if ours.dtype.kind == "f" and other[cut].any():
             apart = np.abs(ours[cut].astype(np.float64) - theirs[cut].astype(np.float64))

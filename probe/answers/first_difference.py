@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe import floats
+from probe import budget, floats
+from probe.agreement import RunningMatch
+from probe.agreement.running import Matches
 from probe.answers.answer import Answer
 from probe.arguments import typed
 from probe.budget import within
@@ -686,8 +688,10 @@ def of_stored(
     explain: bool = True,
     progress: Say | None = None,
     question: ComparisonQuestion | None = None,
+    match: Matches | None = None,
 ) -> Walked:
-    """Compares two recordings on disk. Errors: InputError, where one contradicts itself too."""
+    """Compares two recordings on disk. ``match``: repeats them, where they were made. Errors:
+    InputError, where one contradicts itself too."""
     assert left.made is not None
     assert right.made is not None
     ours, theirs = left.made, right.made
@@ -703,7 +707,14 @@ def of_stored(
             both = ("not recorded" if v is None else v for v in (mine.get(name), other.get(name)))
             notes.append("{}: {} on the left, {} on the right".format(name, *both))
     try:
-        difference = compare_and_explain(left, right, explain, progress or silent, notes=notes)
+        matched = None
+        if match is not None:
+            with budget.Ending():
+                matched = match(left, right)
+        matched = matched or RunningMatch.of(left, right)
+        difference = compare_and_explain(
+            left, right, explain, progress or silent, notes=notes, match=matched
+        )
     except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
         why = f"a recording contradicts itself ({type(error).__name__}: {str(error)[:120]})"
         where = f"{ours.folder} and {theirs.folder}"

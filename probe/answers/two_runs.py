@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from probe import backends, budget, installation
-from probe.agreement import by_running
+from probe.agreement.running import Matches, by_running
 from probe.answers.answer import checked_target
 from probe.answers.first_difference import ComparisonQuestion, Walked, of_stored
 from probe.answers.record import GivenModel
@@ -39,6 +39,7 @@ from probe.recording.apart import (
     recording_target,
     switch_lines,
 )
+from probe.recording.contract import Input, Opened
 from probe.recording.inputs import first_entries, varied_axes
 from probe.recording.recording import Run
 from probe.recording.replayed import Replayed, TargetRuns, file_outputs
@@ -239,8 +240,7 @@ def two_runs(
         plain = lambda inputs: run_unwatched(subject.recorder(inputs))  # noqa: E731
         samples, both = sides.every_sample((plain, plain), both, subject.inputs, tell)
         left, right = (subject.recorder(inputs) for inputs in both)
-        dtypes = {spec.name: spec.dtype for spec in subject.inputs if spec.dtype}
-        running = partial(by_running, getattr(subject, "repeated", subject.recorder), dtypes=dtypes)
+        running = repeats(subject)
         found = walk(left, right, explain, tell, match=running(both))
         walked = Walked(found, sides.question(model.name, None))
         walked.found.notes += model.notes
@@ -270,6 +270,16 @@ def two_runs(
             walked.sizes.append(entry)
         walked.script = sides.script(model, None)
         return walked
+
+
+def repeats(subject: Opened) -> Callable[[tuple[Arrays, Arrays]], Matches]:
+    """Returns what matches two runs of a model in this process, given both sides' inputs."""
+    recorder = getattr(subject, "repeated", subject.recorder)
+    return partial(by_running, recorder, dtypes=_dtypes(subject.inputs))
+
+
+def _dtypes(declared: Iterable[Input]) -> dict[str, str]:
+    return {spec.name: spec.dtype for spec in declared if spec.dtype}
 
 
 def _on_targets(
@@ -312,16 +322,18 @@ def _on_targets(
             name = f"the {NAMES[number]} side"
             return recorder.record(where[number], both[number], name, **more)
 
-        (left_run, mine), (right_run, other_had) = record(0), record(1)
-        # with gradients other kernels run: both sides have them, or neither, as of walk.walk
-        if mine is False and other_had is True:
-            left_run, _ = record(0, gradients=True)
-        elif mine is True and other_had is False:
-            right_run, _ = record(1, gradients=True)
-        walked = of_stored(left_run, right_run, explain, tell, sides.question(model.name, where))
+        runs = [record(0), record(1)]
+        had = [gradients for _, gradients in runs]
+        if set(had) == {True, False}:
+            # with gradients other kernels run: both sides have them, or neither, as of walk.walk
+            runs[had.index(False)] = record(had.index(False), gradients=True)
+        again = [recorder.side(side, True in had) for side in where]
+        match = by_running((again[0], again[1]), both, _dtypes(declared))
+        question = sides.question(model.name, where)
+        walked = of_stored(runs[0][0], runs[1][0], explain, tell, question, match)
         if samples is not None:
             walked.found.take_samples(samples)
-        replays = [run.said for run in (left_run, right_run) if isinstance(run, Replayed)]
+        replays = [run.said for run, _ in runs if isinstance(run, Replayed)]
         walked.found.notes += (*model.notes, *dict.fromkeys(replays))
         weakref.finalize(walked, running.pop_all().close)
     walked.script = sides.script(model, where)

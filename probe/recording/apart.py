@@ -2,7 +2,7 @@
 
 The process stays, so that single operations can be run again where they were recorded: explaining
 them takes thousands of calls. Its protocol is the worker's, with more requests: ``record``,
-``plain``, ``again``, ``asked`` and ``written``.
+``repeat``, ``plain``, ``again``, ``asked`` and ``written``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ import numpy as np
 
 import probe
 from probe import backends, target
+from probe.agreement.lacking import contents
+from probe.agreement.repeated import Marks, repeated
 from probe.errors import InputError, Misaligned, Nondeterministic, TargetError
 from probe.launch import AnySession, Arrays, Session
 from probe.recording.alone import run_lines
@@ -139,6 +141,23 @@ class Apart:
         request = {"do": "again", "recording": number}
         return with_calls(run, {n: Remote(self.session, request | {"number": n}) for n in able})
 
+    def repeated(
+        self,
+        run: Run,
+        arrays: Mapping[str, np.ndarray],
+        where: Mapping[str, np.ndarray],
+        gradients: bool = False,
+    ) -> Marks:
+        """Repeats a run of these inputs that was recorded here, with other content in these places:
+        all repetitions in one request, of which marks alone come back."""
+        assert run.made is not None
+        more = {"out": str(run.made.folder.resolve()), "gradients": gradients}
+        count = len(arrays)
+        given = dict(arrays) | {f"where {name}": where[name] for name in arrays}
+        header, changed = self._model("repeat", given, {**more, "count": count})
+        marks = dict(zip(header["changed"], _arrays_in_order(changed), strict=True))
+        return Marks(run, marks, set(header["missing"]), header["repetitions"])
+
     def side(self, arrays: Mapping[str, np.ndarray]) -> Run:
         """Records the model with these inputs in ``folder``. Errors: as of ``record``."""
         assert self.folder is not None
@@ -224,6 +243,10 @@ class RemoteSum:
         request = {**self.there.request, "do": "asked", "header": dict(header)}
         request["count"] = len(self.reads)
         yield from self.there.session.stream(request, {**arrays, **more})
+
+
+def _by_name(request: Mapping[str, Any], arrays: Arrays) -> Arrays:
+    return {name: arrays[str(n)] for n, name in enumerate(request["names"])}
 
 
 def _by_number(arrays: Iterable[Any]) -> Arrays:
@@ -380,6 +403,7 @@ class ProcessRecording(child.Worker):
         own = {
             "inputs": self._inputs,
             "record": self._record,
+            "repeat": self._repeat,
             "plain": self._plain,
             "again": self._again,
             "written": self._written,
@@ -414,8 +438,7 @@ class ProcessRecording(child.Worker):
         return self.models[text]
 
     def _recorder(self, request: dict[str, Any], arrays: Arrays) -> Any:
-        inputs = {name: arrays[str(n)] for n, name in enumerate(request["names"])}
-        return self._opened(request).recorder(inputs)
+        return self._opened(request).recorder(_by_name(request, arrays))
 
     def _inputs(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         every = [(spec.name, spec.shape, spec.dtype) for spec in self._opened(request).inputs]
@@ -441,6 +464,29 @@ class ProcessRecording(child.Worker):
             "library": run.target.partition(",")[0],
             "able": [op.number for op in every if op.again is not None],
         }, {}
+
+    def _repeat(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+        given, opened = _by_name(request, arrays), self._opened(request)
+        names = [*given][: request["count"]]
+        inputs = {name: given[name] for name in names}
+        where = {name: given[f"where {name}"] for name in names}
+        dtypes = {spec.name: spec.dtype for spec in opened.inputs if spec.dtype}
+
+        def recorder(other: Mapping[str, np.ndarray]) -> Any:
+            made = getattr(opened, "repeated", opened.recorder)(other)
+            if request["gradients"]:
+                getattr(made, "inner", made).gradients = True
+            return made
+
+        run = read_recording(Path(request["out"]))
+        changed = contents(inputs, where, dtypes)
+        marks = repeated(run, (partial(recorder, other) for other in changed))
+        header = {
+            "changed": [*marks.changed],
+            "missing": sorted(marks.missing),
+            "repetitions": marks.repetitions,
+        }
+        return header, _by_number(marks.changed.values())
 
     def _plain(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         return {}, _by_number(run_unwatched(self._recorder(request, arrays)))

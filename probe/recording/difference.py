@@ -329,7 +329,7 @@ def plain_outputs(difference: Difference) -> list[OutputDifference]:
             found = paired_difference(*chosen, dtypes[0], (left.size, right.size))
             found = replace(found, shape=left.shape, other_shape=right.shape)
         # what changes with other content in what the other side lacks
-        running = difference.matched == "by running" and found.apart.shape == left.shape
+        running = difference.matched != "by labels" and found.apart.shape == left.shape
         if (shapes[0] == shapes[1] and pair.window) or (running and pair.known):
             found = with_window(found, ~pair.selection.mask(left.shape, 0))
         plain.append(found)

@@ -24,6 +24,7 @@ import numpy as np
 import xxhash
 
 from probe import backends
+from probe.agreement.repeated import Marks
 from probe.backends.contract import Unsupported
 from probe.backends.source import Source, ValueShapes, Writing
 from probe.errors import InputError, ProbeError, TargetError
@@ -550,6 +551,24 @@ class TargetRuns:
             return ()
         return tuple(run.store.put(np.ascontiguousarray(array)) for array in whole)
 
+    def side(self, where: Target, gradients: bool = False) -> TargetSide:
+        """What repeats runs on a target."""
+        return TargetSide(self, where, gradients)
+
+    def marks(
+        self,
+        where: Target,
+        run: Run,
+        arrays: Mapping[str, np.ndarray],
+        lacked: Mapping[str, np.ndarray],
+        gradients: bool,
+    ) -> Marks:
+        """As of ``Apart.repeated``; of what is replayed the run behind it is repeated, which reads
+        the same."""
+        own = is_own_library(where, self.model) and not isinstance(run, Replayed)
+        process = self._process(where if own else recording_target(where, self.model))
+        return process.repeated(run, arrays, lacked, gradients)
+
     def plain_of(self, where: Target) -> Callable[[Mapping[str, np.ndarray]], Any] | None:
         """Returns what runs the model unwatched on a target; None where it does not run there."""
         return self._process(where).plain if is_own_library(where, self.model) else None
@@ -584,6 +603,24 @@ class TargetRuns:
         run = process.record(out, arrays, what=what, gradients=gradients)
         self.runs.append((where.text, arrays, gradients, run))
         return run, process
+
+
+@dataclass(frozen=True)
+class TargetSide:
+    """One side of a comparison, repeated on its target."""
+
+    runs: TargetRuns
+    where: Target
+    gradients: bool
+
+    def marks(
+        self, run: Run, arrays: Mapping[str, np.ndarray], where: Mapping[str, np.ndarray]
+    ) -> Marks:
+        return self.runs.marks(self.where, run, arrays, where, self.gradients)
+
+    def run(self, arrays: Mapping[str, np.ndarray]) -> Run:
+        what = "a run of other inputs"
+        return self.runs.record(self.where, arrays, what, gradients=self.gradients)[0]
 
 
 # as a user of the target's library writes it

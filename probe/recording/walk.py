@@ -244,7 +244,7 @@ def compare_and_explain(
     same_inputs, said, other_weights = related.related(left, right)
     tell("comparing")
     difference = compare_runs(left, right, match=match)
-    whole = same_inputs and not part_taken(difference)
+    whole = same_inputs and (match is not None or not part_taken(difference))
     same = whole and not other_weights and related.shares_weights(left, right)
     # an array is given to both: a mask or a table may be in another form
     some = same_inputs or related.input_bits(left) & related.input_bits(right)
@@ -253,10 +253,9 @@ def compare_and_explain(
             tell("looking for values that are close")
             difference = related.by_closeness(difference, whole)
     difference.notes, difference.same_inputs = [*notes, *said], same
-    difference.matched = "by labels" if match is None else "by running"
-    if any(region.assumed for region in difference.operations):
-        difference.matched = "by value"
-    difference.notes += filter(None, [related.note_of_assumed(difference, same_inputs)])
+    difference.matched = "by labels" if match is None else match.how
+    if match is None:
+        difference.notes += filter(None, [related.note_of_assumed(difference, same_inputs)])
     difference.other_weights = other_weights
     if match is None:
         difference.notes += compare_by_index(difference, same_inputs, same)

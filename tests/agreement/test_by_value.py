@@ -40,3 +40,15 @@ def test_a_result_is_matched_with_what_moves_it_only_where_nothing_computes_it()
     assert not right.moves
     ((_, right, _),) = matched([of(0, *PICTURES)], [moved])
     assert right.moves
+
+
+def test_on_one_input_what_is_close_to_several_is_matched_with_none() -> None:
+    one = [of(0, *PICTURES)], [of(1, *PICTURES)]
+    assert len(matched(*one, alone=True)) == 1
+    assert not matched(one[0], [*one[1], of(2, *PICTURES)], alone=True)
+    assert not matched([*one[0], of(3, *PICTURES)], one[1], alone=True)
+
+
+def test_sizes_whose_squares_are_beyond_all_numbers_are_compared() -> None:
+    large = [a * 1e300 for a in PICTURES]
+    assert len(matched([of(0, *large)], [of(1, *large)])) == 1

@@ -1,9 +1,11 @@
 """Operations that belong together have one name, or values that are close."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from probe.agreement.match import RunningMatch, Sides
-from probe.recording.recording import record_run
+from probe.recording.recording import Run, record_run
 from probe.semantics import Unknown
 from tests.agreement.programs import Program, compared
 from tests.recording.doubles import Doubles, Step
@@ -70,3 +72,47 @@ def test_bytes_of_another_sign_that_stand_for_the_same_weights_are_read_alike() 
         assert [region.verdict for region in difference.operations] == [verdict]
     difference = compared(X, X, program(weights, 0), program(unsigned[::-1], 128, 1))
     assert [region.verdict for region in difference.operations] == ["unknown"]
+
+
+def chain(*functions: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], Run]:
+    steps = [
+        Step(function.__name__, Unknown(), function, ["x" if n == 0 else n - 1])
+        for n, function in enumerate(functions)
+    ]
+    return lambda x: record_run(Doubles({"x": x}, steps))
+
+
+def doubled(x: np.ndarray) -> np.ndarray:
+    return x * 2
+
+
+def added(x: np.ndarray) -> np.ndarray:
+    return x + x
+
+
+def nearly(x: np.ndarray) -> np.ndarray:
+    return x * 2 * (1 + np.float32(2**-22))
+
+
+def test_what_can_not_be_repeated_belongs_together_by_index() -> None:
+    run = chain(np.tanh, doubled)(X)
+    match = RunningMatch.of(run, chain(np.tanh, nearly)(X))
+    assert match.operations == [(0, 0), (1, 1)]
+    assert match.pair(*(r.outputs[0] for r in match.runs)).selection.whole
+    assert RunningMatch.of(run, run).how == "by name and index"
+
+
+def test_rows_of_a_larger_batch_that_can_not_be_repeated_are_found_by_their_numbers() -> None:
+    model = chain(np.tanh, doubled)
+    match = RunningMatch.of(model(X[2:4]), model(X))
+    pair = match.pair(*(run.outputs[0] for run in match.runs))
+    assert pair.selection.right.tolist() == [2, 3]
+    mixed = chain(lambda x: x - x.mean(axis=0))
+    match = RunningMatch.of(mixed(X[2:4]), mixed(X))
+    assert not match.pair(*(run.outputs[0] for run in match.runs)).known
+
+
+def test_on_one_input_values_are_matched_where_no_other_is_as_close() -> None:
+    one = RunningMatch.of(chain(np.tanh, doubled)(X), chain(np.tanh, added)(X))
+    assert one.operations[-1] == (1, 1)
+    assert one.how == "by value on one input"

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from probe.agreement.running import by_running
+from probe.agreement.running import Here, by_running
 from probe.recording.walk import walk
 from tests.agreement.programs import Program, compared, program, sources, tanh
 
@@ -73,3 +73,22 @@ def test_inputs_without_a_common_piece_are_left_to_labels() -> None:
     match = by_running(program(tanh), inputs)
     runs = [walk(r, r, explain=False).left for r in recorders]
     assert match(*runs) is None
+
+
+def test_a_side_is_repeated_where_it_ran() -> None:
+    model, asked = program(tanh, product), list[str]()
+
+    class There:
+        def marks(self, run, arrays, where):
+            asked.append("marks")
+            return Here(model).marks(run, arrays, where)
+
+        def run(self, arrays):
+            asked.append("run")
+            return Here(model).run(arrays)
+
+    inputs = {"x": X[2:3]}, {"x": X}
+    match = by_running((There(), There()), inputs)
+    difference = walk(*map(model, inputs), explain=False, match=match)
+    assert [name for name, _, _ in sources(difference)] == ["product"]
+    assert asked == ["marks"]  # one sample lacks nothing, and no value had to be asked for
