@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 
 import probe
-from probe.answers.first_difference import ComparisonQuestion, Walked
-from probe.recording import related, walk
+from probe.recording import related
 from probe.recording.difference import Difference, compare_runs
 from probe.recording.recording import record_run
 from probe.recording.related import _has_no_gaps, pair_close_values
 from probe.semantics import Joins, Unknown
 from tests.recording.doubles import Doubles, Step
-from tests.recording.taped import Taped, normal
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -229,21 +227,6 @@ def test_weights_that_differ_are_named_behind_a_harmless_operation(
     assert "has different weights" in found.lines()[1]
     # what reads other weights is no source, and nothing is said to read other inputs
     assert found.first is None and found.to_json()["window"] == 0
-
-
-def test_moved_numpy_arrays_are_found_on_two_recordings(tmp_path: Any) -> None:
-    x, w = normal(6, 32), normal(32, 6, seed=1)
-    sides = [
-        Taped(lambda tape, turn=turn: tape.turn(tape.dense(x, tape.weight(w)), *turn))
-        for turn in ((0, 1), (1, 0))
-    ]
-    live = Walked(walk.walk(*sides, explain=False), ComparisonQuestion())
-    folders = [tmp_path / name for name in ("one", "two")]
-    for folder, side in zip(folders, sides, strict=True):
-        probe.record(side, out=folder)
-    stored = probe.diff(*folders)
-    assert live.moved == stored.moved == 30
-    assert live.to_json()["outputs"][0]["by_index"] == stored.to_json()["outputs"][0]["by_index"]
 
 
 @pytest.mark.parametrize(
