@@ -185,9 +185,11 @@ def _entry_in_words(tensor: str, index: tuple[object, ...], shape: tuple[int, ..
     return f"{tensor}[{', '.join(parts)}]"
 
 
-def sets_text(sets: int) -> str:
-    """Returns what an order rests on."""
-    return f"replayed on {sets:,} sets of operands, scaled through the whole range"
+def sets_text(sets: int, weighted: bool = True) -> str:
+    """Returns what an order rests on; weights are what scales the products of switch points."""
+    if not weighted:
+        return f"replayed on {counted(sets, 'set')} of operands, of the usual size alone"
+    return f"replayed on {counted(sets, 'set')} of operands, scaled through the whole range"
 
 
 # Summations that are written out, and that are drawn too.
@@ -276,7 +278,7 @@ def thresholds(measured: Thresholds, after: Sequence[tuple[str, str]] = ()) -> R
     parts: list[RenderableType] = [
         Text(f"{measured.case.label} on {measured.target}, {measured.threads_text}", "bold"),
         switches,
-        Text(sets_text(measured.sets)),
+        Text(sets_text(measured.sets, measured.case.weighted)),
     ]
     every = floors.classes(measured)
     text = ", ".join(size_class.text for size_class in every[:LISTED]) or "none"

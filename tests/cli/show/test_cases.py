@@ -1,9 +1,14 @@
 """How sets of outputs are written."""
 
+import io
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
+import probe
+from probe import Case
 from probe.cli.show import cases
 
 
@@ -27,3 +32,13 @@ def test_outputs_are_named_by_their_axes():
     odd = np.zeros((1, 12, 2), bool)
     odd[0, np.arange(12), np.arange(12) % 2] = True
     assert cases.where_true(odd).count("out[") == 2
+
+
+def test_sums_without_weights_are_not_said_to_be_scaled():
+    """Their one set was said to go through the whole range, by "1 sets"."""
+    plain = "replayed on 1 set of operands, of the usual size alone"
+    for case, wanted in ((Case("sum", in_channels=3), plain), (Case("conv1d", 3), "whole range")):
+        shown = io.StringIO()
+        found = probe.thresholds(case, "reference", upto=6).found
+        Console(file=shown, width=200).print(cases.thresholds(found))
+        assert wanted in shown.getvalue()
