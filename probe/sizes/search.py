@@ -551,11 +551,12 @@ class PaddedModel:
         told = orders.OrderVerdict("unknown", why="its bits are different at this size")
         if not self.recorded:
             return told
-        difference = self.difference(content, size)
-        asked = orders.by_order(difference, self.known)
-        if asked.verdict == "differs":
-            return asked
-        told.name = "" if difference.first is None else difference.first.name
+        with budget.Ending():
+            difference = self.difference(content, size)
+            told.name = "" if difference.first is None else difference.first.name
+            asked = orders.by_order(difference, self.known)
+            if asked.verdict == "differs":
+                return asked
         return told
 
     def _by_order(self, content: int, size: int, boxes: tuple[Box | None, ...]) -> Serves:
@@ -566,12 +567,14 @@ class PaddedModel:
         why = why or "its orders were not asked" * (not self.asked)
         if why or not self.recorded:
             return Serves(True, "unknown", "the whole run", f"{why}: {held}", boxes=boxes)
-        difference = self.difference(content, size)
-        told = orders.by_order(difference, self.known)
+        told = orders.OrderVerdict("unknown", "the whole run", "time was over")
+        with budget.Ending():
+            difference = self.difference(content, size)
+            told = orders.by_order(difference, self.known)
+            if told.verdict == "same" and not orders.covers(difference, self.boxes(content)):
+                told = orders.OrderVerdict("unknown", "the whole run", orders.NOT_FOLLOWED)
         if told.verdict == "differs":
             return Serves(False, "differs", told.name, told.why, boxes=boxes)
-        if told.verdict == "same" and not orders.covers(difference, self.boxes(content)):
-            told.verdict, told.name, told.why = "unknown", "the whole run", orders.NOT_FOLLOWED
         why = f"{told.why}; {held}" * (told.verdict != "same")
         return Serves(
             True, told.verdict, told.name, why, sets=told.sets, boxes=boxes, given=told.given

@@ -5,6 +5,7 @@ import pytest
 
 import probe
 from lib import nine_layers
+from probe import budget
 from probe.errors import InputError
 from probe.invariant.mitigated_models import judged_ways, recommended_way
 from probe.recorders.ndarray import operation
@@ -218,3 +219,17 @@ def test_a_graph_runs_on_a_target_in_a_process_of_its_own(tmp_path):
     assert there.graph.text.startswith("onnxruntime")
     assert [one.least for one in here.found] == [one.least for one in there.found] == [32, 36]
     assert here.plan.failed == there.plan.failed == []
+
+
+def test_where_time_ends_while_orders_are_asked_the_bits_are_told(monkeypatch):
+    """It had no answer at all: asking takes longer than running."""
+
+    def late(*_):
+        raise budget.TimeOver("the 60 s of --time were over")
+
+    monkeypatch.setattr("probe.sizes.orders.by_order", late)
+    with budget.within("60s", whole=False):
+        found = graph(graphs.residual(lambda size: size in (8, 9))).serves(5, 10)
+        assert budget.spent()
+    assert found.serves and (found.by_order, found.name) == ("unknown", "the whole run")
+    assert "time was over" in found.why and "held on 8 sets" in found.why
