@@ -131,7 +131,7 @@ def length_values(lengths: Any, vary: str = "length") -> list[int]:
         raise InputError("lengths", lengths, why, todo)
     if isinstance(lengths, str):
         return whole_numbers("lengths" if vary == "length" else f"{vary} values", lengths)
-    whole = None if lengths is None else list(lengths)
+    whole = list(lengths) if isinstance(lengths, Iterable) else None
     if whole is None or not all(isinstance(length, int | np.integer) for length in whole):
         todo = "write range(5, 41), [5, 9] or 5..40"
         raise InputError("lengths", lengths, "these are not whole numbers", todo)

@@ -249,25 +249,28 @@ def two_runs(
         # what was revealed of operations; None where sums are not tested
         known: Known | None = {} if sides.by == "order" else None
         for size in VOICE.counting(list(sides.sizes), "sizes"):
-            if why := budget.spent():
-                walked.found.notes.append(f"sizes from {size} on were not compared: {why}")
+            if budget.spent():
                 break
-            tell(f"comparing {sides.vary} {size}")
-            cut = sides.cut(arrays, subject.inputs, at=size)[0]
-            run, _ = watched(subject.recorder(cut), f"size {size}")
-            match = running((cut, both[1]))(run, found.right)
-            difference = compare_and_explain(run, found.right, explain=False, match=match)
-            entry: dict[str, Any] = {
-                "at": size,
-                "verdict": difference.agreement,
-                "first": None if difference.first is None else difference.first.name,
-                "differing": sum(output.differing for output in difference.outputs),
-            }
-            if known is not None:
-                order = by_order(difference, known)
-                entry |= {"by_order": order.verdict, "in_the_way": order.name or None}
-                entry |= {"why": order.why or None, "sets": order.sets}
-            walked.sizes.append(entry)
+            with budget.Ending():  # what is known of the two runs and of smaller sizes stays
+                tell(f"comparing {sides.vary} {size}")
+                cut = sides.cut(arrays, subject.inputs, at=size)[0]
+                run, _ = watched(subject.recorder(cut), f"size {size}")
+                match = running((cut, both[1]))(run, found.right)
+                difference = compare_and_explain(run, found.right, explain=False, match=match)
+                entry: dict[str, Any] = {
+                    "at": size,
+                    "verdict": difference.agreement,
+                    "first": None if difference.first is None else difference.first.name,
+                    "differing": sum(output.differing for output in difference.outputs),
+                }
+                if known is not None:
+                    order = by_order(difference, known)
+                    entry |= {"by_order": order.verdict, "in_the_way": order.name or None}
+                    entry |= {"why": order.why or None, "sets": order.sets}
+                walked.sizes.append(entry)
+        if len(walked.sizes) < len(list(sides.sizes)):
+            first, why = list(sides.sizes)[len(walked.sizes)], budget.spent()
+            walked.found.notes.append(f"sizes from {first} on were not compared: {why}")
         walked.script = sides.script(model, None)
         return walked
 

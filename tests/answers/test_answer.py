@@ -233,3 +233,8 @@ def test_what_is_no_case_no_number_or_no_count_is_refused():
     with pytest.raises(InputError, match="'9'"):
         probe.order(np.sum, "9")
     assert probe.order(np.sum, np.int64(9)).tree is not None
+
+
+def test_lengths_that_are_no_list_are_one_line():
+    with pytest.raises(InputError, match="lengths=.*: these are not whole numbers"):
+        probe.sweep(CASE, object(), "reference")

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 import probe
+from probe.answers import two_runs
 from probe.answers.record import GivenModel
 from probe.answers.two_runs import bisect as of_model
 from probe.cli import shell
-from probe.errors import InputError
+from probe.errors import InputError, TimeOver
 from probe.recorders.ndarray import operation
 from probe.semantics import Each, Unknown
 from probe.target import Target
@@ -26,6 +27,25 @@ def test_what_is_in_the_way_of_orders_is_named_with_what_is_not_proved(meaning, 
     words = {"vary": "batch", "at": 1, "against": 8, "inputs": {"x": rows}, "by": "order"}
     (two,) = probe.network(lambda x: wave(x), sizes=[2], **words).to_json()["sizes"]
     assert (two["by_order"], two["in_the_way"]) == ("unknown", "wave") and why in two["why"]
+
+
+def test_what_is_known_of_sizes_stays_when_the_time_is_over(monkeypatch):
+    """The comparison of the two runs itself was lost, and the answer "no answer yet"."""
+    rows = np.random.default_rng(3).standard_normal((8, 4)).astype(np.float32)
+    calls, compare = [], two_runs.compare_and_explain
+
+    def compared(*args, **words):
+        calls.append(args)
+        if len(calls) > 1:
+            raise TimeOver("the 12 s of --time were over")
+        return compare(*args, **words)
+
+    monkeypatch.setattr(two_runs, "compare_and_explain", compared)
+    words = {"vary": "batch", "at": 1, "against": 8, "inputs": {"x": rows}, "time": "1h"}
+    found = probe.network(lambda x: np.tanh(x), sizes=[2, 3, 4], **words)
+    assert found.verdict == "equal" and [size["at"] for size in found.to_json()["sizes"]] == [2]
+    why = "sizes from 3 on were not compared: the 12 s of --time were over"
+    assert why in found.to_json()["notes"]
 
 
 MODULE = """
