@@ -3,7 +3,7 @@
 import io
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -12,6 +12,7 @@ from probe import Case
 from probe.cli.show import cases
 
 
+@settings(deadline=None)  # a machine at work failed it, which measures no time
 @given(st.integers(0, 2**24 - 1))
 def test_regions_are_the_mask_again(number):
     mask = np.array([number >> bit & 1 for bit in range(24)], bool).reshape(2, 4, 3)
