@@ -303,8 +303,10 @@ class RunningMatch:
         where no other value is as close."""
         if not self._computing(rest, free):
             return {}
-        again = None if self.sides.again is None else self.sides.again()
-        if again is None:  # it can't be run on others
+        again: Runs | None = None
+        with budget.Ending():
+            again = None if self.sides.again is None else self.sides.again()
+        if again is None:  # it can't be run on others, or not in time
             self.sides.again = None
         others = again or self.runs
         candidates = (

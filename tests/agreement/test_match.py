@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from probe import budget
 from probe.agreement.match import RunningMatch, Sides
+from probe.errors import TimeOver
 from probe.recording.recording import Run, record_run
 from probe.semantics import Unknown
 from tests.agreement.programs import Program, compared
@@ -116,3 +118,15 @@ def test_on_one_input_values_are_matched_where_no_other_is_as_close() -> None:
     one = RunningMatch.of(chain(np.tanh, doubled)(X), chain(np.tanh, added)(X))
     assert one.operations[-1] == (1, 1)
     assert one.how == "by value on one input"
+
+
+def test_where_time_ends_while_both_run_again_one_input_has_to_do() -> None:
+    def again() -> None:
+        raise TimeOver("the time was over")
+
+    runs = chain(np.tanh, doubled)(X), chain(np.tanh, added)(X)
+    with budget.within("1h"):
+        match = RunningMatch(runs, Sides(again=again))
+        assert match.operations == [(0, 0), (1, 1)]
+        assert budget.spent()
+    assert match.how == "by value on one input"
