@@ -29,7 +29,6 @@ from probe.backends.contract import Unsupported
 from probe.backends.source import Source, ValueShapes, Writing
 from probe.errors import InputError, ProbeError, TargetError
 from probe.launch import AnySession, Session, open_session
-from probe.layout import CHANNELS_LAST, CONTIGUOUS, with_layout
 from probe.operation import Program, ProgramStep, operand_names
 from probe.printing import counted
 from probe.recording import RECORDERS
@@ -90,14 +89,9 @@ class Port:
         self.process: object = None
 
     def call(
-        self,
-        called: TargetCall,
-        reads: Sequence[np.ndarray],
-        keep: bool = True,
-        word: str = CONTIGUOUS,
+        self, called: TargetCall, reads: Sequence[np.ndarray], keep: bool = True
     ) -> np.ndarray:
-        """Returns the result of one call. ``keep``: its weights are sent once; else each time.
-        ``word``: how its input lies in memory, where it is a case and its weights are not kept."""
+        """Returns the result of one call. ``keep``: its weights are sent once; else each time."""
         operands = called.operands(reads)
         activations = [part.taken(reads[part.number]) for part in called.inputs]
         arrays = {f"x{n}" if n else "x": array for n, array in enumerate(activations)}
@@ -105,7 +99,7 @@ class Port:
         if called.case is not None and not keep:
             shape = called.case.weight_shape
             w = {} if "w" in operands else {"w": np.ones(shape, activations[0].dtype)}
-            header = {"do": "run", "spec": with_layout(dict(called.spec), word)}
+            header = {"do": "run", "spec": dict(called.spec)}
             _, answer = self.session.request(header, {**arrays, **operands, **w})
             return called.output.put(answer["y"])
         # weights go by what they hold: sizes of a model share them, and a request without them is
@@ -183,21 +177,20 @@ class Port:
 
 @dataclass(frozen=True, eq=False)
 class There:
-    """An operation that runs on a target: as of ``Isolated``. ``keep``, ``word``: as of
-    ``Port.call``. InputError: no part of it is a call."""
+    """An operation that runs on a target: as of ``Isolated``. ``keep``: as of ``Port.call``.
+    InputError: no part of it is a call."""
 
     port: Port
     ports: Ports
     operation: Operation
     keep: bool = False
-    word: str = CONTIGUOUS
 
     def __call__(self, reads: Sequence[np.ndarray]) -> list[np.ndarray]:
         values = list(reads)
         for stage in self.ports.stages(self.operation, [array.shape for array in reads]):
             operands = [values[n] for n in stage.reads]
             if isinstance(stage.does, TargetCall):
-                values.append(self.port.call(stage.does, operands, self.keep, self.word))
+                values.append(self.port.call(stage.does, operands, self.keep))
             else:
                 values.append(stage.does(operands))
         return values[-1:]
@@ -205,16 +198,6 @@ class There:
     @property
     def _shapes(self) -> list[Shape]:
         return [self.ports.run.values[n].shape for n in self.operation.reads]
-
-    @cached_property
-    def words(self) -> tuple[str, ...]:
-        """Returns the layouts in which users of the library have such an operation's input: of two
-        spatial axes the memory format of images too, where there is one."""
-        does = self.ports.stages(self.operation, self._shapes)[0].does
-        case = does.case if isinstance(does, TargetCall) else None
-        there = getattr(backends.get(self.port.session.target.name), "layouts", ())
-        images = case is not None and case.spatial_rank == 2 and CHANNELS_LAST in there
-        return (CONTIGUOUS, CHANNELS_LAST) if images else (CONTIGUOUS,)
 
     def masked(
         self, summed: OperationSum, _: Sequence[np.ndarray]
