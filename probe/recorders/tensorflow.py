@@ -24,7 +24,7 @@ import os
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -499,6 +499,8 @@ class TensorFlowRecorder:
     """A function of no arguments that computes with TensorFlow, or with Keras on TensorFlow.
 
     ``straight``: it takes the same operations whatever numbers of these shapes it is given.
+    ``shapes``: of its outputs, from a run unwatched, by which layers were built and functions
+    traced; ``expected``: digests of these outputs, None where other numbers were run.
     """
 
     def __init__(self, function: Callable[[], Any], straight: bool = False) -> None:
@@ -506,21 +508,25 @@ class TensorFlowRecorder:
         self.target = target()
         self.note = ""
         self.known = KnownGraphs()
-        self.expected: list[tuple[tuple[int, ...], str]] | None = None
+        self.shapes: set[tuple[int, ...]] | None = None
+        self.expected: list[str] | None = None
         self.already: list[str] | None = None
 
     def plain(self) -> list[np.ndarray]:
-        return [array(tensor) for tensor in tensors(self.function())]
+        outputs = [array(tensor) for tensor in tensors(self.function())]
+        self.shapes = {output.shape for output in outputs}
+        return outputs
 
     def ran(self, outputs: Sequence[Any]) -> None:
         """Takes the outputs of a run unwatched, which need not be run again then."""
         every = [array(tensor) for tensor in tensors(outputs)]
-        self.expected = [(output.shape, array_digest(output)) for output in every]
+        self.shapes = {output.shape for output in every}
+        self.expected = [array_digest(output) for output in every]
 
     def again(self, function: Callable[[], Any]) -> TensorFlowRecorder:
         """Returns a recorder of the same on other numbers of these shapes, with layers built."""
         other = TensorFlowRecorder(function, self.straight)
-        other.known, other.expected = self.known, self.expected
+        other.known, other.shapes = self.known, self.shapes
         return other
 
     def record(self, visit: Visit) -> list[Seen]:
@@ -528,17 +534,18 @@ class TensorFlowRecorder:
 
         The first time it runs unwatched before, so that layers are built and functions traced.
         """
-        if self.expected is None:
-            self.expected = [(output.shape, array_digest(output)) for output in self.plain()]
-            self.already = [bits for _, bits in self.expected]
-        watch = Watching(visit, self.known, {shape for shape, _ in self.expected})
+        if self.shapes is None:
+            self.ran(self.function())
+            self.already = self.expected
+        assert self.shapes is not None
+        watch = Watching(visit, self.known, self.shapes)
         with watch.watching():
             result = self.function()
         outputs = watch.outputs(result)
         if watch.graphs and "mode=" not in self.target:
             self.target += ",mode=graph"
         digests = [array_digest(output.array()) for output in outputs]
-        if digests != [bits for _, bits in self.expected]:
+        if self.expected not in (None, digests):
             watch.said.append("the recorded run gave different bits from the run before it")
         self.note = "; ".join(dict.fromkeys(watch.said))
         return outputs
@@ -584,11 +591,17 @@ class OpenedTensorFlow:
     call: Callable[[Sequence[Any]], Any]
     model: Any = None
     straight: bool = False
+    recorders: dict[Any, TensorFlowRecorder] = field(default_factory=dict, compare=False)
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> TensorFlowRecorder:
-        """Returns a recorder of the model with these inputs (container arrays, by name)."""
+        """Returns a recorder of the model with these inputs (container arrays, by name); at shapes
+        that have run before it need not run unwatched first."""
         operands = [tensor_of(arrays[own.name], tf.as_dtype(own.dtype)) for own in self.inputs]
-        return TensorFlowRecorder(lambda: self.call(operands), self.straight)
+        shapes = tuple((tuple(tensor.shape), tensor.dtype) for tensor in operands)
+        call = lambda: self.call(operands)  # noqa: E731
+        like = self.recorders.get(shapes)
+        made = TensorFlowRecorder(call, self.straight) if like is None else like.again(call)
+        return self.recorders.setdefault(shapes, made) if like is None else made
 
 
 def opened(path: Path, trust: bool = False) -> OpenedTensorFlow:

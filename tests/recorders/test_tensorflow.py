@@ -9,7 +9,8 @@ from tensorflow.python.eager import context  # noqa: E402
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow, pytest.mark.long]
 
 from probe.errors import InputError  # noqa: E402
-from probe.recorders.tensorflow import TensorFlowRecorder, opened  # noqa: E402
+from probe.recorders.tensorflow import OpenedTensorFlow, TensorFlowRecorder, opened  # noqa: E402
+from probe.recording.contract import Input  # noqa: E402
 from probe.recording.difference import compare_runs  # noqa: E402
 from probe.recording.recording import array_digest, record_run  # noqa: E402
 from probe.recording.subject import open_model  # noqa: E402
@@ -435,3 +436,21 @@ def test_texts_are_outputs_that_agree_or_not():
     assert len(set(texts.ravel().tolist())) == 4
     again = TensorFlowRecorder(lambda: tf.constant([["cat", "dog"], ["", "another"]])).plain()[0]
     assert (again == texts).tolist() == [[True, True], [True, False]]
+
+
+def test_a_file_that_has_run_at_these_shapes_is_watched_at_once() -> None:
+    calls = list[int]()
+
+    def call(operands):
+        calls.append(1)
+        return operands[0] * 2
+
+    file = OpenedTensorFlow((Input("x", (None, 2), "float32"),), call)
+    x = np.ones((3, 2), np.float32)
+    file.recorder({"x": x}).plain()
+    recorder = file.recorder({"x": x + 1})
+    run = record_run(recorder)
+    assert (len(calls), recorder.note) == (2, "")
+    assert [run.array(n).tolist() for n in run.outputs] == [[[4, 4]] * 3]
+    record_run(file.recorder({"x": x[:2]}))  # other shapes: functions are traced once more
+    assert len(calls) == 4
