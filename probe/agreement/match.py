@@ -19,11 +19,11 @@ from probe import budget
 from probe.agreement import by_value, settled
 from probe.agreement.pairing import SHARE, Side, lines_by_value, near_share, paired
 from probe.agreement.repeated import Marks, aligned
+from probe.recording.calls import Argued
 from probe.recording.contract import INPUT, WEIGHT
 from probe.recording.difference import Difference
-from probe.recording.matching import Argued, Pair
+from probe.recording.pairs import NOTHING, Pair, Selection
 from probe.recording.recording import Operation, Run, Value, operations_between
-from probe.semantics.labels import NOTHING, Selection
 
 Runs = tuple[Run, Run]
 Numbers = tuple[int | None, int | None]
@@ -52,12 +52,10 @@ class Sides:
 class RunningMatch:
     """What of two runs belongs together, found by running. Nothing is compared.
 
-    ``taken``: left values to right ones that are matched by value; ``by_labels``: operations that
+    ``taken``: left values to right ones that are matched by value; ``by_ends``: operations that
     give these; ``values``: all values that are matched, from the left's to the right's, and back.
     ``argued``: operations whose arguments differ, filled in by whoever compares them.
     """
-
-    partly = True  # values that agree in part bound a region, too: which part is known
 
     @classmethod
     def of(cls, left: Run, right: Run) -> RunningMatch:
@@ -86,7 +84,7 @@ class RunningMatch:
         self.runs, self.sides = runs, sides
         self.argued: Argued = {}
         self.taken = dict[int, int]()
-        self.by_labels, self.joined = set[tuple[int, int]](), set[tuple[int, int]]()
+        self.by_ends, self.joined = set[tuple[int, int]](), set[tuple[int, int]]()
         self.values: tuple[dict[int, int], dict[int, int]] = {}, {}
         self.pairs = dict[tuple[int, int], Pair]()
 
@@ -168,17 +166,17 @@ class RunningMatch:
                 continue
             if self.pair(n, m).known and self.shares(n, m):  # outputs stand for each other
                 partner[mine], back[other], self.taken[n] = other, mine, m
-                self.by_labels.add((mine, other))
+                self.by_ends.add((mine, other))
                 self._note(n, m)
         self._note_initial([both for both in by_name if partner.get(both[0]) == both[1]])
         for mine, other in sorted(partner.items()):
             ours, theirs = left[mine], right[other]
-            if (mine, other) in self.by_labels:
+            if (mine, other) in self.by_ends:
                 continue
             if not self._reads_matched(ours, theirs):
                 if not self._joins(ours, theirs):
                     continue
-                self.by_labels.add((mine, other))
+                self.by_ends.add((mine, other))
                 self.joined.add((mine, other))
             for n, m in zip(ours.gives, theirs.gives, strict=False):
                 self._note(n, m)
@@ -331,7 +329,7 @@ class RunningMatch:
                 pair.selection = Selection((0,), at, to, sizes, flat=True)
                 pair.known, pair.compared = True, len(at)
             self.taken[ours.number] = theirs.number
-            self.by_labels.add((mine, other))
+            self.by_ends.add((mine, other))
             self._note(ours.number, theirs.number)
         return met
 
@@ -341,7 +339,7 @@ class RunningMatch:
         if marks:
             settled.leave_out_sizes(difference)
         why = settled.BRANCH if any(each.repetitions for each in marks) else settled.SIZES
-        settled.give_reasons(difference, why if marks else settled.SHAPES)
+        settled.give_reasons(difference, why if marks else "")
 
     def _computing(self, rest: Sequence[int], free: Sequence[int]) -> bool:
         sides = zip(self.runs, (rest, free), strict=True)

@@ -12,9 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from probe.agreement.repeated import compact
-from probe.semantics.labels import NOTHING, Selection
-
-WHOLE = Selection((), None, None, ((), ()))
+from probe.recording.pairs import NOTHING, WHOLE, Selection
 
 Lines = tuple[np.ndarray, np.ndarray]
 

@@ -9,16 +9,14 @@ import numpy as np
 
 from probe import floats
 from probe.agreement.pairing import NEAR
-from probe.recording.difference import Difference
-from probe.recording.matching import Pair, Runs
+from probe.recording.difference import Difference, Runs, why_not_compared
+from probe.recording.pairs import NOTHING, Pair, Selection
 from probe.recording.recording import Run
-from probe.semantics.labels import NOTHING, Selection
 
 LACKING = "all that it gives depends on inputs that the other run lacks"
 SIZED = "what it gives follows from the sizes of its inputs, which differ"
 BRANCH = "it is not known which of its results belong together: it runs otherwise with other inputs"
 SIZES = "it is not known which of its results belong together: the inputs have other sizes"
-SHAPES = "it gives values of other shapes or formats in the two runs"
 NOT_COMPARED = "what it reads could not be compared"
 
 # The share of elements up to which those that are far apart are what an operation makes of its
@@ -38,7 +36,9 @@ def give_reasons(difference: Difference, otherwise: str) -> None:
         if missing and region.verdict == "source":
             region.doubted(NOT_COMPARED)
         elif region.verdict == "unknown" and not region.note:
-            region.note = LACKING if all(pair.known for pair in region.gives) else otherwise
+            known = all(pair.known for pair in region.gives)
+            why = otherwise or why_not_compared(region.gives, difference)
+            region.note = LACKING if known else why
 
 
 def leave_out_sizes(difference: Difference) -> None:

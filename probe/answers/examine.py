@@ -36,7 +36,7 @@ from probe.progress import VOICE, Say, heard
 from probe.recording.alone import unequal_bits
 from probe.recording.difference import Region
 from probe.recording.inputs import first_entries, varied_axes
-from probe.recording.matching import Pair
+from probe.recording.pairs import Pair
 from probe.recording.source import find_cause
 from probe.recording.subject import run_unwatched
 from probe.recording.walk import walk

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probe import budget, floats
-from probe.agreement import RunningMatch
 from probe.agreement.running import Matches
 from probe.answers.answer import Answer
 from probe.arguments import typed
@@ -31,9 +30,8 @@ from probe.recording.apart import switch_lines
 from probe.recording.difference import Difference, Region, grouped_reasons, of_outputs
 from probe.recording.folder import read_recording
 from probe.recording.inputs import listed_inputs, require_arguments
-from probe.recording.matching import Pair
+from probe.recording.pairs import Pair
 from probe.recording.recording import Provenance, Run
-from probe.recording.related import ASSUMED
 from probe.recording.replayed import RunnableRecording
 from probe.recording.subject import function_recorder, is_net, net_recorder
 from probe.recording.walk import compare_and_explain, walk
@@ -72,20 +70,9 @@ class Walked(Answer):
         return self.verdict != "equal"
 
     @property
-    def moved(self) -> int:
-        """Returns how many outputs compute what one at another index of the right run computes."""
-        return sum(output.moved for output in self.found.outputs)
-
-    @property
     def window(self) -> int:
         """Returns how many outputs read other inputs than the right run's at the same index."""
         return sum(output.window for output in self.found.plain)
-
-    @property
-    def words(self) -> list[str]:
-        """Returns why outputs differ by index though no operation need differ: ``moved``,
-        ``window``, both or none."""
-        return ["moved"] * bool(self.moved) + ["window"] * bool(self.window)
 
     def counts(self) -> dict[str, int]:
         """Returns how many operations have each verdict."""
@@ -114,7 +101,6 @@ class Walked(Answer):
             "first": None if first is None else first.name,
             **asdict(self.asked),
             "same_inputs": difference.same_inputs,
-            "moved": self.moved,
             "window": self.window,
             "not_compared": sum(output.not_compared for output in difference.plain),
             "samples": samples_json,
@@ -162,25 +148,18 @@ class Walked(Answer):
     def report_output(self, output: Pair) -> dict[str, Any]:
         """Returns an entry of ``outputs``. ``growth``: how the difference over the largest value
         compares with the first source's."""
-        first, index = self.found.first, output.by_index
+        first = self.found.first
         start = max((pair.scaled for pair in first.gives), default=0.0) if first else 0.0
         growth = output.scaled / start if start and output.compared else None
-        by_index = index and {
-            "compared": index.compared,
-            # digests alone are kept
-            "differing": None if index.first is None else index.differing,
-            "max_ulp": index.max_ulp,
-        }
         plain = self.found.plain[self.found.outputs.index(output)]
-        counts = ("compared", "scaled", "moved")
         must_agree = {name: getattr(output, name) for name in ("differing", "max_ulp")}
         return plain.to_json() | {
             "window": plain.window,
             "must_agree": {"compared": output.compared} | must_agree,
             "left_shape": list(self.found.left.values[output.left].shape),
             "right_shape": list(self.found.right.values[output.right].shape),
-            **{name: getattr(output, name) for name in counts},
-            "by_index": by_index,
+            "compared": output.compared,
+            "scaled": output.scaled,
             "growth": growth,
             "decisions": [asdict(each) for each in self.decisions(output)],
         }
@@ -229,9 +208,6 @@ class Walked(Answer):
         compared = f"{self.asked.left} against {self.asked.right}: {self.counts_text()}"
         name = f"{self.asked.model}, " if self.asked.model else ""
         first, last = self.ending()
-        # ahead, as long lines are cut
-        if any(ASSUMED in note for note in self.found.notes):
-            last = f"with what is {ASSUMED} (notes): {last}"
         operations = f"{counted(total, 'operation')}, {self.found.examined:,} compared"
         operations += f", matched {self.found.matched}"
         return f"{name}{compared}", f"{first} ({operations})", last
@@ -303,16 +279,12 @@ class Walked(Answer):
         return f"<pre>{escape(repr(self))}</pre><table>{table}</table>{shown}"
 
     def _elsewhere(self) -> str:
-        """Returns how outputs of one shape stand elsewhere or read other inputs; or nothing."""
-        by_index = [output.by_index for output in self.found.outputs if output.by_index is not None]
-        what = f" of {counted(sum(index.compared for index in by_index), 'output')}"
+        """Returns how many outputs read what the other run lacks; or nothing."""
         parts = []
-        if self.moved:
-            verb = "stands" if self.moved == 1 else "stand"
-            parts.append(f"moved: {self.moved:,}{what} {verb} at another index")
         if self.window:
             verb = "reads" if self.window == 1 else "read"
-            parts.append(f"window: {self.window:,}{what * (not parts)} {verb} different inputs")
+            what = f" of {counted(sum(output.elements for output in self.found.plain), 'output')}"
+            parts.append(f"window: {self.window:,}{what} {verb} different inputs")
         first = next((op for op in self.found.operations if op.cause == "window"), None)
         parts += [] if first is None else [f"from {operation_text(first)} on"]
         return "; ".join(parts)
@@ -346,7 +318,7 @@ class Walked(Answer):
         for why, some in grouped_reasons(self.found):
             first = operation_text(some[0])
             start = f"from {first} on" if len(some) > 1 else first
-            text = why.why if why.name == some[0].name and not why.side else str(why)
+            text = why.why if why.name == some[0].name else str(why)
             lines.append(f"unknown: {counted(len(some), 'operation')}, {start}: {text}")
         return lines
 
@@ -357,8 +329,6 @@ class Walked(Answer):
         differing = [output for output in outputs if output.differing]
         if self.found.only_whole:
             return self.asked.todo
-        if self.words and not differing:
-            return self._by_indices()
         if not compared and self.found.other_weights:
             return self.asked.todo or "give both sides the same weights"
         if not compared:
@@ -373,8 +343,8 @@ class Walked(Answer):
         most = max(ulps) if len(ulps) == len(differing) else None
         text = differ(sum(output.differing for output in differing), compared, most)
         text += self._unjudged()
-        if self.words:
-            text = f"{self._elsewhere()}; compared with what computes the same, {text}"
+        if self.window:
+            text = f"{self._elsewhere()}; of those that must agree {text}"
         decided = "; ".join(self.crossed()) or "no decision changes"
         how = how or "reproduce('folder')" * (not self.asked.todo)
         return "; ".join([text, decided, *filter(None, [self.asked.todo]), *self._offer(how)])
@@ -401,19 +371,6 @@ class Walked(Answer):
             return []  # the recorder has no lines of it: reproduce() would refuse
         # it is written if a script repeats the difference
         return [f"try {how} for a report"]
-
-    def _by_indices(self) -> str:
-        """Returns how many outputs differ by index, and how many agree where they are computed."""
-        outputs = self.found.outputs
-        some = [output.by_index for output in outputs if output.by_index is not None]
-        text = "by index, outputs differ"
-        if all(index.first is not None for index in some):
-            differing = sum(index.differing for index in some)
-            text = f"by index, {differ(differing, sum(index.compared for index in some), None)}"
-        whole = sum(output.compared for output in outputs)
-        verb = "agrees" if whole == 1 else "agree"
-        same = f"compared with what computes the same, {counted(whole, 'output')} {verb}"
-        return f"{text}; {same}" if whole else text
 
     def _zeros(self) -> str:
         """Returns how many outputs are zeros of different signs, which count as equal."""
@@ -711,7 +668,6 @@ def of_stored(
         if match is not None:
             with budget.Ending():
                 matched = match(left, right)
-        matched = matched or RunningMatch.of(left, right)
         difference = compare_and_explain(
             left, right, explain, progress or silent, notes=notes, match=matched
         )

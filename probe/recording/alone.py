@@ -30,7 +30,7 @@ from probe.enclosure import RoundingVerdict
 from probe.errors import Foreign, ProbeError, foreign
 from probe.recording.contract import Isolated
 from probe.recording.difference import NAMES, Difference, Region, measure_pair
-from probe.recording.matching import Pair, result_labels
+from probe.recording.pairs import Pair
 from probe.recording.recording import (
     LeftOut,
     Operation,
@@ -41,7 +41,6 @@ from probe.recording.recording import (
 )
 from probe.recording.sums import OperationSum, SumSession, sum_of
 from probe.semantics import Passes
-from probe.semantics.labels import Labels, Selection, of_lines
 from probe.summation.reveal import SHORT
 from probe.summation.summation import Summation
 from probe.summation.tree import BIAS
@@ -381,9 +380,7 @@ def find_own_differences(difference: Difference, seconds: float = SECONDS) -> tu
 def healed(region: Region, left: Run, right: Run) -> tuple[dict[int, np.ndarray], list[Pair]]:
     """Runs the right operation on what it read there, with the left's bits wherever both must
     agree. Returns the arrays of what it reads and gives then, and what differs of the latter.
-    An output that still reads different bits on the two sides is left out. Where several elements
-    compute the same, each of the left is paired with one of the right, and the unpaired ones may
-    have the bits of a different place. LeftOut: it is not in the recording."""
+    LeftOut: it is not in the recording."""
     again = right.operations[region.right or 0].again
     assert again is not None
     mine = left.arrays(pair.left for pair in (*region.reads, *region.gives))
@@ -398,13 +395,6 @@ def healed(region: Region, left: Run, right: Run) -> tuple[dict[int, np.ndarray]
     for pair, output in zip(region.gives, outputs, strict=False):
         arrays[pair.right] = np.asarray(output)
         gives.append(_measured_anew(pair, mine, arrays, left))
-    several = any(p.selection.again is not None and len(p.selection.again) for p in region.reads)
-    if several and not region.arguments and any(pair.differing for pair in gives):
-        alike = _reading_alike(region, left, right, mine, arrays)
-        gives = [
-            _measured_anew(replace(pair, selection=selection), mine, arrays, left)
-            for pair, selection in zip(gives, alike, strict=True)
-        ]
     return arrays, gives
 
 
@@ -420,33 +410,6 @@ def _measured_anew(pair: Pair, mine: Arrays, theirs: Arrays, left: Run) -> Pair:
     if compared:
         measure_pair(measured, mine[pair.left], theirs[pair.right], value.dtype)
     return measured
-
-
-def _reading_alike(
-    region: Region, left: Run, right: Run, mine: Arrays, theirs: Arrays
-) -> list[Selection]:
-    """Returns which of an operation's outputs that must agree read the same bits on both sides, by
-    labels of these bits."""
-    ours, others = dict[int, Labels](), dict[int, Labels]()
-    for pair in region.reads:
-        whole = range(mine[pair.left].ndim) if pair.selection.flat else pair.selection.axes
-        ours[pair.left] = of_lines(mine[pair.left], whole)
-        others[pair.right] = of_lines(theirs[pair.right], whole)
-    sides = zip(region.sides(left, right), (ours, others), strict=True)
-    labels = [result_labels(run, op, known) for (run, op), known in sides]
-    selections = []
-    for number, pair in enumerate(region.gives):
-        chosen = pair.selection
-        both = [chosen.taken(labels[side][number].full(), side) for side in range(2)]
-        alike = both[0] == both[1]
-        if chosen.left is None or chosen.right is None:
-            index = np.flatnonzero(alike)
-            chosen = Selection((0,), index, index, ((alike.size,), (alike.size,)), flat=True)
-        elif len(alike):
-            rows = alike.reshape(len(alike), -1).all(axis=1)
-            chosen = chosen._replace(left=chosen.left[rows], right=chosen.right[rows])
-        selections.append(chosen)
-    return selections
 
 
 def as_source(region: Region, left: Run, right: Run) -> tuple[Run, Region]:

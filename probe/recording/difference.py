@@ -1,19 +1,18 @@
 """Two runs side by side: which operations agree, which differ first, and which only pass it on.
 
-Operations are aligned by name and order, and what is left over by what it computes
-(:mod:`probe.recording.matching`); of every pair of values those elements are compared that
-must agree (:mod:`probe.semantics.labels`). An operation is the *source* of a difference where
+Operations are matched, and of every pair of values those elements are compared that must agree
+(:mod:`probe.agreement`). An operation is the *source* of a difference where
 everything that it reads agrees and its outputs don't, *carried* where what it reads differs
 already, *healed* where what it reads differs and its outputs agree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from operator import eq
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,34 +27,15 @@ from probe.comparison.outputs import (
 )
 from probe.comparison.weights import PermutedWeight
 from probe.enclosure import RoundingVerdict
-from probe.printing import counted
-from probe.recording import matching
-from probe.recording.matching import (
-    NONE,
-    Argued,
-    Match,
-    Pair,
-    Runs,
-    all_differing_arguments,
-    differing_arguments,
-    initial_labels,
-)
-from probe.recording.recording import (
-    LARGE,
-    LARGE_BYTES,
-    SMALL,
-    Operation,
-    Run,
-    computes,
-    operations_between,
-    region_text,
-)
-from probe.semantics import MOVING, Meaning, Passes, Unknown
+from probe.recording.calls import Argued, all_differing_arguments, differing_arguments
+from probe.recording.pairs import Pair, read_alike
+from probe.recording.recording import Operation, Run, computes, operations_between, region_text
+from probe.semantics import MOVING, Passes
 
-OTHERWISE = (
-    "the right run computes it differently; the results are close and assumed to be the same"
-)
+if TYPE_CHECKING:
+    from probe.agreement.match import RunningMatch
 
+Runs = tuple[Run, Run]
 
 NAMES = ("left", "right")
 
@@ -71,7 +51,7 @@ class Region:
     ``left``, ``right``: the operations that give its results; ``inside``: all of either side, in
     order, one each as a rule. ``joint``: where these don't read the same values one by one, they
     are run and explained as a whole, and ``reads`` are those values before them that are matched.
-    ``assumed``: its results are taken for the same as they are close, whatever the formulas.
+    ``by_value``: its results are matched as they are close, whatever the formulas.
     ``own``: of a carried one, outputs that differ where its inputs are made to agree; None: that
     was not asked. ``arguments``: how the two are asked for different things, in words: ``eps 1e-05
     against 1e-06``; empty where they aren't. ``doubt``: whether something speaks against its
@@ -92,7 +72,7 @@ class Region:
     own: int | None = None
     inside: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
     joint: bool = False
-    assumed: bool = False
+    by_value: bool = False
     arguments: str = ""
     doubt: bool = False
     handed: bool = False
@@ -176,8 +156,8 @@ class Region:
 class Difference:
     """Two runs compared; ``operations`` in the order of the run, those of one side between.
 
-    ``argued``: operations that labels take for the same though their arguments differ. ``causes``:
-    of explained sources, by place in ``operations``; ``notes``: what is to be said besides.
+    ``argued``: operations whose arguments differ. ``causes``: of explained sources, by place in
+    ``operations``; ``notes``: what is to be said besides.
     ``same_inputs``: whether both sides have the same inputs, so that all outputs must agree.
     ``plain``: the outputs by index, of runs unwatched; ``not_whole``: why these are not all that
     was asked, as the user runs it, empty where they are. ``samples``: of how many samples of a
@@ -199,7 +179,7 @@ class Difference:
     samples: tuple[int, int] | None = None
     weights: list[PermutedWeight] = field(default_factory=list)
     other_weights: str = ""
-    matched: str = "by labels"
+    matched: str = "by name and index"
 
     @property
     def first(self) -> Region | None:
@@ -243,10 +223,9 @@ class Difference:
     def agreement(self) -> str:
         """``differs``, ``equal`` or ``unknown``: of the outputs that must agree.
 
-        Outputs that stand at other indices or read different inputs differ, too. Of arrays without
-        elements nothing has to agree.
+        Of arrays without elements nothing has to agree.
         """
-        if any(pair.differing or pair.moved or pair.window for pair in self.outputs):
+        if any(pair.differing for pair in self.outputs):
             return "differs"
         some = [pair for pair in self.outputs if not pair.hollow]
         judged = all((pair.known or pair.selection.whole) and pair.compared for pair in some)
@@ -321,7 +300,7 @@ def plain_outputs(difference: Difference) -> list[OutputDifference]:
         if first_row is not None:
             found = output_difference(left, right, dtypes, first_row)
         elif pair.selection.empty or dtypes[0] != dtypes[1]:
-            why = "it is not known which of its elements belong together"
+            why = NOT_TOLD
             size = min(left.size, right.size)
             found = OutputDifference(*shapes, 0, np.zeros(0, bool), not_compared=size, why=why)
         else:
@@ -329,8 +308,7 @@ def plain_outputs(difference: Difference) -> list[OutputDifference]:
             found = paired_difference(*chosen, dtypes[0], (left.size, right.size))
             found = replace(found, shape=left.shape, other_shape=right.shape)
         # what changes with other content in what the other side lacks
-        running = difference.matched != "by labels" and found.apart.shape == left.shape
-        if (shapes[0] == shapes[1] and pair.window) or (running and pair.known):
+        if pair.known and found.apart.shape == left.shape:
             found = with_window(found, ~pair.selection.mask(left.shape, 0))
         plain.append(found)
     return plain
@@ -360,30 +338,13 @@ def is_near(pair: Pair, dtype: str) -> bool:
     return pair.max_ulp is not None and pair.scaled * eps <= eps**NEAR
 
 
-def compare_runs(
-    left: Run, right: Run, close: Mapping[int, int] = NONE, match: Any = None
-) -> Difference:
-    """Compares two runs of the same thing.
-
-    ``close``: values of the left whose numbers are close to those of values of the right: where
-    labels do not say that these are the same, they are taken for the same. ``match``: says by
-    itself what must agree (:class:`probe.agreement.RunningMatch`); None: labels do.
-    """
-    runs = left, right
-    initial = initial_labels(left, right) if match is None else ({}, {})
-    difference = _regions_of(Match(runs, initial, close) if match is None else match)
-    aligned = [(region.left, region.right) for region in difference.operations if not region.joint]
-    argued = all_differing_arguments(left, right, aligned)
-    alike = {  # labels say the same of both, as of another momentum
-        (region.left, region.right)
-        for region in difference.operations
-        if region.gives and all(pair.selection.whole for pair in region.gives)
-    }
-    if match is not None:
-        match.argued = argued
-        difference = _regions_of(match)
-    elif argued.keys() - alike:
-        difference = _regions_of(Match(runs, initial, close, argued))
+def compare_runs(match: RunningMatch) -> Difference:
+    """Compares two runs; ``match``: says what of them must agree."""
+    left, right = runs = match.runs
+    difference = _regions_of(match)
+    pairs_of = [(region.left, region.right) for region in difference.operations if not region.joint]
+    argued = match.argued = all_differing_arguments(left, right, pairs_of)
+    difference = _regions_of(match)
     pairs = [pair for region in difference.operations for pair in (*region.reads, *region.gives)]
     measure_pairs(left, right, {id(pair): pair for pair in (*pairs, *difference.outputs)}.values())
     apart = [pair for region in difference.operations for pair in region.gives if not pair.equal]
@@ -401,16 +362,16 @@ def compare_runs(
         ends, otherwise = (region.left, region.right), None
         if not region.joint:
             otherwise = argued.get(ends)
-        elif region.assumed and region.inside == ((region.left,), (region.right,)):
-            # operations of one kind that are assumed to be the same, as they are close
+            if otherwise is None and region.verdict == "source":  # of the same operands
+                otherwise = differing_arguments(left, right, *ends)
+        elif region.by_value and region.inside == ((region.left,), (region.right,)):
             otherwise = differing_arguments(left, right, *ends)
         region.arguments = "" if otherwise is None else otherwise.text
-    if match is not None:
-        match.settle(difference)
+    match.settle(difference)
     return difference
 
 
-def _regions_of(match: Match) -> Difference:
+def _regions_of(match: RunningMatch) -> Difference:
     """Returns all regions, in the order of the left run, and the outputs; nothing is compared."""
     ours, theirs = match.runs
     regions: list[Region] = []
@@ -437,7 +398,7 @@ def _regions_of(match: Match) -> Difference:
     return Difference(ours, theirs, regions, outputs, match.argued)
 
 
-def _region(match: Match, mine: int | None, other: int | None) -> Region:
+def _region(match: RunningMatch, mine: int | None, other: int | None) -> Region:
     ours, theirs = match.runs
     left_op = ours.operations[mine] if mine is not None else theirs.operations[other or 0]
     inside = (() if mine is None else (mine,)), (() if other is None else (other,))
@@ -445,22 +406,21 @@ def _region(match: Match, mine: int | None, other: int | None) -> Region:
     if mine is None or other is None:
         return region
     right_op = theirs.operations[other]
-    reads = matching.read_alike(left_op, right_op, match.shares)
+    reads = read_alike(left_op, right_op, match.shares)
     if argued := match.argued.get((mine, other)):  # its numbers are arguments, not read by both
         numbers = {right_op.reads[place] for place in argued.scalars}
         reads = [(n, m) for n, m in reads if m not in numbers]
     region.reads = [match.pair(*both) for both in reads]
     region.gives = [match.pair(*both) for both in zip(left_op.gives, right_op.gives, strict=False)]
-    region.assumed = any(match.taken.get(n) in right_op.gives for n in left_op.gives)
-    if region.assumed or (mine, other) in match.by_labels:
+    region.by_value = any(match.taken.get(n) in right_op.gives for n in left_op.gives)
+    if region.by_value or (mine, other) in match.by_ends:
         counts = [(len(op.reads), len(op.gives)) for op in (left_op, right_op)]
         whole = all(pair.selection.whole for pair in region.reads)
-        region.joint = region.assumed and (left_op.op != right_op.op or not whole)
+        region.joint = region.by_value and (left_op.op != right_op.op or not whole)
         every = [*region.gives, *region.reads]
         region.joint |= counts[0] != counts[1] or any(pair.selection.empty for pair in every)
-        region.joint |= (mine, other) in getattr(match, "joined", ())
+        region.joint |= (mine, other) in match.joined
         region.note = f"on the right it is {right_op.name}" if right_op.name != left_op.name else ""
-        region.note = OTHERWISE if region.assumed else region.note
     if all(pair.selection.whole for pair in region.gives):
         # two values that are read at one place in both runs and have nothing in common, and of
         # which one was computed, as of ``(a + b) + c`` and ``(a + c) + b`` or ``a + (b + c)``
@@ -479,21 +439,12 @@ def _region(match: Match, mine: int | None, other: int | None) -> Region:
     matched = {(n, values[0].get(n, -1)) for n in ends[0]}
     matched |= {(values[1].get(n, -1), n) for n in ends[1]}
     region.gives = [match.pair(a, b) for a, b in sorted(matched) if a in ends[0] and b in ends[1]]
-    # Where results are assumed to be the same no label says which of them follow from which
-    # part of what is read: a value that agrees in part is no boundary then, or what differs in
-    # the rest of it would be called a source here.
-    partly = not region.assumed or getattr(match, "partly", False)
-    ends_it = lambda *both: partly or match.pair(*both).selection.whole  # noqa: E731
-    bounds = (
-        {n for n, m in values[0].items() if ends_it(n, m)},
-        {m for m, n in values[1].items() if ends_it(n, m)},
-    )
     before = [
-        operations_between(run, op.reads, some)
-        for run, op, some in zip(runs, (left_op, right_op), bounds, strict=True)
+        operations_between(run, op.reads, bounds)
+        for run, op, bounds in zip(runs, (left_op, right_op), values, strict=True)
     ]
-    bounded = {(n, values[0][n]) for n in bounds[0].intersection(before[0][1])}
-    bounded |= {(values[1][m], m) for m in bounds[1].intersection(before[1][1])}
+    bounded = {(n, values[0][n]) for n in before[0][1] if n in values[0]}
+    bounded |= {(values[1][m], m) for m in before[1][1] if m in values[1]}
     region.reads = [match.pair(*both) for both in sorted(bounded)]
     region.inside = (*before[0][0], mine), (*before[1][0], other)
     region.path = region.path if not before[0][0] else ""
@@ -505,11 +456,8 @@ def _name(runs: Runs, region: Region) -> None:
     """Says which operations a region has, and why both sides are taken for the same."""
     texts = [region_text(*side) for side in zip(runs, region.inside, strict=True)]
     region.op = " against ".join(dict.fromkeys(texts))
-    region.note = (
-        f"the right run's {texts[1]} is taken for the same, as the results are close"
-        if region.assumed
-        else f"by its labels, the right run's {texts[1]} computes the same"
-    )
+    how = "as the results are close" if region.by_value else "by what both read and give"
+    region.note = f"the right run's {texts[1]} is taken for the same, {how}"
 
 
 def measure_pairs(left: Run, right: Run, pairs: Iterable[Pair]) -> None:
@@ -569,135 +517,59 @@ def _measured(
         pair.first = tuple(map(int, place))
 
 
-OTHER_NUMBERS = "it gives known numbers, which are different on the two sides"
-NO_FORMULA = "what it computes is known on both sides, and no element has the same formula in both"
-PARTLY = "a part of it, or of what it reads, is not described in probe"
 ONE_SIDE = "no operation of the other run computes the same"
 LEFT_OUT = "a recording has left out its values"
-LIMIT = "it has"
+NOTHING_GIVEN = "it gives nothing"
+NOT_TOLD = "it is not known which of its elements belong together"
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Why operations are unknown. ``side``: ``left``, ``right``, or empty for both; ``name`` and
-    ``op``: the operation at which it begins, empty where it is no single one; ``why``: a sentence.
-    """
+    """Why operations are unknown. ``name`` and ``op``: the operation that it is said of, empty
+    where it is no single one; ``why``: a sentence."""
 
     why: str
     name: str = ""
     op: str = ""
-    side: str = ""
 
     def __str__(self) -> str:
-        on = f" on the {self.side}" if self.side else ""
-        return f"{self.op}{on}: {self.why}" if self.op else self.why
+        return f"{self.op}: {self.why}" if self.op else self.why
 
 
 def fill_reasons(difference: Difference) -> None:
     """Fills in ``reason`` of all operations of which nothing could be compared."""
-    roots = _unknown_roots(difference.left), _unknown_roots(difference.right)
     for region in difference.operations:
-        if region.verdict == "unknown" and region.note:  # said where it was found out
-            region.reason = Reason(region.note, region.name, region.op)
-        elif region.verdict == "unknown":
-            region.reason = _reason_of_pairs(region.gives, difference, roots)
-        elif region.verdict in NAMES and not region.compared:
-            ((_, op),) = difference.sides(region)
-            ends = [(NAMES.index(region.verdict), n) for n in op.gives]
-            if computes(op):
-                region.reason = _common_reason(roots, ends) or Reason(ONE_SIDE)
+        if region.verdict == "unknown":
+            why = region.note or why_not_compared(region.gives, difference)
+            region.reason = Reason(why, region.name, region.op)
+        elif region.verdict in NAMES and computes(difference.sides(region)[0][1]):
+            region.reason = Reason(ONE_SIDE)
 
 
 def of_outputs(difference: Difference) -> Reason | None:
     """Returns why outputs can't be compared; None where all can."""
     some = [pair for pair in difference.outputs if not pair.compared and not pair.hollow]
-    if not some:
-        return None
-    roots = _unknown_roots(difference.left), _unknown_roots(difference.right)
-    return _reason_of_pairs(some, difference, roots)
+    return Reason(why_not_compared(some, difference)) if some else None
 
 
 def grouped_reasons(difference: Difference) -> list[tuple[Reason, list[Region]]]:
     """Returns all reasons, each with the operations of which nothing is known, in their order."""
-    some: dict[Reason, list[Region]] = {}
+    some: dict[str, list[Region]] = {}
     for region in difference.operations:
         if region.verdict == "unknown" and region.reason is not None:
-            some.setdefault(region.reason, []).append(region)
-    return list(some.items())
+            some.setdefault(region.reason.why, []).append(region)
+    return [(Reason(why, each[0].name, each[0].op), each) for why, each in some.items()]
 
 
-def _reason_of_pairs(pairs: Sequence[Pair], difference: Difference, roots: Roots) -> Reason:
-    """Returns why values are not compared: what is behind them, else what the first ones are."""
-    ends = [(side, n) for pair in pairs for side, n in enumerate((pair.left, pair.right))]
-    if reason := _common_reason(roots, ends):
-        return reason
+def why_not_compared(pairs: Sequence[Pair], difference: Difference) -> str:
+    """Why values are not compared, as the first of them says."""
     if not pairs:
-        return Reason("it gives nothing")
+        return NOTHING_GIVEN
     pair = pairs[0]
     left, right = difference.left.values[pair.left], difference.right.values[pair.right]
     if left.dtype != right.dtype:
-        return Reason(f"it gives {left.dtype} on the left and {right.dtype} on the right")
+        return f"it gives {left.dtype} on the left and {right.dtype} on the right"
     if not pair.selection.empty:  # it has to agree, and was not compared: its bits are not kept
-        return Reason(LEFT_OUT)
-    known = left.content is not None and right.content is not None
-    if known and left.digest != right.digest:  # a size, say
-        return Reason(OTHER_NUMBERS)
-    return Reason(NO_FORMULA if pair.known else PARTLY)
-
-
-# Of either run's values that are not understood, by number, where that begins.
-Roots = tuple[dict[int, Reason], dict[int, Reason]]
-
-
-def _common_reason(roots: Roots, ends: Sequence[tuple[int, int]]) -> Reason | None:
-    """Returns the reason behind values (side, number): an unknown meaning before a limit, and of
-    both sides where it is the same on both."""
-    some = [(side, reason) for side, n in ends if (reason := roots[side].get(n)) is not None]
-    some.sort(key=lambda both: both[1].why.startswith(LIMIT))
-    if not some:
-        return None
-    side, first = some[0]
-    both = any(at != side and (r.why, r.op) == (first.why, first.op) for at, r in some)
-    return Reason(first.why, first.name, first.op, "" if both else NAMES[side])
-
-
-def _unknown_roots(run: Run) -> dict[int, Reason]:
-    """Returns of each value that is not understood where that begins, by number."""
-    roots: dict[int, Reason] = {}
-    integers: set[int] = set()  # what comes from integers and single numbers alone
-    for number, value in enumerate(run.values):
-        if value.given < 0 and (not value.floating or value.shape == ()):
-            integers.add(number)
-            if value.content is None:
-                roots[number] = _too_many_elements(value.shape, value.name or "an input", "")
-    for op in run.operations:
-        why = _why_unknown(op.meaning)
-        before = [roots[n] for n in op.reads if n in roots]
-        plain = bool(op.reads) and integers.issuperset(op.reads)
-        for n in op.gives:
-            value = run.values[n]
-            if plain and (op.meaning.exact or not value.floating):
-                integers.add(n)
-            if value.content is not None:
-                continue
-            if why is not None:
-                roots[n] = Reason(why, op.name, op.op)
-            elif before:
-                roots[n] = before[0]
-            elif n in integers and prod(value.shape) > SMALL:
-                roots[n] = _too_many_elements(value.shape, op.name, op.op)
-    return roots
-
-
-def _too_many_elements(shape: tuple[int, ...], name: str, op: str) -> Reason:
-    limits = f"at most {LARGE:,} of a value, and {LARGE_BYTES:,} bytes of all"
-    why = f"{LIMIT} {counted(prod(shape), 'element')}; {limits}, are kept"
-    return Reason(why, name, op or name)
-
-
-def _why_unknown(meaning: Meaning) -> str | None:
-    """Returns why a meaning, or a step of it, is unknown; None where it isn't."""
-    if isinstance(meaning, Unknown):
-        return meaning.why or "it is not described in probe"
-    whys = (_why_unknown(step.meaning) for step in getattr(meaning, "steps", ()))
-    return next((why for why in whys if why is not None), None)
+        return LEFT_OUT
+    shapes = f"shape {list(left.shape)} on the left and {list(right.shape)} on the right"
+    return f"it gives {shapes}; {NOT_TOLD}" if left.shape != right.shape else NOT_TOLD

@@ -24,9 +24,9 @@ from probe import floats
 from probe.errors import InputError, Nondeterministic, printable
 from probe.printing import counted
 from probe.recording.contract import CONSTANT, INPUT, Again, Operation, Recorder, Seen, Visit
+from probe.recording.pairs import Selection
 from probe.recording.store import ProcessStore, RunStore, array_digest
 from probe.semantics import Compiled, Exact, Holds, Meaning, Step, Steps, Unknown, of_complex
-from probe.semantics.labels import Selection
 
 OTHER_OPERATIONS = (
     "it runs different operations from one run to the next: let it run a few times first, where a "

@@ -39,7 +39,7 @@ from probe.recording.alone import (
 )
 from probe.recording.difference import NAMES, Region, is_near
 from probe.recording.enclosed import rounding_verdict
-from probe.recording.matching import Pair
+from probe.recording.pairs import Pair
 from probe.recording.recording import (
     LeftOut,
     Operation,
@@ -206,7 +206,7 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
         causes = {kind: sides[0].pair.differing} if kind else {}
         return Cause(kind, why, causes=causes, refuted=why.endswith(NO_SOURCE))
     meaning = sides[0].operation.meaning
-    if region.assumed and region.joint:
+    if region.by_value and region.joint:
         # one sum on both sides is asked as such: what replays needs no assumption
         sums = all(isinstance(first_of(side.operation.meaning), SUMS) for side in sides)
         cause = _sums_cause(sides, most, known) if sums else Cause()

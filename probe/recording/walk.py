@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from probe import budget, floats
+from probe.agreement.match import RunningMatch
 from probe.errors import Misaligned, Nondeterministic, foreign
 from probe.layout import BOUNDARY
 from probe.progress import Say, silent, span
@@ -36,7 +37,6 @@ from probe.recording.recording import (
     record_run,
     value_name,
 )
-from probe.recording.related import compare_by_index, part_taken
 from probe.recording.source import find_cause, why_no_source
 from probe.recording.store import RunStore
 from probe.recording.subject import beside_apart
@@ -60,14 +60,13 @@ def walk(
     explain: bool = True,
     tell: Say = silent,
     seconds: float = SECONDS,
-    match: Callable[[Run, Run], Any] | None = None,
+    match: Callable[[Run, Run], RunningMatch | None] | None = None,
 ) -> Difference:
     """Watches two runs and compares them.
 
-    ``match``: finds what must agree (:mod:`probe.agreement`), or None where labels are to say it.
-    ``tell``: is called with what is done now. ``seconds``: after which no further source is
-    explained. Errors: Nondeterministic where a side does not repeat; InputError where the sides
-    have different weights or inputs.
+    ``match``: finds what must agree (:mod:`probe.agreement`) by repeating the runs; None: they
+    can't be. ``tell``: is called with what is done now. ``seconds``: after which no further source
+    is explained. Errors: Nondeterministic where a side does not repeat.
     """
     recorders = left, right
 
@@ -236,32 +235,21 @@ def compare_and_explain(
     tell: Say = silent,
     seconds: float = SECONDS,
     notes: Sequence[str] = (),
-    match: Any = None,
+    match: RunningMatch | None = None,
 ) -> Difference:
     """Compares two runs, live or on disk, and explains the sources. Raises InputError.
 
-    ``match``: what of both must agree, found by running; None: labels say it."""
+    ``match``: what of both must agree, found by running; None: neither can be repeated."""
+    match = RunningMatch.of(left, right) if match is None else match
     same_inputs, said, other_weights = related.related(left, right)
     tell("comparing")
-    difference = compare_runs(left, right, match=match)
-    whole = same_inputs and (match is not None or not part_taken(difference))
-    same = whole and not other_weights and related.shares_weights(left, right)
-    # an array is given to both: a mask or a table may be in another form
-    some = same_inputs or related.input_bits(left) & related.input_bits(right)
-    with budget.Ending():
-        if match is None and some and not budget.spent() and related.unlike(difference, whole):
-            tell("looking for values that are close")
-            difference = related.by_closeness(difference, whole)
+    difference = compare_runs(match)
+    same = same_inputs and not other_weights and related.shares_weights(left, right)
     difference.notes, difference.same_inputs = [*notes, *said], same
-    difference.matched = "by labels" if match is None else match.how
-    if match is None:
-        difference.notes += filter(None, [related.note_of_assumed(difference, same_inputs)])
+    difference.matched = match.how
     difference.other_weights = other_weights
-    if match is None:
-        difference.notes += compare_by_index(difference, same_inputs, same)
     difference.plain = plain_outputs(difference)
-    by_content = some and match is None and not same and related.chosen_by_content(difference)
-    if same or by_content:  # nothing that one side lacks can be why
+    if same:  # nothing that one side lacks can be why
         shapes = ((output.shape, output.other_shape) for output in difference.plain)
         for each in (both for both in shapes if both[0] != both[1]):
             difference.not_whole = "an output's shape is {} on the left and {} on the right".format(

@@ -98,7 +98,7 @@ def match_of(left: Run, right: Run, marks: Marks, before: Fraction = Fraction(0)
 
 def compared(left: Run, right: Run, marks: Marks, before: Fraction = Fraction(0)) -> Difference:
     """Both runs compared operation by operation; nothing is explained."""
-    return compare_runs(left, right, match=match_of(left, right, marks, before))
+    return compare_runs(match_of(left, right, marks, before))
 
 
 def absorb(marks: Marks, sides: Sequence[tuple[Run, Run]]) -> None:

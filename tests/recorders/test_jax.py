@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from probe.agreement import RunningMatch
 from probe.recording import folder, walk
 from probe.recording.difference import Difference, compare_runs
 from probe.recording.recording import Run, record_run
@@ -52,7 +53,7 @@ def watched(function: Callable[[], Any]) -> Run:
 
 def compared(left: Callable[[], Any], right: Callable[[], Any]) -> Difference:
     """Two functions, recorded and compared."""
-    return compare_runs(watched(left), watched(right))
+    return compare_runs(RunningMatch.of(watched(left), watched(right)))
 
 
 def kinds(live: Run) -> list[str]:
@@ -100,7 +101,7 @@ def test_a_recording_on_disk_says_what_a_loop_computes(tmp_path: Path) -> None:
         live, notes = walk.watched(JaxRecorder(lambda y=x[:rows]: function(y)), "the run")
         folder.write_recording(live, out, "", folder.MOST, notes)
         sides.append(folder.read_recording(out))
-    assert compare_runs(*sides).outputs[0].compared == 5 * 4
+    assert compare_runs(RunningMatch.of(*sides)).outputs[0].compared == 5 * 4
 
 
 @pytest.mark.parametrize("rows", [2, 5])
@@ -138,7 +139,7 @@ def test_a_shuffled_batch_behind_vmap_is_no_other_weight() -> None:
     assert not related(left, right)[0]
     direct = [watched(lambda y=y: function(np.asarray(y))) for y in (x[::-1], x)]
     assert not related(*(one for one in direct))[0]
-    assert compare_runs(*direct).outputs[0].compared == 30
+    assert compare_runs(RunningMatch.of(*direct)).outputs[0].compared == 30
 
 
 def attention(x: Any, mask: Any) -> Any:
@@ -403,7 +404,9 @@ def test_double_precision_is_a_format_with_numbers() -> None:
     with jax.enable_x64(True):
         x, w = (jax.numpy.asarray(rng.normal(size=shape)) for shape in ((7, 1001), (1001, 33)))
         found = compare_runs(
-            record_run(JaxRecorder(lambda: x[:1] @ w)), record_run(JaxRecorder(lambda: x @ w))
+            RunningMatch.of(
+                record_run(JaxRecorder(lambda: x[:1] @ w)), record_run(JaxRecorder(lambda: x @ w))
+            )
         )
         (output,) = found.outputs
         plain = int((np.asarray(x[:1] @ w) != np.asarray(x @ w)[:1]).sum())

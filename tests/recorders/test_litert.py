@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from probe import ulp
+from probe.agreement import RunningMatch
 from probe.errors import InputError
 from probe.recording import difference
 from probe.recording.recording import record_run
@@ -66,7 +67,7 @@ def test_the_recorded_run_gives_the_unrecorded_bits(switches):
 def test_one_row_alone_must_agree_with_the_same_row_of_four():
     model, x = residual(), normal(4, 9, 9, 3)
     sides = [record_run(litert.LiteRTRecorder(model, {"x": one})) for one in (x[:1], x)]
-    found = difference.compare_runs(*sides)
+    found = difference.compare_runs(RunningMatch.of(*sides))
     assert not any(one.verdict in ("unknown", "left", "right") for one in found.operations)
     assert found.outputs[0].compared == 9 * 9 * 32
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from probe import layout
+from probe.agreement import RunningMatch
 from probe.answers.first_difference import first_difference
 from probe.errors import InputError
 from probe.recorders.ndarray import ArrayRecorder, operation, scope
@@ -217,8 +218,10 @@ def compared(
     padded = np.concatenate([x, np.full_like(x[:, :behind], 0.5)], 1)
     mask = np.arange(length + behind) < length
     return compare_runs(
-        record_run(ArrayRecorder(left, x[:batch], mask[:length], **weights)),
-        record_run(ArrayRecorder(right, padded, mask, **weights)),
+        RunningMatch.of(
+            record_run(ArrayRecorder(left, x[:batch], mask[:length], **weights)),
+            record_run(ArrayRecorder(right, padded, mask, **weights)),
+        )
     )
 
 
@@ -316,8 +319,8 @@ def test_other_weights_are_never_called_a_difference(seed: int) -> None:
     sides = [
         record_run(ArrayRecorder(one, given["x"], mask, w=given["w"])) for one in (plain, turned)
     ]
-    assert not compare_runs(*sides).sources
-    assert not compare_runs(*sides).outputs[0].compared
+    assert not compare_runs(RunningMatch.of(*sides)).sources
+    assert not compare_runs(RunningMatch.of(*sides)).outputs[0].compared
 
 
 def test_what_a_movement_moves_is_compared_where_it_went() -> None:
@@ -327,7 +330,9 @@ def test_what_a_movement_moves_is_compared_where_it_went() -> None:
     def run(x: np.ndarray) -> np.ndarray:
         return relu(x * x.dtype.type(2))
 
-    found = compare_runs(record_run(ArrayRecorder(run, x)), record_run(ArrayRecorder(run, x[::-1])))
+    found = compare_runs(
+        RunningMatch.of(record_run(ArrayRecorder(run, x)), record_run(ArrayRecorder(run, x[::-1])))
+    )
     assert found.agreement == "equal"
     assert found.outputs[0].compared == x.size
 
@@ -358,7 +363,7 @@ def test_an_operand_that_is_a_view_begins_where_it_began(offset: int) -> None:
     made = operation("matmul", Contracts("mk,kn->mn"))(added)
     run = lambda x, w: made(x, w)  # noqa: E731
     sides = [record_run(ArrayRecorder(run, x, w=layout.copied(w, at))) for at in (0, offset)]
-    first = compare_runs(*sides).first
+    first = compare_runs(RunningMatch.of(*sides)).first
     assert first is not None and sides[1].values[1].address == offset
     (one,) = sides[1].operations
     arrays = sides[1].arrays({*one.reads, *one.gives})

@@ -10,6 +10,7 @@ import pytest
 
 from probe import layout
 from probe import semantics as meaning
+from probe.agreement import RunningMatch
 from probe.errors import InputError
 from probe.recording import difference, source
 from probe.recording.contract import Again
@@ -47,7 +48,7 @@ def model(nodes, inputs, outputs, constants=None, opset=18, opened=(0,)):
 
 def compared(content, ours, theirs, **words):
     sides = [onnxruntime.OnnxRecorder(content, one, words) for one in (ours, theirs)]
-    return difference.compare_runs(*map(record_run, sides)), sides
+    return difference.compare_runs(RunningMatch.of(*map(record_run, sides))), sides
 
 
 def residual():
@@ -91,7 +92,7 @@ def test_an_input_that_is_a_view_begins_where_it_began(offset):
     arrays = (layout.copied(x, at) for at in (0, offset))
     sides = [record_run(onnxruntime.OnnxRecorder(content, {"x": array})) for array in arrays]
     assert [one.values[0].address for one in sides] == [0, offset]
-    found = difference.compare_runs(*sides)
+    found = difference.compare_runs(RunningMatch.of(*sides))
     lines = sides[1].operations[0].lines(["x0"], "y")
     assert any("room" in line for line in lines) == (offset % 16 != 0)
     arrays = sides[1].arrays({0, 1})
@@ -344,7 +345,7 @@ def test_a_planted_difference_is_found_where_it_is():
     x = normal(2, 6)
     content = model(nodes, {"x": x}, ["y"])
     sides = [kind(content, {"x": x}) for kind in (onnxruntime.OnnxRecorder, Planted)]
-    found = difference.compare_runs(*map(record_run, sides))
+    found = difference.compare_runs(RunningMatch.of(*map(record_run, sides)))
     assert [one.verdict for one in found.operations] == ["equal", "source", "healed"]
     assert found.first is not None
     assert (found.first.name, found.first.differing, found.first.max_ulp) == ("b", 12, 1)

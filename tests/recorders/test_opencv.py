@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from probe.agreement import RunningMatch
 from probe.backends.opencv import CaffeModel
 from probe.errors import InputError
 from probe.recording.difference import compare_runs
@@ -93,7 +94,7 @@ def test_fused_layers_are_one_operation_and_the_note_says_which() -> None:
 @pytest.mark.parametrize("count", [2, 4])
 def test_a_batch_is_compared_image_by_image(count: int) -> None:
     """One image against several: everything that it has must agree, and nothing is unknown."""
-    found = compare_runs(live(1), live(count))
+    found = compare_runs(RunningMatch.of(live(1), live(count)))
     for one in found.operations:
         assert one.verdict not in ("unknown", "left", "right"), one
         left = found.left.operations[one.left or 0]
@@ -241,11 +242,11 @@ def test_an_onnx_file_is_watched_and_what_an_input_does_not_reach_keeps_its_bits
     for place in (0, IMAGES[:2].size - 1):
         other = IMAGES[:2].copy()
         other.reshape(-1)[place] += np.float32(1.5)
-        found = compare_runs(first, record_run(model.recorder({"x": other})))
+        found = compare_runs(RunningMatch.of(first, record_run(model.recorder({"x": other}))))
         assert {one.verdict for one in found.operations} == {"equal"}
         assert all(pair.known for one in found.operations for pair in one.gives)
         assert 0 < found.outputs[0].compared < first.results[0].size
-    batch = compare_runs(record_run(model.recorder({"x": IMAGES[:1]})), first)
+    batch = compare_runs(RunningMatch.of(record_run(model.recorder({"x": IMAGES[:1]})), first))
     assert batch.outputs[0].compared == first.results[0].size // 2
 
 

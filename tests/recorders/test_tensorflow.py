@@ -8,6 +8,7 @@ from tensorflow.python.eager import context  # noqa: E402
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow, pytest.mark.long]
 
+from probe.agreement import RunningMatch  # noqa: E402
 from probe.errors import InputError  # noqa: E402
 from probe.recorders.tensorflow import OpenedTensorFlow, TensorFlowRecorder, opened  # noqa: E402
 from probe.recording.contract import Input  # noqa: E402
@@ -84,7 +85,7 @@ def test_a_function_is_seen_node_by_node_and_must_agree_with_the_same_eager_oper
     eager, graph = (record_run(TensorFlowRecorder(lambda f=f: f(x))) for f in (network, traced))
     assert graph.target.endswith("mode=graph")
     assert {"Softmax", "Mean"} <= {one.op for one in graph.operations}
-    found = compare_runs(eager, graph)
+    found = compare_runs(RunningMatch.of(eager, graph))
     assert all(one.compared == 6 or one.compared == 9 for one in found.outputs), found.outputs
     assert not any(isinstance(one.meaning, Unknown) for one in graph.operations)
 
@@ -97,7 +98,7 @@ def test_a_compiled_function_is_one_operation_whose_rows_must_agree():
         operation = live.operations[-1]
         assert operation.op.startswith("function "), operation
         assert "XLA" in live.note
-    found = compare_runs(one, all_)
+    found = compare_runs(RunningMatch.of(one, all_))
     assert [(pair.compared, pair.known) for pair in found.outputs] == [(2, True), (3, True)]
 
 
@@ -254,7 +255,7 @@ def test_those_outputs_must_agree_that_a_changed_input_does_not_change(name):
     after = before.copy()
     after[1, 2, 3, 2] += 1000
     left, right = (watched(CASES[name], bits) for bits in (before, after))
-    found = compare_runs(left, right)
+    found = compare_runs(RunningMatch.of(left, right))
     assert {one.verdict for one in found.operations} <= {"equal", "healed"}
     (pair,) = found.outputs
     same = left.results[0] == right.results[0]
@@ -275,7 +276,9 @@ def test_a_mask_keeps_padding_out_of_a_softmax():
     short = tf.constant([[3, 1, 4, 1, 5]])
     long = tf.pad(short, [[0, 0], [0, 3]])
     found = compare_runs(
-        *(record_run(TensorFlowRecorder(lambda i=i: attention(i))) for i in (short, long))
+        RunningMatch.of(
+            *(record_run(TensorFlowRecorder(lambda i=i: attention(i))) for i in (short, long))
+        )
     )
     (pair,) = found.outputs
     assert (pair.compared, pair.known) == (40, True)
@@ -347,7 +350,7 @@ def test_mobilenet_is_compared_in_less_than_a_minute_and_nothing_of_it_is_unknow
     one, all_ = (
         record_run(TensorFlowRecorder(lambda n=n: model(x[:n], training=False))) for n in (1, 8)
     )
-    found = compare_runs(one, all_)
+    found = compare_runs(RunningMatch.of(one, all_))
     assert not any(isinstance(op.meaning, Unknown) for op in all_.operations)
     assert (found.examined, found.outputs[0].compared) == (len(found.operations), 1000)
 
@@ -391,7 +394,7 @@ def test_an_addition_that_keras_squeezes_at_batch_one_is_that_of_a_larger_batch(
     x = normal(3, 3, 5)
     cell(x)
     sides = [record_run(TensorFlowRecorder(lambda n=n: cell(tf.constant(x[:n])))) for n in (1, 3)]
-    found = compare_runs(*sides)
+    found = compare_runs(RunningMatch.of(*sides))
     assert not [one.op for one in found.operations if one.verdict == "unknown"]
     assert found.outputs[0].compared == 4
 
@@ -406,10 +409,15 @@ def test_arguments_of_layers_whose_names_differ_are_compared():
     for one in layers:
         one(x)
     sides = [record_run(TensorFlowRecorder(lambda one=one: one(x))) for one in layers]
-    (first,) = compare_runs(*sides).sources
+    (first,) = compare_runs(RunningMatch.of(*sides)).sources
     assert first.arguments == "operand 2 0.001 against 1e-05"
     (first,) = compare_runs(
-        *(record_run(TensorFlowRecorder(lambda a=a: tf.nn.leaky_relu(x, a))) for a in (0.1, 0.2))
+        RunningMatch.of(
+            *(
+                record_run(TensorFlowRecorder(lambda a=a: tf.nn.leaky_relu(x, a)))
+                for a in (0.1, 0.2)
+            )
+        )
     ).sources
     assert first.arguments == "alpha 0.1 against 0.2"
 

@@ -16,9 +16,9 @@ import probe  # noqa: E402
 from probe.errors import InputError  # noqa: E402
 from probe.recorders.torch import TorchRecorder, opened  # noqa: E402
 from probe.recording.contract import WEIGHT  # noqa: E402
-from probe.recording.matching import labels_of  # noqa: E402
 from probe.recording.recording import array_digest, record_run  # noqa: E402
 from probe.semantics import Unknown  # noqa: E402
+from tests.recorders.labelled import labels_of  # noqa: E402
 from tests.recorders.truth import alone, bits, events, said  # noqa: E402
 
 pytestmark = pytest.mark.long

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from probe.agreement import RunningMatch
 from probe.recorders.ndarray import ArrayRecorder
 from probe.recording import alone, difference, store
 from probe.recording.difference import compare_runs, measure_pairs
@@ -93,7 +94,7 @@ def test_comparing_changes_nothing_that_is_compared():
 
     before = held()
     assert (True, False) in before  # a softmax of which something vanishes
-    compare_runs(*sides)
+    compare_runs(RunningMatch.of(*sides))
     assert held() == before
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 import probe
 from probe import layout
+from probe.agreement import RunningMatch, by_running
 from probe.recording import source
 from probe.recording.difference import Difference, compare_runs
 from probe.recording.recording import Run, record_run
@@ -50,9 +51,11 @@ def normal(*shape: int) -> np.ndarray:
     return RANDOM.standard_normal(shape).astype(np.float32)
 
 
-def first_cause(left: Run, right: Run, **more: Any) -> tuple[Difference, source.Cause]:
+def first_cause(
+    left: Run, right: Run, match: RunningMatch | None = None, **more: Any
+) -> tuple[Difference, source.Cause]:
     """The first source of two runs, and its cause."""
-    found = compare_runs(left, right)
+    found = compare_runs(match or RunningMatch.of(left, right))
     assert found.first is not None
     return found, source.find_cause(left, right, found.first, **more)
 
@@ -67,12 +70,14 @@ def explained(
 ) -> tuple[Difference, source.Cause]:
     """The first source of one operation on two sets of inputs, of which ``left`` has what is other
     than on the right; and its cause."""
-    sides = []
-    for given in (right | left, right):
-        own = meaning if isinstance(meaning, Meaning) else meaning(given)
-        step = Step("double", own, function, list(given), again=again)
-        sides.append(record_run(Doubles(given, [step])))
-    return first_cause(*sides, **more)
+
+    def recorder(given: Mapping[str, np.ndarray]) -> Doubles:
+        own = meaning if isinstance(meaning, Meaning) else meaning(dict(given))
+        return Doubles(dict(given), [Step("double", own, function, list(given), again=again)])
+
+    inputs = right | left, right
+    runs = record_run(recorder(inputs[0])), record_run(recorder(inputs[1]))
+    return first_cause(*runs, match=by_running(recorder, inputs)(*runs), **more)
 
 
 def order_is_named(
@@ -393,7 +398,8 @@ def cause(
     """Of two sums of a, b, c and d in one operation each."""
     given = {n: one.astype(dtype) for n, one in TERMS.items()}
     runs = [record_run(Doubles(given, [Step("sum", *one, list("abcd"))])) for one in (left, right)]
-    found = compare_runs(*runs, {4: 4})
+    found = compare_runs(RunningMatch.of(*runs))
+    found.operations[0].by_value = found.operations[0].joint = True
     return source.find_cause(runs[0], runs[1], found.operations[0])
 
 
@@ -434,7 +440,8 @@ def test_no_order_is_said_of_sums_in_formats_that_are_not_added_as_numpy_adds_th
     into = np.dtype(one or "float32")
     sums = [(kind, lambda *x, f=f: f(*x).astype(into)) for kind, f in (ROW, PAIRS)]
     runs = [record_run(Doubles(given, [Step("sum", *each, list("abcd"))])) for each in sums]
-    found = compare_runs(*runs, {4: 4}).operations[0]
+    found = compare_runs(RunningMatch.of(*runs)).operations[0]
+    found.by_value = found.joint = True
     if found.differing:  # whole numbers have the same sum in every order
         assert source.find_cause(*runs, found).kind != "order"
     assert bool(found.differing) == (one != "int32")
@@ -472,9 +479,9 @@ def shifted(number: int) -> Step:
 def formulas(left: list[Step], right: list[Step]) -> source.Cause:
     """Of two formulas, whose results are taken for the same."""
     runs = [record_run(Doubles(GIVEN, steps)) for steps in (left, right)]
-    found = compare_runs(*runs, {runs[0].outputs[0]: runs[1].outputs[0]})
+    found = compare_runs(RunningMatch.of(*runs))
     (one,) = [one for one in found.operations if one.gives and one.differing]
-    assert one.joint and one.assumed
+    assert one.joint and one.by_value
     return source.find_cause(*runs, one)
 
 
@@ -599,4 +606,5 @@ def test_a_stream_that_is_drawn_differently_is_its_own_cause(op: str, state: str
     assert f"{op} draws different numbers from the same" in cause.why
     seeded = drawing("aten.randn", [0.1, 0.5, 0.7], "another state")
     begun = drawing("aten.randn", [0.1, 0.2, 0.3], "a state")
-    assert compare_runs(begun, seeded).first is None  # other seeds draw other numbers
+    first = compare_runs(RunningMatch.of(begun, seeded)).first
+    assert first is not None and "a state" in first.arguments

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from probe.agreement import RunningMatch
 from probe.errors import InputError, NotReproduced
 from probe.recording import source
 from probe.recording.difference import Region, compare_runs
@@ -44,7 +45,7 @@ def normal(*shape: int) -> np.ndarray:
 def found(step: Step, left: np.ndarray, right: np.ndarray, w: Any = None) -> tuple[Any, ...]:
     more = {} if w is None else {"w": w}
     sides = [record_run(Doubles({"x": one} | more, [step])) for one in (left, right)]
-    first = compare_runs(sides[0], sides[1]).first
+    first = compare_runs(RunningMatch.of(sides[0], sides[1])).first
     assert first is not None
     return sides[0], sides[1], first, source.find_cause(sides[0], sides[1], first)
 
@@ -95,7 +96,7 @@ def test_no_word_for_it_is_no_reason_not_to_report(tmp_path: Path) -> None:
             (lambda x: x * np.float32(1.5), "{y} = {0} * np.float32(1.5)"),
         )
     )
-    first = compare_runs(left, right).first
+    first = compare_runs(RunningMatch.of(left, right)).first
     assert first is not None
     made = reports.write_operation(tmp_path, (left, right), first, times=1)
     assert made.ran.verdict == "still there"
@@ -124,7 +125,7 @@ def test_names_of_a_model_are_text_alone(tmp_path: Path) -> None:
     sides = [record_run(Doubles({"x": one}, [step])) for one in (x[:1], x)]
     for side in sides:
         side.operations[0].path = name
-    first = compare_runs(sides[0], sides[1]).first
+    first = compare_runs(RunningMatch.of(sides[0], sides[1])).first
     assert first is not None
     made = reports.write_operation(tmp_path, (sides[0], sides[1]), first, times=1)
     named = {
@@ -155,7 +156,7 @@ def test_sides_with_other_variables_run_in_processes_of_their_own(
     step = Step("planted", Each("f"), lambda x: x, ["x"], text)
     other = Step("planted", Each("f"), lambda x: x * np.float32(3), ["x"], text)
     left, right = (record_run(Doubles({"x": x}, [one])) for one in (step, other))
-    first = compare_runs(left, right).first
+    first = compare_runs(RunningMatch.of(left, right)).first
     assert first is not None
     right = replace(right, target="numpy,threads=3")
     monkeypatch.setattr(

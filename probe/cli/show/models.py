@@ -58,7 +58,7 @@ def walked(answer: Walked, after: Sequence[tuple[str, str]] = ()) -> RenderableT
 
     first, second, _ = answer.lines()
     colour = {"equal": "green", "differs": "red"}.get(answer.verdict, "yellow")
-    words = f" ({', '.join(answer.words)})" if answer.words else ""
+    words = " (window)" * bool(answer.window)
     parts: list[RenderableType] = [
         Text(first),
         Text(f"verdict: {answer.verdict}{words}", f"bold {colour}"),

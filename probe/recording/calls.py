@@ -1,0 +1,237 @@
+"""Arguments of two calls that differ: both runs call one operation, and ask for other things."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from typing import Any
+
+import numpy as np
+
+from probe import floats
+from probe.recording.contract import WEIGHT
+from probe.recording.recording import Run, Value
+from probe.semantics import Compiled, Each, Exact, Made, Pads, Unknown
+from probe.semantics.elementwise import row_of
+
+# Characters of a value that are printed.
+TOLD = 40
+
+# Arguments that change no number: what something is called, and where it is kept.
+NAMES_ALONE = {
+    *("name", "shared_name", "container", "inline", "keep_unused", "device", "out_sharding"),
+    *("sharding", "ctx_mesh", "layout", "memory_format", "pin_memory", "non_blocking"),
+    *("_class", "_output_shapes", "debug_info", "donated_invars"),
+}
+
+
+@dataclass(frozen=True)
+class Otherwise:
+    """How two calls of one operation differ. ``text``: in words: ``eps 1e-05 against 1e-06``;
+    ``scalars``: places among what is read of single numbers that differ.
+    """
+
+    text: str
+    scalars: frozenset[int]
+
+
+# By the numbers of the left and the right run's operation.
+Argued = Mapping[tuple[int, int], Otherwise]
+
+
+def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwise | None:
+    """Returns how the arguments of two operations differ; None where nothing can be said of it."""
+    first, second = left.operations[mine], right.operations[other]
+    meaning = first.meaning
+    if first.op != second.op or type(meaning) is not type(second.meaning):
+        return None
+    if isinstance(meaning, Compiled | Made):
+        return None
+    both_ops = ((left, first), (right, second))
+    ours, theirs = ([run.values[n] for n in op.reads] for run, op in both_ops)
+    gives = [[run.values[n] for n in op.gives] for run, op in both_ops]
+    if len(ours) != len(theirs) or not any(value.floating for value in gives[0]):
+        return None
+    scalars = _differing_scalars(ours, theirs)
+    commutes = len(ours) == 2 and row_of(getattr(meaning, "word", "")).commutes
+    if not scalars and commutes and (turned := _differing_scalars(ours[::-1], theirs)):
+        scalars, ours = turned, ours[::-1]  # of a sum or a product of two, either way round
+    alike = [v.shape for v in ours] == [v.shape for v in theirs]
+    alike &= [v.shape for v in gives[0]] == [v.shape for v in gives[1]]
+    moves = isinstance(meaning, Exact) and not isinstance(meaning, Unknown)
+    if moves and alike and [v.key for v in gives[0]] == [v.key for v in gives[1]]:
+        return None  # the same elements, asked for in another way
+    if moves and not (alike or isinstance(meaning, Pads) or hasattr(meaning, "value")):
+        return None
+    if not alike and not isinstance(meaning, Each):
+        # they may differ in numbers alone
+        fields = {name: getattr(meaning, name) for name in ("numbers",) if hasattr(meaning, name)}
+        try:
+            if replace(second.meaning, **fields) != meaning:  # type: ignore[type-var]
+                return None
+        except (TypeError, ValueError):  # no dataclass, or of arrays
+            return None
+    inside = getattr(meaning, "differing", None)  # of programs, which have a body besides
+    arguments: list[tuple[Any, ...]] = []
+    if inside is not None:
+        if (body := inside(second.meaning)) is None:
+            return None
+        arguments += body
+    else:
+        for name in dict.fromkeys((*first.attributes, *second.attributes)):
+            values = [side.attributes.get(name, NOT_GIVEN) for side in (first, second)]
+            texts = [repr(value) for value in values]
+            where = any(" at 0x" in text for text in texts)  # which differs from run to run
+            if texts[0] != texts[1] and name not in NAMES_ALONE and not where:
+                number = name.removeprefix("argument")  # of those without a name, from 1 on
+                plain = number != name and number.isdigit()
+                arguments.append((f"operand {int(number) + 1}" if plain else name, *values))
+    for n, both in scalars.items():
+        name = both[0].name if both[0].name == both[1].name else ""
+        numbers = []
+        for v in both:  # with the digits of its format: 0.1 rather than 0.10000000149011612
+            assert v.content is not None
+            scalar = v.content.reshape(-1)[:1]
+            if scalar.dtype.kind == "f":
+                numbers.append(float(str(scalar[0])))
+            else:  # bfloat16's bits, or integers
+                wide = floats.widen(scalar, v.dtype) if v.dtype in floats.FORMATS else scalar
+                numbers.append(wide.item())
+        arguments.append((name or f"operand {n + 1}", *numbers))
+    if not alike:
+        sizes = left.axis_sizes, right.axis_sizes
+        arguments = [each for each in arguments if not _follows_from_sizes(each[1:], sizes)]
+    numbers_alone = ours and not any(v.floating and n not in scalars for n, v in enumerate(ours))
+    if not arguments or numbers_alone:
+        return None
+    if moves and not alike:  # elements, to places that whole numbers say
+        arguments = [each for each in arguments if any(isinstance(v, float) for v in each[1:])]
+        if not arguments:
+            return None
+    text = ", ".join(f"{name} {_two_texts(*both)}" for name, *both in arguments)
+    return Otherwise(text, frozenset(scalars))
+
+
+def all_differing_arguments(
+    left: Run, right: Run, aligned: Sequence[tuple[int | None, int | None]]
+) -> dict[tuple[int, int], Otherwise]:
+    """Returns the operations of both runs whose arguments differ. ``aligned``: as they
+    are paired; of the rest those of the same kind are taken in their order, as layers of Keras have
+    names of their own in each model."""
+    pairs = [(a, b) for a, b in aligned if a is not None and b is not None]
+    free = (
+        sorted(a for a, b in aligned if a is not None and b is None),
+        sorted(b for a, b in aligned if a is None and b is not None),
+    )
+    kinds = [
+        [run.operations[n].op for n in some] for run, some in zip((left, right), free, strict=True)
+    ]
+    # layers of one kind are no junk
+    matched = SequenceMatcher(None, kinds[0], kinds[1], autojunk=False).get_matching_blocks()
+    for start, begin, count in matched:
+        pairs += [(free[0][start + n], free[1][begin + n]) for n in range(count)]
+    every = {both: differing_arguments(left, right, *both) for both in pairs}
+    differing = {both: otherwise for both, otherwise in every.items() if otherwise is not None}
+    if not differing:
+        return {}
+    # Two operations stand for each other where a module of one name calls them, or the same
+    # operations read what they give: x * 0.5 is no x * 0.25 * 2 with another factor.
+    read_by = _read_by(left), _read_by(right)
+    settled = {}
+    for both, otherwise in differing.items():
+        ops = left.operations[both[0]], right.operations[both[1]]
+        ends = [
+            sorted(r for n in op.gives for r in some[n])
+            for op, some in zip(ops, read_by, strict=True)
+        ]
+        if (ops[0].path and ops[0].path == ops[1].path) or ends[0] == ends[1]:
+            settled[both] = otherwise
+    return settled
+
+
+def _read_by(run: Run) -> Mapping[int, list[str]]:
+    """Returns by value which operations read it, and which outputs of the run it is."""
+    readers: dict[int, list[str]] = defaultdict(list)
+    for op in run.operations:
+        for n in op.reads:
+            readers[n].append(op.op)
+    for place, n in enumerate(run.outputs):
+        readers[n].append(f"output {place}")
+    return readers
+
+
+def _differing_scalars(ours: list[Value], theirs: list[Value]) -> dict[int, tuple[Value, Value]]:
+    """Returns single numbers that differ, by their place."""
+    both = enumerate(zip(ours, theirs, strict=True))
+    return {
+        n: (a, b)
+        for n, (a, b) in both
+        if _is_known_scalar(a) and _is_known_scalar(b) and a.digest != b.digest
+    }
+
+
+def _is_known_scalar(value: Value) -> bool:
+    """Returns whether a value is a number that is known, rather than computed from arrays, and no
+    weight: a bias of one filter has an axis."""
+    known = value.content is not None and (value.given < 0 or value.plain)
+    known &= value.role != WEIGHT or value.shape == ()
+    return known and value.content is not None and value.content.size == 1
+
+
+class _NotGiven:
+    """Stands for an argument that one side leaves out."""
+
+    def __repr__(self) -> str:
+        return "not given"
+
+
+NOT_GIVEN = _NotGiven()
+
+
+def _two_texts(a: Any, b: Any) -> str:
+    """Returns two values that differ, so that their texts do too."""
+    texts = _value_text(a, short=True), _value_text(b, short=True)
+    if texts[0] == texts[1]:  # apart in digits that float32 lacks
+        texts = _value_text(a), _value_text(b)
+    pairs = enumerate(zip(*texts, strict=False))
+    start = next((n for n, (a, b) in pairs if a != b), min(map(len, texts)))
+    start *= max(map(len, texts)) > TOLD
+    first = max(0, start - TOLD // 2)  # long ones are cut where they begin to differ
+    cut = [text[first : first + TOLD] + "..." * (len(text) > first + TOLD) for text in texts]
+    return " against ".join("..." * (first > 0) + text for text in cut)
+
+
+def _value_text(value: Any, short: bool = False) -> str:
+    # not np.float32(value) == value: NumPy would round both sides of it to float32
+    with np.errstate(over="ignore"):
+        if short and isinstance(value, float) and float(np.float32(value)) == value:
+            value = float(str(np.float32(value)))  # 1e-05, as it was written
+    text = value if isinstance(value, str) else repr(value)
+    return re.sub(r"^np\.\w+\((.*)\)$", r"\1", text)  # as NumPy prints its numbers
+
+
+def _follows_from_sizes(values: Sequence[Any], sizes: Sequence[set[int]]) -> bool:
+    """Returns whether an argument is whole numbers on both sides, or follows from a size: a mean's
+    divisor, the root of a length."""
+    if all(map(_are_whole_numbers, values)):
+        return True
+    for value, known in zip(values, sizes, strict=True):
+        try:
+            number = abs(float(value))
+        except (TypeError, ValueError):
+            return False
+        ways = (number, number**2, 1 / number, number**-2) if number else ()
+        if not any(abs(way - round(way)) < 1e-5 * way and round(way) in known for way in ways):
+            return False
+    return True
+
+
+def _are_whole_numbers(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_are_whole_numbers, value))
+    if isinstance(value, str):  # as NumPy's recorder has them
+        return value.strip("()[]").replace(",", "").replace(" ", "").lstrip("-").isdigit()
+    return value is NOT_GIVEN or (isinstance(value, int) and not isinstance(value, bool))
