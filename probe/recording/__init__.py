@@ -8,10 +8,9 @@ what; several operations as one), ``store`` (bits of whatever a run may return; 
 digest), ``folder`` (the same on disk), ``subject`` and ``inputs`` (what is run, on what), ``apart``
 (in another process).
 
-What two runs have to agree in: ``matching`` (by what is computed, and with which arguments),
-``difference`` (regions between matched values, their verdicts, and why nothing is known),
-``related`` (is it one model, on the same inputs; what only is close; outputs by index), ``judging``
-(one operation: by order, by place, by bits). ``walk`` asks them in this order.
+What two runs have to agree in: ``pairs`` (two values, and which elements), ``calls`` (arguments
+that differ), ``difference`` (regions between matched values, their verdicts, and why nothing is
+known), ``related`` (is it one model, on the same inputs). ``walk`` asks them in this order.
 
 Why an operation differs: ``source`` (a region, run by itself; what comes of it is a ``Cause``; its
 formulas, replayed step by step), ``alone`` (one side's operation, and the orders of its sums,
