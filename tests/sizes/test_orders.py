@@ -7,6 +7,7 @@ import pytest
 
 import probe
 from probe import layout
+from probe.agreement import RunningMatch
 from probe.recorders.ndarray import ArrayRecorder, operation
 from probe.recording.difference import compare_runs
 from probe.recording.recording import record_run
@@ -47,7 +48,7 @@ def test_a_call_at_another_address_is_not_the_very_same_call() -> None:
     step = Step("double", Each("f"), np.tanh, ["x"])
     runs = [record_run(Doubles({"x": layout.copied(x, at)}, [step])) for at in (0, 16, 4)]
     for other, same in ((1, True), (2, False)):
-        (one,) = compare_runs(runs[0], runs[other]).operations
+        (one,) = compare_runs(RunningMatch.of(runs[0], runs[other])).operations
         assert orders.one_call(one, runs[0], runs[other]) == same
 
 
