@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 from torch.utils.hooks import RemovableHandle
 
 from probe import ulp
-from probe.errors import InputError
+from probe.errors import Foreign, InputError, foreign
 from probe.invariant import torch_calls
 from probe.invariant.classes import InvariantOptions, Table, table_environment
 from probe.invariant.keeper import Keeper, Report
@@ -70,7 +70,17 @@ def made(model: Any, options: InvariantOptions, batched: Any) -> tuple[Any, Repo
     invariant = in_mode(model, keeper, batched)
     if example is not None:
         inputs = example if isinstance(example, tuple) else (example,)
-        y = invariant(*inputs)
+        try:
+            y = foreign(invariant, *inputs)
+        except Foreign as error:  # a mistake of the mode, unless the model itself refuses it
+            try:
+                with torch.no_grad():
+                    foreign(model, *inputs)
+            except Foreign as refused:
+                todo = "give inputs as the model takes them, several as a tuple"
+                why = f"the model does not take it: {refused}"
+                raise InputError("example", type(example).__name__, why, todo) from None
+            raise (error.__cause__ or error) from None
         every = [x for x in inputs if isinstance(x, torch.Tensor)]
         of_batch = {x.shape[0] if x.dim() else 0 for x in every} == {keeper.batch}
         of_length = any(keeper.length in x.shape[1:] for x in every)

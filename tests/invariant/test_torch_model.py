@@ -190,6 +190,7 @@ def test_a_table_travels_and_is_checked(torch, tmp_path):
     ("words", "why"),
     [
         ({"like": "fastest"}, "like=fastest"),
+        ({"example": "length"}, "example=str: the model does not take it: TypeError"),
         ({"strict": "no"}, "strict=no: it is neither True nor False"),
         ({"sizes": [0]}, "whole numbers"),
         ({"sizes": 8}, "several sizes"),
