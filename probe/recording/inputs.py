@@ -334,7 +334,9 @@ def first_entries(
             why = f"{name} has {have} entries along axis {axis}"
             raise InputError(option, size, why, f"use {have} or less, or longer inputs")
         index = (slice(None),) * axis + (slice(start, start + size),)
-        shortened[name] = np.ascontiguousarray(arrays[name][index])
+        # in memory of its own, as a sample that is given alone is: a view of the batch begins at
+        # another address, by which ONNX Runtime's means round otherwise
+        shortened[name] = np.array(arrays[name][index], order="C")
     return shortened
 
 

@@ -200,3 +200,11 @@ def test_arrays_go_to_inputs_by_name_and_the_others_are_said():
         named = inputs.in_declared_order(two, arrays, notes)
         assert list(named) == ["ids", "mask"] and named["mask"] is ones
         assert notes == [said] * bool(said)
+
+
+def test_a_sample_of_a_batch_has_memory_of_its_own():
+    """A view begins at another address, by which ONNX Runtime's means round otherwise."""
+    batch = {"x": np.arange(12, dtype=np.float32).reshape(4, 3)}
+    sample = inputs.first_entries(batch, {"x": 0}, 1, start=2)["x"]
+    assert sample.tolist() == [[6, 7, 8]]
+    assert not np.shares_memory(sample, batch["x"])
