@@ -142,7 +142,7 @@ def matched(
                 (first.operation < ours.operation) != (second.operation < theirs.operation)
                 for first, second, _ in found
             )
-            if all(moving) and any(crosses):
+            if any(moving) and any(crosses):
                 continue  # the same numbers stand in many places
             taken[0].add(ours.number)
             taken[1].add(theirs.number)

@@ -6,7 +6,7 @@ dead) and two random ones. NaN would be stricter, but 0 * NaN hides what stands 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from fractions import Fraction
 
 import numpy as np
@@ -43,7 +43,7 @@ def lacked(left: Arrays, right: Arrays) -> tuple[Where, Fraction] | None:
             return None
         if apart:
             size = ours.shape[apart[0]] - theirs.shape[apart[0]]
-            found[name] = apart[0], size, _starts(ours, theirs, apart[0])
+            found[name] = apart[0], size, starts(ours, theirs, apart[0])
     where = {name: np.zeros(array.shape, bool) for name, array in right.items()}
     before = Fraction(0)
     for name, (axis, size, _) in found.items():
@@ -61,7 +61,7 @@ def lacked(left: Arrays, right: Arrays) -> tuple[Where, Fraction] | None:
     return where, before
 
 
-def _starts(left: np.ndarray, right: np.ndarray, axis: int) -> list[int]:
+def starts(left: np.ndarray, right: np.ndarray, axis: int) -> list[int]:
     """Returns where the shorter of two arrays stands in the longer one, along an axis."""
     small, large = sorted((left, right), key=lambda array: array.shape[axis])
     size, content = small.shape[axis], small.tobytes()
@@ -74,23 +74,28 @@ def _starts(left: np.ndarray, right: np.ndarray, axis: int) -> list[int]:
 
 
 def contents(
-    arrays: Arrays, where: Where, dtypes: Mapping[str, str] | None = None
+    arrays: Arrays,
+    where: Where,
+    dtypes: Mapping[str, str] | None = None,
+    apart: Collection[str] = (),
 ) -> Iterator[Arrays]:
     """Yields the inputs with other content in these places, four times.
 
     ``dtypes``: of inputs whose containers don't say (bfloat16). A mask stays that hides all of what
-    is lacked: that is padding. Other masks, and classes of few numbers, stay in the first two as
+    is lacked: that is padding, unless both sides have it and other numbers in it (``apart``). Other
+    masks, and classes of few numbers, stay in the first two as
     well and change in the others, so that what counts them is seen.
     """
     for number in range(4):
         changed = {}
         for order, (name, array) in enumerate(arrays.items()):
             some = where[name]
-            if not some.any() or (is_mask(array) and _hides(array, some)):
+            hides = name not in apart and is_mask(array) and _hides(array, some)
+            if not some.any() or hides:
                 changed[name] = array
                 continue
             dtype = (dtypes or {}).get(name, str(array.dtype))
-            other = _other_content(array, dtype, number, SEED + 101 * order + number)
+            other = other_content(array, dtype, number, SEED + 101 * order + number)
             changed[name] = np.where(some, other, array).astype(array.dtype)
         yield changed
 
@@ -100,7 +105,7 @@ def independent(arrays: Arrays, dtypes: Mapping[str, str] | None = None) -> Arra
     return {
         name: array
         if is_mask(array)
-        else _other_content(array, (dtypes or {}).get(name, str(array.dtype)), 3, SEED - 1 - order)
+        else other_content(array, (dtypes or {}).get(name, str(array.dtype)), 3, SEED - 1 - order)
         for order, (name, array) in enumerate(arrays.items())
     }
 
@@ -122,7 +127,7 @@ def _hides(mask: np.ndarray, where: np.ndarray) -> bool:
     return len(there) == 1 and bool((mask[~where] != there[0]).any())
 
 
-def _other_content(array: np.ndarray, dtype: str, number: int, seed: int) -> np.ndarray:
+def other_content(array: np.ndarray, dtype: str, number: int, seed: int) -> np.ndarray:
     draw = np.random.default_rng(seed)
     if is_mask(array):
         values = np.unique(array) if array.dtype.kind != "b" else np.array([False, True])

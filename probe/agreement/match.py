@@ -38,15 +38,22 @@ class Sides:
 
     ``marks``: of each side, what changes with what the other side lacks, None: it lacks nothing.
     ``before``: of each side, which part stands before what the other side has.
-    ``own``: of the right, what changes with the left's own part (a step behind a cache), else None.
+    ``own``: of each side, what changes with the other's own part, where that is a step behind a
+    cache; ``earlier``: what changes with what stands before it, which the step got otherwise.
     ``again``: records both once more on independent inputs; None: that can't be done, so that
     values are close on one input at most.
     """
 
     marks: tuple[Marks | None, Marks | None] = (None, None)
     before: tuple[Fraction, Fraction] = (Fraction(0), Fraction(0))
-    own: Marks | None = None
+    own: tuple[Marks | None, Marks | None] = (None, None)
+    earlier: tuple[Marks | None, Marks | None] = (None, None)
     again: Callable[[], Runs | None] | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether neither side lacks anything."""
+        return all(marks is None for marks in (*self.marks, *self.own))
 
 
 class RunningMatch:
@@ -77,7 +84,7 @@ class RunningMatch:
         """How it was found what must agree, in words."""
         if self.taken:
             return "by value" if self.sides.again else "by value on one input"
-        marks = filter(None, self.sides.marks)
+        marks = filter(None, (*self.sides.marks, *self.sides.own))
         return "by running" if any(m.repetitions for m in marks) else "by name and index"
 
     def __init__(self, runs: Runs, sides: Sides) -> None:
@@ -121,7 +128,8 @@ class RunningMatch:
         marks, value = self.sides.marks[side], self.runs[side].values[number]
         nothing = np.zeros((1,) * len(value.shape), bool)
         mark = nothing if marks is None else marks.of(number)
-        own = None if self.sides.own is None or side == 0 else self.sides.own.of(number)
+        part = self.sides.own[side]
+        own = None if part is None else part.of(number)
         if mark is None:
             return None
         return Side(
@@ -150,7 +158,7 @@ class RunningMatch:
         paired, as those of branches in another order, by value, if two results are close.
         """
         left, right = (run.operations for run in self.runs)
-        by_name = [both for both in aligned(left, right) if self._same_weights(*both)]
+        by_name = [both for both in self._aligned() if self._same_weights(*both)]
         partner = self._following(dict(by_name))
         rest, free = _unpaired(partner, len(left)), _unpaired(_turned(partner), len(right))
         if rest and free and not budget.spent():
@@ -182,16 +190,40 @@ class RunningMatch:
                 self._note(n, m)
         return _in_order(len(left), len(right), partner, back)
 
-    def _note_initial(self, by_name: Sequence[tuple[int, int]]) -> None:
+    def _aligned(self) -> list[tuple[int, int]]:
+        """Pairs operations by name, module and order: where one side runs more of them, as for
+        other samples or other steps of a loop, those that give what the other side lacks are left
+        out."""
+        left, right = (run.operations for run in self.runs)
+        if [(op.op, op.path) for op in left] == [(op.op, op.path) for op in right]:
+            return aligned(left, right)
+        kept = [self._in_common(side) for side in (0, 1)]
+        return [(kept[0][n].number, kept[1][m].number) for n, m in aligned(*kept)]
+
+    def _in_common(self, side: int) -> list[Operation]:
+        """Returns a side's operations that give something which the other side may have."""
+        own, earlier = self.sides.own[side], self.sides.earlier[side]
+        kept, begun = list[Operation](), own is None
+        for op in self.runs[side].operations:
+            begun = begun or any(_marked(own, n) for n in op.gives)
+            # what stands before the other side's part was computed elsewhere
+            before = not begun and any(_marked(earlier, n) for n in op.gives)
+            lacked = op.gives and all(_marked(self.sides.marks[side], n, "all") for n in op.gives)
+            if not before and not lacked:
+                kept.append(op)
+        return kept
+
+    def _note_initial(self, partners: Sequence[tuple[int, int]]) -> None:
         """Pairs what both runs are given: the same bits, or what paired operations read."""
         left, right = self.runs
         keys = {v.key: m for m, v in reversed([*enumerate(right.values)]) if v.given < 0}
         for n, value in enumerate(left.values):
             if value.given < 0 and value.key in keys:
                 self._note(n, keys[value.key])
-        for mine, other in by_name:
-            reads = left.operations[mine].reads, right.operations[other].reads
-            for n, m in zip(*reads, strict=False):
+        for mine, other in partners:
+            ours, theirs = left.operations[mine], right.operations[other]
+            alike = zip(ours.reads, theirs.reads, strict=False) if ours.op == theirs.op else ()
+            for n, m in alike:
                 if left.values[n].given < 0 and right.values[m].given < 0:
                     self._note(n, m)
 
@@ -229,8 +261,8 @@ class RunningMatch:
                 given = min(a.given, b.given) < 0 or partner.get(a.given) == b.given
                 follows &= given or a.key == b.key
             must_agree = [both for both in gives if self.pair(*both).compared]
-            # other weights may be folded ones, of operations that stand for others
-            computed = [both for both in reads if left.values[both[0]].role != WEIGHT]
+            # other weights are apart, but may be those of operations that were folded together
+            computed = [both for both in reads if not _is_weight(left, both[0])]
             apart = any(self.pair(*both).compared and not self.shares(*both) for both in computed)
             near = any(self.shares(*both) for both in must_agree)
             if near or (follows and (apart or not must_agree)):
@@ -246,7 +278,7 @@ class RunningMatch:
 
     def _compatible(self, mine: int, other: int) -> bool:
         """Whether two operations give values of one shape, where neither run lacks anything."""
-        if self.sides.marks != (None, None):
+        if not self.sides.whole:
             return True
         left, right = self.runs
         ends = zip(left.operations[mine].gives, right.operations[other].gives, strict=False)
@@ -260,7 +292,9 @@ class RunningMatch:
             a, b = left.values[n], right.values[m]
             if a.key == b.key or self.values[0].get(n) == m:
                 return True
-            return a.given < 0 and b.given < 0 and self.pair(n, m).known
+            if a.given < 0 and b.given < 0:
+                return self.pair(n, m).known
+            return min(a.given, b.given) < 0 and self._has_the_same(n, m)
 
         pairs = [*zip(ours.reads, theirs.reads, strict=False)]
         turned = [*zip(ours.reads, reversed(theirs.reads), strict=False)]
@@ -269,6 +303,17 @@ class RunningMatch:
         return all(alike(*both) for both in pairs) or (
             len(pairs) == 2 and all(alike(*both) for both in turned)
         )
+
+    def _has_the_same(self, mine: int, other: int) -> bool:
+        """Whether a part of an input that one run cuts out has the bits that the other is given."""
+        pair = self.pair(mine, other)
+        if not pair.known or pair.selection.empty:
+            return False
+        both = settled.taken(pair, self.runs)
+        same = both is not None and bool(settled.equal(*both).all())
+        if same:
+            self._note(mine, other)
+        return same
 
     def _same_weights(self, mine: int, other: int) -> bool:
         """Whether two operations don't read weights that the other run reads elsewhere."""
@@ -290,7 +335,12 @@ class RunningMatch:
         return first, second
 
     def _note(self, mine: int, other: int) -> None:
-        """Has two values bound regions, unless it isn't known what of them must agree."""
+        """Has two values bound regions, unless it isn't known what of them must agree, or they are
+        other weights, which may be folded into more."""
+        left, right = self.runs
+        folded = _is_weight(left, mine) and _is_weight(right, other)
+        if folded and left.values[mine].key != right.values[other].key:
+            return
         if not self.pair(mine, other).known:
             return
         self.values[0].setdefault(mine, other)
@@ -336,10 +386,14 @@ class RunningMatch:
     def settle(self, difference: Difference) -> None:
         """Has no verdict rest on what was not compared or follows from a size, and says why."""
         marks = [marks for marks in self.sides.marks if marks is not None]
-        if marks:
+        if not self.sides.whole:
             settled.leave_out_sizes(difference)
         why = settled.BRANCH if any(each.repetitions for each in marks) else settled.SIZES
         settled.give_reasons(difference, why if marks else "")
+        for region in difference.sources:
+            for side, earlier in enumerate(self.sides.earlier):
+                if earlier is not None and not settled.reads_marked(region, earlier, side):
+                    region.doubted(settled.EARLIER)
 
     def _computing(self, rest: Sequence[int], free: Sequence[int]) -> bool:
         sides = zip(self.runs, (rest, free), strict=True)
@@ -388,6 +442,21 @@ class RunningMatch:
 def _is_given(value: Value) -> bool:
     """Whether it is an input of more than a number."""
     return value.given < 0 and value.role == INPUT and prod(value.shape) > 1
+
+
+def _marked(marks: Marks | None, number: int, how: str = "any") -> bool:
+    """Whether anything of a value changes with some content, or all of it."""
+    mark = None if marks is None else marks.of(number)
+    return mark is not None and mark.size > 0 and bool(getattr(mark, how)())
+
+
+def _is_weight(run: Run, number: int) -> bool:
+    """Whether a value is a weight, or follows from one alone, as its transpose does."""
+    value = run.values[number]
+    if value.given < 0:
+        return value.role == WEIGHT
+    reads = run.operations[value.given].reads
+    return bool(reads) and all(_is_weight(run, n) for n in reads)
 
 
 def _unpaired(partner: dict[int, int], count: int) -> list[int]:

@@ -44,7 +44,8 @@ def paired(left: Side, right: Side) -> Selection | None:
     if len(left.shape) != len(right.shape):
         return None
     axes = [axis for axis, (n, m) in enumerate(zip(left.shape, right.shape, strict=True)) if n != m]
-    if axes and not (left.mark.any() or right.mark.any()) and left.complete and right.complete:
+    whole = left.complete and right.complete and left.own is None and right.own is None
+    if axes and whole and not (left.mark.any() or right.mark.any()):
         return None
     unclear, best, near = False, None, SHARE
     for chosen, sure in _choices(left, right, axes):

@@ -6,7 +6,9 @@ marks alone: the values of four runs more would not fit beside a large model's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 
@@ -160,8 +162,9 @@ def repeated(run: Run, recorders: Iterable[Callable[[], Recorder]]) -> Marks:
             break
         watch = _Watch(marks)
         try:
-            recorder = foreign(make)
-            outputs = foreign(_recorded, recorder, watch)
+            with unheard():
+                recorder = foreign(make)
+                outputs = foreign(_recorded, recorder, watch)
         except (Foreign, ProbeError):  # a model may raise what it likes at other numbers
             if not marks.repetitions:
                 marks = Marks(run)
@@ -173,6 +176,14 @@ def repeated(run: Run, recorders: Iterable[Callable[[], Recorder]]) -> Marks:
         else:
             _compare_branches(marks, record_run(recorder))
     return marks
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Has nothing warn of what other content makes overflow."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _recorded(recorder: Recorder, watch: _Watch) -> list[Seen]:

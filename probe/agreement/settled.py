@@ -3,13 +3,15 @@ it reads could be compared, or where the sizes of the inputs say so."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
 
 from probe import floats
 from probe.agreement.pairing import NEAR
-from probe.recording.difference import Difference, Runs, why_not_compared
+from probe.agreement.repeated import Marks
+from probe.recording.difference import Difference, Region, Runs, why_not_compared
 from probe.recording.pairs import NOTHING, Pair, Selection
 from probe.recording.recording import Run
 
@@ -18,6 +20,8 @@ SIZED = "what it gives follows from the sizes of its inputs, which differ"
 BRANCH = "it is not known which of its results belong together: it runs otherwise with other inputs"
 SIZES = "it is not known which of its results belong together: the inputs have other sizes"
 NOT_COMPARED = "what it reads could not be compared"
+DRAWN = "it reads nothing and gives other numbers: they are drawn at random"
+EARLIER = "what it gives depends on what stands before, and nothing that it reads here does"
 
 # The share of elements up to which those that are far apart are what an operation makes of its
 # operands, such as an overflow, and not of their sizes.
@@ -35,10 +39,28 @@ def give_reasons(difference: Difference, otherwise: str) -> None:
         missing |= not region.joint and len(ops[0].reads) != len(ops[1].reads)
         if missing and region.verdict == "source":
             region.doubted(NOT_COMPARED)
+        if region.verdict == "source" and not region.arguments:
+            if not any(op.reads for op in ops):
+                region.doubted(DRAWN)
         elif region.verdict == "unknown" and not region.note:
             known = all(pair.known for pair in region.gives)
             why = otherwise or why_not_compared(region.gives, difference)
             region.note = LACKING if known else why
+
+
+def reads_marked(region: Region, marks: Marks, side: int) -> bool:
+    """Whether an operation reads what changes with some content, if it gives such: else the other
+    side has not got it."""
+
+    def some(pairs: Sequence[Pair]) -> bool:
+        numbers = [(pair.left, pair.right)[side] for pair in pairs]
+        for pair, number in zip(pairs, numbers, strict=True):
+            mark, shape = marks.of(number), marks.run.values[number].shape
+            if mark is None or pair.selection.taken(np.broadcast_to(mark, shape), side).any():
+                return True
+        return False
+
+    return some(region.reads) or not some(region.gives)
 
 
 def leave_out_sizes(difference: Difference) -> None:
@@ -90,7 +112,8 @@ def taken(pair: Pair, runs: Runs) -> tuple[np.ndarray, np.ndarray] | None:
     return pair.selection.taken(left, 0), pair.selection.taken(right, 1)
 
 
-def _equal(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+def equal(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Where numbers are equal, NaN among them."""
     same = np.asarray(left == right)
     return same | (np.isnan(left) & np.isnan(right)) if left.dtype.kind in "fc" else same
 
@@ -101,7 +124,7 @@ def _far(pair: Pair, runs: Runs) -> np.ndarray:
     if both is None:
         return np.zeros(1, bool)
     left, right = both
-    near, dtype = _equal(left, right), runs[0].values[pair.left].dtype
+    near, dtype = equal(left, right), runs[0].values[pair.left].dtype
     if dtype in floats.FORMATS:
         libraries = {run.target.partition(",")[0] for run in runs}
         with np.errstate(all="ignore"):
@@ -110,6 +133,7 @@ def _far(pair: Pair, runs: Runs) -> np.ndarray:
             if len(libraries) > 1:  # one of which may compute in a shorter format
                 limit = NEAR * size[np.isfinite(size)].max(initial=0.0)
             near |= np.abs(left - right) <= limit
+            near |= size <= floats.flushed_below(dtype)  # what one side makes zero
     return np.asarray(~near.reshape(-1))
 
 
@@ -117,12 +141,13 @@ def _keep_equal(pair: Pair, runs: Runs) -> None:
     """Has nothing of a pair differ, and nothing be known of what does."""
     both = taken(pair, runs)
     assert both is not None
-    equal, places = _equal(*both).reshape(-1), []
+    same, places = equal(*both).reshape(-1), []
     shapes = runs[0].values[pair.left].shape, runs[1].values[pair.right].shape
     for side, shape in enumerate(shapes):
         every = np.arange(prod(shape)).reshape(shape)
-        places.append(np.asarray(pair.selection.taken(every, side)).reshape(-1)[equal])
+        places.append(np.asarray(pair.selection.taken(every, side)).reshape(-1)[same])
     sizes = (prod(shapes[0]),), (prod(shapes[1]),)
+    pair.laid = pair.selection
     pair.selection = (
         Selection((0,), places[0], places[1], sizes, True) if len(places[0]) else NOTHING
     )

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from html import escape
 from importlib import import_module
 from math import prod
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probe import budget, floats
+from probe.agreement.captured import Captured
+from probe.agreement.functions import FunctionSide, by_reading
 from probe.agreement.running import Matches
 from probe.answers.answer import Answer
 from probe.arguments import typed
@@ -27,6 +30,7 @@ from probe.errors import InputError, ProbeError
 from probe.printing import counted, differ, ranges
 from probe.progress import Say, heard, silent
 from probe.recording.apart import switch_lines
+from probe.recording.contract import Recorder
 from probe.recording.difference import Difference, Region, grouped_reasons, of_outputs
 from probe.recording.folder import read_recording
 from probe.recording.inputs import listed_inputs, require_arguments
@@ -573,23 +577,30 @@ def first_difference(
     >>> found = probe.first_difference(lambda: model(x[:1]), lambda: model(x))  # doctest: +SKIP
     >>> found.first, found.verdict  # doctest: +SKIP
     """
-    arrays = listed_inputs(inputs)
-    functions, names = [], []
+    arrays, names = listed_inputs(inputs), []
     for runnable, side in ((left, "left"), (right, "right")):
-        as_it_is = inputs is None or not callable(runnable)
-        if not as_it_is:
+        if inputs is not None and callable(runnable):
             require_arguments(runnable, arrays)
-        functions.append(runnable if as_it_is else lambda function=runnable: function(*arrays))
         # a recorder has a name of its own, the model's
         name = getattr(runnable, "__name__", getattr(runnable, "name", type(runnable).__name__))
         names.append(side if str(name)[:1] in ("", "<") else f"{side} ({name})")
+
+    def recorder(given: tuple[Any, Sequence[Any]], like: Recorder | None = None) -> Recorder:
+        function, arguments = given
+        if is_net(function):
+            return net_recorder(function, arguments)
+        as_it_is = inputs is None or not callable(function)
+        call = function if as_it_is else lambda: function(*arguments)
+        return function_recorder(call, bare=given, like=like)
+
     with within(time), heard("first_difference", progress) as tell:
         tell("running both sides once, unwatched")
-        recorders = [
-            net_recorder(raw, arrays) if is_net(raw) else function_recorder(run, bare=(raw, arrays))
-            for run, raw in zip(functions, (left, right), strict=True)
-        ]
-        difference = walk(recorders[0], recorders[1], explain, tell)
+        recorders, sides = [], []
+        for given in ((left, arrays), (right, arrays)):
+            recorders.append(recorder(given))
+            sides.append(FunctionSide(Captured(given), partial(recorder, like=recorders[-1])))
+        match = by_reading(*sides)
+        difference = walk(recorders[0], recorders[1], explain, tell, match=match)
     return Walked(difference, ComparisonQuestion("", *names))
 
 

@@ -69,12 +69,12 @@ class OutputDifference:
 
 
 def output_difference(
-    left: np.ndarray, right: np.ndarray, dtypes: tuple[str, str], first_row: int = 0
+    left: np.ndarray, right: np.ndarray, dtypes: tuple[str, str], start: Sequence[int] = ()
 ) -> OutputDifference:
     """Compares two outputs by index: container arrays of formats ``dtypes``.
 
-    Where their sizes differ, what both have is compared: the first entries along an axis, and along
-    the first one the rows from ``first_row`` of the right on; what else the smaller one has isn't.
+    Where their sizes differ, what both have is compared: along each axis the first entries, or
+    those of the right from ``start`` on; what else the smaller one has isn't.
     """
     shapes = left.shape, right.shape
     size = max(left.size, right.size)
@@ -85,8 +85,7 @@ def output_difference(
     if left.ndim != right.ndim or (0 in left.shape) != (0 in right.shape):
         why = f"its shape is {list(left.shape)} on the left and {list(right.shape)} on the right"
         return replace(nothing, not_compared=size, why=why)
-    if first_row:
-        right = right[first_row:]
+    right = right[tuple(slice(begin, None) for begin in start)]
     common = tuple(slice(min(pair)) for pair in zip(left.shape, right.shape, strict=True))
     both = np.ascontiguousarray(left[common]), np.ascontiguousarray(right[common])
     both = both[0].reshape(left[common].shape), both[1].reshape(left[common].shape)  # no row of one
@@ -113,7 +112,7 @@ def output_difference(
     finite = distance[np.isfinite(distance)]
     more["max_abs"] = float(finite.max()) if len(finite) else None if apart.any() else 0.0
     if apart.ndim:
-        rows = np.flatnonzero(apart.any(axis=tuple(range(1, apart.ndim)))) + first_row
+        rows = np.flatnonzero(apart.any(axis=tuple(range(1, apart.ndim)))) + sum(start[:1])
         more["samples"] = tuple(rows.tolist())
     return replace(nothing, elements=apart.size, apart=apart, **more)
 

@@ -69,6 +69,12 @@ class TorchRecorder:
         self.trees = list[ModuleTree]()
         self.several = False  # whether its operations ran on several numbers of threads
 
+    def again(self, function: Callable[[], Any]) -> TorchRecorder:
+        """Returns a recorder of the same on other numbers, with gradients where these are on."""
+        other = TorchRecorder(function)
+        other.gradients = self.gradients
+        return other
+
     def plain(self) -> list[np.ndarray]:
         with torch.set_grad_enabled(self.gradients):
             return [np.array(array(output)) for output in tensors(self.function(), beside=True)]

@@ -28,8 +28,15 @@ from probe.comparison.outputs import (
 from probe.comparison.weights import PermutedWeight
 from probe.enclosure import RoundingVerdict
 from probe.recording.calls import Argued, all_differing_arguments, differing_arguments
-from probe.recording.pairs import Pair, read_alike
-from probe.recording.recording import Operation, Run, computes, operations_between, region_text
+from probe.recording.pairs import Pair, Selection, read_alike
+from probe.recording.recording import (
+    NAMED,
+    Operation,
+    Run,
+    computes,
+    operations_between,
+    region_text,
+)
 from probe.semantics import MOVING, Passes
 
 if TYPE_CHECKING:
@@ -193,8 +200,15 @@ class Difference:
 
     @property
     def examined(self) -> int:
-        """Returns operations of which something was compared."""
-        return sum(region.verdict not in ("left", "right", "unknown") for region in self.operations)
+        """Returns operations of which something was compared, by themselves or with others."""
+        regions = [r for r in self.operations if r.verdict not in ("left", "right", "unknown")]
+        inside = [{n for region in regions for n in region.inside[side]} for side in (0, 1)]
+        alone = (r for r in self.operations if r.verdict in ("left", "right", "unknown"))
+        within = sum(
+            all(n is None or n in some for n, some in zip(r.ends, inside, strict=True))
+            for r in alone
+        )
+        return len(regions) + within
 
     @property
     def verdict(self) -> str:
@@ -275,7 +289,7 @@ def plain_outputs(difference: Difference) -> list[OutputDifference]:
     """The outputs of both runs, each as its user runs it, by index.
 
     Outputs of different shapes are laid beside each other where those that must agree stand at the
-    same indices, or in rows of a batch further on; else these alone are compared.
+    same indices, or all as much further on; else these alone are compared.
     """
     runs = difference.left, difference.right
     sides = [run.plain_results if run.plain else run.results for run in runs]
@@ -296,15 +310,16 @@ def plain_outputs(difference: Difference) -> list[OutputDifference]:
                 whole = replace(whole, elements=0, apart=apart[:0], not_compared=size)
             plain.append(replace(whole, max_ulp=None, max_abs=None) if whole.differing else whole)
             continue
-        first_row = _rows_before(pair, *shapes)
-        if first_row is not None:
-            found = output_difference(left, right, dtypes, first_row)
-        elif pair.selection.empty or dtypes[0] != dtypes[1]:
+        selection = pair.laid or pair.selection
+        start = _start_of(selection, *shapes)
+        if start is not None:
+            found = output_difference(left, right, dtypes, start)
+        elif selection.empty or dtypes[0] != dtypes[1]:
             why = NOT_TOLD
             size = min(left.size, right.size)
             found = OutputDifference(*shapes, 0, np.zeros(0, bool), not_compared=size, why=why)
         else:
-            chosen = pair.selection.taken(left, 0), pair.selection.taken(right, 1)
+            chosen = selection.taken(left, 0), selection.taken(right, 1)
             found = paired_difference(*chosen, dtypes[0], (left.size, right.size))
             found = replace(found, shape=left.shape, other_shape=right.shape)
         # what changes with other content in what the other side lacks
@@ -314,19 +329,21 @@ def plain_outputs(difference: Difference) -> list[OutputDifference]:
     return plain
 
 
-def _rows_before(pair: Pair, left: tuple[int, ...], right: tuple[int, ...]) -> int | None:
-    """Returns how many rows of the right output stand before those that the left has, 0 where both
-    begin together; None where its elements stand in another way."""
+def _start_of(
+    selection: Selection, left: tuple[int, ...], right: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """Returns where in the right output the left one begins, along each axis; None where its
+    elements stand in another way."""
     if left == right or len(left) != len(right):
-        return 0 if left == right else None
-    if pair.selection.empty:
+        return () if left == right else None
+    if selection.empty:
         return None
     numbers = (np.arange(prod(shape)).reshape(shape) for shape in (left, right))
-    at, to = (pair.selection.taken(each, side).reshape(-1) for side, each in enumerate(numbers))
+    at, to = (selection.taken(each, side).reshape(-1) for side, each in enumerate(numbers))
     apart = np.stack(np.unravel_index(to, right)) - np.stack(np.unravel_index(at, left))
-    if (apart[1:] != 0).any() or (apart[0] != apart[0, 0]).any():
+    if (apart != apart[:, :1]).any() or (apart < 0).any():
         return None
-    return int(apart[0, 0]) if apart[0, 0] >= 0 else None
+    return tuple(map(int, apart[:, 0]))
 
 
 def is_near(pair: Pair, dtype: str) -> bool:
@@ -455,6 +472,14 @@ def _region(match: RunningMatch, mine: int | None, other: int | None) -> Region:
 def _name(runs: Runs, region: Region) -> None:
     """Says which operations a region has, and why both sides are taken for the same."""
     texts = [region_text(*side) for side in zip(runs, region.inside, strict=True)]
+    names = [
+        [run.operations[n].op for n in inside]
+        for run, inside in zip(runs, region.inside, strict=True)
+    ]
+    if texts[0] == texts[1] and names[0] != names[1]:  # what moves elements is what differs
+        ends = [[n for n in some[:-1] if n not in other] for some, other in (names, names[::-1])]
+        if all(ends):
+            texts = [" + ".join([*moved[-NAMED:], texts[0]]) for moved in ends]
     region.op = " against ".join(dict.fromkeys(texts))
     how = "as the results are close" if region.by_value else "by what both read and give"
     region.note = f"the right run's {texts[1]} is taken for the same, {how}"

@@ -97,7 +97,8 @@ class Pair:
     """A value of either run, by number, and what must agree of them.
 
     ``compared``: elements; ``equal``: whether all have the same bits. ``known``: False where it
-    isn't known of the rest whether it must agree. ``hollow``: neither has any element.
+    isn't known of the rest whether it must agree. ``hollow``: neither has any element. ``laid``:
+    which elements stand for each other, where fewer of them must agree.
     """
 
     left: int
@@ -112,6 +113,7 @@ class Pair:
     scaled: float = 0.0
     first: tuple[int, ...] | None = None
     hollow: bool = False
+    laid: Selection | None = None
 
     @classmethod
     def of_all(cls, left: int, right: int, size: int) -> Pair:

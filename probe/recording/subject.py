@@ -271,10 +271,7 @@ class FunctionSubject:
                 why = f"{_error_text(error)} (called with {called}; {todo})"
                 raise TargetError(self.name, "error", why) from None
 
-        if like is None or isinstance(like, _OfNumpy):
-            recorder = function_recorder(call, self.name, (function, arguments))
-        else:
-            recorder = getattr(like, "again", type(like))(call)  # type: ignore[call-arg]
+        recorder = function_recorder(call, self.name, (function, arguments), like)
         self.recorded[_shapes(arrays)] = recorder
         guard: Any = Guarded(recorder, self.name, said) if self.name or said else recorder
         return guard  # type: ignore[no-any-return]
@@ -414,13 +411,20 @@ def function_recorder(
     function: Callable[[], Any],
     name: str = "",
     bare: tuple[Callable[..., Any], Sequence[Any]] | None = None,
+    like: Recorder | None = None,
 ) -> Recorder:
     """Returns a recorder of a function of no arguments, by the library of what it returns.
 
     Costs one call. ``name``: of a function that is asked for by name; then what it raises becomes a
     TargetError. ``bare``: the same as a function of arrays, and these; so that plain NumPy can be
-    watched. Errors: InputError where it returns nothing that a library can be told from.
+    watched. ``like``: a recorder of the same function with other numbers, which saves the call.
+    Errors: InputError where it returns nothing that a library can be told from.
     """
+    if isinstance(like, _OfNumpy):
+        assert bare is not None
+        return _OfNumpy(*bare, None, like.beside)
+    if like is not None:
+        return getattr(like, "again", type(like))(function)  # type: ignore[call-arg,no-any-return]
     if hasattr(function, "plain") and hasattr(function, "record"):
         return function  # type: ignore[return-value]
     if not callable(function):
@@ -474,14 +478,15 @@ def library_of_values(values: Any) -> str:
 class _OfNumpy:
     """A recorder of plain NumPy. InputError: outputs do not come from NumPy's calls.
 
-    ``already``: digests of its outputs, from a run unwatched; ``beside``: what else it returned.
+    ``already``: digests of its outputs, from a run unwatched, where there was one; ``beside``: what
+    else it returned.
     """
 
     def __init__(
         self,
         function: Callable[..., Any],
         arguments: Sequence[Any],
-        already: list[str],
+        already: list[str] | None,
         beside: Beside,
     ) -> None:
         self.beside = beside

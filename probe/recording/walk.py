@@ -244,7 +244,8 @@ def compare_and_explain(
     same_inputs, said, other_weights = related.related(left, right)
     tell("comparing")
     difference = compare_runs(match)
-    same = same_inputs and not other_weights and related.shares_weights(left, right)
+    whole = same_inputs and match.sides.whole
+    same = whole and not other_weights and related.shares_weights(left, right)
     difference.notes, difference.same_inputs = [*notes, *said], same
     difference.matched = match.how
     difference.other_weights = other_weights

@@ -56,7 +56,7 @@ def test_integers_and_truth_values_are_compared_as_they_are():
 def test_a_prefix_is_laid_beside_what_both_have_and_another_type_beside_nothing():
     found = output_difference(X[:2, :5], X, FLOAT)
     assert (found.elements, found.not_compared, verdict_of([found])) == (10, 0, "equal")
-    assert output_difference(X[2:], X, FLOAT, first_row=2).differing == 0
+    assert output_difference(X[2:], X, FLOAT, start=(2,)).differing == 0
     wide = output_difference(X, X.astype("f8"), ("float32", "float64"))
     assert wide.not_compared == 24 and verdict_of([wide]) == "unknown" and "float64" in wide.why
     flat = output_difference(X.reshape(-1), X, FLOAT)
@@ -71,7 +71,7 @@ def test_what_the_smaller_of_two_shapes_has_beyond_the_other_is_not_called_equal
     turned = output_difference(X[:3, :4], X[:2], FLOAT)  # 3 x 4 against 2 x 6
     assert (turned.elements, turned.not_compared, turned.differing) == (8, 4, 0)
     assert verdict_of([turned]) == "unknown"
-    overlap = output_difference(X[2:], X[:3], FLOAT, first_row=2)
+    overlap = output_difference(X[2:], X[:3], FLOAT, start=(2,))
     assert (overlap.elements, overlap.not_compared) == (6, 6)
 
 

@@ -95,15 +95,15 @@ def test_a_scalar_and_what_finds_nothing_are_compared() -> None:
     assert probe.first_difference(lambda: run(Y[:1]), lambda: run(Y)).verdict != "differs"
 
 
-@pytest.mark.parametrize(("axis", "start", "places"), [(3, 0, 0), (3, 4, 0), (2, 4, 0), (2, 0, 48)])
-def test_places_of_maxima_agree_at_the_same_place_alone(axis: int, start: int, places: int) -> None:
+@pytest.mark.parametrize(("axis", "start"), [(3, 0), (3, 4), (2, 4), (2, 0)])
+def test_places_of_maxima_agree_at_the_same_place_alone(axis: int, start: int) -> None:
     """They count through the whole input: rows of another width begin elsewhere."""
     x = torch.randn(2, 3, 8, 8, generator=G)
     part = x.narrow(axis, start, 4)
     found = probe.first_difference(lambda: F.max_pool2d(part, 2), lambda: F.max_pool2d(x, 2))
     assert found.found.first is None and found.verdict == "equal"
     (pool,) = (one for one in found.found.operations if "max_pool" in one.op)
-    assert pool.gives[0].compared == 48 and pool.gives[1].compared <= places
+    assert pool.gives[0].compared == 48 and not pool.gives[1].differing
 
 
 def test_inference_mode_and_random_numbers() -> None:
@@ -139,7 +139,8 @@ def test_numbers_are_drawn_alike_from_one_state_of_their_generator_alone() -> No
         return call
 
     assert probe.first_difference(twice(4), twice(4)).verdict == "equal"
-    assert probe.first_difference(twice(2), twice(4)).verdict != "differs"
+    found = probe.first_difference(twice(2), twice(4))  # the second draws behind other draws
+    assert found.verdict == "differs" and found.first is None
 
 
 def test_a_product_of_complex_numbers_may_be_rounded_in_several_ways() -> None:
@@ -238,11 +239,8 @@ def test_rows_in_another_order_are_not_the_same_inputs(name: str) -> None:
     taken = TAKEN[name]
     model = lambda x: (torch.sin(x), torch.cumsum(x, 1))  # noqa: E731
     found = probe.first_difference(lambda: model(taken(x)), lambda: model(x))
-    # by index they differ; row by row, by what was given, they are the same
-    same_shape = taken(x).shape == x.shape
-    assert found.verdict == ("differs" if same_shape else "equal")
-    assert found.found.agreement == "equal" and found.first is None
-    assert not found.found.same_inputs
+    assert found.verdict == ("differs" if taken(x).shape == x.shape else "equal")
+    assert found.first is None
     assert all(one.compared == taken(x).numel() for one in found.found.outputs)
 
 
@@ -278,7 +276,8 @@ def test_packed_sequences_are_no_error() -> None:
     x = torch.randn(4, 6, 16, generator=torch.Generator().manual_seed(6))
     model = _encoder()
     part = probe.first_difference(lambda: model(x[:2]), lambda: model(x))
-    assert part.verdict == "unknown"
+    differing = int((model(x[:2]) != model(x)[:2]).sum())
+    assert part.verdict == ("differs" if differing else "equal")
     same = probe.first_difference(lambda: model(x), lambda: model(x))
     assert same.verdict == "equal" and same.found.same_inputs
 
@@ -458,32 +457,6 @@ def test_attention_of_one_row_does_not_agree_with_that_of_others() -> None:
     assert any("native_multi_head" in op for op in kinds[0])
     found = probe.first_difference(lambda: layer(x, x, x)[0], lambda: layer(other, x, x)[0])
     assert found.verdict != "equal"
-
-
-@pytest.mark.parametrize("how", ["index_add", "scatter_add", "index_put"])
-def test_sums_into_places_stay_sources_where_their_terms_are_permuted(how: str) -> None:
-    random = torch.Generator().manual_seed(1)
-    source, to = (torch.randint(0, 9, (80,), generator=random) for _ in range(2))
-    h, w = torch.randn(9, 4, generator=random), torch.randn(4, 4, generator=random)
-
-    def run(order: torch.Tensor) -> Callable[[], torch.Tensor]:
-        def call() -> torch.Tensor:
-            terms, at = (h @ w)[source[order]], to[order]
-            if how == "index_add":
-                return torch.zeros(9, 4).index_add_(0, at, terms).relu()
-            if how == "index_put":
-                return torch.zeros(9, 4).index_put((at,), terms, accumulate=True).relu()
-            return torch.zeros(9, 4).scatter_add(0, at[:, None].expand(-1, 4), terms).relu()
-
-        return call
-
-    for seed in range(8):
-        other = torch.randperm(80, generator=torch.Generator().manual_seed(seed))
-        found = probe.first_difference(run(torch.arange(80)), run(other))
-        if found.verdict == "differs":
-            assert found.first is not None and how in found.first.op
-            return
-    raise AssertionError("no order of 80 terms rounds otherwise")
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")

@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 
 from probe import layout
+from probe.agreement import by_running
+from probe.answers.first_difference import ComparisonQuestion, Walked
 from probe.recording.contract import INPUT, Laid, Operation, Seen, Visit
+from probe.recording.walk import walk
 from probe.semantics import Meaning
 
 Function = Callable[..., Any]
@@ -99,3 +102,10 @@ def product(x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> np.nda
     """Rows times weights: one row is added upwards, several downwards."""
     y = either_way(x[..., :, None] * w[..., None, :, :], x.shape[0] == 1)
     return y if b is None else y + b
+
+
+def walked(left: Doubles, right: Doubles) -> Walked:
+    """The comparison of two doubles, one of them given a piece of the other's inputs."""
+    again = [lambda arrays, side=side: Doubles(dict(arrays), side.steps) for side in (left, right)]
+    match = by_running((again[0], again[1]), (left.inputs, right.inputs))
+    return Walked(walk(left, right, match=match), ComparisonQuestion())

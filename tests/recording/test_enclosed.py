@@ -15,7 +15,7 @@ from probe.recording import enclosed
 from probe.semantics import Each, Meaning, Steps, Unknown
 from probe.semantics import Step as Inner
 from probe.semantics import operations as o
-from tests.recording.doubles import Doubles, Step, product
+from tests.recording.doubles import Doubles, Step, product, walked
 
 RANDOM = np.random.default_rng(0)
 
@@ -36,7 +36,7 @@ def told(
     weights = {f"w{n}": one for n, one in enumerate(more)}
     step = Step("double", meaning, function, ["x", *weights])
     sides = [Doubles({"x": one, **weights}, [step]) for one in (X[:rows], X)]
-    found: dict[str, Any] = probe.first_difference(*sides).to_json()
+    found: dict[str, Any] = walked(*sides).to_json()
     (one,) = found["operations"]
     assert found["rounding"] == one["rounding"] and one["verdict"] == "source"
     counts = [found["rounding"][name] for name in ("explained", "within", "beyond", "unknown")]
@@ -91,7 +91,7 @@ def test_a_wrong_number_is_beyond_rounding_on_its_side(meaning, function, more) 
 def test_the_words_are_ahead_in_the_lines() -> None:
     step = Step("double", o.matmul(), wrong(product), ["x", "w"])
     sides = [Doubles({"x": one, "w": W}, [step]) for one in (X[:1], X)]
-    line = probe.first_difference(*sides).lines()[1]
+    line = walked(*sides).lines()[1]
     assert line.startswith("beyond rounding: 1 (no order of additions gives the result on the left")
 
 
