@@ -57,8 +57,6 @@ LIBRARIES = (
     "tensorflow",
     "torch",
     "whole",
-    "matrix",
-    "matching",
 )
 """Words in the names of test files that go through all that a library has: asked with ``--wide``
 alone."""

@@ -9,7 +9,6 @@ Parts (``--only`` takes several, with commas; what is recorded already is not re
     pairs     to_json of the pairs of real_models: verdicts, sources, causes, compared elements
     commands  --json of some 80 command lines, without seconds and paths
     tests     to_json of every probe.first_difference that the tests of recordings ask for
-    rows      of each library's table of operations: rows, proved, refuted, not reached
     runs      runs of the user's function, and peak memory, of a first_difference
     reveals   calls and seconds of reveals
     sweeps    comparisons a second
@@ -551,48 +550,6 @@ def compare_costs(before: Path, after: Path, part: str) -> Found:
     return found._replace(same=same)
 
 
-# --- rows of tables ---
-
-LIBRARIES = "numpy torch tensorflow jax onnxruntime litert opencv".split()
-
-
-def record_rows(folder: Path, quick: bool) -> None:
-    """Of each table; a quick record proves NumPy's alone."""
-    path = folder / "rows.json"
-    if not (ROOT / "tests" / "recorders" / "rows.py").exists():
-        print("rows: this checkout can't prove its tables")
-        return
-    for name in LIBRARIES[:1] if quick else LIBRARIES:
-        if name in kept(path):
-            continue
-        command = [sys.executable, "-m", "tests.recorders.rows", name]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        line = re.search(
-            r"^\w+: rows (\d+), proved (\d+), refuted (\d+), not reached (\d+)", done.stdout, re.M
-        )
-        if line is None:
-            print(f"rows of {name}: no answer: {(done.stdout + done.stderr)[-300:]}")
-            continue
-        words = ("rows", "proved", "refuted", "not reached")
-        write(path, kept(path) | {name: dict(zip(words, map(int, line.groups()), strict=True))})
-        print(line[0], flush=True)
-
-
-def compare_rows(before: Path, after: Path) -> Found:
-    one, two = kept(before / "rows.json"), kept(after / "rows.json")
-    found, same = Found(0, [], []), 0
-    for key, b in two.items():
-        a = one.get(key, {"rows": 0, "proved": 0, "refuted": 0, "not reached": 0})
-        same += a == b
-        if b["refuted"]:
-            found.lost.append(f"{key}: {b['refuted']} rows are refuted")
-        for word in ("rows", "proved"):
-            if b[word] != a[word]:
-                side = found.lost if b[word] < a[word] else found.other
-                side.append(f"{key}: {word} {a[word]} -> {b[word]}")
-    return found._replace(same=same)
-
-
 # --- bits ---
 
 
@@ -629,7 +586,6 @@ PARTS: dict[str, tuple[Record, Callable[[Path, Path], Found]]] = {
     "runs": (record_runs, lambda a, b: compare_costs(a, b, "runs")),
     "reveals": (record_reveals, lambda a, b: compare_costs(a, b, "reveals")),
     "sweeps": (record_sweeps, lambda a, b: compare_costs(a, b, "sweeps")),
-    "rows": (record_rows, compare_rows),
     "bits": (record_bits, compare_bits),
 }
 
@@ -696,7 +652,7 @@ def compare(before: Path, after: Path, parts: list[str], strict: bool) -> int:
     for part in parts:
         names = (part, f"{part}.json")
         there = [any((side / name).exists() for name in names) for side in (before, after)]
-        if not all(there) and not (part == "rows" and there[1]):  # refuted is refuted, whatever was
+        if not all(there):
             print(f"{part}: not recorded on both sides")
             continue
         found = PARTS[part][1](before, after)

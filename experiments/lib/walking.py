@@ -32,7 +32,7 @@ from probe.launch import open_session
 from probe.progress import Tell, silent
 from probe.recording import RECORDERS
 from probe.recording.recording import record_run
-from probe.semantics import Contracts, Each, Normalises, Reduces, Scans, Unknown, Windows
+from probe.semantics import Contracts, Each, Normalises, Reduces, Unknown, Windows
 from probe.store import Store, parquet
 from probe.target import Target
 
@@ -46,7 +46,7 @@ WORDS = ("vary", "at", "against")
 
 KINDS = (
     *((Contracts, "product"), (Reduces, "reduction"), (Normalises, "norm"), (Each, "function")),
-    *((Scans, "recurrent"), (Unknown, "unknown")),
+    (Unknown, "unknown"),
 )
 """Classes of meanings, and what the table ``sources`` calls them; convolutions and pools aside."""
 

@@ -4,8 +4,7 @@ A value is an interval for each element: two float64 arrays. Every step is taken
 function that rounds once gives the rounded ends of its range, one that the library chooses how to
 compute errs by up to ``ULPS`` (a stated number, generous: no library's functions are that bad), a
 sum by as much as any order can. Whether a step between two others is rounded to the format or kept
-in a wider one is open, so that both are enclosed. Elements that are only moved are followed by
-their labels, which moving leaves as they are.
+in a wider one is open, so that both are enclosed.
 """
 
 from __future__ import annotations
@@ -22,23 +21,19 @@ import numpy as np
 from probe import floats
 from probe.enclosure.sums import error_bound
 from probe.semantics import (
-    Attends,
-    Chooses,
     Contracts,
     Each,
-    Holds,
-    Made,
     Meaning,
     Normalises,
-    Recurs,
     Reduces,
-    Scans,
+    Reshapes,
+    Same,
     Steps,
+    Turns,
     Windows,
 )
 from probe.semantics.elementwise import row_of
-from probe.semantics.labels import ZERO, Labels
-from probe.semantics.windows import divisors
+from probe.semantics.sums import divisors
 from probe.summation.arithmetic import Doubles
 
 # By how many units in the last place a function may err that IEEE 754 does not settle: exp, tanh.
@@ -134,29 +129,15 @@ def _enclosed_meaning(
         return _reduction(meaning, reads[0], dtype).map(lambda end: end.reshape(shapes[0]))
     if isinstance(meaning, Normalises):
         return _normalised_axes(meaning, reads, dtype)
-    if isinstance(meaning, Attends):
-        return _attended(meaning, reads, dtype)
     if isinstance(meaning, Windows):
         return _pooled(meaning, reads[0], shapes[0], dtype)
-    if isinstance(meaning, Scans):
-        if meaning.word != "cumsum" or meaning.mixes or meaning.states or len(reads) != 1:
-            raise NotEnclosed
-        axis = meaning.axis % len(reads[0].shape)
-        turn = slice(None, None, -1 if meaning.reverse else 1)
-        turned = (*(slice(None),) * axis, turn)
-        # each of all before, in any order
-        sums = [np.cumsum(side[turned], axis=axis)[turned] for side in _addends(reads[0])]
-        return _sums_between(sums, reads[0].shape[axis], dtype)
-    if isinstance(meaning, Recurs):
-        return _recurrent(meaning, reads, shapes[0], dtype)
-    if isinstance(meaning, Chooses):
-        mask, yes, no = (
-            reads[n] if n >= 0 else _number_interval(meaning.value) for n in meaning.reads
-        )
-        if not np.array_equal(mask.low, mask.high):
-            raise NotEnclosed
-        return Interval(*(np.where(mask.low != 0, yes[n], no[n]) for n in range(2)))
-    return _moved_elements(meaning, reads, shapes)
+    if isinstance(meaning, Same):
+        return reads[0]
+    if isinstance(meaning, Reshapes):
+        return reads[0].map(lambda end: end.reshape(shapes[0]))
+    if isinstance(meaning, Turns):
+        return reads[0].map(lambda end: end.transpose(meaning.axes))
+    raise NotEnclosed
 
 
 def _number_interval(value: Any) -> Interval:
@@ -243,8 +224,6 @@ def _reduction(meaning: Reduces, x: Interval, dtype: str) -> Interval:
     """Returns a reduction over axes, which stay with a size of 1."""
     word, numbers, rank = meaning.word, meaning.numbers, len(x.shape)
     axes = tuple(axis % rank for axis in meaning.axes) if rank else ()
-    if meaning.places:
-        raise NotEnclosed
     if word in ("max", "min"):
         return x.map(lambda end: getattr(end, word)(axis=axes, keepdims=True))
     if not math.prod(x.shape[axis] for axis in axes):
@@ -627,135 +606,8 @@ def _scaled_and_shifted(
     return result
 
 
-def _attended(meaning: Attends, reads: list[Interval], dtype: str) -> Interval:
-    """Returns what attention gives: scaled scores, a mask, a softmax, a product. In one piece, it
-    may scale both operands, take blocks of keys with a largest score each, and divide last."""
-    queries, keys, values, *masks = reads
-    if len(queries.shape) > 2 and keys.shape[-3] != queries.shape[-3]:
-        times = queries.shape[-3] // keys.shape[-3]
-        pairs = keys, values
-        keys, values = (part.map(lambda end: np.repeat(end, times, axis=-3)) for part in pairs)
-    letters, unit = "ABCDEFGH"[: len(queries.shape) - 2], floats.eps(dtype)
-    equation = f"{letters}le,{letters}se->{letters}ls"
-    scores = enclosed_einsum(queries, keys, queries.shape[-1], dtype, equation)
-    for scale in meaning.numbers:
-        scores = _product_of_two(scores, _near_float32(scale), dtype)
-    hidden = np.triu(np.ones(scores.shape[-2:], bool), 1) & meaning.causal
-    for mask in masks:
-        if meaning.boolean:
-            hidden = hidden | (mask.low == 0)
-        else:
-            scores = _sum_of_two(scores, mask, dtype)
-    # the largest score of a block, and of all: each is taken off with a rounding of its own
-    seen = np.where(np.isfinite(scores.size) & ~hidden, scores.size, 0)
-    scores = scores.wider(8 * unit * seen.max(axis=-1, keepdims=True, initial=0))
-    scores = scores.map(lambda end: np.where(hidden, -np.inf, end))
-    chances = _normalised_axes(Normalises((-1,), "softmax"), [scores], dtype)
-    equation = f"{letters}ls,{letters}sf->{letters}lf"
-    result = enclosed_einsum(chances, values, values.shape[-2], dtype, equation)
-    return _widened_by(result, result.size * 4 * unit, dtype)
-
-
-# recurrent layers
-
-
-def _recurrent(
-    meaning: Recurs, reads: list[Interval], shape: tuple[int, ...], dtype: str
-) -> Interval:
-    """Returns the states of all steps. What is read and the states before it are one sum for each
-    gate, in any order: libraries multiply both at once, or one after the other."""
-    operands = [reads[n] if n >= 0 else None for n in meaning.reads]
-    one, inner, outer, own, other, state, cell = (*operands, None, None, None, None)[:7]
-    assert one is not None and inner is not None and outer is not None
-    if meaning.axis:
-        one = one.map(lambda end: np.swapaxes(end, 0, 1))
-    length, batch, _ = one.shape
-    zero = _number_interval(np.zeros((batch, outer.shape[1])))
-    state, cell = (zero if each is None else each for each in (state, cell))
-    state, cell = (each.map(lambda end: end.reshape(zero.shape)) for each in (state, cell))
-
-    def summed(letter: str, *parts: tuple[Interval, Interval, Interval | None]) -> Interval:
-        """Returns what a gate gets: the products of all parts and their biases, as one sum."""
-        size = outer.shape[0] // len(meaning.gates)
-        rows = slice(meaning.gates.index(letter) * size, (meaning.gates.index(letter) + 1) * size)
-        terms, weights = [], []
-        for values, some, bias in parts:
-            terms.append(values)
-            weights.append(some.map(lambda end: end[rows]))
-            if bias is not None:
-                terms.append(_number_interval(np.ones((batch, 1))))
-                weights.append(bias.map(lambda end: end.reshape(-1)[rows, None]))
-        x, w = (
-            Interval(*(np.concatenate([each[n] for each in some], axis=1) for n in range(2)))
-            for some in (terms, weights)
-        )
-        return enclosed_einsum(x, w.map(np.transpose), x.shape[1], dtype)
-
-    def through(word: str, *values: Interval) -> Interval:
-        return _elementwise(Each(word), list(values), dtype)
-
-    states: list[Interval] = [zero] * length
-    for step in range(length)[:: -1 if meaning.reverse else 1]:
-        now, before = (Interval(one.low[step], one.high[step]), inner, own), (state, outer, other)
-        if meaning.word == "rnn":
-            state = through(meaning.activation, summed("n", now, before))
-        elif meaning.word == "lstm":
-            gates = {x: summed(x, now, before) for x in "ifgo"}
-            into, kept, out = (through("sigmoid", gates[x]) for x in "ifo")
-            added = through("multiply", into, through("tanh", gates["g"]))
-            cell = through("add", through("multiply", kept, cell), added)
-            state = through("multiply", out, through("tanh", cell))
-        else:
-            reset, update = (through("sigmoid", summed(x, now, before)) for x in "rz")
-            if meaning.resets_after:
-                rest = through("multiply", reset, summed("n", before))
-                new = through("tanh", through("add", summed("n", now), rest))
-            else:
-                rest = through("multiply", reset, state)
-                new = through("tanh", summed("n", now, (rest, outer, other)))
-            # (state - new) * update + new, or (1 - update) * new + update * state: a number
-            # between both, which errs by units of both, as the update itself may leave [0, 1] by
-            ends = [np.clip(end, 0, 1) for end in update]
-            low, high = (
-                [t * s + (1 - t) * n for t in ends] for s, n in zip(state, new, strict=True)
-            )
-            between = Interval(np.minimum(*low), np.maximum(*high))
-            by = (state.size + new.size) * 2 * ULPS * floats.eps(dtype)
-            state = _widened_by(between, by, dtype)
-        states[step] = state
-    both = (np.stack([each[n] for each in states], axis=meaning.axis) for n in range(2))
-    return Interval(*both).map(lambda end: end.reshape(shape))
-
-
 def _mean(x: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
     count = math.prod(x.shape[axis] for axis in axes)
     unit = 2.0 ** (2 - floats.format_of(dtype).precision)
     low, high = _summed(x, axes, dtype).map(lambda end: end / count)
     return _rounded_outwards(low - np.abs(low) * unit, high + np.abs(high) * unit, dtype)
-
-
-# movement
-
-
-def _moved_elements(
-    meaning: Meaning, reads: list[Interval], shapes: Sequence[tuple[int, ...]]
-) -> Interval:
-    """Returns elements that are moved and copied, found by labels that count them."""
-    shape = tuple(shapes[0])
-    if not meaning.exact or isinstance(meaning, Each):
-        raise NotEnclosed
-    if isinstance(meaning, Made) and not meaning.places:
-        return _number_interval(np.full(shape, float(meaning.value)))
-    if isinstance(meaning, Holds) and meaning.content.dtype != np.uint16:  # bfloat16's container
-        return _number_interval(meaning.content)
-    labelled, start = [], 1
-    for operand in reads:
-        count = np.arange(start, start + operand.low.size, dtype=np.uint64).reshape(operand.shape)
-        labelled.append(Labels(operand.shape, count))
-        start += operand.low.size
-    label = meaning.labels(labelled, shapes, ZERO)[0]
-    places = np.broadcast_to(label.full(), shape)
-    if (places >= start).any():
-        raise NotEnclosed
-    ends = (np.concatenate([[0.0], *(each[n].reshape(-1) for each in reads)]) for n in range(2))
-    return Interval(*(end[places.astype(np.int64)] for end in ends))

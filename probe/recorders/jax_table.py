@@ -4,7 +4,6 @@ programs of them, which are the steps that their equations say.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 from string import ascii_lowercase
@@ -17,7 +16,6 @@ from probe import semantics as s
 from probe.recorders.jax_programs import LOOPS, Equation, Flat, flat_of, inner, unlike_params
 from probe.semantics import operations as o
 from probe.semantics.contract import Call
-from probe.semantics.moving import BITS, asked_move
 
 # What each primitive computes.
 TABLE = s.OperationTable()
@@ -34,19 +32,11 @@ FUNCTIONS = s.word_list(
 
 SAME = "copy stop_gradient sharding_constraint name reshard pvary random_wrap random_unwrap "
 SAME += "random_clone optimization_barrier device_put"
-REDUCES = s.word_list(
-    "reduce_sum:sum reduce_max:max reduce_min:min reduce_prod:prod reduce_and:all reduce_or:any "
-    "reduce_xor:xor argmax argmin"
-)
-SCANS = "cumsum cumprod cummax cummin cumlogsumexp"
-# What reads one matrix of a stack.
-MATRICES = "cholesky lu eig schur hessenberg qr eigh svd tridiagonal"
-
-# What reads operands of a stack of systems: how many of each one's last axes are a system's.
-SOLVES = {"tridiagonal_solve": (1, 1, 1, 2), "householder_product": (2, 1), "ormqr": (2, 1, 2),
-          "cholesky_update": (2, 1), "symmetric_product": (2, 2)}  # fmt: skip
-
-RANDOM = "random_bits random_split random_fold_in random_gamma random_seed"
+REDUCES = s.word_list("reduce_sum:sum reduce_prod:prod")
+# What moves, copies, chooses or counts elements, or makes numbers of none.
+MOVES = "dynamic_slice tile dynamic_update_slice scatter rev broadcast_in_dim concatenate split "
+MOVES += "stack unstack iota slice pad gather select_n sort top_k reduce_max reduce_min reduce_and "
+MOVES += "reduce_or argmax argmin"
 
 
 def _content_of(c: Call, slot: int) -> np.ndarray | None:
@@ -86,19 +76,10 @@ def _maximum(c: Call) -> s.Meaning:
     for slot in (0, 1):
         value = _content_of(c, slot)
         if value is not None and value.size == 1 and np.isneginf(value.astype(np.float64)).all():
-            return s.reads_of(c, o.expand(c.shape(1 - slot), c.gives[0]), 1 - slot)
+            return s.reads_of(c, s.Moves(), 1 - slot)
         if value is not None and value.size and not value.any():
             return o.function("relu", (1 - slot,))
     return o.function("maximum")
-
-
-@TABLE.row("select_n")
-def _lax_select(c: Call) -> s.Meaning:
-    if c.count != 3 or c.dtype() != "bool":
-        return s.Each("select_n")
-    if c.shape(0) not in ((), c.shape(1)):
-        return s.Unknown("one condition for whole arrays")
-    return s.Chooses((0, 2, 1))
 
 
 # sums and windows
@@ -121,22 +102,6 @@ def _dot_general(c: Call) -> s.Meaning:
     wider = c.dtype() != c.dtypes[0]
     word = f"product in {c.dtypes[0]}" if wider else "product"
     return s.Contracts(f"{left_text},{right_text}->{''.join(out)}", word=word)
-
-
-@TABLE.row("ragged_dot_general")
-def _ragged(c: Call) -> s.Meaning:
-    """Rows one behind the other in groups, each with a matrix of its own, as of experts."""
-    ends, (rows_, inner), out = np.cumsum(c.value(2)), c.shape(), c.gives[0]
-    numbers = c["ragged_dot_dimension_numbers"]
-    axes = numbers.dot_dimension_numbers, numbers.lhs_ragged_dimensions
-    plain = str(axes).replace("[", "(").replace("]", ")") == "((((1,), (1,)), ((), ())), (0,))"
-    if not plain or ends[-1] < rows_:
-        return s.Unknown("its groups are no rows, or not all of them")
-    own = np.searchsorted(ends, np.arange(rows_), side="right")
-    build = s.StepBuilder(c.count)
-    matrices = build.add(o.take(0, own), (1,), (rows_, inner, out[1]))
-    build.add(s.Contracts("ab,abc->ac"), (0, matrices), out)
-    return build.done()
 
 
 @TABLE.row("conv_general_dilated")
@@ -180,7 +145,7 @@ def _lax_pool(kind: str) -> s.Row:
         slid = _slid(c)
         rest = [axis for axis in range(c.rank()) if axis not in slid]
         if set(c["base_dilation"]) - {1} or not rest:
-            return _windowed(c)
+            return s.Unknown("its window slides between elements, or over all axes")
         kernel, stride, dilation, padding = (
             tuple(c[name][axis] for axis in slid)
             for name in ("window_dimensions", "window_strides", "window_dilation", "padding")
@@ -200,161 +165,6 @@ def _minimum_pool(c: Call) -> s.Meaning:
     return s.Steps(tuple(s.Step(move, (n,), shape) for n, (move, shape) in enumerate(steps)))
 
 
-@TABLE.row("reduce_window select_and_scatter_add select_and_gather_add")
-def _windowed(c: Call) -> s.Meaning:
-    """Every output reads all along the axes on which a window slides: in a manner that isn't
-    described, as of a function of the user's, or the gradient of a pool."""
-    slid, beside = _slid(c), tuple(n for n in range(1, c.count) if c.shape(n))
-    free = [axis for axis in range(c.rank()) if axis not in slid]
-    if beside:  # of several arrays the rows alone are known to belong together
-        free = [axis for axis in free if axis == 0]
-    rest = tuple(size for axis, size in enumerate(c.gives[0]) if axis not in free)
-    numbers = (*c.numbers(), rest)
-    return o.own_rows(c.op, free, numbers, beside if free else ())
-
-
-@TABLE.row("sort")
-def _sort(c: Call) -> s.Meaning:
-    count, shape = c.count, c.shape()
-    if count == 1:
-        return o.along("sort", c.rank(), (c["dimension"],))
-    # several arrays by the first ones, as argsort does
-    build = s.StepBuilder(count)
-    together = build.add(s.Each("sorted together"), range(count), shape)
-    whole = o.along("sort", c.rank(), (c["dimension"],), (c["num_keys"],))
-    build.add(whole, (together,), *[shape] * count)
-    return build.done(*range(count + 1, 2 * count + 1))
-
-
-@TABLE.row("fft")
-def _lax_fft(c: Call) -> s.Meaning:
-    name = c["fft_type"].name
-    axes, inverse = range(-len(c["fft_lengths"]), 0), name.startswith("I")
-    return o.fourier(FOURIER[name], c.rank(), axes, c["fft_lengths"][-1], 2 * inverse)
-
-
-# Kinds of transforms by JAX's names.
-FOURIER = {"FFT": "complex", "IFFT": "inverse", "RFFT": "real", "IRFFT": "inverse real"}
-
-
-# stacks of matrices
-
-
-@TABLE.row([*SOLVES])
-def _lax_stack(c: Call) -> s.Meaning:
-    """A stack of systems, or one system beside stacks of others' parts."""
-    own = dict(enumerate(SOLVES[c.op]))
-    leads = [c.shape(slot)[: c.rank(slot) - n] for slot, n in own.items()]
-    return o.solved(c.op, c, own, max(leads, key=len), c.numbers())
-
-
-@TABLE.row("triangular_solve")
-def _lax_triangular(c: Call) -> s.Meaning:
-    how = "left_side", "lower", "transpose_a", "unit_diagonal", "conjugate_a"
-    return o.triangular_solve(c, (0, 1), (c[name] for name in how))
-
-
-@TABLE.row("custom_linear_solve")
-def _lax_solve(c: Call) -> s.Meaning:
-    """``custom_linear_solve`` reads what its ``solve`` reads. One with a triangular one inside
-    works on a stack of systems, if all that it reads is such a stack; every other one takes all
-    that it reads as one system."""
-    lengths = c["const_lengths"]
-    begin = lengths.matvec + lengths.vecmat
-    slots = [*range(begin, begin + lengths.solve), *range(sum(lengths), c.count)]
-    every = [(eqn.op, eqn) for eqn in flat_of(c["jaxprs"].solve).equations]
-    solves = [eqn for name, eqn in every if name == "triangular_solve"]
-    axes = min((len(eqn.ins[0].shape) - 2 for eqn in solves), default=0)
-    lead = c.gives[0][:axes]
-    if any(shape[:axes] != lead for shape in (*map(c.shape, slots), *c.gives)):
-        return s.Unknown("a solver whose operands are stacked differently")
-    said = tuple(repr(sorted(eqn.words.items())) for eqn in solves)
-    own = {slot: c.rank(slot) - axes for slot in slots}
-    said = said or tuple(sorted({name for name, _ in every}))
-    return o.solved("linear_solve", c, own, lead, said)
-
-
-# movement
-
-
-def _lax_moves(*slots: int) -> s.Row:
-    """The primitive is asked where it moves what; of formats that count no positions, with integers
-    in their place."""
-
-    def row(c: Call) -> s.Meaning:
-        every = [
-            operand if operand.dtype in BITS else operand._replace(dtype="int32")
-            for operand in c.reads
-            if operand is not None
-        ]
-        return asked_move(replace(c, reads=every), *slots)
-
-    return row
-
-
-@TABLE.row("slice")
-def _lax_slice(c: Call) -> s.Meaning:
-    steps = c["strides"] or (1,) * c.rank()
-    ends = zip(c["start_indices"], c["limit_indices"], steps, strict=True)
-    return _lax_places(c, {axis: np.arange(*three) for axis, three in enumerate(ends)})
-
-
-def _lax_places(c: Call, index: Mapping[int, np.ndarray]) -> s.Meaning:
-    """Returns elements at these places along axes: of arrays of any size, which asking isn't."""
-    each = index.items()
-    moved_axes = [m for m in each if not np.array_equal(m[1], np.arange(c.shape()[m[0]]))]
-    return o.in_turn(moved_axes, c.shape())
-
-
-@TABLE.row("pad")
-def _lax_pad(c: Call) -> s.Meaning:
-    value = _content_of(c, 1)
-    if value is None or any(inside for _, _, inside in c["padding_config"]):
-        return _lax_moves(0, 1)(c)
-    number = complex(value) if value.dtype.kind == "c" else float(value)
-    return o.pad([both[:2] for both in c["padding_config"]], number, c.dtype())
-
-
-@TABLE.row("gather")
-def _gather(c: Call) -> s.Meaning:
-    """Rows of a table, of any size, where that is all; else it is asked."""
-    numbers, index, shape = c["dimension_numbers"], _content_of(c, 1), c.shape()
-    rest = range(len(c.gives[0]) - len(shape) + 1, len(c.gives[0]))
-    table = (
-        tuple(numbers.collapsed_slice_dims) == tuple(numbers.start_index_map) == (0,)
-        and not numbers.operand_batching_dims
-        and tuple(c["slice_sizes"]) == (1, *shape[1:])
-        and tuple(numbers.offset_dims) == tuple(rest)
-    )
-    if table and index is not None and index.size and 0 <= index.min() <= index.max() < shape[0]:
-        return o.take(0, index[..., 0].copy())
-    return _lax_moves(0)(c)
-
-
-@TABLE.row("scatter-add scatter-sub scatter-mul scatter-min scatter-max")
-def _accumulated(c: Call) -> s.Meaning:
-    """Every element of the updates goes to a place of the first input: a gather tells which."""
-    numbers, shape, updates = c["dimension_numbers"], c.shape(0), c.shape(2)
-    gone = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
-    windows = iter(updates[axis] for axis in numbers.update_window_dims)
-    places = jax.lax.gather(
-        np.arange(prod(shape), dtype=np.int32).reshape(shape),
-        c.value(1),
-        jax.lax.GatherDimensionNumbers(
-            *(numbers.update_window_dims, numbers.inserted_window_dims),
-            *(numbers.scatter_dims_to_operand_dims, numbers.operand_batching_dims),
-            numbers.scatter_indices_batching_dims,
-        ),
-        tuple(1 if axis in gone else next(windows) for axis in range(len(shape))),
-        mode=c["mode"],
-        fill_value=-1,
-    )
-    build = s.StepBuilder(c.count)
-    word = "accumulate" if c.op == "scatter-add" else c.op
-    build.add(s.Accumulates(np.asarray(places).reshape(-1), word), (0, 2), shape)
-    return build.done()
-
-
 TABLE |= {
     **s.rows_for(
         SAME, lambda c: s.Same() if len(c.gives) == 1 else s.Passes(tuple(range(c.count)))
@@ -370,37 +180,13 @@ TABLE |= {
     "bitcast_convert_type": lambda c: o.bitcast(c.dtype(), c.dtypes[0], c.shape() == c.gives[0]),
     "integer_pow": lambda c: o.power(c["y"]),
     "convert_element_type": lambda c: o.cast(c.dtype(), c.dtypes[0]),
-    **s.worded(REDUCES, lambda c, word: o.reduced(word, c["axes"], places=word.startswith("arg"))),
-    "reduce": lambda c: o.along(
-        *("reduce", c.rank(), c["dimensions"], c.numbers("jaxpr", "dimensions")), keep=False
-    ),
+    **s.worded(REDUCES, lambda c, word: o.reduced(word, c["axes"])),
     "reduce_window_sum": _lax_pool("sum"),
     "reduce_window_max": _lax_pool("max"),
-    **s.rows_for(SCANS, lambda c: o.cumulated(c.op, c["axis"], c["reverse"])),
-    "top_k": lambda c: o.top_k(c.rank(), c["k"], c.get("axis", -1)),
-    "approx_top_k": lambda c: o.along(c.op, c.rank(), (c["reduction_dimension"],), c.numbers()),
-    **s.rows_for(MATRICES, lambda c: o.along(c.op, c.rank(), (-2, -1), c.numbers())),
-    "lu_pivots_to_permutation": lambda c: o.along(c.op, c.rank(), (-1,), c.numbers()),
-    **s.rows_for("dynamic_slice tile", _lax_moves(0)),
-    "dynamic_update_slice": _lax_moves(0, 1),
-    "scatter": _lax_moves(0, 2),
-    "rev": lambda c: _lax_places(c, {k: np.arange(c.shape()[k])[::-1] for k in c["dimensions"]}),
-    "broadcast_in_dim": lambda c: s.Broadcasts(tuple(c["broadcast_dimensions"])),
-    "reshape": lambda c: s.Unknown("reshape") if c.get("dimensions") else o.reshape(),
-    "squeeze": lambda c: o.squeeze(c.shape(), c["dimensions"]),
+    **s.rows_for(MOVES, lambda c: s.Moves()),
+    "reshape": lambda c: s.Unknown("reshape") if c.get("dimensions") else s.Reshapes(),
+    "squeeze": lambda c: s.Reshapes(),
     "transpose": lambda c: o.transpose(c["permutation"]),
-    "concatenate": lambda c: o.concat(c["dimension"]),
-    "split": lambda c: o.split(c["axis"], c.gives),
-    "stack": lambda c: o.stack(c["axis"]),
-    "unstack": lambda c: o.unstack(c["axis"], len(c.gives)),
-    "iota": lambda c: (
-        o.arange(0, 1, c.gives[0][0], c.dtypes[0])
-        if len(c.gives[0]) == 1
-        else s.Made(("iota", c["dimension"]), c.dtypes[0], places=True)
-    ),
-    # of each key of an array its own numbers; a key's data is one axis more
-    **s.rows_for(RANDOM, lambda c: o.own_rows(c.op, range(c.rank() - 1), c.numbers())),
-    "rng_bit_generator": lambda c: s.Whole((), c.op, c.numbers()),
 }
 
 
@@ -418,7 +204,7 @@ def moves(means: s.Meaning) -> bool:
     """Returns whether elements are only moved, or converted to another format."""
     if isinstance(means, s.Steps):
         return all(moves(step.meaning) for step in means.steps)
-    each = isinstance(means, s.Each | s.Chooses) and getattr(means, "word", "") != "cast"
+    each = isinstance(means, s.Each) and means.word != "cast"
     return means.exact and not each and not isinstance(means, s.Unknown)
 
 

@@ -9,10 +9,8 @@ from collections.abc import Sequence
 from math import prod
 
 from probe import semantics as s
-from probe.semantics import moving
 from probe.semantics import operations as o
 from probe.semantics.contract import Call
-from probe.semantics.moving import asked_move, asked_resize
 
 # What each operator computes.
 TABLE = s.OperationTable()
@@ -31,13 +29,14 @@ FUNCTIONS = s.word_list(
     "STABLEHLO_MINIMUM:minimum STABLEHLO_AND:and"
 )
 
-REDUCES = s.word_list(
-    "MEAN SUM REDUCE_MAX:max REDUCE_MIN:min REDUCE_PROD:prod REDUCE_ANY:any REDUCE_ALL:all"
-)
-# What moves its first operand, by sizes and indices that its others hold: it is asked where.
+REDUCES = s.word_list("MEAN SUM REDUCE_PROD:prod")
+# What moves, copies, chooses or counts elements, or makes numbers of none.
 MOVES = (
     "MIRROR_PAD SLICE STRIDED_SLICE GATHER GATHER_ND BROADCAST_TO TILE REVERSE_V2 DEPTH_TO_SPACE "
-    "SPACE_TO_DEPTH SPACE_TO_BATCH_ND BATCH_TO_SPACE_ND REVERSE_SEQUENCE RESIZE_NEAREST_NEIGHBOR"
+    "SPACE_TO_DEPTH SPACE_TO_BATCH_ND BATCH_TO_SPACE_ND REVERSE_SEQUENCE RESIZE_NEAREST_NEIGHBOR "
+    "SELECT SELECT_V2 SHAPE RANK ZEROS_LIKE FILL CONCATENATION PACK UNPACK SPLIT SPLIT_V PAD "
+    "PADV2 EMBEDDING_LOOKUP ONE_HOT DYNAMIC_UPDATE_SLICE WHERE UNIQUE BROADCAST_ARGS TOPK_V2 "
+    "ARG_MAX ARG_MIN REDUCE_MAX REDUCE_MIN REDUCE_ANY REDUCE_ALL"
 )
 
 # Activations that an operator applies, by their number in the schema.
@@ -48,9 +47,6 @@ FUSED = {
     4: o.function("tanh"),
     5: o.function("sign_bit"),
 }
-
-
-TANH = 4
 
 
 def _strides(c: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -79,7 +75,7 @@ def _lite_conv(c: Call) -> s.Meaning:
     window = (kernel, *_strides(c, len(kernel)))
     padding = _lite_padding(c, c.shape(0), c.gives[0], *window)
     groups, reads = c.shape(0)[-1] // inner, c.places(0, 1, 2)
-    return o.convolution(o.Frame(*window, padding), weights, groups, True, reads)
+    return o.convolution(s.Frame(*window, padding), weights, groups, True, reads)
 
 
 @TABLE.row("TRANSPOSE_CONV")
@@ -87,14 +83,14 @@ def _lite_back(c: Call) -> s.Meaning:
     window = (c.shape(1)[1:3], *_strides(c, 2))
     padding = _lite_padding(c, c.gives[0], c.shape(2), *window)  # of the convolution it turns round
     weights, reads = (1, 2, 3, 0), c.places(2, 1, 3)
-    return o.convolution(o.Frame(*window, padding, True), weights, 1, True, reads)
+    return o.convolution(s.Frame(*window, padding, True), weights, 1, True, reads)
 
 
 @TABLE.row({"MAX_POOL_2D": "max", "AVERAGE_POOL_2D": "average"})
 def _lite_pool(c: Call, kind: str) -> s.Meaning:
     kernel, stride = (int(c["filterHeight"]), int(c["filterWidth"])), _strides(c, 2)[0]
     padding = _lite_padding(c, c.shape(0), c.gives[0], kernel, stride, (1, 1))
-    return o.pool(kind, o.Frame(kernel, stride, (1, 1), padding), channels_last=True)
+    return o.pool(kind, s.Frame(kernel, stride, (1, 1), padding), channels_last=True)
 
 
 @TABLE.row("FULLY_CONNECTED")
@@ -104,68 +100,10 @@ def _lite_dense(c: Call) -> s.Meaning:
     if c.shape(0)[-1] == inner and out[:-1] == c.shape(0)[:-1]:
         return o.dense(reads, bias)
     lines, build = prod(out) // units, s.StepBuilder(c.count)  # all axes but the last are merged
-    flat = build.add(o.reshape(), (c.at(0),), (lines, inner))
+    flat = build.add(s.Reshapes(), (c.at(0),), (lines, inner))
     product = build.add(o.dense((0, 1), bias and 2), (flat, *c.places(1, 2)), (lines, units))
-    build.add(o.reshape(), (product,), out)
+    build.add(s.Reshapes(), (product,), out)
     return build.done()
-
-
-def _lstm(c: Call, axis: int) -> s.Meaning | None:
-    """An LSTM whose gates have an array each, in the order input, forget, cell, output; None of one
-    with peepholes, projections, norms or clips, or with its input and forget gates as one."""
-    weights = range(1, 5), range(5, 9), range(12, 16)
-    every = {0, *(slot for some in weights for slot in some)}
-    clips = c.get("cellClip"), c.get("projClip")
-    if {n for n in range(len(c.reads)) if c.has(n)} != every or any(clips):
-        return None
-    if int(c.get("fusedActivationFunction") or 0) != TANH:
-        return None
-    build = s.StepBuilder(c.count)
-    joined = [
-        build.add(o.concat(0), c.places(*some), (4 * c.shape(some[0])[0], *c.shape(some[0])[1:]))
-        for some in weights
-    ]
-    layer = s.Recurs("lstm", "ifgo", (0, 1, 2, 3, -1, -1, -1), axis)
-    build.add(layer, (c.at(0), *joined), c.gives[0])
-    return build.done()
-
-
-@TABLE.row("UNIDIRECTIONAL_SEQUENCE_LSTM UNIDIRECTIONAL_SEQUENCE_RNN")
-@TABLE.row("BIDIRECTIONAL_SEQUENCE_LSTM BIDIRECTIONAL_SEQUENCE_RNN")
-def _lite_cell(c: Call) -> s.Meaning:
-    """Step t reads inputs up to t of its own batch row; first states are zero. The other direction,
-    of other weights, is the second result, or stands behind the first."""
-    axis, build = (0 if c.get("timeMajor") else 1), s.StepBuilder(c.count)
-    if c.op == "UNIDIRECTIONAL_SEQUENCE_LSTM" and (plain := _lstm(c, axis)) is not None:
-        return plain
-    if not c.op.startswith("BIDIRECTIONAL"):
-        return s.Scans(axis, c.op.lower(), mixes=(2,), numbers=c.numbers())
-    width = c.gives[0][-1] // (2 if c.get("mergeOutputs") else 1)
-    ways = []
-    for back in (False, True):
-        scan = s.Scans(axis, c.op.lower(), back, (2,), c.numbers())
-        ways.append(build.add(scan, range(c.count), (*c.shape(0)[:2], width)))
-    if len(c.gives) == 2:
-        return build.done(*ways)
-    build.add(o.concat(-1), ways, c.gives[0])
-    return build.done()
-
-
-@TABLE.row("SELECT")
-def _lite_select(c: Call) -> s.Meaning:
-    if c.shape(0) not in ((), c.gives[0]):
-        return s.Unknown("it takes rows by a condition of one axis")
-    return o.where()
-
-
-@TABLE.row("DYNAMIC_UPDATE_SLICE")
-def _lite_update(c: Call) -> s.Meaning:
-    """A part of the first input is replaced, from a place on that is moved so that it fits."""
-    shape, part = c.shape(0), c.shape(1)
-    ends = zip(c.integers(2), shape, part, strict=True)
-    starts = [min(max(n, 0), whole - size) for n, whole, size in ends]
-    index = tuple(slice(a, a + n) for a, n in zip(starts, part, strict=True))
-    return moving.put_at(c, moving.flat_places(shape)[index], 1, into=0)
 
 
 TABLE |= {
@@ -176,10 +114,12 @@ TABLE |= {
     ),
     "QUANTIZE": lambda c: o.function("quantize", to=c.dtypes[0]),
     "SQRT": lambda c: o.approximate("sqrt"),  # XNNPACK's; the built-in kernel's is exact
-    **s.rows_for(MOVES, asked_move),
+    **s.rows_for(MOVES, lambda c: s.Moves()),
+    "RANGE": lambda c: (
+        s.Moves() if "int" in c.dtypes[0] else s.Unknown("a range of floats is rounded")
+    ),
     "BATCH_MATMUL": lambda c: o.matmul(turned=(bool(c.get("adjX")), bool(c.get("adjY")))),
     "ADD_N": lambda c: o.several("add", c.count),
-    "SELECT_V2": lambda c: o.where(),
     # the operator's own types may be left out; those of its tensors are always there
     "CAST": lambda c: o.cast(c.dtype(0), c.dtypes[0]),
     "GELU": lambda c: o.gelu(bool(c.get("approximate"))),
@@ -191,65 +131,20 @@ TABLE |= {
     "FAKE_QUANT": lambda c: o.fake_quantised(
         c["min"], c["max"], c["numBits"], c.get("narrowRange", False)
     ),
-    "BUCKETIZE": lambda c: o.bucketized(c, c.get("boundaries") or ()),
-    "SHAPE": lambda c: o.known_sizes(c.shape(), c.dtypes[0]),
-    "RANK": lambda c: o.known_sizes(c.rank(), c.dtypes[0]),
-    "RANGE": o.ranged,
-    "ZEROS_LIKE": lambda c: s.Made(0),
-    "FILL": lambda c: s.reads_of(c, o.expand((), c.gives[0]), 1),
     "SOFTMAX": lambda c: o.softmax((-1,), float(c.get("beta", 1.0))),
     "LOG_SOFTMAX": lambda c: o.log_softmax((-1,)),
-    "L2_NORMALIZATION": lambda c: s.Normalises((-1,), "l2_normalised"),
-    "LOCAL_RESPONSE_NORMALIZATION": lambda c: o.lrn(
-        3, 2 * c["radius"] + 1, c["alpha"], c["beta"], c["bias"]
-    ),
-    **s.worded(
-        s.word_list("ARG_MAX:argmax ARG_MIN:argmin"),
-        lambda c, word: s.reads_of(c, o.reduced(word, c.integers(1), places=True), 0),
-    ),
-    "TOPK_V2": lambda c: s.reads_of(c, o.top_k(c.rank(), c.integers(1)[0]), 0),
-    "CUMSUM": lambda c: s.reads_of(
-        c, o.cumulated("cumsum", c.integers(1)[0], bool(c.get("reverse")), c.get("exclusive")), 0
-    ),
-    **s.rows_for(
-        "SEGMENT_SUM UNSORTED_SEGMENT_SUM UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_MIN "
-        "UNSORTED_SEGMENT_PROD",
-        lambda c: o.own_rows(c.op.lower(), range(1, c.rank()), c.numbers()),
-    ),
-    **s.rows_for(
-        "WHERE UNIQUE BROADCAST_ARGS NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5",
-        lambda c: s.Whole((), c.op.lower()),
-    ),
-    "RESIZE_BILINEAR": lambda c: asked_resize(
-        *(c, (1, 2)),
-        (c.op, bool(c.get("alignCorners")), bool(c.get("halfPixelCenters")), c.gives[0][1:3]),
-    ),
-    **s.rows_for("RESHAPE EXPAND_DIMS", lambda c: o.reshape()),
-    "SQUEEZE": lambda c: o.squeeze(c.shape(), c.get("squeezeDims") or None),
+    **s.rows_for("RESHAPE EXPAND_DIMS SQUEEZE", lambda c: s.Reshapes()),
     "TRANSPOSE": lambda c: o.transpose(c.integers(1)),
-    "CONCATENATION": lambda c: o.concat(int(c["axis"])),
-    "PACK": lambda c: o.stack(int(c.get("axis", 0))),
-    "UNPACK": lambda c: o.unstack(int(c.get("axis", 0)), len(c.gives)),
-    "SPLIT": lambda c: s.reads_of(c, o.split(c.integers(0)[0], c.gives), 1),
-    "SPLIT_V": lambda c: s.reads_of(c, o.split(c.integers(2)[0], c.gives), 0),
-    "PAD": lambda c: o.pad(c.value(1).reshape(-1, 2)),
-    "PADV2": lambda c: asked_move(c, 0, 2),
-    "EMBEDDING_LOOKUP": lambda c: s.reads_of(c, o.take(0, c.value(0)), 1),
-    "ONE_HOT": lambda c: moving.one_hot(c, c.value(0), int(c.get("axis", -1)), on=2, off=3),
     # what their subgraphs were given, and gave
     **s.rows_for("IF WHILE", lambda c: s.Passes(tuple(range(c["passed"])))),
-    "SCATTER_ND": lambda c: moving.put_at(
-        c, moving.points(c.value(0), c.gives[0]), updates=1, adds=True
-    ),
 }
 
 
 def meaning(c: Call) -> s.Meaning:
-    """Returns what an operator computes, with the activation that it applies behind; a recurrent
-    cell's is in the cell."""
+    """Returns what an operator computes, with the activation that it applies behind."""
     number = int(c.get("fusedActivationFunction") or 0)
-    means, inside = s.by_table(TABLE, c), TABLE.get(c.op) is _lite_cell
-    return s.then(c, means, FUSED[number]) if number and not inside else means
+    means = s.by_table(TABLE, c)
+    return s.then(c, means, FUSED[number]) if number else means
 
 
 def quantised(

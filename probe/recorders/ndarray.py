@@ -19,7 +19,6 @@ import numpy as np
 
 from probe import layout
 from probe.errors import InputError
-from probe.floats import FORMATS
 from probe.recording.contract import (
     CONSTANT,
     INPUT,
@@ -32,11 +31,10 @@ from probe.recording.contract import (
 )
 from probe.recording.inputs import arrays_restored
 from probe.recording.subject import Text, nested_leaves
-from probe.semantics import Meaning, Same, Step, Steps, Unknown
+from probe.semantics import Meaning, Moves, Reshapes, Same, Unknown
 from probe.semantics import operations as o
 from probe.semantics.contract import Call, NotSettled, Operand, OperationTable, word_list
-from probe.semantics.elementwise import FUNCTIONS, canonical, row_of
-from probe.semantics.moving import asked_move
+from probe.semantics.elementwise import canonical
 
 # What NumPy's functions compute, by name; ``getitem`` and ``setitem`` are ``a[...]``.
 TABLE = OperationTable()
@@ -412,8 +410,7 @@ UFUNCS = {
     if isinstance(ufunc, np.ufunc) and ufunc.nout == 1 and ufunc.signature is None
 }
 
-REDUCTIONS = word_list("sum mean var:variance std:deviation max amax:max min amin:min prod any all "
-                   "ptp argmax argmin median count_nonzero")  # fmt: skip
+REDUCTIONS = word_list("sum mean var:variance std:deviation prod")
 
 
 @TABLE.row([*UFUNCS])
@@ -424,12 +421,9 @@ def _np_function(c: Call, *args: Any, **_: Any) -> Meaning:
     if not numbers or any(isinstance(number, tuple | list) for _, number in numbers):
         return each
     place, number = numbers[0]
-    if len(args) == 2 and c.dtype() in FORMATS and each.word in FUNCTIONS:
+    if len(args) == 2:
         return o.beside(each.word, place, number, c.dtype())
-    either = row_of(each.word).commutes  # a factor stands on either side
-    texts = tuple(repr(value) if either else (n, repr(value)) for n, value in numbers)
-    over = each.word == "divide" and place == 0  # 1 / 0 is no zero
-    return replace(each, numbers=texts, zero="" if over else each.zero)
+    return replace(each, numbers=tuple((n, repr(value)) for n, value in numbers))
 
 
 @TABLE.row([*REDUCTIONS])
@@ -445,22 +439,7 @@ def _np_reduce(
         correction = words.get("correction", words.get("ddof", 0))
         return o.variance(word, axes, keepdims, correction)
     numbers = tuple(f"{name}={value!r}" for name, value in words.items())
-    return o.reduced(word, axes, keepdims, numbers, word in ("argmax", "argmin", "median"))
-
-
-@TABLE.row(["sort", "argsort"])
-def _along(c: Call, a: Operand, axis: Any = -1, **words: Any) -> Meaning:
-    if axis is None:
-        return Unknown(f"{c.op} of all axes")
-    if not words:  # places are what a sort gives besides
-        each = o.sort(len(a.shape), axis)
-        return each if c.op == "sort" else Steps((Step(each, (0,), a.shape, (a.shape,)),), (2,))
-    return o.along(c.op, len(a.shape), (axis,), tuple(sorted(words.items())))
-
-
-@TABLE.row(["cumsum", "cumprod"])
-def _np_scan(c: Call, a: Operand, axis: Any = None) -> Meaning:
-    return Unknown(f"{c.op} of all axes") if axis is None else o.cumulated(c.op, axis)
+    return o.reduced(word, axes, keepdims, numbers)
 
 
 @TABLE.row("dot")
@@ -493,52 +472,25 @@ def _np_turn(c: Call, a: Operand, *args: Any, **words: Any) -> Meaning:
 
 
 @TABLE.row("pad")
-def _np_pad(c: Call, a: Operand, width: Any, mode: Any = "constant", **words: Any) -> Meaning:
-    value = words.get("constant_values", 0)
-    if mode != "constant" or not np.isscalar(value):
-        return asked_move(c)
-    widths = np.broadcast_to(np.asarray(width), (len(a.shape), 2)).tolist()
-    return o.pad(widths, value, a.dtype)
+def _np_pad(c: Call, array: Any, pad_width: Any, mode: Any = "constant", **words: Any) -> Meaning:
+    if mode not in ("constant", "edge", "reflect", "symmetric", "wrap") or "reflect_type" in words:
+        return Unknown(f"a pad that computes, {mode}")
+    return Moves()
 
 
-def _np_join(constructor: Callable[[int], Meaning]) -> Row:
-    def row(c: Call, arrays: Any, axis: Any = 0) -> Meaning:
-        return asked_move(c, *range(c.count)) if axis is None else constructor(axis)
-
-    return row
-
-
-@TABLE.row("take")
-def _np_take(c: Call, a: Operand, index: Any, axis: Any = None, mode: str = "raise") -> Meaning:
-    if axis is None or mode != "raise" or isinstance(index, Operand):
-        return asked_move(c)
-    index = np.asarray(index)
-    return o.take(axis, np.where(index < 0, index + a.shape[axis], index))
-
-
-@TABLE.row(["inv", "det", "cholesky"])
-def _matrix(c: Call, a: Operand, **words: Any) -> Meaning:
-    word = "inverse" if c.op == "inv" else c.op  # elsewhere that is a reciprocal
-    return o.matrices(word, len(a.shape), *(name for name, value in sorted(words.items()) if value))
-
+# What moves, copies, chooses or counts elements.
+MOVES = """where concatenate stack hstack vstack dstack append split broadcast_to flip fliplr
+ flipud rot90 roll repeat tile getitem tril triu diagonal diag delete take take_along_axis setitem
+ sort argsort argmax argmin max amax min amin any all count_nonzero"""
 
 Row = Callable[..., Meaning]
 
 TABLE |= {
     "matmul": lambda c, x1, x2, **_: o.matmul((c.rank(0), c.rank(1))),
-    "where": lambda c, *operands: o.where() if len(operands) == 3 else Unknown("where it is true"),
     "copy": lambda c, *_, **__: Same(),
-    **dict.fromkeys("reshape squeeze expand_dims ravel".split(), lambda c, *_, **__: o.reshape()),
-    "concatenate": _np_join(o.concat),
-    "stack": _np_join(o.stack),
-    **dict.fromkeys(("hstack", "vstack", "dstack", "append"),
-                    lambda c, *_, **__: asked_move(c, *range(c.count))),
-    "split": lambda c, a, sections, axis=0: o.split(axis, c.gives),
-    "broadcast_to": lambda c, a, shape, **_: o.expand(a.shape, c.gives[0]),
-    **dict.fromkeys("flip fliplr flipud rot90 roll repeat tile getitem tril triu diagonal diag "
-                    "delete take_along_axis".split(), lambda c, *_, **__: asked_move(c)),
-    "setitem": lambda c, *_: asked_move(c, 0, 1),
-}  # fmt: skip
+    **dict.fromkeys("reshape squeeze expand_dims ravel".split(), lambda c, *_, **__: Reshapes()),
+    **dict.fromkeys(MOVES.split(), lambda c, *_, **__: Moves()),
+}
 
 
 def meaning(c: Call, args: Sequence[Any], words: dict[str, Any]) -> Meaning:

@@ -8,16 +8,12 @@ integers alone; an operator that needs others is ``Unknown``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod, sqrt
+from math import prod
 from typing import Any
 
-import numpy as np
-
 from probe import semantics as s
-from probe.semantics import moving
 from probe.semantics import operations as o
 from probe.semantics.contract import Call
-from probe.semantics.moving import asked_move, asked_resize
 
 # What each operator computes.
 TABLE = s.OperationTable()
@@ -52,15 +48,14 @@ BINARY = s.word_list(
 )
 VARIADIC = s.word_list("Sum:add Max:maximum Min:minimum Mean:average")
 REDUCES = s.word_list(
-    "ReduceSum:sum ReduceMean:mean ReduceMax:max ReduceMin:min ReduceProd:prod ReduceL1:l1 "
+    "ReduceSum:sum ReduceMean:mean ReduceProd:prod ReduceL1:l1 "
     "ReduceL2:l2 ReduceLogSum:log_sum ReduceLogSumExp:logsumexp ReduceSumSquare:sum_square"
 )
+# What moves, copies, chooses or counts elements, or makes numbers of none.
 MOVES = "Slice GatherElements GatherND Tile DepthToSpace SpaceToDepth Trilu ReverseSequence "
-MOVES += "Compress CenterCropPad"
-"""What moves its first input, by sizes and indices that its others hold: it is asked where."""
-
-# Everything reads everything.
-MADE = "BlackmanWindow HannWindow HammingWindow MelWeightMatrix NonZero Unique NonMaxSuppression"
+MOVES += "Compress CenterCropPad Where Concat Split Expand Gather Pad Shape Size OneHot "
+MOVES += "ConstantOfShape EyeLike NonZero Unique NonMaxSuppression TopK ArgMax ArgMin "
+MOVES += "ReduceMax ReduceMin GlobalMaxPool"
 
 # Dtypes by their numbers in ONNX's format.
 DTYPES = {1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64",
@@ -163,7 +158,7 @@ def _quantised(c: Call) -> s.Meaning:
         if c.has(slot):
             size = prod(c.shape(slot))
             shape = tuple(size if a == axis % max(rank, 1) and size > 1 else 1 for a in range(rank))
-            build.add(o.reshape(), c.places(slot), shape)
+            build.add(s.Reshapes(), c.places(slot), shape)
     # numbers beyond the format's range become its largest, whatever they are scaled by
     words = {name: c[name] for name in ("saturate", "precision") if name in c.attributes}
     each = o.function(snake(c.op), to=c.dtypes[0], **words)
@@ -183,7 +178,7 @@ def _onnx_matmul(c: Call) -> s.Meaning:
     return s.then(c, product, *_fused_function(c))
 
 
-def _onnx_window(c: Call, kernel: Sequence[int], transposed: bool = False) -> o.Frame:
+def _onnx_window(c: Call, kernel: Sequence[int], transposed: bool = False) -> s.Frame:
     rank = len(kernel)
     stride, dilation = c.get("strides", [1] * rank), c.get("dilations", [1] * rank)
     auto, pads = c.get("auto_pad", "NOTSET"), c.get("pads", [0] * 2 * rank)
@@ -200,7 +195,7 @@ def _onnx_window(c: Call, kernel: Sequence[int], transposed: bool = False) -> o.
         padding = o.same_padding(ins, outs, kernel, stride, dilation, auto != "SAME_UPPER")
         if transposed and any(a != b for a, b in padding):
             raise s.NotSettled("where its odd padding goes differs between versions of ONNX")
-    return o.Frame(tuple(kernel), tuple(stride), tuple(dilation), padding, transposed)
+    return s.Frame(tuple(kernel), tuple(stride), tuple(dilation), padding, transposed)
 
 
 @TABLE.row("Conv ConvTranspose FusedConv")
@@ -225,29 +220,20 @@ def _onnx_pool(c: Call, kind: str) -> s.Meaning:
     return o.pool(kind, frame, False, _on(c, "count_include_pad"), _on(c, "ceil_mode"))
 
 
-def _own_row(*own_axes: int, beside: Sequence[int] = ()) -> s.Row:
-    """Every output reads all of its row of some axes: with -1 of all axes but the last.
-
-    ``beside``: slots of what it reads its own row of besides."""
-
-    def row(c: Call) -> s.Meaning:
-        axes = range(c.rank() - 1) if own_axes == (-1,) else own_axes
-        numbers = (*c.numbers(), c.gives[0][len(axes) :])
-        return o.own_rows(snake(c.op), axes, numbers, c.places(*beside))
-
-    return row
-
-
-@TABLE.row("DFT")
-def _dft(c: Call) -> s.Meaning:
-    """All along one axis; real and imaginary parts are last."""
-    # an attribute before version 20, then an input
-    newer = int(c.value(2)) if c.has(2) else -2
-    axis = int(c.get("axis", 1)) if c.version < 20 else newer
-    return o.along("dft", c.rank(), (axis, -1), c.numbers())
-
-
 # whole axes
+
+
+@TABLE.row("Loop Scan")
+def _stacked(c: Call) -> s.Meaning:
+    """What each iteration gave, and nothing else, where these are followed."""
+    followed = "stacked" in c.attributes
+    return s.Moves() if followed else s.Unknown("its iterations are one operation")
+
+
+@TABLE.row("Range")
+def _onnx_range(c: Call) -> s.Meaning:
+    whole = "int" in c.dtypes[0]
+    return s.Moves() if whole else s.Unknown("a range of floating-point numbers is rounded")
 
 
 @TABLE.row(REDUCES)
@@ -258,37 +244,12 @@ def _onnx_reduce(c: Call, word: str) -> s.Meaning:
     return o.reduced(word, axes or range(c.rank()), _on(c, "keepdims", 1))
 
 
-@TABLE.row("ArgMax ArgMin")
-def _onnx_arg(c: Call) -> s.Meaning:
-    axis, keep = int(c.get("axis", 0)), _on(c, "keepdims", 1)
-    if not _on(c, "select_last_index"):
-        return o.reduced(c.op.lower(), (axis % c.rank(),), keep, places=True)
-    return o.along(snake(c.op), c.rank(), (axis,), c.numbers(), keep)
-
-
-@TABLE.row("TopK")
-def _top_k(c: Call) -> s.Meaning:
-    # an attribute until version 10
-    count = int(c["k"]) if "k" in c.attributes else c.integers(1)[0]
-    words = (int(c.get("axis", -1)), _on(c, "largest", 1), _on(c, "sorted", 1))
-    return s.reads_of(c, o.top_k(c.rank(), count, *words), 0)
-
-
-@TABLE.row("CumSum CumProd")
-def _onnx_scan(c: Call) -> s.Meaning:
-    (axis,) = c.integers(1)
-    scan = o.cumulated(c.op.lower(), axis, _on(c, "reverse"), _on(c, "exclusive"))
-    return s.reads_of(c, scan, 0)
-
-
-@TABLE.row("Softmax LogSoftmax Hardmax")
+@TABLE.row("Softmax LogSoftmax")
 def _onnx_softmax(c: Call) -> s.Meaning:
     # before version 13 a softmax went over all axes from this one on together
     early = c.version < 13
     axis = int(c.get("axis", 1 if early else -1)) % c.rank()
     axes = tuple(range(axis, c.rank())) if early else (axis,)
-    if c.op == "Hardmax":
-        return s.Normalises(axes, "hardmax")
     return o.softmax(axes) if c.op == "Softmax" else o.log_softmax(axes)
 
 
@@ -328,200 +289,21 @@ def _skip_norm(c: Call, word: str) -> s.Meaning:
     return s.Unknown("it gives its means")
 
 
-# The order of each layer's gates, in the letters of ``semantics.groups``; its functions.
-CELLS = {"LSTM": ("iofg", ["sigmoid", "tanh", "tanh"]), "GRU": ("zrn", ["sigmoid", "tanh"]),
-         "RNN": ("n", ["tanh"])}  # fmt: skip
-
-
-@TABLE.row("LSTM GRU RNN")
-def _onnx_rnn(c: Call) -> s.Meaning:
-    """LSTM, GRU, RNN: output t reads inputs up to t of its own batch row, and its first states; in
-    the other direction those from t on."""
-    if _on(c, "layout"):
-        return s.Unknown("its batch comes first")
-    length, batch, _ = c.shape()
-    if c.has(4) and (c.value(4) != length).any():
-        return s.Unknown("its sequences have several lengths")
-    ways = {"reverse": [True], "bidirectional": [False, True]}
-    each = (1, batch, c.gives[0][-1])
-    lasts = [shape for shape in c.gives if len(shape) == 3]
-    build, ends = s.StepBuilder(c.count), list[int]()
-    for number, back in enumerate(ways.get(c.get("direction", "forward"), [False])):
-        cell, reads = _direction(c, build, number, back)
-        ends.append(build.add(cell, reads, (length, *each[1:]), *[each] * len(lasts)))
-    size, begin = 1 + len(lasts), build.count
-    for shape in c.gives:  # of all steps, (steps, directions, ...), or of the last
-        at = 0 if len(shape) == 4 else size - len(lasts)
-        lasts = lasts[len(shape) == 3 :]
-        build.add(o.concat(0) if at else o.stack(1), [end + at for end in ends], shape)
-    return build.done(*range(begin, build.count))
-
-
-def _direction(
-    c: Call, build: s.StepBuilder, number: int, back: bool
-) -> tuple[s.Meaning, tuple[int, ...]]:
-    """Returns one direction of a recurrent layer, and what it reads; ``build`` gets the steps that
-    cut its own part out of weights, biases and states."""
-    gates, functions = CELLS[c.op]
-    chosen = [name.lower() for name in c.get("activations") or functions * (number + 1)]
-    chosen = chosen[number * len(functions) :][: len(functions)]
-    plain = not (c.has(7) or c.get("clip") or _on(c, "input_forget"))
-    if not plain or (chosen != functions and (c.op != "RNN" or chosen != ["relu"])):
-        whole, states = c.places(0, 1, 2, 3, 7), c.places(5, 6)
-        own_states = tuple(range(len(whole), len(whole + states)))
-        scan = s.Scans(0, c.op.lower(), back, (2,), c.numbers(), own_states, batch=1)
-        return scan, whole + states
-
-    def own(slot: int) -> int:
-        return build.add(o.take(0, number), (c.at(slot),), c.shape(slot)[1:])
-
-    reads = [c.at(0), own(1), own(2)]
-    if c.has(3):
-        half = (c.shape(3)[1] // 2,)
-        first = build.add(o.split(0, (half, half)), (own(3),), half, half)
-        reads += [first, first + 1]
-    places = [3, 4] if c.has(3) else [-1, -1]
-    for n in (5, 6):
-        places.append(len(reads) if c.has(n) else -1)
-        reads += [own(n)] if c.has(n) else []
-    after = c.op != "GRU" or _on(c, "linear_before_reset")
-    layer = s.Recurs(c.op.lower(), gates, (0, 1, 2, *places), 0, back, after, chosen[-1])
-    return layer, tuple(reads)
-
-
-@TABLE.row("STFT")
-def _stft(c: Call) -> s.Meaning:
-    """Each frame reads its own part of the signal, and the window."""
-    if c.rank() == 3 and c.shape()[2] != 1:
-        return s.Unknown("its signal is complex")
-    (step,), bins, build = c.integers(1), c.gives[0], s.StepBuilder(c.count)
-    size = c.integers(3)[0] if c.has(3) else c.shape(2)[0]
-    index = np.arange(bins[1])[:, None] * step + np.arange(size)
-    signal = build.add(o.reshape(), c.places(0), c.shape()[:2])
-    frames = build.add(o.take(1, index), (signal,), (bins[0], bins[1], size))
-    build.add(o.own_rows("stft", (0, 1), (c.get("onesided", 1),)), (frames, *c.places(2)), bins)
-    return build.done()
-
-
-@TABLE.row("Attention MultiHeadAttention")
-def _attention(c: Call) -> s.Meaning:
-    """Where nothing is hidden, remembered or merged what it computes; else all of its batch row."""
-    biased = c.op == "MultiHeadAttention" and c.has(3)
-    if c.op == "Attention" and c.domain:
-        if any(c.has(n) for n in range(3, len(c.reads))) or len(c.gives) > 1:
-            return s.Unknown("it has a mask or a past")
-        return o.own_rows("attention", (0,), c.numbers())
-    if any(c.has(n) for n in range(4 if biased else 3, len(c.reads))) or len(c.gives) > 1:
-        return s.Unknown("it has a mask or a past")
-    others = {name for name, value in c.attributes.items() if value} - {"scale", "is_causal"}
-    plain = not others and c.shape(0)[:2] == c.shape(1)[:2]
-    if c.op == "Attention" and c.rank() == 4 and plain:
-        scale = float(c.get("scale", 1 / sqrt(c.shape()[-1])))
-        return s.Attends(_on(c, "is_causal"), (scale,), dtype=c.dtype())
-    # every sample by itself, as each of a stack of systems is solved; a bias is every sample's
-    own = {slot: c.rank(slot) - (slot < 3) for slot in range(3 + biased) if c.has(slot)}
-    return o.solved("attention", c, own, c.shape()[:1], c.numbers())
-
-
-# movement
-
-
-@TABLE.row("Pad")
-def _onnx_pad(c: Call) -> s.Meaning:
-    pads, rank = _integers(c, "pads", 1), c.rank()
-    assert pads is not None
-    axes, around = _integers(c, "axes", 3) or list(range(rank)), [(0, 0)] * rank
-    for n, axis in enumerate(axes):
-        around[axis] = (pads[n], pads[n + len(axes)])
-    if c.get("mode", "constant") != "constant":
-        return asked_move(c)
-    if c.has(2) and (filler := c.operand(2)).content is None:
-        return s.Unknown(f"it is padded with a number that is computed in {filler.dtype}")
-    value = c.value(2).reshape(-1)[0] if c.has(2) else c.get("value", 0.0)
-    return s.reads_of(c, o.pad(around, value, c.dtype()), 0)
-
-
-@TABLE.row("Resize Upsample")
-def _resize(c: Call) -> s.Meaning:
-    """Nearest neighbours are copies; anything else reads its own channel's plane."""
-    if c.rank() < 3 or c.shape()[:2] != c.gives[0][:2]:
-        return s.Unknown("it changes the batch or the channels")
-    if c.get("mode", "nearest") == "nearest":
-        return asked_move(c)
-    place = 1 if c.op == "Upsample" else 2  # factors, which outputs of whole sizes need not have
-    scales = c.value(place).reshape(-1).tolist() if c.has(place) else []
-    numbers = (*c.numbers(), tuple(scales or c.get("scales", ())), c.gives[0][2:])
-    if c.get("coordinate_transformation_mode") == "tf_crop_and_resize":  # zeros beyond its box
-        return s.reads_of(c, o.own_rows("resize", (0, 1), numbers), 0)
-    return asked_resize(c, range(2, c.rank()), numbers)
-
-
-@TABLE.row("Gather")
-def _onnx_gather(c: Call) -> s.Meaning:
-    axis = int(c.get("axis", 0)) % c.rank()
-    index = c.value(1)
-    taken = o.take(axis, np.where(index < 0, index + c.shape()[axis], index))
-    return s.reads_of(c, taken, 0)
-
-
-@TABLE.row("ScatterElements ScatterND Scatter")
-def _onnx_scatter(c: Call) -> s.Meaning:
-    shape, how = c.shape(), str(c.get("reduction", "none"))
-    if how not in ("none", "add"):
-        return s.Unknown(f"it combines what it writes by {how}")
-    if c.op == "ScatterND":
-        places = moving.points(c.value(1), shape)
-    else:
-        places = moving.places_along(c.value(1), int(c.get("axis", 0)) % len(shape), shape)
-    return moving.put_at(c, places, updates=2, into=0, adds=how == "add")
-
-
-@TABLE.row("GridSample")
-def _onnx_grid(c: Call) -> s.Meaning:
-    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(c.get("mode", "linear"), c.get("mode"))
-    words = mode or "linear", c.get("padding_mode", "zeros"), _on(c, "align_corners")
-    return o.grid_sample(*words)
-
-
-@TABLE.row("RotaryEmbedding")
-def _rotated(c: Call) -> s.Meaning:
-    """Rows of the batch; with ONNX's own spelling the tables have them, or the positions do."""
-    slots: tuple[int, ...] = (1,) if c.domain else (3,) if c.has(3) else (1, 2)
-    own = [n for n in slots if c.has(n) and c.rank(n) > 1 and c.shape(n)[0] == c.shape()[0]]
-    return o.own_rows("rotary_embedding", (0,), c.numbers(), c.places(*own))
-
-
-@TABLE.row("RoiAlign MaxRoiPool")
-def _regions(c: Call) -> s.Meaning:
-    """Every region reads the whole pictures, and its own corners."""
-    numbers = (*c.numbers(), c.gives[0][1:])
-    whole = o.own_rows(snake(c.op), (0,), numbers, (2,) if c.has(2) else ())
-    return s.reads_of(c, whole, 1, 0, 2)
-
-
 TABLE |= {
     **s.rows_for([*UNARY, *NUMBERED], lambda c: _of_one(c.op, c.attributes)),
     **s.worded(BINARY, lambda c, word: o.arithmetic(word, c.dtype())),
     **s.worded(VARIADIC, lambda c, word: o.several(word, c.count)),
     "BitShift": lambda c: o.function(f"{c['direction'].lower()}_shift"),
     "Mod": lambda c: o.function("truncate_mod" if c.get("fmod", 0) else "floor_mod"),
-    "Where": lambda c: o.where(),
     "Gelu": lambda c: o.gelu(c.get("approximate", "none") == "tanh"),
     "IsNaN": lambda c: o.function("isnan"),
     **s.worded(
-        {"GlobalMaxPool": "max", "GlobalAveragePool": "mean", "GlobalLpPool": "l"},
+        {"GlobalAveragePool": "mean", "GlobalLpPool": "l"},
         lambda c, word: o.reduced(
             f"l{c.get('p', 2)}" if word == "l" else word, range(2, c.rank()), keep=True
         ),
     ),
-    "LpPool": _own_row(0, 1),
     "Einsum": lambda c: o.einsum(str(c["equation"])),
-    **s.rows_for("QLinearConv ConvInteger", _own_row(0)),
-    **s.rows_for("MatMulInteger QLinearMatMul", _own_row(-1)),
-    **s.rows_for("DynamicQuantizeLinear DynamicQuantizeMatMul", _own_row()),
-    "LRN": lambda c: o.lrn(
-        *(1, c["size"], c.get("alpha", 1e-4) / c["size"], c.get("beta", 0.75), c.get("bias", 1.0))
-    ),
     "InstanceNormalization": lambda c: o.instance_norm(c.rank(), c.get("epsilon", 1e-5)),
     "LayerNormalization": lambda c: _onnx_ln(c, "layer_norm"),
     **s.rows_for(
@@ -529,39 +311,14 @@ TABLE |= {
     ),
     "SkipLayerNormalization": lambda c: _skip_norm(c, "layer_norm"),
     "SkipSimplifiedLayerNormalization": lambda c: _skip_norm(c, "rms_norm"),
-    "LpNormalization": lambda c: s.Normalises((c.get("axis", -1),), f"l{c.get('p', 2)}_normalised"),
-    "MeanVarianceNormalization": lambda c: s.Normalises(
-        tuple(c.get("axes", (0, 2, 3))), "mean_variance_normalised"
-    ),
-    "Det": lambda c: o.matrices("det", c.rank()),
-    **s.rows_for(MOVES, asked_move),
+    **s.rows_for(MOVES, lambda c: s.Moves()),
     # channels put into blocks, with zeros up to whole blocks, or taken out of them
     **s.rows_for(
         "ReorderInput ReorderOutput",
-        lambda c: asked_move(c) if _on(c, "channels_last") or c.shape() != c.gives[0] else s.Same(),
+        lambda c: s.Moves() if _on(c, "channels_last") or c.shape() != c.gives[0] else s.Same(),
     ),
-    **s.rows_for("Reshape Flatten Unsqueeze", lambda c: s.reads_of(c, o.reshape(), 0)),
-    "Squeeze": lambda c: s.reads_of(c, o.squeeze(c.shape(), _integers(c, "axes", 1)), 0),
+    **s.rows_for("Reshape Flatten Unsqueeze Squeeze", lambda c: s.reads_of(c, s.Reshapes(), 0)),
     "Transpose": lambda c: o.transpose(c.get("perm") or range(c.rank())[::-1]),
-    "Concat": lambda c: o.concat(int(c["axis"])),
-    **s.rows_for("Loop Scan", lambda c: o.stack(int(c["stacked"]))),  # of what each iteration gave
-    "Split": lambda c: s.reads_of(c, o.split(int(c.get("axis", 0)), c.gives), 0),
-    "Expand": lambda c: s.reads_of(c, o.expand(c.shape(), c.gives[0]), 0),
-    "Shape": lambda c: o.known_sizes(c.shape()[c.get("start", 0) : c.get("end")]),
-    "Size": lambda c: o.known_sizes(prod(c.shape())),
-    "Range": o.ranged,
-    "ConstantOfShape": lambda c: s.Made(
-        np.asarray(c.get("value", np.float32(0))).reshape(-1)[0], c.dtypes[0]
-    ),
-    "EyeLike": lambda c: s.Made(f"eye {c.get('k', 0)}", "float32", places=True),
-    "OneHot": lambda c: moving.one_hot(c, c.value(0), int(c.get("axis", -1)), 2, wraps=True),
-    **s.rows_for(MADE, _own_row()),
-    "DeformConv": _own_row(0, beside=(2, 4)),
-    # of each matrix (batch, 2, 3) its own grid, of a size that holds the batch too
-    "AffineGrid": lambda c: s.reads_of(
-        c, o.affine_grid(c.gives[0][1:-1], _on(c, "align_corners")), 0
-    ),
-    "Col2Im": _own_row(0),
 }
 
 # Domains in which an operator's name means what it does here.

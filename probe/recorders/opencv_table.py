@@ -6,7 +6,6 @@ dump.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
@@ -16,7 +15,6 @@ import numpy as np
 from probe import semantics as s
 from probe.semantics import operations as o
 from probe.semantics.contract import Call
-from probe.semantics.moving import asked_move, asked_resize
 
 # What each type of layer computes. A parameter ``blobs`` counts a layer's own weights.
 TABLE = s.OperationTable()
@@ -40,6 +38,9 @@ ELTWISE = {
     **s.word_list("SUM:add PROD:multiply MAX:maximum MIN:minimum DIV:divide"),
     **s.word_list("0:multiply 1:add"),
 }
+
+# What moves, copies or chooses elements.
+MOVES = "Gather GatherElements Tile Expand ShuffleChannel Concat Slice Padding Arg TopK"
 
 POOLS = {"MAX": "max", "AVE": "average", "0": "max", "1": "average"}
 
@@ -97,7 +98,7 @@ def _dnn_conv(c: Call) -> s.Meaning:
     window = _dnn_window(c, c.shape(1)[2:])
     if len(window[0]) != c.rank() - 2 or c.get("fusedActivation"):
         return s.Unknown("a convolution whose weights have other axes than its input")
-    frame = o.Frame(*window, _dnn_padding(c, window, transposed), transposed)
+    frame = s.Frame(*window, _dnn_padding(c, window, transposed), transposed)
     weights = (*axes, 0, 1) if transposed else (*axes, 1, 0)
     return o.convolution(frame, weights, int(c.get("group", 1)), reads=range(min(c.count, 3)))
 
@@ -113,7 +114,7 @@ def _dnn_pool(c: Call) -> s.Meaning:
     window = _dnn_window(c)
     counts = kind == "average" and c.get("ave_pool_padded_area", True)
     # OpenCV's pools have no dilation
-    frame = o.Frame(*window[:2], (1,) * len(window[0]), _dnn_padding(c, window))
+    frame = s.Frame(*window[:2], (1,) * len(window[0]), _dnn_padding(c, window))
     return o.pool(kind, frame, counts_padding=counts, ceil=bool(c.get("ceil_mode", True)))
 
 
@@ -126,7 +127,7 @@ def _inner_product(c: Call) -> s.Meaning:
     if c.get("transpose"):
         return s.Unknown("InnerProduct with transpose")
     if axis != c.rank() - 1:
-        return o.own_rows("product of all", range(axis))
+        return s.Unknown("the product of all")
     ahead = "abcdef"[:axis]
     return s.Contracts(f"{ahead}k,nk->{ahead}n", bias=2 if c.count > 2 else None)
 
@@ -143,7 +144,7 @@ def _dnn_matmul(c: Call) -> s.Meaning:
 @TABLE.row("NaryEltwise")
 def _nary(c: Call) -> s.Meaning:
     word = NARY[str(c["operation"]).lower()]
-    return o.where() if word == "where" else o.several(word, c.count)
+    return s.Moves() if word == "where" else o.several(word, c.count)
 
 
 @TABLE.row("Eltwise")
@@ -167,7 +168,7 @@ def _affine(c: Call, axis: int, words: Sequence[str]) -> s.Meaning:
     for n in range(1, count):
         ends = range(axis + 1, c.rank() + 1)
         (end, *_) = (end for end in ends if prod(shape[axis:end]) == prod(c.shape(n)))
-        build.add(o.reshape(), (n,), (*shape[axis:end], *(1,) * (c.rank() - end)))
+        build.add(s.Reshapes(), (n,), (*shape[axis:end], *(1,) * (c.rank() - end)))
     last = 0
     for n, word in enumerate(words[: count - 1]):
         last = build.add(o.function(word), (last, count + n), c.gives[0])
@@ -184,16 +185,7 @@ def _dnn_bn(c: Call) -> s.Meaning:
     eps = float(c.get("eps", 1e-5))
     if c.count == 3 + scale + shift:
         return o.batch_norm(eps, scale, shift, 1, (0, *range(3, c.count), 1, 2))
-    return s.Each("batch_norm", "", (eps, "divided"), along=1)
-
-
-@TABLE.row("LRN")
-def _lrn(c: Call) -> s.Meaning:
-    if "WITHIN" in str(c.get("norm_region", "")):
-        return o.own_rows("lrn", (0, 1))
-    size, alpha = int(c.get("local_size", 5)), float(c.get("alpha", 1.0))
-    alpha = alpha / size if c.get("norm_by_size", True) else alpha
-    return o.lrn(1, size, alpha, float(c.get("beta", 0.75)), float(c.get("bias", 1.0)))
+    return s.Each("divided batch_norm", (eps,), along=1)
 
 
 def _dnn_norm(c: Call, axes: range, groups: tuple[int, int] | None, word: str) -> s.Meaning:
@@ -202,23 +194,9 @@ def _dnn_norm(c: Call, axes: range, groups: tuple[int, int] | None, word: str) -
     if all(c.rank(n) == 1 for n in lines):
         return norm
     # OpenCV keeps scales and shifts as columns, (channels, 1)
-    columns = [build.add(o.reshape(), (n,), (c.shape(n)[0],)) for n in lines]
+    columns = [build.add(s.Reshapes(), (n,), (c.shape(n)[0],)) for n in lines]
     build.add(norm, (0, *columns), c.gives[0])
     return build.done()
-
-
-@TABLE.row("Arg TopK")
-def _dnn_arg(c: Call) -> s.Meaning:
-    """Arg and TopK: all along one axis."""
-    axis, keep = _dnn_axis(c, -1 if c.op == "TopK" else 0), bool(c.get("keepdims", True))
-    if c.op == "Arg" and not c.get("select_last_index"):
-        word = f"arg{str(c.get('op', 'max')).lower()}"
-        return o.reduced(word, (axis,), keep, places=True)
-    return o.along(c.op.lower(), c.rank(), (axis,), _all_words(c), keep or c.op == "TopK")
-
-
-def _all_words(c: Call) -> tuple[str, ...]:
-    return tuple(sorted(str(pair) for pair in c.attributes.items() if pair[0] != "blobs"))
 
 
 def _dnn_numbers(constructor: Callable[..., s.Meaning], *names: str) -> s.Row:
@@ -247,60 +225,6 @@ def _raised(word: str, base: float = -1.0, scale: float = 1.0, shift: float = 0.
     return o.function(word, base=base, scale=scale, shift=shift)
 
 
-@TABLE.row("Slice")
-def _dnn_slice(c: Call) -> s.Meaning:
-    """Parts of an axis; or one part of several axes, which is asked for."""
-    if _ints(c, "begin"):
-        return asked_move(c)
-    axis, count = _dnn_axis(c), len(c.gives)
-    size, inside = c.shape()[axis], _ints(c, "slice_point")
-    points = [0, *(inside or (size * k // count for k in range(1, count))), size]
-    sizes = [b - a for a, b in itertools.pairwise(points)]
-    return o.split(axis, [(*c.shape()[:axis], n, *c.shape()[axis + 1 :]) for n in sizes])
-
-
-@TABLE.row("Padding")
-def _dnn_pad(c: Call) -> s.Meaning:
-    numbers = _ints(c, "paddings")
-    around = list(zip(numbers[::2], numbers[1::2], strict=True))
-    around = [(0, 0)] * (c.rank() - len(around)) + around
-    kind = str(c.get("type", "")) or "constant"
-    if len(around) > c.rank() or any(n < 0 for both in around for n in both):
-        return s.Unknown("it is padded by less than nothing")
-    return o.pad(around, float(c.get("value", 0.0))) if kind == "constant" else asked_move(c)
-
-
-@TABLE.row("Resize Interp")
-def _dnn_resize(c: Call) -> s.Meaning:
-    """Resize: every output reads its own channel's plane."""
-    if c.rank() != 4 or c.shape()[:2] != c.gives[0][:2]:
-        return s.Unknown("it changes the batch or the channels")
-    return asked_resize(c, (2, 3), (*_all_words(c), c.shape()[2:], c.gives[0][2:]))
-
-
-@TABLE.row("LSTM GRU")
-def _dnn_rnn(c: Call) -> s.Meaning:
-    """LSTM and GRU of ONNX, (length, batch, features): output t reads inputs up to t of its own
-    batch row, and its first states; what the other direction gives stands behind."""
-    length, batch, _ = c.shape()
-    if c.count - c["blobs"] > 1 or any(shape[:2] != (length, batch) for shape in c.gives):
-        return s.Unknown(f"{c.op} whose batch is not its second axis")
-    # behind three arrays of weights come the first states, a row for each of the batch
-    states = [n for n in range(4, c.count) if c.value(n).any()]
-    if any(c.shape(n)[0] != batch for n in states):
-        return s.Unknown(f"{c.op} with first states of several directions")
-    ways = [False, True] if c.get("bidirectional") else [bool(c.get("reverse"))]
-    first, *more = [(*shape[:2], shape[2] // len(ways)) for shape in c.gives]
-    words, own, build = _all_words(c), tuple(range(4, 4 + len(states))), s.StepBuilder(c.count)
-    for back in ways:
-        scan = s.Scans(0, c.op.lower(), back, (2,), words, own, batch=1)
-        build.add(scan, (0, 1, 2, 3, *states), first, *more)
-    last, size = build.count, len(c.gives)
-    for n, shape in enumerate(c.gives):
-        build.add(o.concat(2), range(c.count + n, last, size), shape)
-    return build.done(*range(last, last + size))
-
-
 TABLE |= {
     **s.worded(FUNCTIONS, lambda c, word: o.function(word)),
     "ReLU": lambda c: o.leaky_relu(float(c.get("negative_slope", 0))),
@@ -324,8 +248,6 @@ TABLE |= {
     "GroupNormalization": lambda c: _dnn_norm(
         c, range(1, c.rank()), (1, int(c.get("num_groups", 1))), "group_norm"
     ),
-    "MVN": lambda c: o.own_rows("mvn", (0,) if c.get("across_channels") else (0, 1), _all_words(c)),
-    "Normalize": lambda c: o.own_rows("normalize", (0,)),
     "Reduce": lambda c: o.reduced(
         *(str(c.get("reduce", "")).lower(), _ints(c, "axes") or range(c.rank())),
         bool(c.get("keepdims", True)),
@@ -334,25 +256,12 @@ TABLE |= {
         "Softmax SoftMax",
         lambda c: (o.log_softmax if c.get("log_softmax") else o.softmax)((_dnn_axis(c),)),
     ),
-    "CumSum": lambda c: s.reads_of(
-        *(
-            c,
-            o.cumulated(
-                "cumsum", _dnn_axis(c, 0), bool(c.get("reverse")), bool(c.get("exclusive"))
-            ),
-        ),
-        0,
-    ),
     "Einsum": lambda c: o.einsum(str(c["equation"]).lower()),
-    "Attention": lambda c: o.own_rows("attention", (0,), _all_words(c)),
-    **s.rows_for("Reshape Flatten", lambda c: s.reads_of(c, o.reshape(), 0)),
+    **s.rows_for("Reshape Flatten", lambda c: s.reads_of(c, s.Reshapes(), 0)),
     **s.rows_for(
         "Identity Dropout Split",
         lambda c: s.Same() if len(c.gives) == 1 else s.Passes((0,) * len(c.gives)),
     ),
     "Permute": lambda c: o.transpose(_ints(c, "order")),
-    "Concat": lambda c: (
-        s.Unknown("Concat that pads what it joins") if c.get("padding") else o.concat(_dnn_axis(c))
-    ),
-    **s.rows_for("Gather GatherElements Tile Expand ShuffleChannel", asked_move),
+    **s.rows_for(MOVES, lambda c: s.Moves()),
 }

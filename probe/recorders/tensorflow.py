@@ -74,8 +74,7 @@ from probe.recorders.tensorflow_values import (
 )
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Input, Operation, Said, Seen, Visit
 from probe.recording.recording import UncompiledSource, array_digest, steps_of_source
-from probe.semantics import Meaning, Unknown
-from probe.semantics import operations as o
+from probe.semantics import Meaning, Moves, Unknown
 
 # one watched run
 
@@ -334,8 +333,9 @@ class Watching(Interpreter):
             gets = [lambda n=n: whole.array()[n] for n in range(count)]
             parts = [Seen(("part", whole.key, n), *rest, gets[n]) for n in range(count)]
             self.lists[number_of(outputs[0])] = list(parts)
-            apart = o.unstack(0, len(parts))
-            self.visit(Operation(op, path, [whole], parts, apart, again=lambda read: list(read[0])))
+            self.visit(
+                Operation(op, path, [whole], parts, Moves(), again=lambda read: list(read[0]))
+            )
         elif op == "TensorListGetItem" and held and (element := held[int(array(inputs[1]))]):
             self.aliases[number_of(outputs[0])] = element.key
             self.roles[element.key] = element.role, element.name
@@ -346,7 +346,7 @@ class Watching(Interpreter):
         elif op == "TensorListStack" and held is not None:
             every = [element for element in held if element is not None]
             gives = [self.seen(outputs[0], path)]
-            self.visit(Operation(op, path, every, gives, o.stack(0), again=lambda a: [np.stack(a)]))
+            self.visit(Operation(op, path, every, gives, Moves(), again=lambda a: [np.stack(a)]))
         elif op not in ("TensorListLength", "TensorListElementShape"):
             self.said.append(f"{op}: its result is treated as an input")
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from probe import semantics as s
-from probe.semantics import moving
 from probe.semantics import operations as o
 from probe.semantics.contract import Call
-from probe.semantics.moving import asked_move, asked_resize
 
 # What each operation computes.
 TABLE = s.OperationTable()
@@ -57,29 +56,19 @@ NARROW = ("float16", "bfloat16")
 # Eigen converts to narrow formats by way of float32, and so rounds these twice.
 WIDE = ("float64", "int32", "uint32", "int64", "uint64")
 
-REDUCES = s.word_list("Mean Sum Max Min Prod All Any EuclideanNorm:euclidean_norm")
-# What moves its first operand, by sizes and indices that its others hold: it is asked where.
+REDUCES = s.word_list("Mean Sum Prod EuclideanNorm:euclidean_norm")
+# What moves, copies, chooses or counts elements.
 MOVES = (
     "StridedSlice Slice Tile MirrorPad ReverseV2 Reverse GatherNd ResizeNearestNeighbor Roll "
     "ExtractImagePatches ExtractVolumePatches DepthToSpace SpaceToDepth SpaceToBatchND "
     "BatchToSpaceND SpaceToBatch BatchToSpace ReverseSequence MatrixBandPart MatrixDiag "
-    "MatrixDiagV2 MatrixDiagV3 MatrixDiagPart MatrixDiagPartV2 MatrixDiagPartV3 Diag DiagPart"
-)
-
-MATRICES = (
-    "MatrixInverse MatrixDeterminant Cholesky Qr Svd SelfAdjointEigV2 Eig Lu MatrixSquareRoot "
-    "LogMatrixDeterminant MatrixLogarithm"
-)
-SEGMENTS = (
-    "SegmentSum SegmentMax SegmentMin SegmentProd SegmentMean "
-    "UnsortedSegmentSum UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd"
-)
-
-# What reads all of its operands, in a manner that isn't known.
-EVERYTHING = (
-    "Where Unique UniqueV2 ListDiff InvertPermutation Bincount DenseBincount LinSpace "
-    "HistogramFixedWidth NonMaxSuppressionV3 NonMaxSuppressionV4 NonMaxSuppressionV5 "
-    "FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3"
+    "MatrixDiagV2 MatrixDiagV3 MatrixDiagPart MatrixDiagPartV2 MatrixDiagPartV3 Diag DiagPart "
+    "MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3 PadV2 Pad TensorStridedSliceUpdate "
+    "DynamicStitch ParallelDynamicStitch Select SelectV2 GatherV2 Gather ResourceGather "
+    "Concat ConcatV2 Pack Unpack Split SplitV BroadcastTo Fill OneHot TensorScatterUpdate "
+    "Where Unique UniqueV2 "
+    "ListDiff InvertPermutation ArgMax ArgMin TopKV2 Max Min All Any "
+    "MaxPoolWithArgmax"
 )
 
 
@@ -185,7 +174,7 @@ def _tf_conv(c: Call) -> s.Meaning:
     if "Depthwise" in c.op:
         # (height, width, channels, filters a channel): with one of these it is the order of others
         inner, weights = 1, (*range(rank), rank + 1, rank) if filters == 1 else ()
-    frame = o.Frame(*window, padding)
+    frame = s.Frame(*window, padding)
     return _epilogue(c, o.convolution(frame, weights, channels // inner, _channels_last(c)))
 
 
@@ -196,7 +185,7 @@ def _tf_back(c: Call) -> s.Meaning:
     padding = _tf_padding(c, c.gives[0], c.shape(2), *window)  # of the convolution it turns round
     groups, rank = c.gives[0][-1 if _channels_last(c) else 1] // inner, len(kernel)
     weights, reads = (*range(rank), rank + 1, rank), c.places(2, 1)
-    return o.convolution(o.Frame(*window, padding, True), weights, groups, _channels_last(c), reads)
+    return o.convolution(s.Frame(*window, padding, True), weights, groups, _channels_last(c), reads)
 
 
 @TABLE.row(s.word_list("MaxPool:max MaxPool3D:max AvgPool:average AvgPool3D:average"))
@@ -205,7 +194,7 @@ def _tf_pool(c: Call, kind: str) -> s.Meaning:
     if sum(c["ksize"]) > sum(kernel) + 2:
         return s.Unknown("it pools over channels or the batch")
     window = kernel, stride, (1,) * len(kernel)
-    frame = o.Frame(*window, _tf_padding(c, c.shape(), c.gives[0], *window))
+    frame = s.Frame(*window, _tf_padding(c, c.shape(), c.gives[0], *window))
     return o.pool(kind, frame, _channels_last(c))
 
 
@@ -216,15 +205,9 @@ def _pool_by_operands(c: Call) -> s.Meaning:
     return s.reads_of(c, _tf_pool(replace(c, attributes={**c.attributes, **window}), "max"), 0)
 
 
-@TABLE.row("MaxPoolWithArgmax")
-def _pool_and_places(c: Call) -> s.Meaning:
-    """The largest of each window, and the number of its element in the picture or the batch."""
-    rows_apart = () if c["include_batch_in_index"] else (0,)
-    places = o.own_rows("max_pool_places", rows_apart, c.numbers("ksize", "strides", "padding"))
-    build = s.StepBuilder(1)
-    build.add(_tf_pool(c, "max"), (0,), c.gives[0])
-    build.add(places, (0,), c.gives[1])
-    return build.done(1, 2)
+@TABLE.row("Bincount DenseBincount")
+def _bincount(c: Call) -> s.Meaning:
+    return s.Unknown("it sums weights") if prod(c.shape(2)) else s.Moves()
 
 
 @TABLE.row(REDUCES)
@@ -233,133 +216,12 @@ def _tf_reduce(c: Call, word: str) -> s.Meaning:
     return o.reduced(word, axes, bool(c["keep_dims"])) if axes else s.Same()
 
 
-@TABLE.row(s.word_list("Cumsum Cumprod CumulativeLogsumexp:cumlogsumexp"))
-def _tf_scan(c: Call, word: str) -> s.Meaning:
-    axis, reverse = c.integers(1)[0] % c.rank(), bool(c["reverse"])
-    scan = o.cumulated(word, axis, reverse)
-    if not c["exclusive"]:
-        return scan
-    start = {"cumsum": 0.0, "cumprod": 1.0}[word]
-    shift = [(0, 0)] * c.rank()
-    shift[axis] = (-1, 1) if reverse else (1, -1)
-    return s.then(c, scan, o.pad(shift, start, c.dtype()))
-
-
-@TABLE.row("GatherV2 Gather ResourceGather")
-def _gathered(c: Call) -> s.Meaning:
-    if int(c.get("batch_dims") or 0) % max(c.rank(1), 1):
-        return asked_move(c)
-    axis = c.integers(2)[0] if c.has(2) else 0
-    return s.reads_of(c, o.take(axis % c.rank(), c.value(1)), 0)
-
-
-def _updated(c: Call, adds: bool) -> s.Meaning:
-    places = moving.points(c.value(1), c.shape())
-    return moving.put_at(c, places, updates=2, into=0, adds=adds)
-
-
-@TABLE.row("Select")
-def _tf_select(c: Call) -> s.Meaning:
-    """By a condition of one axis ``Select`` takes rows: that isn't broadcast as NumPy does it."""
-    if c.shape() in ((), c.gives[0]):
-        return o.where()
-    build = s.StepBuilder(c.count)
-    wide = build.add(s.Broadcasts((0,)), (c.at(0),), c.gives[0])
-    build.add(o.where(), (wide, c.at(1), c.at(2)), c.gives[0])
-    return build.done()
-
-
-def _own_matrix(c: Call, last: int, *names: str, more: tuple[Any, ...] = ()) -> s.Whole:
-    """Every output reads all of the ``last`` axes of its own place on the others: its matrix."""
-    numbers = (*(c.numbers(*names) if names else ()), *more)
-    return o.own_rows(c.op.lower(), range(c.rank() - last), numbers)
-
-
-@TABLE.row("FFT FFT2D FFT3D IFFT IFFT2D IFFT3D RFFT RFFT2D RFFT3D IRFFT IRFFT2D IRFFT3D")
-def _spectrum(c: Call) -> s.Meaning:
-    """A transform between real and complex numbers may have a length that its input has not: the
-    operation itself cuts the input off or pads it with zeros."""
-    axes = range(-(int(c.op[-2]) if c.op.endswith("D") else 1), 0)
-    sizes = c.integers(1) if c.has(1) else [c.shape()[axis] for axis in axes]
-    inverse, real = c.op.startswith("I"), "RFFT" in c.op
-    own = c.gives[0] if inverse else c.shape()
-    halves = [size // 2 + 1 if axis == -1 else size for axis, size in zip(axes, sizes, strict=True)]
-    expected = halves if inverse and real else sizes
-    if real and ([c.shape()[axis] for axis in axes] != expected or own[-1] != sizes[-1]):
-        return _own_matrix(c, len(axes), more=tuple(sizes))
-    kind = f"{'inverse ' * inverse}{'real' * real}".strip() or "complex"
-    return s.reads_of(c, o.fourier(kind, c.rank(), axes, sizes[-1], 2 * inverse), 0)
-
-
-@TABLE.row(SEGMENTS)
-def _segments(c: Call) -> s.Meaning:
-    """Sums and the like over the axes of the second operand, which names the parts."""
-    ids = c.rank(1)
-    return s.Whole(tuple((a, a - ids + 1) for a in range(ids, c.rank())), c.op.lower())
-
-
-@TABLE.row("MatrixSolve")
-def _tf_solve(c: Call) -> s.Meaning:
-    said = ("adjoint",) * bool(c["adjoint"])
-    return o.solved("linalg_solve", c, {0: 2, 1: 2}, c.gives[0][:-2], said)
-
-
-@TABLE.row("MatrixTriangularSolve")
-def _tf_triangular(c: Call) -> s.Meaning:
-    adjoint = bool(c["adjoint"])
-    conjugate = adjoint and c.dtype().startswith("complex")
-    return o.triangular_solve(c, (0, 1), (True, c["lower"], adjoint, False, conjugate))
-
-
-@TABLE.row("SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits")
-def _losses(c: Call) -> s.Meaning:
-    if c.shape(0)[0] != c.shape(1)[0]:
-        return s.Unknown("its labels are broadcast")
-    return o.own_rows(c.op.lower(), (0,), (), (1,))
-
-
-@TABLE.row("ScaleAndTranslate")
-def _resized_by_scale(c: Call) -> s.Meaning:
-    """A resize by floating-point factors: what a place reads of a plane is not followed."""
-    numbers = (*c.numbers("kernel_type", "antialias"), tuple(c.integers(1)))
-    return s.reads_of(c, o.own_rows("scale_and_translate", (0, 3), numbers), 0, 2, 3)
-
-
-@TABLE.row("CropAndResize")
-def _boxes(c: Call) -> s.Meaning:
-    """Each box reads whole pictures, its corners, and which picture is its own."""
-    numbers = (*c.numbers("method", "extrapolation_value"), c.gives[0][1:])
-    return s.reads_of(c, o.own_rows("crop_and_resize", (0,), numbers, (2,)), 1, 0, 2)
-
-
-@TABLE.row(EVERYTHING)
-def _everything(c: Call) -> s.Meaning:
-    axis = tuple(c.integers(1)) if c.op == "UniqueV2" else ()
-    return s.Whole((), c.op.lower(), (*c.numbers(), *axis))
-
-
-def _tf_numbers(word: str, *names: str) -> s.Row:
-    return lambda c: s.Each(word, "", c.numbers(*names))
-
-
-WINDOW = ("strides", "padding", "explicit_paddings", "dilations", "data_format")
-FAKE = ("num_bits", "narrow_range")
-CORNERS = ("align_corners", "half_pixel_centers")
-
 TABLE |= {
     **s.worded(FUNCTIONS, lambda c, word: o.arithmetic(word, c.dtype())),
     **s.worded(APPROXIMATE, lambda c, word: o.approximate(word)),
-    **s.rows_for(MOVES, asked_move),
-    **s.rows_for("MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3", lambda c: asked_move(c, 0, 1)),
-    "PadV2": lambda c: asked_move(c, 0, 2),
-    "TensorStridedSliceUpdate": lambda c: asked_move(c, 0, 4),
-    **s.rows_for(
-        "DynamicStitch ParallelDynamicStitch",
-        lambda c: asked_move(c, *range(len(c.reads) // 2, len(c.reads))),
-    ),
+    **s.rows_for(MOVES, lambda c: s.Moves()),
     "Elu": lambda c: o.elu(),
     "LeakyRelu": lambda c: o.leaky_relu(c["alpha"]),
-    "LeakyReluGrad": _tf_numbers("leaky_relu_grad", "alpha"),
     "AddN": lambda c: o.several("add", c.count),
     "BiasAddGrad": lambda c: o.reduced(
         "sum", [a for a in range(c.rank()) if a != (c.rank() - 1 if _channels_last(c) else 1)]
@@ -368,16 +230,9 @@ TABLE |= {
         "PreventGradient CheckNumerics CheckNumericsV2 EnsureShape GuaranteeConst",
         lambda c: s.Same(),
     ),
-    "Bucketize": lambda c: o.bucketized(c, c["boundaries"]),
-    "ApproximateEqual": _tf_numbers("approximate_equal", "tolerance"),
     "FakeQuantWithMinMaxArgs": lambda c: o.fake_quantised(
         c["min"], c["max"], c["num_bits"], c["narrow_range"]
     ),
-    **s.rows_for(
-        "FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsPerChannel",
-        _tf_numbers("fake_quant_vars", *FAKE),
-    ),
-    "SelectV2": lambda c: o.where(),
     # products and windows
     **s.rows_for(
         "MatMul SparseMatMul _FusedMatMul", lambda c: _tf_matmul(c, "transpose_a", "transpose_b")
@@ -386,68 +241,12 @@ TABLE |= {
         "BatchMatMul BatchMatMulV2 BatchMatMulV3", lambda c: _tf_matmul(c, "adj_x", "adj_y")
     ),
     "Einsum": lambda c: o.einsum(c["equation"]),
-    # of a filter all of its input channel; of what a window reads all of its row of the batch
-    **s.rows_for(
-        "Conv2DBackpropFilter Conv3DBackpropFilterV2 DepthwiseConv2dNativeBackpropFilter",
-        lambda c: s.Whole(((c.rank() - 1, c.rank() - 2),), c.op.lower(), c.numbers(*WINDOW)),
-    ),
-    **s.rows_for(
-        "MaxPoolGrad MaxPool3DGrad",
-        lambda c: o.own_rows(c.op.lower(), (0,), c.numbers("ksize", *WINDOW), (1, 2)),
-    ),
-    **s.rows_for(
-        "AvgPoolGrad AvgPool3DGrad",
-        lambda c: o.own_rows(c.op.lower(), (0,), (*c.numbers("ksize", *WINDOW), c.gives[0])),
-    ),
-    "DepthwiseConv2dNativeBackpropInput": lambda c: s.reads_of(
-        c, o.own_rows(c.op.lower(), (0,), c.numbers(*WINDOW)), 2, 1
-    ),
-    "Dilation2D": lambda c: o.own_rows(
-        "dilation2d", (0, 3), (*c.numbers("strides", "rates", "padding"), c.gives[0][1:3])
-    ),
     # groups of elements
     "Softmax": lambda c: o.softmax((-1,)),
     "LogSoftmax": lambda c: o.log_softmax((-1,)),
     "Bitcast": lambda c: o.bitcast(c.dtype(), c.dtypes[0], c.gives[0] == c.shape()),
-    "LRN": lambda c: o.lrn(3, 2 * c["depth_radius"] + 1, c["alpha"], c["beta"], c["bias"]),
-    **s.worded(
-        s.word_list("ArgMax ArgMin"),
-        lambda c, word: o.reduced(word, c.integers(1)[:1], places=True),
-    ),
-    "L2Loss": lambda c: o.reduced("l2_loss", range(c.rank())),
-    "TopKV2": lambda c: s.reads_of(
-        c, o.top_k(c.rank(), c.integers(1)[0], ordered=bool(c["sorted"])), 0
-    ),
-    **s.rows_for("HSVToRGB RGBToHSV Cross", lambda c: _own_matrix(c, 1)),
-    **s.rows_for(
-        MATRICES, lambda c: o.matrices(c.op.lower(), c.rank(), *filter(c.get, ("adjoint", "lower")))
-    ),
-    **s.rows_for(
-        "ResizeArea ResizeBilinear ResizeBicubic ResizeBilinearGrad",
-        lambda c: asked_resize(
-            c, (1, 2), (c.op, *c.numbers(*CORNERS), c.shape()[1:3], c.gives[0][1:3])
-        ),
-    ),
-    # movement that sizes of 1 leave open, or that indices name
-    **s.rows_for("Reshape ExpandDims", lambda c: o.reshape()),
-    "Squeeze": lambda c: o.squeeze(c.shape(), c["squeeze_dims"] or None),
+    **s.rows_for("Reshape ExpandDims Squeeze", lambda c: s.Reshapes()),
     "Transpose": lambda c: o.transpose(c.integers(1)),
-    "ConjugateTranspose": lambda c: s.then(c, o.transpose(c.integers(1)), o.function("conj")),
-    "Concat": lambda c: o.concat(c.integers(0)[0]),
-    "ConcatV2": lambda c: o.concat(c.integers(len(c.reads) - 1)[0]),
-    "Pack": lambda c: o.stack(c["axis"]),
-    "Unpack": lambda c: o.unstack(c["axis"], len(c.gives)),
-    "Split": lambda c: o.split(c.integers(0)[0], c.gives),
-    "SplitV": lambda c: o.split(c.integers(2)[0], c.gives),
-    "Pad": lambda c: o.pad(c.value(1)),
-    "BroadcastTo": lambda c: o.expand(c.shape(), c.gives[0]),
-    "Fill": lambda c: o.expand((), c.gives[0]),
-    "OneHot": lambda c: moving.one_hot(c, c.value(0), c["axis"], on=2, off=3),
-    "ScatterNd": lambda c: moving.put_at(
-        c, moving.points(c.value(0), c.gives[0]), updates=1, adds=True
-    ),
-    "TensorScatterUpdate": lambda c: _updated(c, False),
-    **s.rows_for("TensorScatterAdd ScatterNdNonAliasingAdd", lambda c: _updated(c, True)),
 }
 
 

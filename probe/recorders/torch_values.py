@@ -16,6 +16,7 @@ import sys
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import cache
 from math import prod
 from operator import attrgetter
@@ -29,7 +30,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from probe.errors import InputError
 from probe.layout import BOUNDARY
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Seen, Visit
-from probe.semantics import Moves, Unknown, Written
+from probe.semantics import Moves, Unknown
 
 try:  # what is never compiled, nor what it calls
     from torch._C._dynamo import eval_frame
@@ -460,11 +461,11 @@ class Lays:
             known = self.known[every] = self._new(tensor, geometry)
         return known
 
-    def together(self, sources: Sequence[MemoryLayout], to: MemoryLayout) -> Moves | Unknown:
+    def together(self, sources: Sequence[MemoryLayout], to: MemoryLayout) -> Gathers | Unknown:
         """Returns how a value comes from parts of the same memory: the last that was written at
         each place. Small ones are worked out once for all runs."""
         every = *sources, to
-        known: Moves | Unknown | None = self.parts.get(every)
+        known: Gathers | Unknown | None = self.parts.get(every)
         if known is None:
             known = _from_parts(every)
             if sum(prod(part.shape) for part in every) <= SMALL:
@@ -691,7 +692,7 @@ class Values:
         reads = [Seen(k, g.shape, g.dtype, overwritten, CONSTANT) for k, g in sources]
         meaning = self.lays.together([g for _, g in sources], lay.geometry)
         memory.values.add(key)
-        again = meaning.move if isinstance(meaning, Moves) else None
+        again = meaning.move if isinstance(meaning, Gathers) else None
         call = None if again is None else lambda arrays: [again(*arrays)]
         gives = [self.seen(tensor, place)]
         self.visit(Operation("changed through a view", path, reads, gives, meaning, {}, call))
@@ -699,7 +700,14 @@ class Values:
             memory.covered(tensor, key, lay.geometry)
 
 
-def _from_parts(every: Sequence[MemoryLayout]) -> Moves | Unknown:
+@dataclass(frozen=True)
+class Gathers(Moves):
+    """What is put together from parts of memory; ``move``: arrays of the parts to the value."""
+
+    move: Callable[..., np.ndarray]
+
+
+def _from_parts(every: Sequence[MemoryLayout]) -> Gathers | Unknown:
     """As ``Lays.together``; the last of them is the value itself."""
     to = every[-1]
     if any(part.dtype != to.dtype for part in every):
@@ -715,9 +723,7 @@ def _from_parts(every: Sequence[MemoryLayout]) -> Moves | Unknown:
     index = where[places[-1]].reshape(to.shape)
     if index.size and index.max() < 0:
         return Unknown("its memory was never written")
-    if index.size and index.min() < 0:
-        return Written(lambda *arrays: _all_flat(arrays)[index], index=index)
-    return Moves(lambda *arrays: _all_flat(arrays)[index])
+    return Gathers(lambda *arrays: _all_flat(arrays)[index])
 
 
 def _all_flat(arrays: Sequence[np.ndarray]) -> np.ndarray:

@@ -14,8 +14,7 @@ import numpy as np
 from probe import floats
 from probe.recording.contract import WEIGHT
 from probe.recording.recording import Run, Value
-from probe.semantics import Compiled, Each, Exact, Made, Pads, Unknown
-from probe.semantics.elementwise import row_of
+from probe.semantics import Compiled, Each, Exact, Unknown
 
 # Characters of a value that are printed.
 TOLD = 40
@@ -26,6 +25,12 @@ NAMES_ALONE = {
     *("sharding", "ctx_mesh", "layout", "memory_format", "pin_memory", "non_blocking"),
     *("_class", "_output_shapes", "debug_info", "donated_invars"),
 }
+
+
+# Functions whose two operands may change places.
+COMMUTES = frozenset(
+    "add multiply maximum minimum fmax fmin equal not_equal and or xor squared_difference".split()
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
     meaning = first.meaning
     if first.op != second.op or type(meaning) is not type(second.meaning):
         return None
-    if isinstance(meaning, Compiled | Made):
+    if isinstance(meaning, Compiled):
         return None
     both_ops = ((left, first), (right, second))
     ours, theirs = ([run.values[n] for n in op.reads] for run, op in both_ops)
@@ -56,7 +61,7 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
     if len(ours) != len(theirs) or not any(value.floating for value in gives[0]):
         return None
     scalars = _differing_scalars(ours, theirs)
-    commutes = len(ours) == 2 and row_of(getattr(meaning, "word", "")).commutes
+    commutes = len(ours) == 2 and meaning.word in COMMUTES
     if not scalars and commutes and (turned := _differing_scalars(ours[::-1], theirs)):
         scalars, ours = turned, ours[::-1]  # of a sum or a product of two, either way round
     alike = [v.shape for v in ours] == [v.shape for v in theirs]
@@ -64,7 +69,7 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
     moves = isinstance(meaning, Exact) and not isinstance(meaning, Unknown)
     if moves and alike and [v.key for v in gives[0]] == [v.key for v in gives[1]]:
         return None  # the same elements, asked for in another way
-    if moves and not (alike or isinstance(meaning, Pads) or hasattr(meaning, "value")):
+    if moves and not alike:
         return None
     if not alike and not isinstance(meaning, Each):
         # they may differ in numbers alone
@@ -107,10 +112,6 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
     numbers_alone = ours and not any(v.floating and n not in scalars for n, v in enumerate(ours))
     if not arguments or numbers_alone:
         return None
-    if moves and not alike:  # elements, to places that whole numbers say
-        arguments = [each for each in arguments if any(isinstance(v, float) for v in each[1:])]
-        if not arguments:
-            return None
     text = ", ".join(f"{name} {_two_texts(*both)}" for name, *both in arguments)
     return Otherwise(text, frozenset(scalars))
 

@@ -37,7 +37,7 @@ from probe.recording.recording import (
     operations_between,
     region_text,
 )
-from probe.semantics import MOVING, Passes
+from probe.semantics import Moves, Passes
 
 if TYPE_CHECKING:
     from probe.agreement.match import RunningMatch
@@ -260,9 +260,7 @@ class Difference:
     def computed(self) -> list[Region]:
         """Operations that compute something, and whatever is a source; not those that move."""
         both = ((region, self.sides(region)[0][1].meaning) for region in self.operations)
-        return [
-            r for r, meaning in both if r.verdict == "source" or not isinstance(meaning, MOVING)
-        ]
+        return [r for r, meaning in both if r.verdict == "source" or not isinstance(meaning, Moves)]
 
     @property
     def orphans(self) -> list[Region]:

@@ -21,7 +21,9 @@ from probe.operation import SPLICE
 from probe.recording.ported import PortFrame, Ports, Stage, TargetCall, activation_call
 from probe.recording.recording import Run, container_dtype
 from probe.recording.sums import Shape
-from probe.semantics import Each, Joins, Pads, Picks
+from probe.semantics import Each
+
+Joins = Pads = Picks = ()
 
 # Of a value: its number in the recording, or of one inside of an operation.
 Key = Hashable

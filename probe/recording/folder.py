@@ -18,7 +18,7 @@ import shutil
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,9 @@ from probe.recording.recording import (
     array_digest,
     container_dtype,
 )
-from probe.semantics import Map, Mapped, Meaning, Moves, Step, Steps, Unknown
+from probe.semantics import Meaning, Moves, Step, Steps, Unknown
 
-FORMAT, READ = 2, (1, 2)
+FORMAT = 2
 FILE = "recording.json"
 # Bytes of values that a recording keeps unless it is told otherwise.
 MOST = 2 << 30
@@ -66,9 +66,8 @@ def write_recording(
         folder = RecordingFolder(out)
     files = _Files(folder, most)
     for value in run.values:  # first what says which elements must agree
-        for array in (value.content, value.zeros):
-            if array is not None:
-                files.put(array)
+        if value.content is not None:
+            files.put(value.content)
     for number, value in enumerate(run.values):
         if not files.met(value.digest) and (array := run.array(number)) is not None:
             files.put(array, value.digest)
@@ -77,14 +76,12 @@ def write_recording(
             files.put(bits, digest)
     values = []
     for number, value in enumerate(run.values):
-        zeros = value.zeros
         optional = {
             "given": value.given if value.given >= 0 else None,
             "role": value.role or None,
             "name": value.name or None,
             "address": value.address,
             "content": None if value.content is None else True,
-            "zeros": zeros if zeros is None else {"file": files.put(zeros), "shape": zeros.shape},
             "unsteady": True if number in run.unsteady else None,
         }
         entry = {"shape": value.shape, "dtype": value.dtype, "digest": value.digest}
@@ -287,7 +284,7 @@ class RecordingFolder:
             document = json.loads(path.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
             raise self.broken(f"{FILE} is not JSON ({str(error)[:80]})") from None
-        if not isinstance(document, dict) or document.get("format") not in READ:
+        if not isinstance(document, dict) or document.get("format") != FORMAT:
             form = document.get("format") if isinstance(document, dict) else None
             why = f"its format is {form!r}, this release reads {FORMAT}"
             raise InputError("recording", self.folder, why, ANEW)
@@ -310,7 +307,7 @@ class RecordingFolder:
         unsteady = frozenset(n for n, entry in enumerate(entries) if entry.get("unsteady"))
         values, operations = [self._value(entry) for entry in entries], []
         for number, entry in enumerate(document["operations"]):
-            operations.append(self._operation(number, entry, values, document["format"]))
+            operations.append(self._operation(number, entry, values))
             if "lines" in entry:
                 lines, imports = (list(map(str, entry[key])) for key in ("lines", "imports"))
                 self.lines[number] = lines, imports
@@ -340,21 +337,15 @@ class RecordingFolder:
             raise self.broken("a value is given by no operation")
         for number, entry in enumerate(entries):
             content = run.array(number) if entry.get("content") else None
-            zeros, noticed = None, entry.get("zeros")
-            if noticed and noticed["file"]:
-                zeros = self.file(str(noticed["file"])).astype(bool).reshape(noticed["shape"])
-            values[number] = replace(values[number], content=content, zeros=zeros)
+            values[number] = replace(values[number], content=content)
         return run
 
     def _operation(
-        self, number: int, entry: Mapping[str, Any], values: Sequence[Value], form: int
+        self, number: int, entry: Mapping[str, Any], values: Sequence[Value]
     ) -> Operation:
         reads, gives = (_value_numbers(entry[name], len(values)) for name in ("reads", "gives"))
         computed, attributes = entry["meaning"], entry["attributes"]
-        if form == 1:
-            computed = from_format_1(computed, [values[n].shape for n in gives])
-        else:
-            attributes = plain_from_json(attributes, self)
+        attributes = plain_from_json(attributes, self)
         name, op, path = (printable(str(entry[word])) for word in ("name", "op", "path"))
         ends, meaning = (reads, gives), meaning_from_json(computed, self)
         return Operation(op, path, *ends, meaning, dict(attributes), name=name, number=number)
@@ -430,50 +421,11 @@ KIND = re.compile(r"[<>|][biufc]\d{1,2}")
 LEFT_OUT = "what it moves or holds was left out for its size"
 
 
-@dataclass(frozen=True)
-class Gathers:
-    """What ``Moves.move`` is on disk: ``sources`` has for each result the element that each of its
-    elements is: 1 + its number among all that is read, 0 for a zero. Along ``kept`` axes, which
-    they don't have, nothing moves."""
-
-    sources: tuple[np.ndarray, ...]
-    kept: tuple[int, ...]
-
-    @classmethod
-    def of(cls, meaning: Moves, reads: Shapes, gives: Shapes) -> Gathers:
-        """Asks a function where it moves elements to."""
-        start, indices = 1, []
-        for shape in reads:
-            small = tuple(min(n, 1) if axis in meaning.kept else n for axis, n in enumerate(shape))
-            indices.append(np.arange(start, start + prod(small), dtype=np.uint64).reshape(small))
-            start += prod(small)
-        moved = meaning.move(*indices)
-        every = moved if isinstance(moved, tuple | list) else (moved,)
-        kind, sources = np.uint32 if start < 1 << 32 else np.uint64, []
-        for array, shape in zip(every, gives, strict=True):
-            small = tuple(n for axis, n in enumerate(shape) if axis not in meaning.kept)
-            plain = np.asarray(array).astype(kind)
-            sources.append(plain.reshape(small) if plain.size else np.zeros(small, kind))
-        return cls(tuple(sources), meaning.kept)
-
-    def __call__(self, *reads: np.ndarray) -> list[np.ndarray]:
-        last, lines, sizes = tuple(range(-len(self.kept), 0)), [], ()
-        for array in reads:
-            turned = np.moveaxis(array, self.kept, last)
-            sizes = turned.shape[turned.ndim - len(self.kept) :]
-            lines.append(turned.reshape(-1, *sizes))
-        kind = reads[0].dtype if reads else np.dtype(np.uint64)
-        every = np.concatenate([np.zeros((1, *sizes), kind), *lines])
-        if any(source.size and int(source.max()) >= len(every) for source in self.sources):
-            raise InputError("recording", "", "it says that an element comes from nowhere", "")
-        return [np.moveaxis(every[index], last, self.kept) for index in self.sources]
-
-
 # Classes that a folder has by name.
 VOCABULARY: dict[str, Any] = {
     each.__name__: each
-    for each in (*vars(semantics).values(), Step, Map, Gathers)
-    if isinstance(each, type) and (dataclasses.is_dataclass(each) or each is Map)
+    for each in (*vars(semantics).values(), Step)
+    if isinstance(each, type) and dataclasses.is_dataclass(each)
 }
 
 
@@ -487,6 +439,8 @@ def _without_functions(meaning: Meaning, reads: Shapes, gives: Shapes) -> Meanin
     """Returns the same without functions: what they are asked for is written down."""
     meaning = meaning.written(reads, gives)
     if VOCABULARY.get(type(meaning).__name__) is not type(meaning):
+        if isinstance(meaning, Moves):
+            return Moves()
         return Unknown("a recording on disk can't describe what it computes")
     if isinstance(meaning, Steps):
         shapes, steps = list(reads), []
@@ -501,9 +455,6 @@ def _without_functions(meaning: Meaning, reads: Shapes, gives: Shapes) -> Meanin
         value = getattr(meaning, each.name)
         if isinstance(value, Meaning):
             replaced[each.name] = _without_functions(value, reads, gives)
-        elif callable(value) and value is not each.default and not isinstance(value, Gathers):
-            assert isinstance(meaning, Moves)
-            replaced[each.name] = Gathers.of(meaning, reads, gives)
     return dataclasses.replace(meaning, **replaced) if replaced else meaning  # type: ignore[type-var]
 
 
@@ -524,11 +475,9 @@ def plain_to_json(value: Any, files: _Files) -> Any:
         return {"number": plain_to_json(value.item(), files), "dtype": value.dtype.str}
     name = type(value).__name__
     if VOCABULARY.get(name) is type(value):
-        if isinstance(value, Map):
-            fields = value._asdict()
-        else:  # those that have not their default
-            both = ((each, getattr(value, each.name)) for each in dataclasses.fields(value))
-            fields = {each.name: own for each, own in both if own is not each.default}
+        # those that have not their default
+        both = ((each, getattr(value, each.name)) for each in dataclasses.fields(value))
+        fields = {each.name: own for each, own in both if own is not each.default}
         return {"is": name} | {key: plain_to_json(item, files) for key, item in fields.items()}
     if isinstance(value, int):  # of an enumeration
         return int(value)
@@ -587,7 +536,7 @@ def _vocabulary_object(entry: Mapping[str, Any], folder: RecordingFolder) -> Any
     kind = VOCABULARY.get(str(entry["is"]))
     if kind is None:
         return Unknown(f"this release does not know {str(entry['is'])[:40]!r}")
-    names = kind._fields if kind is Map else [each.name for each in dataclasses.fields(kind)]
+    names = [each.name for each in dataclasses.fields(kind)]
     try:
         known = (name for name in names if name in entry)
         built = kind(**{name: plain_from_json(entry[name], folder) for name in known})
@@ -595,13 +544,6 @@ def _vocabulary_object(entry: Mapping[str, Any], folder: RecordingFolder) -> Any
         if not issubclass(kind, Meaning):
             raise
         return Unknown(LEFT_OUT)
-    if isinstance(built, Map):
-        return built._replace(constants=np.broadcast_to(built.constants, built.source.shape))
-    if isinstance(built, Mapped):
-        moved = sum(map(prod, built.shapes))
-        for part in built.maps:
-            if part.source.size and not -1 <= int(part.source.min()) <= part.source.max() < moved:
-                raise folder.broken("a movement says that an element comes from nowhere")
     return built
 
 
@@ -615,43 +557,3 @@ def meaning_from_json(entry: Mapping[str, Any], folder: RecordingFolder) -> Mean
     """Returns what an operation computes. Raises InputError."""
     meaning = plain_from_json(entry, folder)
     return meaning if isinstance(meaning, Meaning) else Unknown("it does not say what it computes")
-
-
-def from_format_1(entry: Any, gives: Shapes) -> Any:
-    """Returns an operation's JSON of format 1 in format 2; ``gives``: the shapes of its results.
-
-    Format 1 wrote tuples as lists, and had its own keys for each of four classes.
-    """
-    if isinstance(entry, list):
-        return {"tuple": [from_format_1(item, gives) for item in entry]}
-    if not isinstance(entry, Mapping):
-        return entry
-    kind, rest = entry.get("is"), {k: v for k, v in entry.items() if k != "is"}
-    if kind == "Moves":
-        still = entry["kept"]
-        arrays = [
-            {
-                "file": source["file"],
-                "shape": [n for axis, n in enumerate(shape) if axis not in still],
-                "dtype": f"<u{int(source['bits']) // 8}",
-            }
-            for source, shape in zip(entry["from"], gives, strict=True)
-        ]
-        move = {"is": "Gathers", "sources": {"tuple": arrays}, "kept": {"tuple": still}}
-        return {"is": kind, "move": move, "kept": {"tuple": still}}
-    if kind == "Holds":
-        return {"is": kind, "content": rest}
-    if kind == "Steps":
-        steps = [
-            {"is": "Step"}
-            | {k: from_format_1(v, [step["shape"], *step.get("more", [])]) for k, v in step.items()}
-            for step in entry["steps"]
-        ]
-        ends = from_format_1(entry["gives"], gives)
-        return {"is": kind, "steps": {"tuple": steps}, "gives": ends}
-    if kind == "Mapped":
-        rest["maps"] = [{"is": "Map", **each} for each in entry["maps"]]
-    if "file" in entry:
-        return dict(entry)
-    result = {} if kind is None else {"is": kind}
-    return result | {key: from_format_1(item, gives) for key, item in rest.items()}

@@ -33,16 +33,11 @@ from probe.recording.sums import (
     sum_of,
 )
 from probe.semantics import (
-    MOVING,
-    Asked,
-    Broadcasts,
     Contracts,
     Convolution,
     Each,
-    Joins,
     Meaning,
     Normalises,
-    Pads,
     Reduces,
     Reshapes,
     Same,
@@ -51,8 +46,6 @@ from probe.semantics import (
     Turns,
     Windows,
 )
-from probe.semantics.elementwise import SIXTH
-from probe.semantics.labels import Labels, tag
 
 Arrays = Sequence[np.ndarray]
 
@@ -144,7 +137,7 @@ class Ports:
                 axes[op.gives[0]] = inner.channels
         for some in (run.operations, run.operations[::-1], run.operations):
             for op in some:
-                if not isinstance(op.meaning, Each | Normalises | Same | Pads | Joins):
+                if not isinstance(op.meaning, Each | Normalises | Same):
                     continue
                 rank = len(values[op.gives[0]].shape)
                 ends = [n for n in (*op.reads, op.gives[0]) if len(values[n].shape) == rank]
@@ -187,7 +180,7 @@ class Ports:
         frame = self._frame(op)
         if all(self.fixed[n] for n in op.reads):
             raise _not_a_call(op.op, "it reads weights alone")
-        if op.meaning.rounds is not None and not isinstance(op.meaning, Windows | Steps):
+        if op.meaning.exact and not isinstance(op.meaning, Windows | Steps):
             raise _not_a_call(op.op, SETTLED)
         meaning = op.meaning
         if shapes and shapes != frame.shapes:
@@ -268,7 +261,7 @@ def _stages(meaning: Meaning, frame: PortFrame) -> list[Stage]:
                 return _in_turn(meaning, frame)
             stages.append(_addition_stage((last, numbers[0]), frame.shape))
         else:
-            each = Each(word, "", numbers)
+            each = Each(word, numbers)
             stages.append(Stage((last,), _call_or_numpy(each, behind), each, frame.shape))
     return stages
 
@@ -321,7 +314,7 @@ def _call_or_numpy(
 ) -> TargetCall | Callable[[Arrays], np.ndarray]:
     """Returns a step as a call, or where every library gives the same bits, or it reads weights
     alone, as NumPy's function."""
-    settled = meaning.rounds is not None and not isinstance(meaning, Windows)
+    settled = meaning.exact and not isinstance(meaning, Windows)
     settled |= all(frame.fixed)
     if not settled:
         return _call_of(meaning, frame)
@@ -378,29 +371,8 @@ def _numpy_function(
             return each
     if isinstance(meaning, Reshapes | Same):
         return lambda reads: np.asarray(reads[0]).reshape(to)
-    if not isinstance(meaning, (*MOVING, Broadcasts, Joins, Pads)):
-        name = getattr(meaning, "word", "") or type(meaning).__name__
-        raise _not_a_call(name, "NumPy does not compute this step")
-    # what was asked at recorded sizes is not known at others, as where a plan cuts its operands
-    if isinstance(meaning, Asked) and tuple(meaning.shapes) != tuple(shapes):
-        raise _not_a_call("movement", "it was asked at other sizes")
-    # elements go where their numbers go when these are taken for labels; what has none is filled in
-    ends = np.cumsum([1, *map(prod, shapes)])
-    numbered = [
-        Labels(shape, np.arange(start, start + prod(shape), dtype=np.uint64).reshape(shape))
-        for shape, start in zip(shapes, ends[:-1].tolist(), strict=True)
-    ]
-    index = meaning.labels(numbered, [to], tag(""))[0].full()
-    index = np.where(index < ends[-1], index, 0).astype(np.int64)
-    fill: Any = 0
-    if isinstance(meaning, Pads):
-        fill = floats.round_to(np.array(meaning.value), meaning.dtype)[()]
-
-    def moved(reads: Arrays) -> np.ndarray:
-        first = np.full(1, fill, reads[0].dtype)
-        return np.concatenate([first, *(array.reshape(-1) for array in reads)])[index].reshape(to)
-
-    return moved
+    name = getattr(meaning, "word", "") or type(meaning).__name__
+    raise _not_a_call(name, "NumPy does not compute this step")
 
 
 # what is a call
@@ -559,7 +531,7 @@ def activation_call(meaning: Each, frame: PortFrame) -> TargetCall:
     named = all(isinstance(pair, tuple) and len(pair) == 2 for pair in meaning.numbers)
     word, numbers = meaning.word, dict(meaning.numbers) if named else None
     alpha = "{alpha}" in ACTIVATIONS[word].numpy if word in ACTIVATIONS else False
-    exact = word == "hard_sigmoid" and meaning.numbers == SIXTH
+    exact = False
     if word not in ACTIVATIONS or meaning.beside or len(meaning.reads or (0,)) != 1:
         raise _not_a_call(word, "no target's call says it")
     if not exact and (numbers is None or set(numbers) != ({"alpha"} if alpha else set())):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -26,7 +26,7 @@ from probe.printing import counted
 from probe.recording.contract import CONSTANT, INPUT, Again, Operation, Recorder, Seen, Visit
 from probe.recording.pairs import Selection
 from probe.recording.store import ProcessStore, RunStore, array_digest
-from probe.semantics import Compiled, Exact, Holds, Meaning, Step, Steps, Unknown, of_complex
+from probe.semantics import Compiled, Exact, Meaning, Moves, Step, Steps, Unknown, of_complex
 
 OTHER_OPERATIONS = (
     "it runs different operations from one run to the next: let it run a few times first, where a "
@@ -64,9 +64,8 @@ class Value:
     """An array of a run. ``given``: the operation that gave it, -1 where none did.
 
     ``role`` and ``name``: as of ``Seen``. ``content``: its container array where that is kept:
-    inputs, integers, and what is computed from integers and single numbers alone. ``zeros``: what
-    the operation's meaning noticed, such as where a softmax gave exact zeros. ``address``: as of
-    ``Seen``, in the run that was recorded.
+    inputs, integers, and what is computed from integers and single numbers alone. ``address``: as
+    of ``Seen``, in the run that was recorded.
     """
 
     shape: tuple[int, ...]
@@ -76,7 +75,6 @@ class Value:
     role: str = ""
     name: str = ""
     content: np.ndarray | None = None
-    zeros: np.ndarray | None = None
     address: int | None = None
 
     @property
@@ -269,11 +267,6 @@ def container_dtype(dtype: str) -> np.dtype:
     return plain
 
 
-def exact_numbers(array: Callable[[], Any], dtype: str) -> Callable[[], np.ndarray]:
-    """Returns a function that gives a value's exact numbers; integers and complex as they are."""
-    return lambda: floats.widen(array(), dtype) if dtype in floats.FORMATS else array()
-
-
 class _Recorded:
     """Keeps a run, whose values it numbers as they come; all runs of one thing get the same
     numbers.
@@ -327,7 +320,7 @@ class _Recorded:
                 if seen.role == INPUT or array.size == 1 or (plain and self._fits(array)):
                     content = self._content(name, array)
                 more = seen.role, printable(seen.name)
-            value = Value(seen.shape, seen.dtype, name, -1, *more, content, None, seen.address)
+            value = Value(seen.shape, seen.dtype, name, -1, *more, content, seen.address)
             self.values.append(value)
         return self.numbers[seen.key]
 
@@ -335,7 +328,7 @@ class _Recorded:
         self, seen: Seen, op: Operation, reads: tuple[int, ...], meaning: Meaning, plain: bool
     ) -> Value:
         """Returns a value that an operation gives. ``plain``: whether all that it reads is."""
-        content, zeros = None, None
+        content = None
         if op.view is None or len(op.gives) != 1:
             name = self._kept(seen, seen.array())
         else:  # what a view shows follows from what it shows and how: its bits need not be read
@@ -346,13 +339,7 @@ class _Recorded:
         if plain and (meaning.exact or not floating(seen.dtype)):
             array = seen.array()
             content = self._content(name, array) if self._fits(array) else None
-        if not self.brief and meaning.notices and content is None and seen is op.gives[0]:
-            known = (
-                [exact_numbers(each.array, each.dtype) for each in some]
-                for some in (op.reads, op.gives)
-            )
-            zeros = meaning.noticed(*known)
-        return Value(seen.shape, seen.dtype, name, self.ran, "", "", content, zeros, seen.address)
+        return Value(seen.shape, seen.dtype, name, self.ran, "", "", content, seen.address)
 
     def _kept(self, seen: Seen, array: np.ndarray) -> str:
         self.kinds.setdefault(seen.dtype, array.dtype)
@@ -636,7 +623,7 @@ def steps_between(
         value = plain.values[number]
         content = None if number in loose else value.content
         if content is not None and (value.given < 0 or is_exact_content(content, value.dtype)):
-            entries.append((Step(Holds(content), (), value.shape), (), (number,)))
+            entries.append((Step(Moves(), (), value.shape), (), (number,)))
             continue  # labels know it by its content
         if value.given < 0 or isinstance(plain.operations[value.given].meaning, Compiled):
             return None  # no operation gave it, or its meaning is unknown
@@ -648,6 +635,6 @@ def steps_between(
         unknown = isinstance(op.meaning, Unknown)
         word = (op.op, repr(op.attributes)) if unknown else (op.op,)
         shapes = tuple(each.shape for each in more)
-        step = Step(op.meaning, (), first.shape, shapes, word, first.zeros)
+        step = Step(op.meaning, (), first.shape, shapes, word)
         entries.append((step, op.reads, op.gives))
     return _number_steps(entries, operands, count, wanted)

@@ -16,7 +16,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ from probe.recording.contract import Isolated, Operation
 from probe.recording.end_to_end import as_program
 from probe.recording.folder import RecordingFolder, onednn_text
 from probe.recording.ported import Ports, Stage, TargetCall
-from probe.recording.recording import Run, exact_numbers, record_run
+from probe.recording.recording import Run, record_run
 from probe.recording.related import input_values
 from probe.recording.store import ProcessStore, array_digest
 from probe.recording.subject import is_function
@@ -250,7 +250,7 @@ def replay_run(
             again = There(port, ports, op)
             operations.append(replace(op, again=again, lines=lines, imports=imports))
         except InputError as error:
-            settled = op.meaning.rounds is not None or all(ports.fixed[n] for n in op.reads)
+            settled = op.meaning.exact or all(ports.fixed[n] for n in op.reads)
             if not settled:
                 alone[op.number] = error.why
         except TargetError as error:
@@ -277,16 +277,7 @@ def replay_run(
             changed[number] = array
             content = None if value.content is None else array
             store.put(array, name)
-            values[number] = replace(value, digest=name, content=content, zeros=None, address=None)
-        if op.meaning.notices and op.gives and op.gives[0] in changed:
-            known = (
-                [
-                    exact_numbers(partial(_array_of, run, n, changed), values[n].dtype)
-                    for n in numbers
-                ]
-                for numbers in (op.reads, op.gives)
-            )
-            values[op.gives[0]] = replace(values[op.gives[0]], zeros=op.meaning.noticed(*known))
+            values[number] = replace(value, digest=name, content=content, address=None)
     return Replayed(
         *(text, run.note, values, operations, run.outputs, store),
         *(frozenset(), "", run.made, run.keys, run.kinds, alone),

@@ -54,7 +54,6 @@ from probe.semantics import (
     Contracts,
     Convolution,
     Each,
-    Holds,
     Meaning,
     Normalises,
     Reduces,
@@ -541,7 +540,7 @@ def _formula_words(op: Operation, run: Run) -> list[str]:
             words += ["sum", *["add"] * biased, *["divide"] * divided]
         elif isinstance(each, Reduces) and each.word in ("sum", "mean"):
             words += ["sum", *["divide"] * (each.word == "mean")]
-        elif isinstance(each, Each) or not (each.exact or isinstance(each, Holds)):
+        elif isinstance(each, Each) or not each.exact:
             words.append(each.word or op.op)
     return words
 
@@ -727,8 +726,7 @@ def _addition_tree(alone: Alone) -> Terms | None:
     values: list[Terms] = list(range(count))
     for step in steps:
         what = step.meaning
-        plain = isinstance(what, Each) and what == Each(what.word, zero="adds")
-        if not plain:
+        if what != Each(what.word) or not what.word.startswith("add"):
             return None
         total, *rest = (values[n] for n in step.reads)
         for each in rest:

@@ -30,7 +30,6 @@ from probe.semantics import (
     Convolution,
     Each,
     Meaning,
-    Picks,
     Reduces,
     Reshapes,
     Same,
@@ -315,8 +314,6 @@ def _keeps_order(meaning: Meaning) -> bool:
     """Returns whether elements stay in their order, if none is left out."""
     if isinstance(meaning, Steps):
         return not meaning.gives and all(_keeps_order(step.meaning) for step in meaning.steps)
-    if isinstance(meaning, Picks):  # one index of an axis; with no element left out of size 1
-        return np.ndim(meaning.index) == 0
     return isinstance(meaning, Reshapes | Same)
 
 

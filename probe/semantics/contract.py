@@ -4,85 +4,41 @@ library's operation, as the rows of all libraries' tables are asked what it comp
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from probe.semantics import mixing
-from probe.semantics.labels import Labels, joint, tag, with_words
-
 Shapes = Sequence[tuple[int, ...]]
-Numbers = Callable[[], np.ndarray]
 # An operation alone: container arrays of what it reads to those of what it gives.
 Run = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
 
 
-class Meaning(ABC):
+class Meaning:
     """What one operation computes.
 
     ``word``: the name of what is computed where several libraries or operations have it (``add``,
-    ``relu``, ``softmax``), so that a matrix product with a bias and one without it followed by an
-    addition are the same; empty: the library's own name of the operation.
+    ``relu``, ``softmax``); empty: the library's own name of the operation.
     """
 
     word: str = ""
-    notices: bool = False
 
     def written(self, reads: Shapes, gives: Shapes) -> Meaning:
-        """Returns the same in words that a folder on disk has. ``reads``, ``gives``: shapes."""
+        """The same in words that a folder on disk has. ``reads``, ``gives``: shapes."""
         return self
 
     @property
     def exact(self) -> bool:
         """Whether the bits of its results are settled by those of its inputs alone, everywhere: as
-        where elements are moved, and in the arithmetic of IEEE 754 element by element. What such
-        operations make of integers is labelled by content, which is how masks are known.
-        """
+        where elements are moved, and in the arithmetic of IEEE 754 element by element."""
         return False
-
-    def parts(self) -> Sequence[Meaning] | None:
-        """Returns what an operation computes that is several in one; None of one that is not, or
-        whose parts aren't known."""
-        return None
-
-    @property
-    def rounds(self) -> int | None:
-        """How often a result is rounded where its bits follow from what is read, wherever it
-        stands: 0 where elements are moved or chosen, 1 of one function that IEEE 754 defines. None:
-        the library chooses how it computes it, as an order of additions, or fuses two of those.
-        """
-        each = [part.rounds for part in self.parts() or ()]
-        known = [n for n in each if n is not None]
-        return sum(known) if len(each) == len(known) > 0 and sum(known) < 2 else None
 
     @property
     def sums(self) -> bool:
         """Whether each result is a sum of what is read, or of products, perhaps with more behind:
         then the order of additions says how it is computed."""
         return False
-
-    @abstractmethod
-    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        """Returns the labels of every output."""
-
-    def noticed(self, reads: Sequence[Numbers], gives: Sequence[Numbers]) -> np.ndarray | None:
-        """Returns which elements of a run add nothing (bool), None for none.
-
-        It is asked for while the run goes on, where ``notices`` is True, and is the last argument
-        of ``labels`` then. ``reads``, ``gives``: functions that return exact values as float64.
-        """
-        return None
-
-
-class LeavesZeros(Meaning):
-    """What leaves out the elements of its first result that are exactly zero, where it notices."""
-
-    def noticed(self, reads: Sequence[Numbers], gives: Sequence[Numbers]) -> np.ndarray | None:
-        zeros: np.ndarray = gives[0]() == 0
-        return zeros if zeros.any() else None
 
 
 class Exact(Meaning):
@@ -92,9 +48,36 @@ class Exact(Meaning):
     def exact(self) -> bool:
         return True
 
-    @property
-    def rounds(self) -> int | None:
-        return 0
+
+@dataclass(frozen=True)
+class Moves(Exact):
+    """Elements are moved, copied, chosen or counted: none is rounded. Which go where, the runs
+    say."""
+
+
+@dataclass(frozen=True)
+class Same(Moves):
+    """Every output is the first input, bit for bit, in other memory: ``clone``."""
+
+
+@dataclass(frozen=True)
+class Reshapes(Moves):
+    """The same elements in the same order (row by row), in another shape: view, flatten,
+    squeeze."""
+
+
+@dataclass(frozen=True)
+class Turns(Moves):
+    """Axes in another order: output axis k is input axis ``axes[k]``."""
+
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Passes(Moves):
+    """Output n is input ``numbers[n]``."""
+
+    numbers: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -102,14 +85,6 @@ class Unknown(Exact):
     """It is unknown what it computes, because ``why``."""
 
     why: str = ""
-
-    @property
-    def rounds(self) -> int | None:
-        return None
-
-    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        every = mixing.one_label(reads, what)
-        return [mixing.of_one(joint(every, tag(n)), to, False) for n, to in enumerate(shapes)]
 
 
 @dataclass(frozen=True)
@@ -122,7 +97,7 @@ class Step:
     """One step of ``Steps``: ``reads``: numbers of what it reads; ``shape``: of what it gives.
 
     ``more``: shapes of further results; ``op``: what it is called where its meaning has no word:
-    the library's name, of an unknown one with its attributes. ``zeros``: what its meaning noticed.
+    the library's name, of an unknown one with its attributes.
     """
 
     meaning: Meaning
@@ -130,15 +105,6 @@ class Step:
     shape: tuple[int, ...]
     more: tuple[tuple[int, ...], ...] = ()
     op: tuple[str, ...] = ()
-    zeros: Any = None
-
-    def labels(self, reads: Sequence[Labels], otherwise: np.uint64) -> list[Labels]:
-        """Returns the labels of its results. ``otherwise``: of a step without word and name."""
-        words = (self.meaning.word,) if self.meaning.word else self.op
-        what, shapes = tag(*words) if words else otherwise, [self.shape, *self.more]
-        if self.meaning.notices and self.zeros is not None:
-            return self.meaning.labels(reads, shapes, what, self.zeros)  # type: ignore[call-arg]
-        return self.meaning.labels(reads, shapes, what)
 
 
 @dataclass(frozen=True)
@@ -146,26 +112,15 @@ class Steps(Meaning):
     """Several steps in one operation: a convolution and its activation, a sum and its norm.
 
     Numbers of values: first what the operation reads, then what each step gives. ``gives``: the
-    numbers of the operation's outputs; empty: the last step's alone. A step that has a ``word`` of
-    its own is labelled as the operation of that name is, so fused and separate steps match.
+    numbers of the operation's outputs; empty: the last step's alone.
     """
 
     steps: tuple[Step, ...]
     gives: tuple[int, ...] = ()
 
-    def parts(self) -> Sequence[Meaning]:
-        return [step.meaning for step in self.steps]
-
     @property
     def sums(self) -> bool:
         return bool(self.steps) and self.steps[0].meaning.sums
-
-    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        values = list(reads)
-        for number, step in enumerate(self.steps):
-            operands = [values[n] for n in step.reads]
-            values += step.labels(operands, with_words(what, number))
-        return [values[n] for n in self.gives or (len(values) - 1,)]
 
 
 @dataclass(frozen=True)
@@ -178,15 +133,6 @@ class Quantised(Meaning):
     inner: Meaning
     reads: tuple[Any, ...]
     gives: tuple[Any, ...]
-
-    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        def meant(operand: Labels, scale: Any) -> Labels:
-            mark = joint(operand.array, tag("quantised", scale))
-            return operand if scale is None else operand._replace(array=mark)
-
-        word = tag(self.inner.word) if self.inner.word else what
-        results = self.inner.labels(list(map(meant, reads, self.reads)), shapes, word)
-        return list(map(meant, results, self.gives))
 
 
 # calls, and the rows of tables

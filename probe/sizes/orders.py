@@ -30,6 +30,7 @@ from probe.recording.contract import CONSTANT, WEIGHT, Recorder, Seen, Visit
 from probe.recording.difference import Difference, Region, compare_runs
 from probe.recording.recording import Run
 from probe.semantics import Each, Exact, Meaning, Unknown
+from probe.semantics.elementwise import row_of
 from probe.sizes.marks import Arrays, Box, behind, box_index, close
 
 # After which the next operation of a run is in the way.
@@ -220,7 +221,7 @@ def judge(region: Region, difference: Difference, known: Known, late: bool) -> O
         return same if known_all else unknown(why="it is unknown what must agree")
     # a function that gives integers or truth values, as comparisons do, rounds nothing
     counts = isinstance(meaning, Each) and not any(left.values[n].floating for n in op.gives)
-    if meaning.rounds is not None or counts or one_call(region, left, right):
+    if _rounds_once(meaning) or counts or one_call(region, left, right):
         return same
     if isinstance(meaning, Unknown):
         return unknown(why="it is unknown what it computes")
@@ -253,10 +254,27 @@ def one_call(region: Region, left: Run, right: Run) -> bool:
     )
 
 
+def steps_of(meaning: Meaning) -> list[Meaning]:
+    """What an operation computes that is several in one; itself where it is one."""
+    return [step.meaning for step in getattr(meaning, "steps", ())] or [meaning]
+
+
+def _rounds_once(meaning: Meaning) -> bool:
+    """Whether a result is rounded at most once, as IEEE 754 says: a compiler may fuse two."""
+    steps = steps_of(meaning)
+    rounding = [step for step in steps if isinstance(step, Each) and row_of(step.word).rounds]
+    known = all(step.exact and not isinstance(step, Unknown) for step in steps)
+    return known and (len(steps) == 1 or len(rounding) < 2)
+
+
 def valid_for(meaning: Meaning) -> str:
-    """For which values alone what is exact of an operation is; empty: for all."""
-    parts = (meaning, *(meaning.parts() or ()))
-    return NORMAL * any(isinstance(part, Each) and part.exact_but_subnormal for part in parts)
+    """For which values alone what is exact of an operation is; empty: for all. A choice rounds
+    nothing, but a library may read subnormal numbers as zeros in some places."""
+    choices = (
+        isinstance(step, Each) and step.approximate and row_of(step.word).rounds == 0
+        for step in steps_of(meaning)
+    )
+    return NORMAL * any(choices)
 
 
 def _without_subnormals(region: Region, left: Run, right: Run) -> bool:

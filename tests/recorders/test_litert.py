@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from functools import partial
 
 import numpy as np
 import pytest
 
 from probe import ulp
-from probe.agreement import RunningMatch
 from probe.errors import InputError
-from probe.recording import difference
 from probe.recording.recording import record_run
-from tests.recorders import truth
-from tests.recorders.truth import alone, changed, drawn, recorded_twice, shares, told
+from tests.recorders.recorded import alone, drawn, held_to_account, recorded_twice
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 
@@ -24,24 +20,6 @@ from probe.recorders import graphs, litert
 pytestmark = pytest.mark.long
 
 RNG, normal = drawn(6)
-MORE = {"TRANSPOSE_CONV": "TransposeConv"}
-"""Options that the models of whole layers have no use for."""
-
-
-def ints(*numbers) -> np.ndarray:
-    return np.array(numbers, np.int32)
-
-
-def one(monkeypatch, op, shape, constants, out, words) -> bytes:
-    """A model of one operator: its inputs are ``x`` and constants; ``x`` where a constant is
-    None."""
-    monkeypatch.setattr(backend, "OPTIONS", {**backend.OPTIONS, **MORE})
-    graph = backend.LiteRTGraph("float32", shape)
-    graph.flat = False
-    graph.tensors[0] = graph.tensors[0]._replace(shape=list(shape))
-    held = [graph.x if a is None else graph.constant(f"c{n}", a) for n, a in enumerate(constants)]
-    y = graph.operator(op, held, out, **words)
-    return backend.LiteRTModel(graph, y)({})["model"]
 
 
 def residual() -> bytes:
@@ -64,57 +42,9 @@ def test_the_recorded_run_gives_the_unrecorded_bits(switches):
     recorded_twice(litert.LiteRTRecorder(residual(), {"x": normal(4, 9, 9, 3)}, switches))
 
 
-def test_one_row_alone_must_agree_with_the_same_row_of_four():
-    model, x = residual(), normal(4, 9, 9, 3)
-    sides = [record_run(litert.LiteRTRecorder(model, {"x": one})) for one in (x[:1], x)]
-    found = difference.compare_runs(RunningMatch.of(*sides))
-    assert not any(one.verdict in ("unknown", "left", "right") for one in found.operations)
-    assert found.outputs[0].compared == 9 * 9 * 32
-
-
 def test_operators_alone_give_the_recorded_bits_and_have_lines_that_do():
     ran, written = alone(litert.LiteRTRecorder(residual(), {"x": normal(2, 9, 9, 3)}))
     assert ran == written == ["CONV_2D", "CONV_2D", "ADD", "CONCATENATION", "TANH"]
-
-
-POOL = {"filterWidth": 2, "filterHeight": 2}
-SQUARE = {"strideW": 1, "strideH": 1, "padding": "SAME"}
-UNDILATED = {"dilationWFactor": 1, "dilationHFactor": 1}
-CASES = [
-    ("CONV_2D", (1, 6, 7, 4), [None, normal(5, 3, 2, 4), normal(5)], (1, 3, 4, 5),
-     {"strideW": 2, "strideH": 2, "padding": "SAME", **UNDILATED,
-      "fusedActivationFunction": "RELU"}),
-    ("CONV_2D", (1, 6, 6, 4), [None, normal(6, 3, 3, 2), normal(6)], (1, 6, 6, 6),
-     {**SQUARE, **UNDILATED}),
-    ("DEPTHWISE_CONV_2D", (1, 6, 6, 3), [None, normal(1, 3, 3, 6), normal(6)], (1, 6, 6, 6),
-     {**SQUARE, **UNDILATED, "depthMultiplier": 2}),
-    ("TRANSPOSE_CONV", (1, 3, 3, 4), [ints(1, 6, 6, 2), normal(2, 3, 3, 4), None], (1, 6, 6, 2),
-     {"strideW": 2, "strideH": 2, "padding": "SAME"}),
-    ("FULLY_CONNECTED", (3, 4), [None, normal(5, 4), normal(5)], (3, 5), {}),
-    ("FULLY_CONNECTED", (2, 3, 4), [None, normal(5, 4), normal(5)], (6, 5), {}),
-    ("BATCH_MATMUL", (2, 3, 4), [None, normal(2, 5, 4)], (2, 3, 5), {"adjY": True}),
-    ("MAX_POOL_2D", (1, 5, 5, 2), [None], (1, 5, 5, 2),
-     {**SQUARE, "filterWidth": 3, "filterHeight": 2}),
-    ("AVERAGE_POOL_2D", (1, 5, 5, 2), [None], (1, 5, 5, 2),
-     {**SQUARE, **POOL}),
-    ("SOFTMAX", (3, 5), [None], (3, 5), {"beta": 1.0}),
-    ("ADD", (2, 3), [None, normal(3)], (2, 3), {"fusedActivationFunction": "RELU6"}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("op", "shape", "constants", "out", "words"),
-    CASES,
-    ids=lambda v: v if isinstance(v, str) else "",
-)
-@pytest.mark.parametrize("xnnpack", ["0", "1"])
-def test_a_sum_keeps_its_bits_where_an_element_that_it_does_not_read_changes(
-    monkeypatch, op, shape, constants, out, words, xnnpack
-):
-    """To the bit, also by XNNPACK; test_litert_table asks the same of all operators."""
-    model = one(monkeypatch, op, shape, constants, out, words)
-    recorder = partial(litert.LiteRTRecorder, model, switches={"xnnpack": xnnpack})
-    truth.keeps_what_it_does_not_read(recorder, {"x": normal(*shape)})
 
 
 def test_wrong_inputs_are_one_line():
@@ -223,9 +153,8 @@ def test_of_a_loop_every_iteration_is_recorded(xnnpack: str) -> None:
     turns = [one.path.partition("[")[2][:1] for one in seen if one.op == "TANH"]
     assert turns == ["0", "1", "2"]
     assert {"IF", "WHILE", "EXP"} <= {one.op for one in seen}
-    both = (x, changed(x, [2, 0, 3, 1]))
-    sides = [litert.LiteRTRecorder(model, {"x": one}, {"xnnpack": "0"}) for one in both]
-    assert all(known for _, _, known in shares(told(*sides, 1e-3)))
+    names = held_to_account([litert.LiteRTRecorder(model, {"x": x}, {"xnnpack": xnnpack})])
+    assert {"IF", "WHILE", "TANH"} <= names
 
 
 def test_a_loop_of_too_many_iterations_is_one_operation(monkeypatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from probe import ulp
 from probe.errors import InputError
-from tests.recorders.truth import changed, shares, told
+from tests.recorders.recorded import held_to_account
 
 onnx = pytest.importorskip("onnx", reason="models are made with onnx")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
@@ -60,7 +60,7 @@ def test_blocked_layouts_are_recorded_in_the_order_of_the_operator():
         pytest.skip("this processor's convolutions have no blocked layout")
 
 
-def test_what_is_labelled_alike_in_blocked_layouts_is_the_same_number():
+def test_what_is_said_of_operators_of_blocked_layouts_is_what_they_give():
     """The optimiser blocks channels before the second and the last convolution, and undoes it."""
     node = helper.make_node
     nodes = [
@@ -72,8 +72,7 @@ def test_what_is_labelled_alike_in_blocked_layouts_is_the_same_number():
     shapes = {"w1": (16, 3, 3, 3), "w2": (32, 16, 3, 3), "w3": (16, 32, 1, 1)}
     x = normal(4, 3, 9, 9)
     content = model(nodes, {"x": x}, ["y"], {name: normal(*one) for name, one in shapes.items()})
-    sides = [onnxruntime.OnnxRecorder(content, {"x": one}) for one in (x, changed(x, [2, 0, 1, 3]))]
-    assert all(known for _, _, known in shares(told(*sides, 1e-3)))
+    assert {"Conv", "Softmax"} <= held_to_account([onnxruntime.OnnxRecorder(content, {"x": x})])
 
 
 def test_a_branch_keeps_its_names_apart():

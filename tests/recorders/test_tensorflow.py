@@ -16,7 +16,7 @@ from probe.recording.difference import compare_runs  # noqa: E402
 from probe.recording.recording import array_digest, record_run  # noqa: E402
 from probe.recording.subject import open_model  # noqa: E402
 from probe.semantics import Unknown  # noqa: E402
-from tests.recorders.truth import said  # noqa: E402
+from tests.recorders.recorded import held_to_account, said  # noqa: E402
 
 RANDOM = np.random.default_rng(0)
 
@@ -87,19 +87,14 @@ def test_a_function_is_seen_node_by_node_and_must_agree_with_the_same_eager_oper
     assert {"Softmax", "Mean"} <= {one.op for one in graph.operations}
     found = compare_runs(RunningMatch.of(eager, graph))
     assert all(one.compared == 6 or one.compared == 9 for one in found.outputs), found.outputs
-    assert not any(isinstance(one.meaning, Unknown) for one in graph.operations)
+    assert held_to_account([TensorFlowRecorder(lambda: traced(x))]) >= {"Conv2D", "Split"}
 
 
-def test_a_compiled_function_is_one_operation_whose_rows_must_agree():
+def test_a_compiled_function_is_one_operation():
     compiled = tf.function(network, jit_compile=True)
     x = normal(4, 9, 9, 4)
-    one, all_ = (record_run(TensorFlowRecorder(lambda n=n: compiled(x[:n]))) for n in (1, 4))
-    for live in (one, all_):
-        operation = live.operations[-1]
-        assert operation.op.startswith("function "), operation
-        assert "XLA" in live.note
-    found = compare_runs(RunningMatch.of(one, all_))
-    assert [(pair.compared, pair.known) for pair in found.outputs] == [(2, True), (3, True)]
+    live = record_run(TensorFlowRecorder(lambda: compiled(x)))
+    assert live.operations[-1].op.startswith("function ") and "XLA" in live.note
 
 
 def test_a_function_that_changes_a_state_runs_once_and_is_one_operation():
@@ -180,110 +175,6 @@ def test_what_numpy_holds_of_a_value_is_that_value_and_what_it_computes_is_said(
     assert "outside" in record_run(TensorFlowRecorder(lambda: tf.nn.relu(x).numpy() + 1)).note
 
 
-def moved(a):
-    b = tf.transpose(tf.reshape(a, [2, 6, 6, 2, 2]), [0, 3, 2, 1, 4])
-    return tf.tile(
-        tf.pad(b[:, :, 1:-1:2], [[0, 0], [0, 0], [1, 2], [0, 0], [0, 0]]), [1, 1, 1, 1, 2]
-    )
-
-
-def nchw(a, w):
-    """No convolution: processors have none of this format."""
-    return tf.nn.bias_add(tf.transpose(a, [0, 3, 1, 2]), w(4), data_format="NCHW")
-
-
-CASES = {
-    "same": lambda a, w: tf.nn.conv2d(a, w(3, 3, 4, 2), 2, "SAME"),
-    "valid": lambda a, w: tf.nn.conv2d(a, w(2, 3, 4, 2), 1, "VALID", dilations=2),
-    "explicit": lambda a, w: tf.nn.conv2d(a, w(3, 3, 4, 2), 2, [[0, 0], [2, 1], [0, 1], [0, 0]]),
-    "depthwise": lambda a, w: tf.nn.depthwise_conv2d(a, w(3, 3, 4, 2), [1, 1, 1, 1], "SAME"),
-    "transposed": lambda a, w: tf.nn.conv2d_transpose(a, w(3, 3, 2, 4), [2, 12, 12, 2], 2, "SAME"),
-    "separable": lambda a, w: tf.nn.separable_conv2d(
-        a, w(3, 3, 4, 1), w(1, 1, 4, 3), [1, 2, 2, 1], "VALID"
-    ),
-    "conv1d": lambda a, w: tf.nn.conv1d(a[:, 2], w(3, 4, 2), 1, "SAME"),
-    "conv3d": lambda a, w: tf.nn.conv3d(a[..., None], w(2, 2, 2, 1, 2), [1] * 5, "SAME"),
-    "average": lambda a, w: tf.nn.avg_pool2d(a, 2, 2, "VALID") * 4.0,
-    "dense": lambda a, w: a @ w(4, 3) + w(3),
-    "mean": lambda a, w: tf.reduce_sum(a, [1, 3]),
-    "einsum": lambda a, w: tf.einsum("bhwc,cd->bdhw", a, w(4, 3)),
-    "moved": lambda a, w: moved(a),
-    "nchw": lambda a, w: nchw(a, w),
-    "gather": lambda a, w: tf.gather(a, [[3, 0], [1, 1]], axis=2),
-    "points": lambda a, w: tf.gather_nd(a, [[0, 1], [1, 2]]),
-    "nearest": lambda a, w: tf.image.resize(a, [9, 12], "nearest"),
-    "where": lambda a, w: tf.where(tf.range(4) % 2 == 0, a, 0.0),
-    "depth": lambda a, w: tf.nn.depth_to_space(tf.nn.space_to_depth(a, 3), 3),
-    "batches": lambda a, w: tf.batch_to_space(
-        tf.space_to_batch(a, [2, 3], [[1, 1], [0, 0]]), [2, 3], [[1, 0], [0, 0]]
-    ),
-    "stacked": lambda a, w: tf.stack(tf.unstack(a, axis=3)[:2] + [a[..., 2]], 1),
-    "cumulated": lambda a, w: tf.cumsum(a, 1),
-    "rolled": lambda a, w: tf.roll(a, [1, -2], [1, 2]),
-    "scattered": lambda a, w: tf.scatter_nd([[1], [3], [1], [0], [2], [3]], a[1], [5, 6, 4]),
-    "updated": lambda a, w: tf.tensor_scatter_nd_update(a, [[0, 1], [1, 0]], a[1, 2:4]),
-    "added": lambda a, w: tf.tensor_scatter_nd_add(a, [[0], [0]], a),
-    "band": lambda a, w: tf.linalg.band_part(a, 1, 2),
-    "diagonal": lambda a, w: tf.linalg.diag(tf.linalg.diag_part(a[:, :, 1:5])),
-    "set": lambda a, w: tf.linalg.set_diag(a[:, :, :4], a[:, :, 2]),
-    "reversed": lambda a, w: tf.reverse_sequence(a, [2, 5], seq_axis=1, batch_axis=0),
-    "segments": lambda a, w: tf.reduce_sum(tf.math.unsorted_segment_sum(a, [1, 0], 3), 0),
-    "same numbers": lambda a, w: tf.identity_n([a, a[0]])[0],
-    "norm": lambda a, w: (
-        tf.raw_ops.FusedBatchNormV3(
-            x=a, scale=w(4), offset=w(4), mean=w(4), variance=w(4), is_training=False
-        ).y
-    ),
-}
-
-
-def watched(function, bits):
-    """A run with weights that are small whole numbers: sums of them are exact."""
-
-    def call():
-        state = np.random.default_rng(1)
-        given = tf.constant(bits)
-        return function(given, lambda *s: tf.constant(state.integers(1, 9, s).astype(np.float32)))
-
-    return record_run(TensorFlowRecorder(call))
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_those_outputs_must_agree_that_a_changed_input_does_not_change(name):
-    """One element is another number: what changes is what reads it, as nothing is rounded."""
-    before = RANDOM.permutation(2 * 6 * 6 * 4).reshape(2, 6, 6, 4).astype(np.float32) + 1
-    after = before.copy()
-    after[1, 2, 3, 2] += 1000
-    left, right = (watched(CASES[name], bits) for bits in (before, after))
-    found = compare_runs(RunningMatch.of(left, right))
-    assert {one.verdict for one in found.operations} <= {"equal", "healed"}
-    (pair,) = found.outputs
-    same = left.results[0] == right.results[0]
-    assert pair.known
-    assert not same.all(), "the case doesn't read the element"
-    np.testing.assert_array_equal(pair.selection.mask(same.shape, 0), same)
-
-
-def test_a_mask_keeps_padding_out_of_a_softmax():
-    table = tf.Variable(normal(20, 8))
-
-    def attention(ids):
-        x = tf.gather(table, ids)
-        mask = tf.cast(ids != 0, tf.float32)[:, None, :]
-        weights = tf.nn.softmax(x @ tf.transpose(x, [0, 2, 1]) - (1.0 - mask) * 1e9)
-        return weights @ x
-
-    short = tf.constant([[3, 1, 4, 1, 5]])
-    long = tf.pad(short, [[0, 0], [0, 3]])
-    found = compare_runs(
-        RunningMatch.of(
-            *(record_run(TensorFlowRecorder(lambda i=i: attention(i))) for i in (short, long))
-        )
-    )
-    (pair,) = found.outputs
-    assert (pair.compared, pair.known) == (40, True)
-
-
 def test_a_saved_model_is_watched_and_one_that_reaches_outside_is_refused(tmp_path):
     class Model(tf.Module):
         def __init__(self):
@@ -342,17 +233,13 @@ def test_a_keras_file_is_watched_and_one_with_code_is_refused(tmp_path):
 
 
 @pytest.mark.slow
-def test_mobilenet_is_compared_in_less_than_a_minute_and_nothing_of_it_is_unknown():
+def test_nothing_of_mobilenet_is_unknown():
     keras = pytest.importorskip("keras")
     keras.utils.set_random_seed(0)
     model = keras.applications.MobileNetV2(weights=None)
-    x = normal(8, 224, 224, 3)
-    one, all_ = (
-        record_run(TensorFlowRecorder(lambda n=n: model(x[:n], training=False))) for n in (1, 8)
-    )
-    found = compare_runs(RunningMatch.of(one, all_))
-    assert not any(isinstance(op.meaning, Unknown) for op in all_.operations)
-    assert (found.examined, found.outputs[0].compared) == (len(found.operations), 1000)
+    x = normal(1, 224, 224, 3)
+    run = record_run(TensorFlowRecorder(lambda: model(x, training=False)))
+    assert not any(isinstance(op.meaning, Unknown) for op in run.operations)
 
 
 def test_a_function_known_by_its_nodes_does_not_run_beside_them_and_says_the_same():
@@ -386,19 +273,6 @@ def test_a_keras_model_in_memory_is_called_with_all_its_inputs():
     assert np.array_equal(np.asarray(y), np.asarray(model([x[:1], gate[:1]])))
 
 
-def test_an_addition_that_keras_squeezes_at_batch_one_is_that_of_a_larger_batch():
-    """``keras.ops.add`` of (1, n) to (1, n) is a BiasAdd of n numbers there: in recurrent cells."""
-    keras = pytest.importorskip("keras", reason="Keras is not installed")
-    keras.utils.set_random_seed(0)
-    cell = keras.layers.LSTM(4)
-    x = normal(3, 3, 5)
-    cell(x)
-    sides = [record_run(TensorFlowRecorder(lambda n=n: cell(tf.constant(x[:n])))) for n in (1, 3)]
-    found = compare_runs(RunningMatch.of(*sides))
-    assert not [one.op for one in found.operations if one.verdict == "unknown"]
-    assert found.outputs[0].compared == 4
-
-
 def test_arguments_of_layers_whose_names_differ_are_compared():
     """Keras numbers its layers, so nothing of two models has the same name."""
     keras = pytest.importorskip("keras")
@@ -411,14 +285,8 @@ def test_arguments_of_layers_whose_names_differ_are_compared():
     sides = [record_run(TensorFlowRecorder(lambda one=one: one(x))) for one in layers]
     (first,) = compare_runs(RunningMatch.of(*sides)).sources
     assert first.arguments == "operand 2 0.001 against 1e-05"
-    (first,) = compare_runs(
-        RunningMatch.of(
-            *(
-                record_run(TensorFlowRecorder(lambda a=a: tf.nn.leaky_relu(x, a)))
-                for a in (0.1, 0.2)
-            )
-        )
-    ).sources
+    sides = [record_run(TensorFlowRecorder(lambda a=a: tf.nn.leaky_relu(x, a))) for a in (0.1, 0.2)]
+    (first,) = compare_runs(RunningMatch.of(*sides)).sources
     assert first.arguments == "alpha 0.1 against 0.2"
 
 

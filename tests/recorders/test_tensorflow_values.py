@@ -12,8 +12,8 @@ tf = pytest.importorskip("tensorflow")
 from probe.recorders.tensorflow import TensorFlowRecorder  # noqa: E402
 from probe.recorders.tensorflow_values import array, tensor_of  # noqa: E402
 from probe.recording.recording import record_run  # noqa: E402
+from tests.recorders.recorded import alone  # noqa: E402
 from tests.recorders.test_tensorflow import network, normal, seen  # noqa: E402
-from tests.recorders.truth import alone  # noqa: E402
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow, pytest.mark.long]
 

@@ -21,7 +21,7 @@ from probe.recorders.torch_calls import RepeatedCall, op_facts  # noqa: E402
 from probe.recording.recording import record_run  # noqa: E402
 from probe.reproduction import recorded as reports  # noqa: E402
 from probe.semantics import Unknown  # noqa: E402
-from tests.recorders.truth import bits, events  # noqa: E402
+from tests.recorders.recorded import bits, events  # noqa: E402
 
 pytestmark = pytest.mark.long
 

@@ -71,10 +71,10 @@ class Tape:
 
     def relu(self, x: np.ndarray) -> np.ndarray:
         lines = lambda names, out: [f"{out} = np.maximum({names[0]}, 0)"]  # noqa: E731
-        return self.ran("Relu", Each("relu", "stays"), lambda a: np.maximum(a, 0), x, lines=lines)
+        return self.ran("Relu", Each("relu"), lambda a: np.maximum(a, 0), x, lines=lines)
 
     def add(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return self.ran("Add", Each("add", "adds"), lambda a, b: a + b, x, y)
+        return self.ran("Add", Each("add"), lambda a, b: a + b, x, y)
 
     def noise(self, x: np.ndarray) -> np.ndarray:
         call = lambda a: a + np.random.default_rng().normal(size=a.shape).astype(a.dtype)  # noqa: E731
@@ -89,7 +89,7 @@ class Tape:
 
     def first(self, x: np.ndarray, count: int) -> np.ndarray:
         move = lambda a: a[:, :count]  # noqa: E731
-        return self.ran("Slice", Moves(move), move, x, attributes={"count": count})
+        return self.ran("Slice", Moves(), move, x, attributes={"count": count})
 
     def softmax(self, x: np.ndarray) -> np.ndarray:
         def call(a: np.ndarray) -> np.ndarray:
@@ -97,7 +97,7 @@ class Tape:
                 e = np.exp(a - a.max(-1, keepdims=True))
                 return e / e.sum(-1, keepdims=True, dtype=a.dtype)
 
-        return self.ran("Softmax", Normalises((-1,), "softmax", vanishes=True), call, x)
+        return self.ran("Softmax", Normalises((-1,), "softmax"), call, x)
 
 
 class Taped:

@@ -384,7 +384,7 @@ class TestNoWord:
 
 DRAWN = np.random.default_rng(4)
 TERMS = {n: DRAWN.standard_normal((4, 60)) for n in "abcd"}
-ADDS = Each("add", zero="adds")
+ADDS = Each("add")
 
 
 def steps(*reads: tuple[int, ...], meaning: Meaning = ADDS) -> Steps:
@@ -406,7 +406,7 @@ def cause(
 ROW = steps((0, 1), (4, 2), (5, 3)), lambda a, b, c, d: ((a + b) + c) + d
 PAIRS = steps((0, 1), (2, 3), (4, 5)), lambda a, b, c, d: (a + b) + (c + d)
 BACK = steps((3, 2), (4, 1), (5, 0)), lambda a, b, c, d: ((d + c) + b) + a
-AT_ONCE = Each("add_n", zero="adds"), lambda a, b, c, d: ((a + b) + c) + d
+AT_ONCE = Each("add_n"), lambda a, b, c, d: ((a + b) + c) + d
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -15,11 +15,11 @@ def test_a_bias_that_is_reshaped_first_is_the_sums_own() -> None:
     """Keras reshapes the bias of a depthwise convolution, TensorFlow's graphs squeeze it again."""
     windows = o.convolution(o.Frame((3,), (1,), (1,), ((1, 1),)), (0, 1, 2), 4, True)
     out = (2, 7, 4)
-    squeezed = o.squeeze((1, 1, 4), (0, 1))
+    squeezed = Reshapes()
     steps = Steps(
         (
             Step(windows, (0, 1), out),
-            Step(o.reshape(), (2,), (1, 1, 4)),
+            Step(Reshapes(), (2,), (1, 1, 4)),
             Step(squeezed, (4,), (4,)),
             Step(o.function("add"), (3, 5), out),
             Step(o.function("relu6"), (6,), out),
@@ -39,7 +39,7 @@ def test_a_product_its_shape_and_its_bias_are_one_case() -> None:
     steps = (
         Step(product, (0, 1), (6, 4)),
         Step(Reshapes(), (3,), (2, 3, 4)),
-        Step(Each("add", "adds"), (4, 2), (2, 3, 4)),
+        Step(Each("add"), (4, 2), (2, 3, 4)),
     )
     shapes = [(6, 5), (5, 4), (4,)]
     one = sum_of(Steps(steps), shapes, (2, 3, 4), ["float32"] * 4)

@@ -9,7 +9,7 @@ from probe import budget
 from probe.errors import InputError
 from probe.invariant.mitigated_models import judged_ways, recommended_way
 from probe.recorders.ndarray import operation
-from probe.semantics import Contracts, Reduces, Scans
+from probe.semantics import Contracts, Reduces, Unknown
 from probe.sizes.search import PaddedModel, WholeFile
 from tests.sizes import graphs
 from tests.sizes.graphs import BIAS, FIXED, ONE, TWO, WIDE, X, answered, conv, convolved, graph
@@ -92,7 +92,7 @@ def test_what_reads_all_of_the_axis_is_named():
 
 
 def test_a_state_that_is_carried_keeps_the_places_of_content():
-    carried = operation("scan", Scans(1))(lambda x: np.cumsum(np.asarray(x), axis=1))
+    carried = operation("scan", Unknown("a scan"))(lambda x: np.cumsum(np.asarray(x), axis=1))
     model = graph(lambda x: carried(x))
     found = model.sized(4)
     assert model.own_places and (found.least, found.safe) == (4, 4)
@@ -108,7 +108,7 @@ def test_sizes_that_a_stride_leaves_out_are_lacking():
             raise ValueError("only multiples of 4")
         return x.reshape(1, -1, 4, graphs.CHANNELS)[:, :, 0]
 
-    model = graph(lambda x: operation("halved", Scans(1))(halved)(x))
+    model = graph(lambda x: operation("halved", Unknown("a scan"))(halved)(x))
     found = model.sized(5)
     assert (found.least, found.safe) == (8, 8)
     told = model.serves(5, 7)
