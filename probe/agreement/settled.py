@@ -40,7 +40,8 @@ def give_reasons(difference: Difference, otherwise: str) -> None:
         if missing and region.verdict == "source":
             region.doubted(NOT_COMPARED)
         if region.verdict == "source" and not region.arguments:
-            if not any(op.reads for op in ops):
+            # from one state of a generator, which a recorder has noted, all draw the same
+            if not any(op.reads or op.attributes.get("drawn") for op in ops):
                 region.doubted(DRAWN)
         elif region.verdict == "unknown" and not region.note:
             known = all(pair.known for pair in region.gives)

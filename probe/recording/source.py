@@ -206,9 +206,10 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
         return Cause(kind, why, causes=causes, refuted=why.endswith(NO_SOURCE))
     meaning = sides[0].operation.meaning
     if region.by_value and region.joint:
-        # one sum on both sides is asked as such: what replays needs no assumption
+        # one sum of the same numbers on both sides is asked as such
         sums = all(isinstance(first_of(side.operation.meaning), SUMS) for side in sides)
-        cause = _sums_cause(sides, most, known) if sums else Cause()
+        same = sums and _reads_same_numbers(sides)
+        cause = _sums_cause(sides, most, known) if same else Cause()
         if not cause.explained:
             cause = _formulas_cause(sides, most, known) or Cause(why=CLOSE)
         cause.alone = True
@@ -229,6 +230,22 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
         cause = _formulas_cause(sides, most, known) or cause
     cause.alone = True
     return _with_addresses(cause, sides)
+
+
+def _reads_same_numbers(sides: Sides) -> bool:
+    """Whether the operands that are not paired, as weights that are laid out in another way, hold
+    the same numbers on both sides: a sum of others is no other order."""
+    numbers = []
+    for side in sides:
+        paired = {(pair.left, pair.right)[side.place] for pair in side.pairs}
+        operands = zip(side.operation.reads, side.reads, side.dtypes, strict=False)
+        some = [
+            floats.to_bits(array, dtype).reshape(-1)
+            for number, array, dtype in operands
+            if number not in paired and dtype in floats.FORMATS
+        ]
+        numbers.append(np.sort(np.concatenate(some)) if some else np.zeros(0))
+    return bool(np.array_equal(numbers[0], numbers[1]))
 
 
 CLOSE = "not explained yet: different formulas whose results are close"

@@ -32,11 +32,15 @@ MOVED_BY = 8
 
 
 def operand_set(arrays: Arrays, along: Mapping[str, int], number: int) -> Arrays:
-    """The arrays with the numbers of a set. Of ``CONTENTS`` only those ``along`` an axis change."""
+    """The arrays with the numbers of a set. Of ``CONTENTS`` only those ``along`` an axis change;
+    masks stay, as they do behind a place."""
     if number == 0:
         return arrays
     if number <= CONTENTS:
-        where = {name: np.full(array.shape, name in along) for name, array in arrays.items()}
+        where = {
+            name: np.full(array.shape, name in along and not is_mask(array))
+            for name, array in arrays.items()
+        }
         return list(contents(arrays, where))[number - 1]
     changed = {}
     for place, (name, array) in enumerate(arrays.items()):

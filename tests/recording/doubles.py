@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from probe import layout
 from probe.agreement import by_running
 from probe.answers.first_difference import ComparisonQuestion, Walked
-from probe.recording.contract import INPUT, Laid, Operation, Seen, Visit
+from probe.recording.contract import INPUT, WEIGHT, Laid, Operation, Seen, Visit
 from probe.recording.walk import walk
 from probe.semantics import Meaning
 
@@ -31,12 +31,17 @@ class Step:
 
 
 class Doubles:
-    """Runs its steps on its inputs, one after the other; the last step's output is the run's."""
+    """Runs its steps on its inputs, one after the other; the last step's output is the run's.
+
+    ``weights``: names of those that belong to the model.
+    """
 
     target, note = "numpy", ""
 
-    def __init__(self, inputs: dict[str, np.ndarray], steps: Sequence[Step]) -> None:
-        self.inputs, self.steps = inputs, steps
+    def __init__(
+        self, inputs: dict[str, np.ndarray], steps: Sequence[Step], weights: Collection[str] = ()
+    ) -> None:
+        self.inputs, self.steps, self.weights = inputs, steps, weights
 
     def plain(self) -> list[np.ndarray]:
         """The last output."""
@@ -45,7 +50,8 @@ class Doubles:
     def record(self, visit: Visit) -> list[Seen]:
         """Runs all steps."""
         values: dict[str | int, Seen] = {
-            name: seen(name, array, INPUT, name) for name, array in self.inputs.items()
+            name: seen(name, array, WEIGHT if name in self.weights else INPUT, name)
+            for name, array in self.inputs.items()
         }
         for number, step in enumerate(self.steps):
             reads = [values[one] for one in step.reads]
