@@ -192,8 +192,8 @@ def child_pairs(path: Path, name: str, target: str, quick: str) -> None:
 def walked(sides: tuple[Any, Any], target: str) -> dict[str, Any]:
     """Returns the answer about two functions or recorders, as ``first_difference`` gives it."""
     from lib.walking import recorders
+    from probe.agreement.walk import walk
     from probe.answers.first_difference import ComparisonQuestion, Walked
-    from probe.recording.walk import walk
 
     left, right = recorders(sides, target)
     return dict(

@@ -13,6 +13,7 @@ import numpy as np
 from lib import nine_layers
 from lib.nine_layers import NineLayers
 from probe import floats, ulp
+from probe.agreement.walk import compare_and_explain
 from probe.campaign import Campaign, CampaignPart, Row, Tally
 from probe.comparison import decisions
 from probe.errors import TargetError
@@ -23,7 +24,6 @@ from probe.recording.difference import Difference
 from probe.recording.recording import Run
 from probe.recording.replayed import OnTarget, replay_run
 from probe.recording.subject import open_model
-from probe.recording.walk import compare_and_explain
 from probe.sizes import orders
 from probe.sizes.search import PaddedModel
 from probe.store import Store, load

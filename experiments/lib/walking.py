@@ -180,8 +180,8 @@ def recorders(sides: tuple[Given, Given], target: str) -> list[Any]:
 
 def walked(sides: tuple[Given, Given], one: Variation, target: str) -> tuple[Row, list[Row]]:
     """Walks two runs; columns of ``walks`` and of ``sources``."""
+    from probe.agreement.walk import walk
     from probe.answers.first_difference import ComparisonQuestion, Walked
-    from probe.recording.walk import walk
 
     begun = time.monotonic()
     left, right = recorders(sides, target)

@@ -11,8 +11,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from probe.agreement.repeated import compact
 from probe.recording.pairs import NOTHING, WHOLE, Selection
+from probe.recording.repeated import compact
 
 Lines = tuple[np.ndarray, np.ndarray]
 

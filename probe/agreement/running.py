@@ -9,12 +9,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from probe.agreement.lacking import Arrays, contents, independent, lacked
 from probe.agreement.match import RunningMatch, Sides
-from probe.agreement.repeated import Marks, repeated
 from probe.errors import Foreign, ProbeError, foreign
 from probe.recording.contract import Recorder
+from probe.recording.lacking import Arrays, contents, independent, lacked
 from probe.recording.recording import Run, record_run
+from probe.recording.repeated import Marks, repeated
 
 Recorders = Callable[[Arrays], Recorder]
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from probe import floats
 from probe.agreement.pairing import NEAR
-from probe.agreement.repeated import Marks
 from probe.recording.difference import Difference, Region, Runs, why_not_compared
 from probe.recording.pairs import NOTHING, Pair, Selection
 from probe.recording.recording import Run
+from probe.recording.repeated import Marks
 
 LACKING = "all that it gives depends on inputs that the other run lacks"
 SIZED = "what it gives follows from the sizes of its inputs, which differ"

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probe import budget
+from probe.agreement.walk import walk
 from probe.answers.answer import Answer
 from probe.answers.first_difference import ComparisonQuestion, Walked, diff, operation_text
 from probe.answers.record import GivenModel, record
@@ -39,7 +40,6 @@ from probe.recording.inputs import first_entries, varied_axes
 from probe.recording.pairs import Pair
 from probe.recording.source import find_cause
 from probe.recording.subject import run_unwatched
-from probe.recording.walk import walk
 from probe.target import Target
 
 if TYPE_CHECKING:

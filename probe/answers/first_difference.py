@@ -21,6 +21,7 @@ from probe import budget, floats
 from probe.agreement.captured import Captured
 from probe.agreement.functions import FunctionSide, by_reading
 from probe.agreement.running import Matches
+from probe.agreement.walk import compare_and_explain, walk
 from probe.answers.answer import Answer
 from probe.arguments import typed
 from probe.budget import within
@@ -38,7 +39,6 @@ from probe.recording.pairs import Pair
 from probe.recording.recording import Provenance, Run
 from probe.recording.replayed import RunnableRecording
 from probe.recording.subject import function_recorder, is_net, net_recorder
-from probe.recording.walk import compare_and_explain, walk
 from probe.target import Target
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probe import budget, memory
+from probe.agreement.walk import compare_and_explain
 from probe.answers.answer import (
     DEFAULT_TARGET,
     Answer,
@@ -46,7 +47,7 @@ from probe.launch import AnySession, open_session
 from probe.progress import VOICE, Say, Tell, silent
 from probe.recording.apart import Apart, is_own_library
 from probe.recording.inputs import varied_axes
-from probe.recording.walk import CHANGED, compare_and_explain, watched
+from probe.recording.watched import CHANGED, watched
 from probe.sizes import orders
 from probe.sizes import plan as graph_plan
 from probe.sizes.plan import GraphPlan

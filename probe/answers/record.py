@@ -31,7 +31,7 @@ from probe.recording.folder import read_recording as read_folder
 from probe.recording.recording import Provenance, Run
 from probe.recording.replayed import Replayed, TargetRuns
 from probe.recording.subject import function_recorder, is_function, model_name, open_model
-from probe.recording.walk import watched
+from probe.recording.watched import watched
 from probe.semantics.contract import Exact, Unknown
 from probe.target import Target
 

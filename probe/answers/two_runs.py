@@ -18,6 +18,7 @@ import numpy as np
 
 from probe import backends, budget, installation
 from probe.agreement.running import Matches, by_running
+from probe.agreement.walk import NAMES, compare_and_explain, walk
 from probe.answers.answer import checked_target
 from probe.answers.first_difference import ComparisonQuestion, Walked, of_stored
 from probe.answers.record import GivenModel
@@ -44,7 +45,7 @@ from probe.recording.inputs import first_entries, varied_axes
 from probe.recording.recording import Run, array_digest
 from probe.recording.replayed import Replayed, TargetRuns, file_outputs
 from probe.recording.subject import OR_SHAPE, is_function, run_unwatched
-from probe.recording.walk import NAMES, compare_and_explain, walk, watched
+from probe.recording.watched import watched
 from probe.sizes.orders import by_order
 from probe.switch_points.fewest import Conditions, ReleaseStep, search_conditions
 from probe.target import Target, why_unavailable

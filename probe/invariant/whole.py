@@ -485,7 +485,7 @@ def orders_of_program(operation: Any, sizes: Sequence[int]) -> str:
 def _orders_at_place(operation: Any, size: int, largest: int, place: int, known: Any) -> Any:
     """How a program adds samples alone and at a place of the largest batch, among zeros."""
     from probe.recording.recording import record_run
-    from probe.recording.walk import CHANGED, watched
+    from probe.recording.watched import CHANGED, watched
     from probe.sizes import orders
 
     small, large, along = {}, {}, {}

@@ -1,16 +1,17 @@
 """Two runs of any program, operation by operation: recorded, matched, compared, explained.
 
-A recorder watches a library, ``contract`` says how; what an operation computes,
-:mod:`probe.semantics`, says which elements of two runs must agree.
+A recorder watches a library, ``contract`` says how. Which elements of two runs must agree is found
+by :mod:`probe.agreement`, which asks all this in order.
 
 What a run was: ``recording`` (``record_run`` watches it once: a ``Run`` says what was computed from
 what; several operations as one), ``store`` (bits of whatever a run may return; its arrays by
-digest), ``folder`` (the same on disk), ``subject`` and ``inputs`` (what is run, on what), ``apart``
-(in another process).
+digest), ``folder`` (the same on disk), ``subject`` and ``inputs`` (what is run, on what),
+``watched`` (does it repeat), ``lacking`` and ``repeated`` (other content, and what changes with
+it), ``apart`` (in another process).
 
 What two runs have to agree in: ``pairs`` (two values, and which elements), ``calls`` (arguments
 that differ), ``difference`` (regions between matched values, their verdicts, and why nothing is
-known), ``related`` (is it one model, on the same inputs). ``walk`` asks them in this order.
+known), ``related`` (is it one model, on the same inputs).
 
 Why an operation differs: ``source`` (a region, run by itself; what comes of it is a ``Cause``; its
 formulas, replayed step by step), ``alone`` (one side's operation, and the orders of its sums,

@@ -25,17 +25,17 @@ import numpy as np
 
 import probe
 from probe import backends, target
-from probe.agreement.lacking import contents
-from probe.agreement.repeated import Marks, repeated
 from probe.errors import InputError, Misaligned, Nondeterministic, TargetError
 from probe.launch import AnySession, Arrays, Session
 from probe.recording.alone import run_lines
 from probe.recording.contract import Input, Isolated
 from probe.recording.folder import RecordingFolder, begin_recording, read_recording, write_recording
+from probe.recording.lacking import contents
 from probe.recording.recording import Operation, Run
+from probe.recording.repeated import Marks, repeated
 from probe.recording.subject import is_function, library_of, open_model, run_unwatched, runs
 from probe.recording.sums import OperationSum, SumSession
-from probe.recording.walk import watched
+from probe.recording.watched import watched
 from probe.runtimes.environments import Missing
 from probe.target import Target
 from probe.worker import child

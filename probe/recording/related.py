@@ -8,12 +8,12 @@ from math import prod
 import numpy as np
 
 from probe import floats
-from probe.agreement.repeated import aligned
 from probe.comparison.weights import PermutedWeight, permuted_weights
 from probe.errors import InputError
 from probe.recording.contract import INPUT, WEIGHT
 from probe.recording.difference import Difference, Region, is_near
 from probe.recording.recording import Run, Value, array_digest
+from probe.recording.repeated import aligned
 
 SAME_MODEL = "give two runs of the same model, with the same weights"
 

@@ -24,7 +24,6 @@ import numpy as np
 import xxhash
 
 from probe import backends
-from probe.agreement.repeated import Marks
 from probe.backends.contract import Unsupported
 from probe.backends.source import Source, ValueShapes, Writing
 from probe.errors import InputError, ProbeError, TargetError
@@ -48,10 +47,11 @@ from probe.recording.folder import RecordingFolder, onednn_text
 from probe.recording.ported import Ports, Stage, TargetCall
 from probe.recording.recording import Run, record_run
 from probe.recording.related import input_values
+from probe.recording.repeated import Marks
 from probe.recording.store import ProcessStore, array_digest
 from probe.recording.subject import is_function
 from probe.recording.sums import OperandPart, OperationSum, Shape
-from probe.recording.walk import unsteady, values_apart
+from probe.recording.watched import unsteady, values_apart
 from probe.target import Target, why_unavailable
 
 # a session keeps weights by key, and several ports may put theirs to one

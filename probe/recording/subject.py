@@ -441,7 +441,7 @@ def function_recorder(
         recorder = module.RECORDER(function)
         if ran := getattr(recorder, "ran", None):
             ran(returned)
-        # the bits of this call, which walk.watched need not make again
+        # the bits of this call, which watched need not make again
         plain = module.RECORDER(lambda: returned).plain()
         recorder.already = [array_digest(array) for array in plain]
         recorder.first, recorder.beside = plain, beside_arrays(returned)

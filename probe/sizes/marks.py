@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from probe import floats
-from probe.agreement.lacking import contents, is_mask
 from probe.operands import normal
 from probe.recording.alone import unequal_bits
+from probe.recording.lacking import contents, is_mask
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -20,7 +20,6 @@ import numpy as np
 
 from probe import floats
 from probe.agreement import RunningMatch, Sides
-from probe.agreement.repeated import Marks, aligned, compact, repeated
 from probe.comparison import Revealer
 from probe.errors import ProbeError
 from probe.operands import normal
@@ -29,6 +28,7 @@ from probe.recording.alone import Adds, Alone, Known, address_in_16, as_comparis
 from probe.recording.contract import CONSTANT, WEIGHT, Recorder, Seen, Visit
 from probe.recording.difference import Difference, Region, compare_runs
 from probe.recording.recording import Run
+from probe.recording.repeated import Marks, aligned, compact, repeated
 from probe.semantics import Each, Exact, Meaning, Unknown
 from probe.semantics.elementwise import row_of
 from probe.sizes.marks import Arrays, Box, behind, box_index, close

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from probe.agreement import by_running
+from probe.agreement.walk import walk
 from probe.recording.difference import Difference
-from probe.recording.walk import walk
 from probe.semantics import Unknown
 from tests.recording.doubles import Doubles, Step
 

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probe.agreement import RunningMatch
-from probe.agreement.repeated import aligned
-from probe.recording import walk
+from probe.agreement import RunningMatch, walk
 from probe.recording.difference import compare_runs
 from probe.recording.recording import record_run
+from probe.recording.repeated import aligned
 from probe.semantics import Contracts, Each, Step, Steps
 from tests.recording.replayable import onnx_model
 from tests.recording.taped import Tape, Taped, normal, sought

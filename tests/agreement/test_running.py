@@ -3,7 +3,7 @@
 import numpy as np
 
 from probe.agreement.running import Here, by_running
-from probe.recording.walk import walk
+from probe.agreement.walk import walk
 from tests.agreement.programs import Program, compared, program, sources, tanh
 
 RNG = np.random.default_rng(0)

@@ -4,7 +4,7 @@ import numpy as np
 
 from probe.agreement.running import by_running
 from probe.agreement.settled import SIZED
-from probe.recording.walk import walk
+from probe.agreement.walk import walk
 from tests.agreement.programs import compared, program, sources, tanh
 
 X = np.random.default_rng(0).standard_normal((6, 8)).astype("f4")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from probe.agreement import walk
 from probe.plots import walks
-from probe.recording import walk
 from tests.recording.taped import Taped, apart, network, normal
 
 X = normal(6, 32)

@@ -34,6 +34,6 @@ def planted(monkeypatch: Any) -> list[Any]:
         asked.append(aligned)
         return Cause()
 
-    monkeypatch.setattr("probe.recording.walk.find_cause", explain)
-    monkeypatch.setattr("probe.recording.walk.why_no_source", lambda *_: "")
+    monkeypatch.setattr("probe.agreement.walk.find_cause", explain)
+    monkeypatch.setattr("probe.agreement.walk.why_no_source", lambda *_: "")
     return asked

@@ -10,9 +10,9 @@ import numpy as np
 
 from probe import layout
 from probe.agreement import by_running
+from probe.agreement.walk import walk
 from probe.answers.first_difference import ComparisonQuestion, Walked
 from probe.recording.contract import INPUT, WEIGHT, Laid, Operation, Seen, Visit
-from probe.recording.walk import walk
 from probe.semantics import Meaning
 
 Function = Callable[..., Any]

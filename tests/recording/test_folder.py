@@ -17,10 +17,12 @@ import numpy as np
 import pytest
 
 from probe import layout
+from probe.agreement.walk import compare_and_explain, walk
 from probe.errors import InputError, Nondeterministic
-from probe.recording import RECORDERS, folder, walk
+from probe.recording import RECORDERS, folder
 from probe.recording.folder import FILE, read_recording
 from probe.recording.replayed import RunnableRecording
+from probe.recording.watched import watched
 from probe.semantics import (
     Contracts,
     Convolution,
@@ -58,7 +60,7 @@ def runs(tmp_path_factory):
 def written(recorder, out, subject="", most=folder.MOST):
     """Watches something, and keeps it in a folder."""
     with folder.begin_recording(out) as store:
-        run, notes = walk.watched(recorder, "the run", store)
+        run, notes = watched(recorder, "the run", store)
         folder.write_recording(run, out, subject, most, notes)
     return read_recording(out)
 
@@ -71,7 +73,7 @@ def _stopped(out):
 
 
 def test_values_are_recorded_into_the_folder_and_what_is_not_finished_goes_again(tmp_path):
-    run, notes = walk.watched(network(X), "it")
+    run, notes = watched(network(X), "it")
     for most in (folder.MOST, 3000):  # what there is no room for goes again, too
         into, later = tmp_path / f"into{most}", tmp_path / f"later{most}"
         written(network(X), into, most=most)
@@ -90,7 +92,7 @@ def test_values_are_recorded_into_the_folder_and_what_is_not_finished_goes_again
 def compared(*sides):
     """Two runs, or their folders, which are not explained."""
     runs = (read_recording(one) if isinstance(one, Path) else one for one in sides)
-    return walk.compare_and_explain(*runs, explain=False)
+    return compare_and_explain(*runs, explain=False)
 
 
 def told(found):
@@ -99,14 +101,14 @@ def told(found):
 
 def test_two_recordings_and_a_recording_with_a_run_compare_as_the_runs_do(runs):
     left, right = apart(X)
-    live = told(walk.walk(left, right, explain=False))
+    live = told(walk(left, right, explain=False))
     stored = compared(runs / "left", runs / "right")
     assert live == told(stored) and stored.verdict == "differs" and stored.same_inputs
-    assert live == told(compared(runs / "left", walk.watched(right, "it")[0]))
+    assert live == told(compared(runs / "left", watched(right, "it")[0]))
 
 
 def test_every_meaning_survives(runs):
-    live = walk.watched(apart(X)[0], "it")[0].operations
+    live = watched(apart(X)[0], "it")[0].operations
     stored = read_recording(runs / "left").operations
     assert [one.meaning for one in stored] == [one.meaning for one in live]
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from probe.agreement import RunningMatch
+from probe.agreement.walk import walk
 from probe.recorders.ndarray import ArrayRecorder
 from probe.recording import alone, difference, store
 from probe.recording.difference import compare_runs, measure_pairs
 from probe.recording.recording import array_digest, record_run
-from probe.recording.walk import walk
 from tests.recording.taped import Taped, normal
 from tests.recording.test_alone import SHAPE, compared, planted
 

@@ -14,10 +14,11 @@ import pytest
 
 import probe
 from probe import ulp
+from probe.agreement import walk
 from probe.answers import two_runs
 from probe.answers.record import GivenModel
 from probe.errors import InputError, TargetError
-from probe.recording import replayed, walk
+from probe.recording import replayed
 from probe.recording.replayed import OnTarget, There, replay_run
 from probe.recording.subject import open_model
 from probe.target import Target

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from probe.agreement import by_running
+from probe.agreement.walk import walk
 from probe.recording.alone import Alone
 from probe.recording.difference import Difference
 from probe.recording.saturation import Integers
-from probe.recording.walk import walk
 from probe.semantics import Unknown
 from tests.recording.doubles import Doubles, Step
 

@@ -12,10 +12,10 @@ import pytest
 import probe
 from probe import layout
 from probe.agreement import RunningMatch, Sides, by_running
-from probe.agreement.repeated import Marks
 from probe.recording import source
 from probe.recording.difference import Difference, compare_runs
 from probe.recording.recording import Run, record_run
+from probe.recording.repeated import Marks
 from probe.semantics import (
     Contracts,
     Convolution,

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import probe
+from probe.agreement.walk import walk
 from probe.errors import InputError
 from probe.recording.alone import isolated_sides
 from probe.recording.source import find_cause
 from probe.recording.subject import function_recorder
-from probe.recording.walk import walk
 from probe.reproduction import modelled
 
 torch = pytest.importorskip("torch")

@@ -5,21 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probe import layout
+from probe.agreement import walk
 from probe.answers.first_difference import ComparisonQuestion, Walked
-from probe.errors import InputError, Misaligned, Nondeterministic
-from probe.recording import walk
+from probe.errors import InputError, Nondeterministic
 from probe.recording.recording import record_run
 from probe.recording.related import in_common
-from probe.semantics import Contracts, Each, Unknown
+from probe.semantics import Each, Unknown
 from tests.recording import causes
-from tests.recording.doubles import Doubles, Step, either_way
 from tests.recording.taped import Tape, Taped, apart, network, normal, sought
 
 pytestmark = pytest.mark.long
 
 X = normal(6, 32)
-RANDOM = np.random.default_rng()
 
 
 def verdicts(found):
@@ -161,23 +158,6 @@ def test_what_repeats_nowhere_and_reaches_nothing_is_no_source():
     assert found.first is None
 
 
-class Watched(Taped):
-    """Watching changes what is computed, as it changes a fusion."""
-
-    def __init__(self, program):
-        super().__init__(program)
-        self.fused = True
-
-    def plain(self):
-        return [one + np.float32(1) for one in super().plain()]
-
-
-def test_watching_that_changes_the_bits_is_said():
-    program = network(X).program
-    found = walk.walk(Watched(program), Taped(program), explain=False)
-    assert len(found.notes) == 1 and "the left side: recording changes" in found.notes[0]
-
-
 def test_other_weights_are_named_and_the_outputs_compared_all_the_same():
     found = walk.walk(network(X), network(X, seed=3))
     assert "block.first has different weights on the two sides (w)" in found.other_weights
@@ -249,25 +229,3 @@ def test_the_tape_itself_is_watched_without_a_change():
     side = record_run(network(X))
     assert side.results[0].tobytes() == network(X).plain()[0].tobytes()
     assert isinstance(network(X).program(Tape(None)), np.ndarray)
-
-
-def test_operands_that_move_from_run_to_run_are_not_called_nondeterministic():
-    w, at = normal(32, 24), [0, 4, 8, 12]
-
-    def moving(x, w):
-        return either_way(x[..., :, None] * w, w.ctypes.data % 16 in (0, 8))
-
-    class Moving(Doubles):
-        def record(self, visit):
-            at.append(at.pop(0))
-            self.inputs["w"] = layout.copied(w, at[0])
-            return super().record(visit)
-
-    step = Step("Dense", Contracts("mk,kn->mn"), moving, ["x", "w"])
-    with pytest.raises(Misaligned, match="bytes behind a multiple of 64: w at .*, then at") as told:
-        walk.watched(Moving({"x": X}, [step]), "it")
-    assert "number 1 of 1" in str(told.value) and "nondeterministic" not in str(told.value)
-    drawn = Step("Noise", Contracts("mk,kn->mn"), lambda x, w: x @ w * RANDOM.random(), ["x", "w"])
-    with pytest.raises(Nondeterministic) as told:
-        walk.watched(Moving({"x": X}, [drawn]), "it")
-    assert not isinstance(told.value, Misaligned)

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from probe.agreement.repeated import aligned, compact, differing, repeated
 from probe.recording.recording import record_run
+from probe.recording.repeated import aligned, compact, differing, repeated
 from probe.semantics import Unknown
 from tests.recording.doubles import Doubles, Step
 
