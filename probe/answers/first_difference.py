@@ -284,14 +284,13 @@ class Walked(Answer):
 
     def _elsewhere(self) -> str:
         """Returns how many outputs read what the other run lacks; or nothing."""
-        parts = []
-        if self.window:
-            verb = "reads" if self.window == 1 else "read"
-            what = f" of {counted(sum(output.elements for output in self.found.plain), 'output')}"
-            parts.append(f"window: {self.window:,}{what} {verb} different inputs")
+        if not self.window:
+            return ""
+        verb = "reads" if self.window == 1 else "read"
+        what = f" of {counted(sum(output.elements for output in self.found.plain), 'output')}"
         first = next((op for op in self.found.operations if op.cause == "window"), None)
-        parts += [] if first is None else [f"from {operation_text(first)} on"]
-        return "; ".join(parts)
+        start = "" if first is None else f"; from {operation_text(first)} on"
+        return f"window: {self.window:,}{what} {verb} different inputs{start}"
 
     def _no_source(self) -> str:
         counts = self.counts()

@@ -236,3 +236,30 @@ def test_numpy_and_jax() -> None:
     assert answer.verdict == "differs" and [r.op for r in answer.found.sources] == ["multiply"]
     jax = found(lambda: jnp.sin(jnp.tanh(x[:1])), lambda: jnp.sin(jnp.tanh(x)))
     assert jax.to_json()["outputs"][0]["elements"] == 9 and examined(jax) == 1
+
+
+LEFT, RIGHT = tensor(6, 300, seed=11), tensor(300, 7, seed=12)
+
+
+@pytest.mark.parametrize(("factor", "kind"), [(1.0, "order"), (1.00001, "algorithm")])
+def test_a_product_in_two_pieces_is_another_order_and_another_formula_if_it_is_scaled(
+    factor: float, kind: str
+) -> None:
+    begin, end = LEFT[:, :150] @ RIGHT[:150], (LEFT[:, 150:] * factor) @ RIGHT[150:]
+    answer = probe.first_difference(
+        lambda: LEFT @ RIGHT,
+        lambda: LEFT[:, :150] @ RIGHT[:150] + (LEFT[:, 150:] * factor) @ RIGHT[150:],
+    )
+    count = differing(LEFT @ RIGHT, begin + end)
+    assert count > 0 and answer.to_json()["outputs"][0]["differing"] == count
+    assert answer.first.cause == kind
+
+
+def test_no_place_is_named_for_what_no_output_reads_by_itself() -> None:
+    picture = tensor(3, 4, 10, 10, seed=13)
+    kernel = tensor(6, 4, 3, 3, seed=14)
+    answer = found(
+        lambda: F.conv2d(picture, kernel, stride=2),
+        lambda: F.conv2d(picture[:, :, 1:, 1:], kernel, stride=2),
+    )
+    assert answer.verdict == "differs" and answer.lines()[1].startswith("differs: ")
