@@ -117,12 +117,37 @@ class RunningMatch:
             if first is not None and second is not None:
                 selection = lines_by_value(first, second)
                 known, chosen = selection is not None, selection or NOTHING
+        laid = self._by_index(ours.shape, theirs.shape) if known and chosen.empty else None
         hollow = 0 in ours.shape and 0 in theirs.shape
         if {ours.dtype, theirs.dtype} == {"int8", "uint8"} and max(ours.given, theirs.given) < 0:
             # of quantised weights a library writes either sign, with the zero beside them
             bytes_ = (self.runs[0].array(mine), self.runs[1].array(other))
             known = hollow = settled.shifted(*bytes_)
-        return Pair(mine, other, chosen, known, chosen.count(ours.shape), hollow=hollow)
+        count = chosen.count(ours.shape)
+        return Pair(mine, other, chosen, known, count, hollow=hollow, laid=laid)
+
+    def _by_index(self, left: tuple[int, ...], right: tuple[int, ...]) -> Selection | None:
+        """Lays a value beside the piece of the other's that stands where the inputs' piece does,
+        though each of its elements reads what the other side lacks; None: there is no such piece.
+        """
+        axes = tuple(axis for axis, (n, m) in enumerate(zip(left, right, strict=True)) if n != m)
+        if not axes or any(part is not None for part in self.sides.own):
+            return None
+        places: tuple[list[np.ndarray], list[np.ndarray]] = [], []
+        for axis in axes:
+            sizes = left[axis], right[axis]
+            count = min(sizes)
+            for side in (0, 1):
+                begin = int(self.sides.before[side] * sizes[side]) if sizes[side] > count else 0
+                if begin + count > sizes[side]:
+                    return None
+                places[side].append(begin + np.arange(count))
+        named = [tuple(shape[axis] for axis in axes) for shape in (left, right)]
+        at, to = (
+            np.ravel_multi_index(np.meshgrid(*each, indexing="ij"), size).reshape(-1)
+            for each, size in zip(places, named, strict=True)
+        )
+        return Selection(axes, at, to, (named[0], named[1]))
 
     def _side(self, side: int, number: int) -> Side | None:
         marks, value = self.sides.marks[side], self.runs[side].values[number]

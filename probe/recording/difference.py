@@ -310,6 +310,9 @@ def plain_outputs(difference: Difference) -> list[OutputDifference]:
             continue
         selection = pair.laid or pair.selection
         start = _start_of(selection, *shapes)
+        # what changes with other content in what the other side lacks
+        small = int(left.size > right.size)
+        reads_more = ~pair.selection.mask(shapes[small], small)
         if start is not None:
             found = output_difference(left, right, dtypes, start)
         elif selection.empty or dtypes[0] != dtypes[1]:
@@ -320,9 +323,9 @@ def plain_outputs(difference: Difference) -> list[OutputDifference]:
             chosen = selection.taken(left, 0), selection.taken(right, 1)
             found = paired_difference(*chosen, dtypes[0], (left.size, right.size))
             found = replace(found, shape=left.shape, other_shape=right.shape)
-        # what changes with other content in what the other side lacks
-        if pair.known and found.apart.shape == left.shape:
-            found = with_window(found, ~pair.selection.mask(left.shape, 0))
+            reads_more = selection.taken(reads_more, small).reshape(-1)
+        if pair.known and found.apart.shape == reads_more.shape:
+            found = with_window(found, reads_more)
         plain.append(found)
     return plain
 

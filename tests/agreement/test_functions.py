@@ -263,3 +263,14 @@ def test_no_place_is_named_for_what_no_output_reads_by_itself() -> None:
         lambda: F.conv2d(picture[:, :, 1:, 1:], kernel, stride=2),
     )
     assert answer.verdict == "differs" and answer.lines()[1].startswith("differs: ")
+
+
+def test_what_all_reads_more_is_laid_by_index_and_counted_as_window() -> None:
+    total = lambda x: torch.tanh(x - x.sum(0, keepdim=True))  # noqa: E731
+    for rows in (slice(0, 4), slice(1, 5)):
+        count = differing(total(ROWS[rows]), total(ROWS)[rows])
+        for sides in ((ROWS[rows], ROWS), (ROWS, ROWS[rows])):
+            answer = found(*(lambda x=x: total(x) for x in sides))
+            told = answer.to_json()
+            assert (answer.verdict, told["window"]) == ("differs", 36)
+            assert told["outputs"][0]["differing"] == count > 0 and not answer.found.sources

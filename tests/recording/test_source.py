@@ -441,7 +441,13 @@ OTHERS = {
     "of which one side rounds otherwise": (ROW, (ROW[0], lambda *x: np.float64(PAIRS[1](*x)))),
     "said to be in one order, but in another": ((ROW[0], PAIRS[1]), (PAIRS[0], BACK[1])),
     "of differences": (ROW, (steps((0, 1), (4, 2), (5, 3), meaning=Each("subtract")), PAIRS[1])),
-    "of multiples": (ROW, (steps((0, 1), (4, 2), meaning=Each("add", "adds", (2,))), PAIRS[1])),
+    "of multiples": (
+        ROW,
+        (
+            steps((0, 1), (4, 2), meaning=Each("add", "adds", (2,))),
+            lambda a, b, c, d: (a + b) + 2 * (c + d),
+        ),
+    ),
     "of other terms": (ROW, (steps((0, 1), (2, 2), (4, 5)), lambda a, b, c, d: (a + b) + (c + c))),
 }
 
