@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probe.agreement import RunningMatch
+from probe.agreement import RunningMatch, by_running
 from probe.errors import InputError, NotReproduced
 from probe.recording import source
 from probe.recording.difference import Region, compare_runs
@@ -120,12 +120,16 @@ def test_a_recorder_without_lines_has_no_script(tmp_path: Path) -> None:
 def test_names_of_a_model_are_text_alone(tmp_path: Path) -> None:
     x = normal(3, 5)
     name = 'x"""\nimport os; os.abort()\n"""\\'
-    text = "{y} = {0} * np.float32(len({0}))"
-    step = Step(name, Each("f"), lambda x: x * np.float32(len(x)), ["x"], text)
-    sides = [record_run(Doubles({"x": one}, [step])) for one in (x[:1], x)]
+    text = "{y} = {0} * np.float32(1 + len({0}) * 2**-20)"
+    scaled = lambda x: x * np.float32(1 + len(x) * 2**-20)  # noqa: E731
+    step = Step(name, Each("f"), scaled, ["x"], text)
+    inputs = {"x": x[:1]}, {"x": x}
+    recorder = lambda given: Doubles(dict(given), [step])  # noqa: E731
+    sides = [record_run(recorder(given)) for given in inputs]
+    match = by_running(recorder, inputs)(*sides)
     for side in sides:
         side.operations[0].path = name
-    first = compare_runs(RunningMatch.of(sides[0], sides[1])).first
+    first = compare_runs(match).first
     assert first is not None
     made = reports.write_operation(tmp_path, (sides[0], sides[1]), first, times=1)
     named = {
