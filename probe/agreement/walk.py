@@ -93,10 +93,6 @@ def compare_and_explain(
             difference.not_whole = "an output's shape is {} on the left and {} on the right".format(
                 *map(list, each)
             )
-    for run in (left, right):
-        if run.alone is not None and not run.plain:
-            why = "it does not run this model, its operations were computed there one by one"
-            difference.not_whole = f"{run.target}: {why}"
     difference.notes += [
         f"{region.name}: the arguments differ ({region.arguments}){ARGUED[region.verdict]}"
         for region in difference.operations
@@ -115,14 +111,6 @@ def compare_and_explain(
         tell("looking for differences behind the first")
         with budget.Ending():
             alone.find_own_differences(difference, seconds / 2)
-    for region in difference.operations:
-        for side, op in difference.sides(region):
-            if side.alone is None or op.number not in side.alone:
-                continue
-            region.own = None  # nothing is said of what did not run on the target that a side is of
-            if region.verdict in ("source", "equal", "healed"):
-                why = f"it ran in the model's own library, not on {side.target}"
-                region.doubted(f"{why}: {side.alone[op.number]}")
     for region in difference.sources:
         # not of what they give besides, which may be memory that nothing reads: a workspace
         apart = [pair for pair in region.gives if not pair.equal]

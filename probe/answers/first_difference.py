@@ -37,7 +37,7 @@ from probe.recording.folder import read_recording
 from probe.recording.inputs import listed_inputs, require_arguments
 from probe.recording.pairs import Pair
 from probe.recording.recording import Provenance, Run
-from probe.recording.replayed import RunnableRecording
+from probe.recording.on_target import RunnableRecording
 from probe.recording.subject import function_recorder, is_net, net_recorder
 from probe.target import Target
 

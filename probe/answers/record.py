@@ -3,9 +3,8 @@ digests of its operations alone."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,18 +17,16 @@ from probe.arguments import typed
 from probe.errors import Foreign, InputError, ProbeError, foreign
 from probe.printing import counted
 from probe.recording import inputs as given_inputs
-from probe.recording.apart import Apart, is_own_library
+from probe.recording.apart import Apart
 from probe.recording.contract import Input, Opened
 from probe.recording.folder import (
     MOST,
     begin_recording,
-    check_new_folder,
     size_of_values,
     write_recording,
 )
 from probe.recording.folder import read_recording as read_folder
 from probe.recording.recording import Provenance, Run
-from probe.recording.replayed import Replayed, TargetRuns
 from probe.recording.subject import function_recorder, is_function, model_name, open_model
 from probe.recording.watched import watched
 from probe.semantics.contract import Exact, Unknown
@@ -161,9 +158,8 @@ def record(
     ``model``: a function without arguments, ``"module:function"``, or a model file. ``inputs``:
     arrays by name, or a .npz file; generated from ``seed`` where a model file says its inputs'
     shapes, with ``shapes`` for what it leaves open. ``target``: run it in a process of its own with
-    this target's switches; ``model`` is a file or ``"module:function"`` then. What is recorded
-    is replayed on a target of another library, release or processor. ``most``: bytes of values; of
-    what is beyond them digests are kept. ``trust``: read a file that runs code of its
+    this target's switches; ``model`` is a file or ``"module:function"`` then. ``most``: bytes of
+    values; of what is beyond them digests are kept. ``trust``: read a file that runs code of its
     own. It is run three times. Errors: InputError; TargetError; Nondeterministic where two runs of
     it differ.
     """
@@ -178,22 +174,11 @@ def record(
         with begin_recording(folder) as store:
             run, notes = watched(subject.recorder(arrays), "the run", store)
             write_recording(run, folder, named, most, [*notes, *user_model.notes])
-    elif is_own_library(where := checked_target(target), text := user_model.text("target")):
-        with Apart(text, where, trust) as process:
+    else:
+        with Apart(user_model.text("target"), checked_target(target), trust) as process:
             process.open()
             arrays = user_model.arrays(process.inputs)
             process.record(folder, arrays, most, notes=user_model.notes)
-    else:
-        check_new_folder(folder)
-        with ExitStack() as running:
-            inner = running.enter_context(tempfile.TemporaryDirectory(prefix="probe-"))
-            recorder = TargetRuns(text, Path(inner), running, trust)
-            recorder.open(where)
-            run, _ = recorder.record(where, user_model.arrays(recorder.inputs), "the run")
-            assert run.made is not None
-            notes = [*run.made.notes, *user_model.notes]
-            notes += [run.said] if isinstance(run, Replayed) else []
-            write_recording(run, folder, run.made.subject, most, notes)
     return Recorded(read_folder(folder), size_of_values(folder))
 
 

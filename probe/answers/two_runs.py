@@ -16,34 +16,25 @@ from typing import Any
 
 import numpy as np
 
-from probe import backends, budget, installation
+from probe import budget, installation
 from probe.agreement.running import Matches, by_running
 from probe.agreement.walk import NAMES, compare_and_explain, walk
 from probe.answers.answer import checked_target
 from probe.answers.first_difference import ComparisonQuestion, Walked, of_stored
 from probe.answers.record import GivenModel
 from probe.arguments import choice, whole_number
-from probe.backends.source import ValueShapes, Writing
 from probe.budget import within
-from probe.case import Case
 from probe.comparison.outputs import Samples, starts_of_pieces
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession, open_session
-from probe.operation import Program, ProgramStep, operand_names
 from probe.printing import counted
 from probe.progress import VOICE, Say, heard, silent
 from probe.recording.alone import Known
-from probe.recording.apart import (
-    Apart,
-    is_own_library,
-    needs_other_interpreter,
-    recording_target,
-    switch_lines,
-)
+from probe.recording.apart import Apart, is_own_library, own_target, switch_lines
 from probe.recording.contract import Input, Opened, Recorder
 from probe.recording.inputs import first_entries, varied_axes
+from probe.recording.on_target import TargetRuns, file_outputs
 from probe.recording.recording import Run, array_digest
-from probe.recording.replayed import Replayed, TargetRuns, file_outputs
 from probe.recording.subject import OR_SHAPE, is_function, run_unwatched
 from probe.recording.watched import watched
 from probe.sizes.orders import by_order
@@ -51,9 +42,6 @@ from probe.switch_points.fewest import Conditions, ReleaseStep, search_condition
 from probe.target import Target, why_unavailable
 
 Arrays = Mapping[str, np.ndarray]
-
-# Asked of a target whether it writes lines: all that do have these lines.
-DENSE = Case(op="dense", in_channels=2)
 
 ADVICE = {
     "batch": "for equal bits run all batches at one size (fill smaller ones up)",
@@ -79,33 +67,15 @@ def refuse_padding(options: Mapping[str, Any]) -> None:
 
 
 def refuse_report(report: Path, model: str, targets: Iterable[str | Target]) -> None:
-    """InputError where no report can be written of a model on one of these targets: its operations
-    would be replayed there, and a script has no lines for them. Asked before anything runs."""
+    """InputError where no report can be written of a model on one of these targets: the file runs
+    whole there, and no operation of it is recorded. Asked before anything runs."""
     for target in targets:
         where = checked_target(target)
         if is_own_library(where, model) or why_unavailable(where):
             continue
-        why = "operations replayed there have no lines that a script could run"
-        if needs_other_interpreter(where):
-            why = f"{why}: it has an interpreter of its own"
-        elif _writes_lines(where):
-            continue
-        todo = "leave it out, or compare targets of this environment that run Python's lines"
-        raise InputError("report", report, f"none can be written of {where.text}: {why}", todo)
-
-
-def _writes_lines(where: Target) -> bool:
-    """Returns whether a backend computes by lines alone, not by a model in a format of its own."""
-    backend: Any = backends.get(where.name)
-    if not issubclass(backend, Writing):
-        return False
-    step = ProgramStep(DENSE.spec(), (0,), {name: name for name in operand_names(DENSE.spec())})
-    program = Program((step,), 1, False)
-    shapes = ValueShapes(program, DENSE.input_shape())
-    return (
-        backend().described(dict(where.switches), where.device, "").emit(program, shapes).hold
-        is None
-    )
+        why = f"none can be written of {where.text}: the file runs whole there, and no operation"
+        todo = "leave it out, or compare targets of the model's own library"
+        raise InputError("report", report, f"{why} is recorded", todo)
 
 
 @dataclass(frozen=True)
@@ -292,8 +262,8 @@ def _on_targets(
     model: GivenModel, sides: TwoSides, target: str | Target | None, explain: bool, tell: Say
 ) -> Walked:
     """Records both sides, each on its target in a process of its own, or in one if it is the same,
-    as both would be in this one; and compares the recordings. On a target that isn't the model's
-    own library's, or is of another release or processor, a recording is replayed.
+    as both would be in this one; and compares the recordings. On a target that can't record it the
+    whole file is run.
 
     Processes and recordings stay as long as the answer does: a report uses them again.
     """
@@ -302,8 +272,7 @@ def _on_targets(
         left = checked_target(target)
     else:
         assert other is not None
-        text = model.text("against_target")
-        left = Target(other.name) if is_function(model.model) else recording_target(other, text)
+        left = own_target(other, model.text("against_target"))
     where = left, other or left
     # before either side is run
     for side in where:
@@ -318,10 +287,8 @@ def _on_targets(
         declared = recorder.inputs
         arrays = model.arrays(declared, sides.vary, max(sides.at or 0, sides.against or 0))
         both = sides.cut(arrays, declared)
-        samples = None
-        plains = [recorder.plain_of(side) for side in where]
-        if plains[0] is not None and plains[1] is not None:
-            samples, both = sides.every_sample((plains[0], plains[1]), both, declared, tell)
+        plain = recorder.plain_of(where[0]), recorder.plain_of(where[1])
+        samples, both = sides.every_sample(plain, both, declared, tell)
 
         def record(number: int, **more: Any) -> tuple[Run, bool | None]:
             tell(f"running the {NAMES[number]} side on {where[number].text}")
@@ -333,14 +300,15 @@ def _on_targets(
         if set(had) == {True, False}:
             # with gradients other kernels run: both sides have them, or neither, as of walk.walk
             runs[had.index(False)] = record(had.index(False), gradients=True)
-        again = [recorder.side(side, True in had) for side in where]
-        match = by_running((again[0], again[1]), both, _dtypes(declared))
+        match = None
+        if all(is_own_library(side, recorder.model) for side in where):
+            again = [recorder.side(side, True in had) for side in where]
+            match = by_running((again[0], again[1]), both, _dtypes(declared))
         question = sides.question(model.name, where)
         walked = of_stored(runs[0][0], runs[1][0], explain, tell, question, match)
         if samples is not None:
             walked.found.take_samples(samples)
-        replays = [run.said for run, _ in runs if isinstance(run, Replayed)]
-        walked.found.notes += (*model.notes, *dict.fromkeys(replays))
+        walked.found.notes += model.notes
         weakref.finalize(walked, running.pop_all().close)
     walked.script = sides.script(model, where)
     return walked

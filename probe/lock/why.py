@@ -47,7 +47,7 @@ from probe.lock.conditions import (
 )
 from probe.progress import Say, silent
 from probe.recording.apart import module_paths
-from probe.recording.replayed import RunnableRecording
+from probe.recording.on_target import RunnableRecording
 from probe.recording.source import GENERATOR
 from probe.recording.store import Bits
 from probe.runtimes import packages

@@ -7,7 +7,8 @@ What a run was: ``recording`` (``record_run`` watches it once: a ``Run`` says wh
 what; several operations as one), ``store`` (bits of whatever a run may return; its arrays by
 digest), ``folder`` (the same on disk), ``subject`` and ``inputs`` (what is run, on what),
 ``watched`` (does it repeat), ``lacking`` and ``repeated`` (other content, and what changes with
-it), ``apart`` (in another process).
+it), ``apart`` (in another process), ``on_target`` (on targets, as long as an answer is asked
+about).
 
 What two runs have to agree in: ``pairs`` (two values, and which elements), ``calls`` (arguments
 that differ), ``difference`` (regions between matched values, their verdicts, and why nothing is
@@ -17,11 +18,6 @@ Why an operation differs: ``source`` (a region, run by itself; what comes of it 
 formulas, replayed step by step), ``alone`` (one side's operation, and the orders of its sums,
 revealed), ``sums`` (an operation as the sum that the engine is asked), ``place`` (functions by
 place), ``enclosed`` (what rounding can do).
-
-A run on a target that is not the model's own library: ``ported`` (what of an operation a target's
-session can be asked, from its meaning alone), ``replayed`` (the recording computed once more
-there), ``end_to_end`` (all of it as one program of that library). What runs there is a case or a
-step of ``probe.operation``; what these lack runs in the model's own library, and is unknown.
 """
 
 # The file of each library's recorder: imported when it is first needed.

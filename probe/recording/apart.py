@@ -89,6 +89,8 @@ class Apart:
     def __init__(
         self, model: str, where: Target, trust: bool = False, folder: Path | None = None
     ) -> None:
+        if why := target.why_unavailable(where):
+            raise TargetError(where.text, "unavailable", why)
         self.model, self.where, self.trust, self.folder = model, where, trust, folder
         self.inputs: tuple[Input, ...] = ()
         self.within = model_switches(where, model)
@@ -103,8 +105,6 @@ class Apart:
         self.session = Session(where, time_limit=TIME_LIMIT, command=command, extra=variables)
 
     def __enter__(self) -> Self:
-        if why := target.why_unavailable(self.where):
-            raise TargetError(self.where.text, "unavailable", why)
         self.session.__enter__()
         return self
 
@@ -329,22 +329,13 @@ def is_own_library(where: Target, model: str) -> bool:
     )
 
 
-def recording_target(where: Target, model: str) -> Target:
-    """Returns the target on which a model is recorded, to be replayed on another one."""
-    if is_function(model):  # which brings its library itself
-        return Target("reference")
+def own_target(where: Target, model: str) -> Target:
+    """Returns the target of a model's own library, in this environment, which is compared with
+    another one."""
+    if is_function(model) or runs(where.name, Path(model)):
+        return Target(where.name)
     library = library_of(Path(model))
     return Target("keras" if library == "tensorflow" and where.name == "keras" else library)
-
-
-def needs_other_interpreter(where: Target) -> bool:
-    """Returns whether another release, processor or interpreter is asked for."""
-    if where.version or target.emulated_processor(where):
-        return True
-    try:
-        return target.target_runtime(where).facts is not None
-    except Missing:  # what is not installed at all is told by ``Session``
-        return False
 
 
 def changes_process(where: Target, key: str) -> bool:

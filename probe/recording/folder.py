@@ -100,8 +100,6 @@ def write_recording(
         "plain": list(run.plain),
         "left_out": {"values": len(files.left_out), "bytes": sum(files.left_out.values())},
     }
-    if run.alone is not None:
-        document["alone"] = {str(number): why for number, why in run.alone.items()}
     folder.only(files.names)
     (out / FILE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
@@ -230,7 +228,7 @@ class RecordingFolder:
     ``run`` is the recording then.
 
     ``lines``: how operations are written, by number, and what that imports; text, until a user says
-    that it is trusted (:class:`probe.recording.replayed.RunnableRecording`).
+    that it is trusted (:class:`probe.recording.on_target.RunnableRecording`).
     """
 
     def __init__(self, folder: Path) -> None:
@@ -288,6 +286,11 @@ class RecordingFolder:
             form = document.get("format") if isinstance(document, dict) else None
             why = f"its format is {form!r}, this release reads {FORMAT}"
             raise InputError("recording", self.folder, why, ANEW)
+        if "alone" in document:  # earlier releases wrote what was no run of the model
+            why = (
+                "its operations were replayed one by one on a target, which is no run of the model"
+            )
+            raise InputError("recording", self.folder, why, ANEW)
         if document.get("digest_of_0_to_6") != array_digest(CHECKED):
             why = "its digests are of a different kind from this release's"
             raise InputError("recording", self.folder, why, ANEW)
@@ -320,12 +323,9 @@ class RecordingFolder:
         plain = tuple(map(str, document.get("plain", ())))  # earlier releases do not have it
         if any(not NAME.fullmatch(f"{name}.npy") for name in plain):
             raise self.broken(f"{plain} are not digests"[:200])
-        alone = document.get("alone")
-        alone = alone and {int(n): str(why) for n, why in alone.items()}
         run = Run(
             *(str(document["target"]), str(document["note"]), values, operations, outputs),
             *(self, unsteady, UNTRIED, provenance),
-            alone=alone,
             plain=plain,
         )
         for number, op in enumerate(operations):  # each value is given before it is read

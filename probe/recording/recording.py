@@ -157,10 +157,8 @@ class Run:
     ``unsteady``: values that had different bits when it ran once more. ``untried``: why its
     operations are not run alone, empty where they can be. ``made``: of one that is on disk.
     ``keys``: numbers of values by the recorder's keys; ``kinds``: NumPy's dtypes of containers, by
-    the names of those that they hold. ``alone``: of one that was replayed on its target
-    (:mod:`probe.recording.replayed`), why operations, by number, did not run there, but in the
-    model's own library; else None. ``plain``: digests of the outputs of a run unwatched, whose bits
-    ``store`` has; () where it was not run so.
+    the names of those that they hold. ``plain``: digests of the outputs of a run unwatched, whose
+    bits ``store`` has; () where it was not run so.
     """
 
     target: str
@@ -174,7 +172,6 @@ class Run:
     made: Provenance | None = None
     keys: Mapping[Hashable, int] = field(default_factory=dict)
     kinds: Mapping[str, np.dtype] = field(default_factory=dict)
-    alone: Mapping[int, str] | None = None
     plain: tuple[str, ...] = ()
 
     def __repr__(self) -> str:

@@ -19,17 +19,20 @@ from probe import backends, layout, ulp
 from probe.case import Case
 from probe.comparison import ComparedShapes, Finding, outputs_of_call
 from probe.errors import InputError, NotReproduced, ProbeError
+from probe.geometry import WindowSizes
 from probe.explaining.evidence import named_kernels
 from probe.printing import counted, ranges
 from probe.progress import Say, silent
 from probe.recording.alone import Alone, Cause, Sides, isolated_sides
+from probe.recording.contract import CONSTANT, WEIGHT
 from probe.recording.difference import Difference, Region
-from probe.recording.ported import Ports, TargetCall
 from probe.recording.recording import Run
 from probe.recording.source import SAID
+from probe.recording.sums import OperandPart, OperationSum, ProductLetters, behind_of
 from probe.reproduction import folder
 from probe.reproduction.failing import failing
 from probe.reproduction.report import Reproduction
+from probe.semantics import Contracts, Convolution, Windows
 from probe.target import Target
 
 # Smaller cases that are tried: each is larger than one by hand, and somebody waits for it.
@@ -52,19 +55,12 @@ class Modelled:
 
 def case_of_region(sides: Sides) -> Modelled:
     """Returns the case of a difference. InputError: it is none, with the reason."""
-    calls = [_single_call(alone) for alone in sides]
-    cases: list[Case] = []
-    operands: list[tuple[np.ndarray, np.ndarray, np.ndarray | None]] = []
-    for call, alone in zip(calls, sides, strict=True):
-        assert call.case is not None
-        parts, part = call.operands(alone.reads), call.inputs[0]
-        if "w" not in parts:
-            raise _no_case("it has no weights")
-        x = part.taken(alone.reads[part.number]).reshape(call.case.input_shape())
-        w = parts["w"].swapaxes(-1, -2) if call.spec.get("transposed") else parts["w"]
-        w = np.ascontiguousarray(w).reshape(call.case.weight_shape)
-        cases.append(call.case)
-        operands.append((x, w, parts.get("b")))
+    calls = [_case_of(alone) for alone in sides]
+    cases = [case for case, _ in calls]
+    operands = []
+    for (case, summed), alone in zip(calls, sides, strict=True):
+        x, w, b = summed.of(alone.reads)
+        operands.append((x.reshape(case.input_shape()), w.reshape(case.weight_shape), b))
     for name, left, right in zip("wb", operands[0][1:], operands[1][1:], strict=True):
         if not _same_bytes(left, right):
             raise _no_case(f"the two runs have different {name}")
@@ -83,8 +79,10 @@ def case_of_region(sides: Sides) -> Modelled:
         *(np.ascontiguousarray(x), np.ascontiguousarray(w), b),
     )
     bits = [
-        call.output.taken(np.asarray(alone.gives[alone.output])).reshape(case.output_shape())
-        for call, alone, case in zip(calls, sides, (finding.left, finding.right), strict=True)
+        summed.y.taken(np.asarray(alone.gives[alone.output])).reshape(case.output_shape())
+        for (_, summed), alone, case in zip(
+            calls, sides, (finding.left, finding.right), strict=True
+        )
     ]
     known: list[int | None] = [None, None]
     # rows of the larger side stand elsewhere now, those in front are known
@@ -92,7 +90,7 @@ def case_of_region(sides: Sides) -> Modelled:
         bits[large], known[large] = bits[large][rows], len(rows)
     targets = tuple(Target.parse(alone.side.target) for alone in sides)
     addresses = tuple(
-        alone.addresses[call.inputs[0].number] for alone, call in zip(sides, calls, strict=True)
+        alone.addresses[summed.x.number] for alone, (_, summed) in zip(sides, calls, strict=True)
     )
     return Modelled(finding, targets, tuple(bits), tuple(known), addresses)  # type: ignore[arg-type]
 
@@ -101,23 +99,86 @@ def _no_case(why: str) -> InputError:
     return InputError("operation", "(of the model)", why, "its own script is written")
 
 
-def _single_call(alone: Alone) -> TargetCall:
-    """Returns an operation as one call that a case says."""
-    stages = Ports(alone.side).stages(alone.operation)
-    does: Any = stages[0].does
-    if len(stages) == 1 and getattr(does, "spec", {}).get("op") == "product":
-        # a product of two arrays as one of weights: a function's own arrays are no layer's, so that
-        # nothing says which of the two they are; groups of products stay what they are
-        x, w = does.inputs
-        (groups, rows, channels), sizes = x.shape, w.shape
-        if groups == 1:
-            words: dict[str, Any] = {"in_channels": channels, "batch": rows}
-            words["filters"] = sizes[1] if does.spec["transposed"] else sizes[2]
-            case = Case("dense", dtype=does.spec["dtype"], **words)
-            does = replace(does, case=case, parts={"w": w})
-    if len(stages) > 1 or getattr(does, "case", None) is None:
+# Of convolutions, by their spatial axes.
+CONVOLUTIONS = ("conv1d", "conv2d", "conv3d")
+
+
+def _case_of(alone: Alone) -> tuple[Case, OperationSum]:
+    """Returns an operation as a case, and where its operands and outputs are. InputError: it is
+    none."""
+    op, summed = alone.operation, alone.summed
+    # what is behind the sum, whether the library fused it or not, is no part of a case
+    if summed.w is None or summed.functions or summed.scale != 1 or summed.divides:
         raise _no_case("it is not one product of weights or one convolution")
-    return does
+    meaning, _ = behind_of(op.meaning, [array.shape for array in alone.reads])
+    words: dict[str, Any] = {"in_channels": summed.in_channels, "filters": summed.filters}
+    words |= {"dtype": summed.dtype, "batch": summed.batch}
+    words |= {"bias": None if summed.b is None else "normal"}
+    inner = meaning.windows if isinstance(meaning, Convolution) else meaning
+    if isinstance(inner, Contracts):
+        summed = summed if summed.b is not None else _rows_times_weights(alone, inner, summed)
+        if summed.groups != 1 or inner.numbers:
+            raise _no_case("it is several products, or one with a factor")
+        rows = {"in_channels": summed.in_channels, "filters": summed.filters, "batch": summed.batch}
+        return Case("dense", **words | rows), summed
+    assert isinstance(inner, Windows)
+    return _convolution_case(inner, getattr(meaning, "holes", (1,)), summed, words), summed
+
+
+def _rows_times_weights(alone: Alone, meaning: Contracts, summed: OperationSum) -> OperationSum:
+    """Returns a product whose weights are the right operand, or the left one if no input changes
+    that one alone: the sum itself takes the larger one, which goes by the number of rows."""
+    axes = ProductLetters.of(meaning, [array.shape for array in alone.reads])
+    first, second = (_is_fixed(alone.side, alone.operation.reads[n]) for n in meaning.reads)
+    rows = int(first and not second)
+    filters = [x for x in axes.out if x in axes.own[1 - rows] and x not in axes.own[rows]]
+    lines, inner = [x for x in axes.out if x not in filters], axes.summed(rows)
+    if any(x in axes.own[1 - rows] and axes.sizes[x] > 1 for x in lines):
+        raise _no_case("it is several products")
+    m, k, n = map(axes.count, (lines, inner, filters))
+    turned = [axes.out.index(x) for x in (*lines, *filters)]
+    given = OperandPart.of(0, tuple(axes.sizes[x] for x in axes.out), turned, m, n)
+    x = axes.part(rows, [*lines, *inner], m, k)
+    w = axes.part(1 - rows, [*inner, *filters], k, n)
+    y = replace(given, whole=alone.value.shape)
+    return replace(summed, batch=m, in_channels=k, filters=n, groups=1, x=x, w=w, y=y)
+
+
+def _is_fixed(run: Run, number: int) -> bool:
+    """Returns whether a value comes from weights alone."""
+    value = run.values[number]
+    if value.given < 0:
+        return value.role in (WEIGHT, CONSTANT)
+    return all(_is_fixed(run, n) for n in run.operations[value.given].reads)
+
+
+def _convolution_case(
+    inner: Windows, holes: Sequence[int], summed: OperationSum, words: dict[str, Any]
+) -> Case:
+    if inner.kind != "convolution" or set(holes) != {1}:
+        raise _no_case("it is a transposed convolution")
+    if min(min(pair) for pair in inner.padding) < 0 or len(inner.kernel) > len(CONVOLUTIONS):
+        raise _no_case("its padding crops, or it has more than three spatial axes")
+    padding: Any = inner.padding if any(map(any, inner.padding)) else "valid"
+    if padding != "valid" and inner.padding == WindowSizes(
+        inner.kernel, inner.stride, inner.dilation, "same"
+    ).pads(summed.sizes):
+        # users of TensorFlow, Keras and JAX write SAME: explicit zeros are another call there
+        padding = "same"
+    depthwise = len(inner.kernel) == 2 and 1 < inner.groups == summed.in_channels
+    op = "depthwise_conv2d" if depthwise else CONVOLUTIONS[len(inner.kernel) - 1]
+    case = Case(
+        *(op, inner.kernel),
+        length=summed.sizes[-1],
+        height=summed.sizes[:-1] or None,
+        stride=inner.stride,
+        dilation=inner.dilation,
+        padding=padding,
+        **words | ({} if depthwise else {"groups": inner.groups}),
+    )
+    if case.output_spatial() != tuple(map(len, summed.index)):
+        raise _no_case("its last windows reach beyond the input as no case's do")
+    return case
 
 
 def _same_bytes(array: np.ndarray | None, other: np.ndarray | None) -> bool:
@@ -229,11 +290,10 @@ def layer_text(alone: Alone, path: str = "") -> str:
     ``path``: where it stands in the model: a layer of Keras's, where there is one.
     """
     try:
-        call, library = _single_call(alone), alone.side.target
+        (case, _), library = _case_of(alone), alone.side.target
     except (ProbeError, KeyError, IndexError):
         return ""
-    assert call.case is not None
-    return as_users_write(call.case, Target.parse(library).name, bool(path))
+    return as_users_write(case, Target.parse(library).name, bool(path))
 
 
 def as_users_write(case: Case, library: str, named: bool = True) -> str:

@@ -21,7 +21,7 @@ from probe.agreement.walk import compare_and_explain, walk
 from probe.errors import InputError, Nondeterministic
 from probe.recording import RECORDERS, folder
 from probe.recording.folder import FILE, read_recording
-from probe.recording.replayed import RunnableRecording
+from probe.recording.on_target import RunnableRecording
 from probe.recording.watched import watched
 from probe.semantics import (
     Contracts,

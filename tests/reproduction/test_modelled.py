@@ -5,11 +5,15 @@ import pytest
 
 import probe
 from probe.agreement.walk import walk
+from probe.comparison import outputs_of_call
 from probe.errors import InputError
-from probe.recording.alone import isolated_sides
+from probe.launch import open_session
+from probe.recording.alone import Alone, isolated_sides
+from probe.recording.recording import record_run
 from probe.recording.source import find_cause
 from probe.recording.subject import function_recorder
 from probe.reproduction import modelled
+from probe.target import Target
 
 torch = pytest.importorskip("torch")
 
@@ -36,6 +40,41 @@ def test_in_the_words_of_keras():
     dense = probe.Case("dense", in_channels=12, filters=5)
     assert modelled.as_users_write(dense, "keras") == "Dense(5) of 12 numbers"
     assert modelled.as_users_write(dense, "tensorflow", False) == "tf.matmul with 12x5 weights"
+
+
+LAYERS = {
+    "nn.Linear(12, 5)": (lambda: torch.nn.Linear(12, 5), (40, 12)),
+    "nn.Linear(12, 3)": (lambda: torch.nn.Linear(12, 3, bias=False), (2, 20, 12)),
+    "nn.Conv1d(4, 6, 3, stride=2)": (lambda: torch.nn.Conv1d(4, 6, 3, stride=2), (2, 4, 9)),
+    "nn.Conv2d(4, 6, (3, 3), padding=1, groups=2)": (
+        lambda: torch.nn.Conv2d(4, 6, 3, padding=1, groups=2),
+        (2, 4, 7, 9),
+    ),
+    "nn.Conv2d(4, 8, (3, 2), groups=4)": (
+        lambda: torch.nn.Conv2d(4, 8, (3, 2), groups=4),
+        (2, 4, 7, 9),
+    ),
+}
+
+
+@pytest.mark.parametrize("text", LAYERS)
+def test_a_case_has_the_operands_of_the_operation_and_its_outputs(text):
+    """What the case multiplies and adds in float64 is what the layer gave."""
+    made, shape = LAYERS[text]
+    torch.manual_seed(2)
+    layer, x = made().eval(), torch.randn(*shape)
+    with torch.no_grad():
+        run = record_run(function_recorder(lambda: layer(x)))
+    sums = (n for n, op in enumerate(run.operations) if op.meaning.sums)
+    alone = Alone.of(run, next(sums), 0, None, 0)
+    assert modelled.layer_text(alone) == text
+    case, summed = modelled._case_of(alone)
+    x, w, b = summed.of(alone.reads)
+    x, w = x.reshape(case.input_shape()), w.reshape(case.weight_shape)
+    given = summed.y.taken(alone.gives[0]).reshape(case.output_shape())
+    with open_session(Target("reference")) as session:
+        outputs = outputs_of_call(session, case, (x, w, b))
+    assert outputs.shape == given.shape and np.abs(outputs - given).max() < 1e-5
 
 
 def compared(rows):
