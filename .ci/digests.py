@@ -5,8 +5,8 @@
     python .ci/digests.py compare build/before build/after
 
 `record` sweeps the grids of length_sweep and frameworks (each comparison keeps the digests of both
-sides) and runs padded_network's networks, layer by layer and end to end. Some 40 minutes on two
-processors; --quick takes an eighth of the shapes. What is there already is not run again.
+sides). Some 40 minutes on two processors; --quick takes an eighth of the shapes. What is there
+already is not run again.
 `compare` says how many digests are the same, and exits with 1 where any is not, or is missing.
 """
 
@@ -14,28 +14,17 @@ processors; --quick takes an eighth of the shapes. What is there already is not 
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import sys
-import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "experiments"))
 
-import numpy as np
 
 import frameworks
 import length_sweep
-import padded_network
-from lib.nine_layers import NineLayers
-from lib.padding import content, graph_of, padded
 from probe import Case, Store, Target, load
-from probe.errors import TargetError
-from probe.launch import open_session
-from probe.recording.replayed import OnTarget
 from probe.sweeps import sweep_cases
-from probe.target import why_unavailable
 
 TEXTS = list(
     dict.fromkeys(
@@ -104,10 +93,6 @@ def others() -> list[tuple[Case, str, list[int]]]:
     return found
 
 
-CONTENTS = (1, 200, 410, 1024)
-NETWORKS = [padded_network.network(width) for width in (16, 1)] + [padded_network.SAME]
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("do", choices=("record", "compare"))
@@ -140,48 +125,6 @@ def record(folder: Path, step: int, only: str) -> None:
         with Store(folder / "others") as store:
             sweep_cases(cases, targets, values, vary, store=store, control="differing", keep=0)
     print("other operations", flush=True)
-    texts = [*padded_network.MAIN, *padded_network.OTHERS]
-    networks(folder, [text for text in texts if text.startswith(only)])
-
-
-def networks(folder: Path, texts: list[str]) -> None:
-    """Digests of all activations of each network, and of its output as one program."""
-    path = folder / "networks.json"
-    kept = json.loads(path.read_text()) if path.exists() else {}
-    for text in texts:
-        target = Target.parse(text)
-        if text in kept or why_unavailable(target):
-            continue
-        found: dict[str, str] = {}
-        with open_session(target) as session, tempfile.TemporaryDirectory() as made:
-            for source in NETWORKS:
-                try:
-                    graph = graph_of(NineLayers.parse(source), session, Path(made))
-                    digests(found, source, graph.opened)
-                except TargetError as error:
-                    found[source] = error.kind
-                    if not session.alive:
-                        session.start()
-        kept[text] = found
-        path.write_text(json.dumps(kept, indent=1))
-        print(text, len(found), "digests of networks", flush=True)
-
-
-def digests(found: dict[str, str], source: str, target: OnTarget) -> None:
-    for length in CONTENTS:
-        for to in (padded_network.FIXED, 3072):  # of fewer than 2,300 positions nothing comes out
-            x = padded(content(length), to)
-            run, place = target.side(x), f"{source} {length} {to}"
-            for number, one in enumerate(run.operations):
-                (y,) = run.arrays(one.gives).values()
-                found[f"{place} layer {number + 1}"] = digest(np.moveaxis(y, 1, -1))
-            whole, _, _ = target.end_to_end(x)
-            end = f"{place} whole"
-            found[end] = "" if whole is None else digest(np.moveaxis(whole, 1, -1))
-
-
-def digest(array: np.ndarray) -> str:
-    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
 
 
 def compare(before: Path, after: Path) -> int:
@@ -196,9 +139,6 @@ def compare(before: Path, after: Path) -> int:
             table = load(folder / name).failures
             for key in zip(table.target, table.case_id, table.kind, strict=True):
                 found[key] = "refused"
-        if (folder / "networks.json").exists():
-            for text, named in json.loads((folder / "networks.json").read_text()).items():
-                found |= {(text, name): one for name, one in named.items()}
         sides.append(found)
     shared = [key for key in sides[1] if key in sides[0]]
     other = [key for key in shared if sides[0][key] != sides[1][key]]

@@ -1,6 +1,6 @@
 """Measures what keeps the bits at every length, and what each remedy costs.
 
-The report's convolution, three others, and the nine-layer network at several widths: every remedy
+The report's convolution, three others, and the nine-layer network at two widths: every remedy
 is judged by order, timed in turns with all the others in one run, and compared with exact sums.
 Then layers alone and in a batch, where the invariant mode of ``probe.stable`` is one of them.
 Half an hour on two processors.
@@ -14,15 +14,16 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from rich.text import Text
 
-from lib import frame
+from lib import frame, nine_layers
 from lib.nine_layers import NineLayers
-from lib.padding import graph_of
 from probe import Case, Store, Target, schema, shard
 from probe.errors import ProbeError
 from probe.invariant.mitigations import (
@@ -37,8 +38,10 @@ from probe.invariant.mitigations import (
     remedies_of,
     remedy_rows,
 )
+from probe.operands import normal
 from probe.printing import Output, table
-from probe.sizes.search import Serves
+from probe.recording.apart import Apart
+from probe.sizes.search import PaddedModel, Serves
 from probe.ulp import equal
 
 NAME = "remedies"
@@ -63,10 +66,8 @@ BATCHED = (
 BATCHES = (1, 2, 3, 8, 16, 17, 32)
 """The last one is what the others are compared with; costs are reported at 16."""
 
-EIGEN = "tensorflow,onednn=0,mode=graph"
-"""The report's path today, as ``predict`` runs it."""
 EAGER = "tensorflow,onednn=0"
-"""The same, operation by operation."""
+"""The report's path today, operation by operation."""
 OLD = "tensorflow,onednn=0,contraction=0"
 """The report's own kernels, alive."""
 
@@ -84,11 +85,11 @@ OF_BATCHES = (
 CONTENTS = (1, 20, 100, 256, 700)
 """Of networks, beside a tenth of the full length, at which costs are reported."""
 
-FAST = ("pad", "threads=1", "deterministic=1", "onednn=1", "mkldnn=0", "isa=avx2", "xla=1")
+FAST = ("pad", "threads=1")
 """Of networks: padding, and switches."""
 
-FEW = ("pad", "threads=1", "onednn=1")
-"""Of networks where the others are not there, or take long."""
+SECONDS = 3600.0
+"""Seconds for finding the safe sizes of all contents of a network."""
 
 
 class Whole(NamedTuple):
@@ -114,15 +115,12 @@ class Batched(NamedTuple):
 Plan = list[tuple[str, list[Case | Whole | Batched]]]
 
 PLAN: Plan = [
-    (EIGEN, [Whole(64, 16384, ("pad",)), Whole(64, 4096), Whole(16, 4096)]),
-    (EAGER, [*CASES, Whole(64, 4096, FEW), Whole(16, 4096, FEW)]),
+    (EAGER, [*CASES]),
     (OLD, [*CASES]),
     ("tensorflow,isa=avx2", [*CASES]),
     ("tensorflow", [*CASES]),
-    ("torch", [*CASES, Whole(64, 4096), Whole(16, 4096)]),
-    ("onnxruntime", [*CASES, Whole(16, 4096, FEW)]),
-    ("jax", [Whole(16, 4096, FEW)]),
-    ("litert,xnnpack=0", [Whole(16, 4096, FEW)]),
+    ("torch", [*CASES]),
+    ("onnxruntime", [*CASES, Whole(64, 4096), Whole(16, 4096)]),
     ("torch", [*map(Batched, BATCHED)]),
     (EAGER, [*map(Batched, BATCHED)]),
 ]
@@ -130,13 +128,14 @@ PLAN: Plan = [
 
 TINY = Batched(Case("dense", in_channels=7, filters=2))
 QUICK = "reference,algorithm=pairwise,length_switch=9"
+QUICK_PLAN: Plan = [(QUICK, [REPORT, TINY]), ("onnxruntime", [Whole(2, 160, ("pad",), 3)])]
 
 
 @frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, stores and prints; whether Ctrl-C ended it."""
     found: list[Measured] = []
-    plan: Plan = [(QUICK, [REPORT, Whole(2, 160, ("pad",), 3), TINY])] if quick else PLAN
+    plan = QUICK_PLAN if quick else PLAN
     with Store.here(store) as kept, Output().progress("remedies") as tell:
         try:
             for number, (target, subjects) in enumerate(shard.questions_of_part(plan)):
@@ -193,13 +192,15 @@ def measured(one: Case | Whole | Batched, where: Target, sessions: RemedySession
 def of_network(
     network: NineLayers, where: Target, only: tuple[str, ...], sessions: RemedySessions
 ) -> Measured:
-    """Returns what keeps the bits of a network, replayed on the target: padding, and switches."""
+    """Returns what keeps the bits of a network on ONNX Runtime: padding, and switches."""
     own, fixed, at = sessions.of(where), network.fixed, max(network.fixed // 10, 1)
     contents = tuple(sorted({*(one for one in CONTENTS if one < fixed), at}))
     place, results = contents.index(at), list[RemedyResult]()
     calls: dict[tuple[int, int], Callable[[], object]] = {}
-    with tempfile.TemporaryDirectory(prefix="probe-") as folder:
-        default = graph_of(network, own, Path(folder))
+    with ExitStack() as running:
+        folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="probe-")))
+        opened = lambda there: running.enter_context(process_of(network, there, folder))  # noqa: E731
+        default = padded(network, opened(where))
         least = tuple(default.least(one) for one in contents)
         (whole,) = default.run(fixed, fixed)
         switches = [one for one in remedies_of(where, ()) if one.spec is None]
@@ -208,7 +209,7 @@ def of_network(
                 continue
             result = RemedyResult(remedy, sizes=least)
             try:
-                graph = graph_of(network, sessions.of(remedy.where), Path(folder))
+                graph = padded(network, opened(remedy.where))
                 judge(result, [graph.serves(*both) for both in zip(contents, least, strict=True)])
                 result.keeps = equal(graph.run(fixed, fixed)[0], whole, "float32")
                 calls[len(results), at] = graph.call(at, least[place])
@@ -229,6 +230,19 @@ def of_network(
         for (number, length), medians in in_turns(timers).items():
             results[number].seconds[length] = medians
     return Measured(network, where, contents, fixed, at, results, own.facts, own.variables)
+
+
+def process_of(network: NineLayers, where: Target, folder: Path) -> Apart:
+    """Returns what runs the network's file on a target; ``folder``: for the file and recordings."""
+    words = {name: getattr(network, name) for name in ("width", "seed", "blocks", "padding")}
+    path = nine_layers.onnx_model(folder / f"{network.id}.onnx", **words)
+    return Apart(str(path), where, folder=Path(tempfile.mkdtemp(dir=folder)))
+
+
+def padded(network: NineLayers, process: Apart) -> PaddedModel:
+    """Returns the network, its input (1, 1, 1, positions) padded."""
+    x = normal(0, "x", (1, 1, 1, network.fixed)).astype(np.float32)
+    return PaddedModel(process, {"x": x}, {"x": 3}, network.fixed, seconds=SECONDS)
 
 
 def judge(result: RemedyResult, serves: Sequence[Serves]) -> None:

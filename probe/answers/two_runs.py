@@ -67,15 +67,14 @@ def refuse_padding(options: Mapping[str, Any]) -> None:
 
 
 def refuse_report(report: Path, model: str, targets: Iterable[str | Target]) -> None:
-    """InputError where no report can be written of a model on one of these targets: the file runs
-    whole there, and no operation of it is recorded. Asked before anything runs."""
+    """InputError where no report can be written of a model on one of these targets: the whole file
+    is run there, and none of its operations is known. Asked before anything runs."""
     for target in targets:
         where = checked_target(target)
-        if is_own_library(where, model) or why_unavailable(where):
-            continue
-        why = f"none can be written of {where.text}: the file runs whole there, and no operation"
-        todo = "leave it out, or compare targets of the model's own library"
-        raise InputError("report", report, f"{why} is recorded", todo)
+        if not (is_own_library(where, model) or why_unavailable(where)):
+            why = "the whole file is run there, and its operations can't be asked"
+            todo = "leave it out, or give targets of the model's own library"
+            raise InputError("report", report, f"none can be written of {where.text}: {why}", todo)
 
 
 @dataclass(frozen=True)

@@ -111,8 +111,8 @@ def network(model: str, run: ModelRun, targets: tuple[str, ...], out: Output, **
 
     MODEL is an .onnx, .keras, .h5, .tflite, .pt2 or .pt file, a SavedModel folder, or
     module:function, which is called with the inputs in order. Without --target it runs in this
-    process, with the library's defaults. On a target of another library, release or processor the
-    recorded model is replayed, operation by operation.
+    process, with the library's defaults. On a target where it can't be recorded (a release of
+    another Python, another processor, another library that reads the file) the whole file is run.
 
     The last two forms pad the inputs: for every valid length (or number of rows) they find the
     shortest padded length that works at all, and the shortest one that gives all bits of the full
@@ -387,10 +387,7 @@ TRUST = (
     "Run the operations of the recordings again, from their recorded Python code, to find causes "
     "and write reports. Use it only for recordings whose origin you trust."
 )
-WHERE = (
-    "Run the model in a separate process with this target's switches (see `probe targets`); on a "
-    "different library, version or processor what was recorded is replayed."
-)
+WHERE = "Run the model in a separate process with this target's switches (see `probe targets`)."
 UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
 

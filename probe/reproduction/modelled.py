@@ -19,8 +19,8 @@ from probe import backends, layout, ulp
 from probe.case import Case
 from probe.comparison import ComparedShapes, Finding, outputs_of_call
 from probe.errors import InputError, NotReproduced, ProbeError
-from probe.geometry import WindowSizes
 from probe.explaining.evidence import named_kernels
+from probe.geometry import WindowSizes
 from probe.printing import counted, ranges
 from probe.progress import Say, silent
 from probe.recording.alone import Alone, Cause, Sides, isolated_sides

@@ -22,8 +22,8 @@ from probe.errors import Foreign, InputError, Nondeterministic, ProbeError, Targ
 from probe.recording.alone import Known
 from probe.recording.contract import Recorder
 from probe.recording.difference import Difference
-from probe.recording.recording import Run, record_run
 from probe.recording.on_target import file_outputs
+from probe.recording.recording import Run, record_run
 from probe.recording.subject import run_unwatched
 from probe.sizes import orders
 from probe.sizes.marks import (

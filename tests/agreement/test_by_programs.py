@@ -17,7 +17,7 @@ from probe.recording.difference import compare_runs
 from probe.recording.recording import record_run
 from probe.recording.repeated import aligned
 from probe.semantics import Contracts, Each, Step, Steps
-from tests.recording.replayable import onnx_model
+from tests.recording.onnx_files import onnx_model
 from tests.recording.taped import Tape, Taped, normal, sought
 
 X, W, B, V = normal(6, 32), normal(32, 24), normal(24), normal(32, 24, seed=9)

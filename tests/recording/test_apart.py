@@ -14,7 +14,7 @@ import probe
 from probe import Target
 from probe.recording import apart
 from probe.recording.apart import Apart
-from tests.recording.replayable import onnx_model
+from tests.recording.onnx_files import onnx_model
 from tests.recording.taped import normal
 
 NETS = """

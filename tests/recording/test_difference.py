@@ -8,7 +8,7 @@ import pytest
 import probe
 from probe.agreement.settled import SIZED
 from probe.recording.difference import Difference
-from tests.recording.replayable import onnx_model
+from tests.recording.onnx_files import onnx_model
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

@@ -12,6 +12,7 @@ from probe.answers.record import GivenModel
 from probe.errors import InputError, Nondeterministic, TargetError
 from probe.recording import apart, on_target
 from probe.target import Target
+from tests.recording.onnx_files import onnx_model
 
 X = {"x": np.ones((2, 4), np.float32)}
 
@@ -21,19 +22,9 @@ def file(tmp_path):
     """A dense layer of ONNX."""
     onnx = pytest.importorskip("onnx", reason="models are made with onnx")
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
-    make = onnx.helper
-    ends = [
-        make.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ("N", size))
-        for name, size in (("x", 4), ("y", 3))
-    ]
-    w = onnx.numpy_helper.from_array(np.ones((4, 3), np.float32), "w")
-    node = make.make_node("MatMul", ["x", "w"], ["y"])
-    graph = make.make_graph([node], "graph", ends[:1], ends[1:], [w])
-    version = [make.make_opsetid("", 17)]
-    path = tmp_path / "model.onnx"
-    path.write_bytes(
-        make.make_model(graph, opset_imports=version, ir_version=9).SerializeToString()
-    )
+    path, held = tmp_path / "model.onnx", {"w": np.ones((4, 3), np.float32)}
+    node = onnx.helper.make_node("MatMul", ["x", "w"], ["y"])
+    path.write_bytes(onnx_model([node], {"x": ("N", 4)}, {"y": ("N", 3)}, held))
     return path
 
 

@@ -17,7 +17,7 @@ from probe.errors import InputError
 from probe.recording import store
 from probe.recording.recording import record_run
 from probe.recording.store import ProcessStore, array_digest, array_of, bits_of, named_arrays
-from tests.recording.replayable import onnx_model
+from tests.recording.onnx_files import onnx_model
 from tests.recording.taped import network
 
 X = np.random.default_rng(0).standard_normal((64, 257)).astype(np.float32)
