@@ -7,26 +7,20 @@ is ``length`` rows by ``filters`` columns. ``matmul`` multiplies matrices, a sta
 vector (dot product, matrix times vector). ``sum`` adds up the ``in_channels`` elements of each of
 ``length`` rows; its weights are 1 and no library sees them. ``dense``, also called ``linear``, is a
 fully connected layer: x (batch, in_channels), w (in_channels, filters). It has no spatial axis: its
-rows are the batch, and its length is always 1; in a network its rows are the positions. Pooling is
-by channel and has no weights either: ``max_pool2d`` keeps the largest element of a window,
-``avg_pool2d`` their mean.
+rows are the batch, and its length is always 1. Pooling is by channel and has no weights either:
+``max_pool2d`` keeps the largest element of a window, ``avg_pool2d`` their mean.
 
-A network has operations of its own: ``activation``, see :mod:`probe.activations`; ``bias``, a
-number a channel that is added; ``normalisation``, times ``scale``, plus ``shift``; ``pad``, a
-constant around the spatial axes; and the splice of a constant tail, which plans alone have.
-Programs read several values by ``add``, ``multiply``, ``concat`` and ``product``, the matrix
-product of two activations, and are rewritten with ``slice`` and ``cast``.
-
-A *program* has straight-line steps, each an operation that reads one or more earlier values. A case
-is a program of one step, a network a program of many. The first values are the inputs, one in most
-programs, and then comes what each step gives.
+A *program* has straight-line steps, each an operation that reads one or more earlier values: first
+the input, then what each step gives. A case is a program of one step; in several calls
+(``backends.rewritten``) it has ``slice``, ``concat``, ``cast``, ``add``, and ``pad``, zeros around
+the spatial axes, besides.
 
 Targets' interpreters import this (Python 3.6, NumPy 1.11).
 """
 
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
-from probe import activations, layout
+from probe import layout
 from probe.geometry import Padding, WindowSizes
 from probe.layout import CONTIGUOUS
 
@@ -34,13 +28,10 @@ from probe.layout import CONTIGUOUS
 class Operation(NamedTuple):
     """What the name of an operation means.
 
-    ``kind``: ``convolution``, ``product``, ``pool``, ``pad``, ``elementwise``, ``join`` (of several
-    values) or ``part`` (of one). ``spatial_rank``: how many spatial axes it has, None for any
-    number. ``weighted``: it has weights, filters and a
-    bias; without them all weights are 1. ``batched``: it takes more than one input. ``pool``:
-    ``max``, ``avg`` or empty. ``roundings``: how many of its operations round, None where their
-    order or the library decides. ``arrays``: operands beside the input and, where it is weighted,
-    the weights ``w`` and the bias ``b``.
+    ``kind``: ``convolution``, ``product``, ``pool``, ``pad``, ``join`` (of several values) or
+    ``part`` (of one). ``spatial_rank``: how many spatial axes it has, None for any number.
+    ``weighted``: it has weights, filters and a bias; without them all weights are 1. ``batched``:
+    it takes more than one input. ``pool``: ``max``, ``avg`` or empty.
     """
 
     kind: str
@@ -49,8 +40,6 @@ class Operation(NamedTuple):
     weighted: bool = False
     batched: bool = True
     pool: str = ""
-    roundings: Optional[int] = None
-    arrays: Tuple[str, ...] = ()
 
     @property
     def of_cases(self) -> bool:
@@ -68,9 +57,6 @@ class Operation(NamedTuple):
         return self.kind in ("convolution", "product")
 
 
-# The splice of a constant tail, as specs call it: the first ``kept`` positions and a tail.
-SPLICE = "extend"
-
 OPERATIONS: Dict[str, Operation] = {
     "conv1d": Operation("convolution", 1, weighted=True),
     "conv2d": Operation("convolution", 2, weighted=True),
@@ -80,21 +66,15 @@ OPERATIONS: Dict[str, Operation] = {
     "dot": Operation("product", 1, weighted=True, batched=False),
     "sum": Operation("product", 1),
     "dense": Operation("product", 0, weighted=True),
-    "max_pool1d": Operation("pool", 1, depthwise=True, pool="max", roundings=0),
-    "max_pool2d": Operation("pool", 2, depthwise=True, pool="max", roundings=0),
+    "max_pool1d": Operation("pool", 1, depthwise=True, pool="max"),
+    "max_pool2d": Operation("pool", 2, depthwise=True, pool="max"),
     "avg_pool1d": Operation("pool", 1, depthwise=True, pool="avg"),
     "avg_pool2d": Operation("pool", 2, depthwise=True, pool="avg"),
-    "pad": Operation("pad", None, roundings=0),
-    SPLICE: Operation("pad", None, roundings=0, arrays=("tail",)),
-    "activation": Operation("elementwise", None),
-    "bias": Operation("elementwise", None, roundings=1, arrays=("b",)),
-    "normalisation": Operation("elementwise", None, roundings=2, arrays=("scale", "shift")),
-    "add": Operation("join", None, roundings=1),
-    "multiply": Operation("join", None, roundings=1),
-    "concat": Operation("join", None, roundings=0),
-    "product": Operation("join", None),
-    "slice": Operation("part", None, roundings=0),
-    "cast": Operation("part", None, roundings=1),
+    "pad": Operation("pad", None),
+    "add": Operation("join", None),
+    "concat": Operation("join", None),
+    "slice": Operation("part", None),
+    "cast": Operation("part", None),
 }
 
 
@@ -107,24 +87,12 @@ def operation_of_spec(spec: Mapping[str, Any]) -> Operation:
     return OPERATIONS[spec["op"]]
 
 
-def rounds_once(spec: Mapping[str, Any]) -> bool:
-    """Returns whether an operation rounds at most once, so that all libraries agree on its bits.
-
-    ``spec``: ``op``, and ``activation`` where it is one.
-    """
-    if spec["op"] == "activation":
-        return activations.activation_rounds_once(spec["activation"])
-    roundings = operation_of_spec(spec).roundings
-    return roundings is not None and roundings < 2
-
-
 class Layer:
     """An operation with its sizes and options: what a case and a layer of a network are.
 
     ``kernel``, ``stride`` and ``dilation`` are empty where there are no windows. ``bias``: None, or
     something else where there is one. ``split``: the channels of the first of two calls whose
     outputs are added, or None. ``ceil_mode``, ``pad_with``: of pooling, see ``Case``.
-    ``parameters``: of an activation (``alpha``), and ``value`` of ``pad``. ``kept``: of a splice.
     """
 
     op: str
@@ -207,21 +175,16 @@ class ProgramStep(NamedTuple):
 class Program(NamedTuple):
     """Steps in the order in which they run; the last one's value is the output.
 
-    ``network``: a model, where a product is one of the rows of all positions, of one step too.
-    ``layout``: how the input lies in memory, see :mod:`probe.layout`. ``more``: shapes of the
-    inputs behind the first; empty: they have its.
+    ``layout``: how the input lies in memory, see :mod:`probe.layout`.
     """
 
     steps: Tuple[ProgramStep, ...]
-    inputs: int = 1
-    network: bool = False
     layout: str = CONTIGUOUS
-    more: Tuple[Tuple[int, ...], ...] = ()
 
     @property
     def single(self):
-        """Returns whether it is a case: one step that is not a model by itself."""
-        return len(self.steps) == 1 and not self.network
+        """Returns whether it is a case: one step."""
+        return len(self.steps) == 1
 
     def operands(self):
         """Returns the names of all operands, each once, in the order of the steps."""
@@ -233,37 +196,12 @@ class Program(NamedTuple):
 
 def operand_names(layer):
     """Returns the names of the arrays that a layer has beside its inputs."""
-    row = operation_of_spec(layer)
-    if row.weighted:
+    if operation_of_spec(layer).weighted:
         return ("w", "b") if layer["bias"] else ("w",)
-    return row.arrays
+    return ()
 
 
 def case_program(spec):
     """Returns the program of one operation, whose operands are ``w`` and ``b``."""
     steps = (ProgramStep(spec, (0,), {name: name for name in operand_names(spec)}),)
-    return Program(steps, layout=layout.layout_of_spec(spec))
-
-
-def single_step(step):
-    """Returns the program of one step of another one: its operands keep their names."""
-    reads = tuple(range(len(step.reads)))
-    return Program(
-        (step._replace(reads=reads),), len(reads), layout=layout.layout_of_spec(step.layer)
-    )
-
-
-def layer_program(specs, reads=None, inputs=1, more=()):
-    """Returns the program of layers; the operands have the numbers of their layers.
-
-    The first spec says how the input lies in memory.
-
-    ``reads``: for each layer the numbers of the values that it reads, of which the first are the
-    ``inputs``; None: each the one before. ``more``: as of ``Program``.
-    """
-    steps = []
-    for number, spec in enumerate(specs):
-        arrays = {name: "%s%d" % (name, number) for name in operand_names(spec)}
-        steps.append(ProgramStep(spec, tuple(reads[number]) if reads else (number,), arrays))
-    further = tuple(tuple(shape) for shape in more)
-    return Program(tuple(steps), inputs, True, layout.layout_of_spec(specs[0]), further)
+    return Program(steps, layout.layout_of_spec(spec))

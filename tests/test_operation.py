@@ -13,7 +13,7 @@ from probe import window
 from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError
-from probe.operation import OPERATIONS, layer_program, operand_names, rounds_once, single_step
+from probe.operation import operand_names
 from probe.target import Target
 from probe.ulp import equal
 from tests.backends import conforming
@@ -27,23 +27,10 @@ LAYERS = [
 SWITCHES = "reference,algorithm=pairwise,length_switch=3"
 
 
-def test_a_program_numbers_the_operands_of_its_layers_and_a_step_alone_keeps_them():
+def test_operands_are_those_of_a_layer_with_weights():
     conv = Case("conv1d", 3, 2, 2, length=9, bias="normal").spec()
-    scale = {"op": "normalisation", "channels": 2}
-    made = layer_program([conv, scale, {"op": "add"}], [[0], [1], [2, 0]])
-    assert made.operands() == ["w0", "b0", "scale1", "shift1"] and not made.single
-    assert operand_names({**conv, "bias": False}) == ("w",)
-    alone = single_step(made.steps[2])
-    assert alone.inputs == 2 and alone.steps[0].reads == (0, 1) and alone.single
-    assert single_step(made.steps[1]).operands() == ["scale1", "shift1"]
-
-
-def test_what_rounds_at_most_once_has_one_set_of_bits_in_every_library():
-    once = {name for name in OPERATIONS if name != "activation" and rounds_once({"op": name})}
-    assert once >= {"add", "bias", "pad", "concat", "max_pool2d", "cast"}
-    assert not once & {"conv1d", "avg_pool1d", "product", "normalisation"}
-    assert rounds_once({"op": "activation", "activation": "relu"})
-    assert not rounds_once({"op": "activation", "activation": "tanh"})
+    assert operand_names(conv) == ("w", "b") and operand_names({**conv, "bias": False}) == ("w",)
+    assert operand_names({"op": "max_pool1d"}) == operand_names({"op": "pad"}) == ()
 
 
 def torch_layer(x, w, b):

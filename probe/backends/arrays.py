@@ -22,9 +22,8 @@ from typing import Tuple
 
 import numpy as np
 
-from probe import activations, layout
+from probe import layout
 from probe.backends.contract import Key, Unavailable, Unsupported
-from probe.backends.layers import Dialect, numpy_expression
 from probe.backends.source import (
     Writing,
     assignment,
@@ -149,8 +148,7 @@ class Arrays(Writing):
         layer = program.steps[0].layer
         if layer["dtype"] == "bfloat16":
             raise Unsupported("dtype=bfloat16: NumPy has no such type")
-        source = straight(self, program, shapes)
-        return source._replace(standard=("math",) * ("math." in " ".join(source.run)))
+        return straight(self, program, shapes)
 
     def enter(self, program, shapes):
         layer = program.steps[0].layer
@@ -168,13 +166,6 @@ class Arrays(Writing):
 
     def lines(self, layer, number, x, y, operands, shapes):
         """Returns lines from the value named ``x`` to ``y``; see ``source.straight``."""
-        if layer["op"] == "activation":  # in the dtype of x
-            alpha = layer["parameters"].get("alpha", 1.0)
-            spelled = activations.spelling_lines(layer["activation"], "numpy", alpha, x[0])
-            own = [f"number = {x[0]}.dtype.type"] * ("number(" in " ".join(spelled))
-            return [*own, *spelled[:-1], f"{y} = np.asarray({spelled[-1]}, {x[0]}.dtype)"]
-        if "kernel" not in layer:
-            return [f"{y} = {numpy_expression(layer, x, operands, shapes.rank, DIALECT)}"]
         if layer["op"] not in CALLS:
             raise Unsupported(f"op={layer['op']}: NumPy has {', '.join(CALLS)}")
         call = CALLS[layer["op"]].format(x=x[0], w=operands.get("w"))
@@ -195,9 +186,6 @@ def layout_lines(name, array, word):
 def padded(x, pairs, value):
     pairs = [(0, 0), *(tuple(pair) for pair in pairs), (0, 0)]
     return f'np.pad({x}, {pairs}, "constant", constant_values={number_text(value)})'
-
-
-DIALECT = Dialect("numpy", "np", padded)
 
 
 def require_core(core):

@@ -152,10 +152,6 @@ class Operator:
     def __call__(self, x, w, b):
         return self.call(x, w, b)
 
-    def lies(self, y):
-        """How a call's result lies in memory: a word of :mod:`probe.layout`, or ``other``."""
-        return layout.CONTIGUOUS
-
     def at(self, shape):
         """The operator for inputs (batch, *spatial, channels) of this shape: itself, or another."""
         return self
@@ -178,9 +174,6 @@ class Around(Operator):
 
     def input(self, x):
         return self.inner.input(x)
-
-    def lies(self, y):
-        return self.inner.lies(y)
 
     def output(self, y):
         return self.inner.output(y)
@@ -268,10 +261,6 @@ class Backend(ABC):
         The facts are at least ``library``, ``library_version``, ``devices`` (a list of texts) and
         ``threads`` (a number, or None where the library doesn't say). Raises Unavailable.
         """
-
-    def lies(self, y):
-        """Returns how the library's value lies in memory: see :meth:`Operator.lies`."""
-        return layout.CONTIGUOUS
 
     @abstractmethod
     def operator(self, spec):

@@ -11,10 +11,8 @@ import numpy as np
 
 from probe.backends.contract import Key, Unavailable
 from probe.backends.layers import (
-    Dialect,
     PoolingLibrary,
     composed_pool,
-    numpy_expression,
     pool_kind,
 )
 from probe.backends.source import (
@@ -23,7 +21,6 @@ from probe.backends.source import (
     Writing,
     defined,
     indented,
-    input_names,
     keywords,
     left_expression,
     major_minor,
@@ -147,7 +144,7 @@ class Jax(Writing):
 
     def emit(self, program, shapes):
         source = straight(self, program, shapes)
-        arguments = input_names(program) + program.operands()
+        arguments = ["x", *program.operands()]
         source = source._replace(
             make=("@jax.jit",) + defined("computed", arguments, source.run),
             # JAX hands back a result that is still being computed: what is timed waits for it
@@ -184,8 +181,6 @@ class Jax(Writing):
         x, op = xs[0], layer["op"]
         if pool_kind(layer):
             return [f"{y} = {pooled(layer, x, shapes.spatial(number))}"]
-        if "kernel" not in layer:
-            return [f"{y} = {numpy_expression(layer, xs, operands, shapes.rank, DIALECT)}"]
         if op in PRODUCT_OPS:
             lines = [f"{y} = {PRODUCTS[op].format(x=x, w=operands.get('w'))}"]
         else:
@@ -257,9 +252,6 @@ def padded(x, padding, value):
     """``jnp.pad`` along the spatial axes."""
     fill = f", constant_values={number_text(value)}" if value else ""
     return f"jnp.pad({x}, {((0, 0), *pairs(padding), (0, 0))}{fill})"
-
-
-DIALECT = Dialect("jax", "jnp", padded)
 
 
 def pooled(layer, x, sizes):

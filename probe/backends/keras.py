@@ -16,17 +16,14 @@ What Keras 3.15 does beside the library below it (``keras/src/backend/tensorflow
 from probe.backends import tensorflow as below
 from probe.backends.contract import Key, Unavailable, Unsupported
 from probe.backends.layers import (
-    Dialect,
     PoolingLibrary,
     composed_pool,
-    numpy_expression,
     pool_kind,
 )
 from probe.backends.source import (
     Text,
     Writing,
     defined,
-    input_names,
     keywords,
     left_expression,
     number_text,
@@ -154,25 +151,17 @@ class Keras(Writing):
         if not self.graph:
             return source
         traced = (f"@tf.function({self.traced(program, shapes)})",)
-        traced += defined("model", input_names(program), source.run)
-        run = (f"y = model({', '.join(input_names(program))})",)
-        if all("kernel" in step.layer for step in program.steps):
-            return source._replace(make=source.make + ("",) + traced, run=run)
-        # what is traced captures the operands, so each set of them has its own
-        return source._replace(load=source.load + ("",) + traced, run=run)
+        traced += defined("model", ["x"], source.run)
+        run = ("y = model(x)",)
+        return source._replace(make=source.make + ("",) + traced, run=run)
 
     def traced(self, program, shapes):
         """Returns the arguments of ``tf.function``: one trace for all sizes."""
         layer = program.steps[0].layer
-        shape = None  # of an activation alone: the same lines for every rank
-        if "kernel" in layer or not program.single:
-            axes = shapes.rank + 2
-            if program.single:
-                axes -= left_expression(layer, shapes).count("0")
-            shape = (None,) * (axes - 1) + (layer.get("in_channels", layer.get("channels")),)
+        axes = shapes.rank + 2 - left_expression(layer, shapes).count("0")
+        shape = (None,) * (axes - 1) + (layer["in_channels"],)
         compiled = ", jit_compile=True" if self.switches.get("xla") == "1" else ""
-        signature = ", ".join([f"tf.TensorSpec({shape}, tf.{layer['dtype']})"] * program.inputs)
-        return f"input_signature=[{signature}]{compiled}"
+        return f"input_signature=[tf.TensorSpec({shape}, tf.{layer['dtype']})]{compiled}"
 
     def shown(self, program, shapes):
         """With each layer where it is called."""
@@ -196,8 +185,6 @@ class Keras(Writing):
         return [f"x = {self.tensor(x, layer)}"]
 
     def operand(self, layer, name, at):
-        if "kernel" not in layer:
-            return [f"{at} = {self.tensor(at, layer)}"]
         if name == "b":
             return [f"layer{at[1:]}.bias.assign({at})"]
         w = right_expression(layer, at)
@@ -223,8 +210,6 @@ class Keras(Writing):
         x = xs[0]
         if pool_kind(layer):
             return [f"{y} = {self.pooled(layer, x, number, shapes)}"]
-        if "kernel" not in layer:
-            return [f"{y} = {numpy_expression(layer, xs, operands, shapes.rank, DIALECT)}"]
         lines, name = [], operands.get("w", "w")[1:]
         if not isinstance(layer["padding"], str):
             before, x = x, "x" if x == "x" else y
@@ -318,6 +303,3 @@ def padded(x, pairs, value):
     """``keras.ops.pad`` along the spatial axes."""
     fill = f", constant_values={number_text(value)}" if value else ""
     return f"keras.ops.pad({x}, {[(0, 0), *(tuple(pair) for pair in pairs), (0, 0)]}{fill})"
-
-
-DIALECT = Dialect("keras", "keras.ops", padded)

@@ -14,17 +14,14 @@ arrays are copied into the finished bytes. Buffer 0 of a model is empty by defin
 constant has its own.
 """
 
-import functools
-import re
 from collections import namedtuple
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from probe import activations
 from probe.backends.contract import Key, Unsupported
-from probe.backends.layers import PoolingLibrary, composed_pool, extended_axis, pool_kind
+from probe.backends.layers import PoolingLibrary, composed_pool, pool_kind
 from probe.backends.source import Source, ValueShapes, Writing
 from probe.geometry import WindowSizes
 from probe.operation import case_program
@@ -45,14 +42,11 @@ OPERATORS = {
     "dense": "FULLY_CONNECTED",
     "max": "MAX_POOL_2D",
     "avg": "AVERAGE_POOL_2D",
-    "add": "ADD",
-    "multiply": "MUL",
 }
 # Arrays' dtypes -> the schema's.
-TYPES = {"float32": "FLOAT32", "float16": "FLOAT16", "int32": "INT32", "bool": "BOOL"}
+TYPES = {"float32": "FLOAT32", "float16": "FLOAT16", "int32": "INT32"}
 # Operators with options -> the schema's name for these.
 OPTIONS = {
-    "BATCH_MATMUL": "BatchMatMul",
     "CONV_2D": "Conv2D",
     "CONV_3D": "Conv3D",
     "DEPTHWISE_CONV_2D": "DepthwiseConv2D",
@@ -60,18 +54,11 @@ OPTIONS = {
     "MAX_POOL_2D": "Pool2D",
     "AVERAGE_POOL_2D": "Pool2D",
     "PADV2": "PadV2",
-    "LEAKY_RELU": "LeakyRelu",
+    "PAD": "Pad",
+    "DIV": "Div",
 }
-_SAME = "ABS ADD CONCATENATION DIV EXP GELU GREATER MUL PAD SELECT SLICE SOFTMAX SUB"
-OPTIONS.update((name, name.title()) for name in _SAME.split())
-# Operators that apply an activation themselves, and those activations, as converters fuse them.
-FUSING = (
-    *("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "MAX_POOL_2D", "AVERAGE_POOL_2D"),
-    *("ADD", "SUB", "MUL", "DIV"),
-)
-FUSED = ("RELU", "RELU6")
 # Options whose values are names of an enumeration of the schema.
-NAMED = {"padding": "Padding", "fusedActivationFunction": "ActivationFunctionType"}
+NAMED = {"padding": "Padding"}
 SCHEMA_VERSION = 3
 # of a buffer's bytes: the schema's force_align, which the Python packer ignores
 ALIGNMENT = 16
@@ -89,7 +76,7 @@ class LiteRT(Writing):
     distributions = ("ai-edge-litert",)
     module = "ai_edge_litert"
     keys = KEYS
-    doc = "a .tflite model of one operator, or of a whole network; XNNPACK"
+    doc = "a .tflite model of one operator; XNNPACK"
     suggestions = (",xnnpack=0", ",threads=2", ",xnnpack=0,threads=2")
     title = "LiteRT"
     version_text = 'metadata.version("ai-edge-litert")'
@@ -116,7 +103,7 @@ class LiteRT(Writing):
 
     def emit(self, program, shapes):
         graph = LiteRTGraph(program.steps[0].layer["dtype"], shapes.shape)
-        model = LiteRTModel(graph, record_steps(graph, program))
+        model = LiteRTModel(graph, step_operators(graph, program.steps[0]))
         words = ["model_content=model"]
         if "threads" in self.switches:
             words.append("num_threads=" + self.switches["threads"])
@@ -177,63 +164,23 @@ def require_litert(spec):
     if pool_kind(spec):
         if spec["dtype"] != "float32" or any(step != 1 for step in spec["dilation"]):
             raise Unsupported("LiteRT's pooling has float32 and no dilation")
-    elif "kernel" in spec and spec["op"] not in OPERATORS:
+    elif spec["op"] not in OPERATORS:
         raise Unsupported(f"op={spec['op']}: no LiteRT model is built for it here")
     if spec["dtype"] not in DTYPES:
         raise Unsupported(f"dtype={spec['dtype']}: LiteRT's kernels have {', '.join(DTYPES)}")
 
 
-def record_steps(graph, program):
-    """Records the steps of a program; the Value of the last one. Raises Unsupported."""
-    if program.inputs > 1:
-        raise Unsupported("inputs=%d: LiteRT's models are built for one" % program.inputs)
-    values, reads = [graph.x], [value for step in program.steps for value in step.reads]
-    for step in program.steps:
-        require_litert(step.layer)
-        values.append(step_operators(graph, step, [values[number] for number in step.reads]))
-        values[-1].shared |= reads.count(len(values) - 1) > 1
-    if graph.operations:
-        return values[-1]
-    # no step left an operator: one that changes nothing stands for them
-    shape = graph.x.shape
-    return graph.operator("RESHAPE", [values[-1], size_constant(graph, shape)], shape)
-
-
-def step_operators(graph, step, xs):
-    """Returns the Value behind one step, which reads the Values ``xs``."""
-    spec, x, op = step.layer, xs[0], step.layer["op"]
+def step_operators(graph, step):
+    """Returns the Value behind a step, which reads the graph's input. Raises Unsupported."""
+    spec, x = step.layer, graph.x
+    require_litert(spec)
     if pool_kind(spec):
         return pool_operators(graph, spec, x)
-    if OPERATORS.get(op) == "FULLY_CONNECTED":
+    if OPERATORS[spec["op"]] == "FULLY_CONNECTED":
         shape, keep = x.shape[:-1] + (spec["filters"],), len(x.shape) > 2
         inputs = [x] + weight_operands(graph, step)
         return graph.operator("FULLY_CONNECTED", inputs, shape, keepNumDims=keep)
-    if "kernel" in spec:
-        return convolution_operators(graph, step, x)
-    if op in ("add", "multiply"):
-        return graph.each(OPERATORS[op], *xs)
-    if op == "concat":
-        return concatenation(graph, graph.axis(spec["axis"]), xs)
-    if op == "product":
-        shape = x.shape[:-1] + (xs[1].shape[-2 if spec["transposed"] else -1],)
-        return graph.operator("BATCH_MATMUL", xs, shape, adjY=spec["transposed"])
-    if op == "pad":
-        return graph.padded(x, spec["padding"], spec["parameters"].get("value", 0.0))
-    if op == "extend":
-        return extend_operators(graph, step, x)
-    if op == "activation":  # each name in its spelling is an operator
-        alpha = spec["parameters"].get("alpha", 1.0)
-        spelled = activations.spelling_lines(spec["activation"], "litert", alpha)
-        names = re.findall(r"(\w+)\(", " ".join(spelled))
-        functions = {name: functools.partial(graph.each, name) for name in names}
-        return activations.compiled_spelling(spelled, functions)(x)
-    if op not in ("bias", "normalisation"):
-        raise Unsupported(f"op={op}: no LiteRT model is built for it here")
-    channels = x.shape[-1:]
-    held = {name: graph.operand(name, channels, itemgetter(at)) for name, at in step.arrays.items()}
-    if op == "bias":
-        return graph.each("ADD", x, held["b"])
-    return graph.each("ADD", graph.each("MUL", x, held["scale"]), held["shift"])
+    return convolution_operators(graph, step, x)
 
 
 def weight_operands(graph, step):
@@ -305,31 +252,6 @@ def pool_operators(graph, spec, x):
     return composed_pool(spec, library, x.shape[-1 - len(spec["kernel"]) : -1], x)
 
 
-def extend_operators(graph, step, x):
-    """The first positions of an axis with constant ones behind; what does nothing is left out."""
-    spec, tail = step.layer, step.arrays["tail"]
-    axis = graph.axis(extended_axis(spec, len(x.shape) - graph.flat))
-    count, shape = spec["kept"], list(x.shape)
-    if shape[axis] != count:
-        shape[axis] = count
-        begin = size_constant(graph, [0] * len(shape))
-        x = graph.operator("SLICE", [x, begin, size_constant(graph, shape)], shape)
-    if not spec["behind"]:
-        return x
-    shape[axis] = spec["behind"]
-    return concatenation(graph, axis, [x, graph.operand("tail", shape, itemgetter(tail))])
-
-
-def concatenation(graph, axis, xs):
-    shape = list(xs[0].shape)
-    shape[axis] = sum(tensor.shape[axis] for tensor in xs)
-    return graph.operator("CONCATENATION", xs, shape, axis=axis)
-
-
-def size_constant(graph, numbers):
-    return graph.constant("sizes", np.array(numbers, np.int32))
-
-
 def kernel_shape(spec):
     kernel, filters = tuple(ahead(spec, "kernel")), spec["filters"]
     channels = spec["in_channels"] // spec["groups"]
@@ -352,15 +274,13 @@ def schema_weights(spec, w):
 
 
 class LiteRTTensor:
-    """One tensor of a graph. ``shared``: whether more than one operator reads it."""
-
-    shared = False
+    """One tensor of a graph."""
 
     def __init__(self, graph, index, shape):
         self.graph, self.index, self.shape = graph, index, tuple(shape)
 
     def __truediv__(self, other):
-        return self.graph.each("DIV", self, other)
+        return self.graph.quotient(self, other)
 
 
 class LiteRTGraph:
@@ -374,10 +294,6 @@ class LiteRTGraph:
         self.flat = len(shape) == 3
         self.x = self._tensor("x", shape[:1] + (1,) * self.flat + shape[1:], dtype)
 
-    def axis(self, axis):
-        """Returns where an axis of (batch, *spatial, channels) is in the model."""
-        return axis + (self.flat and axis > 0)
-
     def constant(self, name, array):
         return self._tensor(name, array.shape, str(array.dtype), array)
 
@@ -387,25 +303,14 @@ class LiteRTGraph:
 
     def operator(self, name, inputs, shape, **fields):
         """Returns the Value of one operator's output. ``fields``: of its options."""
-        y = self._tensor(name.lower(), shape, "bool" if name == "GREATER" else self.dtype)
+        y = self._tensor(name.lower(), shape, self.dtype)
         self.operations.append(
             Operation(name, [tensor.index for tensor in inputs], y.index, fields)
         )
         return y
 
-    def each(self, name, x, *others, **fields):
-        """The Value of an operator that gives a number for each of x; ``others`` may be numbers.
-
-        RELU and RELU6 are fused into the operator that makes x where that can.
-        """
-        if name in FUSED and self.operations and not x.shared:
-            last = self.operations[-1]
-            free = last.name in FUSING and "fusedActivationFunction" not in last.fields
-            if free and last.output == x.index:
-                last.fields["fusedActivationFunction"] = name
-                return x
-        values = [y if isinstance(y, LiteRTTensor) else self._number(y) for y in others]
-        return self.operator(name, [x] + values, x.shape, **fields)
+    def quotient(self, x, y):
+        return self.operator("DIV", [x, y], x.shape)
 
     def padded(self, x, pairs, value=0.0):
         """x with ``value`` around it; ``pairs`` of its last axes but the channels.

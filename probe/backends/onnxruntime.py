@@ -16,16 +16,14 @@ import os
 import tempfile
 from typing import Any, Dict
 
-from probe import activations, layout
+from probe import layout
 from probe.backends.contract import Key, Unsupported
-from probe.backends.layers import extended_axis, pool_kind
+from probe.backends.layers import pool_kind
 from probe.backends.source import (
     PRODUCT_OPS,
     ChannelsFirstGraph,
     Lines,
     Writing,
-    channels_first_axis,
-    input_names,
     keywords,
     straight,
     weight_sizes,
@@ -67,11 +65,6 @@ def session_entries(switches):
     return [
         (key, values[switches[name]]) for name, (key, values) in CONFIG.items() if name in switches
     ]
-
-
-# What stands between windows: methods of ``OnnxGraph``, and nodes of two values.
-BETWEEN = ("bias", "normalisation", "pad", "extend", "activation")
-JOINING = {"add": "Add", "multiply": "Mul"}
 
 
 class OnnxRuntime(Writing):
@@ -153,7 +146,7 @@ class OnnxRuntime(Writing):
         names = [name for name in program.operands() if '"%s"' % name in nodes]
         held, fed = (names, []) if self.holds() else ([], names)
         model = self.model(graph, nodes, held, fed)
-        feeds = ", ".join('"%s": %s' % (name, name) for name in [*input_names(program), *fed])
+        feeds = ", ".join('"%s": %s' % (name, name) for name in ["x", *fed])
         return source._replace(
             make=() if held else model,
             load=source.load + (model if held else ()),
@@ -168,13 +161,13 @@ class OnnxRuntime(Writing):
 
     def model(self, graph, nodes, held, fed):
         """Returns lines that make the session of nodes."""
-        inputs = [graph.value_info(name, graph.sizes()) for name in input_names(graph.program)]
+        inputs = [graph.value_info("x", graph.sizes())]
         inputs += [graph.value_info(name, graph.sizes_of(name)) for name in fed]
         constants = ['numpy_helper.from_array(%s, "%s")' % (name, name) for name in held]
         parts = ["nodes", '"model"', "[%s]" % ", ".join(inputs)]
         parts += ["[%s]" % graph.value_info("y", None)]
         parts += ["[%s]" % ", ".join(constants)] if constants else []
-        opset, version = SINGLE if graph.single and not graph.pool else OPSET
+        opset, version = SINGLE if not graph.pool else OPSET
         return (
             "value_info = helper.make_tensor_value_info",
             "nodes = [%s]" % nodes,
@@ -220,7 +213,6 @@ class OnnxGraph(ChannelsFirstGraph):
         layer = program.steps[0].layer
         ChannelsFirstGraph.__init__(self, program, shapes)
         self.kind = "TensorProto." + TYPES[layer["dtype"]]
-        self.single = program.single and "kernel" in layer
         self.pool = pool_kind(layer)
 
     def value_info(self, name, sizes):
@@ -228,21 +220,17 @@ class OnnxGraph(ChannelsFirstGraph):
         return 'value_info("%s", %s, %s)' % (name, self.kind, json.dumps(sizes) if sizes else None)
 
     def sizes(self):
-        """Returns the sizes of x, all open but the channels; of several inputs these too, None."""
-        return None if self.program.inputs > 1 else self.sizes_of_x("batch", "size{}".format)
+        """Returns the sizes of x, all open but the channels."""
+        return self.sizes_of_x("batch", "size{}".format)
 
     def sizes_of(self, operand):
-        """Returns the sizes of an operand, None for the constant tail of a splice."""
+        """Returns the sizes of an operand."""
         layer, name = self.named(operand)
-        if name == "tail":
-            return None
-        if "kernel" not in layer:
-            return [1, layer["channels"]] + [1] * self.rank
         return [layer["filters"]] if name == "b" else weight_sizes(layer)
 
     def operand(self, layer, name, at):
-        held = name == "b" and "kernel" in layer  # which a Conv or a Gemm takes as it is
-        return [] if held else ChannelsFirstGraph.operand(self, layer, name, at)
+        # a Conv or a Gemm takes a bias as it is
+        return [] if name == "b" else ChannelsFirstGraph.operand(self, layer, name, at)
 
     def lines(self, layer, number, x, y, operands, shapes):
         """Returns the nodes from the value named ``x`` to ``y``."""
@@ -255,22 +243,9 @@ class OnnxGraph(ChannelsFirstGraph):
             if layer["groups"] > 1:
                 words["group"] = layer["groups"]
             return [node_text("Conv", [x[0], *operands.values()], y, words)]
-        if layer["op"] in JOINING:
-            return [node_text(JOINING[layer["op"]], x, y)]
-        if layer["op"] == "concat":
-            axis = channels_first_axis(layer["axis"], self.rank)
-            return [node_text("Concat", x, y, {"axis": axis})]
-        if layer["op"] == "product":
-            return self.product_of(layer, x, y)
-        if layer["op"] not in BETWEEN:
-            raise Unsupported("op=%s: no node is written for it" % layer["op"])
-        return getattr(self, "_" + layer["op"])(layer, x[0], y, operands)
+        raise Unsupported("op=%s: no node is written for it" % layer["op"])
 
     def multiplied(self, layer, x, y, operands):
-        """A product or a sum; in a network it is over the channels, which come last for it."""
-        if not self.single:
-            inner = matmul_nodes(y + "_last", y + "_first", operands)
-            return [self.last(x, y + "_last"), *inner, self.first(y + "_first", y)]
         rank = len(self.sizes())
         if layer["op"] == "sum":
             return [node_text("ReduceSum", [x], y, {"axes": [rank - 1], "keepdims": 0})]
@@ -279,26 +254,6 @@ class OnnxGraph(ChannelsFirstGraph):
         if layer["bias"] and rank == 2 and len(self.sizes_of("w")) == 2:
             return [node_text("Gemm", [x, *operands], y)]
         return matmul_nodes(x, y, operands)
-
-    def product_of(self, layer, x, y):
-        """Returns the product of two values' rows of channels."""
-        names = ["%s_%s" % (y, word) for word in ("left", "right")]
-        nodes = [self.last(x[0], names[0]), self.last(x[1], names[1])]
-        if layer["transposed"]:
-            axes = list(range(self.rank)) + [self.rank + 1, self.rank]
-            nodes.append(node_text("Transpose", [names[1]], names[1] + "_turned", {"perm": axes}))
-            names[1] += "_turned"
-        nodes.append(node_text("MatMul", names, y + "_first"))
-        return [*nodes, self.first(y + "_first", y)]
-
-    def last(self, x, y):
-        """Returns the node that puts the channels last."""
-        return node_text("Transpose", [x], y, {"perm": [0, *range(2, self.rank + 2), 1]})
-
-    def first(self, x, y):
-        """Returns the node that puts them first again."""
-        order = [0, self.rank + 1, *range(1, self.rank + 1)]
-        return node_text("Transpose", [x], y, {"perm": order})
 
     def windows(self, layer, number):
         """Returns a convolution's attributes. ``same`` is SAME_UPPER: the odd zero goes after.
@@ -331,51 +286,12 @@ class OnnxGraph(ChannelsFirstGraph):
         pads = words.pop("pads", None) if zeros else None
         if not pads:
             return [node_text("MaxPool", [x], y, words)]
-        around = {"padding": self.shapes.around(number), "parameters": {}}
-        pad = self._pad(around, x, y + "_padded", {})
+        before, after = zip(*self.shapes.around(number))
+        pad = [
+            integers(y + "_padded_pads", [0, 0, *before, 0, 0, *after]),
+            node_text("Pad", [x, y + "_padded_pads"], y + "_padded"),
+        ]
         return pad + [node_text("MaxPool", [y + "_padded"], y, words)]
-
-    def _bias(self, layer, x, y, operands):
-        return [node_text("Add", [x, operands["b"]], y)]
-
-    def _normalisation(self, layer, x, y, operands):
-        scaled = node_text("Mul", [x, operands["scale"]], y + "_scaled")
-        return [scaled, node_text("Add", [y + "_scaled", operands["shift"]], y)]
-
-    def _pad(self, layer, x, y, operands):
-        before, after = zip(*layer["padding"])
-        nodes = [integers(y + "_pads", [0, 0, *before, 0, 0, *after])]
-        names, value = [x, y + "_pads"], layer["parameters"].get("value", 0.0)
-        if value:
-            nodes.append(self.constant(y + "_value", value))
-            names.append(y + "_value")
-        return nodes + [node_text("Pad", names, y)]
-
-    def _extend(self, layer, x, y, operands):
-        axis = 1 + extended_axis(layer, self.rank + 2)
-        ends = {"start": 0, "stop": layer["kept"], "axis": axis}
-        nodes = [integers("%s_%s" % (y, name), [end]) for name, end in ends.items()]
-        names = ["%s_%s" % (y, name) for name in ends]
-        if not layer["behind"]:
-            return [*nodes, node_text("Slice", [x, *names], y)]
-        nodes.append(node_text("Slice", [x, *names], y + "_kept"))
-        return [*nodes, node_text("Concat", [y + "_kept", operands["tail"]], y, {"axis": axis})]
-
-    def _activation(self, layer, x, y, operands):
-        spelled = activations.onnx(layer["activation"], layer["parameters"].get("alpha", 1.0))
-        nodes, value = [], x
-        for number, node in enumerate(spelled):
-            names = [value]
-            for place, argument in enumerate(node.given):
-                names.append(x if argument == "x" else "%s_%d%s" % (y, number, "ab"[place]))
-                if argument != "x":
-                    nodes.append(self.constant(names[-1], argument))
-            value = y if node is spelled[-1] else "%s_%d" % (y, number)
-            nodes.append(node_text(node.kind, names, value, node.attributes))
-        return nodes
-
-    def constant(self, name, number):
-        return constant_node(name, self.kind, [], [float(number)])
 
 
 def matmul_nodes(x, y, operands):

@@ -4,13 +4,7 @@ The names, and that pooling rounds sizes up, are Caffe's; the kernels are OpenCV
 shape, and one spatial axis gets a height of 1. Of a single convolution ``blobs`` take the weights
 before the first pass; after it they are packed, and new ones change nothing, so new weights mean a
 new net (some 30 microseconds). ``matmul`` and ``dense`` are InnerProduct, which reads its weights
-from the bytes of a model alone, and so do the layers of a network.
-
-Layers of a network are those that Caffe's users have: ``Scale`` for normalisations and, with ones,
-for biases (OpenCV reads no ``Bias``); ``Permute`` around ``InnerProduct`` for a product over the
-channels, the operator of ``matmul``, which a 1x1 convolution is not; ``Slice`` and ``Concat`` with
-a constant input for padding of its own, crops and ``extend``. Activations that Caffe lacks are
-OpenCV's own layers, under its names for them.
+from the bytes of a model alone.
 
 Caffe models are text (prototxt) and weights (caffemodel). The bytes of a ``.caffemodel`` are a
 protocol buffer, of which these few fields are written here (``caffe.proto`` of BVLC/caffe):
@@ -26,9 +20,8 @@ from operator import itemgetter
 
 import numpy as np
 
-from probe import activations
 from probe.backends.contract import Key, Unavailable, Unsupported
-from probe.backends.layers import extended_axis, pool_kind
+from probe.backends.layers import pool_kind
 from probe.backends.source import Source, Writing
 from probe.geometry import WindowSizes
 
@@ -51,7 +44,7 @@ class OpenCV(Writing):
     installs = "'opencv-python-headless<5'"
     module = "cv2"
     keys = KEYS
-    doc = "a Caffe model of one layer, or of a whole network, in OpenCV's cv2.dnn, NCHW"
+    doc = "a Caffe model of one layer in OpenCV's cv2.dnn, NCHW"
     suggestions = (",winograd=0", ",threads=1", ",winograd=0,threads=1")
     title = "OpenCV"
     version_text = "cv2.__version__"
@@ -85,8 +78,6 @@ class OpenCV(Writing):
 
     def emit(self, program, shapes):
         step, shape = program.steps[0], shapes.shape
-        if not program.single or "kernel" not in step.layer:
-            return self.network(program, shape)
         require_caffe(step.layer)
         if step.layer["op"] in PRODUCTS:
             return self.product(step, shape)
@@ -102,13 +93,18 @@ class OpenCV(Writing):
 
     def product(self, step, shape):
         prototxt = layer_prototxt(step.layer, shape, ())
-        model = CaffeModel(shape)
-        model.weights.append(("y", "InnerProduct", blobs_of(step)))
+        own = [itemgetter(at) for at in step.arrays.values()]
+
+        def caffemodel(operands):
+            w, *bias = [operand(operands) for operand in own]
+            blobs = [w.reshape(w.shape[-2:]).T, *bias]
+            return {"caffemodel": layer_caffemodel("y", "InnerProduct", blobs)}
+
         return Source(
             load=tuple(self.net(prototxt, True)),
             run=("net.setInput(x)", "y = net.forward()"),
             held=("caffemodel",),
-            hold=model.caffemodel,
+            hold=caffemodel,
         )
 
     def windowed(self, step, shape):
@@ -133,220 +129,10 @@ class OpenCV(Writing):
             leave="np.moveaxis(y, 1, -1)",
         )
 
-    def network(self, program, shape):
-        """Returns all steps as one model, which OpenCV fuses as it does every model."""
-        if program.inputs > 1:
-            raise Unsupported(f"inputs={program.inputs}: Caffe models are built for one")
-        model = CaffeModel(shape)
-        values = [model.x]
-        for step in program.steps:
-            values.append(step_layers(model, step, [values[number] for number in step.reads]))
-        if values[-1].name != model.last:
-            model.layer("Split", [values[-1]], values[-1].shape)
-        load = self.net(model.prototxt(), bool(model.weights)) if model.lines else []
-        for name, (array, _) in model.constants.items():
-            load.append(f'net.setInput({array}, "{name}")')
-        arguments = 'x, "x"' if model.constants else "x"
-        run = (f"net.setInput({arguments})", "y = net.forward()") if model.lines else ("y = x",)
-        source = Source(
-            enter=entering(model.flat),
-            load=tuple(load),
-            run=run,
-            leave="np.moveaxis(y[:, :, 0], 1, -1)" if model.flat else "np.moveaxis(y, 1, -1)",
-        )
-        if not model.weights:
-            return source
-        return source._replace(held=("caffemodel",), hold=model.caffemodel)
-
 
 def entering(flat):
     lines = ("x = np.ascontiguousarray(np.moveaxis(x, -1, 1))",)
     return lines + ("x = x[:, :, None]",) * flat
-
-
-def blobs_of(step):
-    """A layer's weights as functions of the operands, which give arrays in Caffe's layout."""
-    own = [itemgetter(at) for at in step.arrays.values()]
-    if step.layer["op"] == "bias":
-        return [lambda operands: np.ones_like(own[0](operands)), own[0]]
-    if "w" in step.arrays:
-        return [lambda operands: caffe_weights(step.layer, own[0](operands))] + own[1:]
-    return own
-
-
-def caffe_weights(layer, w):
-    """Returns a container array (*kernel, channels/groups, filters) as Caffe's blob has it."""
-    if layer["op"] in PRODUCTS:
-        return w.reshape(w.shape[-2:]).T
-    if layer["op"].startswith("depthwise"):
-        w = w.reshape((*layer["kernel"], 1, layer["filters"]))
-    return np.moveaxis(w[None] if len(layer["kernel"]) == 1 else w, (-1, -2), (0, 1))
-
-
-def step_layers(model, step, xs):
-    """Returns the Value behind one step, which reads the Values ``xs``."""
-    spec, x, op = step.layer, xs[0], step.layer["op"]
-    require_caffe(spec)
-    if op in PRODUCTS:
-        return inner_product(model, step, x)
-    if "kernel" in spec:
-        return window_layers(model, step, x)
-    if op == "pad":
-        return pad_layers(model, x, spec["padding"], spec["parameters"].get("value", 0.0))
-    if op == "extend":
-        return extend_layers(model, step, x)
-    if op == "concat":
-        return concat_layer(model, model.axis(spec["axis"]), xs)
-    if op in ("add", "multiply"):
-        fields = "eltwise_param { operation: %s }" % {"add": "SUM", "multiply": "PROD"}[op]
-        return model.layer("Eltwise", xs, x.shape, fields)
-    if op == "activation":
-        alpha = spec["parameters"].get("alpha", 1.0)
-        kind, fields = activations.caffe_layer(spec["activation"], alpha)
-        return model.layer(kind, [x], x.shape, fields)
-    if op not in ("bias", "normalisation"):
-        raise Unsupported(f"op={op}: no Caffe layer is built for it here")
-    return model.layer("Scale", [x], x.shape, "scale_param { bias_term: true }", blobs_of(step))
-
-
-def window_layers(model, step, x):
-    """Returns a convolution or a pool, and what is cropped off it."""
-    spec = step.layer
-    plan = caffe_plan(spec, x.shape[-len(spec["kernel"]) :])
-    kind, fields = layer_parameters(spec, [axis.pad for axis in plan])
-    ahead = x.shape[2 : len(x.shape) - len(plan)]
-    shape = (x.shape[0], spec["filters"]) + ahead + tuple(axis.there for axis in plan)
-    y = model.layer(kind, [x], shape, fields, blobs_of(step))
-    for axis, (_, there, part) in enumerate(plan, len(shape) - len(plan)):
-        start, stop, _ = part.indices(there)
-        if start == stop:
-            raise Unsupported(f"input {list(x.shape)}: no window fits into it")
-        y = cropped(model, y, axis, start, stop - start)
-    return y
-
-
-def inner_product(model, step, x):
-    """Returns the product over the channels, which are put last for it."""
-    spec, last = step.layer, len(x.shape) - 1
-    x = permuted(model, x, [0] + list(range(2, last + 1)) + [1])
-    kind, fields = layer_parameters(spec, (), last)
-    y = model.layer(kind, [x], x.shape[:-1] + (spec["filters"],), fields, blobs_of(step))
-    return permuted(model, y, [0, last] + list(range(1, last)))
-
-
-def permuted(model, x, order):
-    fields = " ".join("order: %d" % axis for axis in order)
-    shape = [x.shape[axis] for axis in order]
-    return model.layer("Permute", [x], shape, "permute_param { %s }" % fields)
-
-
-def pad_layers(model, x, pairs, value):
-    """x with ``value`` around its last axes, one axis after the other."""
-    for axis, pair in enumerate(pairs, len(x.shape) - len(pairs)):
-        shapes = [with_size(x.shape, axis, count) for count in pair]
-        parts = [
-            model.constant(f"np.full({shape}, {value}, np.float32)", shape) if shape[axis] else None
-            for shape in shapes
-        ]
-        x = concat_layer(model, axis, [parts[0], x, parts[1]])
-    return x
-
-
-def extend_layers(model, step, x):
-    """The first positions of an axis with constant ones behind; what does nothing is left out."""
-    spec, array = step.layer, f"np.moveaxis({step.arrays['tail']}, -1, 1)"
-    axis = model.axis(extended_axis(spec, model.rank))
-    array = f"np.ascontiguousarray({array + '[:, :, None]' * model.flat})"
-    tail = with_size(x.shape, axis, spec["behind"])
-    x = cropped(model, x, axis, 0, spec["kept"])
-    return concat_layer(model, axis, [x, model.constant(array, tail) if spec["behind"] else None])
-
-
-def cropped(model, x, axis, start, count):
-    """Some positions of an axis; x itself where they are all."""
-    end, size = start + count, x.shape[axis]
-    points = [point for point in (start, end) if 0 < point < size]
-    if not points:
-        return x
-    fields = " ".join(["axis: %d" % axis] + ["slice_point: %d" % point for point in points])
-    of = (int(start > 0), len(points) + 1)
-    shape = with_size(x.shape, axis, count)
-    return model.layer("Slice", [x], shape, "slice_param { %s }" % fields, of=of)
-
-
-def concat_layer(model, axis, parts):
-    """Returns values one behind the other along an axis; None are left out."""
-    parts = [part for part in parts if part is not None]
-    if len(parts) == 1:
-        return parts[0]
-    shape = with_size(parts[0].shape, axis, sum(part.shape[axis] for part in parts))
-    return model.layer("Concat", parts, shape, "concat_param { axis: %d }" % axis)
-
-
-def with_size(shape, axis, size):
-    return shape[:axis] + (size,) + shape[axis + 1 :]
-
-
-class Blob:
-    """A blob's name and its shape (batch, channels, *spatial)."""
-
-    def __init__(self, name, shape):
-        self.name, self.shape = name, tuple(shape)
-
-
-class CaffeModel:
-    """A model that is written layer by layer, of one input ``x``.
-
-    ``shape``: (batch, *spatial, channels) of x; a model has the channels first, and of one spatial
-    axis a height of 1: ``flat``. ``constants``: what a user gives once, as inputs beside x:
-    (expression, shape) by name.
-    """
-
-    def __init__(self, shape):
-        self.rank, self.flat, self.last = len(shape), len(shape) == 3, "x"
-        self.x = Blob("x", channels_first(shape))
-        self.constants, self.lines, self.weights = {}, [], []
-
-    def axis(self, axis):
-        """Returns where an axis of (batch, *spatial, channels) is in the model."""
-        if axis in (0, self.rank - 1):  # batch, channels
-            return min(axis, 1)
-        return axis + 1 + self.flat
-
-    def constant(self, expression, shape):
-        """Returns a Value that does not change."""
-        name = "constant%d" % len(self.constants)
-        self.constants[name] = expression, tuple(shape)
-        return Blob(name, shape)
-
-    def layer(self, kind, bottoms, shape, fields="", blobs=(), of=(0, 1)):
-        """Returns the Value of one layer's output. ``fields``: as text, of the layer's parameters.
-
-        ``blobs``: functions of the operands by name, which give its weights. ``of``: which of how
-        many outputs it is.
-        """
-        name = "%s%d" % (kind.lower(), len(self.lines))
-        tops = [name] if of[1] == 1 else ["%s_%d" % (name, top) for top in range(of[1])]
-        self.lines.append(layer_text(name, kind, [blob.name for blob in bottoms], tops, fields))
-        if blobs:
-            self.weights.append((name, kind, blobs))
-        self.last = tops[0]  # what a net gives
-        return Blob(tops[of[0]], shape)
-
-    def prototxt(self):
-        inputs = {"x": self.x.shape}
-        inputs.update((name, shape) for name, (_, shape) in self.constants.items())
-        return "".join(input_text(name, shape) for name, shape in inputs.items()) + "".join(
-            self.lines
-        )
-
-    def caffemodel(self, operands):
-        """``{"caffemodel": bytes}``: the weights, of operands by name."""
-        parts = [
-            layer_caffemodel(name, kind, [blob(operands) for blob in blobs])
-            for name, kind, blobs in self.weights
-        ]
-        return {"caffemodel": b"".join(parts)}
 
 
 def channels_first(shape):

@@ -13,7 +13,7 @@ import numpy as np
 
 from probe import floats
 from probe.backends.contract import Backend, Key, Operator, Unsupported
-from probe.backends.layers import numpy_function, pool_kind
+from probe.backends.layers import pool_kind
 from probe.geometry import WindowSizes
 
 # An input as the algorithms take it: ``array`` is (groups, channels/groups, batch, *padded),
@@ -524,37 +524,6 @@ class ReferencePool(Operator):
             yield x[(slice(None),) + windows.seen(place, outputs)]
 
 
-class ReferenceStep(Operator):
-    """A step between windows, of NumPy's functions; products of activations are added in order."""
-
-    def __init__(self, step, arithmetic):
-        Operator.__init__(self, step.layer)
-        self.step, self.arithmetic = step, arithmetic
-
-    def bind(self, operands):
-        spec, widen = self.spec, self.arithmetic.widen
-        if spec["op"] == "product":
-            return self._product
-        arrays = {name: widen(operands[at]) for name, at in self.step.arrays.items()}
-        computed = numpy_function(spec, arrays)
-        return lambda *xs: self.arithmetic.rounded(computed(*xs))
-
-    def input(self, x):
-        return self.arithmetic.widen(x)
-
-    def output(self, y):
-        return np.ascontiguousarray(self.arithmetic.narrow(y))
-
-    def _product(self, x, w):
-        rows = w if self.spec["transposed"] else np.swapaxes(w, -1, -2)
-        factors = lambda leaf: (x[..., :, None, leaf], rows[..., None, :, leaf])  # noqa: E731
-        with np.errstate(all="ignore"):
-            total = self.arithmetic.multiply(*factors(0))
-            for leaf in range(1, x.shape[-1]):
-                total = self.arithmetic.add(total, self.arithmetic.multiply(*factors(leaf)))
-        return total
-
-
 class Reference(Backend):
     """NumPy, and nothing else."""
 
@@ -583,9 +552,3 @@ class Reference(Backend):
         else:
             long = summing(spec, SUMS[self.algorithm], arithmetic)
         return ReferenceOperator(spec, long, short, self.switch)
-
-    def program(self, program):
-        """A step between windows by itself; Unsupported of a model, as nothing is fused here."""
-        if program.network or "kernel" in program.steps[0].layer:
-            return Backend.program(self, program)
-        return ReferenceStep(program.steps[0], Arithmetic(program.steps[0].layer["dtype"]))

@@ -29,11 +29,11 @@ import numpy as np
 
 from probe import floats, layout
 from probe.backends.contract import Around, Operator, Unsupported
-from probe.backends.layers import numpy_function, pool_kind
+from probe.backends.layers import pool_kind
 from probe.backends.reference import Arithmetic
 from probe.backends.source import shape_of
 from probe.geometry import WindowSizes
-from probe.operation import Program, ProgramStep, case_program
+from probe.operation import ProgramStep, case_program
 
 # Words of a spec that stand for other steps.
 WORDS = ("split", "remedy")
@@ -56,23 +56,6 @@ def spec_operator(backend, spec):
     if not any(word in spec for word in WORDS):
         return backend.operator(spec)
     return Rewritten(backend, case_program(spec))
-
-
-def program_operator(backend, program):
-    """The operator of a program of several steps, as one program of the library where it can be.
-
-    Raises Unsupported where the library has none.
-    """
-    backend.lay(program.layout)
-    layers = [step.layer for step in program.steps]
-    if any("turned" in layer for layer in layers):
-        steps = [step._replace(layer=library_spec(step.layer)) for step in program.steps]
-        return Transposed(
-            program_operator(backend, program._replace(steps=tuple(steps))), layers[0], program
-        )
-    if not any(word in layer for layer in layers for word in WORDS):
-        return backend.program(program)
-    return Rewritten(backend, program)
 
 
 def split_specs(spec):
@@ -109,7 +92,7 @@ class Rewritten(Operator):
 
     def _for_shape(self, shape):
         joins = self.backend.joins(self.given) and not any(map(of_batch, self.given.steps))
-        rewriting = Rewriting(self.given, shape, not joins)
+        rewriting = Rewriting(self.given, shape)
         program = self.given._replace(steps=tuple(rewriting.steps))
         if joins:
             inner = self.backend.program(program).at(shape)
@@ -141,12 +124,9 @@ def require_remedy(spec):
 
 
 class Rewriting:
-    """Steps for an input of one shape. ``shapes``: of every value; ``cut``: see ``Given``.
+    """Steps for an input of one shape. ``shapes``: of every value; ``cut``: see ``Given``."""
 
-    ``merge``: other steps in a row become one step, a ``program`` of the library.
-    """
-
-    def __init__(self, program, shape, merge):
+    def __init__(self, program, shape):
         self.steps, self.shapes, self.cut = [], [tuple(shape)], {}
         values = [0]
         for step in program.steps:
@@ -159,23 +139,8 @@ class Rewriting:
             elif kind in ("chunks", "pad"):
                 pieces = self._samples if of_batch(step) else self._pieces
                 values.append(pieces(step, reads[0]))
-            elif merge and kind is None:
-                values.append(self._merged(step, reads))
             else:
                 values.append(self._add(step.layer, reads, step.arrays))
-
-    def _merged(self, step, reads):
-        """Returns the value of a step that joins the program before it, or begins one."""
-        last = self.steps[-1].layer if self.steps else {}
-        if last.get("op") != "program" or reads != (len(self.steps),):
-            layer = {"op": "program", "steps": [step._replace(reads=(0,))]}
-            self.steps.append(ProgramStep(layer, reads, {}))
-            self.shapes.append(self.shapes[reads[0]])
-        else:
-            last["steps"].append(step._replace(reads=(len(last["steps"]),)))
-        self.shapes[-1] = shape_of(step.layer, [self.shapes[-1]])
-        self.steps[-1].arrays.update((at, at) for at in step.arrays.values())
-        return len(self.steps)
 
     def _add(self, layer, reads, arrays=None):
         """Adds a step; the number of its value."""
@@ -311,11 +276,7 @@ class Stepwise(Operator):
     def _made(self, step):
         if step.layer["op"] in JOINING:
             return None
-        if step.layer["op"] == "program":
-            operator = self.backend.program(Program(tuple(step.layer["steps"]), network=True))
-        else:
-            operator = spec_operator(self.backend, step.layer)
-        return operator.at(self.shapes[step.reads[0]])
+        return spec_operator(self.backend, step.layer).at(self.shapes[step.reads[0]])
 
     def input(self, x):
         return x
@@ -370,21 +331,20 @@ def _numpy_step(layer):
             return arithmetic.narrow(total)
 
         return add
-    return numpy_function(layer, {})
+    if op == "concat":
+        return lambda *xs: np.concatenate(xs, axis=layer["axis"])
+    pairs = [(0, 0)] + [tuple(pair) for pair in layer["padding"]] + [(0, 0)]
+    return lambda x: np.pad(x, pairs, "constant")
 
 
 def library_spec(spec):
-    """The spec as the library has it, without ``turned``; others, of rows of a product, stay."""
-    if "turned" not in spec:
-        return spec
+    """The spec as the library has it, without ``turned``."""
     own = {name: value for name, value in spec.items() if name != "turned"}
     for name in ("kernel", "stride", "dilation", "padding"):
         if name in own and not isinstance(own[name], str):
             own[name] = list(own[name])[::-1]
     if own.get("remedy", {}).get("kind") in ("chunks", "pad"):
         own["remedy"] = dict(own["remedy"], axis=0)
-    if own["op"] == "extend":
-        own["axis"] = 0
     return own
 
 
@@ -400,19 +360,13 @@ def swapped_shapes(shapes):
 
 
 class Transposed(Around):
-    """``inner``: the operator of ``library_spec``; of a program, the one of all its layers."""
+    """``inner``: the operator of ``library_spec``."""
 
-    def __init__(self, inner, spec, program=None):
+    def __init__(self, inner, spec):
         Around.__init__(self, inner, spec)
         self.constant_weights = inner.constant_weights
         # weights are (height, length, ...)
-        swaps = {"w": lambda w: np.ascontiguousarray(np.swapaxes(w, 0, 1)), "tail": swapped_axes}
-        self.swaps = {
-            at: swaps.get(name, np.asarray)
-            for step in (program or case_program(spec)).steps
-            if "turned" in step.layer
-            for name, at in step.arrays.items()
-        }
+        self.swaps = {"w": lambda w: np.ascontiguousarray(np.swapaxes(w, 0, 1))}
         self.of = functools.lru_cache(64)(self._of)
 
     def _of(self, inner):

@@ -21,7 +21,6 @@ from probe.backends.contract import (
     Unsupported,
     declined,
 )
-from probe.backends.layers import extended_axis
 from probe.geometry import BY_SIZE, WindowSizes
 from probe.operation import case_program
 
@@ -266,9 +265,9 @@ class ValueShapes:
 
     def _of(self, value):
         """Returns the shape of a value."""
-        if value < self.program.inputs:
-            return self.program.more[value - 1] if value and self.program.more else self._shape
-        step = self.program.steps[value - self.program.inputs]
+        if not value:
+            return self._shape
+        step = self.program.steps[value - 1]
         return shape_of(step.layer, [self._of(read) for read in step.reads])
 
 
@@ -279,13 +278,8 @@ def shape_of(layer, shapes):
         shape[layer["axis"]] = sum(other[layer["axis"]] for other in shapes)
     elif layer["op"] == "slice":
         shape[layer["axis"]] = layer["stop"] - layer["start"]
-    elif layer["op"] == "product":
-        shape[-1] = shapes[1][-2 if layer["transposed"] else -1]
     elif layer["op"] == "pad":
         shape[1:-1] = [size + sum(pair) for size, pair in zip(shape[1:-1], layer["padding"])]
-    elif layer["op"] == "extend":
-        axis = extended_axis(layer, len(shape))
-        shape[axis] = layer["kept"] + layer["behind"]
     elif "kernel" in layer:
         if layer["op"] != "matmul":
             shape[1:-1] = WindowSizes.of(layer).outputs(shape[1:-1])
@@ -304,14 +298,12 @@ def straight(backend, program, shapes, distinct=False):
     the last. ``distinct``: every value has a name of its own, as graphs want it.
     """
     last = len(program.steps)
-    first = program.inputs
     reads = [(value, number) for number, step in enumerate(program.steps) for value in step.reads]
     # what the next step alone reads may be overwritten
-    again = {value for value, number in reads if value != number + first - 1}
+    again = {value for value, number in reads if value != number}
     if distinct:
-        again = set(range(first, first + last))
-    named = dict(enumerate(input_names(program)))
-    load, run, held = [], [], set()
+        again = set(range(1, 1 + last))
+    named, load, run, held = {0: "x"}, [], [], set()
     # ``x`` may be assigned to before a later step reads the input again
     if 0 in again and any(value == 0 and number for value, number in reads):
         named[0], run = "y0", ["y0 = x"]
@@ -320,7 +312,7 @@ def straight(backend, program, shapes, distinct=False):
             if at not in held:
                 load += backend.operand(step.layer, name, at)
                 held.add(at)
-        value = number + first
+        value = number + 1
         named[value] = "y" if number + 1 == last else "y%d" % value if value in again else "x"
         inputs = [named[read] for read in step.reads]
         run += backend.lines(step.layer, number, inputs, named[value], step.arrays, shapes)
@@ -369,8 +361,6 @@ class ChannelsFirstGraph:
         return "np.moveaxis(y, 1, -1)"
 
     def operand(self, layer, name, at):
-        if name == "tail":
-            return ["%s = np.ascontiguousarray(np.moveaxis(%s, -1, 1))" % (at, at)]
         if layer["op"] in PRODUCT_OPS:
             w = right_expression(layer, at) + ".T.copy()" * (layer["op"] == "dense")
             moved = layout.offset_copy_lines(at, layout.layout_of_spec(layer))
@@ -429,9 +419,6 @@ class CompiledSource(Operator):
 
         return reloaded
 
-    def lies(self, y):
-        return self.backend.lies(y)
-
     def output(self, y):
         y = np.ascontiguousarray(self._leave(y))
         narrow = self.returned == "bfloat16"
@@ -484,15 +471,10 @@ def _shape_class(shape):
     return len(shape), shape[0] > 1
 
 
-def input_names(program):
-    """Returns the names of the inputs in ``run``: ``x``, and ``x1``, ``x2`` of further ones."""
-    return ["x"] + ["x%d" % number for number in range(1, program.inputs)]
-
-
 def compiled_stages(source, program, namespace):
     """The functions ``enter(x)``, ``load(*operands)``, which gives ``run(x)``, and ``leave(y)``."""
     names = program.operands()
-    run = _function_lines("run", input_names(program), source.run, "y")
+    run = _function_lines("run", ["x"], source.run, "y")
     parameters = ", ".join(names + list(source.held))
     lines = list(source.make)
     lines += _function_lines("enter", ["x"], source.enter, "x")

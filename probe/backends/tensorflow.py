@@ -7,9 +7,8 @@ operator. A matrix takes the kernel ``MatMul``, a stack of them (a batch of more
 
 A graph is the function ``traced`` in the lines: a tf.function whose sizes are open, so that there
 is one trace for all lengths, or before 2.0 the graph of a session. Its input is always fed: with a
-constant one it would be folded before oneDNN's rewrite. A single operator gets its weights as
-arguments (``weights=constant``: as constants of the graph); those of a network are tensors that the
-function captures, as a model's variables are.
+constant one it would be folded before oneDNN's rewrite. Weights are arguments
+(``weights=constant``: constants of the graph).
 
 How TensorFlow is started, what it says of itself and what its errors say is Keras' too.
 """
@@ -18,15 +17,13 @@ import re
 
 import numpy as np
 
-from probe import activations
 from probe.backends.contract import ONEDNN_KEY, Key, Unavailable, Unsupported, isa_variables
-from probe.backends.layers import PoolingLibrary, composed_pool, extended_axis, pool_kind
+from probe.backends.layers import PoolingLibrary, composed_pool, pool_kind
 from probe.backends.source import (
     PRODUCT_OPS,
     Text,
     Writing,
     assignment,
-    input_names,
     joins_windows,
     keywords,
     left_expression,
@@ -162,26 +159,13 @@ class TensorFlow(Writing):
     def stable(self, spec, accumulate=None):
         return self.operator(spec if pool_kind(spec) else dict(spec, stable=accumulate))
 
-    def program(self, program):
-        if self.switches.get("algorithm") == "elementwise":
-            raise Unsupported("no program of a whole network is built for this library")
-        return Writing.program(self, program)
-
     def joins(self, program):
         elementwise = self.switches.get("algorithm") == "elementwise"
         return self.mode() == "eager" and not elementwise and joins_windows(program)
 
     def emit(self, program, shapes):
-        if self.constant and not (program.single and "kernel" in program.steps[0].layer):
-            # a network's weights are captured by its function, as a model's variables are
-            switches = dict(self.switches, mode="graph")
-            del switches["weights"]
-            graph = TensorFlow().described(switches, self.device, self.version)
-            return graph.emit(program, shapes)
         source, mode = straight(self, program, shapes), self.mode()
-        if mode == "eager":
-            source = source._replace(load=source.load + sections(program, shapes))
-        else:
+        if mode != "eager":
             write = self.in_session if mode == "session" else self.in_function
             source = write(source, program, shapes)
         if any("stable" in step.layer for step in program.steps):
@@ -197,8 +181,8 @@ class TensorFlow(Writing):
 
     def in_function(self, source, program, shapes):
         """Returns the Source whose ``run`` calls a tf.function with the lines of ``source``."""
-        dtype, arguments = program.steps[0].layer["dtype"], input_names(program)
-        if program.single and not self.constant:
+        dtype, arguments = program.steps[0].layer["dtype"], ["x"]
+        if not self.constant:
             arguments += program.operands()
         specs = [f"tf.TensorSpec({shape}, tf.{dtype})" for shape in self.fed(program, shapes)]
         options = f"input_signature=[{', '.join(specs[: len(arguments)])}]"
@@ -207,14 +191,14 @@ class TensorFlow(Writing):
             options += f", {word}=True"
         lines = traced_function(arguments, source.run, f"@tf.function({options})")
         run = (f"y = traced({', '.join(arguments)})",)
-        if program.single and not self.constant:
+        if not self.constant:
             return source._replace(make=lines, run=run)
         return source._replace(load=source.load + lines, run=run)
 
     def in_session(self, source, program, shapes):
         """The Source whose ``run`` calls a session of a graph with the lines of ``source``."""
         names = [] if self.constant else program.operands()
-        arguments, body = input_names(program) + names, source.run
+        arguments, body = ["x", *names], source.run
         dtype = program.steps[0].layer["dtype"]
         if dtype == "bfloat16":  # fed and fetched as float32
             casts = tuple(f"{name} = tf.cast({name}, tf.bfloat16)" for name in arguments)
@@ -241,31 +225,21 @@ class TensorFlow(Writing):
         """Returns shapes of the inputs and of the operands as texts; batch and sizes are open."""
         layer = program.steps[0].layer
         names = program.operands()
-        if program.single and "kernel" not in layer:  # the same lines for every rank
-            return ["None"] * (program.inputs + len(names))
         axes = shapes.rank + 2
-        if program.single and self.flat(layer):
+        if self.flat(layer):
             axes -= left_expression(layer, shapes).count("0")
-        outer = (None,) * (axes - 1)
-        if not (program.single or shapes.stacked or self.mode() == "session"):
-            outer = (1,) + outer[1:]
         operand_shapes = {
             at: self.operand_shape(step.layer, name, shapes.rank)
             for step in program.steps
             for name, at in step.arrays.items()
         }
-        channels = layer.get("in_channels", layer.get("channels"))
-        first = str(outer + (channels,))
-        more = [str((None,) * (len(shape) - 1) + shape[-1:]) for shape in program.more]
-        more = more or [first] * (program.inputs - 1)
-        return [first] + more + [str(operand_shapes[name]) for name in names]
+        first = str((None,) * (axes - 1) + (layer["in_channels"],))
+        return [first] + [str(operand_shapes[name]) for name in names]
 
     def operand_shape(self, layer, name, rank):
         """Returns the shape of an operand as the call takes it, with None for what is open."""
-        if name == "tail":
-            return (None,) * (rank + 1) + (layer["channels"],)
         if name != "w":
-            return (layer["filters" if "kernel" in layer else "channels"],)
+            return (layer["filters"],)
         channels, filters = layer["in_channels"], layer["filters"]
         if self.flat(layer):
             vector = layer["op"] == "dot" and filters == 1
@@ -322,7 +296,7 @@ class TensorFlow(Writing):
                 return [f"{y} = {text}"]
             return [f"{y} = {total}", f"{y} = {y} / {count}"]
         if "kernel" not in layer:
-            return [f"{y} = {self.between(layer, x, operands, shapes)}"]
+            return [f"{y} = {self.rewriting(layer, x)}"]
         if "stable" in layer:
             return [f"{y} = {stable(layer, x[0], operands)}"]
         if self.flat(layer):
@@ -336,16 +310,11 @@ class TensorFlow(Writing):
         return lines
 
     def product(self, layer, x, y, operands, shapes):
-        """Lines of a matrix product or a sum; a network's is one of the rows of all positions."""
+        """Lines of a matrix product or a sum."""
         op, w, b = layer["op"], operands.get("w"), operands.get("b")
         if op == "sum":
             return [f"{y} = tf.reduce_sum({x}, 2)"]
         add = [f"{y} = tf.nn.bias_add({y}, {b})"] * bool(b)
-        if not shapes.program.single:
-            rows = f"tf.reshape({x}, [-1, {layer['in_channels']}])"
-            lines = [f"outer = tf.shape({x})[:-1]", f"{y} = tf.matmul({rows}, {w})", *add]
-            shape = f"tf.concat([outer, [{layer['filters']}]], 0)"
-            return [*lines, f"{y} = tf.reshape({y}, {shape})"]
         if self.mode() == "session" and op == "dot":
             raise Unsupported("op=dot: not in TensorFlow before 2.0 here; use matmul")
         if self.mode() == "session" and op == "matmul" and shapes.stacked:
@@ -424,33 +393,16 @@ class TensorFlow(Writing):
         spatial = shapes.spatial(number) if known else [None] * rank
         return composed_pool(layer, library, spatial, x)
 
-    def between(self, layer, xs, operands, shapes):
-        """What stands between a network's windows; ``xs``: names of the values that it reads."""
-        op, x, parameters = layer["op"], xs[0], layer.get("parameters", {})
-        if op in ("add", "multiply"):
-            return (" + " if op == "add" else " * ").join(xs)
-        if op == "product":
-            return f"tf.matmul({', '.join(xs)}{', transpose_b=True' * layer['transposed']})"
-        if op == "bias":
-            return f"tf.nn.bias_add({x}, {operands['b']})"
-        if op == "normalisation":
-            return f"{x} * {operands['scale']} + {operands['shift']}"
+    def rewriting(self, layer, xs):
+        """The expression of a step that pads, cuts, joins or converts; ``xs``: what it reads."""
+        op, x = layer["op"], xs[0]
         if op == "pad":
-            return padded(x, layer["padding"], parameters.get("value", 0.0))
+            return padded(x, layer["padding"])
         if op == "slice":
             return f"{x}[{':, ' * layer['axis']}{layer['start']}:{layer['stop']}]"
         if op == "concat":
             return f"tf.concat([{', '.join(xs)}], {layer['axis']})"
-        if op == "cast":
-            return f"tf.cast({x}, tf.{layer['to']})"
-        if op == "extend":
-            tail, (axis, begin, size) = operands["tail"], section(layer, shapes.rank + 2)
-            if self.mode() == "eager":
-                begin, size = f"begin_{tail}", f"size_{tail}"
-            sliced = f"tf.slice({x}, {begin}, {size})"
-            return f"tf.concat([{sliced}, {tail}], {axis})" if layer["behind"] else sliced
-        older, alpha = self.release() < (2, 4), parameters.get("alpha", 1.0)
-        return activations.spelling_lines(layer["activation"], "tensorflow", alpha, x, older)[-1]
+        return f"tf.cast({x}, tf.{layer['to']})"
 
 
 def traced_function(names, lines, *decorators):
@@ -459,25 +411,6 @@ def traced_function(names, lines, *decorators):
     body += ["return " + last[4:]] if last.startswith("y = ") else [last, "return y"]
     head = f"def traced({', '.join(names)}):"
     return ("", *decorators, head, *("    " + line for line in body), "")
-
-
-def section(layer, axes):
-    """Returns the axis along which ``extend`` goes, and the begin and size of what it keeps."""
-    axis = extended_axis(layer, axes)
-    size = [-1] * axes
-    size[axis] = layer["kept"]
-    return axis, [0] * axes, size
-
-
-def sections(program, shapes):
-    """Lines that make those tensors once: eager slices by Python numbers cost more than they do."""
-    lines = []
-    for step in program.steps:
-        if step.layer["op"] == "extend":
-            tail, (_, begin, size) = step.arrays["tail"], section(step.layer, shapes.rank + 2)
-            names = f"begin_{tail}, size_{tail}"
-            lines.append(f"{names} = tf.constant({begin}), tf.constant({size})")
-    return tuple(lines)
 
 
 def tensor_expression(array, layer):

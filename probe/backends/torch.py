@@ -13,9 +13,9 @@ calls, whatever lines make it; it needs the interpreter that probe itself runs i
 
 from importlib import import_module
 
-from probe import activations, floats
+from probe import floats
 from probe.backends.contract import ONEDNN_KEY, Around, Key, Unavailable, Unsupported, isa_variables
-from probe.backends.layers import PoolingLibrary, composed_pool, extended_axis, pool_kind
+from probe.backends.layers import PoolingLibrary, composed_pool, pool_kind
 from probe.backends.source import (
     PRODUCT_OPS,
     Text,
@@ -33,7 +33,7 @@ from probe.backends.source import (
     right_expression,
     straight,
 )
-from probe.layout import CHANNELS_LAST, CONTIGUOUS, TRANSPOSED, WORDS, layout_of_spec, offset
+from probe.layout import CHANNELS_LAST, TRANSPOSED, WORDS, layout_of_spec, offset
 
 KEYS = {
     "mkldnn": Key(("0", "1"), "1", "oneDNN's convolutions; 0: PyTorch's own, on MKL or NNPACK"),
@@ -127,7 +127,7 @@ class Torch(Writing):
             raise Unsupported(f"op={layer['op']}: linear=1 is for matmul and dense")
 
     def emit(self, program, shapes):
-        source = straight(self, program if program.single else with_linear_rows(program), shapes)
+        source = straight(self, program, shapes)
         if any("stable" in step.layer for step in program.steps):
             source = source._replace(make=("from probe.stable.torch import conv",))
         wait = ("torch.cuda.synchronize()",) if self.device.startswith("cuda") else ()
@@ -155,13 +155,8 @@ class Torch(Writing):
         return lines + memory_format_lines("x", layer, word)
 
     def operand(self, layer, name, at):
-        # the batch norm of inference, whose mean is 0 and whose variance is 1
-        if name == "scale":
-            lines = [f"{at} = {self.tensor(at, layer)}"]
-            return lines + [f"{n}_{at} = torch.{n}_like({at})" for n in ("zeros", "ones")]
         if name != "w":
-            array = f"np.moveaxis({at}, -1, 1).copy()" if name == "tail" else at
-            return [f"{at} = {self.tensor(array, layer)}"]
+            return [f"{at} = {self.tensor(at, layer)}"]
         word = layout_of_spec(layer)
         if layer["op"] in PRODUCT_OPS:
             turned = ".T.copy()" * self.linear(layer)
@@ -194,7 +189,7 @@ class Torch(Writing):
     def lines(self, layer, number, x, y, operands, shapes):
         """Returns lines from the value named ``x`` to ``y``; see ``source.straight``."""
         if layer["op"] in PRODUCT_OPS:
-            return [f"{y} = {self.product(layer, x[0], operands, shapes)}"]
+            return [f"{y} = {self.product(layer, x[0], operands)}"]
         if pool_kind(layer):
             return [f"{y} = {pooled(layer, x[0], shapes.spatial(number))}"]
         if "stable" in layer:
@@ -209,63 +204,32 @@ class Torch(Writing):
         if layer["op"] == "concat":
             axis = channels_first_axis(layer["axis"], shapes.rank)
             return [f"{y} = torch.cat([{', '.join(x)}], {axis})"]
-        if layer["op"] in ("add", "multiply"):
-            return [f"{y} = {(' + ' if layer['op'] == 'add' else ' * ').join(x)}"]
-        if layer["op"] == "product":  # of rows of channels, which come first here
-            left, right = (f"{name}.movedim(1, -1)" for name in x)
-            right += ".transpose(-1, -2)" * layer["transposed"]
-            return [f"{y} = torch.matmul({left}, {right}).movedim(-1, 1)"]
-        return [f"{y} = {self.between(layer, x[0], operands, shapes)}"]
+        return [f"{y} = {self.rewriting(layer, x[0], shapes)}"]
 
-    def product(self, layer, x, arrays, shapes):
+    def product(self, layer, x, arrays):
         """Returns the expression of a matrix product or a sum."""
         if layer["op"] == "sum":
             return f"torch.sum({x}, -1)"
         operands = ", ".join(arrays.values())
-        if not shapes.program.single:  # rows of channels, which come first here
-            return f"F.linear({x}.movedim(1, -1), {operands}).movedim(-1, 1)"
         if self.linear(layer):
             return f"F.linear({x}, {operands})"
         return f"torch.matmul({x}, {arrays['w']})" + f" + {arrays.get('b')}" * ("b" in arrays)
 
     def linear(self, layer):
-        """Whether ``F.linear`` computes a product; ``rows``: of a network's positions."""
+        """Whether ``F.linear`` computes a product."""
         op = layer["op"]
         own = op == "dense" or (op == "matmul" and layer["bias"])
-        return bool(layer.get("rows")) or self.switches.get("linear", str(int(own))) == "1"
+        return self.switches.get("linear", str(int(own))) == "1"
 
-    def between(self, layer, x, operands, shapes):
-        """Returns the expression of what stands between a network's windows."""
-        op, parameters = layer["op"], layer["parameters"]
-        if op == "bias":
-            return f"{x} + {column(operands['b'], shapes.rank)}"
-        if op == "normalisation":
-            scale, shift = operands["scale"], operands["shift"]
-            mean, variance = f"zeros_{scale}", f"ones_{scale}"
-            return f"F.batch_norm({x}, {mean}, {variance}, {scale}, {shift}, eps=0.0)"
-        if op == "pad":
-            return padded(x, layer["padding"], parameters.get("value", 0.0))
-        if op == "slice":  # convolutions of views may take another kernel than of tensors
+    def rewriting(self, layer, x, shapes):
+        """Returns the expression of a step that pads, cuts or converts."""
+        if layer["op"] == "pad":
+            return padded(x, layer["padding"])
+        if layer["op"] == "slice":  # convolutions of views may take another kernel than of tensors
             count = layer["stop"] - layer["start"]
             axis = channels_first_axis(layer["axis"], shapes.rank)
             return f"{x}.narrow({axis}, {layer['start']}, {count}).contiguous()"
-        if op == "cast":
-            return f"{x}.to(torch.{layer['to']})"
-        if op == "extend":
-            axis = 1 + extended_axis(layer, shapes.rank + 2)
-            sliced = f"{x}.narrow({axis}, 0, {layer['kept']})"
-            return f"torch.cat([{sliced}, {operands['tail']}], {axis})"
-        alpha = parameters.get("alpha", 1.0)
-        return activations.spelling_lines(layer["activation"], "torch", alpha, x)[-1]
-
-    def lies(self, y):
-        """``transposed`` is what turning a channels-last array leaves, axes of size one too."""
-        turned = self.torch.empty(y.movedim(1, -1).shape, device="meta").movedim(-1, 1)
-        plain = self.torch.empty(y.shape, device="meta")
-        for word, other in ((CONTIGUOUS, plain), (TRANSPOSED, turned)):
-            if y.stride() == other.stride():
-                return word
-        return "other"
+        return f"{x}.to(torch.{layer['to']})"
 
     def kernels(self, spec, shapes):
         """PyTorch's own choice of a convolution backend, such as ``Mkldnn`` or ``Slow2d``."""
@@ -274,15 +238,6 @@ class Torch(Writing):
         chosen = Choosing(self.torch, spec)
         self.watched(spec, shapes, F=chosen)
         return {"backend-choice": chosen.names}
-
-
-def with_linear_rows(program):
-    """A network's program, whose products are of the rows of all positions: ``F.linear``."""
-    steps = [
-        step._replace(layer=dict(step.layer, rows=True)) if step.layer["op"] == "matmul" else step
-        for step in program.steps
-    ]
-    return program._replace(steps=tuple(steps))
 
 
 class Choosing:
@@ -371,11 +326,6 @@ def pooled(layer, x, sizes):
 
     library = PoolingLibrary(padded, whole, "torch.ones_like({})".format, native)
     return composed_pool(layer, library, sizes, x)
-
-
-def column(vector, rank):
-    """Returns a number a channel, to be spread over the positions of a tensor."""
-    return f"{vector}.reshape({(1, -1) + (1,) * rank})"
 
 
 def require_gpu(torch, device):

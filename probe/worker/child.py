@@ -3,7 +3,7 @@
 Started as ``PYTHON -E -s -u child.py`` by ``probe.launch``. Requests come on stdin, answers go to
 what was stdout; everything that is printed goes to stderr. Python 3.6, and ``probe/__init__.py`` is
 never run, so the target's interpreter needs nothing but its library. ``CaseCall`` calls an operator
-cut along an axis, ``Network`` a network layer by layer or as one program, ``Worker`` answers.
+cut along an axis, ``Worker`` answers.
 """
 
 import contextlib
@@ -30,9 +30,8 @@ if __name__ == "__main__":  # a bare package, without this folder's names on the
 
 import numpy as np
 
-from probe import backends, layout, operation
+from probe import backends, layout
 from probe.backends import contract, rewritten
-from probe.backends.layers import numpy_function
 from probe.worker import compare, protocol
 
 # Sets of lines that keep the operands of a call at a time.
@@ -116,15 +115,9 @@ def _cut_axis(array, axis, name, value):
 class Prepared:
     """An operator with its operands in the library's own layout, ready to be called many times."""
 
-    def __init__(self, operator, x, call, further=()):
-        """``call``: the operator with its operands, as ``bind`` gives it.
-
-        ``further``: what it reads beside x, container arrays.
-        """
-        self.operator, self.call, self.further = operator, call, further
-        if further:
-            values = [operator.input(np.ascontiguousarray(array)) for array in further]
-            self.call = lambda x: call(x, *values)
+    def __init__(self, operator, x, call):
+        """``call``: the operator with its operands, as ``bind`` gives it."""
+        self.operator, self.call = operator, call
         self.x = np.ascontiguousarray(x)
         self.input = operator.input(self.x)
 
@@ -164,122 +157,6 @@ def realigned(array):
     # MKL's and Eigen's orders go with the address modulo 16
     step = max(4, array.dtype.itemsize)
     return layout.copied(array, 0 if array.ctypes.data % 16 else step)
-
-
-class Network:
-    """A program with its operands. ``operators``: a function from a spec to an operator.
-
-    ``program``: its steps; ``operands``: container arrays by the program's names. ``own``: what the
-    library has no call for is Unsupported; else NumPy computes what stands between windows.
-    """
-
-    def __init__(self, backend, operators, program, operands, own=False):
-        self.backend, self.operators = backend, operators
-        self.program, self.operands, self.own = program, operands, own
-        self.made, self.ready = {}, {}
-
-    def inputs(self, arrays):
-        """Returns the inputs among a request's arrays."""
-        return [arrays["x%d" % number if number else "x"] for number in range(self.program.inputs)]
-
-    def layers(self, xs, first, last, control, word=layout.CONTIGUOUS):
-        """Outputs of the steps from ``first`` up to ``last`` (excluded), each a call of its own.
-
-        ``xs``: the inputs, or the one value that step ``first`` reads, laid out as ``word`` says;
-        ``_lies`` says how the rest lies. Returns (list of container arrays, seconds of each call,
-        for each whether the same shape gives the same bits: ``compare.repeat_control``, or empty).
-        """
-        values, seconds, controls = {first + n: x for n, x in enumerate(xs)}, [], []
-        self.words = dict.fromkeys(values, word)
-        for number in range(first, last):
-            reads, result = self.program.steps[number].reads, number + len(xs)
-            read, lying = [values[value] for value in reads], self.words[reads[0]]
-            values[result], spent, checked = self._layer(number, read, control, lying)
-            self.words[result] = lying
-            if word != layout.CONTIGUOUS:
-                self.words[result] = self._lies(number, read, lying)
-            seconds.append(spent)
-            controls.append(checked)
-        return [values[number + len(xs)] for number in range(first, last)], seconds, controls
-
-    def _lies(self, number, xs, word):
-        """How the output of a step lies in the library's memory; other than windows keep it."""
-        if not operation.operation_of_spec(self.program.steps[number].layer).windows:
-            return word
-        prepared = self._prepared(number, xs, word)
-        return prepared.operator.lies(prepared.call(prepared.input))
-
-    def _layer(self, number, xs, control, word):
-        step = self.program.steps[number]
-        spec, x = step.layer, xs[0]
-        of_cases = operation.operation_of_spec(spec).of_cases
-        settled = operation.rounds_once(spec) and not self.own
-        if not of_cases and (settled or not self._has_own(number, xs)):
-            arrays = {name: self.operands[at] for name, at in step.arrays.items()}
-            start = time.perf_counter()
-            y = numpy_function(spec, arrays)(*xs)
-            return np.ascontiguousarray(y), time.perf_counter() - start, ""
-        word = word if operation.operation_of_spec(spec).windows else layout.CONTIGUOUS
-        # a product is a call of its own over the rows of all positions
-        product, checked = spec["op"] == "matmul", ""
-        rows = x.reshape(x.shape[0], -1, x.shape[-1]) if product else x
-        prepared = self._prepared(number, [rows] + xs[1:], word)
-        y, spent = prepared.run()
-        if control and of_cases:
-            checked = compare.repeat_control(prepared, y, spec["dtype"])
-        return y.reshape(x.shape[:-1] + y.shape[-1:]) if product else y, spent, checked
-
-    def _has_own(self, number, xs):
-        """Whether the library has this step, which is not a window, as a program of its own.
-        Raises Unsupported where it has not, and NumPy is not to stand in for it."""
-        try:
-            self._operator(number).at(xs[0].shape)
-        except contract.Unsupported:
-            if self.own:
-                raise
-            return False
-        return True
-
-    def _operator(self, number=None, word=layout.CONTIGUOUS):
-        """The operator of a step: one that has windows is a case; None: of the whole program."""
-        if (number, word) not in self.made:
-            step = None if number is None else self.program.steps[number]
-            if step is not None and operation.operation_of_spec(step.layer).of_cases:
-                operator = self.operators(layout.with_layout(step.layer, word))
-            else:
-                whole = self.program._replace(layout=word)
-                program = whole if step is None else operation.single_step(step)
-                operator = rewritten.program_operator(self.backend, program)
-            self.made[number, word] = operator
-        return self.made[number, word]
-
-    def _prepared(self, number, xs, word=layout.CONTIGUOUS):
-        operator = self._operator(number, word).at(xs[0].shape)
-        bound, call = self.ready.get((number, word), (None, None))
-        if bound is not operator:
-            operands, step = self.operands, None if number is None else self.program.steps[number]
-            if step is not None and operation.operation_of_spec(step.layer).of_cases:
-                operands = {name: operands[at] for name, at in step.arrays.items()}
-            call = operator.bind(operands)
-            self.ready[number, word] = operator, call
-        return Prepared(operator, xs[0], call, xs[1:])
-
-    def program_output(self, xs, times, word=layout.CONTIGUOUS):
-        """All steps as one program of the library: (output, seconds of ``times`` calls, why not).
-
-        ``xs``: the inputs; ``word``: how they are laid out.
-
-        The output is None where there is no such program; then ``layers`` is all there is, and the
-        last is a sentence. Else it is empty.
-        """
-        try:
-            prepared, spent = self._prepared(None, xs, word), []
-            for _ in range(max(times, 1)):
-                y, seconds = prepared.run()
-                spent.append(seconds)
-        except contract.Unsupported as error:
-            return None, [], str(error)
-        return y, spent, ""
 
 
 # Operators kept ready; the least recently used one is dropped.
@@ -359,18 +236,6 @@ class Worker:
           at least: answer ``seconds``, of every call.
         - ``kernels`` (key, or spec; x, w, b): answer ``kernels``: see ``Backend.kernels``.
         - ``sweep`` (key, ...): see ``compare.compare_items``.
-        - ``network`` (key, specs; arrays ``NUMBER.NAME``): keeps a program of layers under the key;
-          ``reads``: for each the numbers of the values that it reads, of which the first are the
-          ``inputs`` (a number, 1); without it each reads the one before. ``more``: shapes of the
-          inputs behind the first, where they have others. ``own``: what the library has no call of
-          its own for is refused, and not computed by NumPy.
-        - ``through`` (key; x, x1, ...; ``first``, ``last``, ``control``, ``only_last``,
-          ``layout``): its layers one by one: arrays ``y0``, ``y1``, ..., ``seconds`` and
-          ``controls`` of each, and with a ``layout`` of x, ``layouts``: of what each reads; see
-          ``Network.layers``.
-        - ``whole`` (key; x, x1, ...; ``times``, ``layout``): the chain as one program of the
-          library: ``y`` and ``seconds``, a list; without ``y`` where the library has none: ``why``
-          says the reason.
         - ``file`` (path, names; arrays by their numbers): a model's file, run as its user runs it:
           its outputs by their numbers.
         - ``masks`` (key, or spec; x, w, b, ...): see ``compare.masks``.
@@ -449,38 +314,6 @@ class Worker:
     def masks(self, request, arrays):
         return compare.masks(self._call(request, arrays), request, arrays)
 
-    def network(self, request, arrays):
-        reads, inputs = request.get("reads"), request.get("inputs", 1)
-        more, operands = request.get("more", ()), {}
-        program = operation.layer_program(request["specs"], reads, inputs, more)
-        for name, array in arrays.items():
-            number, _, word = name.partition(".")
-            operands[word + number] = array
-        own = request.get("own", False)
-        chain = Network(self._started(), self._layer_operator, program, operands, own)
-        self.calls[request["key"]] = chain
-        yield {"done": True}, {}
-
-    def through(self, request, arrays):
-        chain = self._call(request, arrays)
-        last = request.get("last", len(chain.program.steps))
-        control, first = request.get("control", False), request.get("first", 0)
-        word = request.get("layout", layout.CONTIGUOUS)
-        outputs, seconds, controls = chain.layers(chain.inputs(arrays), first, last, control, word)
-        outputs = outputs[-1:] if request.get("only_last") else outputs
-        answer = {"seconds": seconds, "controls": controls, "done": True}
-        if "layout" in request:
-            reads = [chain.program.steps[number].reads[0] for number in range(first, last)]
-            answer["layouts"] = [chain.words[value] for value in reads]
-        yield answer, {f"y{number}": y for number, y in enumerate(outputs)}
-
-    def whole(self, request, arrays):
-        chain = self._call(request, arrays)
-        word = request.get("layout", layout.CONTIGUOUS)
-        inputs = chain.inputs(arrays)
-        y, seconds, why = chain.program_output(inputs, request.get("times", 1), word)
-        yield {"seconds": seconds, "why": why, "done": True}, {} if y is None else {"y": y}
-
     def file(self, request, arrays):
         inputs = {name: arrays[str(n)] for n, name in enumerate(request["names"])}
         outputs = self._started().run_file(request["path"], inputs)
@@ -520,11 +353,6 @@ class Worker:
             self.operators.popitem(last=False)
         return self.operators[key]
 
-    def _layer_operator(self, spec):
-        """One of a layer's own where it holds the weights: layers alike would take turns in it."""
-        operator = self._operator(spec)
-        return self._made(spec) if operator.constant_weights else operator
-
     def _made(self, spec):
         return rewritten.spec_operator(self._started(), spec)
 
@@ -533,7 +361,7 @@ REQUESTS = {
     request.__name__: request
     for request in (
         *(Worker.start, Worker.load, Worker.unload, Worker.run, Worker.time, Worker.kernels),
-        *(Worker.sweep, Worker.network, Worker.through, Worker.whole, Worker.file, Worker.masks),
+        *(Worker.sweep, Worker.file, Worker.masks),
         Worker.stop,
     )
 }

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from probe.backends import conformance
 from probe.backends.onnxruntime import OnnxRuntime
 from probe.backends.source import ValueShapes
-from probe.operation import case_program, layer_program
+from probe.operation import case_program
 from tests.backends import conforming
 from tests.backends.conforming import CASES, slow
 
@@ -61,20 +60,3 @@ def test_same_is_written_out_where_auto_pad_would_be_refused():
     assert "pads=[2, 1, 2, 2]" in dilated and "auto_pad" not in dilated
     assert "pads=[0, 2, 1, 3]" in node(dict(same, padding=[[0, 1], [2, 3]]))
     assert "pad" not in node(dict(same, padding="valid"))
-
-
-@pytest.mark.parametrize("weights", ["constant", "argument"])
-def test_a_program_may_read_any_earlier_value(weights):
-    backend = OnnxRuntime()
-    backend.start({"weights": weights}, "cpu")
-    words = {"dtype": "float32", "channels": 3, "parameters": {}}
-    specs = [words | {"op": op} for op in ("bias", "add", "multiply", "concat", "product")]
-    specs[3]["axis"], specs[4]["transposed"] = 1, True
-    program = layer_program(specs, [(0,), (0, 1), (1, 2), (3, 0), (4, 1)])
-    x = np.arange(12, dtype=np.float32).reshape(1, 4, 3)
-    b = np.array([1, 2, 3], np.float32)
-    operator = backend.program(program).at(x.shape)
-    found = operator.output(operator.bind({"b0": b})(operator.input(x)))
-    one = x + b
-    joined = np.concatenate([one * (x + one), x], axis=1)
-    assert (found == joined @ one.swapaxes(1, 2)).all()

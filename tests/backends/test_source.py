@@ -5,13 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probe import backends
 from probe.backends import conformance, source
-from probe.backends.source import ValueShapes
 from probe.case import Case
 from probe.errors import TargetError
 from probe.launch import InlineSession
-from probe.operation import case_program, layer_program
 from probe.reproduction import program
 from probe.reproduction.program import of_case
 from probe.summation.masks import SessionOperator
@@ -135,18 +132,6 @@ def test_masks_that_take_long_are_answered_in_parts(monkeypatch):
     monkeypatch.setattr(compare, "ANSWER_SECONDS", 0.0)
     case = Case("sum", in_channels=9, length=2)
     assert reveal(reference("pairwise"), case).replayed.all()
-
-
-@pytest.mark.parametrize(
-    ("library", "call"), [("torch", "F.linear("), ("onnxruntime", '"Transpose"')]
-)
-def test_a_model_of_one_product_is_a_product_of_the_rows_of_all_positions(library, call):
-    backend = backends.get(library)().described({}, "cpu", "")
-    product = conformance.spec("matmul", [1], in_channels=4, filters=3)
-    model, case = layer_program([product]), case_program(product)
-    lines = "\n".join(backend.emit(model, ValueShapes(model, (1, 2, 5, 4))).body())
-    assert call in lines
-    assert call not in "\n".join(backend.emit(case, ValueShapes(case, (1, 5, 4))).body())
 
 
 @pytest.mark.parametrize(

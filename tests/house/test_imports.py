@@ -22,10 +22,7 @@ PACKAGE = ROOT / "probe"
 ORDER = list(probe.ROOMS)
 STABLE = ("__init__", "convolution", "tensorflow", "torch")
 CHILD = [
-    *(
-        PACKAGE / f"{name}.py"
-        for name in ("activations", "floats", "geometry", "layout", "operation", "ulp")
-    ),
+    *(PACKAGE / f"{name}.py" for name in ("floats", "geometry", "layout", "operation", "ulp")),
     *sorted((PACKAGE / "worker").glob("*.py")),
     *sorted((PACKAGE / "backends").glob("*.py")),
     *(PACKAGE / "stable" / f"{name}.py" for name in STABLE),
