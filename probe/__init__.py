@@ -95,7 +95,6 @@ ROOMS = {
     "semantics": "what operations compute, whatever the library: NumPy alone",
     "schema": "the columns of the store",
     "geometry": "windows: padding, output sizes, what each output reads",
-    "activations": "the table of activations, and how each library spells them",
     "layout": "how operands lie in memory",
     "operation": "the table of operations, with sizes and options, and programs of several",
     "stable": "convolutions and dense layers that keep their bits at every length",

@@ -14,7 +14,7 @@ imported is listed with the reason.
 
 Each library has the file of its name; NumPy, SciPy and OpenBLAS are ``arrays``. ``reference`` is
 computed in NumPy, one rounding an operation. ``source`` writes the lines that are run, ``layers``
-has what libraries compose alike: pools, and what stands between windows; ``rewritten`` rewrites
+has what libraries compose alike: pools; ``rewritten`` rewrites
 programs for remedies.
 """
 
