@@ -338,6 +338,16 @@ def own_target(where: Target, model: str) -> Target:
     return Target("keras" if library == "tensorflow" and where.name == "keras" else library)
 
 
+def needs_other_interpreter(where: Target) -> bool:
+    """Whether another release, processor or interpreter is asked for."""
+    if where.version or target.emulated_processor(where):
+        return True
+    try:
+        return target.target_runtime(where).facts is not None
+    except Missing:  # what is not installed at all is told by ``Session``
+        return False
+
+
 def changes_process(where: Target, key: str) -> bool:
     """Whether a switch changes the process: its environment, or what is set when it starts."""
     backend, switches = backends.get(where.name), dict(where.switches)

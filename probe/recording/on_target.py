@@ -103,7 +103,7 @@ def whole_run(session: AnySession, model: str, arrays: Mapping[str, np.ndarray])
         Value(array.shape, str(array.dtype), store.put(np.ascontiguousarray(array)), given, *named)
         for given, named, array in (
             *((-1, (INPUT, name), np.asarray(array)) for name, array in arrays.items()),
-            *((0, (), np.asarray(array)) for array in outputs),
+            *((0, ("", ""), np.asarray(array)) for array in outputs),
         )
     ]
     numbers = tuple(range(len(arrays), len(values)))
@@ -191,7 +191,7 @@ class TargetRuns:
 
     def _session(self, where: Target) -> AnySession:
         if where.text not in self.sessions:
-            session: AnySession = open_session(where)
+            session: Any = open_session(where)
             self.sessions[where.text] = self.running.enter_context(session)
         return self.sessions[where.text]
 
