@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from probe.agreement.repeated import Marks
 from probe.errors import InputError, Nondeterministic, ProbeError, TargetError
 from probe.launch import AnySession, Session, open_session
 from probe.recording import RECORDERS
@@ -32,6 +31,7 @@ from probe.recording.apart import (
 from probe.recording.contract import INPUT, Isolated
 from probe.recording.folder import RecordingFolder, environment_facts
 from probe.recording.recording import Operation, Provenance, Run, Value
+from probe.recording.repeated import Marks
 from probe.recording.store import ProcessStore, array_digest
 from probe.recording.subject import is_function
 from probe.semantics import Unknown
