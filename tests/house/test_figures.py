@@ -63,21 +63,6 @@ def frameworks():
     return [(README, said), (EXPERIMENTS, f"{said}: {by.sum():,} differing outputs")]
 
 
-def padded_network():
-    results = of("padded_network")
-    least = results.decisions[results.decisions.variant == "least"]
-    lengths = results.padded_lengths
-    assert (lengths.differing_safe == 0).all()
-    taken, crossed = int(least.taken.sum()), int(least.crossed.sum())
-    assert crossed == 0 and results.networks.name.str.startswith("nine-layers").all()
-    assert least.network_id.nunique() == 8  # eight, in words
-    return [
-        (README, f"In eight nine-layer networks, {crossed} of {taken:,} decisions"),
-        (EXPERIMENTS, f"exact at all {len(lengths):,} valid lengths"),
-        (EXPERIMENTS, f"of {taken:,} decisions none changed"),
-    ]
-
-
 def remedies():
     found = of("remedies").remedies
     single = found[found.network_id.isna() & (found.vary != "batch")]
@@ -294,7 +279,7 @@ def lock():
 STORES = (
     *(lock, bug_or_rounding, prefix_stability, invariance, accumulation_orders),
     *(version_history, processors, devices, reveal_cost, overhead, scale, length_sweep),
-    *(frameworks, padded_network, remedies, real_models, reproductions, fuzz, public_reports),
+    *(frameworks, remedies, real_models, reproductions, fuzz, public_reports),
 )
 
 
