@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from probe import floats
 from probe.agreement import settled
 from probe.agreement.captured import Captured
 from probe.agreement.match import RunningMatch, Sides
@@ -99,7 +100,7 @@ class _Question:
         asked = self._asked()
         apart = {name: self._apart(name) for name in self.arrays}
         self.apart = {name for name, where in apart.items() if where.any()}
-        if not asked and not self.apart:
+        if not (asked or self.apart) or self._hidden_by_nan():
             return nothing
         readers = [Reader(side.digests, self.arrays, self.dtypes) for side in self.sides]
         for reader, run in zip(readers, self.runs, strict=True):
@@ -121,6 +122,23 @@ class _Question:
             return where
         left, right = (s.captured.arrays[s.names[name][0]].bits for s in self.sides)
         return np.asarray((left != right) & ~((left != left) & (right != right)))
+
+    def _hidden_by_nan(self) -> bool:
+        """Whether one side gives NaN for the other's numbers: no content changes a NaN, so that it
+        is not seen what is read."""
+        results = zip(*(run.plain_results for run in self.runs), strict=False)
+        outputs = zip(*(run.outputs for run in self.runs), strict=False)
+        for (left, right), numbers in zip(results, outputs, strict=False):
+            dtypes = [run.values[n].dtype for run, n in zip(self.runs, numbers, strict=True)]
+            if left is None or right is None or left.shape != right.shape:
+                continue
+            if any(dtype not in floats.FORMATS for dtype in dtypes):
+                continue
+            wide = (floats.widen(a, d) for a, d in zip((left, right), dtypes, strict=True))
+            nan = [np.isnan(array) for array in wide]
+            if (nan[0] != nan[1]).any():
+                return True
+        return False
 
     def _asked(self) -> list[str]:
         """Returns the arrays of which it is asked what is read: not those that both sides read in

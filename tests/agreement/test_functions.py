@@ -274,3 +274,11 @@ def test_what_all_reads_more_is_laid_by_index_and_counted_as_window() -> None:
             told = answer.to_json()
             assert (answer.verdict, told["window"]) == ("differs", 36)
             assert told["outputs"][0]["differing"] == count > 0 and not answer.found.sources
+
+
+def test_no_output_that_is_nan_on_one_side_is_said_to_read_other_inputs() -> None:
+    sides = lambda x, w: np.sqrt(x) @ w, lambda x, w: np.sqrt(np.abs(x)) @ w
+    with np.errstate(invalid="ignore"):
+        answer = found(*sides, inputs=[LEFT.numpy(), RIGHT.numpy()])
+    told = answer.to_json()
+    assert (answer.verdict, told["window"], told["outputs"][0]["nan"]) == ("differs", 0, 42)
