@@ -370,6 +370,8 @@ def _method(name: str) -> Callable[..., Any]:
             return getattr(np.asarray(self), name)(*args, **words)
         if name in ("reshape", "transpose") and len(args) > 1:
             args = (args,)
+        if name == "copy" and not args:  # the method turns a transposed array, the function doesn't
+            words = {"order": "C", **words}
         return function(self, *args, **words)
 
     return called

@@ -344,3 +344,13 @@ def test_numbers_in_the_other_order_of_bytes_are_the_same_numbers() -> None:
     pair = (lambda a: a + 1, lambda a: a + 2)
     (output,) = first_difference(*pair, inputs=(x,), explain=False).found.plain
     assert (output.differing, output.max_abs) == (5, 1.0)
+
+
+def test_a_transposed_array_is_copied_as_its_method_copies_it() -> None:
+    x = np.random.default_rng(9).standard_normal((6, 40)).astype("f4")
+    answer = first_difference(
+        lambda x: x.sum(1), lambda x: x.T.copy().sum(0), inputs=[x], explain=False
+    )
+    count = int((x.sum(1) != x.T.copy().sum(0)).sum())
+    assert answer.to_json()["outputs"][0]["differing"] == count > 0
+    assert answer.first is not None and not answer.found.notes
