@@ -254,10 +254,13 @@ def recommended_way(ways: Sequence[dict[str, Any]]) -> str:
     """Returns the cheapest way that is exact.
 
     Of two paddings that with the smaller sizes, of equal ones the simpler; the invariant mode where
-    it took less time than that.
+    it took less time than that. ``one size`` where none is: what is filled up to the full size has
+    its bits.
     """
     exact = [way for way in ways if way["verdict"] == "exact"]
     padded = [way for way in exact if way["name"] != INVARIANT]
+    if not padded:
+        return INVARIANT if exact else "one size"
     best: dict[str, Any] = min(padded, key=lambda way: (sum(way["sizes"]), ways.index(way)))
     for way in exact:
         costs = way["of_fixed"], best["of_fixed"]

@@ -263,7 +263,10 @@ def _rounds_once(meaning: Meaning) -> bool:
     """Whether a result is rounded at most once, as IEEE 754 says: a compiler may fuse two."""
     steps = steps_of(meaning)
     rounding = [step for step in steps if isinstance(step, Each) and row_of(step.word).rounds]
-    known = all(step.exact and not isinstance(step, Unknown) for step in steps)
+    known = all(
+        (step.exact and not isinstance(step, Unknown)) or getattr(step, "kind", "") == "max"
+        for step in steps
+    )
     return known and (len(steps) == 1 or len(rounding) < 2)
 
 
