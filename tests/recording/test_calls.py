@@ -10,6 +10,7 @@ import pytest
 
 import probe
 from probe.errors import InputError
+from probe.recording.calls import all_differing_arguments, differing_arguments
 
 ROWS = np.random.default_rng(4).standard_normal((6, 20)).astype(np.float32)
 Function = Callable[[Any], Any]
@@ -140,3 +141,12 @@ def test_a_window_that_other_arguments_move_is_named_as_both() -> None:
     )
     assert found.verdict == "differs"
     assert found.found.first.why == "window+argument: count_include_pad True against False"
+
+
+def test_the_scalars_of_two_calls_are_compared_by_their_places() -> None:
+    found = told(lambda x: x * 0.5, lambda x: x * 0.25).found
+    runs = found.left, found.right
+    otherwise = differing_arguments(*runs, 0, 0)
+    assert otherwise is not None and otherwise.text == "operand 2 0.5 against 0.25"
+    assert all_differing_arguments(*runs, [(0, 0)]) == {(0, 0): otherwise}
+    assert differing_arguments(runs[0], runs[0], 0, 0) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import probe
+from probe.recording.related import input_values, shares_weights
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -103,3 +104,11 @@ def test_what_one_side_has_besides_need_not_have_a_counterpart() -> None:
     )
     assert found.found.first is not None and found.found.first.by_value
     assert "carried" in {one.verdict for one in found.found.operations}
+
+
+def test_two_models_have_inputs_and_perhaps_weights_in_common() -> None:
+    layers = [torch.nn.Linear(16, 4) for _ in range(2)]
+    found = probe.first_difference(lambda: layers[0](ROWS), lambda: layers[1](ROWS)).found
+    assert not shares_weights(found.left, found.right) and shares_weights(found.left, found.left)
+    (number,) = input_values(found.left)
+    assert found.left.values[number].shape == tuple(ROWS.shape)
