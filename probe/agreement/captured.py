@@ -31,7 +31,7 @@ INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "p
 
 
 @dataclass(frozen=True)
-class Held:
+class CapturedArray:
     """An array: its bits as a container array (:mod:`probe.floats`), the format of its numbers, and
     what makes another of its library with other bits, that lies in memory as it does."""
 
@@ -40,12 +40,12 @@ class Held:
     like: Callable[[np.ndarray], Any]
 
 
-def held(value: Any) -> Held | None:
+def held(value: Any) -> CapturedArray | None:
     """Returns what an array holds; None: it is none, or one whose bits can't be replaced."""
     if isinstance(value, np.ndarray):
         if type(value) is not np.ndarray or value.dtype.kind not in "biuf":
             return None
-        return Held(value, str(value.dtype), partial(_numpy_like, value))
+        return CapturedArray(value, str(value.dtype), partial(_numpy_like, value))
     packages = (kind.__module__.partition(".")[0] for kind in type(value).__mro__)
     library = next((PACKAGES[package] for package in packages if package in PACKAGES), "")
     if library == "torch":
@@ -55,19 +55,19 @@ def held(value: Any) -> Held | None:
             return None
         values = import_module("probe.recorders.torch_values")
         like = partial(_torch_like, value)
-        return Held(np.array(values.array(value)), values.dtype(value.dtype), like)
+        return CapturedArray(np.array(values.array(value)), values.dtype(value.dtype), like)
     if library == "tensorflow" and type(value).__name__ == "EagerTensor":
         values = import_module("probe.recorders.tensorflow_values")
         if value.dtype.is_integer or value.dtype.is_floating or value.dtype.is_bool:
             like = partial(_tensorflow_like, value)
-            return Held(np.array(values.array(value)), value.dtype.name, like)
+            return CapturedArray(np.array(values.array(value)), value.dtype.name, like)
     if library == "jax":
         jax, programs = sys.modules["jax"], import_module("probe.recorders.jax_programs")
         if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
             return None
         if programs.is_key(value.dtype) or value.dtype.kind == "c":
             return None
-        return Held(np.array(programs.bits_in(value)), str(value.dtype), partial(_jax_like, value))
+        return CapturedArray(np.array(programs.bits_in(value)), str(value.dtype), partial(_jax_like, value))
     return None
 
 
@@ -99,7 +99,7 @@ class Captured:
 
     def __init__(self, value: Any) -> None:
         self.value = value
-        self.arrays = dict[str, Held]()
+        self.arrays = dict[str, CapturedArray]()
         self._names = dict[int, str]()
         for name, part in _leaves(value, "", set()):
             if len(self.arrays) < MOST and (array := held(part)) is not None and array.bits.size:

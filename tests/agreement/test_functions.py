@@ -9,6 +9,10 @@ import numpy as np
 import pytest
 
 import probe
+from probe.agreement.captured import Captured
+from probe.agreement.functions import FunctionSide, by_reading
+from probe.recording.recording import record_run
+from probe.recording.subject import function_recorder
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -282,3 +286,23 @@ def test_no_output_that_is_nan_on_one_side_is_said_to_read_other_inputs() -> Non
         answer = found(*sides, inputs=[LEFT.numpy(), RIGHT.numpy()])
     told = answer.to_json()
     assert (answer.verdict, told["window"], told["outputs"][0]["nan"]) == ("differs", 0, 42)
+
+
+def test_a_function_is_built_anew_with_other_numbers_in_an_array() -> None:
+    captured = Captured(lambda: PICTURE * 2)
+    (name,) = captured.arrays
+    numbers = captured.arrays[name].bits
+    side = FunctionSide(captured, function_recorder, {"x": [name]}, shared={"x": numbers})
+    (result,) = side.given({"x": numbers + 1}).plain()
+    assert np.array_equal(result, (numbers + 1) * 2)
+    assert side.digests({"x": numbers}) != side.digests({"x": numbers + 1})
+    assert np.array_equal(PICTURE.numpy(), numbers)  # what is the user's stays as it was
+
+
+def test_what_reads_a_piece_lacks_the_others() -> None:
+    recorders = [function_recorder(f) for f in (lambda: SIGNAL[..., :4] * 2, lambda: SIGNAL * 2)]
+    found = probe.first_difference(lambda: SIGNAL[..., :4] * 2, lambda: SIGNAL * 2)
+    assert found.found.matched == "by running" and found.found.outputs[0].compared == 4
+    runs = [record_run(recorder) for recorder in recorders]
+    nothing = [FunctionSide(Captured(None), function_recorder) for _ in runs]
+    assert by_reading(*nothing)(*runs).how == "by name and index"
