@@ -67,7 +67,8 @@ def held(value: Any) -> CapturedArray | None:
             return None
         if programs.is_key(value.dtype) or value.dtype.kind == "c":
             return None
-        return CapturedArray(np.array(programs.bits_in(value)), str(value.dtype), partial(_jax_like, value))
+        bits = np.array(programs.bits_in(value))
+        return CapturedArray(bits, str(value.dtype), partial(_jax_like, value))
     return None
 
 
