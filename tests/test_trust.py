@@ -79,7 +79,7 @@ def test_every_command_needs_trust_for_a_pickled_module(tmp_path, command, capsy
     path = tmp_path / "model.pt"
     torch.save(torch.nn.Sequential(torch.nn.Conv1d(2, 3, 3)), path)
     words = [word.format(model=path) for word in COMMANDS[command]]
-    words += ["--target", "reference", "--shape", "input=1x2x32"]
+    words += ["--target", "torch", "--shape", "input=1x2x32"]
     status, error = run(words, capsys)
     assert status == 2 and error.count("\n") == 1
     assert "torch.nn.modules.container.Sequential" in error and "--trust" in error

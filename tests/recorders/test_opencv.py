@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probe.backends.opencv import CaffeModel
 from probe.errors import InputError
 from probe.recording.recording import Run, record_run
 
@@ -19,6 +18,7 @@ if not hasattr(cv2.dnn, "readNetFromCaffe"):
 
 from probe.recorders.opencv import OpenCVRecorder, declared, of_net, opened  # noqa: E402
 from probe.recorders.opencv import caffe as of_caffe  # noqa: E402
+from tests.recorders.caffe_model import CaffeModel  # noqa: E402
 from tests.recorders.recorded import alone, held_to_account  # noqa: E402
 
 pytestmark = pytest.mark.long
@@ -57,7 +57,7 @@ def model() -> tuple[str, bytes]:
     dense = "inner_product_param { num_output: 5 }"
     y = made.layer("InnerProduct", [y], (1, 5), dense, [blob(5, 64), blob(5)])
     made.layer("Softmax", [y], (1, 5))
-    return made.prototxt(), made.caffemodel({})["caffemodel"]
+    return made.prototxt(), made.caffemodel()
 
 
 TEXTS = model()
