@@ -474,7 +474,7 @@ def judged(double: Double) -> Row:
     cause = first.cause if first is not None else ""
     outputs = found.found.outputs
     differing = sum(one.differing for one in outputs)
-    known = found.verdict != "unknown"
+    known = found.found.agreement != "unknown"
     told = found.found.causes.get(found.found.operations.index(first)) if first else None
     return {
         "title": double.title,

@@ -40,7 +40,7 @@ def test_the_default_is_what_its_users_have(started):
 
 @pytest.mark.slow
 def test_a_difference_of_lengths_is_explained_and_replayed():
-    text, case = "openvino,weights=argument", Case("conv1d", 5, in_channels=64, filters=2)
+    text, case = f"{PLAIN},weights=argument", Case("conv1d", 5, in_channels=64, filters=2)
     if why := target.why_unavailable(Target.parse(text)):
         pytest.skip(f"{text}: {why}")
     if not probe.sweep(case, [5, 64], text).to_json()["differing"]:

@@ -36,7 +36,8 @@ def test_a_quick_run_names_no_cause_that_was_not_planted(quick):
     assert len(found) == fuzz.QUICK_PLANTED["numpy"] and found.reason.isna().all()
     assert set(found.answer) <= {"right", "unknown"}
     right = found[found.answer == "right"]
-    words = {"order", "rounding", "precision", "flush", "place", "algorithm", "argument", "nothing"}
+    # operands of another format are far apart: between runs of other sizes that is unknown
+    words = {"order", "rounding", "place", "algorithm", "argument", "nothing"}
     assert words <= set(right.planted)
 
 
