@@ -33,7 +33,7 @@ INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "p
 @dataclass(frozen=True)
 class CapturedArray:
     """An array: its bits as a container array (:mod:`probe.floats`), the format of its numbers, and
-    what makes another of its library with other bits, that lies in memory as it does."""
+    ``like``, which makes an array of the same library and memory layout from given bits."""
 
     bits: np.ndarray
     dtype: str
@@ -109,7 +109,7 @@ class Captured:
                 self._names[id(part)] = name
 
     def replaced(self, bits: dict[str, np.ndarray]) -> Any:
-        """Returns the same with other bits in arrays, by name."""
+        """Returns a copy of the value in which the named arrays hold the given bits."""
         memo = dict[int, Any]()
         for number, name in self._names.items():
             if name in bits:

@@ -104,7 +104,7 @@ class _Question:
             return nothing
         readers = [Reader(side.digests, self.arrays, self.dtypes) for side in self.sides]
         for reader, run in zip(readers, self.runs, strict=True):
-            if reader.result != list(run.plain):  # built anew it gives other bits
+            if reader.result != list(run.plain):  # the rebuilt function is not the user's
                 return nothing
         for inside in (False, True):
             unread = dict(apart), dict(apart)

@@ -139,7 +139,7 @@ def examine_machine(tell: Callable[[int, int, str], None] | None = None) -> Exam
             Check(name, "missing", f"not started: {late}") if late else _library_check(name, why)
         )
     variables = {name: os.environ[name] for name in VARIABLES if name in os.environ}
-    return Examined(checks, variables, other_pip())
+    return Examined(checks, variables, pip_of_this_python())
 
 
 # Both install the same files: the later one's are there, and removing one removes them.
@@ -188,7 +188,7 @@ def _own_checks() -> Iterator[Check]:
         yield Check("packages", "ok", ", ".join(PACKAGES))
 
 
-def other_pip() -> str | None:
+def pip_of_this_python() -> str | None:
     """Returns how pip installs for this Python, where ``pip`` itself belongs to another one; else
     None."""
     own = Path(sys.executable).parent

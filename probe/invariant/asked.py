@@ -256,7 +256,7 @@ def _with(reads: Arrays, varied: Sequence[int], contents: Arrays) -> list[np.nda
 
 
 def unlike(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Where two arrays have other bits, NaN aside: bool."""
+    """Which elements of two arrays differ (bool); two NaN are equal, and so are zeros."""
     return (before != after) & ~((before != before) & (after != after))
 
 

@@ -14,22 +14,13 @@ from probe.recording.recording import record_run
 from probe.semantics import Contracts, Each, Reduces
 from probe.sizes import orders
 from tests.recording.doubles import Doubles, Step
+from tests.sizes import graphs
 
 W = np.random.default_rng(4).standard_normal((24, 6)).astype(np.float32)
 ROWS = np.random.default_rng(5).standard_normal((8, 24)).astype(np.float32)
 
 
-def added(x, w):
-    """A product with its sums in sequence; in batches of three from the other end."""
-    x, w = np.asarray(x), np.asarray(w)
-    order = range(w.shape[0])[::-1] if len(x) == 3 else range(w.shape[0])
-    y = np.zeros((len(x), w.shape[1]), np.float32)
-    for k in order:
-        y = y + x[:, k : k + 1] * w[k]
-    return y
-
-
-PRODUCT = operation("product", Contracts("mk,kn->mn"))(added)
+PRODUCT = operation("product", Contracts("mk,kn->mn"))(graphs.added_in_sequence)
 
 
 def sides(function, size):

@@ -14,7 +14,9 @@ def test_a_pip_of_another_python_is_said(monkeypatch, tmp_path, capsys, same):
     monkeypatch.setattr(doctor.sys, "executable", str(own))
     pip = own.parent / "pip" if same else tmp_path / "other" / "pip"
     monkeypatch.setattr(doctor.shutil, "which", lambda name: str(pip))
-    assert doctor.other_pip() == (None if same else f"{own} -m pip")
+    assert doctor.pip_of_this_python() == (None if same else f"{own} -m pip")
     lacking = doctor.Check("torch", "missing", "", "targets of torch", "pip install torch")
-    Console(width=200).print(here.examined(doctor.Examined([lacking], {}, doctor.other_pip())))
+    Console(width=200).print(
+        here.examined(doctor.Examined([lacking], {}, doctor.pip_of_this_python()))
+    )
     assert ("belongs to a different Python" in capsys.readouterr().out) is not same
