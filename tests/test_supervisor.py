@@ -41,7 +41,9 @@ def started(work: str, *words: str) -> subprocess.Popen:
 
 def ended(process: subprocess.Popen, number: int | None = None) -> tuple[int, str, str, float]:
     """Status, stdout, stderr, and seconds from a signal, which is sent once it says so."""
-    process.stdout.readline()
+    pipe = process.stdout.fileno()
+    while os.read(pipe, 1) not in b"\n":  # readline() keeps what is behind it from communicate()
+        continue
     time.sleep(0.3)  # it says so just before it begins
     begun = time.monotonic()
     if number is not None:
