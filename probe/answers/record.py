@@ -29,7 +29,7 @@ from probe.recording.folder import read_recording as read_folder
 from probe.recording.recording import Provenance, Run
 from probe.recording.subject import function_recorder, is_function, model_name, open_model
 from probe.recording.watched import watched
-from probe.semantics.contract import Exact, Unknown
+from probe.semantics import Moves
 from probe.target import Target
 
 if TYPE_CHECKING:
@@ -192,8 +192,9 @@ def digests_of(run: Run) -> list[str]:
     operation that changed is known without the machine that the lock was made on."""
     digests = []
     for operation in run.operations:
-        moves = isinstance(operation.meaning, Exact) and not isinstance(operation.meaning, Unknown)
-        if not moves and not run.unsteady.intersection(operation.gives):
+        if not isinstance(operation.meaning, Moves) and not run.unsteady.intersection(
+            operation.gives
+        ):
             every = "".join(run.values[n].digest for n in operation.gives)
             digest = xxhash.xxh3_128_hexdigest(every.encode())[:12]
             digests.append(f"{operation.op} {'_'.join(operation.path.split()) or '-'} {digest}")

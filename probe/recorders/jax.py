@@ -22,9 +22,9 @@ import numpy as np
 from probe.errors import InputError
 from probe.recorders import jax_programs as programs
 from probe.recorders.graphs import SaidOnce
-from probe.recorders.jax_table import EquationProgram, fold, meaning, moves, only
+from probe.recorders.jax_table import fold, meaning, moves, only
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Said, Seen, Visit
-from probe.recording.recording import SMALL, UncompiledSource, array_digest, steps_of_source
+from probe.recording.recording import array_digest
 from probe.semantics import Each, Meaning, Passes, Unknown
 
 try:
@@ -54,7 +54,6 @@ class JaxRecorder:
         self.target = f"jax{where}{f',threads={threads}' if threads else ''}"
         self.named = dict(_closed_over(function))
         self.decisions: dict[int, Any] = {}
-        self.composed: dict[Hashable, Meaning] = {}
         self.programs: dict[str, None] = {}
         self.said = SaidOnce()
         self.equations: dict[int, tuple[Any, Any]] = {}
@@ -136,12 +135,11 @@ def _closed(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 class _RunValues:
-    """Which values of a run are the same, and which come from integers alone; it keeps none."""
+    """Which values of a run are the same; it keeps none."""
 
     def __init__(self, named: dict[int, tuple[str, str]]) -> None:
         self.named = named
         self.live: dict[int, tuple[Any, int]] = {}
-        self.plain: dict[Hashable, bool] = {}
         self.count = 0
 
     def key(self, value: Any) -> Hashable:
@@ -160,7 +158,7 @@ class _RunValues:
         first, as where ``vmap`` puts the input second. Both are inputs then, if they are small."""
         first, *rest = args
         unknown = id(first) not in self.named and id(first) not in self.live
-        return unknown and bool(rest) and small(np.shape(rest[0]))
+        return unknown and bool(rest) and prod(np.shape(rest[0])) <= SMALL
 
     def seen(self, value: Any, weight: bool = False) -> Seen:
         """Returns the value as the contract has it; ``weight``: one where nothing else is known."""
@@ -173,21 +171,7 @@ class _RunValues:
         # NumPy has no such numbers: their bits are compared, as bytes
         if dtype.startswith(("float8_", "float6_", "float4_")):
             dtype = "uint8"
-        seen = Seen(self.key(value), shape, dtype, lambda: _jax_bits(value), role, name)
-        if seen.key not in self.plain:
-            self.plain[seen.key] = small(shape) and ("float" not in dtype or not shape)
-        return seen
-
-    def gives(self, value: Any, reads: Sequence[Seen]) -> Seen:
-        """Returns a result, which comes from integers alone where all that is read does."""
-        seen = self.seen(value)
-        self.plain[seen.key] = small(seen.shape) and all(self.plain[read.key] for read in reads)
-        return seen
-
-
-def small(shape: Sequence[int]) -> bool:
-    """Returns whether values of this shape are kept where they come from integers alone."""
-    return prod(shape) <= SMALL
+        return Seen(self.key(value), shape, dtype, lambda: _jax_bits(value), role, name)
 
 
 # Gives the content of what an operation reads, by number.
@@ -246,9 +230,7 @@ class _Trace(Base):  # type: ignore[misc]
                     return _own_call(equation.own, equation.words, args, gives, value)
                 if (means := fold(programs.flat_of(within), equation)) is not None:
                     return means
-                for n in self._known(reads):  # it is another one where these are others
-                    value(n)
-                return self._composed(primitive, params, args, reads)
+                return Unknown(SEVERAL)
 
             said = self._told(primitive, params, args, equation.words, own)
             self._visit(equation.op, self._path(), reads, gives, said)
@@ -265,41 +247,16 @@ class _Trace(Base):  # type: ignore[misc]
             with core.set_current_trace(self):
                 last = programs.unrolled(primitive, params, args)
         elif isinstance(decision, programs.OpenedProgram):
-            last = self._inside(decision, args, call)
+            last = self._inside(decision, args)
         self.depth -= 1
         self.products = self.products if self.depth else set()
         if last is not None:
             reads += [self.values.seen(value) for value in last]
             means: Meaning = Passes(tuple(range(len(reads) - len(last), len(reads))))
         else:
-            means = self._composed(primitive, params, args, reads, (call,))
+            means = Unknown(AS_ONE)
         said = _said_of(primitive, params, [*map(core.typeof, args)], means)
         self._visit(name, self._path(), reads, gives, said)
-
-    def _known(self, reads: Sequence[Seen]) -> list[int]:
-        """Returns the numbers of what comes from integers alone."""
-        return [n for n, value in enumerate(reads) if self.values.plain[value.key]]
-
-    def _composed(
-        self,
-        primitive: Any,
-        params: Any,
-        args: Sequence[Any],
-        reads: Sequence[Seen],
-        call: Hashable = None,
-    ) -> Meaning:
-        """Returns what a program or a loop computes: its equations run, one by one. ``call``: its
-        own in all runs, in which it computes the same."""
-        means = self.recorder.composed.get(call)
-        if means is None:
-            source = _EquationSource(self.recorder, primitive, params, args)
-            steps = steps_of_source(source, self._known(reads))
-            means = Unknown(MANY if source.many else UNGIVEN)
-            if steps is not None:
-                means = EquationProgram(steps.steps, steps.gives, (primitive, params))
-            if call is not None:
-                self.recorder.composed[call] = means
-        return means
 
     def _only(self, within: Any) -> Any:
         """Returns the one equation of a program that computes; found out once for each."""
@@ -308,16 +265,16 @@ class _Trace(Base):  # type: ignore[misc]
             known[id(within)] = within, only(programs.flat_of(within))
         return known[id(within)][1]
 
-    def _inside(self, opened: programs.OpenedProgram, args: list[Any], call: int) -> list[Any]:
+    def _inside(self, opened: programs.OpenedProgram, args: list[Any]) -> list[Any]:
         """Reports the equations of a compiled program from the values that it also returns."""
         values = opened.values(args)
-        for place, equation in enumerate(opened.program.equations):
+        for equation in opened.program.equations:
             given = [opened.read(each, values) for each in equation.slots]
             gives = [values[n] for n in equation.gives]
             reads = [self.values.seen(each) for each in given]
             if equation.op in programs.LOOPS:
                 reads += [self.values.seen(each) for each in programs.constants(equation.words)]
-                means = self._composed(equation.own, equation.words, given, reads, (call, place))
+                means = Unknown(LOOP)
             else:
                 held = [functools.partial(_jax_bits, each) for each in given]
                 means = meaning(equation.called(held.__getitem__))
@@ -364,7 +321,7 @@ class _Trace(Base):  # type: ignore[misc]
         return self.recorder.said.of(lambda: (primitive, tuple(params.items()), *ins), said)
 
     def _visit(self, op: str, path: str, reads: list[Seen], gives: list[Any], said: Said) -> None:
-        results = [self.values.gives(value, reads) for value in gives]
+        results = [self.values.seen(value) for value in gives]
         said = self._contracted(said, reads, results) if self.depth else said
         self.visit(Operation(op, path, reads, results, *said))
 
@@ -381,52 +338,18 @@ class _Trace(Base):  # type: ignore[misc]
         return said
 
 
-class _Equations(_Trace):
-    """Runs programs and loops equation by equation, whatever bits that gives. ``many``: a loop took
-    more steps than are followed."""
-
-    many = False
-
-    def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
-        if programs.inner(primitive, params) is None and primitive.name not in programs.LOOPS:
-            return super().process_primitive(primitive, args, params)
-        with core.set_current_trace(self):
-            unrolled = programs.unrolled(primitive, params, args)
-        if unrolled is not None:
-            return unrolled if primitive.multiple_results else unrolled[0]
-        self.many = True
-        result = core.eval_trace.process_primitive(primitive, args, params)
-        said = _said_of(primitive, params, [*map(core.typeof, args)], Unknown(MANY))
-        reads = [self.values.seen(value) for value in [*args, *programs.constants(params)]]
-        self._visit(primitive.name, self._path(), reads, result, said)
-        return result
-
-
-MANY = f"a loop of more than {programs.MOST_STEPS} steps"
-UNGIVEN = "a value inside that no operation gives"
-
-
-class _EquationSource(UncompiledSource):
-    """A program or a loop as a recorder of its equations."""
-
-    def __init__(self, recorder: JaxRecorder, primitive: Any, params: Any, args: Any) -> None:
-        self.recorder, self.call = recorder, (primitive, list(args), params)
-        self.many = False
-
-    def record(self, visit: Visit) -> list[Seen]:
-        trace, (primitive, args, params) = _Equations(self.recorder, visit), self.call
-        self.keys = [trace.values.key(value) for value in [*args, *programs.constants(params)]]
-        result = trace.process_primitive(primitive, args, params)
-        every = result if primitive.multiple_results else [result]
-        self.many = trace.many
-        return [trace.values.seen(value) for value in every]
-
-
 def _said_of(primitive: Any, params: Any, ins: Sequence[Any], means: Meaning) -> Said:
     again = programs.PrimitiveCall(primitive, params, ins)
     lines = programs.lax_lines(primitive, params, ins)
     return Said(means, programs.params_of(params), again, lines, IMPORTS)
 
+
+SEVERAL = "it computes several things in one"
+AS_ONE = "a compiled program that gives other bits where its equations run one by one"
+LOOP = "a loop inside of a compiled program"
+
+# Elements up to which either of two factors may be the weight.
+SMALL = 1 << 20
 
 # Operations whose second input is taken for weights where no operation gave it.
 WEIGHING = ("dot_general", "conv_general_dilated")

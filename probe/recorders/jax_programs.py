@@ -361,39 +361,6 @@ class OpenedProgram:
         return [self.read(output, values) for output in self.program.outputs]
 
 
-# compared
-
-
-def unlike_params(first: Flat, second: Flat) -> list[tuple[str, Any, Any]] | None:
-    """Returns the numbers and parameters in which two programs differ: a name and both values.
-    None where their equations are others."""
-    wired = _wired(first.outputs) == _wired(second.outputs)
-    if len(first.equations) != len(second.equations) or not wired:
-        return None
-    for a, b in zip(first.consts, second.consts, strict=True):
-        if np.shape(a) != np.shape(b) or np.asarray(a).tobytes() != np.asarray(b).tobytes():
-            return None
-    differences: list[tuple[str, Any, Any]] = []
-    for mine, other in zip(first.equations, second.equations, strict=True):
-        name = mine.op
-        heads = [(e.own, _wired(e.slots), *map(str, e.ins)) for e in (mine, other)]
-        if heads[0] != heads[1] or (name in LOOPS and str(mine.words) != str(other.words)):
-            return None
-        for place, (a, b) in enumerate(zip(mine.slots, other.slots, strict=True), 1):
-            if not isinstance(a, int) and str(a.val) != str(b.val):
-                both = float(literal_of(a)), float(literal_of(b))
-                differences.append((f"operand {place} of {name}", *both))
-        theirs = params_of(other.words)
-        for key, value in params_of(mine.words).items():
-            if " at 0x" not in str(value) and value != theirs.get(key):
-                differences.append((f"{key} of {name}", value, theirs.get(key)))
-    return differences
-
-
-def _wired(reads: Sequence[Any]) -> list[int | None]:
-    return [read if isinstance(read, int) else None for read in reads]
-
-
 # as text
 
 

@@ -1,10 +1,8 @@
-"""JAX's primitives in the words of :mod:`probe.semantics.operations`: one line a primitive; and
-programs of them, which are the steps that their equations say.
-"""
+"""JAX's primitives in the words of :mod:`probe.semantics.operations`: one line a primitive."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import prod
 from string import ascii_lowercase
 from typing import Any
@@ -13,7 +11,7 @@ import jax
 import numpy as np
 
 from probe import semantics as s
-from probe.recorders.jax_programs import LOOPS, Equation, Flat, flat_of, inner, unlike_params
+from probe.recorders.jax_programs import LOOPS, Equation, Flat
 from probe.semantics import operations as o
 from probe.semantics.contract import Call
 
@@ -261,26 +259,3 @@ def _fold_product(program: Flat, eqn: Equation, means: s.Contracts) -> s.Meaning
     one_text, two_text = ("".join(letter for _, letter in some) for some in pairs)
     reads = pairs[0][0][0][0], pairs[1][0][0][0]
     return replace(means, equation=f"{one_text},{two_text}->{''.join(result)}", reads=reads)
-
-
-@dataclass(frozen=True)
-class EquationProgram(s.Steps):
-    """A program or a loop that is one operation: what it computes uncompiled, step by step.
-
-    ``source``: its primitive and the parameters of that.
-    """
-
-    source: Any = field(default=None, compare=False, repr=False)
-
-    def written(self, reads: s.Shapes, gives: s.Shapes) -> s.Meaning:
-        return s.Steps(self.steps, self.gives)
-
-    def differing(self, other: Any) -> list[tuple[str, Any, Any]] | None:
-        """Returns numbers and parameters in which two programs of the same equations differ: a name
-        and both values each. None where their equations are others."""
-        mine, theirs = (inner(*each.source) for each in (self, other))
-        if mine is None or theirs is None:
-            alike = [each.source[0] for each in (self, other)]
-            said = [str(each.source[1]) for each in (self, other)]
-            return [] if alike[0] is alike[1] and said[0] == said[1] else None
-        return unlike_params(flat_of(mine), flat_of(theirs))

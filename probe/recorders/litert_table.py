@@ -151,6 +151,6 @@ def quantised(
     means: s.Meaning, reads: Sequence[Scale | None], gives: Sequence[Scale | None]
 ) -> s.Meaning:
     """Returns what an operator of quantised tensors means; what only moves them is as it was."""
-    if isinstance(means, s.Exact) or not any((*reads, *gives)):
+    if isinstance(means, s.Moves | s.Unknown) or not any((*reads, *gives)):
         return means
     return s.Quantised(means, tuple(reads), tuple(gives))

@@ -7,9 +7,8 @@ whose fused operations are nodes like others (``_FusedMatMul``). Its nodes are r
 that nothing has to be fetched that would break a fusion and no more than a few values are held.
 Loops and branches are written out as they run; such a function is taken as it was traced. Either
 way the outputs must have the bits that the function itself gave, or it is one operation, as are
-functions compiled by XLA and those that change a state. Which outputs of one operation must agree
-is then said by the nodes that it was traced from (:mod:`probe.recording.recording`). Paths are the
-name scopes, in which Keras has the names of its layers.
+functions compiled by XLA and those that change a state. Paths are the name scopes, in which Keras
+has the names of its layers.
 
 ``.keras`` and ``.h5`` files: :mod:`probe.trust` looks first at every class that they name. A
 SavedModel is a program: loading it makes its variables and runs its initialisers, calling it runs
@@ -73,7 +72,7 @@ from probe.recorders.tensorflow_values import (
     watched_calls,
 )
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Input, Operation, Said, Seen, Visit
-from probe.recording.recording import UncompiledSource, array_digest, steps_of_source
+from probe.recording.recording import array_digest
 from probe.semantics import Meaning, Moves, Unknown
 
 # one watched run
@@ -372,12 +371,12 @@ class Watching(Interpreter):
         if any(schema(node.op).stateful and node.op not in HARMLESS for node in nodes):
             return WatchedFunction(None, Unknown(STATE), STATE)
         if by_xla(name):
-            return WatchedFunction(None, self._composed(name, inputs), COMPILED)
+            return WatchedFunction(None, Unknown(COMPILED), COMPILED)
         for make in (optimised_graph, lambda *_: traced_graph(name, self.known.traced)):
             graph = make(name, inputs)
             if graph is not None and self._same(graph, inputs, outputs):
                 return WatchedFunction(graph, Unknown())
-        return WatchedFunction(None, self._composed(name, inputs), BITS)
+        return WatchedFunction(None, Unknown(BITS), BITS)
 
     def _same(self, graph: Body, inputs: list[Any], outputs: list[Any]) -> bool:
         """Returns whether the nodes, run one by one, give the function's bits."""
@@ -452,26 +451,6 @@ class Watching(Interpreter):
 
         places = [n for n, tensor in enumerate(inputs) if is_read(tensor)]
         return sorted(places, key=lambda n: self.seen(inputs[n]).role == WEIGHT)
-
-    def _composed(self, name: str, inputs: list[Any]) -> Meaning:
-        try:
-            graph = traced_graph(name, self.known.traced)
-            steps = steps_of_source(_NodeSource(self, graph, inputs))
-        except (tf.errors.OpError, TypeError, ValueError, KeyError) as error:
-            return Unknown(f"its nodes can't be run one by one ({type(error).__name__})")
-        return steps or Unknown("one of its nodes has values that labels can't describe")
-
-
-class _NodeSource(UncompiledSource):
-    """The nodes of a function as a recorder of its own."""
-
-    def __init__(self, watch: Watching, graph: Body, inputs: list[Any]) -> None:
-        self.outer, self.graph, self.inputs = watch, graph, inputs
-
-    def record(self, visit: Visit) -> list[Seen]:
-        watch = Watching(visit, self.outer.known)
-        self.keys = [watch.seen(self.inputs[n]).key for n in self.outer.places(self.inputs)]
-        return [watch.seen(tensor) for tensor in watch.walk(self.graph, self.inputs)]
 
 
 def _signature(name: str, inputs: Sequence[Any]) -> Hashable:

@@ -43,7 +43,7 @@ from probe.recorders.torch_values import (
 )
 from probe.recording.contract import Again, Input, Operation, Said, Seen, Visit
 from probe.recording.recording import array_digest
-from probe.semantics import Compiled
+from probe.semantics import Unknown
 from probe.trust import check_pickle
 
 COMPILED = "compiled functions are one operation each"
@@ -126,15 +126,6 @@ class TorchRecorder:
             self.note = "; ".join(filter(None, (self.note, COMPILED)))
         read, place = mode.values.read, mode.values.place
         return [read(output, place(output), "") for output in tensors(result, beside=True)]
-
-    def uncompiled(self) -> TorchRecorder | None:
-        """Returns a recorder of the same function without ``torch.compile``."""
-
-        def function() -> Any:
-            with torch.compiler.set_stance("force_eager"):
-                return self.function()
-
-        return TorchRecorder(function)
 
 
 IMPORTS = ("import torch",)
@@ -355,7 +346,7 @@ class _Mode(TorchDispatchMode):
         for tensor in into:
             values.written(tensor)
         why = "it is compiled, so its operations can't be recorded"
-        self.visit(Operation("compiled", path, seen, gives, Compiled(why)))
+        self.visit(Operation("compiled", path, seen, gives, Unknown(why)))
         return result
 
 

@@ -7,14 +7,15 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from probe import floats
 from probe.recording.contract import WEIGHT
-from probe.recording.recording import Run, Value
-from probe.semantics import Compiled, Each, Exact, Unknown
+from probe.recording.recording import Run
+from probe.semantics import Each, Moves
 
 # Characters of a value that are printed.
 TOLD = 40
@@ -53,20 +54,20 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
     meaning = first.meaning
     if first.op != second.op or type(meaning) is not type(second.meaning):
         return None
-    if isinstance(meaning, Compiled):
-        return None
     both_ops = ((left, first), (right, second))
     ours, theirs = ([run.values[n] for n in op.reads] for run, op in both_ops)
     gives = [[run.values[n] for n in op.gives] for run, op in both_ops]
     if len(ours) != len(theirs) or not any(value.floating for value in gives[0]):
         return None
-    scalars = _differing_scalars(ours, theirs)
-    commutes = len(ours) == 2 and meaning.word in COMMUTES
-    if not scalars and commutes and (turned := _differing_scalars(ours[::-1], theirs)):
-        scalars, ours = turned, ours[::-1]  # of a sum or a product of two, either way round
+    reads = [*first.reads], [*second.reads]
+    scalars = _differing_scalars(left, right, *reads)
+    if not scalars and len(ours) == 2 and meaning.word in COMMUTES:
+        # of a sum or a product of two, either way round
+        scalars = _differing_scalars(left, right, reads[0][::-1], reads[1])
+        ours = ours[::-1] if scalars else ours
     alike = [v.shape for v in ours] == [v.shape for v in theirs]
     alike &= [v.shape for v in gives[0]] == [v.shape for v in gives[1]]
-    moves = isinstance(meaning, Exact) and not isinstance(meaning, Unknown)
+    moves = isinstance(meaning, Moves)
     if moves and alike and [v.key for v in gives[0]] == [v.key for v in gives[1]]:
         return None  # the same elements, asked for in another way
     if moves and not alike:
@@ -79,33 +80,30 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
                 return None
         except (TypeError, ValueError):  # no dataclass, or of arrays
             return None
-    inside = getattr(meaning, "differing", None)  # of programs, which have a body besides
     arguments: list[tuple[Any, ...]] = []
-    if inside is not None:
-        if (body := inside(second.meaning)) is None:
-            return None
-        arguments += body
-    else:
-        for name in dict.fromkeys((*first.attributes, *second.attributes)):
-            values = [side.attributes.get(name, NOT_GIVEN) for side in (first, second)]
-            texts = [repr(value) for value in values]
-            where = any(" at 0x" in text for text in texts)  # which differs from run to run
-            if texts[0] != texts[1] and name not in NAMES_ALONE and not where:
-                number = name.removeprefix("argument")  # of those without a name, from 1 on
-                plain = number != name and number.isdigit()
-                arguments.append((f"operand {int(number) + 1}" if plain else name, *values))
-    for n, both in scalars.items():
-        name = both[0].name if both[0].name == both[1].name else ""
+    for name in dict.fromkeys((*first.attributes, *second.attributes)):
+        values = [side.attributes.get(name, NOT_GIVEN) for side in (first, second)]
+        texts = [repr(value) for value in values]
+        where = any(" at 0x" in text for text in texts)  # which differs from run to run
+        if texts[0] != texts[1] and name not in NAMES_ALONE and not where:
+            number = name.removeprefix("argument")  # of those without a name, from 1 on
+            plain = number != name and number.isdigit()
+            arguments.append((f"operand {int(number) + 1}" if plain else name, *values))
+    for place, both in scalars.items():
+        names = {run.values[n].name for (run, _), n in zip(both_ops, both, strict=True)}
+        name = names.pop() if len(names) == 1 else ""
         numbers = []
-        for v in both:  # with the digits of its format: 0.1 rather than 0.10000000149011612
-            assert v.content is not None
-            scalar = v.content.reshape(-1)[:1]
-            if scalar.dtype.kind == "f":
+        for (run, _), n in zip(both_ops, both, strict=True):
+            array, dtype = run.array(n), run.values[n].dtype
+            if array is None:
+                return None
+            scalar = array.reshape(-1)[:1]
+            if scalar.dtype.kind == "f":  # with the digits of its format: 0.1, not 0.100000001
                 numbers.append(float(str(scalar[0])))
             else:  # bfloat16's bits, or integers
-                wide = floats.widen(scalar, v.dtype) if v.dtype in floats.FORMATS else scalar
+                wide = floats.widen(scalar, dtype) if dtype in floats.FORMATS else scalar
                 numbers.append(wide.item())
-        arguments.append((name or f"operand {n + 1}", *numbers))
+        arguments.append((name or f"operand {place + 1}", *numbers))
     if not alike:
         sizes = left.axis_sizes, right.axis_sizes
         arguments = [each for each in arguments if not _follows_from_sizes(each[1:], sizes)]
@@ -164,22 +162,25 @@ def _read_by(run: Run) -> Mapping[int, list[str]]:
     return readers
 
 
-def _differing_scalars(ours: list[Value], theirs: list[Value]) -> dict[int, tuple[Value, Value]]:
+def _differing_scalars(
+    left: Run, right: Run, ours: Sequence[int], theirs: Sequence[int]
+) -> dict[int, tuple[int, int]]:
     """Returns single numbers that differ, by their place."""
     both = enumerate(zip(ours, theirs, strict=True))
     return {
-        n: (a, b)
-        for n, (a, b) in both
-        if _is_known_scalar(a) and _is_known_scalar(b) and a.digest != b.digest
+        place: (n, m)
+        for place, (n, m) in both
+        if _is_known_scalar(left, n) and _is_known_scalar(right, m)
+        if left.values[n].digest != right.values[m].digest
     }
 
 
-def _is_known_scalar(value: Value) -> bool:
+def _is_known_scalar(run: Run, number: int) -> bool:
     """Returns whether a value is a number that is known, rather than computed from arrays, and no
     weight: a bias of one filter has an axis."""
-    known = value.content is not None and (value.given < 0 or value.plain)
-    known &= value.role != WEIGHT or value.shape == ()
-    return known and value.content is not None and value.content.size == 1
+    value = run.values[number]
+    known = value.given < 0 or number in run.integral
+    return known and prod(value.shape) == 1 and (value.role != WEIGHT or value.shape == ())
 
 
 class _NotGiven:

@@ -445,8 +445,8 @@ def _region(match: RunningMatch, mine: int | None, other: int | None) -> Region:
         region.joint |= any(
             pair.selection.empty
             and any(
-                value.floating and value.given >= 0 and value.content is None
-                for value in (ours.values[pair.left], theirs.values[pair.right])
+                run.values[n].floating and run.values[n].given >= 0 and n not in run.integral
+                for run, n in ((ours, pair.left), (theirs, pair.right))
             )
             for pair in region.reads
         )

@@ -18,15 +18,15 @@ import shutil
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from probe import layout, machine, memory, semantics
+from probe import layout, machine, semantics
 from probe.errors import InputError, printable
+from probe.recording.contract import INPUT
 from probe.recording.recording import (
     Operation,
     Provenance,
@@ -45,8 +45,6 @@ MOST = 2 << 30
 ANEW = "record it again with this release"
 MOST_JSON = 1 << 29
 MOST_ELEMENTS = 1 << 36
-# Bytes that an element of a value takes while two recordings are compared.
-LABELLED = 32
 
 NAME = re.compile(r"[0-9a-f]{32,128}\.npy")
 # Its digest says whether digests of a folder are of the kind that this release makes.
@@ -65,9 +63,6 @@ def write_recording(
         check_new_folder(out)
         folder = RecordingFolder(out)
     files = _Files(folder, most)
-    for value in run.values:  # first what says which elements must agree
-        if value.content is not None:
-            files.put(value.content)
     for number, value in enumerate(run.values):
         if not files.met(value.digest) and (array := run.array(number)) is not None:
             files.put(array, value.digest)
@@ -81,7 +76,6 @@ def write_recording(
             "role": value.role or None,
             "name": value.name or None,
             "address": value.address,
-            "content": None if value.content is None else True,
             "unsteady": True if number in run.unsteady else None,
         }
         entry = {"shape": value.shape, "dtype": value.dtype, "digest": value.digest}
@@ -314,7 +308,6 @@ class RecordingFolder:
             if "lines" in entry:
                 lines, imports = (list(map(str, entry[key])) for key in ("lines", "imports"))
                 self.lines[number] = lines, imports
-        self._fits(values)
         outputs = _value_numbers(document["outputs"], len(values))
         held = {v.digest for v in values if not prod(v.shape) or self.has(v.digest)}
         gone = {v.digest for n, v in enumerate(values) if n not in unsteady} - held
@@ -335,9 +328,9 @@ class RecordingFolder:
         known = {n for op in operations for n in op.gives}
         if any(v.given >= 0 and n not in known for n, v in enumerate(values)):
             raise self.broken("a value is given by no operation")
-        for number, entry in enumerate(entries):
-            content = run.array(number) if entry.get("content") else None
-            values[number] = replace(values[number], content=content)
+        for number, value in enumerate(values):
+            if value.role == INPUT:  # what is damaged is told before anything is compared
+                run.array(number)
         return run
 
     def _operation(
@@ -349,17 +342,6 @@ class RecordingFolder:
         name, op, path = (printable(str(entry[word])) for word in ("name", "op", "path"))
         ends, meaning = (reads, gives), meaning_from_json(computed, self)
         return Operation(op, path, *ends, meaning, dict(attributes), name=name, number=number)
-
-    def _fits(self, values: Sequence[Value]) -> None:
-        """Refuses values whose labels alone would take more memory than there is: 8 bytes an
-        element, held a few times."""
-        sizes = [int(np.prod(value.shape, dtype=object)) for value in values]
-        left, most = memory.free(), max(sizes, default=0)
-        if left is not None and LABELLED * most > left:
-            shape = list(values[sizes.index(most)].shape)
-            raise self.broken(
-                f"a value of shape {shape} needs more memory than the {left:,} bytes free"
-            )
 
     def _value(self, entry: Mapping[str, Any]) -> Value:
         shape = tuple(int(n) for n in entry["shape"])

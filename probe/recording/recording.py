@@ -1,15 +1,14 @@
 """What is kept of a run: its operations, and the bits of all values in a store.
 
-A run is watched once. A :class:`Run` says what it computed from what, of which labels are made; its
-bits are in a store, by their digests. A folder on disk is the same (:mod:`probe.recording.folder`).
-Comparing two runs changes neither.
+A run is watched once. A :class:`Run` says what it computed from what; its bits are in a store, by
+their digests. A folder on disk is the same (:mod:`probe.recording.folder`). Comparing two runs
+changes neither.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -23,10 +22,10 @@ import numpy as np
 from probe import floats
 from probe.errors import InputError, Nondeterministic, printable
 from probe.printing import counted
-from probe.recording.contract import CONSTANT, INPUT, Again, Operation, Recorder, Seen, Visit
+from probe.recording.contract import Again, Operation, Recorder, Seen
 from probe.recording.pairs import Selection
 from probe.recording.store import ProcessStore, RunStore, array_digest
-from probe.semantics import Compiled, Exact, Meaning, Moves, Step, Steps, Unknown, of_complex
+from probe.semantics import Meaning, Moves, Step, Steps, Unknown, of_complex
 
 OTHER_OPERATIONS = (
     "it runs different operations from one run to the next: let it run a few times first, where a "
@@ -34,18 +33,6 @@ OTHER_OPERATIONS = (
 )
 
 COMPLEX = {"complex32", "complex64", "complex128"}
-
-# Elements up to which integers, and what is computed from nothing else, are kept.
-SMALL = 1 << 20
-
-# Elements up to which such values of more elements are kept too, as one-hot rows of a vocabulary,
-# and the bytes that all of these may have together on a side.
-LARGE, LARGE_BYTES = 1 << 24, 1 << 29
-
-# Bytes beyond which what is kept of a value is mapped from a folder that it is recorded into: a
-# system has some 65,000 maps for a process, and a loop that is run step by step has as many
-# numbers.
-MAPPED = 1 << 20
 
 
 class LeftOut(KeyError):
@@ -63,9 +50,7 @@ class KeptArrays(dict[int, np.ndarray]):
 class Value:
     """An array of a run. ``given``: the operation that gave it, -1 where none did.
 
-    ``role`` and ``name``: as of ``Seen``. ``content``: its container array where that is kept:
-    inputs, integers, and what is computed from integers and single numbers alone. ``address``: as
-    of ``Seen``, in the run that was recorded.
+    ``role``, ``name`` and ``address``: as of ``Seen``, in the run that was recorded.
     """
 
     shape: tuple[int, ...]
@@ -74,7 +59,6 @@ class Value:
     given: int = -1
     role: str = ""
     name: str = ""
-    content: np.ndarray | None = None
     address: int | None = None
 
     @property
@@ -85,13 +69,6 @@ class Value:
     @property
     def floating(self) -> bool:
         return floating(self.dtype)
-
-    @property
-    def plain(self) -> bool:
-        """Returns whether it is known to come from integers and single numbers alone."""
-        if self.content is None:
-            return False
-        return self.given >= 0 or not self.floating or self.shape == ()
 
 
 def value_name(run: Run, number: int) -> str:
@@ -156,9 +133,8 @@ class Run:
     ``outputs`` are; ``store``: has the bits of values, by their digests.
     ``unsteady``: values that had different bits when it ran once more. ``untried``: why its
     operations are not run alone, empty where they can be. ``made``: of one that is on disk.
-    ``keys``: numbers of values by the recorder's keys; ``kinds``: NumPy's dtypes of containers, by
-    the names of those that they hold. ``plain``: digests of the outputs of a run unwatched, whose
-    bits ``store`` has; () where it was not run so.
+    ``kinds``: NumPy's dtypes of containers, by the names of those that they hold. ``plain``:
+    digests of the outputs of a run unwatched, whose bits ``store`` has; () where it was not run so.
     """
 
     target: str
@@ -170,7 +146,6 @@ class Run:
     unsteady: frozenset[int] = frozenset()
     untried: str = ""
     made: Provenance | None = None
-    keys: Mapping[Hashable, int] = field(default_factory=dict)
     kinds: Mapping[str, np.dtype] = field(default_factory=dict)
     plain: tuple[str, ...] = ()
 
@@ -197,13 +172,17 @@ class Run:
         return InputError("recording", folder, why, "record it again with probe record")
 
     @cached_property
-    def needed(self) -> set[int]:
-        """Returns the values that its outputs are computed from, themselves included."""
-        numbers = set(self.outputs)
-        for op in reversed(self.operations):
-            if numbers.intersection(op.gives):
-                numbers.update(op.reads, op.gives)
-        return numbers
+    def integral(self) -> set[int]:
+        """Values that are known to come from integers and single numbers alone."""
+        known = {
+            n
+            for n, value in enumerate(self.values)
+            if value.given < 0 and (not value.floating or value.shape == ())
+        }
+        for op in self.operations:
+            if known.issuperset(op.reads):
+                known |= {n for n in op.gives if op.meaning.exact or not self.values[n].floating}
+        return known
 
     @cached_property
     def axis_sizes(self) -> set[int]:
@@ -250,7 +229,7 @@ class Run:
         store, values = ProcessStore(self.store), list(self.values)
         for number, array in arrays.items():
             name = store.put(np.asarray(array))
-            values[number] = replace(values[number], digest=name, content=None)
+            values[number] = replace(values[number], digest=name)
         return replace(self, values=values, store=store)
 
 
@@ -281,21 +260,19 @@ class _Recorded:
         self.brief, self.ran = brief, 0
         self.values, self.operations = list[Value](), list[Operation]()
         self.kinds, self.names = dict[str, np.dtype](), Counter[str]()
-        self.large = 0
 
     def __call__(self, op: Operation) -> None:
-        known, values, plain, meaning = self.numbers, self.values, False, op.meaning
+        known, values, meaning = self.numbers, self.values, op.meaning
         reads = tuple(
             [known[seen.key] if seen.key in known else self.number(seen) for seen in op.reads]
         )
         if not self.brief:
-            plain = all(values[n].plain for n in reads)
             dtypes = [*(values[n].dtype for n in reads), *(seen.dtype for seen in op.gives)]
             meaning = of_complex(meaning) if COMPLEX.intersection(dtypes) else meaning
         begin = len(values)
         for seen in op.gives:
             known[seen.key] = len(values)
-            values.append(self._result(seen, op, reads, meaning, plain))
+            values.append(self._result(seen, op, reads))
         if not self.brief:
             path, kind = printable(op.path), printable(op.op)
             name = path or kind
@@ -310,22 +287,12 @@ class _Recorded:
         """Returns the number of a value; one that no operation gave is met here."""
         if seen.key not in self.numbers:
             self.numbers[seen.key] = len(self.values)
-            array, content = seen.array(), None
-            name, more = self._kept(seen, array), ("", "")
-            if not self.brief:
-                plain = not floating(seen.dtype) or seen.role == CONSTANT
-                if seen.role == INPUT or array.size == 1 or (plain and self._fits(array)):
-                    content = self._content(name, array)
-                more = seen.role, printable(seen.name)
-            value = Value(seen.shape, seen.dtype, name, -1, *more, content, seen.address)
-            self.values.append(value)
+            name = self._kept(seen, seen.array())
+            role, said = ("", "") if self.brief else (seen.role, printable(seen.name))
+            self.values.append(Value(seen.shape, seen.dtype, name, -1, role, said, seen.address))
         return self.numbers[seen.key]
 
-    def _result(
-        self, seen: Seen, op: Operation, reads: tuple[int, ...], meaning: Meaning, plain: bool
-    ) -> Value:
-        """Returns a value that an operation gives. ``plain``: whether all that it reads is."""
-        content = None
+    def _result(self, seen: Seen, op: Operation, reads: tuple[int, ...]) -> Value:
         if op.view is None or len(op.gives) != 1:
             name = self._kept(seen, seen.array())
         else:  # what a view shows follows from what it shows and how: its bits need not be read
@@ -333,28 +300,11 @@ class _Recorded:
             if same not in self.views or (self.keep and not self.store.has(self.views[same])):
                 self.views[same] = self._kept(seen, seen.array())
             name = self.views[same]
-        if plain and (meaning.exact or not floating(seen.dtype)):
-            array = seen.array()
-            content = self._content(name, array) if self._fits(array) else None
-        return Value(seen.shape, seen.dtype, name, self.ran, "", "", content, seen.address)
+        return Value(seen.shape, seen.dtype, name, self.ran, address=seen.address)
 
     def _kept(self, seen: Seen, array: np.ndarray) -> str:
         self.kinds.setdefault(seen.dtype, array.dtype)
         return self.store.put(array) if self.keep else array_digest(array)
-
-    def _content(self, name: str, array: np.ndarray) -> np.ndarray:
-        held = isinstance(self.store, ProcessStore) or array.nbytes > MAPPED
-        bits = self.store.bits(name) if held and array.size else None
-        return np.array(array) if bits is None else bits.view(array.dtype).reshape(array.shape)
-
-    def _fits(self, array: np.ndarray) -> bool:
-        """Returns whether labels may know such a value by its content, and counts large ones."""
-        if array.size <= SMALL:
-            return True
-        if array.size > LARGE or self.large + array.nbytes > LARGE_BYTES:
-            return False
-        self.large += array.nbytes
-        return True
 
 
 def record_run(recorder: Recorder, keep: bool = True, store: RunStore | None = None) -> Run:
@@ -368,24 +318,10 @@ def record_run(recorder: Recorder, keep: bool = True, store: RunStore | None = N
     except Again:
         return record_run(recorder, keep, store)
     # its target and note are known by now
-    run = Run(
+    return Run(
         *(recorder.target, recorder.note, watch.values, watch.operations, outputs, watch.store),
-        keys=watch.numbers,
         kinds=watch.kinds,
     )
-    # what compiled operations compute, where the recorder can do without them
-    some = [op for op in run.operations if isinstance(op.meaning, Compiled)]
-    other = getattr(recorder, "uncompiled", None)
-    if not some or other is None or (uncompiled := other()) is None:
-        return run
-    try:
-        plain = record_run(uncompiled, keep=False)
-    except Exception:  # what runs compiled alone: the operation stays unknown
-        return run
-    operations = list(run.operations)
-    for op in some:
-        operations[op.number] = replace(op, meaning=compiled_meaning(op, run, plain))
-    return replace(run, operations=operations)
 
 
 def record_again(recorder: Recorder, run: Run) -> Run:
@@ -409,7 +345,7 @@ NAMED = 4
 
 def computes(op: Operation) -> bool:
     """Returns whether an operation computes something that may be rounded in several ways."""
-    return not isinstance(op.meaning, Exact) or isinstance(op.meaning, Unknown)
+    return not isinstance(op.meaning, Moves)
 
 
 def region_text(side: Run, numbers: Sequence[int]) -> str:
@@ -417,23 +353,6 @@ def region_text(side: Run, numbers: Sequence[int]) -> str:
     names = [side.operations[n].op for n in numbers if computes(side.operations[n])]
     names = names or [side.operations[n].op for n in numbers]
     return " + ".join(names) if len(names) <= NAMED else f"{len(names)} operations to {names[-1]}"
-
-
-# Into how many parts a number that came without rounding may be divided.
-PARTS = 16
-
-
-def is_exact_content(content: np.ndarray, dtype: str) -> bool:
-    """Whether what is computed from integers came without rounding: whole numbers, halves and the
-    like (the scale of an attention of 64 features is an eighth), or infinite.
-
-    Other results, sines of positions say, are labelled by how they were computed, so that they are
-    compared.
-    """
-    if dtype not in floats.FORMATS:
-        return "complex" not in dtype
-    values = floats.widen(content, dtype) * PARTS
-    return bool(np.all((values == np.rint(values)) | ~np.isfinite(values)))
 
 
 def as_one_operation(run: Run, group: Sequence[int], gives: Sequence[int]) -> Run:
@@ -540,98 +459,3 @@ def _number_steps(
             numbers.setdefault(key, count)
             count += 1
     return Steps(tuple(numbered), tuple(numbers[key] for key in wanted))
-
-
-def compiled_meaning(op: Operation, run: Run, plain: Run) -> Meaning:
-    """Returns what a compiled operation of ``run`` computes. ``plain``: the same, uncompiled.
-
-    Its operands are found by their bits among the values of the other run, its results by which
-    outputs of the function they are. ``Compiled``, as before, where that isn't settled.
-    """
-    if len(run.outputs) != len(plain.outputs) or not {*op.gives} <= {*run.outputs}:
-        return op.meaning
-    wanted = [plain.outputs[run.outputs.index(number)] for number in op.gives]
-    ends = zip(op.gives, wanted, strict=True)
-    both = ((run.values[n], plain.values[m]) for n, m in ends)
-    if any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in both):
-        return op.meaning
-    held: dict[Any, int] = {}
-    for number, read in enumerate(op.reads):
-        held.setdefault(run.values[read].key, number)
-    operands: dict[int, int] = {}
-    for number, value in enumerate(plain.values):
-        known = held.get(value.key)
-        if known is not None and (value.given < 0 or known not in operands.values()):
-            operands[number] = known
-    return steps_between(plain, operands, len(op.reads), wanted) or op.meaning
-
-
-class UncompiledSource(ABC):
-    """A recorder of a compiled function's own source, which runs once. ``keys``: of what the
-    function reads, in order, once it has run."""
-
-    target = note = ""
-    keys: Sequence[Hashable] = ()
-
-    def plain(self) -> list[np.ndarray]:
-        """Isn't asked for: only what is computed is of interest."""
-        return []
-
-    @abstractmethod
-    def record(self, visit: Visit) -> list[Seen]:
-        """As of ``Recorder``."""
-
-
-def steps_of_source(source: UncompiledSource, known: Collection[int] | None = None) -> Steps | None:
-    """Returns the steps of a function that runs compiled, as its source is recorded once; None
-    where they aren't known. ``known``: as of ``steps_between``."""
-    plain = record_run(source, keep=False)
-    operands = dict[int, int]()
-    for number, key in enumerate(source.keys):
-        if key in plain.keys:
-            operands.setdefault(plain.keys[key], number)
-    return steps_between(plain, operands, len(source.keys), plain.outputs, known)
-
-
-def steps_between(
-    plain: Run,
-    operands: Mapping[int, int],
-    count: int,
-    wanted: Sequence[int],
-    known: Collection[int] | None = None,
-) -> Steps | None:
-    """Returns the steps of a run that give values, as one meaning; None where that isn't known.
-
-    ``operands``: values of the run that are read, and their numbers among ``count``; ``wanted``:
-    values that are given; ``known``: those of ``count`` that come from integers alone, so that what
-    is computed from nothing else is known by its content; None: whichever hold integers.
-    """
-    # an index that was found by comparing floating-point numbers is no constant, though it is whole
-    loose = {n for n, number in operands.items() if known is not None and number not in known}
-    for op in plain.operations if loose else ():
-        loose.update(op.gives if loose.intersection(op.reads) else ())
-    needed, met, entries = set[int](), set(operands), list[Entry]()
-    pending = list(wanted)
-    while pending:
-        number = pending.pop()
-        if number in met:
-            continue
-        met.add(number)
-        value = plain.values[number]
-        content = None if number in loose else value.content
-        if content is not None and (value.given < 0 or is_exact_content(content, value.dtype)):
-            entries.append((Step(Moves(), (), value.shape), (), (number,)))
-            continue  # labels know it by its content
-        if value.given < 0 or isinstance(plain.operations[value.given].meaning, Compiled):
-            return None  # no operation gave it, or its meaning is unknown
-        if value.given not in needed:
-            needed.add(value.given)
-            pending += plain.operations[value.given].reads
-    for op in (plain.operations[number] for number in sorted(needed)):
-        first, *more = (plain.values[n] for n in op.gives)
-        unknown = isinstance(op.meaning, Unknown)
-        word = (op.op, repr(op.attributes)) if unknown else (op.op,)
-        shapes = tuple(each.shape for each in more)
-        step = Step(op.meaning, (), first.shape, shapes, word)
-        entries.append((step, op.reads, op.gives))
-    return _number_steps(entries, operands, count, wanted)

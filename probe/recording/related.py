@@ -12,14 +12,14 @@ from probe.comparison.weights import PermutedWeight, permuted_weights
 from probe.errors import InputError
 from probe.recording.contract import INPUT, WEIGHT
 from probe.recording.difference import Difference, Region, is_near
-from probe.recording.recording import Run, Value, array_digest
+from probe.recording.recording import Run, array_digest
 from probe.recording.repeated import aligned
 
 SAME_MODEL = "give two runs of the same model, with the same weights"
 
 
-# Pairs of values that no operation gave, where both runs read them, with the operation's name.
-Met = list[tuple[Value, Value, str]]
+# Numbers of values that no operation gave, where both runs read them, with the operation's name.
+Met = list[tuple[int, int, str]]
 
 
 def related(left: Run, right: Run) -> tuple[bool, list[str], str]:
@@ -30,18 +30,19 @@ def related(left: Run, right: Run) -> tuple[bool, list[str], str]:
     if len(left.outputs) != len(right.outputs):
         counts = f"{len(left.outputs)} and {len(right.outputs)}"
         raise InputError("outputs", counts, "the two sides do not return as many", SAME_MODEL)
-    met: dict[tuple[int, int], tuple[Value, Value, str]] = {}
+    met: dict[tuple[int, int], str] = {}
     for mine, other in aligned(left.operations, right.operations):
         op = left.operations[mine]
         for n, m in zip(op.reads, right.operations[other].reads, strict=False):
             a, b = left.values[n], right.values[m]
             if a.given < 0 and b.given < 0:
-                met.setdefault((n, m), (a, b, op.name))
+                met.setdefault((n, m), op.name)
     held = _weights(left), _weights(right)
     # Weights of one shape that are read on both sides, each by one side. What the other side reads
     # elsewhere is one of branches that ran in another order; a single number without axes, as
     # bounds and factors in files are, is an argument.
-    weights = [w for w in met.values() if w[0].role == w[1].role == WEIGHT and w[0].shape]
+    values = [(left.values[n], right.values[m], where) for (n, m), where in met.items()]
+    weights = [w for w in values if w[0].role == w[1].role == WEIGHT and w[0].shape]
     other_kinds = {(v.shape, v.dtype) for _, v, _ in weights if v.digest not in held[0]}
     other_weights = ""
     for value, _, where in weights:
@@ -49,7 +50,7 @@ def related(left: Run, right: Run) -> tuple[bool, list[str], str]:
             name = f" ({value.name})" if value.name and value.name != where else ""
             other_weights = f"{where} has different weights on the two sides{name}"
             break
-    same, said = _same_inputs(left, right, [*met.values()])
+    same, said = _same_inputs(left, right, [(*both, where) for both, where in met.items()])
     return same, said, other_weights
 
 
@@ -120,7 +121,10 @@ def folded(difference: Difference) -> bool:
 
 
 def _same_inputs(left: Run, right: Run, met: Met) -> tuple[bool, list[str]]:
-    ours, theirs = ([run.values[n] for n in input_values(run)] for run in (left, right))
+    numbers = input_values(left), input_values(right)
+    ours, theirs = (
+        [run.values[n] for n in some] for run, some in zip((left, right), numbers, strict=True)
+    )
     some = [Counter(v.digest for v in every if prod(v.shape) > 1) for every in (ours, theirs)]
     if some[0] == some[1] and (some[0] or len(ours) == len(theirs)):
         return True, []
@@ -133,18 +137,22 @@ def _same_inputs(left: Run, right: Run, met: Met) -> tuple[bool, list[str]]:
         beside = ((some[0] - some[1]).keys(), (some[1] - some[0]).keys())
         if all(more <= constants for more, constants in zip(beside, held, strict=True)):
             return True, []
-    inputs = [read for read in met if read[0].role == read[1].role == INPUT]
-    inputs = inputs or [(a, b, "") for a, b in zip(ours, theirs, strict=False)]
-    apart = [read for read in inputs if read[0].digest != read[1].digest]
+    inputs = [read for read in met if read[0] in numbers[0] and read[1] in numbers[1]]
+    inputs = inputs or [(n, m, "") for n, m in zip(*numbers, strict=False)]
+    apart = [
+        (n, m, where) for n, m, where in inputs if left.values[n].digest != right.values[m].digest
+    ]
     shared = len(apart) < len(inputs)
     both = some[0].keys() & some[1].keys()
-    for mine, other, where in apart:
+    for n, m, where in apart:
+        mine, other = left.values[n], right.values[m]
         if mine.digest in both or other.digest in both:
             continue  # the other side reads it too, elsewhere
         small = min(prod(mine.shape), prod(other.shape)) <= 1
         if (small or not mine.floating) and (shared or len(apart) > 1):
             continue  # lengths, masks and scales may differ where another input says what is asked
-        if mine.content is None or other.content is None or in_common(mine.content, other.content):
+        arrays = left.array(n), right.array(m)
+        if arrays[0] is None or arrays[1] is None or in_common(arrays[0], arrays[1]):
             continue
         name = mine.name or other.name or (f"read by {where}" if where else "the first input")
         shapes = f"the two sides have shapes {list(mine.shape)} and {list(other.shape)}"

@@ -446,8 +446,9 @@ def formulas_cause(sides: Sides, apart: np.ndarray, known: Known, most: int) -> 
         numbers, _ = operations_between(side.side, [end], side.operation.reads)
         inside.append([side.side.operations[n] for n in numbers])
     for op in (*inside[0], *inside[1]):  # is it of a kind that may be known by itself?
-        settled = op.meaning.exact and not isinstance(op.meaning, Unknown)
-        if not (settled or isinstance(first_of(op.meaning), SUMS) or _at_places(op.meaning)):
+        if not (
+            op.meaning.exact or isinstance(first_of(op.meaning), SUMS) or _at_places(op.meaning)
+        ):
             return None
     pairs = list(zip(sides, inside, strict=True))
     words = [[word for op in some for word in _formula_words(op, s.side)] for s, some in pairs]
@@ -663,7 +664,7 @@ def _follow_elements(array: np.ndarray, step: Alone, read: int) -> np.ndarray | 
         return np.broadcast_to(array.reshape(lifted), shape)
     dtype = step.reads[read].dtype
     exact = dtype.kind == "f" and array.size < 1 << np.finfo(dtype).nmant
-    if not exact or not meaning.exact or isinstance(meaning, Unknown) or len(step.reads) > 1:
+    if not exact or not meaning.exact or len(step.reads) > 1:
         return None
     return step.rerun_output([array.astype(dtype)]).astype(np.int64).reshape(shape)
 
@@ -681,7 +682,7 @@ def _of_step(
     elif (settled := _in_numpy(step, meaning)) is not None:
         apart = unequal_bits(settled.reshape(-1), step.outputs, step.value.dtype)
         state = np.where(apart, BAD, GOOD).astype(np.int8)
-    elif meaning.exact and not isinstance(meaning, Unknown):
+    elif meaning.exact:
         state[:] = GOOD  # it gave its recorded bits, and these follow from what it reads
     else:
         each = _at_places(meaning)

@@ -8,8 +8,6 @@ tables; ``elementwise`` with the table of functions; ``sums``.
 
 from probe.semantics import operations
 from probe.semantics.contract import (
-    Compiled,
-    Exact,
     Meaning,
     Moves,
     NotSettled,
@@ -37,7 +35,7 @@ from probe.semantics.sums import Contracts, Convolution, Frame, Normalises, Redu
 
 # Every class of a meaning stands here: folders of recordings have them by these names.
 __all__ = [
-    "Compiled", "Contracts", "Convolution", "Each", "Exact", "Frame", "Meaning", "Moves",
+    "Contracts", "Convolution", "Each", "Frame", "Meaning", "Moves",
     "Normalises", "NotSettled", "OperationTable", "Passes", "Quantised", "Reduces", "Reshapes",
     "Row", "Same", "Shapes", "Step", "StepBuilder", "Steps", "Turns", "Unknown", "Windows",
     "by_table", "of_complex", "operations", "reads_of", "rows_for", "then", "word_list", "worded",

@@ -41,18 +41,14 @@ class Meaning:
         return False
 
 
-class Exact(Meaning):
-    """What computes nothing that is rounded in more than one way."""
+@dataclass(frozen=True)
+class Moves(Meaning):
+    """Elements are moved, copied, chosen or counted: none is rounded. Which go where, the runs
+    say."""
 
     @property
     def exact(self) -> bool:
         return True
-
-
-@dataclass(frozen=True)
-class Moves(Exact):
-    """Elements are moved, copied, chosen or counted: none is rounded. Which go where, the runs
-    say."""
 
 
 @dataclass(frozen=True)
@@ -81,15 +77,10 @@ class Passes(Moves):
 
 
 @dataclass(frozen=True)
-class Unknown(Exact):
+class Unknown(Meaning):
     """It is unknown what it computes, because ``why``."""
 
     why: str = ""
-
-
-@dataclass(frozen=True)
-class Compiled(Unknown):
-    """A compiled function as one operation; the same function uncompiled says what it computes."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from probe.recording.contract import CONSTANT, WEIGHT, Recorder, Seen, Visit
 from probe.recording.difference import Difference, Region, compare_runs
 from probe.recording.recording import Run
 from probe.recording.repeated import Marks, aligned, compact, repeated
-from probe.semantics import Each, Exact, Meaning, Unknown
+from probe.semantics import Each, Meaning, Moves, Unknown
 from probe.semantics.elementwise import row_of
 from probe.sizes.marks import Arrays, Box, behind, box_index, close
 
@@ -210,7 +210,7 @@ def judge(region: Region, difference: Difference, known: Known, late: bool) -> O
     same, unknown = OrderVerdict("same"), partial(OrderVerdict, "unknown")
     op = difference.sides(region)[0][1]
     meaning = op.meaning
-    if isinstance(meaning, Exact) and not isinstance(meaning, Unknown):
+    if isinstance(meaning, Moves):
         return same
     if region.left is None or region.right is None:
         return unknown(why="it exists in one run only")
@@ -263,10 +263,7 @@ def _rounds_once(meaning: Meaning) -> bool:
     """Whether a result is rounded at most once, as IEEE 754 says: a compiler may fuse two."""
     steps = steps_of(meaning)
     rounding = [step for step in steps if isinstance(step, Each) and row_of(step.word).rounds]
-    known = all(
-        (step.exact and not isinstance(step, Unknown)) or getattr(step, "kind", "") == "max"
-        for step in steps
-    )
+    known = all(step.exact or getattr(step, "kind", "") == "max" for step in steps)
     return known and (len(steps) == 1 or len(rounding) < 2)
 
 
@@ -357,6 +354,7 @@ def _differing_by_place(region: Region, left: Run, right: Run) -> int:
 
 def _fixed(side: Alone, number: int) -> bool:
     """Whether an operand must keep its numbers: weights, and what follows from integers alone."""
-    value = side.side.values[side.operation.reads[number]]
+    run, place = side.side, side.operation.reads[number]
+    value = run.values[place]
     weights = value.given < 0 and value.role in (WEIGHT, CONSTANT)
-    return value.dtype not in floats.FORMATS or weights or bool(value.plain)
+    return value.dtype not in floats.FORMATS or weights or place in run.integral

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from probe.agreement import RunningMatch
 from probe.agreement.walk import walk
 from probe.recorders.ndarray import ArrayRecorder
 from probe.recording import alone, difference, store
-from probe.recording.difference import compare_runs, measure_pairs
+from probe.recording.difference import measure_pairs
 from probe.recording.recording import array_digest, record_run
 from tests.recording.taped import Taped, normal
 from tests.recording.test_alone import SHAPE, compared, planted
@@ -78,22 +77,6 @@ def test_a_value_that_is_paired_twice_is_compared_as_each_pair_says():
         each.compared = count
     measure_pairs(found.left, found.right, twice)
     assert [each.differing for each in twice] == [pair.differing, 0]
-
-
-def test_comparing_changes_nothing_that_is_compared():
-    """One side alone has the weight."""
-    x, w = normal(4, 6), normal(6, 5)
-    sides = [
-        record_run(Taped(lambda t, x=x, w=w: t.softmax(t.dense(x, t.weight(w)))))
-        for x, w in ((x, w), (x * 1e3, w + 1))
-    ]
-
-    def held() -> list[bool]:
-        return [value.content is None for side in sides for value in side.values]
-
-    before = held()
-    compare_runs(RunningMatch.of(*sides))
-    assert held() == before
 
 
 def test_names_of_a_model_can_not_steer_a_terminal():
