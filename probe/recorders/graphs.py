@@ -7,22 +7,18 @@ reads from outside is among its inputs. :class:`Interpreter` walks them: it know
 long values live, and how a body is repeated. A library says how one node runs, and on what: on
 arrays, on keys of what is being recorded, on numbers of values, on text.
 
-Of a model file it also says how some nodes in a row run as a model of their own, and what one
-computes. At the first run nodes run one by one, and bodies are opened: the nodes of the branch that
-is taken, or of the next iteration, stand in their node's place. From then on nodes in a row run
-together as long as what they give stays small beside what is alive at once in any case, since a
-model of each node costs a small network more than to run it.
+Of a model file it also says how one node runs as a model of its own, and what it computes. Bodies
+are opened: the nodes of the branch that is taken, or of the next iteration, stand in their node's
+place.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from math import inf
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 from weakref import WeakValueDictionary
@@ -69,8 +65,6 @@ class Node:
     path: str = ""
     domain: str = ""
     able: bool = True
-    size: int = 0
-    """Bytes of what it gives, once it has run."""
 
     @cached_property
     def reads(self) -> list[Key]:
@@ -223,36 +217,19 @@ def in_graph_order(nodes: Sequence[N], outputs: Iterable[Key]) -> list[N]:
 # A value's shape and dtype.
 Known = tuple[tuple[int, ...], str]
 
-Nodes = Sequence[Any]
-# What nodes will be given, in this order.
+# What a node will be given, in this order.
 Fed = Mapping[Any, Known]
 # Other numbers for constants.
 Held = Mapping[Any, np.ndarray]
 
-# Nodes in a row as they were started: the library's values to all values that they give.
+# A node as it was started: the library's values to all values that it gives.
 Runner = Callable[[Sequence[Any]], Sequence[Any]]
-
-# Bytes of values up to which nodes stay in one piece, however little is alive at once.
-SMALL_PIECE = 1 << 20
 
 # Nodes of bodies up to which iterations are recorded.
 MOST_OPENED = 1 << 12
 
 # Nodes that stay ready to run alone: those of a region run one after the other, many times.
 READY = 4
-
-
-@dataclass
-class NodeGroup:
-    """Nodes that run together: what they read from before and all that they give.
-
-    ``run``: as they were started, if they stay so.
-    """
-
-    nodes: Sequence[Any]
-    fed: list[Key]
-    gives: list[Key]
-    run: Runner | None = None
 
 
 class LiveValue:
@@ -268,18 +245,15 @@ class Graph(Interpreter):
     """A graph with its inputs, and its values while it runs.
 
     ``body``: its nodes, and what the file holds; ``inputs``: the library's values of the inputs, by
-    key. Once it has run, ``nodes`` are those that ran, with keys of their own in each iteration.
+    key; in an iteration nodes have keys of their own.
     """
 
     BY_SHAPE: ClassVar[frozenset[str]] = frozenset()
     """Operations that read no number of their operands."""
     IMPORTS: ClassVar[Sequence[str]] = ()
     """What the lines of a node need."""
-    KEPT: ClassVar[float] = inf
-    """Bytes of values and constants of the pieces that stay started from run to run."""
     LAID: ClassVar[bool] = False
     """Whether operands are read where they lie, so that addresses may decide kernels."""
-    most_pieces = 48
     opset = 0
     opens = True
     """Whether iterations are recorded."""
@@ -288,24 +262,19 @@ class Graph(Interpreter):
 
     def __init__(self, body: Body, inputs: Mapping[Any, Any]) -> None:
         self.body, self.inputs = body, inputs
-        self.nodes, self.outputs = [*body.nodes], [*body.outputs]
         self.constants: dict[Any, Any] = dict(body.constants)
         # a value lives as long as whatever is still to read it
         self.values: WeakValueDictionary[Key, LiveValue] = WeakValueDictionary()
         self.kept: list[LiveValue] = []
         self.known: dict[Any, Known] = {key: self.described(value) for key, value in inputs.items()}
         self.settled = {key for key, (_, dtype) in self.known.items() if "float" not in dtype}
-        self.counts: Counter[Any] = Counter()
-        self.events: list[Operation] = []
-        self.pieces: list[NodeGroup] = []
-        self.alive = 0
-        self.ready: OrderedDict[Any, Runner] = OrderedDict()
+        self.ready: OrderedDict[Any, tuple[Any, Runner]] = OrderedDict()
 
     # what a library adds
 
     @abstractmethod
-    def started(self, nodes: Nodes, fed: Fed, held: Held, once: bool = False) -> Runner:
-        """Makes a model of nodes in a row and starts it; ``once``: for one run alone."""
+    def started(self, node: Any, fed: Fed, held: Held) -> Runner:
+        """Makes a model of a node and starts it."""
 
     @abstractmethod
     def meaning(self, node: Any, call: Call) -> Meaning:
@@ -327,9 +296,6 @@ class Graph(Interpreter):
     def value(self, key: Any, array: np.ndarray) -> Any:
         """Returns a container array as the library's value."""
         return array
-
-    def nbytes(self, value: Any) -> int:
-        return int(value.nbytes)
 
     def name(self, key: Any) -> str:
         """Returns the name in the file of an input or constant."""
@@ -354,24 +320,13 @@ class Graph(Interpreter):
         """
         raise TypeError(f"{type(self).__name__} has no nodes with bodies: key={key!r} is in none")
 
-    def joins(self, node: Any) -> bool:
-        """Returns whether a node may run together with others, and again: it keeps no state."""
-        return True
-
     # a run
 
     def run(self, visit: Visit) -> list[Seen]:
         """Runs all nodes, and returns the outputs."""
-        self.kept = []
-        if self.pieces:
-            self.kept = self._run_pieces(visit)
-        else:
-            self.visit, self.nodes = visit, []
-            self.kept = self.walk(self.body, [self.live(*both) for both in self.inputs.items()])
-            self.outputs = [value.key for value in self.kept]
-            # pieces start while little is alive: between values they tear the heap
-            self._join()
-        return [self.seen(key) for key in self.outputs]
+        self.visit, self.iterated = visit, 0
+        self.kept = self.walk(self.body, [self.live(*both) for both in self.inputs.items()])
+        return [self.seen(value.key) for value in self.kept]
 
     def constants_of(self, body: Body, inside: Any) -> dict[Key, Any]:
         values = {}
@@ -397,14 +352,12 @@ class Graph(Interpreter):
         return replace(node, slots=keys[:at], captured=keys[at:], gives=gives)
 
     def step(self, node: Any) -> list[LiveValue]:
-        """Runs one node for the first time."""
-        piece = self.piece([node])
-        run = foreign(partial(self.start, piece, once=True))
-        results = foreign(run, [self.values[key].value for key in piece.fed])
-        gives = [self.live(*both) for both in zip(piece.gives, results, strict=True)]
-        self.nodes.append(node)
-        self.events.append(self._event(node))
-        self.visit(self.events[-1])
+        """Runs one node."""
+        fed = {key: self.known[key] for key in node.uses if key not in self.constants}
+        run = foreign(self.started, node, fed, {})
+        results = foreign(run, [self.values[key].value for key in fed])
+        gives = [self.live(*both) for both in zip(node.gives, results, strict=True)]
+        self.visit(self._event(node))
         return gives
 
     def counted(self, count: int) -> None:
@@ -417,79 +370,6 @@ class Graph(Interpreter):
         """Returns a value of the library's, which is known as long as this is held."""
         self.values[key] = live = LiveValue(key, value)
         return live
-
-    def _run_pieces(self, visit: Visit) -> list[LiveValue]:
-        left, number = Counter(self.outputs) + self.counts, 0
-        held = {key: self.live(key, value) for key, value in self.inputs.items()}
-        for piece in self.pieces:
-            try:
-                run = piece.run or foreign(partial(self.start, piece, once=True))
-                results = foreign(run, [held[key].value for key in piece.fed])
-            # nodes that run one by one need not run as one model: all begin again, each for itself
-            except Foreign:
-                if len(piece.nodes) == 1:
-                    raise
-                held.clear()
-                self.apart()
-                raise Again from None
-            held |= {k: self.live(k, value) for k, value in zip(piece.gives, results, strict=True)}
-            del results
-            for node in piece.nodes:
-                if number == len(self.events):
-                    self.events.append(self._event(node))
-                visit(self.events[number])
-                number += 1
-                left.subtract(node.uses)
-                for key in (*node.uses, *node.gives):  # read for the last time, or given in vain
-                    if left[key] <= 0:
-                        held.pop(key, None)
-        return [held.get(key) or LiveValue(key) for key in self.outputs]
-
-    def start(self, piece: NodeGroup, once: bool = False) -> Runner:
-        """Starts the nodes of a piece; ``once``: for this run alone."""
-        return self.started(piece.nodes, {key: self.known[key] for key in piece.fed}, {}, once)
-
-    def piece(self, nodes: Sequence[Any]) -> NodeGroup:
-        """Returns nodes in a row with what they read from before and give."""
-        gives = [key for node in nodes for key in node.gives]
-        every = dict.fromkeys(key for node in nodes for key in node.uses)
-        inside = {*gives, *self.constants}
-        return NodeGroup(nodes, [key for key in every if key not in inside], gives)
-
-    def _join(self) -> None:
-        """Cuts the nodes into pieces, each of which gives about a quarter of what is alive."""
-        most = max(self.alive // 4, sum(node.size for node in self.nodes) // self.most_pieces)
-        rows: list[list[Any]] = []
-        size, joins = 0, False
-        for node in self.nodes:
-            before, joins = joins, self.joins(node)
-            if not (before and joins) or size + node.size > max(SMALL_PIECE, most):
-                rows.append([])
-                size = 0
-            rows[-1].append(node)
-            size += node.size
-        self._cut(rows)
-
-    def apart(self) -> None:
-        """From now on runs every node for itself: together they can't, or give different bits."""
-        self._cut([[node] for node in self.nodes])
-
-    def _cut(self, rows: Sequence[Sequence[Any]]) -> None:
-        self.runs([self.piece(nodes) for nodes in rows])
-        total = 0
-        for piece in self.pieces:
-            held = {key for node in piece.nodes for key in node.uses if key in self.constants}
-            size = sum(node.size for node in piece.nodes)
-            size += sum(self.nbytes(self.constants[key]) for key in held)
-            if total + size <= self.KEPT and all(map(self.joins, piece.nodes)):
-                with suppress(Exception):  # what can't start together is apart when it is to run
-                    piece.run = self.start(piece)
-                total += size
-
-    def runs(self, pieces: list[NodeGroup]) -> None:
-        """From now on runs these pieces, which have all nodes in their order."""
-        self.pieces = pieces
-        self.counts = Counter(key for node in self.nodes for key in node.uses)
 
     # what is said of a node
 
@@ -521,9 +401,6 @@ class Graph(Interpreter):
         """Returns a node that has just run as an operation."""
         for key in node.gives:
             self.known[key] = self.described(self.values[key].value)
-            node.size += self.nbytes(self.values[key].value)
-        alive = sum(self.nbytes(value.value) for value in self.values.values())
-        self.alive = max(self.alive, alive)
         self.met(node)
         reads = [] if node.op in self.BY_SHAPE else node.reads
         if all(key in self.settled or key in self.constants for key in reads):
@@ -563,11 +440,11 @@ class Graph(Interpreter):
         named = id(node), shapes, *map(array_digest, held.values())
         if named not in self.ready:
             known = {key: (array.shape, self.described_at(key)[1]) for key, array in fed.items()}
-            self.ready[named] = self.started([node], known, held)
+            self.ready[named] = node, self.started(node, known, held)  # so that its id stays
         self.ready.move_to_end(named)
         if len(self.ready) > READY:
             self.ready.popitem(last=False)
-        results = self.ready[named]([self.value(key, array) for key, array in fed.items()])
+        results = self.ready[named][1]([self.value(key, array) for key, array in fed.items()])
         return [self.container(key, array) for key, array in zip(node.gives, results, strict=True)]
 
 
@@ -592,9 +469,8 @@ class GraphRecorder(ABC):
         self.target = self.LIBRARY + "".join(words)
         self.note = ""
         self.already: list[str] | None = None
-        self.alone: list[str] | None = None
         self.graph: Graph | None = None
-        self.whole = False
+        self.opens, self.whole = True, False
 
     @abstractmethod
     def plain(self) -> list[np.ndarray]:
@@ -605,44 +481,44 @@ class GraphRecorder(ABC):
         """Returns the nodes that run unwatched. ``opens``: iterations are recorded."""
 
     def record(self, visit: Visit) -> list[Seen]:
-        """Runs it node by node, and calls ``visit`` behind each. ``Again`` where nodes in a row are
-        found to give different bits from each alone."""
-        if self.graph is None and not self.whole:
-            self._check()
-        if self.graph is None:
+        """Runs it node by node, and calls ``visit`` behind each. ``Again`` where that can't be, or
+        its nodes give different bits than it does unwatched: then it is fewer operations."""
+        if self.whole:
             return self._as_one(visit)
-        alone, self.alone, together = self.alone, None, list[str]()
-        if alone is None:
+        if self.graph is not None:
             return self.graph.run(visit)
-        outputs = self.graph.run(partial(_noting, together, visit))
-        if alone != together:
-            self.graph.apart()
-            raise Again
-        return outputs
-
-    def _check(self) -> None:
-        """Whether its nodes alone give the bits that it gives unwatched."""
-        wanted = self.plain()
+        wanted, graph, visiting = self.plain(), self.cut(self.opens), False
         self.already = [array_digest(output) for output in wanted]
-        for opens in (True, False):
-            graph, self.alone = self.cut(opens), []
-            try:
-                outputs = graph.run(partial(_noting, self.alone, lambda _: None))
-                both = zip(outputs, wanted, strict=True)
-                if all(same_bits(foreign(output.array), due) for output, due in both):
-                    self.graph = graph
-                    return
-                why = "run one by one give different bits"
-            # a node that can't run alone, a type without arrays, or too many iterations
-            except (Foreign, ProbeError, ValueError) as failed:
-                error = failed.__cause__ or failed
-                said = " ".join(str(error).split())[:120] or type(error).__name__
-                why = f"can't be run one by one ({said})"
-            if not graph.iterated:
-                break
+
+        def visited(event: Operation) -> None:
+            nonlocal visiting
+            for value in event.gives:
+                foreign(value.array)
+            visiting = True
+            visit(event)
+            visiting = False
+
+        why = "run one by one give different bits"
+        try:
+            outputs = graph.run(visited)
+            both = zip(outputs, wanted, strict=True)
+            if all(same_bits(foreign(output.array), due) for output, due in both):
+                self.graph = graph
+                return outputs
+        # a node that can't run alone, a type without arrays, or too many iterations
+        except (Foreign, ProbeError, ValueError) as failed:
+            if visiting:
+                raise
+            error = failed.__cause__ or failed
+            said = " ".join(str(error).split())[:120] or type(error).__name__
+            why = f"can't be run one by one ({said})"
+        if self.opens and graph.iterated:
+            self.opens = False
             self.note = f"loops are one operation each: their iterations {why}"
-        self.whole = True
-        self.note = f"the model is one operation: its nodes {why}"
+        else:
+            self.whole = True
+            self.note = f"the model is one operation: its nodes {why}"
+        raise Again
 
     def _as_one(self, visit: Visit) -> list[Seen]:
         def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -655,12 +531,6 @@ class GraphRecorder(ABC):
         visit(Operation("model", "", reads, gives, Unknown(self.note), {}, again))
         return gives
 
-    @property
-    def straight(self) -> bool:
-        """Returns whether it was recorded node by node, and none was opened, as loops are."""
-        graph = self.graph
-        return graph is not None and list(map(id, graph.nodes)) == list(map(id, graph.body.nodes))
-
     def given(self, names: Iterable[str]) -> dict[str, np.ndarray]:
         """Returns the inputs of these names. InputError: one is missing."""
         arrays = {}
@@ -669,12 +539,6 @@ class GraphRecorder(ABC):
                 raise InputError("inputs", ", ".join(self.inputs), f"{name} is missing", "give it")
             arrays[name] = self.inputs[name]
         return arrays
-
-
-def _noting(into: list[str], visit: Visit, event: Operation) -> None:
-    """Notes the digests of what an operation gives, and calls ``visit``."""
-    into.extend(array_digest(np.asarray(foreign(value.array))) for value in event.gives)
-    visit(event)
 
 
 def _of_array(name: str, array: np.ndarray) -> Seen:

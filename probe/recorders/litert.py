@@ -1,23 +1,18 @@
 """LiteRT, watched operator by operator: each as a model of its own, with its constant weights.
 
 The XNNPACK delegate runs many operators as one and shows nothing between them; so each operator of
-the file runs alone, under the same delegate or without one, which also keeps memory flat; after the
-first recording several in a row run as one model that gives all their results, if these have the
-same bits. That the outputs have the bits of an unwatched run is checked at the first recording;
-where they don't, the whole model is one operation.
+the file runs alone, under the same delegate or without one, which also keeps memory flat. That the
+outputs have the bits of an unwatched run is checked at the first recording; where they don't, the
+whole model is one operation.
 
-A piece keeps its operators' constants, their options and what the file says of quantisation; what
+A model of an operator keeps its constants, its options and what the file says of quantisation; what
 it reads else are inputs of the shapes that they have in the run. Its schema is an installed
-LiteRT's. Models wait on disk, where they take no memory, and an interpreter lives only while its
-operators run; small ones stay.
+LiteRT's.
 """
 
 from __future__ import annotations
 
 import base64
-import shutil
-import tempfile
-import weakref
 import zlib
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -149,22 +144,21 @@ class LiteRTFile:
             inputs.append(Input(name, shape, DTYPES[tensor.type]))
         return tuple(inputs)
 
-    def piece(
-        self, nodes: graphs.Nodes, fed: graphs.Fed, shapes: graphs.Fed, constants: graphs.Held
+    def model_of(
+        self, node: LiteRTOperator, fed: graphs.Fed, shapes: graphs.Fed, constants: graphs.Held
     ) -> tuple[bytearray, dict[int, int]]:
-        """Returns a model of operators in a row, all of whose results are its outputs, and the
-        numbers of its constants' buffers.
+        """Returns a model of an operator, whose results are its outputs, and the numbers of its
+        constants' buffers.
 
-        ``fed``: what they read from before; ``shapes``: of values, where they aren't the file's;
+        ``fed``: what it reads from before; ``shapes``: of values, where they aren't the file's;
         ``constants``: those of the file, or other numbers for them.
         """
-        every = dict.fromkeys(n for node in nodes for n in (*node.operands, *node.gives))
-        numbers = [n for n in every if n is not None]
-        places = {n: place for place, n in enumerate(numbers)}
+        every = dict.fromkeys(n for n in (*node.operands, *node.gives) if n is not None)
+        places = {n: place for place, n in enumerate(every)}
         # the schema asks for a first buffer that is empty: it is that of all tensors without one
         model, graph = schema.ModelT(), schema.SubGraphT()
         model.buffers, graph.tensors = [aligned_buffer(schema)], []
-        for n in numbers:
+        for n in places:
             own = self.tensor(n)
             data = constants[n] if n in constants else self._data(own)
             tensor = self._tensor(own, None if n in fed else data, model.buffers)
@@ -172,29 +166,25 @@ class LiteRTFile:
             if n in fed or n in shapes:
                 tensor.shape = list((fed.get(n) or shapes[n])[0])
             graph.tensors.append(tensor)
-        graph.operators = []
-        for node in nodes:
-            graph.operators.append(copy(node.own))
-            graph.operators[-1].inputs = [places.get(n, -1) for n in node.operands]
-            graph.operators[-1].outputs = [places[n] for n in node.gives]
-        graph.inputs = [places[n] for n in fed]
-        graph.outputs = [n for operator in graph.operators for n in operator.outputs]
-        graph.name = b"main"
+        operator = copy(node.own)
+        operator.inputs = [places.get(n, -1) for n in node.operands]
+        operator.outputs = [places[n] for n in node.gives]
+        graph.operators, graph.inputs = [operator], [places[n] for n in fed]
+        graph.outputs, graph.name = operator.outputs, b"main"
         model.operatorCodes, model.version = self.model.operatorCodes, self.model.version
         model.subgraphs = [graph]
-        if any(node.op in NESTED for node in nodes):
+        if node.op in NESTED:
             for inner in map(copy, self.model.subgraphs[1:]):
                 own = [(t, self._data(t), model.buffers) for t in inner.tensors]
                 inner.tensors = [self._tensor(*held) for held in own]
                 model.subgraphs.append(inner)
-        elif len(nodes) == 1:
-            (operator,) = graph.operators
+        else:
             model.operatorCodes = [model.operatorCodes[operator.opcodeIndex]]
             operator.opcodeIndex = 0
         size = sum(len(buffer.data) for buffer in model.buffers if buffer.data is not None)
         builder = schema.flatbuffers.Builder(size + 4096)
         builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
-        buffers = {n: graph.tensors[places[n]].buffer for n in numbers if n in constants}
+        buffers = {n: graph.tensors[places[n]].buffer for n in places if n in constants}
         return bytearray(builder.Output()), {n: place for n, place in buffers.items() if place}
 
     @staticmethod
@@ -213,7 +203,6 @@ class LiteRTOperators(graphs.Graph):
     """A file's operators with the model's inputs."""
 
     BY_SHAPE = frozenset(("SHAPE", "RANK"))
-    KEPT = 1 << 22
     IMPORTS = (
         *("import base64", "import zlib"),
         "from ai_edge_litert.interpreter import Interpreter, OpResolverType",
@@ -229,25 +218,14 @@ class LiteRTOperators(graphs.Graph):
         self.file, self.switches = file, switches
         super().__init__(file.body, {n: inputs[file.name(n)] for n in file.body.inputs})
         self.opens = opens
-        self.folder = Path(tempfile.mkdtemp(prefix="probe"))
-        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
-        self.files: dict[Any, Path] = {}
 
-    def started(
-        self, nodes: graphs.Nodes, fed: graphs.Fed, held: graphs.Held, once: bool = False
-    ) -> graphs.Runner:
-        key = tuple(map(id, nodes)) if once and self.pieces else ()  # wanted again in the next run
+    def started(self, node: LiteRTOperator, fed: graphs.Fed, held: graphs.Held) -> graphs.Runner:
         numbers = {**self.constants, **held}
-        if "passed" in nodes[0].words:
+        if "passed" in node.words:
             return lambda arrays: [
-                {**numbers, **dict(zip(fed, arrays, strict=True))}[key] for key in nodes[0].slots
+                {**numbers, **dict(zip(fed, arrays, strict=True))}[key] for key in node.slots
             ]
-        model: Any = self.files.get(key)
-        if model is None:
-            model = bytes(self.file.piece(nodes, fed, self.known, numbers)[0])
-            if key:
-                self.files[key] = self.folder / f"{len(self.files)}.tflite"
-                self.files[key].write_bytes(model)
+        model = bytes(self.file.model_of(node, fed, self.known, numbers)[0])
         interpreter = interpreter_of(model, self.switches)
         interpreter.allocate_tensors()
 
@@ -258,18 +236,13 @@ class LiteRTOperators(graphs.Graph):
             interpreter.reset_all_variables()
             interpreter.invoke()
             gives = [detail["index"] for detail in interpreter.get_output_details()]
-            # for one run: its own memory, which lives as long as they do
-            return [interpreter.tensor(n)() if once else interpreter.get_tensor(n) for n in gives]
+            return [interpreter.get_tensor(n) for n in gives]
 
         return run
 
     def meaning(self, node: Node, call: Call) -> Meaning:
         scales = ([self.file.scale(n) for n in some] for some in (node.reads, node.gives))
         return quantised(meaning(call), *scales)
-
-    def joins(self, node: LiteRTOperator) -> bool:
-        keeps = any(self.file.tensor(k).isVariable for k in node.operands if k is not None)
-        return not (keeps or node.op in NESTED)
 
     def key_inside(self, key: Key, inside: str, constant: bool = False) -> Key:
         return key if constant else (inside, *key)
@@ -343,7 +316,7 @@ class LiteRTOperators(graphs.Graph):
             words += f", experimental_op_resolver_type={plain}"
         fed = {n: self.described_at(n) for n in own if n not in self.constants}
         empty = {n: np.zeros_like(self.constants[n]) for n in own if n not in fed}
-        packed, places = self.file.piece([node], fed, self.known, self.constants | empty)
+        packed, places = self.file.model_of(node, fed, self.known, self.constants | empty)
         root = schema.Model.GetRootAs(packed, 0)
         begin = np.frombuffer(packed, np.uint8).ctypes.data
         text = base64.b85encode(zlib.compress(packed, 9)).decode()
@@ -369,16 +342,14 @@ class LiteRTOperators(graphs.Graph):
         ]
 
 
-def interpreter_of(model: bytes | Path, switches: Mapping[str, str]) -> Any:
-    """Returns an interpreter of a model or its file: ``threads``, and ``xnnpack``: 0 for the
+def interpreter_of(model: bytes, switches: Mapping[str, str]) -> Any:
+    """Returns an interpreter of a model: ``threads``, and ``xnnpack``: 0 for the
     built-in kernels."""
     words: dict[str, Any] = {}
     if "threads" in switches:
         words["num_threads"] = int(switches["threads"])
     if switches.get("xnnpack") == "0":
         words["experimental_op_resolver_type"] = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-    if isinstance(model, Path):
-        return Interpreter(model_path=str(model), **words)
     return Interpreter(model_content=model, **words)
 
 

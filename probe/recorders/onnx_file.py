@@ -1,6 +1,6 @@
-"""ONNX models as graphs of nodes: constants, bodies, models of some nodes, blocked layouts.
+"""ONNX models as graphs of nodes: constants, bodies, models of one node, blocked layouts.
 
-Weights stay constants of a piece, since ONNX Runtime packs constant weights and runs other kernels
+Weights stay constants of a node alone: ONNX Runtime packs constant weights and runs other kernels
 on them.
 
 ONNX Runtime's optimiser lays channels out in blocks (NCHWc). A value in this layout is declared as
@@ -298,29 +298,28 @@ def _single_constants(graph: Any, outside: Mapping[str, Any]) -> dict[str, Any]:
     return held
 
 
-# models of some nodes
+# a model of one node
 
 
 def submodel(
-    nodes: Sequence[OnnxNode],
+    node: OnnxNode,
     fed: Fed,
     weights: Mapping[Any, tuple[Constant, np.ndarray | None]],
     like: Any,
     called: Mapping[Any, str],
 ) -> Any:
-    """Returns a model of some nodes in a row, whose outputs are all outputs of the model.
+    """Returns a model of a node, whose results are its outputs.
 
     ``fed``: what is read from before; ``weights``: constants, each with other numbers for it;
-    ``like``: the model that has the nodes; ``called``: names of values, where their keys aren't.
+    ``like``: the model that has the node; ``called``: names of values, where their keys aren't.
     """
     inputs = [
         helper.make_tensor_value_info(called.get(key, key), onnx_type(dtype), None)
         for key, (_, dtype) in fed.items()
     ]
-    outputs = [onnx.ValueInfoProto(name=called.get(k, k)) for node in nodes for k in node.gives]
+    outputs = [onnx.ValueInfoProto(name=called.get(k, k)) for k in node.gives]
     held = [own.tensor(called.get(key, key), array) for key, (own, array) in weights.items()]
-    protos = [node.proto(called) for node in nodes]
-    graph = helper.make_graph(protos, "piece", inputs, outputs, held)
+    graph = helper.make_graph([node.proto(called)], "piece", inputs, outputs, held)
     return onnx.ModelProto(graph=graph, ir_version=like.ir_version, opset_import=like.opset_import)
 
 

@@ -1,16 +1,15 @@
 """ONNX Runtime, watched node by node: the nodes of the model as its optimiser left them.
 
-The optimised model is saved and its nodes run one after the other, or a few in a row with all their
-outputs visible, without any more optimisation. Kernels, constant weights, layouts and threads are
-those of an unwatched run; that the outputs have its bits is checked at the first recording, and
-where they don't the whole model is one operation. A node alone runs as it did in the recording.
+The optimised model is saved and its nodes run one after the other, without any more optimisation.
+Kernels, constant weights, layouts and threads are those of an unwatched run; that the outputs have
+its bits is checked at the first recording, and where they don't the whole model is one operation. A
+node alone runs as it did in the recording.
 Of an ``If`` the branch that runs is recorded, of a ``Loop`` and a ``Scan`` every iteration.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +23,6 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import helper
-from onnxruntime.capi import onnxruntime_pybind11_state as binding
 
 from probe import layout
 from probe.backends.onnxruntime import session_entries
@@ -32,6 +30,7 @@ from probe.errors import InputError
 from probe.recorders import graphs, onnx_file, onnx_table
 from probe.recorders.graphs import Body, LiveValue, repeated
 from probe.recorders.onnx_file import BLOCKED, SPLIT, Block, Constant, OnnxNode, OnnxPlace
+from probe.recording.contract import Seen, Visit
 from probe.recording.recording import array_digest
 from probe.semantics import Meaning
 from probe.semantics.contract import Call
@@ -46,9 +45,6 @@ LEVELS = {
     "extended": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
     "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
 }
-
-# Threads that all pieces may have together: each has its own.
-MOST_THREADS = 512
 
 
 def options(switches: Mapping[str, str]) -> Any:
@@ -68,22 +64,6 @@ def options(switches: Mapping[str, str]) -> Any:
     if "optimisation" in switches:
         settings.graph_optimization_level = LEVELS[switches["optimisation"]]
     return settings
-
-
-@functools.cache
-def share_memory() -> None:
-    """Gives all pieces one arena: without it the heap is torn, and takes twice what is alive.
-
-    ONNX Runtime keeps it for the process; only sessions that ask for it use it.
-    """
-    kind = binding.OrtAllocatorType.ORT_ARENA_ALLOCATOR
-    memory = binding.OrtMemoryInfo("Cpu", kind, 0, binding.OrtMemType.DEFAULT)
-    as_requested = 1
-    arena = onnxruntime.OrtArenaCfg(0, as_requested, 1 << 16, -1)
-    try:
-        onnxruntime.create_and_register_allocator(memory, arena)
-    except Exception:  # the program has registered one: it serves as well
-        return
 
 
 class Optimised(graphs.Graph):
@@ -107,11 +87,8 @@ class Optimised(graphs.Graph):
         mapped: np.ndarray | None = None,
         opens: bool = True,
     ) -> None:
-        share_memory()
         self.model, self.switches = model, {**switches, "optimisation": "none"}
         self.mapped, self.opens = mapped, opens
-        threads = int(switches.get("threads", 0)) or os.cpu_count() or 1
-        self.most_pieces = max(2, min(self.most_pieces, MOST_THREADS // threads))
         self.sessions: dict[str, Any] = {}
         self.blocks: dict[str, Block] = {}
         self.paths: dict[str, str] = {}
@@ -130,7 +107,7 @@ class Optimised(graphs.Graph):
     def _reordered(self, op: str, array: np.ndarray) -> np.ndarray:
         """Runs a node of the blocked layout's domain on an array."""
         node = onnx_file.new_node(op, ["x"], "y", "", domain=BLOCKED)
-        run = self.started([node], {"x": (array.shape, "float32")}, {})
+        run = self.started(node, {"x": (array.shape, "float32")}, {})
         (output,) = run([_ort(array, "float32")])
         return output.numpy()  # type: ignore[no-any-return]
 
@@ -150,9 +127,6 @@ class Optimised(graphs.Graph):
         array = self.blocks[key].turned(array) if key in self.blocks else array
         return _ort(np.ascontiguousarray(array).reshape(array.shape), self.described_at(key)[1])
 
-    def nbytes(self, value: Any) -> int:
-        return int((value.array if isinstance(value, Constant) else value.numpy()).nbytes)
-
     def address(self, key: Any) -> int | None:
         value = self.values[key].value
         plain = key not in self.blocks and value.is_tensor()
@@ -160,31 +134,25 @@ class Optimised(graphs.Graph):
 
     # nodes
 
-    def started(
-        self, nodes: graphs.Nodes, fed: graphs.Fed, held: graphs.Held, once: bool = False
-    ) -> graphs.Runner:
-        if "stacked" in nodes[0].words:
-            return functools.partial(self._stacked, nodes[0], fed, held)
-        beside = {key: self.constants[key] for node in nodes for key in node.fed}
+    def started(self, node: OnnxNode, fed: graphs.Fed, held: graphs.Held) -> graphs.Runner:
+        if "stacked" in node.words:
+            return functools.partial(self._stacked, node, fed, held)
+        beside = {key: self.constants[key] for key in node.fed}
         every_fed = {**fed, **{key: self.described(constant) for key, constant in beside.items()}}
-        uses = (key for node in nodes for key in node.uses if key not in every_fed)
-        keys = dict.fromkeys(key for key in uses if key in self.constants)
+        keys = [key for key in node.uses if key not in every_fed and key in self.constants]
         turned = {k: self.blocks[k].turned(a) if k in self.blocks else a for k, a in held.items()}
         weights = {key: (self.constants[key], turned.get(key)) for key in keys}
-        # of a node alone nothing has its own name, so that in other iterations it is the same model
-        every = dict.fromkeys((*nodes[0].uses, *nodes[0].gives)) if len(nodes) == 1 else {}
-        called = {key: f"v{n}" for n, key in enumerate(every)}
-        made_of = onnx_file.submodel(nodes, every_fed, weights, self.model, called)
+        # nothing has its own name, so that in other iterations it is the same model
+        called = {key: f"v{n}" for n, key in enumerate(dict.fromkeys((*node.uses, *node.gives)))}
+        made_of = onnx_file.submodel(node, every_fed, weights, self.model, called)
         content = made_of.SerializeToString()
-        inside = bool(called) and nodes[0].within
-        name = array_digest(np.frombuffer(content, np.uint8)) if inside else ""
+        name = array_digest(np.frombuffer(content, np.uint8)) if node.within else ""
         session = self.sessions.get(name)
         if session is None:
             settings = options(self.switches)
             settings.enable_mem_pattern = False
-            settings.add_session_config_entry("session.use_env_allocators", "1")
             session = onnxruntime.InferenceSession(content, settings, providers=PROVIDERS)
-            if once and name:  # other iterations run the same
+            if name:
                 self.sessions[name] = session
         ends = session.get_inputs(), session.get_outputs()
         inputs, outputs = ([end.name for end in some] for some in ends)
@@ -204,12 +172,11 @@ class Optimised(graphs.Graph):
         array = np.stack([every[key] for key in node.slots], node.words["stacked"])
         return [self.value(node.slots[0], array)]
 
-    def joins(self, node: OnnxNode) -> bool:
-        return "stacked" not in node.words and not node.fed
-
-    def _join(self) -> None:
-        self.sessions.clear()
-        super()._join()
+    def run(self, visit: Visit) -> list[Seen]:
+        try:
+            return super().run(visit)
+        finally:
+            self.sessions.clear()
 
     def key_inside(self, key: str, inside: OnnxPlace, constant: bool = False) -> str:
         return inside.to.get(key) or (inside.constants if constant else inside.values) + key
@@ -370,7 +337,7 @@ class Optimised(graphs.Graph):
             code += self.blocks[key].lines(own[key], self.described_at(key)[0])
         held = self.constants.keys() - node.fed
         fed = {key: self.described_at(key) for key in own if key not in held}
-        model = onnx_file.submodel([node], fed, {}, self.model, {**own, **outs})
+        model = onnx_file.submodel(node, fed, {}, self.model, {**own, **outs})
         code += onnx_file.model_lines(model, [(own[k], own[k]) for k in own if k not in fed])
         code.append("options = onnxruntime.SessionOptions()")
         if "threads" in self.switches:

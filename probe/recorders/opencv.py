@@ -35,7 +35,7 @@ from onnx import helper, numpy_helper
 
 from probe.errors import InputError
 from probe.recorders import graphs
-from probe.recorders.graphs import Body, Fed, Graph, Held, Node, NodeGroup, Nodes, Runner
+from probe.recorders.graphs import Body, Fed, Graph, Held, Node, Runner
 from probe.recorders.onnx_file import graph_inputs, model_lines, words_in
 from probe.recorders.opencv_table import TABLE
 from probe.recording.contract import Input, Seen, Visit
@@ -326,7 +326,7 @@ class Layers(Graph):
     """A net's layers, those in a group that run as one operation: ``own`` of a node are the layers.
 
     ``values``: names of what is known of a run; ``alike``: of those whose operations give the same
-    bits alone.
+    bits alone; ``whole``: gives them, in one pass of the net.
     """
 
     IMPORTS = (
@@ -342,8 +342,10 @@ class Layers(Graph):
         values: Sequence[str],
         switches: Mapping[str, str],
         alike: set[str],
+        whole: Callable[[Sequence[str]], list[np.ndarray]],
     ) -> None:
         self.net, self.switches, self.alike = net, switches, alike
+        self.asked, self.whole = values, whole
         constants: dict[Any, np.ndarray] = dict(net.constants)
         for layer in net.running:
             constants |= layer.weights
@@ -385,8 +387,14 @@ class Layers(Graph):
         path = bare_name(layers[-1].name)
         return Node(layers, op, slots, list(gives), words=words, path=path, able=able)
 
-    def started(self, nodes: Nodes, fed: Fed, held: Held, once: bool = False) -> Runner:
-        (node,) = nodes
+    def run(self, visit: Visit) -> list[Seen]:
+        results = self.inputs | dict(zip(self.asked, self.whole(self.asked), strict=True))
+        self.kept = [self.live(*both) for both in results.items()]
+        for node in self.body.nodes:
+            visit(self._event(node))
+        return [self.seen(key) for key in self.body.outputs]
+
+    def started(self, node: Node, fed: Fed, held: Held) -> Runner:
         numbers = {**self.constants, **held}
         inner = {key: numbers[key] for key in node.uses if key in self.net.constants}
         known = {**fed, **{key: self.described(array) for key, array in inner.items()}}
@@ -610,7 +618,7 @@ class OpenCVRecorder(graphs.GraphRecorder):
     def record(self, visit: Visit) -> list[Seen]:
         if self.graph is None:
             self.graph = self.cut()
-            shown = {id(node.own[-1]) for node in self.graph.nodes}
+            shown = {id(node.own[-1]) for node in self.graph.body.nodes}
             hidden = [layer for layer in self.read.running if id(layer) not in shown]
             if hidden:
                 names = ", ".join(bare_name(layer.name) for layer in hidden)
@@ -618,11 +626,11 @@ class OpenCVRecorder(graphs.GraphRecorder):
         return self.graph.run(visit)
 
     def cut(self, opens: bool = True) -> Layers:
-        """Returns the layers whose results can be asked for; the whole net is one piece."""
-        every = tuple(dict.fromkeys((*self._unchanged(), *self.read.outputs)))
-        layers = Layers(self.read, self.inputs, every, self.switches, self.alike)
-        layers.runs([NodeGroup(layers.nodes, [], list(every), lambda _: self._outputs(every))])
-        return layers
+        """Returns the layers whose results can be asked for."""
+        return self._layers(tuple(dict.fromkeys((*self._unchanged(), *self.read.outputs))))
+
+    def _layers(self, values: Sequence[str]) -> Layers:
+        return Layers(self.read, self.inputs, values, self.switches, self.alike, self._outputs)
 
     def _fresh(self) -> Any:
         if self.copied:
@@ -713,9 +721,9 @@ class OpenCVRecorder(graphs.GraphRecorder):
         values, graph = dict(zip(every, self._outputs(every), strict=True)), None
         for name in every:
             if graph is None:  # where a result is left out, operations are others
-                graph = Layers(self.read, self.inputs, [*values], self.switches, self.alike)
+                graph = self._layers([*values])
                 graph.kept = [graph.live(*both) for both in (self.inputs | values).items()]
-                by = {key: node for node in graph.nodes for key in node.gives}
+                by = {key: node for node in graph.body.nodes for key in node.gives}
             if graph.agrees(by[name]):
                 self.alike.add(name)
             elif name not in self.read.outputs:

@@ -187,11 +187,11 @@ def unheard() -> Iterator[None]:
 
 
 def _recorded(recorder: Recorder, watch: _Watch) -> list[Seen]:
-    try:
-        return recorder.record(watch)
-    except Again:  # it has learned on the way how to run what it runs
-        watch.at, watch.other_branch, watch.met = 0, False, set()
-        return recorder.record(watch)
+    while True:
+        try:
+            return recorder.record(watch)
+        except Again:  # it has learned on the way how to run what it runs
+            watch.at, watch.other_branch, watch.met = 0, False, set()
 
 
 def _compare_branches(marks: Marks, other: Run) -> None:

@@ -46,12 +46,19 @@ def events(recorder: Any) -> list[Event]:
         arrays.update({seen.key: np.array(seen.array(), order="C") for seen in event.gives})
         every.append((event, reads, [arrays[seen.key] for seen in event.gives]))
 
-    try:
-        recorder.record(noted)
-    except Again:  # it has to begin anew, operation by operation
-        every.clear()
-        recorder.record(noted)
+    recorded(recorder, noted, every)
     return every
+
+
+def recorded(recorder: Any, visit: Callable[[Any], None], every: list[Any]) -> list[Any]:
+    """Records until the recorder knows how to run what it runs. Returns the outputs; ``every``:
+    what ``visit`` has put together, which is to begin anew then."""
+    while True:
+        every.clear()
+        try:
+            return recorder.record(visit)  # type: ignore[no-any-return]
+        except Again:
+            continue
 
 
 def said(run: Any) -> list[Any]:
@@ -63,8 +70,8 @@ def said(run: Any) -> list[Any]:
 
 
 def recorded_twice(recorder: Any) -> tuple[list[Any], list[np.ndarray]]:
-    """Returns operations and outputs of a graph's second recording, where nodes in a row run
-    together. Both recordings must give the bits of an unwatched run, without a note."""
+    """Returns operations and outputs of a graph's second recording. Both must give the bits of an
+    unwatched run, without a note."""
     for _ in range(2):
         seen: list[Any] = []
         outputs = [np.array(output.array()) for output in recorder.record(seen.append)]

@@ -7,10 +7,8 @@ import warnings
 import numpy as np
 import pytest
 
-from probe import ulp
 from probe.errors import InputError
-from probe.recording.recording import record_run
-from tests.recorders.recorded import alone, drawn, held_to_account, recorded_twice
+from tests.recorders.recorded import alone, drawn, held_to_account, recorded, recorded_twice
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 
@@ -77,50 +75,8 @@ def test_a_file_says_its_inputs(tmp_path):
         litert.opened(tmp_path / "none.tflite")
 
 
-def test_operators_in_a_row_give_what_they_give_alone(monkeypatch) -> None:
-    recorder = litert.LiteRTRecorder(residual(), {"x": normal(1, 9, 9, 3)})
-    first = record_run(recorder)
-    started = []
-    plain = litert.interpreter_of
-    monkeypatch.setattr(litert, "interpreter_of", lambda *a: started.append(a) or plain(*a))
-    again = record_run(recorder)
-    assert not started  # a small model's interpreters stay
-    assert len(recorder.graph.pieces) < len(first.operations)
-    assert [one.digest for one in again.values] == [one.digest for one in first.values]
-    assert [one.reads for one in again.operations] == [one.reads for one in first.operations]
-
-
-def test_operators_that_give_different_bits_in_a_row_run_alone(monkeypatch) -> None:
-    plain = litert.LiteRTOperators.started
-
-    def spoiled(self, nodes, *rest):
-        run = plain(self, nodes, *rest)
-        if len(nodes) == 1:
-            return run
-        return lambda arrays: [one + np.spacing(one) for one in run(arrays)]
-
-    monkeypatch.setattr(litert.LiteRTOperators, "started", spoiled)
-    recorder = litert.LiteRTRecorder(residual(), {"x": normal(1, 9, 9, 3)})
-    live = record_run(recorder)
-    assert all(len(one.nodes) == 1 for one in recorder.graph.pieces)
-    assert not recorder.note
-    assert ulp.equal(live.results[0], recorder.plain()[0], "float32")
-
-
-def test_large_models_wait_on_disk(monkeypatch) -> None:
-    monkeypatch.setattr(litert.LiteRTOperators, "KEPT", 0)
-    recorder = litert.LiteRTRecorder(residual(), {"x": normal(1, 9, 9, 3)})
-    first, again = record_run(recorder), record_run(recorder)
-    assert [one.digest for one in again.values] == [one.digest for one in first.values]
-    assert {one.exists() for one in recorder.graph.files.values()} == {True}
-    assert len(recorder.graph.files) == len(recorder.graph.pieces)
-
-
-def test_other_weights_are_given_to_an_operator_whose_model_waits_on_disk(monkeypatch) -> None:
-    monkeypatch.setattr(litert.LiteRTOperators, "KEPT", 0)
+def test_other_weights_are_given_to_an_operator() -> None:
     recorder, seen = litert.LiteRTRecorder(residual(), {"x": normal(1, 9, 9, 3)}), []
-    recorder.record(lambda _: None)
-    recorder.graph.apart()
 
     def visit(event):
         if event.op == "CONV_2D" and not seen:
@@ -167,7 +123,7 @@ def test_of_a_loop_every_iteration_is_recorded(xnnpack: str) -> None:
 def test_a_loop_of_too_many_iterations_is_one_operation(monkeypatch) -> None:
     monkeypatch.setattr(graphs, "MOST_OPENED", 4)
     recorder, seen = litert.LiteRTRecorder(looped(4), {"x": normal(4, 6)}), []
-    recorder.record(seen.append)
+    recorded(recorder, seen.append, seen)
     assert recorder.note.startswith("loops are one operation each")
     assert "WHILE" in [one.op for one in seen]
     assert "TANH" not in [one.op for one in seen]

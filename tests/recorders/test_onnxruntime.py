@@ -12,9 +12,8 @@ from probe import semantics as meaning
 from probe.agreement import RunningMatch
 from probe.errors import InputError
 from probe.recording import difference, source
-from probe.recording.contract import Again
 from probe.recording.recording import record_run
-from tests.recorders.recorded import alone, drawn, held_to_account, recorded_twice
+from tests.recorders.recorded import alone, drawn, held_to_account, recorded, recorded_twice
 
 onnx = pytest.importorskip("onnx", reason="models are made with onnx")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
@@ -133,7 +132,7 @@ def test_a_loop_of_no_iteration_and_one_of_too_many_are_one_operation(monkeypatc
     monkeypatch.setattr(graphs, "MOST_OPENED", 30)
     for most, note in ((0, ""), (9, "loops are one operation each: their iterations")):
         recorder, seen = onnxruntime.OnnxRecorder(counted(most, x), {"x": x}), []
-        recorder.record(seen.append)
+        recorded(recorder, seen.append, seen)
         assert recorder.note.startswith(note) and bool(note) == bool(recorder.note)
         assert [(one.op, one.reads[0].name) for one in seen] == [("Loop", "n")]
         assert isinstance(seen[0].meaning, meaning.Unknown)
@@ -295,32 +294,13 @@ def test_a_model_whose_nodes_give_other_bits_is_one_operation(monkeypatch):
     recorder, seen = onnxruntime.OnnxRecorder(content, {"x": x}), []
     own = recorder.plain
     monkeypatch.setattr(recorder, "plain", lambda: [np.nextafter(own()[0], np.float32(9))])
-    recorder.record(seen.append)
+    recorded(recorder, seen.append, seen)
     assert [(one.op, one.path) for one in seen] == [("model", "")]
     assert recorder.note == (
         "the model is one operation: its nodes run one by one give different bits"
     )
     (found,) = seen[0].again([x])
     assert found.shape == (4, 5)
-
-
-def test_nodes_that_can_not_run_together_run_alone(monkeypatch):
-    content, x = residual()
-    plain = onnxruntime.Optimised.started
-
-    def refuses(self, nodes, *rest):
-        if len(nodes) > 1:
-            raise RuntimeError("too many")
-        return plain(self, nodes, *rest)
-
-    monkeypatch.setattr(onnxruntime.Optimised, "started", refuses)
-    recorder = onnxruntime.OnnxRecorder(content, {"x": x})
-    with pytest.raises(Again):
-        recorder.record(lambda _: None)
-    (found,) = [np.array(one.array()) for one in recorder.record(lambda _: None)]
-    assert not recorder.note
-    assert all(len(one.nodes) == 1 for one in recorder.graph.pieces)
-    assert found.tobytes() == recorder.plain()[0].tobytes()
 
 
 def test_shapes_are_read_without_the_numbers():
