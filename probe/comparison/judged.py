@@ -389,7 +389,7 @@ class Comparison:
         known = [revealed.replayed[tuple(places.T)] for revealed, (_, places) in both]
         proved = same[known[0] & known[1]]
         # both summations and what is read: the columns before say how this pair's data came out
-        kinds, number = np.unique(self._kinds(proved)[:, 5:], axis=0, return_inverse=True)
+        kinds, number = np.unique(self._kinds(proved)[:, 4:], axis=0, return_inverse=True)
         names = [self._verdict(*kind) for kind in kinds.tolist()]
         verdicts = np.array(names, object)[number.reshape(-1)]
         apart = {name: proved[verdicts == name] for name in dict.fromkeys(names) if name}
@@ -424,32 +424,18 @@ class Comparison:
         same, read = self.pairs.same_window[which], self._classes[0][mine[0]]
         no_sum = left.not_a_sum[mine] | right.not_a_sum[theirs]
         reached = self.left.reached[mine] ^ self.right.reached[theirs]
-        proved, early = self.proved(which), self._early(which)
         sums = left.index[mine], right.index[theirs]
-        columns = [same, no_sum, proved, reached, early, *sums, read]
+        columns = [same, no_sum, self.proved(which), reached, *sums, read]
         return np.stack(columns, axis=1).astype(np.int64)
 
-    def _early(self, which: np.ndarray) -> np.ndarray:
-        """Returns which pairs have a product that overflows before it is added, on one side or
-        both."""
-        early = np.zeros(len(self.pairs.left[which]), bool)
-        for side, places in self.sides(which):
-            if side.variants:
-                early |= np.array([tuple(at) in side.variants for at in places.tolist()], bool)
-        return early
-
-    def _name(
-        self, same: int, no_sum: int, replayed: int, reached: int, early: int, *sums: int
-    ) -> str:
+    def _name(self, same: int, no_sum: int, replayed: int, reached: int, *sums: int) -> str:
         if not same:
             return "window"
         if no_sum:
             return "not-a-sum"
         if reached and replayed:
             return "reach"
-        one, two, read = sums
-        name = self._verdict(one, two, read) or "rounding" * early
-        return name * replayed or "unexplained"
+        return (replayed and self._verdict(*sums)) or "unexplained"
 
     def _verdict(self, one: int, two: int, read: int) -> str:
         """Returns what sets two summations apart over the leaves that are read; empty if nothing

@@ -5,7 +5,6 @@ A run holds its outputs, the windows that they read, and how they are added.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -23,7 +22,6 @@ from probe.summation.masks import SessionOperator
 from probe.summation.orders import ContainerOperands, Orders, reveal
 from probe.summation.pools import Pooled, reveal_ways
 from probe.summation.summation import Summation
-from probe.summation.tree import BIAS, Tree
 from probe.summation.windows import Reach, as_predicted, reached_by, reveal_windows
 from probe.target import Target
 
@@ -140,10 +138,9 @@ class CaseRun:
     replay gave the library's bits on the run's operands. ``windows``: what every output reads,
     int64 (groups, positions, leaves), -1 for padding, where that was asked. ``reach``: which
     outputs the operands' infinities and NaNs reach from elsewhere; None where all are finite.
-    ``reached``: outputs that are NaN by that alone, (positions, filters). ``variants``: how outputs
-    are added whose products overflow before that, by (position, filter). ``pooled``: of a pool, how
-    it comes to its outputs, instead of ``orders``. ``meets``: of sums too long to be asked whole,
-    what they answered at some pairs: see ``summation.sampled``.
+    ``reached``: outputs that are NaN by that alone, (positions, filters). ``pooled``: of a pool,
+    how it comes to its outputs, instead of ``orders``. ``meets``: of sums too long to be asked
+    whole, what they answered at some pairs: see ``summation.sampled``.
     """
 
     target: Target
@@ -157,15 +154,12 @@ class CaseRun:
     evidence: str = ""
     windows: np.ndarray | None = None
     reach: Reach | None = None
-    variants: dict[tuple[int, int], Summation] = field(default_factory=dict)
     pooled: Pooled | None = None
     meets: np.ndarray | None = None
 
     def summation(self, place: Sequence[int] | np.ndarray) -> Summation | None:
         """Returns how the output at (position, filter) is added; None where that is not known."""
         position, filter_ = place
-        if variant := self.variants.get((int(position), int(filter_))):
-            return variant
         if self.orders is None:
             return None
         number = int(self.orders.index[position, filter_])
@@ -314,14 +308,12 @@ def run_and_reveal(session: AnySession, case: Case, known: Sequence[Summation] =
 
 
 def _with_nonfinite(run: CaseRun, session: AnySession, orders: Orders) -> CaseRun:
-    """Returns a run with what its orders did not give because of infinities, NaN or overflow.
+    """Returns a run with what its orders did not give because of infinities or NaN.
 
     An output that an infinity or a NaN gets into without a weight adds 0 times that: it replays if
-    it is NaN. Found are ``replays``, ``reach``, ``reached`` and ``variants``.
+    it is NaN. Found are ``replays``, ``reach`` and ``reached``.
     """
     own, dtype = run.operands, run.case.dtype
-    if may_overflow(own.x, own.w, dtype):
-        run = _overflow(run, session, orders)
     # finite operands times a zero weight add nothing, whatever the kernel reads
     if own.finite:
         return run
@@ -336,112 +328,6 @@ def _with_nonfinite(run: CaseRun, session: AnySession, orders: Orders) -> CaseRu
     reached = some & nan & ~alone
     replays = np.where(some, nan & orders.replayed, run.replays)
     return replace(run, reach=reach, reached=reached, replays=replays)
-
-
-def _overflow(run: CaseRun, session: AnySession, orders: Orders) -> CaseRun:
-    """Returns a run with outputs replayed with the products rounded first that overflow before they
-    are added."""
-    replays, variants = run.replays.copy(), dict(run.variants)
-    for number, summation in enumerate(orders.summations):
-        open_ = (orders.index == number) & ~replays
-        if not open_.any() or not overflow_applies(summation, run.case.dtype):
-            continue
-        here = np.flatnonzero(open_.any(axis=1))
-        filters = run.case.filters
-        select = (here[:, None] * filters + np.arange(filters)).astype(np.int64)
-        overflows = overflowing_leaves(SessionOperator(session, run.case, select), summation)
-        fused = np.array(sorted(summation.rounding.fused))
-        answers: dict[bytes, list[tuple[int, int]]] = {}
-        for row, position in enumerate(here.tolist()):
-            for filter_ in np.flatnonzero(open_[position]).tolist():
-                key = overflows[:, row, filter_].tobytes()
-                answers.setdefault(key, []).append((position, filter_))
-        for key, places in answers.items():
-            first = frozenset(fused[np.frombuffer(key, bool)].tolist())
-            if not first:
-                continue
-            variant, some = with_products_rounded(summation, first), np.array(places)
-            agreed = some[run.operands.agrees(variant, *some.T)]
-            replays[tuple(agreed.T)] = True
-            variants |= {(int(p), int(f)): variant for p, f in agreed}
-    return replace(run, replays=replays, variants=variants)
-
-
-# Products that overflow before they are added, which no question about finite sums shows. A product
-# of two bfloat16 numbers fits float32 exactly, so in its range nothing tells a fused multiply-add
-# from a product that is rounded first. Beyond the range it does: with a partial sum of
-# -1.5 * 2^127, a product of 2^128 gives 2^126 where it enters exactly, and an infinity where it was
-# rounded to float32 before, or was the first of a chain of its own that was added later.
-
-# Products of a sum up to which each is asked: a call each.
-MOST_PRODUCTS = 2048  # speed alone
-
-# The format of the partial sums that are asked about.
-PARTIAL_SUMS = "float32"
-
-
-def overflow_applies(summation: Summation, dtype: str) -> bool:
-    """Returns whether the products of a summation are exact in its partial sums, so that none was
-    asked."""
-    rounding = summation.rounding
-    narrow = "bfloat16" in (dtype, rounding.operand_format)
-    form = rounding.intermediate_format or rounding.accumulator_format or dtype
-    return narrow and form == PARTIAL_SUMS and 1 < len(summation.tree.leaves) <= MOST_PRODUCTS
-
-
-def overflowing_leaves(operator: SessionOperator, summation: Summation) -> np.ndarray:
-    """Returns which fused leaves overflow before they are added: bool (leaves, positions, filters).
-
-    ``leaves`` as ``summation.rounding.fused`` has them, sorted. Asked of all the operator's outputs
-    at once, and of use for those that add so. An output that does not read both leaves of a
-    question answers False.
-    """
-    fused, beside = sorted(summation.rounding.fused), _siblings(summation.tree)
-    overflows = np.zeros((len(fused), operator.positions, operator.filters), bool)
-    template = np.zeros(operator.summands + int(operator.bias))
-    # beyond float32, and made of factors within it
-    product = 2.0**128
-    x = math.sqrt(product)
-    for biased in (False, True):
-        rows = [n for n, leaf in enumerate(fused) if (beside[leaf] == BIAS) == biased]
-        if not rows:
-            continue
-        other = [operator.summands if biased else beside[fused[n]] for n in rows]
-        pairs = np.stack([[fused[n] for n in rows], other], axis=1)
-        leaves = np.repeat(pairs[:, None, :], operator.filters, axis=1)
-        values = np.array([product / x, -1.5 * 2.0**127 / (1.0 if biased else x)])
-        overflows[rows] = np.isposinf(operator.run(x, template, leaves, values))
-    return overflows
-
-
-def with_products_rounded(summation: Summation, first: frozenset[int]) -> Summation:
-    """Returns the summation whose leaves ``first`` are rounded to ``PARTIAL_SUMS`` before they are
-    added."""
-    rounding = replace(summation.rounding, fused=summation.rounding.fused - first)
-    if rounding.intermediate_format and rounding.product_format is None:
-        rounding = replace(rounding, product_format=PARTIAL_SUMS)
-    return Summation(summation.tree, rounding)
-
-
-def may_overflow(x: np.ndarray, w: np.ndarray, dtype: str) -> bool:
-    """Returns whether a product of finite operands can be too large for the partial sums."""
-    sizes = [np.abs(floats.widen(size, dtype)) for size in (x, w)]
-    most = [float(size[np.isfinite(size)].max(initial=0.0)) for size in sizes]
-    return most[0] * most[1] > floats.largest_finite(PARTIAL_SUMS)
-
-
-def _siblings(tree: Tree) -> dict[int, int]:
-    """For every leaf one that its node adds to it, the bias only where nothing else is there."""
-    under: list[int] = []  # a leaf of every node
-    siblings: dict[int, int] = {}
-    for children in tree.nodes:
-        leaves = [under[~child] if child < 0 else child for child in children]
-        under.append(min(leaves))
-        for child in children:
-            others = [leaf for leaf, one in zip(leaves, children, strict=True) if one != child]
-            if child >= 0 and others:
-                siblings[child] = min(others)
-    return siblings
 
 
 class Revealer:

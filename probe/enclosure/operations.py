@@ -1,4 +1,6 @@
-"""Encloses what an operation can give, from its semantics and intervals of what it reads.
+"""Encloses what an operation can give, from its semantics and intervals of what it reads: sums and
+products, pools and means, functions that rounding or one routine decides, and several of these in
+one. What libraries put together of more (norms, softmax, GELU) is not enclosed.
 
 A value is an interval for each element: two float64 arrays. Every step is taken outwards: a
 function that rounds once gives the rounded ends of its range, one that the library chooses how to
@@ -9,37 +11,22 @@ in a wider one is open, so that both are enclosed.
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from probe import floats
 from probe.enclosure.sums import error_bound
-from probe.semantics import (
-    Contracts,
-    Each,
-    Meaning,
-    Normalises,
-    Reduces,
-    Reshapes,
-    Same,
-    Steps,
-    Turns,
-    Windows,
-)
+from probe.semantics import Contracts, Each, Meaning, Reduces, Reshapes, Same, Steps, Turns, Windows
 from probe.semantics.elementwise import row_of
 from probe.semantics.sums import divisors
 from probe.summation.arithmetic import Doubles
 
 # By how many units in the last place a function may err that IEEE 754 does not settle: exp, tanh.
 # Seen beyond it were erf of tiny bfloat16 numbers (PyTorch) and log1p of float64 at -0.414 (JAX).
-# Of one that libraries put together of several (GELU, softplus) it is that many units of the
-# largest of its result, its operand and 1, as its steps may cancel.
 ULPS = 16
 
 
@@ -127,8 +114,6 @@ def _enclosed_meaning(
         return enclosed_einsum(left, right, count, dtype, f"{texts[0]},{texts[1]}->{out}", bias)
     if isinstance(meaning, Reduces):
         return _reduction(meaning, reads[0], dtype).map(lambda end: end.reshape(shapes[0]))
-    if isinstance(meaning, Normalises):
-        return _normalised_axes(meaning, reads, dtype)
     if isinstance(meaning, Windows):
         return _pooled(meaning, reads[0], shapes[0], dtype)
     if isinstance(meaning, Same):
@@ -142,12 +127,6 @@ def _enclosed_meaning(
 
 def _number_interval(value: Any) -> Interval:
     return Interval(*(np.asarray(value, np.float64),) * 2)
-
-
-def _near_float32(value: Any) -> Interval:
-    """Returns a number of a meaning, which has it as float32 does."""
-    exact = _number_interval(value)
-    return exact.wider(exact.size * 2.0**-23)
 
 
 def _rounded_outwards(low: Doubles, high: Doubles, dtype: str) -> Interval:
@@ -165,10 +144,6 @@ def _or_none(low: Doubles, high: Doubles) -> Interval:
     """Returns ends that are NaN where both infinities may have met: what may be NaN has no ends."""
     any_number = (low == -np.inf) & (high == np.inf)
     return Interval(*(np.where(any_number, np.nan, end) for end in (low, high)))
-
-
-def _widened_by(x: Interval, by: Doubles, dtype: str) -> Interval:
-    return _rounded_outwards(*x.wider(by), dtype)
 
 
 # sums of products, and sums
@@ -222,65 +197,19 @@ def _end_of_sum(
 
 def _reduction(meaning: Reduces, x: Interval, dtype: str) -> Interval:
     """Returns a reduction over axes, which stay with a size of 1."""
-    word, numbers, rank = meaning.word, meaning.numbers, len(x.shape)
+    rank = len(x.shape)
     axes = tuple(axis % rank for axis in meaning.axes) if rank else ()
-    if word in ("max", "min"):
-        return x.map(lambda end: getattr(end, word)(axis=axes, keepdims=True))
-    if not math.prod(x.shape[axis] for axis in axes):
+    if meaning.word in ("max", "min"):
+        return x.map(lambda end: getattr(end, meaning.word)(axis=axes, keepdims=True))
+    count = math.prod(x.shape[axis] for axis in axes)
+    if not count or meaning.word not in ("sum", "mean"):
         raise NotEnclosed
-    if word == "sum":
-        return _summed(x, axes, dtype)
-    if word == "mean":
-        return _mean(x, axes, dtype)
-    if word == "norm" and numbers in ((1,), (2,)):
-        if numbers == (1,):
-            return _summed(_elementwise(Each("absolute"), [x], dtype), axes, dtype)
-        total = _summed(_squared(x, dtype), axes, dtype).at_least(0)
-        return _erring(total.map(np.sqrt), total, Each("exp"), dtype)  # or sizes taken out before
-    if word in ("variance", "deviation"):
-        named: dict[str, Any] = dict(pair for pair in numbers if isinstance(pair, tuple))
-        count = math.prod(x.shape[axis] for axis in axes)
-        correction = float(named.get("correction", 0))
-        if count <= correction or len(named) != len(numbers):
-            raise NotEnclosed
-        spread = _mean_square_about(x, _mean(x, axes, dtype), axes, dtype)
-        factor = count / (count - correction)
-        result = _erring(spread.map(lambda end: end * factor), spread, Each("exp"), dtype)
-        if word == "variance":
-            return result
-        result = result.at_least(0)
-        return _erring(result.map(np.sqrt), result, Each("exp"), dtype)
-    if word == "logsumexp" and not numbers:
-        top, _, _, total = _exponentials(x, axes, dtype)
-        logged = _erring(total.map(np.log), total, Each("log1p"), dtype)
-        near = _sum_of_two(logged, top, dtype)  # with the largest number taken out, or without
-        return _widened_by(near, np.maximum(near.size, 1) * ULPS * floats.eps(dtype), dtype)
-    raise NotEnclosed
-
-
-def _exponentials(
-    x: Interval, axes: tuple[int, ...], dtype: str, beta: float = 1.0
-) -> tuple[Interval, Interval, Interval, Interval]:
-    """Returns what softmax and its likes compute along axes: the largest number, ``beta`` times
-    what all are less than that, the exponentials of these, and their sums."""
-    top = x.map(lambda end: end.max(axis=axes, keepdims=True))
-    shifted = _difference_of_two(x, top, dtype)
-    # the largest minus itself is zero, which the two intervals do not know
-    shifted = Interval(shifted.low, np.minimum(shifted.high, 0))
-    shifted = _product_of_two(shifted, _number_interval(beta), dtype) if beta != 1 else shifted
-    raised = _erring(shifted.map(np.exp), shifted, Each("exp"), dtype)
-    total = _summed(raised, axes, dtype)
-    # one of the terms is exp(0): the sum is about 1 at least
-    return top, shifted, raised, total.at_least(1 - 2.0**-6)
-
-
-def _mean_square_about(x: Interval, mean: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
-    """Returns the mean of squares of what lies about ``mean``, whichever formula has it."""
-    spread = _mean(_squared(_difference_of_two(x, mean, dtype), dtype), axes, dtype)
-    # E[x^2] - E[x]^2 is another way to the same variance: it errs by ulps of the mean square
-    mean_square = _mean(Interval(x.size**2, x.size**2), axes, dtype).high
-    by = 4 * error_bound(mean_square, mean_square, math.prod(x.shape[a] for a in axes), dtype)
-    return spread.wider(by).at_least(0)
+    total = _sums_between([e.sum(axis=axes, keepdims=True) for e in _addends(x)], count, dtype)
+    if meaning.word == "sum":
+        return total
+    unit = 2.0 ** (2 - floats.format_of(dtype).precision)
+    low, high = total.map(lambda end: end / count)
+    return _rounded_outwards(low - np.abs(low) * unit, high + np.abs(high) * unit, dtype)
 
 
 def _addends(x: Interval) -> tuple[Doubles, ...]:
@@ -297,12 +226,6 @@ def _sums_between(sums: Sequence[Doubles], count: int, dtype: str) -> Interval:
         _end_of_sum(-1, up - down, (up + down, up, down), count, dtype),
         _end_of_sum(1, above - below, (above + below, above, below), count, dtype),
     )
-
-
-def _summed(x: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
-    """Returns sums over axes, which stay with a size of 1."""
-    sums = [end.sum(axis=axes, keepdims=True) for end in _addends(x)]
-    return _sums_between(sums, math.prod(x.shape[axis] for axis in axes), dtype)
 
 
 def _pooled(meaning: Windows, x: Interval, shape: tuple[int, ...], dtype: str) -> Interval:
@@ -358,93 +281,37 @@ def _elementwise(meaning: Each, reads: list[Interval], dtype: str) -> Interval:
         after = (1,) * (rank - 1 - meaning.along % rank)
         used[1:] = [line.map(lambda end: end.reshape(-1, *after)) for line in used[1:]]
     word = meaning.word
-    if word == "batch_norm":
-        # with given statistics: in four steps, or as one factor and one addend
-        eps, scaled, shifted = meaning.numbers
-        x, *rest = used
-        factor = rest.pop(0) if scaled else _number_interval(1.0)
-        addend = rest.pop(0) if shifted else _number_interval(0.0)
-        mean, variance = rest
-        times = _product_of_two(factor, _reciprocal_root(variance, eps, dtype), dtype)
-        result = _product_of_two(_difference_of_two(x, mean, dtype), times, dtype)
-        # x * times + (addend - mean * times): errs by units of the larger products
-        most = (x.size + mean.size) * times.size + addend.size
-        by = most * 2.0 ** (3 - floats.format_of(dtype).precision)
-        return _widened_by(_sum_of_two(result, addend, dtype), by, dtype)
-    if word in _ARITHMETIC and not meaning.numbers and len(used) == 2:
-        result = _ARITHMETIC[word](used[0], used[1], dtype)
-        return _erring(result, result, meaning, dtype) if meaning.approximate else result
     if word == "clip":
-        bounds = [None if number is None else _near_float32(number) for number in meaning.numbers]
-        ends = [[None if bound is None else bound[n] for bound in bounds] for n in range(2)]
-        both = zip(used[0], ends, strict=True)
-        return Interval(*(np.clip(end, low, high) for end, (low, high) in both))
-    named = all(isinstance(pair, tuple) and len(pair) == 2 for pair in meaning.numbers)
-    if len(used) != 1 or not (named and (word in _RISING or word in _OTHERS)):
+        ends = []
+        for end, sign in zip(used[0], (-1, 1), strict=True):
+            # of its bounds the meaning has what float32 holds of them
+            bounds = [None if n is None else n + sign * abs(n) * 2.0**-23 for n in meaning.numbers]
+            ends.append(np.clip(end, *bounds))
+        return Interval(*ends)
+    if meaning.numbers:
         raise NotEnclosed
-    (x,), numbers = used, dict(meaning.numbers)
-    # a number to the power of x has the same word as x to the power of a number
-    if numbers and not _takes(_RISING[word] if word in _RISING else _OTHERS[word][1], numbers):
+    if word in _ARITHMETIC and len(used) == 2:
+        result = _ARITHMETIC[word](used[0], used[1], dtype)
+        return _erring(result, meaning, dtype) if meaning.approximate else result
+    if len(used) != 1 or word not in _RISING | _OTHERS.keys():
         raise NotEnclosed
-    if word in _RISING:
-        falls = word in ("elu", "leaky_relu") and any(float(n) < 0 for n in numbers.values())
-        if falls and (x.low < x.high).any():
-            raise NotEnclosed  # by a negative slope
-        result = x.map(lambda end: _RISING[word](end, **numbers))
-        if word == "softplus":
-            # PyTorch's is x itself above a threshold, which is so much less: float64 shows it
-            threshold, beta = (float(numbers.get(*n)) for n in (("threshold", 20.0), ("beta", 1.0)))
-            result = result.wider(math.exp(-threshold) / abs(beta))
-        return _erring(result, x, meaning, dtype)
-    turns, function = _OTHERS[word]
-    falls = word == "reciprocal" or numbers.get("exponent", 0) < 0
-    if turns is None:
-        # its value in the middle, and as far on both sides as its steepest slope reaches
-        middle = x.low / 2 + x.high / 2
-        value = function(middle, **numbers)
-        by = np.nextafter(np.maximum(x.high - middle, middle - x.low), np.inf)
-        by = by * (x.high > x.low) + np.abs(value) * 2.0**-50
-        return _erring(_number_interval(value).wider(by), x, meaning, dtype)
-    # between its values at both ends and at the points in between where it turns
-    places = [*x, *(np.clip(turn, *x) for turn in turns)]
-    values = [function(place, **numbers) for place in places]
-    low, high = np.minimum.reduce(values), np.maximum.reduce(values)
-    low = np.where(falls & (x.low < 0) & (x.high > 0), np.nan, low)  # a pole lies between
-    by = np.maximum(np.abs(low), np.abs(high)) * 2.0**-50
-    return _erring(Interval(low, high).wider(by), x, meaning, dtype)
+    result = _OTHERS[word](used[0]) if word in _OTHERS else used[0].map(_RISING[word])
+    return _erring(result, meaning, dtype)
 
 
-def _takes(function: Callable[..., Doubles], numbers: Mapping[str, Any]) -> bool:
-    try:
-        inspect.signature(function).bind(None, **numbers)
-    except (TypeError, ValueError):  # ValueError: a function of NumPy, which takes none
-        return False
-    return True
-
-
-def _erring(result: Interval, x: Interval, meaning: Each, dtype: str) -> Interval:
+def _erring(result: Interval, meaning: Each, dtype: str) -> Interval:
     """Returns a function's results with what a library may err by."""
-    word, known, form = meaning.word, row_of(meaning.word), floats.format_of(dtype)
-    if meaning.numbers and known.rounds != 0:  # which it has as float32 does
-        result = result.wider(result.size * 2.0**-22)
+    known, form = row_of(meaning.word), floats.format_of(dtype)
     if known.rounds == 0:
         return result
-    if word == "cast" and form.precision < 24:  # libraries go by way of float32
+    if meaning.word == "cast" and form.precision < 24:  # libraries go by way of float32
         by_way = result.map(lambda end: floats.nearest(end, "float32"))
         result = Interval(np.minimum(result.low, by_way.low), np.maximum(result.high, by_way.high))
     if known.rounds == 1 and not meaning.approximate:
         return _rounded_outwards(result.low, result.high, dtype)
-    sizes = (
-        result.size
-        if word in _ELEMENTARY or known.rounds
-        else np.maximum(np.maximum(result.size, x.size), 1)
-    )
-    unit = ULPS * floats.eps(dtype)
-    if word in ("exp2", "power"):  # as exp of a product, rounded, or as a product of many factors
-        steps = np.abs(np.log(np.maximum(sizes, 1e-300)))
-        unit = unit + (steps + abs(dict(meaning.numbers).get("exponent", 0))) * floats.eps(dtype)
-    least = ULPS * 2.0 ** (form.emin - form.precision + 1)
-    return _widened_by(result, np.where(np.isfinite(sizes), sizes, 0) * unit + least, dtype)
+    sizes = np.where(np.isfinite(result.size), result.size, 0)
+    by = ULPS * (sizes * floats.eps(dtype) + 2.0 ** (form.emin - form.precision + 1))
+    return _rounded_outwards(*result.wider(by), dtype)
 
 
 def _sum_of_two(x: Interval, y: Interval, dtype: str) -> Interval:
@@ -462,152 +329,47 @@ def _corners(
     return _rounded_outwards(np.minimum.reduce(every), np.maximum.reduce(every), dtype)
 
 
-def _product_of_two(x: Interval, y: Interval, dtype: str) -> Interval:
-    return _corners(x, y, np.multiply, dtype)
-
-
 def _quotient_of_two(x: Interval, y: Interval, dtype: str) -> Interval:
     pole = (y.low <= 0) & (y.high >= 0)
     return _corners(x, y, np.divide, dtype).map(lambda end: np.where(pole, np.nan, end))
 
 
-def _squared(x: Interval, dtype: str) -> Interval:
-    least = np.where((x.low > 0) | (x.high < 0), np.minimum(*map(np.abs, x)), 0)
-    return _rounded_outwards(least**2, x.size**2, dtype)
+def _absolute(x: Interval) -> Interval:
+    return Interval(np.where((x.low > 0) | (x.high < 0), np.minimum(*map(np.abs, x)), 0), x.size)
+
+
+def _squared_difference(x: Interval, y: Interval, dtype: str) -> Interval:
+    return _rounded_outwards(*_absolute(_difference_of_two(x, y, dtype)).map(np.square), dtype)
 
 
 _ARITHMETIC: dict[str, Callable[[Interval, Interval, str], Interval]] = {
     "add": _sum_of_two,
     "subtract": _difference_of_two,
-    "multiply": _product_of_two,
+    "multiply": lambda x, y, dtype: _corners(x, y, np.multiply, dtype),
     "divide": _quotient_of_two,
-    "squared_difference": lambda a, b, d: _squared(_difference_of_two(a, b, d), d),
+    "squared_difference": _squared_difference,
     "maximum": lambda a, b, _: Interval(np.maximum(a.low, b.low), np.maximum(a.high, b.high)),
     "minimum": lambda a, b, _: Interval(np.minimum(a.low, b.low), np.minimum(a.high, b.high)),
 }
 
-_erf = np.vectorize(math.erf, otypes=[float])
-_erfc = np.vectorize(math.erfc, otypes=[float])
-
-
 # Functions that never fall, by their one name.
-_RISING: dict[str, Callable[..., Doubles]] = {
+_RISING: dict[str, Callable[[Doubles], Doubles]] = {
     "relu": lambda x: np.maximum(x, 0),
     "relu6": lambda x: np.clip(x, 0, 6),
-    **{name: getattr(np, name) for name in "floor ceil trunc sign sqrt exp expm1 exp2".split()},
+    **{name: getattr(np, name) for name in "floor ceil trunc sign sqrt exp expm1".split()},
     **{name: getattr(np, name) for name in "log log1p log2 sinh tanh cbrt".split()},
     **{f"a{name}": getattr(np, f"arc{name}") for name in ("tan", "sin", "cosh", "sinh", "tanh")},
     "round": np.rint,
-    "cast": lambda x, **_: x,
-    "erf": _erf,
+    "cast": lambda x: x,
+    "erf": np.vectorize(math.erf, otypes=[float]),
     "sigmoid": lambda x: np.exp(-np.logaddexp(0, -x)),
-    "log_sigmoid": lambda x: -np.logaddexp(0, -x),
-    "softplus": lambda x, beta=1.0, **_: np.logaddexp(0, beta * x) / beta,
-    "softsign": lambda x: x / (1 + np.abs(x)),
-    "elu": lambda x, alpha=1.0, scale=1.0, inner=1.0: np.where(
-        x > 0, scale * x, scale * alpha * np.expm1(inner * np.minimum(x, 0))
-    ),
-    "leaky_relu": lambda x, alpha: np.where(x > 0, x, alpha * x),
 }
 
-# Functions that rise and fall, or just fall: where they turn, ``None`` where they turn again and
-# again (with a slope of 1 at the most), and the function.
-_OTHERS: dict[str, tuple[tuple[float, ...] | None, Callable[..., Doubles]]] = {
-    "absolute": ((0.0,), np.abs),
-    "negative": ((), np.negative),
-    "square": ((0.0,), np.square),
-    "power": ((0.0,), lambda x, exponent: np.power(x, exponent)),
-    "reciprocal": ((), lambda x: 1 / x),
-    "rsqrt": ((), lambda x: 1 / np.sqrt(x)),
-    "sin": (None, np.sin),
-    "cos": (None, np.cos),
-    "acos": ((), np.arccos),
-    "cosh": ((0.0,), np.cosh),
-    "erfc": ((), _erfc),
-    "gelu": ((-0.7517915246935645,), lambda x: x * _erfc(-x / math.sqrt(2)) / 2),
-    "gelu_tanh": (
-        (-0.7524614220710162,),
-        lambda x: x / (1 + np.exp(-2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
-    ),
-    "silu": ((-1.2784645427610738,), lambda x: x / (1 + np.exp(-x))),
-    "hard_swish": ((-3.0, -1.5, 3.0), lambda x: x * np.clip(x + 3, 0, 6) / 6),
-    "mish": ((-1.1924312146454674,), lambda x: x * np.tanh(np.logaddexp(0, x))),
+# Functions that fall, or rise and fall.
+_OTHERS: dict[str, Callable[[Interval], Interval]] = {
+    "absolute": _absolute,
+    "square": lambda x: _absolute(x).map(np.square),
+    "negative": lambda x: Interval(-x.high, -x.low),
+    "reciprocal": lambda x: _quotient_of_two(_number_interval(1.0), x, "float64"),
+    "rsqrt": lambda x: Interval(1 / np.sqrt(x.high), 1 / np.sqrt(x.low)),
 }
-
-# Those that are computed in one piece, so that their error goes with their result.
-_ELEMENTARY = set(
-    "exp expm1 exp2 log log1p log2 atan asin asinh sinh tanh atanh cbrt erf rsqrt power".split()
-)
-
-
-# norms
-
-
-def _normalised_axes(meaning: Normalises, reads: list[Interval], dtype: str) -> Interval:
-    x, rank = reads[0], len(reads[0].shape)
-    axes = tuple(axis % rank for axis in meaning.axes)
-    if meaning.groups is not None:
-        # an axis is in parts, each for itself; scales lie along the whole axis
-        (axis, count), shape = meaning.groups, x.shape
-        parted = (*shape[:axis], count, shape[axis] // count, *shape[axis + 1 :])
-        along = rank - 1 if meaning.along is None else meaning.along % rank
-        eps, *flags = meaning.numbers
-        if (reads[1:] and along != axis) or len(reads) - 1 != sum(map(bool, flags)):
-            raise NotEnclosed
-        inside = tuple(a + 1 if a >= axis else a for a in axes)
-        plain = replace(meaning, axes=inside, groups=None, along=None, numbers=(eps, False, False))
-        result = _normalised_axes(plain, [x.map(lambda end: end.reshape(parted))], dtype)
-        result = result.map(lambda end: end.reshape(shape))
-        return _scaled_and_shifted(result, reads[1:], flags, along, dtype)
-    if meaning.word in ("softmax", "log_softmax"):
-        beta = float(meaning.numbers[0]) if meaning.numbers else 1.0
-        _, shifted, raised, total = _exponentials(x, axes, dtype, beta)
-        if meaning.word == "log_softmax":
-            logged = _erring(total.map(np.log), total, Each("log1p"), dtype)
-            return _difference_of_two(shifted, logged, dtype)
-        # a division, or a product with a reciprocal that may be approximate
-        return _erring(_quotient_of_two(raised, total, dtype), raised, Each("exp"), dtype)
-    if meaning.word == "batch_norm" and meaning.numbers[0] == "training":
-        _, scale, shift, eps = meaning.numbers
-    elif meaning.word in ("layer_norm", "rms_norm", "instance_norm", "group_norm"):
-        eps, scale, shift = meaning.numbers
-    else:
-        raise NotEnclosed
-    mean = _number_interval(0.0) if meaning.word == "rms_norm" else _mean(x, axes, dtype)
-    centred = x if meaning.word == "rms_norm" else _difference_of_two(x, mean, dtype)
-    spread = _mean_square_about(x, mean, axes, dtype)
-    # no mean of squares is negative, so that what is below eps comes from the intervals alone
-    times = _reciprocal_root(spread, eps, dtype, least=eps * (1 - 2.0**-6))
-    result = _product_of_two(centred, times, dtype)
-    return _scaled_and_shifted(result, reads[1:], (scale, shift), meaning.along, dtype)
-
-
-def _reciprocal_root(variance: Interval, eps: Any, dtype: str, least: float = -np.inf) -> Interval:
-    """Returns one over the root of a variance and ``eps``, which are ``least`` together."""
-    under = _sum_of_two(variance, _near_float32(eps), dtype).at_least(least)
-    if (under.low <= 0).any():
-        raise NotEnclosed
-    ends = Interval(1 / np.sqrt(under.high), 1 / np.sqrt(under.low))
-    return _erring(ends, ends, Each("rsqrt"), dtype)
-
-
-def _scaled_and_shifted(
-    result: Interval, rest: Sequence[Interval], flags: Sequence[Any], along: int | None, dtype: str
-) -> Interval:
-    """Returns a norm times a scale plus a shift, of which ``flags`` say whether they are there:
-    these broadcast from the last axis, or lie ``along`` one."""
-    rank = len(result.shape)
-    after = (1,) * (0 if along is None else rank - 1 - along % rank)
-    scale, shift = flags
-    steps = [_product_of_two] * bool(scale) + [_sum_of_two] * bool(shift)
-    for side, how in zip(rest, steps, strict=False):
-        lies = side.map(lambda end: end if end.ndim > 1 else end.reshape(-1, *after))
-        result = how(result, lies, dtype)
-    return result
-
-
-def _mean(x: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
-    count = math.prod(x.shape[axis] for axis in axes)
-    unit = 2.0 ** (2 - floats.format_of(dtype).precision)
-    low, high = _summed(x, axes, dtype).map(lambda end: end / count)
-    return _rounded_outwards(low - np.abs(low) * unit, high + np.abs(high) * unit, dtype)

@@ -5,13 +5,7 @@ narrower than float64 also any that is wider than float64, or exact), roundings 
 products that are rounded or enter their addition exactly. Operands are not shortened (TF32,
 bfloat16), nothing is flushed.
 
-Up to ``FEW`` summands the ends are attained. Rounding is monotone, so that the least result of a
-set of summands comes from the least results of its two parts, and all ways of parting the set are
-tried. That costs a thousand times a sum, so it is done where somebody asks for the ends, or holds a
-result against them that is neither the exact sum, rounded, nor what one of the orders that
-libraries use gives.
-
-Above that a bound holds. With u half the distance of 1 to the next number, each rounding of a
+With u half the distance of 1 to the next number, each rounding of a
 partial sum errs by at most u times its size, and no partial sum is larger than all its positive or
 all its negative terms (and the error so far), whatever the order: k additions err by at most
 u (A + k M) / (1 - k u), A the sum of sizes and M the larger of both halves. The classical
@@ -25,156 +19,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache, cached_property, reduce
 from typing import Any
 
 import numpy as np
 
 from probe import floats
-from probe.summation.arithmetic import Doubles, fma_float64, to_odd, two_product, two_sum
+from probe.summation.arithmetic import Doubles, two_product, two_sum
 from probe.summation.orders import ContainerOperands
-from probe.summation.replay import replay
-from probe.summation.summation import Rounding, Summation
-from probe.summation.tree import Tree
-
-# Summands up to which all orders are tried: 966 ways of parting their sets in two.
-FEW = 7
-
-
-def allowed(dtype: str) -> tuple[str, ...]:
-    """Returns the formats of partial sums that are allowed, by that of the result."""
-    return (dtype, *floats.FORMATS[dtype].wider)
-
-
-@dataclass(frozen=True)
-class FewSummands:
-    """Sums of the products of columns ``row`` of ``x`` and columns ``column`` of ``w``, which are
-    containers (summands, ...), and of ``bias``, one an output, or None."""
-
-    dtype: str
-    x: np.ndarray
-    w: np.ndarray
-    bias: np.ndarray | None
-    row: np.ndarray
-    column: np.ndarray
-
-    def at(self, index: np.ndarray) -> FewSummands:
-        """Returns those of some outputs, by number."""
-        bias = None if self.bias is None else self.bias[index]
-        return replace(self, bias=bias, row=self.row[index], column=self.column[index])
-
-    @classmethod
-    def joined(cls, parts: Sequence[FewSummands]) -> FewSummands:
-        """Returns several as one, behind each other."""
-        x, w = (np.concatenate(some, axis=1) for some in zip(*map(cls._met, parts), strict=True))
-        biases = [part.bias for part in parts if part.bias is not None]
-        bias = np.concatenate(biases) if biases else None
-        numbers = np.arange(x.shape[1])
-        return cls(parts[0].dtype, x, w, bias, numbers, numbers)
-
-    def _met(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.x[:, self.row], self.w[:, self.column]
-
-    def given_by_an_order(self, values: np.ndarray) -> np.ndarray:
-        """Returns which results (container) one of the orders that libraries use gives: bool."""
-        attained = np.zeros(len(values), bool)
-        for summation in _usual(len(self.x), self.bias is not None, self.dtype):
-            rest = np.flatnonzero(~attained)
-            if not len(rest):
-                break
-            some = self.at(rest)
-            attained[rest] = replay(summation, *some._met(), self.dtype, some.bias) == values[rest]
-        return attained
-
-    @np.errstate(all="ignore")
-    def ends(self) -> tuple[Doubles, Doubles]:
-        """Returns the least and the largest result over all orders, fusings and formats."""
-        x, w = (floats.widen(operand, self.dtype) for operand in self._met())
-        bias = None if self.bias is None else floats.widen(self.bias, self.dtype)
-        least, largest = (_extreme(x, w, bias, self.dtype, sign) for sign in (-1.0, 1.0))
-        return least, largest
-
-
-@cache
-def _usual(leaves: int, biased: bool, dtype: str) -> tuple[Summation, ...]:
-    """Returns ways to add: one after the other, fused or not, the bias last or first; and in pairs
-    or halves. In the result's format, of 16 bits in float32 too."""
-    numbers = [str(leaf) for leaf in range(leaves)]
-    every, last, paired = frozenset(range(leaves)), ["b"] * biased, numbers
-    while len(paired) > 1:
-        both = [f"({left}+{right})" for left, right in zip(paired[::2], paired[1::2], strict=False)]
-        paired = [*both, *paired[2 * len(both) :]]
-    trees = [
-        (_chained([*numbers, *last]), every - {0}),
-        *([(_chained([*last, *numbers]), every)] if biased else []),
-        (_chained([*paired, *last]), frozenset[int]()),
-        (_chained([_halved(numbers), *last]), frozenset[int]()),
-    ]
-    summations = []
-    for wide in (None,) if dtype in ("float32", "float64") else ("float32", None):
-        for text, fused in trees:
-            for some in dict.fromkeys((frozenset[int](), fused)):
-                rounding = Rounding(fused=some, accumulator_format=wide)
-                summations.append(Summation(Tree.parse(text), rounding))
-    return tuple(dict.fromkeys(summations))
-
-
-def _chained(terms: Sequence[str]) -> str:
-    return reduce(lambda left, right: f"({left}+{right})", terms)
-
-
-def _halved(terms: Sequence[str]) -> str:
-    half = len(terms) // 2
-    return f"({_halved(terms[:half])}+{_halved(terms[half:])})" if half else terms[0]
-
-
-def _extreme(x: Doubles, w: Doubles, bias: Doubles | None, dtype: str, sign: float) -> Doubles:
-    """Returns the least result (``sign`` -1) or the largest one (1)."""
-    formats, leaves = allowed(dtype), len(x)
-    every = leaves + (bias is not None)
-    pick = np.minimum if sign < 0 else np.maximum
-    best: dict[int, Doubles] = {}
-    for leaf in range(every):
-        exact = x[leaf] * w[leaf] if leaf < leaves else np.asarray(bias)
-        rounded = exact  # of float64 rounded; where it enters an addition exactly, see below
-        for name in formats if leaf < leaves else ():
-            rounded = pick(rounded, floats.nearest(exact, name))
-        best[1 << leaf] = rounded
-    for members in range(1, 1 << every):
-        if members in best:
-            continue
-        # all ways of parting the set (bits) in two; the lowest member is in the first part
-        lowest, parts = members & -members, []
-        part = rest = members ^ lowest
-        while part:
-            part = (part - 1) & rest
-            parts.append((part | lowest, rest ^ part))
-        # the extreme of the exact sums: as rounding is monotone, it is rounded once for all parts
-        total, error = two_sum(*(best[half] for half in parts[0]))
-        for both in parts[1:]:
-            other, more = two_sum(*(best[half] for half in both))
-            tie = (other == total) & (sign * more > sign * error)
-            further = (sign * other > sign * total) | tie
-            # an infinity's error is NaN; from NaN on nothing is further, so it is kept
-            total = np.where(further | np.isnan(other), other, total)
-            error = np.where(further | np.isnan(other), more, error)
-        if formats == ("float64",):
-            rounded = total
-            for both in parts:
-                for mine, others in (both, both[::-1]):
-                    leaf = mine.bit_length() - 1
-                    if mine == 1 << leaf and leaf < leaves:
-                        rounded = pick(rounded, fma_float64(x[leaf], w[leaf], best[others]))
-        else:
-            odd = to_odd(total, error)
-            # outwards: then no exact sum of several terms, and none of 64 bits, lies outside
-            outside = sign * error > 0
-            rounded = np.where(outside, np.nextafter(total, sign * np.inf), total)
-            for name in formats[:-1]:
-                rounded = pick(rounded, floats.nearest(odd, name))
-        best[members] = rounded
-    return floats.nearest(best[(1 << every) - 1], dtype)
-
 
 # What can be said of a result: that no order is excluded, that all are, or neither.
 WITHIN, BEYOND, UNKNOWN = 0, 1, 2
@@ -248,45 +99,24 @@ class RoundingVerdict:
 class Enclosure:
     """Encloses outputs one by one; all arrays are float64 of one shape, one element an output.
 
-    ``below``, ``above``: every finite result lies between them. ``exact``: the exact result,
+    ``low``, ``high``: every finite result lies between them. ``exact``: the exact result,
     rounded. ``overflow``: whether some order may overflow, which gives an infinity or NaN.
     ``sure``: NaN or an infinity where the operands settle that the result is this one; 0 where they
     don't. ``flushed``: what subnormal operands and results that become zero may add to the
     distance. ``sizes``: the sum of magnitudes of the products. ``lacking``: what ``exact`` lacks to
     the exact result, in the smallest subnormal numbers: a float64 one was rounded by up to a half,
-    and 2.4 units were said to be 2. ``few``: of few summands, what gives ends that are attained;
-    None: ``below`` and ``above`` are all that is known.
+    and 2.4 units were said to be 2.
     """
 
     dtype: str
-    below: np.ndarray
-    above: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
     exact: np.ndarray
     overflow: np.ndarray
     sure: np.ndarray
     flushed: np.ndarray
     sizes: np.ndarray
     lacking: np.ndarray
-    few: FewSummands | None = None
-
-    @cached_property
-    def ends(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns between what every finite result lies, as sharply as it is known."""
-        if self.few is None:
-            return self.below, self.above
-        low, high = self.few.ends()
-        rounded = floats.nearest(self.exact, self.dtype)
-        wide = np.isnan(self.exact)  # a product of finite numbers is too large for float64
-        low, high = np.minimum(low, rounded), np.maximum(high, rounded)
-        return np.where(wide, self.below, low), np.where(wide, self.above, high)
-
-    @property
-    def low(self) -> np.ndarray:
-        return self.ends[0]
-
-    @property
-    def high(self) -> np.ndarray:
-        return self.ends[1]
 
     @property
     def radius(self) -> np.ndarray:
@@ -300,7 +130,7 @@ class Enclosure:
         """
         y = floats.widen(values, self.dtype)
         finite = np.isfinite(y)
-        low, high = self._ends_for(values, y)
+        low, high = self.low, self.high
         with np.errstate(invalid="ignore"):
             inside = (low <= y) & (y <= high)
             if (inside & finite).all() and not self.sure.any():
@@ -314,20 +144,6 @@ class Enclosure:
         # an infinity among the operands may meet one that an order's overflow makes on its way
         open_ = flush | (settled & ~same & self.overflow)
         return np.where(inside, WITHIN, np.where(open_, UNKNOWN, BEYOND)), flush
-
-    def _ends_for(self, values: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns ends that judge these results as the sharpest ones do."""
-        if self.few is None or "ends" in self.__dict__:
-            return self.ends
-        low, high = self.below.copy(), self.above.copy()
-        with np.errstate(invalid="ignore"):
-            near = ~((y < low - self.flushed) | (y > high + self.flushed))
-            rest = np.flatnonzero(near & (y != floats.nearest(self.exact, self.dtype)))
-        if len(rest):
-            rest = rest[~self.few.at(rest).given_by_an_order(values[rest])]
-        if len(rest):
-            low[rest], high[rest] = self.at(rest).ends
-        return low, high
 
     @property
     def condition(self) -> np.ndarray:
@@ -363,16 +179,14 @@ class Enclosure:
             return parts[0]
         arrays: dict[str, Any]
         arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS}
-        few = [part.few for part in parts if part.few is not None]
-        return cls(parts[0].dtype, few=FewSummands.joined(few) if few else None, **arrays)
+        return cls(parts[0].dtype, **arrays)
 
     def at(self, index: np.ndarray) -> Enclosure:
         """Returns those of some outputs, by number."""
-        few = None if self.few is None else self.few.at(index)
-        return replace(self, few=few, **{name: getattr(self, name)[index] for name in _ARRAYS})
+        return replace(self, **{name: getattr(self, name)[index] for name in _ARRAYS})
 
 
-_ARRAYS = ("below", "above", "exact", "overflow", "sure", "flushed", "sizes", "lacking")
+_ARRAYS = ("low", "high", "exact", "overflow", "sure", "flushed", "sizes", "lacking")
 
 
 @dataclass(frozen=True)
@@ -480,13 +294,7 @@ def of_sums(x: np.ndarray, w: np.ndarray, dtype: str, bias: np.ndarray | None = 
         first, second = np.broadcast_arrays(*(floats.widen(a, dtype) for a in held))
         added = None if bias is None else bias[some]
         wide = None if added is None else floats.widen(added, dtype)
-        enclosure = _enclosed(first, second, wide, dtype)
-        if len(x) and len(x) + (bias is not None) <= FEW:
-            numbers = np.arange(first.shape[1])
-            row, column = (numbers if a.shape[1] > 1 else 0 * numbers for a in held)
-            few = FewSummands(dtype, held[0], held[1], added, row, column)
-            enclosure = replace(enclosure, few=few)
-        parts.append(enclosure)
+        parts.append(_enclosed(first, second, wide, dtype))
     return Enclosure.joined(parts)
 
 
@@ -548,9 +356,8 @@ def _of_product(
     up, down = (sizes + exact) / 2, (sizes - exact) / 2
     low, high, overflow = _ends_by_bound(exact, up, down, summands, case.dtype)
     flushed = np.full(len(exact), 2 * (summands + 1) * tiny)
-    few = FewSummands(case.dtype, *held, bias, row, column) if summands <= FEW else None
     nothing = np.zeros(len(exact))
-    return Enclosure(case.dtype, low, high, exact, overflow, nothing, flushed, sizes, nothing, few)
+    return Enclosure(case.dtype, low, high, exact, overflow, nothing, flushed, sizes, nothing)
 
 
 def _numbered(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -4,19 +4,17 @@ semantics and the operands of an operation allow (:mod:`probe.enclosure`)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from math import prod
 
 import numpy as np
 
-from probe import floats, window
+from probe import floats
 from probe.enclosure import BEYOND, UNKNOWN, WITHIN, RoundingVerdict, of_operands
-from probe.enclosure.operations import Interval, enclosed, enclosed_einsum
+from probe.enclosure.operations import Interval, enclosed
 from probe.errors import InputError
 from probe.recording.alone import Alone, unequal_bits
-from probe.recording.recording import Operation
-from probe.recording.sums import sum_of
+from probe.recording.sums import OperationSum
 from probe.semantics import Each, Passes
 from probe.summation.orders import ContainerOperands
 
@@ -74,44 +72,38 @@ def _disjoint(both: Sequence[EnclosedSide], count: int) -> np.ndarray | None:
 class EnclosedSide:
     """One side of a region, whose outputs are held against all that its operation may give.
 
-    ``able``: whether it is the first result, of floating-point numbers. ``enclosure``: of the
-    outputs that were judged last, where it is an interval.
+    ``enclosure``: of the outputs that were judged last, where it is an interval.
     """
 
     enclosure: Interval | None = None
 
     def __init__(self, alone: Alone) -> None:
-        self.alone, self.operation, self.dtype = alone, alone.operation, alone.value.dtype
-        self.able = self.dtype in floats.FORMATS and not alone.output
-        if alone.again is None:  # seen inside a compiled program, which fuses its steps as it likes
-            self.able &= not any(isinstance(op.meaning, Passes) for op in alone.side.operations)
+        self.alone, self.dtype = alone, alone.value.dtype
 
     def verdicts(self, some: np.ndarray) -> Verdicts:
         """Judges outputs, by number; all are unknown where no enclosure is known."""
+        alone, run = self.alone, self.alone.side
         nothing = np.full(len(some), UNKNOWN), np.zeros(len(some), bool)
-        if not self.able:
+        if self.dtype not in floats.FORMATS or alone.output:
             return nothing
-        with suppress(InputError):  # it is no sum
-            return self.sum_verdicts(some)
-        intervals = self.intervals()
-        if intervals is None:
+        # seen inside a compiled program, which fuses its steps as it likes
+        if alone.again is None and any(isinstance(op.meaning, Passes) for op in run.operations):
             return nothing
-        self.enclosure = intervals = intervals.map(lambda end: self.alone.taken(end)[some])
-        values = self.alone.outputs[some]
-        return _interval_verdicts(intervals, values, self.dtype, self.flush_width())
-
-    def intervals(self) -> Interval | None:
-        """Returns the intervals of what the operation gives; None where they aren't known."""
-        alone, op, run = self.alone, self.operation, self.alone.side
+        try:
+            summed = alone.summed
+            if not (summed.divides or summed.pooled):
+                return self._sum_verdicts(summed, some)
+        except InputError:  # it is no sum, or something else is behind it
+            pass
         elements = max(prod(array.shape) for array in (*alone.reads, *alone.gives))
-        if not self.able or 8 * elements > MOST:
-            return None
-        reads = self.operands()
-        shapes = [run.values[n].shape for n in op.gives]
-        if op.meaning.written([read.shape for read in reads], shapes) is not op.meaning:
-            return None  # a compiler fuses the steps of a program as it likes
-        direct = enclosed(op.meaning, reads, shapes, self.dtype)
-        return direct or _convolution_interval(op, reads, shapes, alone.dtypes)
+        shapes = [run.values[n].shape for n in alone.operation.gives]
+        if 8 * elements > MOST:
+            return nothing
+        whole = enclosed(alone.operation.meaning, self.operands(), shapes, self.dtype)
+        if whole is None:
+            return nothing
+        self.enclosure = whole.map(lambda end: alone.taken(end)[some])
+        return self._interval_verdicts(alone.outputs[some], self.flush_width())
 
     def operands(self) -> list[Interval]:
         both = zip(self.alone.reads, self.alone.dtypes[:-1], strict=True)
@@ -125,11 +117,10 @@ class EnclosedSide:
         subnormal = any(((end != 0) & (np.abs(end) < tiny)).any() for end in every)
         return float(np.inf if subnormal else FLUSHED * tiny)
 
-    def sum_verdicts(self, some: np.ndarray) -> Verdicts:
-        """Judges sums of products, and what is computed behind them. InputError: it is none."""
-        alone, summed, dtype = self.alone, self.alone.summed, self.dtype
-        if summed.divides or summed.pooled:
-            raise InputError("operation", self.operation.op, "a pool is no plain sum", "")
+    def _sum_verdicts(self, summed: OperationSum, some: np.ndarray) -> Verdicts:
+        """Judges sums of products, and what is computed behind them. InputError: it is broadcast
+        behind them."""
+        alone, dtype = self.alone, self.dtype
         first = some[: max(1, MOST // max(1, summed.summands))]
         verdict, flush = np.full(len(some), UNKNOWN), np.zeros(len(some), bool)
         places = summed.places(alone.index[first])
@@ -147,64 +138,32 @@ class EnclosedSide:
             sums = floats.round_to(floats.widen(values, dtype) * summed.scale, dtype)
             verdict[: len(first)], flush[: len(first)] = enclosure.judged(sums)
             return verdict, flush
-        if not plain:
-            return verdict, flush
-        behind = Interval(enclosure.low, enclosure.high)
+        behind: Interval | None = Interval(enclosure.low, enclosure.high) if plain else None
         for word, numbers in summed.functions:
+            if behind is None:
+                return verdict, flush
             reads = [behind]
             if word == "add":
                 more = summed.filled(alone.reads[numbers[0]], numbers[0])[tuple(places.T)]
                 reads.append(Interval.of(more, dtype))
             each = Each(word, numbers=() if word == "add" else numbers)
-            interval = enclosed(each, reads, [behind.shape], dtype)
-            if interval is None:
-                return verdict, flush
-            behind = interval
+            behind = enclosed(each, reads, [behind.shape], dtype)
         self.enclosure = behind
-        by = FLUSHED * (enclosure.flushed + floats.flushed_below(dtype))
-        judged = _interval_verdicts(behind, values, dtype, by)
-        verdict[: len(first)], flush[: len(first)] = judged
+        if behind is not None:
+            by = FLUSHED * (enclosure.flushed + floats.flushed_below(dtype))
+            judged = self._interval_verdicts(values, by)
+            verdict[: len(first)], flush[: len(first)] = judged
         return verdict, flush
 
-
-def _interval_verdicts(
-    intervals: Interval, values: np.ndarray, dtype: str, flushed: np.ndarray | float
-) -> Verdicts:
-    """Judges results. ``flushed``: how far off subnormal numbers that become zero may take them."""
-    y = floats.widen(values, dtype)
-    with np.errstate(invalid="ignore"):
-        inside = (intervals.low <= y) & (y <= intervals.high)
-        near = (intervals.low - flushed <= y) & (y <= intervals.high + flushed) & ~inside
-    finite = np.isfinite(y) & np.isfinite(intervals.low) & np.isfinite(intervals.high)
-    verdict = np.where(finite, np.where(inside, WITHIN, BEYOND), UNKNOWN)
-    return np.where(near, UNKNOWN, verdict), near & finite
-
-
-def _convolution_interval(
-    op: Operation, reads: Sequence[Interval], shapes: Sequence[tuple[int, ...]], dtypes: list[str]
-) -> Interval | None:
-    """Returns what a convolution gives; None where it is none, or has something behind it."""
-    try:
-        summed = sum_of(op.meaning, [read.shape for read in reads], shapes[0], dtypes)
-    except InputError:
-        return None
-    if summed.divides or summed.pooled or summed.functions or summed.w is None or summed.scale != 1:
-        return None
-    x, w = reads[summed.x.number], reads[summed.w.number].map(summed.w.taken)
-    if not np.array_equal(w.low, w.high):
-        return None
-    weights = w.low.reshape(summed.summands, summed.filters)
-    width, ends = summed.filters // summed.groups, []
-    low, high = (window.columns(summed, summed.x.taken(end)) for end in x)
-    for group in range(summed.groups):
-        part = weights[:, group * width : (group + 1) * width]
-        columns = Interval(low[group].T, high[group].T)
-        ends.append(enclosed_einsum(columns, Interval(part, part), summed.summands, dtypes[-1]))
-    interval = Interval(*(np.concatenate(some, axis=1) for some in zip(*ends, strict=True)))
-    if summed.b is not None:
-        bias = reads[summed.b.number].map(summed.b.taken)
-        added = enclosed(Each("add"), [interval, bias], [interval.shape], dtypes[-1])
-        if added is None:
-            return None
-        interval = added
-    return interval.map(lambda end: summed.y.put(end.reshape(summed.output_shape())))
+    def _interval_verdicts(self, values: np.ndarray, flushed: np.ndarray | float) -> Verdicts:
+        """Holds results against ``enclosure``. ``flushed``: how far off subnormal numbers that
+        become zero may take them."""
+        assert self.enclosure is not None
+        low, high = self.enclosure
+        y = floats.widen(values, self.dtype)
+        with np.errstate(invalid="ignore"):
+            inside = (low <= y) & (y <= high)
+            near = (low - flushed <= y) & (y <= high + flushed) & ~inside
+        finite = np.isfinite(y) & np.isfinite(low) & np.isfinite(high)
+        verdict = np.where(finite, np.where(inside, WITHIN, BEYOND), UNKNOWN)
+        return np.where(near, UNKNOWN, verdict), near & finite

@@ -35,7 +35,7 @@ from probe.recording.recording import (
     array_digest,
     container_dtype,
 )
-from probe.semantics import Meaning, Moves, Step, Steps, Unknown
+from probe.semantics import Meaning, Moves, Step, Unknown
 
 FORMAT = 2
 FILE = "recording.json"
@@ -89,7 +89,7 @@ def write_recording(
         "notes": [machine.publishable(note) for note in notes],
         "made": environment_facts() if run.made is None else dict(run.made.made),
         "values": values,
-        "operations": [_operation_json(op, run, files) for op in run.operations],
+        "operations": [_operation_json(op, files) for op in run.operations],
         "outputs": list(run.outputs),
         "plain": list(run.plain),
         "left_out": {"values": len(files.left_out), "bytes": sum(files.left_out.values())},
@@ -182,10 +182,9 @@ def onednn_text(enabled: bool, chosen: bool) -> str:
     return f"{'on' if enabled else 'off'} ({by})"
 
 
-def _operation_json(op: Operation, run: Run, files: _Files) -> dict[str, Any]:
+def _operation_json(op: Operation, files: _Files) -> dict[str, Any]:
     """Returns an operation as JSON has it, with how a user writes it: lines that compute ``y`` from
     ``x0``, ``x1``, ..."""
-    shapes = [[run.values[n].shape for n in numbers] for numbers in (op.reads, op.gives)]
     written: dict[str, Any] = {}
     if op.lines is not None:
         with suppress(Exception):  # no lines for these operands
@@ -198,7 +197,7 @@ def _operation_json(op: Operation, run: Run, files: _Files) -> dict[str, Any]:
         "reads": list(op.reads),
         "gives": list(op.gives),
         "attributes": plain_to_json(dict(op.attributes), files),
-        "meaning": meaning_to_json(op.meaning, shapes[0], shapes[1], files),
+        "meaning": plain_to_json(op.meaning, files),
         **written,
     }
 
@@ -411,35 +410,6 @@ VOCABULARY: dict[str, Any] = {
 }
 
 
-def meaning_to_json(meaning: Meaning, reads: Shapes, gives: Shapes, files: _Files) -> Any:
-    """Returns what an operation computes as JSON has it. ``reads``, ``gives``: the shapes of what
-    it reads and gives."""
-    return plain_to_json(_without_functions(meaning, reads, gives), files)
-
-
-def _without_functions(meaning: Meaning, reads: Shapes, gives: Shapes) -> Meaning:
-    """Returns the same without functions: what they are asked for is written down."""
-    meaning = meaning.written(reads, gives)
-    if VOCABULARY.get(type(meaning).__name__) is not type(meaning):
-        if isinstance(meaning, Moves):
-            return Moves()
-        return Unknown("a recording on disk can't describe what it computes")
-    if isinstance(meaning, Steps):
-        shapes, steps = list(reads), []
-        for step in meaning.steps:
-            results = [step.shape, *step.more]
-            inner = _without_functions(step.meaning, [shapes[n] for n in step.reads], results)
-            steps.append(dataclasses.replace(step, meaning=inner))
-            shapes += results
-        return dataclasses.replace(meaning, steps=tuple(steps))
-    replaced: dict[str, Any] = {}
-    for each in dataclasses.fields(meaning):  # type: ignore[arg-type]
-        value = getattr(meaning, each.name)
-        if isinstance(value, Meaning):
-            replaced[each.name] = _without_functions(value, reads, gives)
-    return dataclasses.replace(meaning, **replaced) if replaced else meaning  # type: ignore[type-var]
-
-
 def plain_to_json(value: Any, files: _Files) -> Any:
     """Returns any plain value as JSON has it, so that ``plain_from_json`` gives the same; of what
     is not plain, a text without addresses."""
@@ -461,6 +431,9 @@ def plain_to_json(value: Any, files: _Files) -> Any:
         both = ((each, getattr(value, each.name)) for each in dataclasses.fields(value))
         fields = {each.name: own for each, own in both if own is not each.default}
         return {"is": name} | {key: plain_to_json(item, files) for key, item in fields.items()}
+    if isinstance(value, Meaning):  # a library's own, with functions
+        why = "a recording on disk can't describe what it computes"
+        return plain_to_json(Moves() if isinstance(value, Moves) else Unknown(why), files)
     if isinstance(value, int):  # of an enumeration
         return int(value)
     if isinstance(value, complex):

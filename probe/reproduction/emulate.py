@@ -109,8 +109,6 @@ def _data_of_run(side: CaseRun, partial: bool) -> tuple[dict[str, Any], dict[str
         )
     case, operands, orders = side.case, side.operands, side.orders
     replayed = side.replays & ~side.reached
-    for place in side.variants:
-        replayed[place] = False
     # -1: its replay did not give the library's bits
     index = np.where(replayed, orders.index, -1)
     # a window that reads padding alone has no sum, and gives 0

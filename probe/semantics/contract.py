@@ -24,10 +24,6 @@ class Meaning:
 
     word: str = ""
 
-    def written(self, reads: Shapes, gives: Shapes) -> Meaning:
-        """The same in words that a folder on disk has. ``reads``, ``gives``: shapes."""
-        return self
-
     @property
     def exact(self) -> bool:
         """Whether the bits of its results are settled by those of its inputs alone, everywhere: as

@@ -17,14 +17,11 @@ from probe.errors import InputError
 from probe.launch import open_session
 from probe.store import Store
 from probe.summation.orders import reveal
-from probe.summation.summation import Rounding, Summation
-from probe.summation.tree import BIAS, Tree
+from probe.summation.tree import Tree
 from probe.sweeps import sweep_cases
 from probe.switch_points import by_order
 from probe.target import Target
 from tests.convolutions import explain_case
-from tests.summation.synthetic import SummationModel
-from tests.summation.test_tree import any_tree
 
 CASE = Case("matmul", in_channels=5, filters=3, length=12)
 
@@ -54,16 +51,16 @@ def test_a_run_is_a_value_and_what_is_found_out_makes_another_one(session):
         found.orders.calls = 0
 
 
-def test_an_output_has_the_summation_of_its_number_or_a_variant_of_its_own(session):
+def test_an_output_has_the_summation_of_its_number(session):
     found = run_case(session, CASE).reveal(session)
     (plain,) = found.orders.summations
     other = plain._replace(tree=Tree.pairwise(5))
     index = found.orders.index.copy()
     index[1, 0], index[2, 0] = -1, 1
     orders = replace(found.orders, summations=[plain, other], index=index)
-    some = replace(found, orders=orders, variants={(3, 1): other})
+    some = replace(found, orders=orders)
     assert [some.summation((n, 0)) for n in range(4)] == [plain, None, other, plain]
-    assert some.summation(np.array([3, 1])) == other
+    assert some.summation(np.array([2, 0])) == other
     mask = some.mask(np.array([[3, 1], [0, 2]]))
     assert np.argwhere(mask).tolist() == [[0, 2], [3, 1]]
 
@@ -119,24 +116,6 @@ def test_an_output_that_reads_nothing_replays_where_it_is_0(session, neighbour):
         assert found.replays.any(axis=1).sum() == len(rows) + 6
     plain = run_case(session, CASE)  # of finite operands it can be nothing else
     assert (plain.with_orders(session, replace(orders, index=index)).replays[:6] == ~even[:6]).all()
-
-
-def test_outputs_whose_products_overflow_before_they_are_added_have_a_summation_of_their_own(
-    monkeypatch,
-):
-    asked, plain = [], runs.SessionOperator
-    select = lambda *given: asked.append(given[2].tolist()) or plain(*given)  # noqa: E731
-    monkeypatch.setattr(runs, "SessionOperator", select)
-    case = Case("matmul", in_channels=3, filters=2, length=4, dtype="bfloat16")
-    x, w = np.ones((1, 4, 3)), np.ones((3, 2))
-    x[0, 1::2, :2], w[0, 1] = (3e38, -2.8e38), 1.5
-    given = *(floats.round_to(one, "bfloat16") for one in (x, w)), None
-    with open_session(Target.parse("reference,algorithm=truncated"), inline=True) as session:
-        found = run_case(session, case, given).reveal(session)
-    wide = floats.widen(found.operands.y, "bfloat16")
-    assert found.replays.all() and np.argwhere(np.isinf(wide)).tolist() == [[1, 1], [3, 1]]
-    assert set(found.variants) == {(1, 1), (3, 1)} and asked == [[[2, 3], [6, 7]]]
-    assert found.summation((1, 1)).rounding.fused < found.summation((1, 0)).rounding.fused
 
 
 @pytest.mark.parametrize(
@@ -300,75 +279,6 @@ def test_a_finding_says_what_sets_its_sides_apart():
     told = Finding.of(case, "length", 5, 9).to_json()
     assert (told["vary"], told["at"], told["against"]) == ("length", 5, 9)
     assert ComparedShapes.named(case, None, 5, 9).larger.length == 9
-
-
-# Products that overflow before they are added: bfloat16's exact products hide who rounds them.
-
-TREES = {
-    "chain": Tree.sequential(6),
-    "lanes": Tree.lanes(9, 4),
-    "pairs": Tree.pairwise(8),
-    "bias first": Tree.parse("(((0+b)+1)+(2+3))"),
-    "bias last": Tree.parse("(((0+1)+(2+3))+b)"),
-}
-
-
-@pytest.mark.parametrize("tree", TREES.values(), ids=TREES)
-def test_each_fused_leaf_is_told_from_one_that_is_rounded_first(tree):
-    biased, n = BIAS in tree.leaves, len([leaf for leaf in tree.leaves if leaf != BIAS])
-    claimed = Summation(tree, Rounding.fused_everywhere(tree, "float32"))
-    assert runs.overflow_applies(claimed, "bfloat16")
-    fused = sorted(claimed.rounding.fused)
-    for first in [frozenset(), *(frozenset([leaf]) for leaf in fused), frozenset(fused)]:
-        true = runs.with_products_rounded(claimed, first)
-        rounded = replace(claimed.rounding, fused=claimed.rounding.fused - first)
-        assert true == Summation(tree, rounded)
-        model = SummationModel(true, n, biased, "bfloat16")
-        found = runs.overflowing_leaves(model, claimed)
-        assert found.shape == (len(fused), 1, 1)
-        assert found[:, 0, 0].tolist() == [leaf in first for leaf in fused]
-
-
-def test_every_leaf_stands_beside_a_leaf_of_a_node_that_is_added_to_it():
-    rng = np.random.default_rng(5)
-    for trial in range(60):
-        tree = any_tree(rng, 1 + trial % 8)
-        found, under = runs._siblings(tree), {leaf: {leaf} for leaf in tree.leaves}
-        for node, children in enumerate(tree.nodes):
-            under[~node] = set().union(*(under[child] for child in children))
-        assert sorted(found) == [leaf for leaf in tree.leaves if leaf in tree.parents]
-        for leaf, beside in found.items():
-            others = set(tree.nodes[tree.parents[leaf]]) - {leaf}
-            assert beside == min(min(under[child]) for child in others)
-
-
-def test_products_rounded_first_are_float32_s_where_sums_go_through_it():
-    twice = Summation(Tree.sequential(3), Rounding(frozenset([2]), intermediate_format="float32"))
-    assert runs.with_products_rounded(twice, frozenset([2])).rounding == Rounding(
-        intermediate_format="float32", product_format="float32"
-    )
-
-
-def test_it_is_asked_where_products_are_exact_in_float32_sums():
-    def applies(rounding, dtype, leaves=4):
-        return runs.overflow_applies(Summation(Tree.sequential(leaves), rounding), dtype)
-
-    wide = Rounding(accumulator_format="float32")
-    assert applies(wide, "bfloat16") and not applies(Rounding(), "bfloat16")
-    assert not applies(wide, "float32") and not applies(wide, "float16")
-    assert applies(Rounding(operand_format="bfloat16"), "float32")
-    assert not applies(Rounding(operand_format="tf32"), "float32")
-    assert applies(Rounding(intermediate_format="float32"), "bfloat16")
-    assert not applies(wide, "bfloat16", leaves=1) and applies(wide, "bfloat16", leaves=2)
-    assert applies(wide, "bfloat16", runs.MOST_PRODUCTS)
-    assert not applies(wide, "bfloat16", runs.MOST_PRODUCTS + 1)
-
-
-@pytest.mark.parametrize(("size", "told"), [(2.0**63, False), (2.0**64, True)])
-def test_only_products_beyond_float32_can_overflow(size, told):
-    given = (np.array([size, 1.0, np.nan]), np.array([-np.inf, -(2.0**64), 3.0]))
-    x, w = (floats.round_to(one, "bfloat16") for one in given)
-    assert runs.may_overflow(x, w, "bfloat16") == told
 
 
 # One call for all channels against two calls whose outputs are added.

@@ -18,7 +18,7 @@ from probe import floats
 from probe.case import Case
 from probe.comparison import ComparedShapes, Revealer, compare_shapes, run_and_reveal
 from probe.enclosure import BEYOND, UNKNOWN, WITHIN, of_operands, of_sums
-from probe.enclosure.sums import FEW, Accuracy, RoundingVerdict, _exact_products, allowed
+from probe.enclosure.sums import Accuracy, RoundingVerdict, _exact_products
 from probe.launch import open_session
 from probe.reproduction import report
 from probe.summation.arithmetic import fma_float64, to_odd, two_sum
@@ -38,6 +38,11 @@ def drawn(kind, dtype, count, outputs, biased, seed):
         x = x * np.exp2(rng.integers(-12, 12, size=x.shape))
     b = floats.round_to(rng.normal(size=outputs), dtype) if biased else None
     return floats.round_to(x, dtype), floats.round_to(w, dtype), b
+
+
+def allowed(dtype):
+    """Formats of partial sums, by that of the result."""
+    return (dtype, *floats.FORMATS[dtype].wider)
 
 
 class Sum:
@@ -96,31 +101,7 @@ def test_no_order_leaves_the_enclosure(dtype, kind):
             assert (found.low <= y).all() and (y <= found.high).all()
 
 
-def all_trees(leaves):
-    if len(leaves) == 1:
-        yield leaves[0]
-        return
-    first, *rest = leaves
-    for size in range(len(rest)):
-        for some in itertools.combinations(rest, size):
-            others = [one for one in rest if one not in some]
-            yield from itertools.product(all_trees([first, *some]), all_trees(others))
-
-
-def test_the_ends_of_few_summands_are_attained():
-    """Of four summands all 15 trees, each with 40 choices of formats and fusings, are added."""
-    x, w, _ = drawn("far apart", "float32", 4, 40, False, 1)
-    found = of_sums(x, w, "float32")
-    every = itertools.product(all_trees([0, 1, 2, 3]), map(random.Random, range(40)))
-    results = [Sum(x, w, None, "float32", one).value(tree) for tree, one in every]
-    assert len(results) == 15 * 40
-    low, high = np.min(results, axis=0), np.max(results, axis=0)
-    assert (found.low <= low).all() and (high <= found.high).all()
-    # float64 sums are rounded outwards, which may move an end that lies on a midpoint
-    assert (found.low == low).mean() > 0.9 and (found.high == high).mean() > 0.9
-
-
-@pytest.mark.parametrize("count", [FEW, FEW + 1, 40, 3000])
+@pytest.mark.parametrize("count", [7, 40, 3000])
 @pytest.mark.parametrize("dtype", floats.FORMATS)
 def test_a_product_that_is_left_out_is_beyond(dtype, count):
     """Unless rounding could make as much of a difference as one product does."""

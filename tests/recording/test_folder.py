@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
 import pickle
 import shutil
 import sys
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +17,7 @@ import pytest
 from probe import layout
 from probe.agreement.walk import compare_and_explain, walk
 from probe.errors import InputError, Nondeterministic
-from probe.recording import RECORDERS, folder
+from probe.recording import folder
 from probe.recording.folder import FILE, read_recording
 from probe.recording.on_target import RunnableRecording
 from probe.recording.watched import watched
@@ -351,7 +349,7 @@ CASES: dict[str, Meaning] = {
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_computed_comes_back_as_it_was(name, runs):
     meaning, store = CASES[name], read_recording(runs / "left").store
-    text = json.dumps(folder.meaning_to_json(meaning, [SHAPE, SHAPE], [SHAPE], store))
+    text = json.dumps(folder.plain_to_json(meaning, store))
     assert folder.meaning_from_json(json.loads(text), store) == meaning
 
 
@@ -363,23 +361,18 @@ def test_what_has_no_word_is_unknown_or_moves(runs):
         pass
 
     store = read_recording(runs / "left").store
-    every = [folder.meaning_to_json(each, [SHAPE], [SHAPE], store) for each in (Odd(), Turned())]
+    every = [folder.plain_to_json(each, store) for each in (Odd(), Turned())]
     odd, moves = (folder.meaning_from_json(each, store) for each in every)
     assert type(odd) is Unknown and moves == Moves()
 
 
 def test_every_class_that_says_what_is_computed_has_a_name_in_a_folder():
-    """Also those of recorders: what they compute is said by :mod:`probe.semantics` alone."""
-    for name in set(RECORDERS.values()):
-        with contextlib.suppress(ImportError):
-            import_module(name)
     pending = [Meaning]
     while pending:
         one = pending.pop()
         pending += one.__subclasses__()
         if dataclasses.is_dataclass(one) and one.__module__.startswith("probe."):
-            known = folder.VOCABULARY.get(one.__name__) is one or issubclass(one, Moves)
-            assert known or "written" in vars(one), one  # it says itself what it is in others
+            assert folder.VOCABULARY.get(one.__name__) is one or issubclass(one, Moves)
 
 
 @pytest.mark.parametrize(

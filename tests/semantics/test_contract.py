@@ -10,7 +10,6 @@ import pytest
 from probe.semantics import (
     Moves,
     Passes,
-    Quantised,
     Reshapes,
     Same,
     Turns,
@@ -84,7 +83,6 @@ def test_what_moves_is_exact_and_what_sums_is_not() -> None:
     steps = [Steps(tuple(Step(each, (0, 1), (2, 2)) for each in way)) for way in ways]
     assert [each.sums for each in steps] == [True, False, False]
     assert not any(each.exact for each in steps)
-    assert Quantised(root, (None,), (None,)).written([], []) == Quantised(root, (None,), (None,))
 
 
 def test_only_operands_that_count_are_read_and_others_come_behind() -> None:
