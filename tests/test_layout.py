@@ -23,8 +23,8 @@ from probe.comparison.runs import Revealer
 from probe.errors import InputError
 from probe.invariant.mitigations import Measured, exact_sums
 from probe.schema.tables import LAYOUTS
+from probe.sizes import by_order, thresholds
 from probe.summation.functions import FunctionSession, Own
-from probe.switch_points import by_order, search
 from probe.target import Target, why_unavailable
 
 EVERY = (*layout.WORDS, "offset:0", "offset:16", "offset:4096")
@@ -343,7 +343,7 @@ def test_the_stable_convolution_has_one_set_of_bits_in_every_layout(started):
 
 def test_promises_name_the_layouts_that_they_hold_for(started):
     case = Case("sum", in_channels=9, layout="transposed")
-    found = search.find_switch_points(started("numpy"), case, 12, scanned=4, checks=0)
+    found = thresholds.find_thresholds(started("numpy"), case, 12, scanned=4, checks=0)
     assert found.to_json()["layouts"] == ["transposed"]
     assert "operands lie in memory as transposed" in found.assumed
     swept = by_order.sweep_by_order(started("numpy"), case, [2, 5]).to_json()

@@ -8,9 +8,9 @@ from probe.campaign import Failure
 from probe.case import Case
 from probe.errors import TargetError
 from probe.launch import open_session
+from probe.sizes.by_order import sweep_by_order
 from probe.store import Store, parquet
 from probe.sweeps import Summary, sweep_cases
-from probe.switch_points.by_order import sweep_by_order
 from probe.target import Target
 
 # Seconds for an answer or a start: nothing may be called a failure that is only a busy machine.

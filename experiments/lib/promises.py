@@ -27,8 +27,8 @@ from probe.case import Case
 from probe.errors import InputError, ProbeError
 from probe.launch import AnySession, open_session
 from probe.progress import Tell
+from probe.sizes import thresholds
 from probe.store import Store, parquet
-from probe.switch_points import search
 from probe.target import Target
 from probe.window import Geometry
 
@@ -61,7 +61,7 @@ class Asked:
     @property
     def sizes(self) -> range:
         """Returns all sizes that may be promised."""
-        return range(search.shortest_size(self.case, self.vary), self.upto + 1)
+        return range(thresholds.shortest_size(self.case, self.vary), self.upto + 1)
 
     def at(self, size: int) -> Case:
         """Returns the case at a size."""
@@ -164,7 +164,7 @@ def held(asked: Asked, session: AnySession, referee: Referee) -> Row:
     Errors: ``Unrefereed`` where there is no direct call; TargetError.
     """
     referee.outputs(asked.at(asked.sizes[0]), operands.generate(asked.at(asked.sizes[0])))
-    found = search.find_switch_points(
+    found = thresholds.find_thresholds(
         session, asked.case, asked.upto, vary=asked.vary, scanned=asked.scan
     )
     told = Switching(found).report()

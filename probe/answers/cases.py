@@ -22,12 +22,12 @@ from probe.launch import open_session
 from probe.options import checked_options
 from probe.printing import counted, plain
 from probe.progress import Say
+from probe.sizes import floors
+from probe.sizes.thresholds import Thresholds, find_thresholds, islands
 from probe.summation import functions
 from probe.summation.masks import SessionOperator
 from probe.summation.summation import Summation, ranges_of_mask
 from probe.summation.windows import Reach, reveal_reach, reveal_windows
-from probe.switch_points import floors, search
-from probe.switch_points.search import Thresholds, islands
 from probe.target import Target
 from probe.window import Geometry, axis_of
 
@@ -460,7 +460,7 @@ def thresholds(
     longest: int = UPTO.get(vary, 1) if upto is None else upto  # type: ignore[assignment]
 
     with open_session(where) as session:
-        measured = search.find_switch_points(
+        measured = find_thresholds(
             *(session, case, longest),
             progress=progress,
             vary=vary,

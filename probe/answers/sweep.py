@@ -37,9 +37,9 @@ if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
     import pyarrow as pa
     from matplotlib.figure import Figure
 
+    from probe.sizes.by_order import ByOrder
     from probe.store import Store
     from probe.store.results import Results
-    from probe.switch_points.by_order import ByOrder
 
 
 @dataclass(repr=False)
@@ -354,7 +354,7 @@ class _ByOrderCampaign(Campaign[Case]):
     def ask(self, part: CampaignPart[Case], question: Case) -> None:
         """Sweeps one target, and stores it."""
         # here: a sweep by bits needs none
-        from probe.switch_points.by_order import sweep_by_order
+        from probe.sizes.by_order import sweep_by_order
 
         text = part.target.text
         by_order = sweep_by_order(

@@ -37,8 +37,8 @@ from probe.recording.on_target import TargetRuns, file_outputs
 from probe.recording.recording import Run, array_digest
 from probe.recording.subject import OR_SHAPE, is_function, run_unwatched
 from probe.recording.watched import watched
+from probe.sizes.fewest import Conditions, ReleaseStep, search_conditions
 from probe.sizes.orders import by_order
-from probe.switch_points.fewest import Conditions, ReleaseStep, search_conditions
 from probe.target import Target, why_unavailable
 
 Arrays = Mapping[str, np.ndarray]

@@ -420,8 +420,8 @@ def bisect(
         out.give(of_model, lambda: show.conditioned(conditions, "bits"))
         return
     run.refuse_beside_case()
+    from probe.sizes import bisection
     from probe.store import Store
-    from probe.switch_points import bisection
 
     case, what = case_of_words(words), options["what"]
     if not case.spatial_rank:

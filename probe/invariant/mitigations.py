@@ -23,9 +23,9 @@ from probe.floats import rounded_text
 from probe.launch import Answer, AnySession, Arrays, InlineSession, open_session
 from probe.layout import CONTIGUOUS
 from probe.progress import Tell, silent
-from probe.switch_points import by_order
-from probe.switch_points.by_order import ByOrder
-from probe.switch_points.search import threads_of
+from probe.sizes import by_order
+from probe.sizes.by_order import ByOrder
+from probe.sizes.thresholds import threads_of
 from probe.target import Target, why_unavailable
 from probe.window import axis_of, case_at
 

@@ -51,7 +51,7 @@ from probe.recording.on_target import RunnableRecording
 from probe.recording.source import GENERATOR
 from probe.recording.store import Bits
 from probe.runtimes import packages
-from probe.switch_points.fewest import ReleaseStep, first_change, releases_in_order, smallest
+from probe.sizes.fewest import ReleaseStep, first_change, releases_in_order, smallest
 from probe.target import VERSION
 
 # Seconds that one run may take.

@@ -27,9 +27,9 @@ from probe.window import shown_axis_value
 
 if TYPE_CHECKING:  # the colours are wanted by notebooks too, which ask nothing
     from probe.invariant.mitigations import Measured
+    from probe.sizes.by_order import ByOrder
+    from probe.sizes.thresholds import Thresholds
     from probe.sweeps import Summary
-    from probe.switch_points.by_order import ByOrder
-    from probe.switch_points.search import Thresholds
 
 # Classes of |ulp|: the least value of each and its colour. White: there is no output.
 ULPS = {
@@ -339,7 +339,7 @@ def draw_swept_by_order(
 
 def draw_switching(measured: Thresholds) -> Figure | None:
     """Draws the sizes of each class, a row a class, and the floor; None where there is no class."""
-    from probe.switch_points import floors
+    from probe.sizes import floors
 
     every = floors.classes(measured)
     if not every:

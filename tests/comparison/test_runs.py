@@ -15,11 +15,11 @@ from probe.case import Case
 from probe.comparison import ComparedShapes, Finding, Revealer, outputs_of_call, run_case, runs
 from probe.errors import InputError
 from probe.launch import open_session
+from probe.sizes import by_order
 from probe.store import Store
 from probe.summation.orders import reveal
 from probe.summation.tree import Tree
 from probe.sweeps import sweep_cases
-from probe.switch_points import by_order
 from probe.target import Target
 from tests.convolutions import explain_case
 

@@ -25,7 +25,7 @@ from probe.invariant.mitigations import (
     remedy_rows,
 )
 from probe.launch import InlineSession, Session
-from probe.switch_points import by_order
+from probe.sizes import by_order
 from probe.target import Target, why_unavailable
 from probe.ulp import equal
 from tests.convolutions import cases

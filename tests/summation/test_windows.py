@@ -19,6 +19,7 @@ from probe.cli.show import cases as show
 from probe.errors import NotASum, TargetError
 from probe.explaining.evidence import differing_example
 from probe.launch import InlineSession, open_session
+from probe.sizes import by_order
 from probe.summation import windows
 from probe.summation.masks import SessionOperator
 from probe.summation.windows import (
@@ -32,7 +33,6 @@ from probe.summation.windows import (
     reveal_reach,
     reveal_windows,
 )
-from probe.switch_points import by_order
 from probe.target import Target, why_unavailable
 from probe.window import Geometry
 from tests.convolutions import explain_case

@@ -18,10 +18,10 @@ from probe.comparison import CaseRun, Comparison
 from probe.explaining.evidence import Added, Evidence
 from probe.layout import CONTIGUOUS
 from probe.printing import counted, differ, next_commands, ranges, table, up_to
+from probe.sizes import floors
+from probe.sizes.thresholds import Thresholds, islands
 from probe.summation.summation import Summation
 from probe.summation.tree import DRAWN_LEAVES, drawing, leaf_name, order_name, short_formula
-from probe.switch_points import floors
-from probe.switch_points.search import Thresholds, islands
 
 if TYPE_CHECKING:
     from probe.answers.cases import WindowsAnswer

@@ -161,7 +161,7 @@ SHORT = {"exact": "yes", "differs": "no", "not known": "not known"}
 def remedies(measured: Measured, verbose: bool = False) -> RenderableType:
     """Returns what to do, a row for each remedy, and why some are not known."""
     from probe.invariant.mitigations import advise
-    from probe.switch_points.search import threads_text
+    from probe.sizes.thresholds import threads_text
 
     what = measured.sizes if isinstance(measured.subject, Case) else "valid lengths"
     lines = f"{measured.label}\n{what} {ranges(list(measured.lengths))} against "

@@ -16,8 +16,8 @@ from probe.printing import ranges, table
 from probe.sweeps import Summary, TargetSummary
 
 if TYPE_CHECKING:  # a sweep by bits shows no sums
-    from probe.switch_points.by_order import ByOrder
-    from probe.switch_points.fewest import Conditions
+    from probe.sizes.by_order import ByOrder
+    from probe.sizes.fewest import Conditions
 
 
 def sweep_by_bits(
@@ -240,7 +240,7 @@ def bisected(report: Mapping[str, Any]) -> RenderableType:
 
 def conditioned(conditions: Conditions, what: str) -> RenderableType:
     """Returns which conditions bring the results back, then a row a target that was tried."""
-    from probe.switch_points.bisection import conditions_lines
+    from probe.sizes.bisection import conditions_lines
 
     rows = table("target", "shows", "")
     for step in conditions.steps:

@@ -10,8 +10,8 @@ import pytest
 from probe.case import Case
 from probe.errors import InputError
 from probe.launch import open_session
-from probe.switch_points import search
-from probe.switch_points.recognition import Pattern, Recogniser
+from probe.sizes import thresholds
+from probe.sizes.recognition import Pattern, Recogniser
 from probe.target import Target
 
 pytestmark = pytest.mark.long
@@ -21,7 +21,7 @@ CASE = Case(op="conv1d", kernel=5, in_channels=2)
 
 def found(target: str = "reference", case: Case = CASE, upto: int = 3000, **options):
     with open_session(Target.parse(target), inline=True) as session:
-        return search.find_switch_points(session, case, upto, **options)
+        return thresholds.find_thresholds(session, case, upto, **options)
 
 
 @pytest.fixture
@@ -41,20 +41,20 @@ def pretend(monkeypatch):
     return replace
 
 
-def pairs(result: search.Thresholds) -> list[tuple[int, int]]:
+def pairs(result: thresholds.Thresholds) -> list[tuple[int, int]]:
     return [(one.before, one.at) for one in result.switches]
 
 
-@pytest.mark.parametrize("switch", [20, 700])
+@pytest.mark.parametrize("switch", [20, 150])
 def test_a_real_switch_is_found_to_the_length(switch: int) -> None:
-    result = found(f"reference,length_switch={switch}", upto=2000, scanned=40)
+    result = found(f"reference,length_switch={switch}", upto=400, scanned=40)
     (only,) = result.switches
     assert (only.before, only.at) == (switch + 3, switch + 4)
     assert only.causes == ("order",) and only.scanned == (switch == 20)
-    assert result.upto == 2000 and not result.violations and result.period == 1
-    assert list(search.islands(result)) == [
+    assert result.upto == 400 and not result.violations and result.period == 1
+    assert list(thresholds.islands(result)) == [
         (5, switch + 3, only.left),
-        (switch + 4, 2000, only.right),
+        (switch + 4, 400, only.right),
     ]
 
 

@@ -11,8 +11,8 @@ import probe
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import InlineSession, open_session
+from probe.sizes import by_order
 from probe.store import Store, load
-from probe.switch_points import by_order
 from probe.target import Target
 
 CASE = Case(op="conv1d", kernel=5, in_channels=2)

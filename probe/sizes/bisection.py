@@ -28,10 +28,8 @@ from probe.progress import VOICE, Count, Say, silent
 from probe.runtimes import environments
 from probe.runtimes.environments import release_numbers
 from probe.runtimes.packages import RELEASED
-from probe.store import Store
-from probe.sweeps import sweep_cases
-from probe.switch_points import by_order
-from probe.switch_points.fewest import (
+from probe.sizes import by_order
+from probe.sizes.fewest import (
     Conditions,
     ReleaseChange,
     ReleaseStep,
@@ -39,6 +37,8 @@ from probe.switch_points.fewest import (
     releases_in_order,
     search_conditions,
 )
+from probe.store import Store
+from probe.sweeps import sweep_cases
 from probe.target import Target
 
 WHAT = ("bits", "order", "stability")
@@ -215,7 +215,7 @@ def bisect_conditions(
 ) -> Conditions:
     """Returns the smallest sets of ``left``'s conditions that bring its results back on ``right``.
 
-    ``what``: as of :class:`probe.switch_points.bisection.ReleaseQuestion`; ``lengths``: two or
+    ``what``: as of :class:`probe.sizes.bisection.ReleaseQuestion`; ``lengths``: two or
     more. Costs a start of the library for each set that is tried. Errors: InputError; StoreError.
     """
     if what not in WHAT:

@@ -10,11 +10,10 @@ from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError
 from probe.launch import open_session
+from probe.sizes import floors, thresholds
+from probe.sizes.recognition import UNKNOWN, Pattern, Recogniser
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import Tree
-from probe.switch_points import floors, search
-from probe.switch_points.recognition import UNKNOWN, Pattern
-from probe.switch_points.search import OfSamples
 from probe.target import Target
 
 DENSE = Case(op="dense", in_channels=33, filters=2)
@@ -22,7 +21,7 @@ DENSE = Case(op="dense", in_channels=33, filters=2)
 
 def found(target: str, case: Case = DENSE, upto: int = 10, **options):
     with open_session(Target.parse(target), inline=True) as session:
-        return search.find_switch_points(session, case, upto, vary="batch", **options)
+        return thresholds.find_thresholds(session, case, upto, vary="batch", **options)
 
 
 def texts(result) -> list[str]:
@@ -41,7 +40,7 @@ def held(one) -> list[int]:
 def test_rows_that_read_padding_alone_are_added_as_all_others() -> None:
     case = Case("conv1d", 5, 1, 2, padding=7)
     with open_session(Target.parse("reference,length_switch=17,algorithm=pairwise"), True) as one:
-        result = search.find_switch_points(one, case, 16)
+        result = thresholds.find_thresholds(one, case, 16)
     assert texts(result) == ["{5..6}", "{7..16}"]
     assert (told := floors.floor(result)).size == 7 and "not known" not in told.text
     # the shortest call has no window without padding: what most of its rows add is said of it
@@ -52,7 +51,7 @@ def test_rows_that_read_padding_alone_are_added_as_all_others() -> None:
 @pytest.mark.check
 def test_the_classes_of_a_dense_layer_and_its_floor() -> None:
     result = found("reference,length_switch=7,algorithm=pairwise", upto=20)
-    assert texts(result) == ["{1..6}", "{7..20}"] and result.to_json()["sets"] == 4
+    assert texts(result) == ["{1..6}", "{7..20}"] and result.to_json()["sets"] == 8
     told = floors.floor(result)
     assert (told.size, told.step, told.run_to) == (7, 1, 20)
     assert told.text.startswith("floor: 7 rows; below, at 1..6, rows are added one after the other")
@@ -135,7 +134,7 @@ def pretend(monkeypatch):
             kinds = np.zeros(size, int)
             return Pattern(size, kinds, True, interior, tail, sum(elsewhere), 0, True)
 
-        monkeypatch.setattr(OfSamples, "pattern", pattern)
+        monkeypatch.setattr(Recogniser, "pattern", pattern)
 
     return replace
 
@@ -296,7 +295,7 @@ def test_sizes_are_recognised_by_more_than_marks_of_the_interior() -> None:
         open_session(Target.parse(texts_[1]), inline=True) as other,
     ):
         for row in (0, 5):
-            known = OfSamples(Planted(one, other, row), DENSE)
+            known = Recogniser(Planted(one, other, row), DENSE, "batch")
             known.summations += [Summation(Tree.sequential(33)), Summation(Tree.pairwise(33))]
             known.popular += [0, 1]
             seen = known.pattern(6)
@@ -324,7 +323,7 @@ def test_wrong_words_are_one_line(capsys, words, said) -> None:
 def test_lengths_have_classes_and_a_floor_too() -> None:
     case = Case(op="conv1d", kernel=5, in_channels=2)
     with open_session(Target.parse("reference,length_switch=20"), inline=True) as session:
-        result = search.find_switch_points(session, case, 50)
+        result = thresholds.find_thresholds(session, case, 50)
     assert texts(result) == ["{5..23}", "{24..50}"]
     assert floors.floor(result).text.startswith("floor: length 24; below, at 5..23, outputs are")
     with pytest.raises(InputError, match="length"):

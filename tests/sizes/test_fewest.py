@@ -7,7 +7,7 @@ import math
 import pytest
 
 from probe.errors import InputError
-from probe.switch_points.fewest import ReleaseStep, first_change
+from probe.sizes.fewest import ReleaseStep, first_change
 
 
 def answers(seen):

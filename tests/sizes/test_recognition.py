@@ -8,10 +8,10 @@ import pytest
 from probe import floats, window
 from probe.case import Case
 from probe.launch import InlineSession, open_session
+from probe.sizes import recognition
+from probe.sizes.recognition import UNKNOWN, MarkOperands, Recogniser
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS, Tree
-from probe.switch_points import recognition
-from probe.switch_points.recognition import UNKNOWN, Periodic, Recogniser
 from probe.target import Target
 
 pytestmark = pytest.mark.long
@@ -47,9 +47,7 @@ def test_what_is_known_costs_the_sets_and_a_control(recogniser) -> None:
     known.pattern(8)
     before = known.calls
     known.pattern(99)
-    every = known.periodic.every
-    sets = known.periodic.sets_for(every), known.periodic.wide_for(every)
-    assert known.calls - before == sum(map(len, sets)) + 1
+    assert known.calls - before == len(known.operands.sets_for(known.operands.every)) + 1
 
 
 @pytest.mark.parametrize(
@@ -91,9 +89,7 @@ def test_no_sum_stays_unknown_and_is_not_asked_for_ever(recogniser) -> None:
     assert known.kinds[found.interior] == (UNKNOWN,) and known.evidence
     before = known.calls
     known.pattern(12)
-    every = known.periodic.every
-    sets = known.periodic.sets_for(every), known.periodic.wide_for(every)
-    assert known.calls - before == sum(map(len, sets)) + 1
+    assert known.calls - before == len(known.operands.sets_for(known.operands.every)) + 1
 
 
 def test_other_bits_in_the_same_call_are_not_steady(recogniser) -> None:
@@ -104,7 +100,7 @@ def test_other_bits_in_the_same_call_are_not_steady(recogniser) -> None:
 
 def test_calls_too_large_to_look_at_whole_are_looked_at_in_places(recogniser, monkeypatch) -> None:
     monkeypatch.setattr(recognition, "ALL", 1000)
-    monkeypatch.setattr(recognition, "ENDS", 16)
+    monkeypatch.setattr(recognition, "ROWS", 16)
     known = recogniser("reference,length_switch=1500", CASE)
     short, long = known.pattern(1500), known.pattern(1504)
     assert not short.whole and len(short.kinds) <= 64
@@ -175,15 +171,14 @@ def test_windows_that_meet_padding_have_their_own_order(recogniser, case, algori
 )
 def test_orders_show_in_accumulators_of_more_digits(dtype, wide, summands) -> None:
     """The sets that cancel in the dtype lose nothing there: those for more digits do."""
-    periodic = Periodic(Case(op="conv1d", kernel=1, in_channels=summands, dtype=dtype))
+    operands = MarkOperands(Case(op="conv1d", kernel=1, in_channels=summands, dtype=dtype))
+    sets = operands.sets_for(operands.every)
+    wide_sets = [each.x is sets[-1].x for each in sets]
     rng = np.random.default_rng(summands)
     rounding = Rounding(accumulator_format=wide)
     trees = {Tree.sequential(rng.permutation(summands).tolist()) for _ in range(8)}
     shown = {
-        b"".join(
-            outputs.tobytes()
-            for outputs in periodic.wide_table(Summation(tree, rounding), periodic.every)
-        )
+        operands.answers(Summation(tree, rounding), operands.every)[wide_sets].tobytes()
         for tree in trees
     }
     assert len(shown) == len(trees)
@@ -194,10 +189,12 @@ def test_orders_show_in_accumulators_of_more_digits(dtype, wide, summands) -> No
 )
 def test_what_shows_wide_accumulators_is_one_pair_that_swallows_the_rest(dtype, digits, scale):
     """The pair is gone in the end; what is left beside it in so many digits is the order."""
-    periodic = Periodic(Case(op="conv1d", kernel=1, in_channels=12, filters=3, dtype=dtype))
-    sets = periodic.wide_for(periodic.every)
+    operands = MarkOperands(Case(op="conv1d", kernel=1, in_channels=12, filters=3, dtype=dtype))
+    every = operands.sets_for(operands.every)
+    sets = [each for each in every if each.x is every[-1].x]
+    assert len(sets) == 8
     places = set()
-    for number, (w, bias) in enumerate(sets):
+    for number, (_, w, bias) in enumerate(sets):
         values = floats.widen(w, dtype).reshape(12, 3)
         pair = np.flatnonzero(np.abs(values[:, 0]) >= 2.0 ** (digits - 2 + scale))
         assert len(pair) == 2 and not values[pair].sum(axis=0).any() and bias is None
@@ -210,6 +207,6 @@ def test_what_shows_wide_accumulators_is_one_pair_that_swallows_the_rest(dtype, 
 
 
 def test_some_rows_of_many_are_those_at_the_ends_and_others() -> None:
-    rows = recognition.some(10**6, recognition.ENDS)
-    assert rows[0] == 0 and rows[-1] == 10**6 - 1 and len(rows) > 3 * recognition.ENDS
-    assert (recognition.some(20, recognition.ENDS) < 20).all()
+    rows = recognition.some(10**6, recognition.ROWS)
+    assert rows[0] == 0 and rows[-1] == 10**6 - 1 and len(rows) > 3 * recognition.ROWS
+    assert (recognition.some(20, recognition.ROWS) < 20).all()

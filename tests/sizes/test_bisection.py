@@ -10,10 +10,8 @@ from probe import installation
 from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError
-from probe.store import Store
-from probe.store.results import load
-from probe.switch_points import bisection
-from probe.switch_points.bisection import (
+from probe.sizes import bisection
+from probe.sizes.bisection import (
     ReleaseQuestion,
     bisect_conditions,
     bisect_releases,
@@ -21,7 +19,9 @@ from probe.switch_points.bisection import (
     only_releases,
     releases_between,
 )
-from probe.switch_points.fewest import ReleaseStep, conditions_apart, search_conditions
+from probe.sizes.fewest import ReleaseStep, conditions_apart, search_conditions
+from probe.store import Store
+from probe.store.results import load
 from probe.target import Target
 
 pytestmark = pytest.mark.long

@@ -1,1 +1,0 @@
-"""At which sizes, and since which release, a target changes how it adds."""
