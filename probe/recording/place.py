@@ -15,7 +15,7 @@ differently on either side of it. So telling ones are looked for first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -303,16 +303,6 @@ def rows_cause(sides: Sides, meaning: Normalises, apart: np.ndarray) -> Cause:
             "side's bits in no row"
         )
     return cause
-
-
-def repeated_by_number(
-    function: PlacedFunction, outputs: np.ndarray, along: int | None = None
-) -> np.ndarray | None:
-    """Returns which of these outputs (flat indices) come out of their own number alone, put to all
-    places: bool; None where it can't be asked so. A call each."""
-    side = replace(function, along=along)
-    came = [None if side.why else side.came(at) for at in outputs.tolist()]
-    return None if None in came else np.array(came, bool)
 
 
 def _ask_outputs(

@@ -3,8 +3,7 @@
 It is a region: an operation of either run, or several that together compute the same. It is run by
 itself, as it was recorded. Sums of products are asked for the order and the rounding of the outputs
 that differ, which are revealed on both sides and replayed on the recorded operands. Functions are
-asked whether places differ. Where the two sides are written differently, each operation of either
-is replayed behind the other. What none of these explains has no class: it is said, and nothing is
+asked whether places differ. What none of these explains has no class: it is said, and nothing is
 guessed.
 """
 
@@ -13,12 +12,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from probe import floats
-from probe.comparison import Comparison
 from probe.errors import ProbeError
 from probe.layout import BOUNDARY
 from probe.recording import place
@@ -39,7 +37,6 @@ from probe.recording.alone import (
 )
 from probe.recording.difference import NAMES, Region, is_near
 from probe.recording.enclosed import rounding_verdict
-from probe.recording.pairs import Pair
 from probe.recording.recording import (
     LeftOut,
     Operation,
@@ -54,7 +51,6 @@ from probe.semantics import (
     Contracts,
     Convolution,
     Each,
-    Meaning,
     Normalises,
     Reduces,
     Step,
@@ -62,9 +58,6 @@ from probe.semantics import (
     Unknown,
     Windows,
 )
-from probe.summation.arithmetic import without_flushing
-from probe.summation.summation import Summation
-from probe.summation.tree import Tree
 
 # Differing outputs that are revealed; of more, that many evenly among them.
 ALL = 2048
@@ -211,7 +204,8 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
         same = sums and _reads_same_numbers(sides)
         cause = _sums_cause(sides, most, known) if same else Cause()
         if not cause.explained:
-            cause = _formulas_cause(sides, most, known) or Cause(why=CLOSE)
+            terms = terms_cause(sides, differing_outputs(sides))
+            cause = terms or _formulas_cause(sides) or Cause(why=CLOSE)
         cause.alone = True
         return cause
     first, apart = first_of(meaning), differing_outputs(sides)
@@ -227,7 +221,7 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
         why = meaning.why if isinstance(meaning, Unknown) else "there is no test for it yet"
         cause = Cause(why=f"not explained yet: {why}")
     if region.joint and not cause.kind:
-        cause = _formulas_cause(sides, most, known) or cause
+        cause = terms_cause(sides, apart) or _formulas_cause(sides) or cause
     cause.alone = True
     return _with_addresses(cause, sides)
 
@@ -251,13 +245,27 @@ def _reads_same_numbers(sides: Sides) -> bool:
 CLOSE = "not explained yet: different formulas whose results are close"
 
 
-def _formulas_cause(sides: Sides, most: int, known: Known) -> Cause | None:
-    """Returns what sets the steps of both sides apart; None where one of them isn't known."""
-    try:
-        apart = differing_outputs(sides)
-        return terms_cause(sides, apart) or formulas_cause(sides, apart, known, most)
-    except NOT_ALONE:
+def _formulas_cause(sides: Sides) -> Cause | None:
+    """Names two formulas as the cause where both sides, which gave their recorded bits alone,
+    compute different things one after the other; None where it isn't known what a step computes,
+    or they differ in how they move elements alone."""
+    said, words = [], []
+    for side in sides:
+        end = side.operation.gives[side.output]
+        numbers, _ = operations_between(side.side, [end], side.operation.reads)
+        inside = [side.side.operations[n] for n in numbers]
+        if any(isinstance(op.meaning, Unknown) for op in inside):
+            return None
+        said.append(region_text(side.side, numbers))
+        words.append([word for op in inside for word in _formula_words(op, side.side)])
+    if words[0] == words[1]:
         return None
+    why = (
+        f"two formulas: {said[0]} on the left, {said[1]} on the right; run alone, each gives its "
+        "recorded bits"
+    )
+    count = len(differing_outputs(sides))
+    return Cause("algorithm", why, count, count, in_numpy=False)
 
 
 def _with_addresses(cause: Cause, sides: Sides) -> Cause:
@@ -370,8 +378,8 @@ def _sums_cause(sides: Sides, most: int, known: Known) -> Cause:
         cause.why = f"neither side adds {products}: {evidence}"
     elif comparison.sampled:
         cause.why = f"not explained yet: {evidence}; {comparison.sampled}"
-    elif not explained and (kind := _of_permuted_products(adds, examined, comparison)):
-        cause.kind, cause.causes = kind, {kind: cause.replayed}
+    elif not explained and cause.replayed == cause.examined and _same_products(adds, examined):
+        cause.kind, cause.causes = "order", {"order": cause.replayed}
         cause.why = "the same products are added, of operands in another order on the two sides"
     elif not explained:
         cause.why = "no revealed summation gives the bits of both sides"
@@ -383,17 +391,18 @@ def _sums_cause(sides: Sides, most: int, known: Known) -> Cause:
     return cause
 
 
-def _of_permuted_products(
-    adds: Sequence[Adds], examined: np.ndarray, comparison: Comparison
-) -> str:
-    """Returns what sets sums apart that replay on both sides, with their products in another order,
-    as of permuted features; empty where they are no such sums."""
-    if not comparison.proved(examined).all():
-        return ""
+def _same_products(adds: Sequence[Adds], examined: np.ndarray) -> bool:
+    """Whether outputs of both sides are sums of the same products, in whatever order."""
     listed = evenly(examined, max(1, LISTED // max(adds[0].sum.summands, 1)))
-    every = np.arange(len(comparison.pairs))
-    told = [_Told(np.full(len(every), GOOD), [(side, every)], True) for side in adds]
-    return _of_one_sum(told, listed)
+    products = []
+    for side in adds:
+        positions, filters = side.places[listed].T
+        group, dtype = filters // (side.sum.filters // side.sum.groups), side.sum.dtype
+        operands = side.run.operands
+        x = np.stack([operands.columns[g][:, n] for g, n in zip(group, positions, strict=True)])
+        w = operands.weights[:, filters].T
+        products.append(np.sort(floats.widen(x, dtype) * floats.widen(w, dtype), axis=1))
+    return np.array_equal(*products)
 
 
 # What a class says of two sums.
@@ -418,146 +427,6 @@ SUMS = (Contracts, Windows, Convolution, Reduces)
 # Products that are listed one by one, to find those of one side on the other.
 LISTED = 1 << 22
 
-# An element that did not come out again, was not asked about, came out: the least of all that
-# something is computed from is its own.
-BAD, OPEN, GOOD = 0, 1, 2
-
-
-@dataclass
-class _Told:
-    """What a side's steps came to, for each output that was asked about. ``states``: of these;
-    ``sums``: those that are steps, with where each output comes from in what such a sum gives: flat
-    indices, -1 for what isn't known. ``in_numpy``: of all steps, as of ``Cause``."""
-
-    states: np.ndarray
-    sums: list[tuple[Adds, np.ndarray]]
-    in_numpy: bool
-
-
-def formulas_cause(sides: Sides, apart: np.ndarray, known: Known, most: int) -> Cause | None:
-    """Returns what sets two formulas apart: they are two, or one whose sums are written and added
-    in different ways. None where a step of either is not known.
-
-    ``apart``: which of the outputs that must agree differ, of which ``most`` are asked about.
-    """
-    inside = list[list[Operation]]()
-    for side in sides:
-        end = side.operation.gives[side.output]
-        numbers, _ = operations_between(side.side, [end], side.operation.reads)
-        inside.append([side.side.operations[n] for n in numbers])
-    for op in (*inside[0], *inside[1]):  # is it of a kind that may be known by itself?
-        if not (
-            op.meaning.exact or isinstance(first_of(op.meaning), SUMS) or _at_places(op.meaning)
-        ):
-            return None
-    pairs = list(zip(sides, inside, strict=True))
-    words = [[word for op in some for word in _formula_words(op, s.side)] for s, some in pairs]
-    # both sides are asked about the same outputs: a step that is known on one side alone proves
-    # nothing
-    chosen, replays = evenly(apart, most), []
-    for side, some in pairs:
-        steps = _replay_steps(side, some, side.index[chosen], known, most)
-        if steps is None:
-            return None
-        replays.append(steps)
-    least = np.minimum(replays[0].states, replays[1].states)
-    examined = (replays[0].states != OPEN) & (replays[1].states != OPEN)
-    count, came = int(examined.sum()), int((least == GOOD).sum())
-    if not count or came < count:
-        return None
-    cost = sum(adds.sum.summands for steps in replays for adds, _ in steps.sums)
-    listed = max(1, LISTED // max(cost, 1))
-    said = [region_text(side.side, [n.number for n in some]) for side, some in pairs]
-    against = f"{said[0]} on the left, {said[1]} on the right"
-    additions = {*words[0], *words[1]} <= {"sum", "add"} and _same_of_integers(sides)
-    if words[0] != words[1] and not additions:
-        kind, what = "algorithm", f"two formulas: {against}"
-    elif kind := _of_one_sum(replays, which := evenly(np.flatnonzero(examined), listed)):
-        count = came = len(which)
-        what = f"the same products are added in different ways: {against}"
-    elif words[0] != words[1]:
-        kind, what = "order", f"the same numbers are added in another order: {against}"
-    else:
-        return None
-    all_of = f"replayed step by step, {came} of {count} examined outputs come out on both sides"
-    in_numpy = all(steps.in_numpy for steps in replays)
-    return Cause(kind, f"{what}; {all_of}", count, came, in_numpy=in_numpy)
-
-
-def _same_of_integers(sides: Sides) -> bool:
-    """Whether both sides give the same of small integers, of which no sum is rounded: they add the
-    same then. Equal numbers become equal integers, wherever they stand, and zeros stay."""
-    results = []
-    for side in sides:
-        operands = []
-        for array, dtype in zip(side.reads, side.dtypes[:-1], strict=True):
-            if dtype in floats.FORMATS:
-                wide = floats.widen(array, dtype).astype("f8")
-                mixed = (wide.view("u8") >> 29) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(40)
-                small = np.where(mixed & 1, -1.0, 1.0) * (1 + mixed // 2 % 3)
-                array = floats.round_to(np.where(wide == 0, 0.0, small), dtype)
-            operands.append(array)
-        results.append(side.rerun(operands))
-    return equal_bits(results[0], results[1], sides[0].value.dtype)
-
-
-def _of_one_sum(replays: Sequence[_Told], which: np.ndarray) -> str:
-    """Returns what sets two sums of the same products apart, where each of these outputs is one on
-    both sides; empty where it isn't, or it can't be seen which product is which."""
-    if any(len(replay.sums) != 1 or (replay.sums[0][1][which] < 0).any() for replay in replays):
-        return ""
-    kinds = set[str]()
-    for n in which.tolist():
-        left, right = (_by_product(*replay.sums[0], n) for replay in replays)
-        if left is None or right is None or left[1].keys() != right[1].keys():
-            return ""
-        names = {leaf: left[1][key] for key, leaf in right[1].items()}
-        ours, theirs = (added.restricted(leaves.values()) for added, leaves in (left, right))
-        # the right side's, its leaves with the left's numbers
-        nodes = [[names.get(child, child) for child in node] for node in theirs.tree.nodes]
-        changed = {
-            name: frozenset(names.get(n, n) for n in value)
-            for name, fact, value in theirs.rounding.facts()
-            if isinstance(value, frozenset) and fact.leaves
-        }
-        rounding = replace(theirs.rounding, **changed)  # type: ignore[arg-type]
-        leaf = names.get(theirs.tree.leaves[0], 0)
-        apart = ours.causes(Summation(Tree.from_nodes(nodes, leaf=leaf), rounding))
-        if "flush" in apart and all(_flushes_nothing(*replay.sums[0], n) for replay in replays):
-            apart = tuple(name for name in apart if name != "flush")
-        kinds.update(apart or ("order",))  # alone a bias is added elsewhere
-    return "+".join(sorted(kinds))
-
-
-def _flushes_nothing(adds: Adds, origin: np.ndarray, n: int) -> bool:
-    """Whether an output's bits come out too if no subnormal number becomes zero."""
-    position, filter_ = adds.places[origin[n]]
-    summation = adds.run.summation((int(position), int(filter_)))
-    if summation is None:
-        return False
-    plain, at = without_flushing(summation), (np.array([position]), np.array([filter_]))
-    return bool(adds.run.operands.agrees(plain, *at).all())
-
-
-def _by_product(
-    adds: Adds, origin: np.ndarray, n: int
-) -> tuple[Summation, dict[tuple[float, ...], int]] | None:
-    """Returns how an output is added, and its leaves by what they multiply, but for products of
-    zero; None where two have the same factors, or nothing is known."""
-    position, filter_ = adds.places[origin[n]].tolist()
-    summation, operands, dtype = (
-        adds.run.summation((position, filter_)),
-        adds.run.operands,
-        adds.sum.dtype,
-    )
-    group = filter_ // (adds.sum.filters // adds.sum.groups)
-    x, w = operands.columns[group][:, position], operands.weights[:, filter_]
-    pairs = zip(floats.widen(x, dtype).tolist(), floats.widen(w, dtype).tolist(), strict=True)
-    leaves = [(tuple(sorted(pair)), leaf) for leaf, pair in enumerate(pairs) if all(pair)]
-    numbers = dict(leaves)
-    known = summation is not None and {*numbers.values()} <= {*summation.tree.leaves}
-    return (summation, numbers) if known and len(numbers) == len(leaves) else None  # type: ignore[return-value]
-
 
 def _formula_words(op: Operation, run: Run) -> list[str]:
     """Returns what an operation computes, in words; of what only moves or changes nothing, none.
@@ -581,137 +450,6 @@ def _formula_words(op: Operation, run: Run) -> list[str]:
         elif isinstance(each, Each) or not each.exact:
             words.append(each.word or op.op)
     return words
-
-
-def _replay_steps(
-    alone: Alone, inside: Sequence[Operation], wanted: np.ndarray, known: Known, most: int
-) -> _Told | None:
-    """Returns what a side's outputs ``wanted`` (flat indices) come to after all of its steps; None
-    where a step is not known."""
-    values, side, last = alone.side.values, alone.side, alone.operation.gives[alone.output]
-    used = {last, *(n for each in inside for n in each.reads)}
-    ends = [[n for n in each.gives if n in used] for each in inside]
-    if any(len(some) != 1 for some in ends):
-        return None
-    outs = [some[0] for some in ends]
-    needs = {out: np.zeros(values[out].shape, bool) for out in outs}
-    needs[last].reshape(-1)[wanted] = True
-    for each, out in zip(reversed(inside), reversed(outs), strict=True):
-        for n, number in enumerate(each.reads):
-            if number not in needs:
-                continue
-            shape, need = values[number].shape, needs[out]
-            if lifted := _lifted(shape, need.ndim, _at_places(each.meaning), n):
-                pairs = enumerate(zip(lifted, need.shape, strict=True))
-                axes = tuple(k for k, (a, b) in pairs if a != b)
-                needs[number] |= need.any(axis=axes, keepdims=True).reshape(shape)
-            else:
-                needs[number] |= need.any()
-    states: dict[int, np.ndarray] = {}
-    sums: list[tuple[Adds, dict[int, np.ndarray]]] = []
-    for each, out in zip(inside, outs, strict=True):
-        pair = Pair.of_all(out, out, needs[out].size)
-        step = Alone.of(side, each.number, each.gives.index(out), pair, alone.place)
-        if step.again is None or not equal_bits(step.rerun(), step.outputs, step.value.dtype):
-            return None
-        try:
-            adds = Adds(step) if isinstance(first_of(each.meaning), SUMS) else None
-        except (ProbeError, LookupError, ValueError):
-            return None
-        own = _of_step(step, adds, needs[out], known, most)
-        if own is None:
-            return None
-        for n, number in enumerate(each.reads):
-            if number in states:
-                moved = _follow_elements(GOOD - states[number], step, n)  # what is padded is good
-                least = states[number].min(initial=GOOD)
-                own = np.minimum(own, least if moved is None else GOOD - moved)
-            for _, origins in sums:
-                if number in origins:
-                    moved = _follow_elements(origins[number] + 1, step, n)
-                    origins[out] = np.full(own.shape, -1) if moved is None else moved - 1
-        states[out] = own
-        if adds is not None:
-            sums.append((adds, {out: np.arange(own.size).reshape(own.shape)}))
-    places = [(adds, at[last].reshape(-1)[wanted]) for adds, at in sums if last in at]
-    in_numpy = all(op.meaning.exact or isinstance(first_of(op.meaning), SUMS) for op in inside)
-    return _Told(states[last].reshape(-1)[wanted], places, in_numpy)
-
-
-def _at_places(meaning: Meaning) -> Each | None:
-    """Returns the first function of an operation that computes nothing but functions of the
-    elements at each place; None of all else."""
-    steps = [step.meaning for step in getattr(meaning, "steps", ())] or [meaning]
-    return steps[0] if all(isinstance(inner, Each) for inner in steps) else None  # type: ignore[return-value]
-
-
-def _lifted(shape: tuple[int, ...], rank: int, each: Each | None, read: int) -> tuple[int, ...]:
-    """Returns the shape of an operand of a function, with as many axes as its result; empty where
-    its elements are not at the places of the results."""
-    if each is None or len(shape) > rank:
-        return ()
-    if each.along is not None and len(shape) == 1 and read:
-        k = each.along % rank
-        return (1,) * k + shape + (1,) * (rank - k - 1)
-    return (1,) * (rank - len(shape)) + shape
-
-
-def _follow_elements(array: np.ndarray, step: Alone, read: int) -> np.ndarray | None:
-    """Returns whole numbers that are at the elements of an operand, at those of the result; None
-    where results are computed from several elements."""
-    shape, meaning = step.value.shape, step.operation.meaning
-    if lifted := _lifted(array.shape, len(shape), _at_places(meaning), read):
-        return np.broadcast_to(array.reshape(lifted), shape)
-    dtype = step.reads[read].dtype
-    exact = dtype.kind == "f" and array.size < 1 << np.finfo(dtype).nmant
-    if not exact or not meaning.exact or len(step.reads) > 1:
-        return None
-    return step.rerun_output([array.astype(dtype)]).astype(np.int64).reshape(shape)
-
-
-def _of_step(
-    step: Alone, adds: Adds | None, need: np.ndarray, known: Known, most: int
-) -> np.ndarray | None:
-    """Returns the states of what a step gives, given what it reads; None where it is not known.
-    ``adds``: of a sum."""
-    meaning, flat = step.operation.meaning, np.flatnonzero(need)
-    state = np.full(need.size, OPEN, np.int8)
-    if adds is not None:
-        examined = reveal_sums([adds], flat, known, most)
-        state[examined] = np.where(adds.came(examined), GOOD, BAD)
-    elif (settled := _in_numpy(step, meaning)) is not None:
-        apart = unequal_bits(settled.reshape(-1), step.outputs, step.value.dtype)
-        state = np.where(apart, BAD, GOOD).astype(np.int8)
-    elif meaning.exact:
-        state[:] = GOOD  # it gave its recorded bits, and these follow from what it reads
-    else:
-        each = _at_places(meaning)
-        assert each is not None
-        chosen = evenly(flat, place.affordable(need.size))
-        came = place.repeated_by_number(place.PlacedFunction.of(step), chosen, each.along)
-        if came is None:
-            return None
-        state[chosen] = np.where(came, GOOD, BAD)
-    return state.reshape(need.shape)
-
-
-def _in_numpy(step: Alone, meaning: Meaning) -> np.ndarray | None:
-    """Returns what NumPy makes of a function that IEEE 754 settles; None where it has none: the
-    table of functions has NumPy's names."""
-    plain = isinstance(meaning, Each) and not meaning.numbers and meaning.along is None
-    function = getattr(np, meaning.word, None)
-    if not plain or not meaning.exact or not isinstance(function, np.ufunc):
-        return None
-    assert isinstance(meaning, Each)
-    used = step.reads if meaning.reads is None else [step.reads[n] for n in meaning.reads]
-    for at, value, dtype in meaning.beside:
-        used = [*used[:at], np.array(value, dtype), *used[at:]]
-    dtype = step.value.dtype
-    if dtype not in STEPPED or set(step.dtypes) != {dtype} or len(used) != function.nin:
-        return None
-    with np.errstate(all="ignore"):
-        result = np.asarray(function(*used))
-    return result if result.shape == step.value.shape else None
 
 
 def terms_cause(sides: Sides, apart: np.ndarray) -> Cause | None:

@@ -26,5 +26,5 @@ def test_what_the_place_decides_is_reproduced_and_nothing_else():
     x = np.random.default_rng(3).normal(size=(1, 9, 3)).astype(np.float32)
     side = place.PlacedFunction(neighbours, [x], ["float32"] * 2, neighbours([x]), np.arange(27))
     fourth = np.arange(27) // 3 == 4
-    came = place.repeated_by_number(side, np.arange(27))
+    came = np.array([side.came(number) for number in range(27)])
     assert not came[fourth].any() and came[~fourth].all()

@@ -23,7 +23,6 @@ from probe.semantics import (
     Meaning,
     Normalises,
     Reduces,
-    Reshapes,
     Steps,
     Unknown,
     Windows,
@@ -518,70 +517,16 @@ def test_a_product_that_is_scaled_behind_against_scaled_weights_is_another_formu
     assert cause.examined == cause.replayed == cause.differing > 0
 
 
-def halves(y: np.ndarray) -> np.ndarray:
-    """A function that is rounded as its library likes."""
-    return np.tanh(y.astype(np.float64)).astype(np.float32)
-
-
-def test_functions_between_are_asked_for_their_own_numbers() -> None:
-    tanh = [Step("tanh", Each("tanh", "stays"), halves, [n]) for n in (1, 0)]
-    cause = formulas([PRODUCT, SCALED, tanh[0], shifted(2)], [FOLDED, tanh[1], shifted(1)])
-    assert cause.kind == "algorithm" and cause.explained and cause.examined > 0
-
-
-def rounded_up(y: np.ndarray, s: np.ndarray) -> np.ndarray:
-    return np.nextafter(np.multiply(y, s), np.float32(np.inf))
-
-
 def beside(y: np.ndarray) -> np.ndarray:
     """A function that reads its neighbours, too."""
     return y + np.float32(1e-6) * y.mean(dtype=np.float32)
 
 
-OTHER_STEPS = {
-    "unknown": Step("riddle", Unknown("nobody said"), beside, [0]),
-    "of a row": Step("softmax", Normalises((1,), "softmax"), beside, [0]),
-    "beside its place": Step("f", Each("f"), beside, [0]),
-}
-
-
-@pytest.mark.parametrize("name", OTHER_STEPS)
-def test_no_formula_is_the_cause_where_a_step_is_not_known(name: str) -> None:
+def test_no_formula_is_the_cause_where_a_step_is_not_known() -> None:
+    unknown = Step("riddle", Unknown("nobody said"), beside, [0])
     scaled = replace(SCALED, reads=[1, "s"])
-    cause = formulas([PRODUCT, OTHER_STEPS[name], scaled, shifted(2)], [FOLDED, shifted(0)])
+    cause = formulas([PRODUCT, unknown, scaled, shifted(2)], [FOLDED, shifted(0)])
     assert not cause.kind and not cause.explained
-
-
-def test_no_formula_is_the_cause_where_a_step_rounds_otherwise() -> None:
-    wrong = Step("scale", Each("multiply"), rounded_up, [0, "s"])
-    cause = formulas([PRODUCT, wrong, shifted(1)], [FOLDED, shifted(0)])
-    assert not cause.kind and not cause.explained
-
-
-def convolved(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """The same product as a convolution of one tap, from the other end."""
-    return added(x[:, 0, :, None] * w[0], list(range(20))[::-1])[:, None]
-
-
-WINDOWS = Windows((1,), 2, (1,), (1,), (1,), ((0, 0),), weights=(0, 1, 2))
-
-
-@pytest.mark.parametrize("weights", ["w3", "other"])
-def test_sums_of_the_same_products_that_are_written_differently_differ_by_their_order(
-    weights: str,
-) -> None:
-    steps = [
-        Step("reshape", Reshapes(), lambda x: x.reshape(6, 1, 20), ["x"]),
-        Step("convolution", WINDOWS, convolved, [0, weights]),
-        Step("reshape", Reshapes(), lambda y: y.reshape(6, 3), [1]),
-        shifted(2),
-    ]
-    cause = formulas([PRODUCT, ONCE, shifted(1)], steps)
-    if weights == "w3":
-        assert cause.kind == "order" and cause.explained and "in different orders" in cause.why
-        assert cause.examined == cause.replayed == cause.differing > 0
-    else:  # close, but not the same
-        assert not cause.kind and not cause.explained
 
 
 def test_two_sides_of_one_formula_are_not_two() -> None:
