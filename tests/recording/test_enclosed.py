@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import probe
-from probe.enclosure.operations import Interval
 from probe.recording import enclosed
+from probe.recording.enclosed import Interval
 from probe.semantics import Each, Meaning, Unknown
 from probe.semantics import operations as o
 from tests.recording.doubles import Doubles, Step, product, walked

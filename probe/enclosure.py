@@ -1,24 +1,26 @@
-"""Encloses sums of products: every order, every fusing, every accumulator that is allowed.
+"""Encloses all results that rounding can give a sum of products: every order, every fusing, every
+accumulator that is allowed.
+
+A result outside is *beyond rounding*: a bug, another formula, or other inputs. A result inside is
+*within rounding*: not refuted, which does not mean that some order gives it.
 
 Allowed are accumulators in the format of the result or in one of its ``wider`` (of formats
 narrower than float64 also any that is wider than float64, or exact), roundings to nearest, and
 products that are rounded or enter their addition exactly. Operands are not shortened (TF32,
 bfloat16), nothing is flushed.
 
-With u half the distance of 1 to the next number, each rounding of a
-partial sum errs by at most u times its size, and no partial sum is larger than all its positive or
-all its negative terms (and the error so far), whatever the order: k additions err by at most
-u (A + k M) / (1 - k u), A the sum of sizes and M the larger of both halves. The classical
-((1 + u)^k - 1) A is taken where that is less, or where k u nears 1 (Higham, "Accuracy and
-Stability of Numerical Algorithms", 2nd edition, section 4.2; Rump, "Error estimation of
-floating-point summation and dot product", BIT 52, 2012, for the first form).
+With u half the distance of 1 to the next number, each rounding of a partial sum errs by at most u
+times its size, and no partial sum is larger than all its positive or all its negative terms (and
+the error so far), whatever the order: k additions err by at most u (A + k M) / (1 - k u), A the sum
+of sizes and M the larger of both halves. The classical ((1 + u)^k - 1) A is taken where that is
+less, or where k u nears 1 (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition,
+section 4.2; Rump, "Error estimation of floating-point summation and dot product", BIT 52, 2012, for
+the first form).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -103,9 +105,7 @@ class Enclosure:
     rounded. ``overflow``: whether some order may overflow, which gives an infinity or NaN.
     ``sure``: NaN or an infinity where the operands settle that the result is this one; 0 where they
     don't. ``flushed``: what subnormal operands and results that become zero may add to the
-    distance. ``sizes``: the sum of magnitudes of the products. ``lacking``: what ``exact`` lacks to
-    the exact result, in the smallest subnormal numbers: a float64 one was rounded by up to a half,
-    and 2.4 units were said to be 2.
+    distance. ``sizes``: the sum of magnitudes of the products.
     """
 
     dtype: str
@@ -116,7 +116,6 @@ class Enclosure:
     sure: np.ndarray
     flushed: np.ndarray
     sizes: np.ndarray
-    lacking: np.ndarray
 
     @property
     def radius(self) -> np.ndarray:
@@ -158,9 +157,8 @@ class Enclosure:
         y, form = floats.widen(values, self.dtype), floats.format_of(self.dtype)
         _, power = np.frexp(self.exact)
         unit = np.ldexp(1.0, np.maximum(power - form.precision, form.emin - form.precision + 1))
-        unit = np.where(self.lacking == 0, unit, 2.0**-1074)
         with np.errstate(invalid="ignore"):
-            units = np.abs((y - self.exact) / unit - self.lacking)
+            units = np.abs((y - self.exact) / unit)
         return np.where(np.isfinite(y) & (self.sure == 0), units, np.nan)
 
     def distance(self, values: np.ndarray) -> np.ndarray:
@@ -172,21 +170,8 @@ class Enclosure:
             radii = np.where(apart == 0, 0.0, apart / self.radius)
         return np.where(np.isfinite(y) & (self.sure == 0), radii, np.nan)
 
-    @classmethod
-    def joined(cls, parts: Sequence[Enclosure]) -> Enclosure:
-        """Returns several enclosures as one, behind each other."""
-        if len(parts) == 1:
-            return parts[0]
-        arrays: dict[str, Any]
-        arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS}
-        return cls(parts[0].dtype, **arrays)
 
-    def at(self, index: np.ndarray) -> Enclosure:
-        """Returns those of some outputs, by number."""
-        return replace(self, **{name: getattr(self, name)[index] for name in _ARRAYS})
-
-
-_ARRAYS = ("low", "high", "exact", "overflow", "sure", "flushed", "sizes", "lacking")
+_ARRAYS = ("low", "high", "exact", "overflow", "sure", "flushed", "sizes")
 
 
 @dataclass(frozen=True)
@@ -286,16 +271,8 @@ def of_sums(x: np.ndarray, w: np.ndarray, dtype: str, bias: np.ndarray | None = 
     ``x``, ``w``: container arrays (summands, outputs), either may have 1 output; ``bias``:
     container (outputs,), None: there is none. ``dtype``: of operands and results.
     """
-    count = max(x.shape[1], w.shape[1])
-    step, parts = max(1, AT_ONCE // max(1, len(x))), []
-    for start in range(0, max(count, 1), step):
-        some = slice(start, start + step)
-        held = [a[:, some] if a.shape[1] > 1 else a for a in (x, w)]
-        first, second = np.broadcast_arrays(*(floats.widen(a, dtype) for a in held))
-        added = None if bias is None else bias[some]
-        wide = None if added is None else floats.widen(added, dtype)
-        parts.append(_enclosed(first, second, wide, dtype))
-    return Enclosure.joined(parts)
+    first, second = np.broadcast_arrays(floats.widen(x, dtype), floats.widen(w, dtype))
+    return _enclosed(first, second, None if bias is None else floats.widen(bias, dtype), dtype)
 
 
 def of_operands(
@@ -308,111 +285,21 @@ def of_operands(
     case = given.case
     if case.pool or given.behind is not None:
         return None
-    group = filters // (case.filters // case.groups)
-    grouped, parts = case.groups > 1, []
-    order = np.argsort(group, kind="stable") if grouped else np.arange(len(group))
-    for number in np.unique(group) if grouped else [0]:
-        some = order[group[order] == number]
-        at, to = positions[some], filters[some]
-        sums = _of_product(given, int(number), at, to)
-        if sums is None:
-            x, bias = given.columns[number][:, at], None if given.b is None else given.b[to]
-            sums = of_sums(x, given.met(at, to), case.dtype, bias)
-        parts.append(sums)
-    joined = Enclosure.joined(parts)
-    return joined.at(np.argsort(order, kind="stable")) if grouped else joined
-
-
-def _of_product(
-    given: ContainerOperands, group: int, positions: np.ndarray, filters: np.ndarray
-) -> Enclosure | None:
-    """Returns the same of finite sums by matrix products, which cost a fraction of listing every
-    product of every output; None where that can't be."""
-    case = given.case
-    rows, row = _numbered(positions)
-    columns, column = _numbered(filters)
-    if given.padded is not None or len(rows) * len(columns) > 4 * len(positions):
-        return None
-    held = given.columns[group][:, rows], given.weights[:, columns]
-    x, w = (floats.widen(operand, case.dtype) for operand in held)
-    bias = None if given.b is None else given.b[filters]
-    added = np.zeros(len(filters)) if bias is None else floats.widen(bias, case.dtype)
-    summands = len(x) + (bias is not None)
-    tiny = floats.flushed_below(case.dtype)
-    subnormal = any(((operand != 0) & (np.abs(operand) < tiny)).any() for operand in (x, w))
-    sizes = (np.abs(x).T @ np.abs(w))[row, column] + np.abs(added)
-    if subnormal or not np.isfinite(sizes).all():
-        return None
-    if case.dtype == "float64":
-        if sizes.min(initial=1.0) < NO_REST:
-            return None
-        total = _exact_products(x, w)
-        if total is None:
-            return None
-        exact, error = two_sum(total[0][row, column], added)
-        exact = exact + (error + total[1][row, column])
-    else:
-        exact = (x.T @ w)[row, column] + added
-    up, down = (sizes + exact) / 2, (sizes - exact) / 2
-    low, high, overflow = _ends_by_bound(exact, up, down, summands, case.dtype)
-    flushed = np.full(len(exact), 2 * (summands + 1) * tiny)
-    nothing = np.zeros(len(exact))
-    return Enclosure(case.dtype, low, high, exact, overflow, nothing, flushed, sizes, nothing)
-
-
-def _numbered(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the distinct indices, ascending, and the number of each value's: np.unique sorts."""
-    there = np.zeros(values.max(initial=-1) + 1, bool)
-    there[values] = True
-    return np.flatnonzero(there), (np.cumsum(there) - 1)[values]
-
-
-# Parts of an operand at the most: with more, listing all products costs no more.
-SLICES = 6
-
-
-def _exact_products(x: Doubles, w: Doubles) -> tuple[Doubles, Doubles] | None:
-    """Returns x.T @ w in twice float64's precision, a number and what is left over; None where the
-    operands span too many binary digits.
-
-    Both are cut into parts of so few digits that the products of two parts, and all their sums, are
-    exact in float64 in any order, so that BLAS may add them (Ozaki, Ogita, Oishi, Rump, "Error-free
-    transformations of matrix multiplication by using fast routines of matrix multiplication and
-    its applications", Numerical Algorithms 59, 2012).
-    """
-    # two parts of ``digits`` and the sum over all rows: 53 binary digits together
-    digits = (53 - math.ceil(math.log2(max(len(x), 2)))) // 2
-    both = [_parts(operand, digits) for operand in (x, w)]
-    if any(operand is None for operand in both):
-        return None
-    total, rest = np.zeros((2, x.shape[1], w.shape[1]))
-    weights = np.concatenate([w[:, :0], *(both[1] or ())], axis=1)
-    for operand in both[0] or ():
-        products = operand.T @ weights  # with all parts of the weights: BLAS likes them wide
-        for start in range(0, weights.shape[1], w.shape[1]):
-            total, error = two_sum(total, products[:, start : start + w.shape[1]])
-            rest += error
-    return total, rest
-
-
-def _parts(values: Doubles, digits: int) -> list[Doubles] | None:
-    """Returns parts that add up to the values exactly, each a multiple of a power of two of its
-    column that is 2**digits times smaller than the largest number there; None where many are
-    needed, or where products of parts could underflow or overflow."""
-    _, power = np.frexp(np.abs(values).max(axis=0))
-    if np.abs(power).max(initial=0) > 200 or len(values) == 0:
-        return None
-    parts: list[Doubles] = []
-    while values.any():
-        if len(parts) == SLICES:
-            return None
-        power = power - digits
-        # adding and taking away 1.5 times so much rounds to a multiple of 2**power
-        large = np.ldexp(1.5, power + 52)
-        part = (values + large) - large
-        parts.append(part)
-        values = values - part
-    return parts
+    group, parts = filters // (case.filters // case.groups), []
+    order = np.argsort(group, kind="stable")
+    step = max(1, AT_ONCE // max(1, case.summands))
+    for number in np.unique(group) if len(group) else [0]:
+        every = order[group[order] == number]
+        for start in range(0, max(len(every), 1), step):
+            some = every[start : start + step]
+            at, to = positions[some], filters[some]
+            bias = None if given.b is None else given.b[to]
+            x = given.columns[number][:, at]
+            parts.append(of_sums(x, given.met(at, to), case.dtype, bias))
+    arrays: dict[str, Any]
+    arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS}
+    back = np.argsort(order, kind="stable")
+    return Enclosure(case.dtype, **{name: array[back] for name, array in arrays.items()})
 
 
 def _ends_by_bound(
@@ -427,10 +314,8 @@ def _ends_by_bound(
     if dtype != "float64":
         error = error + summands * 2.0**-51 * sizes
     overflow = ~(sizes + error < floats.largest_finite(dtype))
-    low = _rounded_inwards(exact - error, dtype, up=True)
-    high = _rounded_inwards(exact + error, dtype, up=False)
     rounded = floats.nearest(exact, dtype)
-    return np.minimum(low, rounded), np.maximum(high, rounded), overflow
+    return np.minimum(exact - error, rounded), np.maximum(exact + error, rounded), overflow
 
 
 def _enclosed(x: Doubles, w: Doubles, bias: Doubles | None, dtype: str) -> Enclosure:
@@ -443,17 +328,7 @@ def _enclosed(x: Doubles, w: Doubles, bias: Doubles | None, dtype: str) -> Enclo
     finite = np.where(np.isfinite(products), products, 0.0)
     up = np.where(finite > 0, finite, 0.0).sum(axis=0)
     down = -np.where(finite < 0, finite, 0.0).sum(axis=0)
-    exact, lacking = _total(x, w, bias, finite, dtype), np.zeros(count)
-    if dtype == "float64" and len(tiny_sums := np.flatnonzero(np.abs(exact) < NO_REST)):
-        # the same sums far above the subnormal numbers, where products have all their digits
-        added = None if bias is None else np.ldexp(bias[tiny_sums], LIFT)
-        lifted = np.ldexp(x[:, tiny_sums], LIFT), w[:, tiny_sums], added
-        with np.errstate(all="ignore"):
-            total = _total(*lifted, np.full((1, len(tiny_sums)), np.nan), dtype)
-            lowered = np.ldexp(total, -LIFT)
-            rest = np.ldexp(total - np.ldexp(lowered, LIFT), 1074 - LIFT)
-        known = np.isfinite(total)
-        exact[tiny_sums[known]], lacking[tiny_sums[known]] = lowered[known], rest[known]
+    exact = _total(x, w, bias, finite, dtype)
     low, high, overflow = _ends_by_bound(exact, up, down, summands, dtype)
     # a product of finite numbers that is too large for float64 was left out above: rounded it is
     # infinite, and fused into an addition it need not be
@@ -472,11 +347,7 @@ def _enclosed(x: Doubles, w: Doubles, bias: Doubles | None, dtype: str) -> Enclo
     tiny = floats.flushed_below(dtype)
     small = ((np.abs(x) < tiny) | (np.abs(w) < tiny)) & np.isfinite(finite[: len(x)])
     flushed = np.where(small, np.abs(finite[: len(x)]), 0).sum(axis=0) + 2 * (summands + 1) * tiny
-    return Enclosure(dtype, low, high, exact, overflow | lost, sure, flushed, up + down, lacking)
-
-
-# Sums below which float64's products lose digits, and the binades that lift them above.
-NO_REST, LIFT = 2.0**-900, 500
+    return Enclosure(dtype, low, high, exact, overflow | lost, sure, flushed, up + down)
 
 
 def error_bound(sizes: Doubles, most: Doubles, count: int, dtype: str) -> Doubles:
@@ -513,19 +384,3 @@ def _total(
         rest += error
     sums = total + rest
     return np.where(np.isfinite(sums), sums, products.sum(axis=0))
-
-
-def _rounded_inwards(values: Doubles, dtype: str, up: bool) -> Doubles:
-    """Returns the nearest number of the format that is not below (``up``) or above each value."""
-    near = floats.nearest(values, dtype)
-    if dtype == "float64":
-        return near
-    wrong = near < values if up else near > values
-    if dtype == "float32":  # the same in a third of the time
-        toward = np.float32(np.inf if up else -np.inf)
-        return np.where(wrong, np.nextafter(near.astype(np.float32), toward), near)
-    form = floats.format_of(dtype)
-    _, power = np.frexp(values)
-    gap = np.ldexp(1.0, np.maximum(power - form.precision, form.emin - form.precision + 1))
-    moved = floats.nearest(near + (gap if up else -gap), dtype)
-    return np.where(wrong, moved, near)

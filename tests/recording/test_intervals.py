@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from probe import floats
-from probe.enclosure.operations import ULPS, Interval, enclosed
+from probe.recording.enclosed import ULPS, Interval, enclosed
 from probe.semantics import Moves, Step, Steps, Unknown, Windows
 from probe.semantics import operations as o
 

@@ -1,1 +1,0 @@
-"""All results that rounding can give, and what lies outside of them."""
