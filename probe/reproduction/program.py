@@ -2,27 +2,26 @@
 ``reproduce.py``, a finding as a script of one or two libraries and NumPy.
 
 The lines are those that a backend emits, which the worker compiles and runs, so a script holds what
-was measured. They are laid out as ruff and black do, and operands have their exact bits.
+was measured; ruff lays them out. Operands have their exact bits.
 """
 
 from __future__ import annotations
 
-import ast
 import base64
 import re
+import subprocess
+import sys
 import textwrap
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cache
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from probe import backends, floats, window
 from probe.backends.contract import Unsupported
-from probe.backends.source import Source, ValueShapes, Writing
+from probe.backends.source import ValueShapes, Writing
 from probe.case import Case
 from probe.comparison import Arrays, Finding
 from probe.errors import InputError
@@ -32,46 +31,21 @@ from probe.runtimes.packages import release_recipe
 from probe.target import Target
 
 WIDTH = 100
-OPENING, CLOSING = "([{", ")]}"
 
 
-def spaced(text: str) -> str:
-    """A program with two empty lines around its functions and at most one elsewhere outside."""
-    lines: list[str] = []
-    quoted = function = False
-    for line in text.splitlines():
-        top = bool(line) and not quoted and not line[0].isspace() and line[0] not in ")]}"
-        starts = top and line.startswith(("def ", "@"))
-        if top and lines and (starts or function):
-            while not lines[-1]:
-                lines.pop()
-            lines += [] if lines[-1].startswith("@") else ["", ""]
-        elif not line and not quoted and lines[-2:] and not lines[-1]:
-            continue
-        function = (starts or function) if (top and starts) or not top else False
-        quoted ^= line.count('"""') % 2 == 1
-        lines.append(line)
-    return "\n".join(lines) + "\n"
+def formatted(text: str) -> str:
+    """A program as ruff lays it out: imports in isort's order, lines of ``WIDTH`` characters.
 
-
-def imports(lines: Iterable[str]) -> list[str]:
-    """Import statements in isort's order, what comes from one module in one of them."""
-    names_by_head: dict[str, list[str]] = {}
-    for line in lines:
-        head, _, names = line.partition(" import ")
-        names_by_head.setdefault(head, []).extend(names.split(", ") if names else [])
-    merged = [
-        f"{head} import {', '.join(dict.fromkeys(names))}" if names else head
-        for head, names in names_by_head.items()
-    ]
-    return sorted(merged, key=lambda line: (line.startswith("from "), line.lower()))
-
-
-def literal(value: object) -> str:
-    """A value as ``repr`` and formatters write it: texts without quotes in double ones."""
-    # each text as a whole: a quote inside of one begins no other
-    texts = r"'([^'\"\\]*)'|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
-    return re.sub(texts, lambda text: text[0] if text[1] is None else f'"{text[1]}"', repr(value))
+    Where ruff isn't installed the lines stay as they ran.
+    """
+    ruff = [sys.executable, "-m", "ruff"]
+    options = ["--isolated", "--quiet", f"--line-length={WIDTH}", "--target-version=py37", "-"]
+    for command in (["check", "--select=I", "--fix-only"], ["format"]):
+        done = subprocess.run(
+            [*ruff, *command, *options], input=text, capture_output=True, text=True, check=False
+        )
+        text = done.stdout if done.returncode == 0 else text
+    return text
 
 
 def in_docstring(text: object) -> str:
@@ -81,71 +55,8 @@ def in_docstring(text: object) -> str:
 
 
 def block(lines: Iterable[str]) -> list[str]:
-    """Returns the lines indented, those that are too long broken at their brackets."""
-    wrapped, plain = list[str](), list[str]()
-    for line in lines:
-        own = len(line) - len(line.lstrip())
-        wrapped += wrapped_statement(line.strip(), 4 + own) if line.strip() else [""]
-        plain.append(f"    {line}" if line.strip() else "")
-    # where the lines are broken must not change what they say
-    trees = [ast.dump(ast.parse("\n".join(["if 1:", "    0", *some]))) for some in (plain, wrapped)]
-    return wrapped if trees[0] == trees[1] else plain
-
-
-def wrapped_statement(line: str, indent: int = 0) -> list[str]:
-    """Returns one statement as lines of at most ``WIDTH`` characters, if its brackets allow it."""
-    whole = " " * indent + line
-    if len(whole) <= WIDTH:
-        return [whole]
-    # where the last outermost bracket that holds something opens and closes
-    start = end = depth = opened = 0
-    for place, letter in _outside_strings(line):
-        if letter in OPENING:
-            opened = place if depth == 0 else opened
-            depth += 1
-        elif letter in CLOSING:
-            depth -= 1
-            if depth == 0 and place > opened + 1:
-                start, end = opened, place
-    if not end:
-        return [whole]
-    head, inner, tail = line[: start + 1], line[start + 1 : end].rstrip(","), line[end:]
-    pad = " " * (indent + 4)
-    # a comma behind what brackets only group, or behind an index, would make a tuple of it
-    parts, behind = _parts_at_commas(inner), re.search(r"[\w)\]]$", line[:start])
-    single = len(parts) == 1 and line[start] == ("[" if behind else "(")
-    comma = "" if single else ","
-    if len(pad + inner) <= WIDTH and "*" not in inner[:1]:
-        middle = [pad + inner]
-        if line[start] != "(":
-            middle = [pad + part + comma for part in parts]
-    else:
-        middle = [piece for part in parts for piece in wrapped_statement(part + comma, indent + 4)]
-    return [" " * indent + head, *middle, " " * indent + tail]
-
-
-def _parts_at_commas(inner: str) -> list[str]:
-    """Returns what commas outside of brackets separate."""
-    parts, depth, start = [], 0, 0
-    for place, letter in _outside_strings(inner):
-        depth += (letter in OPENING) - (letter in CLOSING)
-        if letter == "," and depth == 0:
-            parts.append(inner[start:place].strip())
-            start = place + 1
-    return [*parts, inner[start:].strip()]
-
-
-def _outside_strings(line: str) -> Iterator[tuple[int, str]]:
-    """Yields places and characters that are not within quotes."""
-    quote, escaped = "", False
-    for place, letter in enumerate(line):
-        if quote:
-            quote = "" if letter == quote and not escaped else quote
-            escaped = letter == "\\" and not escaped
-        elif letter in "\"'":
-            quote = letter
-        else:
-            yield place, letter
+    """The lines of a function's body."""
+    return [f"    {line}" if line.strip() else "" for line in lines]
 
 
 # Numbers that are written one by one; more of them are packed.
@@ -157,58 +68,59 @@ PICKED = 24
 # Functions that read what ``assignments`` writes.
 READERS = {
     "numbers": '''
-def numbers(text, *shape):
+def numbers(text, dtype, *shape):
     """An array from exact hexadecimal numbers."""
-    return np.array([float.fromhex(one) for one in text.split()], np.{dtype}).reshape(shape)
+    values = [float.fromhex(number) for number in text.split()]
+    return np.array(values, np.float64).astype(dtype).reshape(shape)
 ''',
     "unpacked": '''
-def unpacked(text, *shape):
+def unpacked(text, dtype, *shape):
     """An array from its compressed bits."""
     packed = zlib.decompress(base64.b64decode(text))
-    return np.frombuffer(packed, "{little}").reshape(shape).copy()
+    return np.frombuffer(packed, dtype).reshape(shape).copy()
 ''',
 }
 
 
-def numpy_dtype(dtype: str) -> str:
-    """NumPy's dtype of a script's arrays: bfloat16 is written as float32."""
-    return "float32" if dtype == "bfloat16" else dtype
-
-
 def assignments(name: str, array: np.ndarray) -> list[str]:
-    """Assignments that make the array ``name`` (float16, float32 or float64)."""
-    count, shape = int(np.count_nonzero(array)), ", ".join(map(str, array.shape))
+    """Assignments that make the array ``name``, whose dtype is one of NumPy's own."""
+    count, dtype, shape = int(np.count_nonzero(array)), array.dtype.name, list(array.shape)
+    real = array.dtype.kind == "f"
     # mostly zeros, as after shrinking: the few that count are read at a glance
-    if count <= PICKED and array.size > max(8, 2 * count):
-        lines = [f"{name} = np.zeros({array.shape}, np.{array.dtype})"]
+    if real and count <= PICKED and array.size > max(8, 2 * count):
+        lines = [f'{name} = np.zeros({array.shape}, "{dtype}")']
         for place in np.argwhere(array).tolist():
             value, at = array[tuple(place)], ", ".join(map(str, place))
             number = hexadecimal(float(value))
             lines.append(f'{name}[{at}] = float.fromhex("{number}")  # {value!s}')
         return lines
-    if array.size <= WRITTEN:
+    if real and array.size <= WRITTEN:
         written = " ".join(map(hexadecimal, array.reshape(-1).tolist()))
-        lines = _reader_call(name, "numbers", written, shape)
+        lines = [_reader_call(name, "numbers", written, dtype, shape)]
         if array.size <= 1:
             return lines
         # the first ones as decimals, as many as a line has room for
         text, values = f"# {name} is ", [str(value) for value in array.reshape(-1)[:24]]
         while len(text + ", ".join(values)) > 94:
             values.pop()
-        return [text + ", ".join(values) + ", ..." * (len(values) < array.size), *lines]
+        more = ", ..." if len(values) < array.size else ""
+        return [text + ", ".join(values) + more, *lines]
+    if array.dtype.kind in "biu" and array.size <= WRITTEN:
+        values = array.reshape(-1).tolist()
+        return [f'{name} = np.array({values}, "{dtype}").reshape({array.shape})']
     # the script may run on a machine of the other byte order, so the order is written down
     little = array.astype(array.dtype.newbyteorder("<"))
     packed = base64.b64encode(zlib.compress(little.tobytes(), 9)).decode()
-    return _reader_call(name, "unpacked", packed, shape)
+    return [_reader_call(name, "unpacked", packed, little.dtype.str, shape)]
 
 
-def _reader_call(name: str, reader: str, text: str, shape: str) -> list[str]:
-    line = f'{name} = {reader}("{text}", {shape})'
-    if len(line) <= WIDTH:
-        return [line]
-    pieces = textwrap.wrap(text, 92, break_on_hyphens=False)
-    body = [f'    "{part} "' for part in pieces[:-1]] + [f'    "{pieces[-1]}",']
-    return [f"{name} = {reader}(", *body, *(f"    {size}," for size in shape.split(", ")), ")"]
+def _reader_call(name: str, reader: str, text: str, dtype: str, shape: list[int]) -> str:
+    """A call of one of ``READERS``, its text in pieces, since no formatter breaks strings."""
+    pieces = textwrap.wrap(text, 88, break_on_hyphens=False)
+    end = " " if reader == "numbers" else ""
+    shown = [f'"{piece}{end}"' for piece in pieces[:-1]] + [f'"{pieces[-1]}"'] if pieces else ['""']
+    arguments = [" ".join(shown), f'"{dtype}"', *map(str, shape)]
+    return f"{name} = {reader}({', '.join(arguments)})"
 
 
 def hexadecimal(value: float) -> str:
@@ -232,7 +144,7 @@ class ScriptLibrary:
     arrays ``x`` (batch, *spatial, in_channels), ``w`` (*kernel, in_channels/groups, filters) and
     ``b`` (filters,) or None, which returns (batch, *spatial_out, filters) as an array; bfloat16
     goes in and out as float32. ``modules``: distributions that it needs beside NumPy. ``standard``:
-    modules of Python's own that ``body`` uses. ``source``: its stages; None for probe's.
+    modules of Python's own that ``body`` uses.
     """
 
     name: str
@@ -242,7 +154,6 @@ class ScriptLibrary:
     setup: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     standard: tuple[str, ...] = ()
-    source: Source | None = None
 
 
 def of_case(target: Target, version: str, case: Case, operands: Arrays) -> ScriptLibrary:
@@ -252,28 +163,70 @@ def of_case(target: Target, version: str, case: Case, operands: Arrays) -> Scrip
 
     Raises InputError where no script is written for it.
     """
-    x, w, b = operands
-    named = {"w": w} if b is None else {"w": w, "b": b}
-    if is_written(target):
-        return of_layer(target, version, case.spec(), tuple(x.shape), named)
     if target.name == "reference":  # probe's own arithmetic: such a script needs probe
         if case.dtype == "bfloat16":
             why = "no script is written for bfloat16"
             raise InputError("target", target.text, why, "use another target")
         names = ["w"] * case.weighted + ["b"] * (case.bias is not None)
         given = ", ".join(f'"{name}": {name}' for name in names)
-        body = (
+        body: tuple[str, ...] = (
             "from probe.backends.reference import Reference",
             "",
             "backend = Reference()",
-            f'backend.start({literal(dict(target.switches))}, "cpu")',
-            f"operator = backend.operator({literal(case.spec())})",
+            f'backend.start({dict(target.switches)!r}, "cpu")',
+            f"operator = backend.operator({case.spec()!r})",
             f"run = operator.bind({{{given}}})",
             "return operator.output(run(operator.input(x)))",
         )
         return ScriptLibrary(NUMPY, "np.__version__", (), body, modules=("probe-numerics",))
-    todo = f"use one of {', '.join(backends.BACKENDS)}"
-    raise InputError("target", target.text, "no script is written for it", todo)
+    if not is_written(target):
+        todo = f"use one of {', '.join(backends.BACKENDS)}"
+        raise InputError("target", target.text, "no script is written for it", todo)
+    backend = backends.get(target.name)().described(dict(target.switches), target.device, version)
+    program, arrays = case_program(case.spec()), dict(zip("xwb", operands, strict=True))
+    held: list[str] = []
+    try:
+        backend.lay(program.layout)
+        source = backend.emit(program, ValueShapes(program, tuple(operands[0].shape)))
+        if source.hold is not None:  # models in formats of their own
+            wide = {}
+            for name in program.operands():
+                array = arrays[name]
+                if case.dtype == "bfloat16":
+                    array = floats.widen(array, case.dtype)
+                wide[name] = np.ascontiguousarray(array)
+            for name, content in source.hold(wide).items():
+                if isinstance(content, str):
+                    pieces = [repr(line) for line in content.splitlines(True)]
+                    held.append(f"{name} = ({' '.join(pieces)})")
+                else:
+                    text = textwrap.wrap(base64.b64encode(content).decode(), 84)
+                    pieces = [repr(line) for line in text]
+                    held.append(f"{name} = base64.b64decode({' '.join(pieces)})")
+    except Unsupported as error:
+        why = f"no script is written for {error}"
+        raise InputError("target", target.text, why, "use another target") from None
+    body = (*source.make, *source.enter, *held, *source.load, *source.run, f"return {source.leave}")
+    words = set(re.findall(r"\w+", "\n".join((*body, *backend.setup(), backend.version_text))))
+    imports = []
+    for line in backend.imports:  # a script imports what it uses, and no more
+        start, _, names_imported = line.partition(" import ")
+        if not line.startswith("from "):
+            imports += [line] * (re.split("[ .]+", line)[-1] in words)
+        elif used := [n for n in names_imported.split(", ") if n.split(" ")[-1] in words]:
+            imports.append(f"{start} import {', '.join(used)}")
+    standard = (*backend.standard, *source.standard)
+    if any("base64." in line for line in held):
+        standard += ("base64",)
+    return ScriptLibrary(
+        backend.title,
+        backend.version_text,
+        tuple(imports),
+        body,
+        setup=backend.setup(),
+        modules=backend.modules,
+        standard=standard,
+    )
 
 
 def is_written(target: Target) -> bool:
@@ -286,73 +239,6 @@ def library_title(target: Target) -> str:
     return str(backends.get(target.name).title) if is_written(target) else NUMPY
 
 
-def of_layer(
-    target: Target,
-    version: str,
-    layer: Mapping[str, Any],
-    shape: tuple[int, ...],
-    operands: Mapping[str, np.ndarray],
-) -> ScriptLibrary:
-    """Returns how a script computes one operation of an input (batch, *spatial, channels).
-
-    ``layer``: its spec; ``operands``: by name. Raises InputError where the library has none.
-    """
-    backend = backends.get(target.name)().described(dict(target.switches), target.device, version)
-    program = case_program(dict(layer))
-    try:
-        backend.lay(program.layout)
-        source = backend.emit(program, ValueShapes(program, shape))
-        held = _model_assignments(source, program.operands(), layer["dtype"], operands)
-    except Unsupported as error:
-        why = f"no script is written for {error}"
-        raise InputError("target", target.text, why, "use another target") from None
-    stages = source.make + source.enter + held + source.load + source.run
-    if stages and stages[0].startswith(("@", "def ")):
-        stages = ("", *stages)
-    body = (*stages, f"return {source.leave}")
-    text = "\n".join((*body, *backend.setup(), backend.version_text))
-    words, imports = set(re.findall(r"\w+", text)), list[str]()
-    for line in backend.imports:  # a script imports what it uses, and no more
-        head, _, names = line.partition(" import ")
-        if not line.startswith("from "):
-            imports += [line] * (re.split("[ .]+", line)[-1] in words)
-        elif used := [name for name in names.split(", ") if name.split(" ")[-1] in words]:
-            imports.append(f"{head} import {', '.join(used)}")
-    more = ("base64",) if any("base64." in line for line in held) else ()
-    return ScriptLibrary(
-        *(backend.title, backend.version_text, tuple(imports), body),
-        setup=backend.setup(),
-        modules=backend.modules,
-        standard=(*backend.standard, *source.standard, *more),
-        source=source,
-    )
-
-
-def _model_assignments(
-    source: Source, names: list[str], dtype: str, operands: Mapping[str, np.ndarray]
-) -> tuple[str, ...]:
-    """Assignments to the models in formats of their own."""
-    if source.hold is None:
-        return ()
-    wide = {name: operands[name] for name in names}
-    if dtype == "bfloat16":
-        wide = {name: floats.widen(array, dtype) for name, array in wide.items()}
-    arrays = {name: np.ascontiguousarray(array) for name, array in wide.items()}
-    lines: list[str] = []
-    for name, content in source.hold(arrays).items():
-        if isinstance(content, str):
-            lines += [f"{name} = (", *(f"    {line!r}" for line in content.splitlines(True)), ")"]
-            continue
-        text = textwrap.wrap(base64.b64encode(content).decode(), 84)
-        lines += [f"{name} = base64.b64decode(", *(f'    "{line}"' for line in text), ")"]
-    return tuple(lines)
-
-
-Slices = tuple[slice, ...]
-SIDE_WORDS = ("left", "right")
-NATIVE = ("cpu", "gpu", "cuda")
-
-
 @dataclass(frozen=True)
 class ScriptFunction:
     """One function of the script."""
@@ -363,23 +249,95 @@ class ScriptFunction:
     lines: tuple[str, ...]
 
 
-@cache
-def templates() -> Environment:
-    """Jinja's environment of the templates: nothing is escaped, what is not given is an error."""
-    environment = Environment(
-        loader=PackageLoader("probe.reproduction"),
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
+@dataclass(frozen=True)
+class ScriptSide:
+    """One side of a script: ``calls`` is the expression of its outputs.
 
-    def quoted(words: Mapping[str, str], name: str) -> str:
-        """One entry of a dict of dicts, as Python's formatters write it."""
-        return "\n".join(wrapped_statement(f'"{name}": {literal(dict(words))},', 4))
+    ``words``: the side in words. ``library``: as its users write it; ``version``: the expression
+    that tells it, which needs ``imports``. ``pinned``: the release that it must be, None for any.
+    ``variables``: of the environment.
+    """
 
-    filters = {"quoted": quoted, "literal": literal, "in_docstring": in_docstring}
-    environment.filters.update(filters)
-    return environment
+    calls: str
+    words: str
+    library: str
+    version: str
+    variables: dict[str, str]
+    imports: Sequence[str] = ()
+    pinned: str | None = None
+
+
+@dataclass(frozen=True)
+class Script:
+    """What a script says and computes. Its text: ``str(script)``.
+
+    ``about``: paragraphs below the title. ``needs``: distributions beside NumPy. ``isolated``: each
+    side runs in a process of its own. ``standard``: modules of Python's own, or statements that
+    import from them. ``imports``: before ``setup``, in every process. ``operands``: lines that make
+    the arrays; ``stored``: the file beside it where they are read from. ``compared``: which
+    outputs, on the left and on the right, as NumPy's indices. ``dtype``: of the outputs; bfloat16
+    stands in float32. ``apart``: what sets the sides' interpreters apart, a sentence each: then
+    both have to be named.
+    """
+
+    title: str
+    about: Sequence[str]
+    needs: Sequence[str]
+    sides: tuple[ScriptSide, ScriptSide]
+    isolated: bool
+    standard: set[str]
+    imports: Sequence[str]
+    setup: Sequence[str]
+    operands: Sequence[str]
+    compared: Sequence[tuple[str, str]]
+    functions: Sequence[ScriptFunction]
+    dtype: str
+    stored: str = ""
+    apart: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        environment = Environment(
+            loader=PackageLoader("probe.reproduction"),
+            undefined=StrictUndefined,
+            keep_trailing_newline=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            autoescape=False,
+        )
+        environment.filters |= {"literal": repr, "in_docstring": in_docstring}
+        readers = [name for name in READERS if f" = {name}(" in "\n".join(self.operands)]
+        standard = self.standard | {"platform", "sys"}
+        if self.isolated:
+            standard |= {"base64", "json", "os", "shlex", "subprocess"}
+        if self.sides[0].variables or self.stored:
+            standard |= {"os"}
+        if "unpacked" in readers:
+            standard |= {"base64", "zlib"}
+        needs = list(dict.fromkeys(["numpy", *self.needs]))
+        needed = (", " if len(needs) > 2 else " and ").join(needs)
+        ending = f"Needs {needed}. Exit status: 1 they differ, 0 they don't, 2 it can't run."
+        about = [line for text in (*self.about, ending) for line in textwrap.wrap(text, 99)]
+        # only a number of a floating format has a place among its neighbours
+        floating = self.dtype in floats.FORMATS
+        bits = floats.format_of(self.dtype).bits if floating else 8 * np.dtype(self.dtype).itemsize
+        narrow = self.dtype == "bfloat16"
+        text = environment.get_template("reproduce.py.j2").render(
+            vars(self),
+            about=about,
+            left=self.sides[0],
+            right=self.sides[1],
+            standard=[name if name.startswith("from") else f"import {name}" for name in standard],
+            readers=[READERS[name].strip() for name in readers],
+            floating=floating,
+            narrow=narrow,
+            size=bits,
+            width=4 if narrow else bits // 8,
+        )
+        return formatted(text)
+
+
+# Processors that are not emulated.
+NATIVE = ("cpu", "gpu", "cuda")
 
 
 def script_of_finding(
@@ -390,73 +348,72 @@ def script_of_finding(
     ``same_place``: outputs of the same index are compared (two targets, two paddings). InputError:
     no script is written for the target, or for this case on it.
     """
-    work = _ScriptFunctions(finding, targets, versions)
-    left, right = work.side(0), work.side(1)
-    libraries, isolated = work.libraries, work.isolated
-    shapes = finding.left.output_shape(), finding.right.output_shape()
-    names, dtype = [library.name for library in libraries], finding.case.dtype
-    kind, little = numpy_dtype(dtype), {"float16": "<f2", "float64": "<f8"}.get(dtype, "<f4")
+    functions: list[ScriptFunction] = []
+    isolated, dtype = targets[0] != targets[1], finding.case.dtype
+    libraries, calls = [], []
+    for number, case in enumerate((finding.left, finding.right)):
+        library, call = _library_and_call(finding, case, targets, versions, number, functions)
+        libraries.append(library)
+        calls.append(call)
+    names = [library.name for library in libraries]
     # x, w and b, as far as the operator has them
     arrays = {"x": finding.x} | ({"w": finding.w} if finding.case.weighted else {})
     arrays |= {} if finding.b is None else {"b": finding.b}
     operands: list[str] = []
     for name, array in arrays.items():
-        operands += assignments(name, np.asarray(floats.widen(array, dtype)).astype(kind))
-    size = {"float64": 64, "float32": 32}.get(dtype, 16)
-    used = [name for name in READERS if f" = {name}(" in "\n".join(operands)]
-    variables = [library_variables(target) for target in targets]
-    own_imports = []
-    for library in libraries:  # what the expression of the version needs
+        wide = np.asarray(floats.widen(array, dtype)).astype(numpy_dtype(dtype))
+        operands += assignments(name, wide)
+    sides, apart = [], list[str]()
+    words = sides_in_words(finding, targets)
+    for word, target, library, call, said in zip(
+        ("left", "right"), targets, libraries, calls, words, strict=True
+    ):
         root = library.version.partition(".")[0]
         needed = [line for line in library.imports if re.split("[ ,]+", line)[-1] == root]
-        own_imports.append(block(needed))
-    # two targets run in processes of their own, each of which imports and sets up its own library
-    imported = [] if isolated else libraries[0].imports
-    standard = {"platform", "sys", *(name for library in libraries for name in library.standard)}
-    standard |= {"json", "os", "shlex", "subprocess"} if isolated else set()
-    standard |= {"os"} if variables[0] else set()
-    standard |= {"base64", "zlib"} if "unpacked" in used else set()
-    text = (
-        templates()
-        .get_template("reproduce.py.j2")
-        .render(
-            title=finding_title(finding, targets, names, versions),
-            about=what_is_compared(finding, targets, same_place),
-            needs=needs(libraries),
-            isolated=isolated,
-            apart=interpreters_apart(targets, libraries) if isolated else [],
-            pinned=[target.version for target in targets] if isolated else [None, None],
-            names=names,
-            standard=imports(
-                name if name.startswith("from") else f"import {name}" for name in standard
-            ),
-            variables=variables,
-            imports=imports(["import numpy as np", *imported]),
-            setup=[] if isolated else list(libraries[0].setup),
-            readers=[READERS[name].format(dtype=kind, little=little).strip() for name in used],
-            operands=operands,
-            blocks=[
-                [slices_as_written(part, shape) for shape in shapes]
-                for part in finding.blocks(same_place)
-            ],
-            functions=work.functions,
-            left=left,
-            right=right,
-            versions=[library.version for library in libraries],
-            own_imports=own_imports,
-            library=names[0],
-            said=sides_in_words(finding, targets),
-            dtype=kind,
-            size=size,
-            width=4 if dtype == "bfloat16" else size // 8,
-            narrow=dtype == "bfloat16",
+        pinned = target.version if isolated else None
+        emulated = isolated and target.device.partition(":")[0] not in NATIVE
+        variables = library_variables(target)
+        sides.append(
+            ScriptSide(*(call, said, library.name, library.version, variables, needed, pinned))
         )
+        if pinned is not None:
+            try:
+                python = f", on Python {release_recipe(target.name, str(pinned)).python}"
+            except InputError:  # the release is not in the table of releases and Pythons
+                python = ""
+            apart.append(f"The {word} one has {library.name} {pinned}{python}.")
+        if emulated:
+            apart.append(f"The {word} one runs on the processor {target.device}, or emulates it.")
+    what = f"{finding.label}, {dtype}" if dtype not in finding.label else finding.label
+    what += f", on {targets[0].text}" + (f" and {targets[1].text}" if isolated else "")
+    which = "Outputs are compared where both sides read the same inputs with the same weights."
+    shapes = finding.left.output_shape(), finding.right.output_shape()
+    compared = []
+    for part in finding.blocks(same_place):
+        left, right = (slices_as_written(part, shape) for shape in shapes)
+        compared.append((f"np.s_[{left}]", f"np.s_[{right}]"))
+    script = Script(
+        title=finding_title(finding, targets, names, versions),
+        about=[f"{what}.", "Outputs of the same place are compared." if same_place else which],
+        needs=[name for library in libraries for name in library.modules],
+        sides=(sides[0], sides[1]),
+        isolated=isolated,
+        standard={name for library in libraries for name in library.standard},
+        # two targets run in processes of their own, each of which imports and sets up its library
+        imports=["import numpy as np", *([] if isolated else libraries[0].imports)],
+        setup=[] if isolated else libraries[0].setup,
+        operands=operands,
+        compared=compared,
+        functions=functions,
+        dtype=dtype,
+        apart=apart,
     )
-    return spaced(text)
+    return str(script)
 
 
-def docstring_lines(*texts: str) -> list[str]:
-    return [line for text in texts for line in textwrap.wrap(text, 99)]
+def numpy_dtype(dtype: str) -> str:
+    """NumPy's dtype of a script's arrays: bfloat16 is written as float32."""
+    return "float32" if dtype == "bfloat16" else dtype
 
 
 def finding_title(
@@ -494,43 +451,6 @@ def sides_in_words(finding: Finding, targets: tuple[Target, Target]) -> list[str
     return sides
 
 
-def what_is_compared(
-    finding: Finding, targets: tuple[Target, Target], same_place: bool
-) -> list[str]:
-    """Returns what is computed, and which outputs are compared."""
-    dtype = "" if finding.case.dtype in finding.label else f", {finding.case.dtype}"
-    what = f"{finding.label}{dtype}, on {targets[0].text}"
-    what += f" and {targets[1].text}" if targets[1] != targets[0] else ""
-    which = "Outputs are compared where both sides read the same inputs with the same weights."
-    return docstring_lines(
-        f"{what}.", "Outputs of the same place are compared." if same_place else which
-    )
-
-
-def interpreters_apart(targets: tuple[Target, Target], libraries: list[ScriptLibrary]) -> list[str]:
-    """Returns what sets the sides' interpreters apart, a line each: releases, processors."""
-    lines = []
-    for word, target, library in zip(SIDE_WORDS, targets, libraries, strict=True):
-        if target.version is not None:
-            try:
-                python = f", on Python {release_recipe(target.name, str(target.version)).python}"
-            except InputError:  # the release is not in the table of releases and Pythons
-                python = ""
-            lines.append(f"The {word} one has {library.name} {target.version}{python}.")
-        if target.device.partition(":")[0] not in NATIVE:
-            lines.append(f"The {word} one runs on the processor {target.device}, or emulates it.")
-    return lines
-
-
-def needs(libraries: list[ScriptLibrary]) -> list[str]:
-    """Returns which distributions the script needs, and how it ends."""
-    names = dict.fromkeys(["numpy", *(name for library in libraries for name in library.modules)])
-    needed = (", " if len(names) > 2 else " and ").join(names)
-    return docstring_lines(
-        f"Needs {needed}. Exit status: 1 they differ, 0 they don't, 2 it can't run."
-    )
-
-
 def named_function(
     functions: list[ScriptFunction], name: str, parameters: str, about: str, lines: tuple[str, ...]
 ) -> str:
@@ -542,82 +462,67 @@ def named_function(
     return name
 
 
-@dataclass
-class _ScriptFunctions:
-    """The script's functions, each text once, and the libraries of its sides."""
-
-    finding: Finding
-    targets: tuple[Target, Target]
-    versions: tuple[str, str]
-    functions: list[ScriptFunction] = field(default_factory=list)
-    libraries: list[ScriptLibrary] = field(default_factory=list)
-
-    @property
-    def isolated(self) -> bool:
-        """Whether each side runs in a process of its own."""
-        return self.targets[0] != self.targets[1]
-
-    def side(self, number: int) -> list[str]:
-        """Returns the expressions whose sum is one side's outputs."""
-        case = (self.finding.left, self.finding.right)[number]
-        names = self._arguments(case)
-        if case.split is None:
-            return [f"{self._function(number, case, case, '')}({', '.join(names.values())})"]
+def _library_and_call(
+    finding: Finding,
+    case: Case,
+    targets: tuple[Target, Target],
+    versions: tuple[str, str],
+    number: int,
+    functions: list[ScriptFunction],
+) -> tuple[ScriptLibrary, str]:
+    """One side's library, and the expression of its outputs, whose functions are added."""
+    isolated = targets[0] != targets[1]
+    x, w, b = finding.operands(case)
+    # what the side hands over: all operands, or the first of them
+    cut = [f":{case.batch}" if case.batch < finding.x.shape[0] else ":"]
+    if case.spatial_rank:
+        assert case.length is not None
+        cut += [":"] * (case.spatial_rank - 1)
+        cut.append(f":{case.length}" if case.length < finding.x.shape[-2] else ":")
+    fewer = case.filters < finding.w.shape[-1]
+    given = {"x": "x" if set(cut) == {":"} else f"x[{', '.join(cut)}]"}
+    if case.weighted:
+        given["w"] = f"w[..., :{case.filters}]" if fewer else "w"
+    if case.bias is not None:
+        given["b"] = f"b[:{case.filters}]" if fewer else "b"
+    given = {n: text if text == n else f"np.ascontiguousarray({text})" for n, text in given.items()}
+    parts = [(case, (x, w, b), given, "")]
+    if (at := case.split) is not None:
         if case.dtype == "bfloat16":
             why = "two calls are added here, and NumPy adds no bfloat16"
             raise InputError("dtype", case.dtype, why, "use float32")
-        at, rest = case.split, case.in_channels - case.split
-        calls = []
-        for part, cut, word in (
-            (case.with_(in_channels=at, split=None), f":{at}", "_first"),
-            (case.with_(in_channels=rest, split=None, bias=None), f"{at}:", "_rest"),
+        first = case.with_(in_channels=at, split=None)
+        second = case.with_(in_channels=case.in_channels - at, split=None, bias=None)
+        parts = []
+        for part, half, text, word in (
+            (first, slice(at), f":{at}", "_first"),
+            (second, slice(at, None), f"{at}:", "_rest"),
         ):
-            copied = [
-                f"np.ascontiguousarray({names['x']}[..., {cut}])",
-                f"np.ascontiguousarray(w[..., {cut}, :])",
-                *([names["b"]] if part.bias is not None else []),
-            ]
-            calls.append(f"{self._function(number, case, part, word)}({', '.join(copied)})")
-        return calls
-
-    def _arguments(self, case: Case) -> dict[str, str]:
-        """Returns what the side hands over: all operands, or the first of them."""
-        finding = self.finding
-        cut = [f":{case.batch}" if case.batch < finding.x.shape[0] else ":"]
-        if case.spatial_rank:
-            assert case.length is not None
-            cut += [":"] * (case.spatial_rank - 1)
-            cut.append(f":{case.length}" if case.length < finding.x.shape[-2] else ":")
-        x = "x" if set(cut) == {":"} else f"x[{', '.join(cut)}]"
-        fewer = case.filters < finding.w.shape[-1]
-        operands = {"x": x}
-        if case.weighted:
-            operands["w"] = f"w[..., :{case.filters}]" if fewer else "w"
-        if case.bias is not None:
-            operands["b"] = f"b[:{case.filters}]" if fewer else "b"
-        return {n: t if t == n else f"np.ascontiguousarray({t})" for n, t in operands.items()}
-
-    def _function(self, number: int, case: Case, part: Case, word: str) -> str:
-        """The name of the function that computes a case; a new one unless its like is there."""
-        operands = self.finding.operands(case)
-        if part is not case:
-            at = case.split or 0
-            cut = slice(0, at) if word == "_first" else slice(at, None)
-            operands = operands[0][..., cut], operands[1][..., cut, :], operands[2]
-        library = of_case(self.targets[number], self.versions[number], part, operands)
-        if len(self.libraries) <= number:
-            self.libraries.append(library)
-        parameters = ", ".join(["x"] + ["w"] * part.weighted + ["b"] * (part.bias is not None))
-        lines = library.body
-        if self.isolated:
-            for before in (library.setup, imports(library.imports)):
-                lines = (*before, *[""] * bool(before), *lines)
-        name = f"compute{'_right' * (number == 1)}{word}"
-        about = "The outputs, channels last."
-        return named_function(self.functions, name, parameters, about, tuple(block(lines)))
+            copied = {
+                "x": f"np.ascontiguousarray({given['x']}[..., {text}])",
+                "w": f"np.ascontiguousarray(w[..., {text}, :])",
+            }
+            if part.bias is not None:
+                copied["b"] = given["b"]
+            parts.append((part, (x[..., half], w[..., half, :], b), copied, word))
+    called, libraries = [], []
+    for part, operands, arguments, word in parts:
+        library = of_case(targets[number], versions[number], part, operands)
+        libraries.append(library)
+        lines = [*library.imports, "", *library.setup, "", *library.body]
+        name = f"compute{'_right' if number == 1 else ''}{word}"
+        name = named_function(
+            functions,
+            name,
+            ", ".join(arguments),
+            "The outputs, channels last.",
+            tuple(lines if isolated else library.body),
+        )
+        called.append(f"{name}({', '.join(arguments.values())})")
+    return libraries[0], " + ".join(called)
 
 
-def slices_as_written(part: Slices, shape: tuple[int, ...]) -> str:
+def slices_as_written(part: tuple[slice, ...], shape: tuple[int, ...]) -> str:
     """Returns slices as they are written: ``:, 0:3``; what is whole at the end is left out."""
     shown = [
         ":" if (axis.start, axis.stop) == (0, size) else f"{axis.start}:{axis.stop}"

@@ -14,7 +14,6 @@ import platform
 import re
 import shutil
 import tempfile
-import textwrap
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,7 +35,7 @@ from probe.recording.recording import Run
 from probe.recording.source import find_cause
 from probe.reproduction import emulate, program, proof, report
 from probe.reproduction.folder import FORMAT, fresh
-from probe.reproduction.program import ScriptFunction
+from probe.reproduction.program import Script, ScriptFunction, ScriptSide
 from probe.target import Target
 
 # Summands up to which both orders are drawn.
@@ -237,14 +236,15 @@ NAME = re.compile(r"[^\w .,:;/()\[\]<>=+#-]")
 class ScriptValues:
     """How arrays become a library's own values and back, in a script's words.
 
-    ``wide``: of float32 and the like; ``narrow``: of bfloat16, whose bits the script has as uint16.
+    ``wide``: of float32 and the like; ``narrow``: of bfloat16, whose bits the script has as uint16
+    and whose outputs it has as float32.
     """
 
     imports: tuple[str, ...] = ()
     wide: str = "{}"
     narrow: str = "{}"
     back: str = "np.asarray({})"
-    back_narrow: str = "np.asarray({})"
+    back_narrow: str = "(np.asarray({}).astype(np.uint32) << 16).view(np.float32)"
     distribution: str = ""
 
 
@@ -254,17 +254,17 @@ PLAIN = ScriptValues()
 LIBRARIES = {
     "torch": ScriptValues(
         *(("import torch",), *WAYS["torch"], "{}.detach().cpu().numpy()"),
-        "{}.detach().cpu().contiguous().view(torch.uint16).numpy()",
+        "{}.detach().cpu().float().numpy()",
         "torch",
     ),
     "tensorflow": ScriptValues(
         *(("import tensorflow as tf",), *WAYS["tensorflow"], "np.asarray({})"),
-        "tf.bitcast({}, tf.uint16).numpy()",
+        "tf.cast({}, tf.float32).numpy()",
         "tensorflow",
     ),
     "jax": ScriptValues(
         *(("import jax", "import jax.numpy as jnp"), *WAYS["jax"], "np.asarray({})"),
-        "np.asarray({}).view(np.uint16)",
+        "np.asarray({}).astype(np.float32)",
         "jax",
     ),
 }
@@ -287,142 +287,98 @@ def script_of_operation(
 ) -> str:
     """Returns the text of the script; its file of operands is written beside it."""
     names, arrays = named_operands(sides)
-    places, stored = {}, {}
+    places, stored = [], {}
     for word, alone in zip(("left", "right"), sides, strict=True):
         shape, index = alone.value.shape, alone.index
-        places[word] = "np.s_[...]"
         if alone.pair.selection.whole:
+            places.append("np.s_[...]")
             continue
         # the outputs that are compared: a block is written as slices; what is no block goes into
         # the file of operands, as flat indices
         at = np.stack(np.unravel_index(index, shape)) if shape else np.zeros((0, 1), int)
         block = tuple(slice(int(axis.min()), int(axis.max()) + 1) for axis in at)
         every = np.arange(int(np.prod(shape, dtype=int))).reshape(shape)[block].reshape(-1)
-        places[word] = f"np.s_[{program.slices_as_written(block, shape)}]"
-        if not np.array_equal(every, index):
+        if np.array_equal(every, index):
+            places.append(f"np.s_[{program.slices_as_written(block, shape)}]")
+        else:
             stored[f"{word}_index"] = index
-            places[word] = f'operands["{word}_index"]'
-    operands = None if stored else _assignments(arrays)
-    beside = operands is None
-    if operands is None:
+            places.append(f'operands["{word}_index"]')
+    beside = bool(stored) or sum(array.size for array in arrays.values()) > WRITTEN
+    operands: list[str] = []
+    if beside:
         if any(array.dtype.hasobject for array in arrays.values()):
             raise InputError("operands", names[0], "they are Python objects", "give numbers")
         np.savez_compressed(work / OPERANDS, **arrays, **stored)  # type: ignore[arg-type]
         operands = [f'{name} = operands["{name}"]' for name in arrays]
-    operands += [f"{word.upper()} = {place}" for word, place in places.items()]
-    functions, calls = _functions_and_calls(sides, before, names, ways)
-    imports = {*ways.imports, *(line for alone in sides for line in alone.operation.imports)}
-    dtype = sides[0].value.dtype
-    size = 8 * sides[0].gives[sides[0].output].dtype.itemsize
+    else:
+        for name, array in arrays.items():
+            operands += program.assignments(name, array)
     distribution = ways.distribution
     if not distribution:
-        name = library_of_side(sides[0])
         with suppress(metadata.PackageNotFoundError):
-            metadata.version(name)
-            distribution = name
-    variables: list[dict[str, str]] = []  # of the environment, by the sides' targets
-    for alone in sides:
-        variables.append({})
-        with suppress(ProbeError, KeyError, ValueError):  # it is no target that is known
-            variables[-1] = library_variables(Target.parse(alone.side.target))
-    apart = variables[0] != variables[1]
-    standard = ["import os", "import platform", "import sys"]
-    standard += ["import io", "import subprocess"] * apart
-    standard += ["from importlib.metadata import version"] * bool(distribution)
-    where = f" ({name_as_text(region.path)} of the model)" if region.path else ""
-    what = f"One operation{where} with the operands that it read in two runs of a model."
-    compared = sides[0].pair.compared
-    same = f"{compared} outputs are compared, which read the same values on both sides."
-    rendered = (
-        program.templates()
-        .get_template("recorded.py.j2")
-        .render(
-            title=operation_title(sides, region),
-            about=program.docstring_lines(what, same),
-            standard=program.imports(standard),
-            variables=variables,
-            apart=apart,
-            imports=program.imports(["import numpy as np", *sorted(imports)]),
-            stored=OPERANDS if beside else "",
-            readers=[READER] if any(" = numbers(" in line for line in operands) else [],
-            operands=operands,
-            functions=functions,
-            floating=dtype in floats.FORMATS,
-            narrow=dtype == "bfloat16",
-            width=size // 8,
-            size=size,
-            left=calls[0],
-            right=calls[1],
-            distributions=[distribution] if distribution else [],
-        )
-    )
-    ast.parse(rendered)
-    return program.spaced(rendered)
-
-
-READER = '''def numbers(text, dtype, *shape):
-    """An array from exact hexadecimal numbers."""
-    values = [float.fromhex(one) for one in text.split()]
-    return np.array(values, np.float64).astype(dtype).reshape(shape)'''
-
-
-def _assignments(arrays: dict[str, np.ndarray]) -> list[str] | None:
-    """Returns lines that make the arrays; None where they are too many."""
-    kinds = {array.dtype.kind for array in arrays.values()}
-    if "c" in kinds or sum(array.size for array in arrays.values()) > WRITTEN:
-        return None
-    lines = []
-    for name, array in arrays.items():
-        values, kind = array.reshape(-1).tolist(), array.dtype.name
-        if array.dtype.kind != "f":
-            line = f"{name} = np.array({values}, np.{kind}).reshape({array.shape})"
-            lines += program.wrapped_statement(line)
-            continue
-        text = " ".join(map(program.hexadecimal, map(float, values)))
-        more = [f'"{kind}"', *map(str, array.shape)]
-        line = f'{name} = numbers("{text}", {", ".join(more)})'
-        if len(line) <= program.WIDTH:
-            lines += program.wrapped_statement(line)
-            continue
-        # a long text is broken between its words
-        rows = textwrap.wrap(text, 88, break_on_hyphens=False)
-        lines += [f"{name} = numbers(", *(f'    "{row} "' for row in rows[:-1])]
-        lines += [f'    "{rows[-1]}",', *(f"    {argument}," for argument in more), ")"]
-    return lines
-
-
-def _functions_and_calls(
-    sides: Sides,
-    before: tuple[Sequence[str], Sequence[str]],
-    names: tuple[list[str], list[str]],
-    ways: ScriptValues,
-) -> tuple[list[ScriptFunction], list[str]]:
-    """Returns the functions of both sides, and the expressions of their outputs."""
+            metadata.version(library_of_side(sides[0]))
+            distribution = library_of_side(sides[0])
     functions: list[ScriptFunction] = []
-    calls: list[str] = []
-    for alone, own, arguments in zip(sides, before, names, strict=True):
+    script_sides = []
+    for alone, lines_before, arguments in zip(sides, before, names, strict=True):
         operation, parameters = alone.operation, [f"x{n}" for n in range(len(alone.reads))]
         assert operation.lines is not None
+        lines = [*lines_before]
         # PyTorch gets the threads that its target says
         threads = re.search(r",threads=(\d+)", alone.side.target)
-        lines = [*own]
         if threads is not None and library_of_side(alone) == "torch":
             lines.insert(0, f"torch.set_num_threads({threads[1]})")
         for name, dtype in zip(parameters, alone.dtypes, strict=False):
-            taken = ways.narrow if dtype == "bfloat16" else ways.wide
-            lines.append(f"{name} = {taken.format(name)}")
-        lines = [line for line in lines if line.partition(" = ")[0] != line.partition(" = ")[2]]
+            taken = (ways.narrow if dtype == "bfloat16" else ways.wide).format(name)
+            lines += [f"{name} = {taken}"] if taken != name else []
         lines += operation.lines(parameters, "y")
         if len(operation.gives) > 1:
             lines.append(f"y = y[{alone.output}] if isinstance(y, (list, tuple)) else y")
         back = ways.back_narrow if alone.value.dtype == "bfloat16" else ways.back
         lines.append(f"return {back.format('y')}")
-        about = f"{name_as_text(operation.op)}, as it was recorded."
-        body = tuple(program.block(lines))
-        name = "compute_right" if functions else "compute"
-        name = program.named_function(functions, name, ", ".join(parameters), about, body)
-        calls.append(f"{name}({', '.join(arguments)})")
-    return functions, calls
+        name = program.named_function(
+            functions,
+            "compute_right" if functions else "compute",
+            ", ".join(parameters),
+            f"{name_as_text(operation.op)}, as it was recorded.",
+            tuple(lines),
+        )
+        variables: dict[str, str] = {}
+        with suppress(ProbeError, KeyError, ValueError):  # it is no target that is known
+            variables = library_variables(Target.parse(alone.side.target))
+        script_sides.append(
+            ScriptSide(
+                f"{name}({', '.join(arguments)})",
+                shapes_read(alone),
+                distribution or "NumPy",
+                f'metadata.version("{distribution}")' if distribution else "np.__version__",
+                variables,
+            )
+        )
+    imports = {*ways.imports, *(line for alone in sides for line in alone.operation.imports)}
+    where = f" ({name_as_text(region.path)} of the model)" if region.path else ""
+    compared = sides[0].pair.compared
+    script = Script(
+        title=operation_title(sides, region),
+        about=[
+            f"One operation{where} with the operands that it read in two runs of a model.",
+            f"{compared} outputs are compared, which read the same values on both sides.",
+        ],
+        needs=[distribution] if distribution else [],
+        sides=(script_sides[0], script_sides[1]),
+        isolated=script_sides[0].variables != script_sides[1].variables,
+        standard={"from importlib import metadata"} if distribution else set(),
+        imports=["import numpy as np", *sorted(imports)],
+        setup=[],
+        operands=operands,
+        compared=[(places[0], places[1])],
+        functions=functions,
+        dtype=sides[0].value.dtype,
+        stored=OPERANDS if beside else "",
+    )
+    text = str(script)
+    ast.parse(text)
+    return text
 
 
 def named_operands(sides: Sides) -> tuple[tuple[list[str], list[str]], dict[str, np.ndarray]]:
