@@ -10,7 +10,7 @@ Before that, pairs of functions whose difference is planted, so that the cause i
 argument, order, rounding or formula, the remainder of a vector loop, or nothing. The answer of
 `first_difference` has to be the planted cause, or unknown. About five minutes.
 
-First of all, `probe thresholds` says of random cases at which sizes all rows add alike. Every
+First of all, `probe fix sizes` says of random cases at which sizes all rows add alike. Every
 class, floor and piece that it promises is compared with direct calls at each of its sizes. Ten
 minutes.
 

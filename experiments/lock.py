@@ -6,9 +6,9 @@ it is installed) is a second processor. Each of these is a lock against which al
 checked: a check that fails although no release and no code changed is a false alarm.
 
 Then releases that moved bits (ONNX Runtime, JAX, OpenBLAS below NumPy, TensorFlow), a planted
-change of a user's code, and a lock of the other processor: `probe lock` runs in one environment,
-`probe check` in the other, and has to name the cause and the operation. Releases are installed into
-probe's cache. An hour on two processors, most of it imports.
+change of a user's code, and a lock of the other processor: `probe check lock` runs in one
+environment, `probe check` in the other, and has to name the cause and the operation. Releases are
+installed into probe's cache. An hour on two processors, most of it imports.
 
 Writes results/lock/<machine>/*.parquet; notebooks/lock.ipynb draws them. What is stored already is
 not measured twice.
@@ -144,10 +144,10 @@ GELU = "gelu(torch.softmax(x, -1))", "gelu(torch.softmax(x, -1), approximate='ta
 
 @dataclass(frozen=True)
 class Change:
-    """Something that moves bits: ``words`` of ``probe lock``; releases by module on both sides;
-    ``preload``: OpenBLAS' wheel in front of NumPy's; ``apart``: in environments of their own, as
-    releases that need another NumPy and no JAX beside; ``edit``: text of the functions, and its
-    replacement."""
+    """Something that moves bits: ``words`` of ``probe check lock``; releases by module on both
+    sides; ``preload``: OpenBLAS' wheel in front of NumPy's; ``apart``: in environments of their
+    own, as releases that need another NumPy and no JAX beside; ``edit``: text of the functions, and
+    its replacement."""
 
     what: str
     target: str
@@ -343,7 +343,7 @@ def in_words(one: Mapping[str, Any]) -> str:
 
 
 def named_cause(change: Change) -> dict[str, Any]:
-    """Returns what `probe check` says of what `probe lock` kept in the other environment."""
+    """Returns what `probe check` says of what `probe check lock` kept in the other environment."""
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="probe-") as made:
         folder = Path(made)

@@ -4,8 +4,9 @@ oneDNN's limits (sse41, avx2, avx512) on this machine, beside a Nehalem, a Sandy
 and a Skylake server that qemu stands in for, and arm64; oneDNN on and off, one and two threads. The
 installed TensorFlow, and releases of the report's time, for which qemu's old processors were new.
 
-Needs qemu-user and, for arm64, ``probe install tensorflow@arm64``; releases are installed if they
-are missing, and stay. An emulated processor takes minutes. What can't run is stored as such.
+Needs qemu-user and, for arm64, ``probe targets install tensorflow@arm64``; releases are installed
+if they are missing, and stay. An emulated processor takes minutes. What can't run is stored as
+such.
 
 Writes results/processors/<machine>/*.parquet; notebooks/processors.ipynb says who agrees with whom.
 Targets that are stored already are not measured again.

@@ -1,7 +1,7 @@
 """Does a script confirm every finding in fresh processes, and how small is its case?
 
 200 differences of `length_sweep` are drawn at random, and a few of each target from the stores of
-the other experiments, other libraries and axes among them. Each is treated as `probe reproduce`
+the other experiments, other libraries and axes among them. Each is treated as `probe report`
 does: reduced while it keeps its cause and its kernels, explained, written as a script of the
 library and NumPy, and run in a fresh process, which must print the bits that were measured in
 another. One to two hours on two processors.
@@ -32,7 +32,7 @@ FEW = {"frameworks": 6, "batch_invariance": 3, "filter_subsets": 3, "accumulatio
 """The same for each target of the results."""
 
 PROCESSES = 1
-"""Fresh ones for each script, where `probe reproduce` takes three: TensorFlow's cost seconds."""
+"""Fresh ones for each script, where `probe report` takes three: TensorFlow's cost seconds."""
 
 QUICK = Target.parse("reference,algorithm=pairwise,length_switch=9")
 

@@ -1,9 +1,9 @@
 """Runs the report's case on TensorFlow 0.12 to today: which bits, lengths and orders.
 
-Every release is installed (Python 3.6, 3.7 or 3.11, see ``probe install``), measured, and removed
-again if it was not there before; 0.2 to 1.5 GB each while it lasts, two hours in all on two cores.
-A release is run with every switch it has: eager and graph, oneDNN on and off, and Eigen's own
-contraction instead of TensorFlow's custom one.
+Every release is installed (Python 3.6, 3.7 or 3.11, see ``probe targets install``), measured, and
+removed again if it was not there before; 0.2 to 1.5 GB each while it lasts, two hours in all on two
+cores. A release is run with every switch it has: eager and graph, oneDNN on and off, and Eigen's
+own contraction instead of TensorFlow's custom one.
 
 Writes results/version_history/<machine>/*.parquet; notebooks/version_history.ipynb draws them.
 Releases that are stored already are not installed again. ``PROBE_RELEASES=1.2.1,2.21.0`` takes only

@@ -42,7 +42,7 @@ class Installed:
     already: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what ``probe install --json`` prints."""
+        """Returns what ``probe targets install --json`` prints."""
         return {
             "target": self.target.text,
             "environment": self.environment.name if self.environment else None,

@@ -493,7 +493,8 @@ def equivalent(case: Case, framework: str) -> Equivalent:
     ``framework``: a name in :data:`FRAMEWORKS`, or its target's (``onnxruntime``, ``opencv``).
     InputError: an unknown name; an operator without windows; an open length, where padding depends
     on it; what a framework cannot say, with the reason. That the windows are the same can be
-    checked by revealing them: ``probe window``, or ``probe.summation.windows.reveal_windows``.
+    checked by revealing them: ``probe order window``, or
+    ``probe.summation.windows.reveal_windows``.
     """
     names = {target: name for name, target in FRAMEWORKS.items()}
     framework = names.get(framework, framework)

@@ -142,14 +142,14 @@ def test_what_needs_no_installation_says_so():
 
 
 def test_the_command(capsys):
-    assert shell.run(["install", "--list"]) == 0
+    assert shell.run(["targets", "install", "--list"]) == 0
     assert "nothing is installed" in capsys.readouterr().out
-    assert shell.run(["install", WHERE.text, "--json"]) == 0
+    assert shell.run(["targets", "install", WHERE.text, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["target"] == WHERE.text and not report["already"]
-    assert shell.run(["install", "--list", "--json"]) == 0
+    assert shell.run(["targets", "install", "--list", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["installed"]
     assert row["target"] == WHERE.text and row["bytes"] > 0
-    assert shell.run(["install", "--remove", WHERE.text]) == 0
-    assert shell.run(["install"]) == 2
+    assert shell.run(["targets", "install", "--remove", WHERE.text]) == 0
+    assert shell.run(["targets", "install"]) == 2
     assert "name one such as tensorflow==1.2.1" in capsys.readouterr().err

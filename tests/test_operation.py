@@ -171,14 +171,14 @@ def test_commands_take_rows(capsys, tmp_path, monkeypatch):
     assert by_order["differing"] == 9
     found = said(capsys, f"explain {CASE} --at 1 --against 4")
     assert found["causes"] == {"order": found["differing"]} and found["replayed"] == 3
-    read = said(capsys, f"window {CASE} --batch 2")
+    read = said(capsys, f"order window {CASE} --batch 2")
     assert read["windows"][1]["output"] == [1]
     assert read["windows"][1]["reads"] == list(range(9, 18))
     assert said(capsys, f"order {CASE} --batch 4")["replayed"] == 12
-    small = said(capsys, f"shrink {CASE} --at 1 --against 5")
+    small = said(capsys, f"report shrink {CASE} --at 1 --against 5")
     assert small["case"]["op"] == "dense" and small["case"]["filters"] == 1
-    assert said(capsys, f"thresholds {CASE} --upto 12")["floor"]["size"] == 3
-    found = said(capsys, f"remedies {CASE} --lengths 2,3,4 --only pad")
+    assert said(capsys, f"fix sizes {CASE} --upto 12")["floor"]["size"] == 3
+    found = said(capsys, f"fix {CASE} --lengths 2,3,4 --only pad")
     assert (found["vary"], found["recommended"]) == ("batch", "pad")
 
 
@@ -191,7 +191,7 @@ def test_other_axes_vary_too(vary):
 
 def test_rows_are_emulated(capsys, tmp_path):
     file = tmp_path / "rows.py"
-    found = said(capsys, f"emulate {CASE} --batch 1 --against 4 --out {file}")
+    found = said(capsys, f"report emulate {CASE} --batch 1 --against 4 --out {file}")
     assert found["replayed"] == 15
     ran = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=True)
     assert "3 of 3 outputs have the library's bits" in ran.stdout

@@ -94,10 +94,10 @@ def test_every_command_but_those_of_other_processes_is_heard(capsys, monkeypatch
         return real(self, what)
 
     monkeypatch.setattr(Output, "heard", heard_of)
-    for words in (["sweep"], ["thresholds"], ["results", "nowhere"]):
+    for words in (["sweep"], ["fix", "sizes"], ["results", "nowhere"]):
         assert shell.run(words) == 2
     capsys.readouterr()
-    assert asked == ["sweep", "thresholds", "results"]
+    assert asked == ["sweep", "sizes", "results"]
     asked.clear()
     assert shell.run(["run", "nothing"]) == 2 and not asked
 

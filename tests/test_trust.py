@@ -19,8 +19,8 @@ from probe.recording.subject import open_model
 pytestmark = [pytest.mark.filterwarnings("ignore::DeprecationWarning"), pytest.mark.long]
 
 COMMANDS = {
-    "network": ["network", "{model}", "--fixed", "32", "--lengths", "4"],
-    "remedies": ["remedies", "{model}", "--fixed", "32", "--lengths", "4"],
+    "network": ["fix", "padding", "{model}", "--fixed", "32", "--lengths", "4"],
+    "remedies": ["fix", "{model}", "--fixed", "32", "--lengths", "4"],
 }
 
 
@@ -204,7 +204,7 @@ GARBAGE = {
 
 def refused_in_one_line(path, what, capsys):
     for more in ([], ["--trust"]):
-        words = ["network", str(path), "--fixed", "9", "--target", "reference", *more]
+        words = ["fix", "padding", str(path), "--fixed", "9", "--target", "reference", *more]
         status, error = run(words, capsys)
         assert (status, error.count("\n")) == (2, 1), (path.name, what, more, error)
         assert "File not found" not in error and "mistake of probe's" not in error

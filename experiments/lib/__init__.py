@@ -7,7 +7,7 @@
 target, ``locked`` has the results that a lock keeps.
 
 What has to hold is drawn at random: ``fuzzing`` pairs of runs, ``planted`` pairs whose difference
-is known, ``promises`` cases of ``probe thresholds``; ``referee`` computes by the libraries' own
+is known, ``promises`` cases of ``probe fix sizes``; ``referee`` computes by the libraries' own
 calls. ``invariance`` says what is run in the invariant mode, ``invariance_torch``,
 ``invariance_models`` and ``invariance_programs`` on which library.
 

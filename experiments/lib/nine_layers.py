@@ -1,6 +1,6 @@
 """The network of the original report, as a model of each library: recorded like any other.
 
-``probe network experiments.lib.nine_layers:keras --fixed 4096 --lengths 1..4``, or ``:torch``
+``probe fix padding experiments.lib.nine_layers:keras --fixed 4096 --lengths 1..4``, or ``:torch``
 with ``--shape x=1x1x1x4096``. Eight times a convolution and a max-pool, made for 4,096 positions,
 then one more convolution. Weights are drawn from a seed, normal, with a variance of 2 / products
 (He and others, "Delving Deep into Rectifiers", 2015), so that activations keep their size.

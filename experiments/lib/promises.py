@@ -1,4 +1,4 @@
-"""Draws random cases, asks ``probe thresholds``, and holds its promises against direct calls.
+"""Draws random cases, asks ``probe fix sizes``, and holds its promises against direct calls.
 
 A promise is a set of sizes at which every row is said to add alike: a class, the sizes of the
 floor up to which all were run, the pieces that calls may be cut into. Operands repeat, so that
@@ -184,7 +184,7 @@ def held(asked: Asked, session: AnySession, referee: Referee) -> Row:
 
 
 def promises(told: Mapping[str, Any]) -> tuple[list[set[int]], list[set[int]]]:
-    """Returns sets of sizes said to add alike, as ``probe thresholds --json`` tells them: those
+    """Returns sets of sizes said to add alike, as ``probe fix sizes --json`` tells them: those
     promised, and with them those expected."""
     sure = [_sizes(one["sizes"]) for one in told["classes"]]
     likely = [

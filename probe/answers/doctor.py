@@ -41,8 +41,8 @@ CASES = (
 PACKAGES = {
     "pandas": "sweeps, and results that are stored",
     "pyarrow": "sweeps, and results that are stored",
-    "xxhash": "models: probe network, record, diff",
-    "jinja2": "bug reports: probe reproduce",
+    "xxhash": "models: probe diff, record, diff",
+    "jinja2": "bug reports: probe report",
     "matplotlib": "pictures",
     "ml_dtypes": "bfloat16",
     "jupyter": "notebooks: probe run",
@@ -109,7 +109,7 @@ class Examined:
         return all(check.state != "wrong" for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what ``probe doctor --json`` prints."""
+        """Returns what ``probe targets doctor --json`` prints."""
         report = {
             "healthy": self.healthy,
             "pip": self.pip,

@@ -89,7 +89,7 @@ def network(
     comes back, or ``OnTargets`` of several. On a target that is not the model's own library, or of
     another release or processor, the whole file is run there.
 
-    ``model``: a file as ``probe network --help`` lists them, a Keras model, a PyTorch module, or a
+    ``model``: a file as ``probe diff --help`` lists them, a Keras model, a PyTorch module, or a
     function, by itself or as ``"module:function"``. ``lengths``: valid lengths; 1, a tenth and a
     quarter of the full one if not given. ``fixed``: the length to which users pad the content, with
     which short runs are compared; that of ``inputs`` if not given. ``padded``: pad to this length
@@ -253,7 +253,7 @@ def remedies(
 
 FIXED = (
     "give --fixed N, the full size to which inputs are usually padded; or compare two runs: "
-    "probe network MODEL --vary batch --at 1 --against 8"
+    "probe diff MODEL --vary batch --at 1 --against 8"
 )
 
 

@@ -137,10 +137,10 @@ def shrunk_report(
     any_cause: bool,
     progress: Tell,
 ) -> dict[str, Any]:
-    """Reduces a failing case and returns what ``probe shrink --json`` prints. Errors: TargetError.
+    """Reduces a failing case and returns what ``probe report shrink --json`` prints.
 
     ``targets``: of both sides. ``by``, ``any_cause``: as :func:`reproduce` has them. ``budget``:
-    smaller cases to try.
+    smaller cases to try. Errors: TargetError.
     """
     with failing(*targets) as failed:
         keeps = KeepsCause(failed, finding, any_cause)
@@ -195,7 +195,7 @@ def emulated_report(
     vary: str | None,
     partial: bool,
 ) -> dict[str, Any]:
-    """Writes a run as a file that replays it with NumPy; what ``probe emulate --json`` prints.
+    """Writes a run as a file that replays it with NumPy; returns what the command prints as JSON.
 
     ``against``: the value of the axis ``vary`` at which a second run is put in too. ``partial``:
     leave out outputs that do not replay. Errors: TargetError; NotReproduced.

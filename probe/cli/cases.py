@@ -143,22 +143,22 @@ def _next_after_explaining(
         if value is not None and name != "at"
     )
     alone = sides["against_target"] is None and sides["against_padding"] is None
-    sizes = alone and (vary == "length" or (vary == "batch" and not left.spatial_rank))
+    along = alone and (vary == "length" or (vary == "batch" and not left.spatial_rank))
     refused = comparison.left.refusal or comparison.right.refusal
     if not comparison.compared or refused or set(comparison.causes) == {"window"}:
         return []
     if len(comparison.differing):
-        steps = [(f"probe reproduce {sized}{other} --out report", "writes a bug report")]
-        if sizes and not left.pool:
-            fix = f"probe remedies {case} --lengths {at},{sides['against']}"
+        steps = [(f"probe report {sized}{other} --out report", "writes a bug report")]
+        if along and not left.pool:
+            fix = f"probe fix {case} --lengths {at},{sides['against']}"
             steps.append((fix, "measures what keeps the bits"))
         return steps
     if comparison.by_order:
         again = f"probe explain {sized}{other} --operands cancel"
         return [] if "operands" in words else [(again, "shows nearly every change of order")]
-    if not sizes:
+    if not along:
         return []
-    searched = (f"probe thresholds {case}", "finds the sizes at which the order changes")
+    searched = (f"probe fix sizes {case}", "finds the sizes at which the order changes")
     return [searched] * (not left.pool) + [OTHER_TARGETS]
 
 
@@ -232,7 +232,7 @@ SIZES = "What is varied: length or batch (the rows of dense); length, of dense b
 @option("--time limit", "5m", "Stop after 5m (90s, 2h, 1h30m); what is known by then is printed.")
 @fail_on_option(finding="the order changes with the size, or a result contradicts what was assumed")
 @output_options
-def thresholds(
+def sizes(
     words: dict[str, str],
     target: str,
     vary: str | None,
@@ -243,8 +243,8 @@ def thresholds(
     """Finds the lengths or batches at which the order or rounding of the outputs changes.
 
     \b
-      probe thresholds --op conv1d --kernel 5 --in-channels 64
-      probe thresholds --op dense --in-channels 384 --filters 384 --upto 128 --target torch
+      probe fix sizes --op conv1d --kernel 5 --in-channels 64
+      probe fix sizes --op dense --in-channels 384 --filters 384 --upto 128 --target torch
 
     Sizes at which every row (sample, output) is added alike make a class. The floor is the size up
     to which calls have to be padded so that none leaves the class of the largest size; the line
@@ -268,7 +268,7 @@ def thresholds(
     after: list[tuple[str, str]] = []
     if not measured.switches:  # where no size changes the order, another switch may
         axis = "" if vary is None else f" --vary {vary}"
-        again = f"probe thresholds {said_again(words)}{axis} --target"
+        again = f"probe fix sizes {said_again(words)}{axis} --target"
         others = [
             choice.target.text
             for choice in available_targets()
@@ -394,8 +394,8 @@ def bisect(
 ) -> None:
     """Finds the first release between two whose results differ from those of the first release.
 
-    Missing releases are installed (see `probe install`). The search assumes a single change; it
-    reports results that contradict this.
+    Missing releases are installed (see `probe targets install`). The search assumes a single
+    change; it reports results that contradict this.
 
     If the two targets differ in switches or devices (`--between numpy,isa=avx2,threads=1 --and
     numpy`), it finds the smallest set of the first one's conditions that brings its results back.
@@ -411,9 +411,9 @@ def bisect(
             raise InputError(name, "(given)", why, f"leave out --{name}")
         from probe.answers.record import GivenModel
         from probe.answers.two_runs import bisect as model_conditions
-        from probe.cli.models import users_output_to_stderr
+        from probe.cli.models import running_model
 
-        with out.progress("bisect"), users_output_to_stderr():
+        with running_model(out, "bisect"):
             ends = Target.parse(left), Target.parse(right)
             conditions = model_conditions(GivenModel(model, **run.arguments()), *ends, out.note)
         of_model = {"what": "bits", "model": model} | conditions.to_json()
@@ -513,9 +513,7 @@ ALSO = "Test the reduced case on this target too, for the report; may be given s
 )
 @option("--kernels", "WHICH", KERNELS_OF_REPORT, default="all", show_default=True)
 @output_options
-def reproduce(
-    runs: AskedRuns, store: Path | None, folder: Path, out: Output, **options: Any
-) -> None:
+def report(runs: AskedRuns, store: Path | None, folder: Path, out: Output, **options: Any) -> None:
     """Reduces a case, explains it, verifies a script in fresh processes, and writes a bug report.
 
     DIR gets report.md (in the bug form of the library's project, the shortest script first) and its
@@ -555,8 +553,8 @@ def reproduce(
     with within(limit), out.working(f"reproducing {finding.label}") as tell:
         reproduction = room.reproduce(finding, left, right, tell=tell.say, **options)
     with out.working(f"writing {folder}"):
-        report = write_reproduced(reproduction, folder, form, kernels).report()
-    out.give(report, lambda: show.reproduction(report))
+        answer_json = write_reproduced(reproduction, folder, form, kernels).report()
+    out.give(answer_json, lambda: show.reproduction(answer_json))
     if "order.png" not in reproduction.files and not find_spec("matplotlib"):
         out.note("order.png is left out: Matplotlib is not installed (pip install matplotlib)")
 

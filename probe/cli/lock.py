@@ -1,4 +1,4 @@
-"""Commands ``probe lock``, ``check``, ``demo`` and ``setup``: bits that must not change."""
+"""Commands ``probe check``, what it checks (``lock``, ``setup``), and ``demo``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from probe.cli.models import users_output_to_stderr
+from probe.cli.models import running_model
 from probe.cli.options import (
     PATH,
     ModelRun,
@@ -57,9 +57,9 @@ def lock(
     """Runs a model or a case, and keeps its bits with the conditions that they have here.
 
     \b
-      probe lock model.onnx --inputs x.npz
-      probe lock package:function --shape 8x64 --target torch,threads=1
-      probe lock --op matmul --in-channels 768 --filters 64 --length 8
+      probe check lock model.onnx --inputs x.npz
+      probe check lock package:function --shape 8x64 --target torch,threads=1
+      probe check lock --op matmul --in-channels 768 --filters 64 --length 8
       probe check
 
     bits.lock has a line for each accepted value, with the conditions: library releases, processor,
@@ -83,7 +83,7 @@ def lock(
     called = options["name"] or model or (command_line(case) if case is not None else "")
     if bless is not None and not bless.strip():
         raise InputError("bless", bless, "a reason is required", "say why the bits changed")
-    with out.progress("lock") as tell, users_output_to_stderr():
+    with running_model(out, "lock") as tell:
         results = runs.lock_run(path, called, spec, bless, tell.say, trust=run.trust)
     lines = [f"{result.check}: {result.bits.text}: {SAID[result.verdict]}" for result in results]
     out.give(checks.json_report(results), lambda: "\n".join(lines))
@@ -116,7 +116,7 @@ def check(
     trust: bool,
     out: Output,
 ) -> int:
-    """Runs what `probe lock` added, and compares its bits with those that are accepted.
+    """Runs what `probe check lock` added, and compares its bits with those that are accepted.
 
     What changed is run again under the entry's conditions, until its bits return: the cause is the
     processor, a release, threads, a flag, or your code. Exits with 0: the same; 1: changed; 3:
@@ -128,7 +128,7 @@ def check(
         if each.partition("=")[0] not in checks.ENDINGS:
             known = ", ".join(checks.ENDINGS)
             raise InputError("report", each, "there is no such format", f"use one of {known}")
-    with out.progress("check") as tell, users_output_to_stderr():
+    with running_model(out, "check") as tell:
         try:
             results = runs.check_runs(path, names, why, tell.say, trust=trust)
         except InputError as error:

@@ -98,19 +98,25 @@ class Words(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         own: list[tuple[str, str]] = []
         shared: list[tuple[str, str]] = []
-        for param in self.get_params(ctx):
-            if param.name in CASE_WORDS and isinstance(param, Shared):
-                continue  # two thirds of the help of ten commands, all alike: `probe help case`
+        for param in filter(lambda one: isinstance(one, click.Option), self.get_params(ctx)):
+            of_case = param.name in CASE_WORDS and isinstance(param, Shared)
+            # two thirds of the help of ten commands would be these, all alike
+            if of_case and param.name != "op" and self.name != LISTS_CASES:
+                continue
             if record := param.get_help_record(ctx):
+                if of_case and self.name != LISTS_CASES:
+                    about = f"What is computed: `probe {LISTS_CASES} --help` lists these options."
+                    record = "--op OP, --kernel 5, ...", about
                 last = isinstance(param, Shared) or "--help" in param.opts
                 (shared if last else own).append(record)
-        if any(param.name in CASE_WORDS and isinstance(param, Shared) for param in self.params):
-            about = "Further options of a case: `probe help case` lists them."
-            shared.insert(0, ("--op OP, --kernel 5, ...", about))
         for heading, records in (("Options", own), (SHARED, shared)):
             if records:
                 with formatter.section(heading):
                     formatter.write_dl(records)
+
+
+# The command whose help lists the options of a case, for all others.
+LISTS_CASES = "order"
 
 
 def option(flags: str, shown: str | None, help: str, **more: Any) -> Callable[[Command], Command]:
@@ -296,7 +302,9 @@ def refuse_case(words: Mapping[str, str]) -> None:
         raise InputError(name, value, why, f"leave out {flag_of(name)}")
 
 
-def target_option(several: bool = False) -> Callable[[Command], Command]:
+def target_option(
+    several: bool = False, default: str | None = DEFAULT_TARGET
+) -> Callable[[Command], Command]:
     """Adds ``--target``: a text, or with ``several`` a tuple of texts."""
     doc = (
         "The library that runs it, with version, device and switches: "
@@ -305,8 +313,8 @@ def target_option(several: bool = False) -> Callable[[Command], Command]:
     doc += " May be given several times." if several else ""
     flags = "--target targets" if several else "--target"
     # click takes the default of a repeated option as a tuple, and shows it as one
-    default: Any = (DEFAULT_TARGET,) if several else DEFAULT_TARGET
-    more = {"multiple": several, "default": default, "show_default": DEFAULT_TARGET}
+    given: Any = (default,) if several and default else default
+    more = {"multiple": several, "default": given, "show_default": default or False}
     return option(flags, "T", doc, cls=Shared, **more)
 
 
@@ -315,15 +323,6 @@ def parsed_targets(texts: tuple[str, ...]) -> list[Target]:
     from probe.target import Target
 
     return list(dict.fromkeys(Target.parse(text) for text in texts))
-
-
-def trust_option(command: Command) -> Command:
-    """Adds ``--trust``; the command gets ``trust``, for whatever opens a model."""
-    doc = (
-        "Allow a model file that runs code when it is read: a pickled PyTorch module, a Keras "
-        "Lambda layer or custom Keras classes. Use it only for files whose origin you trust."
-    )
-    return option("--trust", None, doc, is_flag=True)(command)
 
 
 # Commands of which another process tells how far it is.
@@ -361,6 +360,10 @@ def fail_on_option(**what: str) -> Callable[[Command], Command]:
 
 INPUTS = "Inputs from an .npz file, in the model's order or by name; random ones if not given."
 SHAPE = "Shape of a generated input: x=1x3x224x224; may be given several times."
+TRUST = (
+    "Allow a model file that runs code when it is read: a pickled PyTorch module, a Keras Lambda "
+    "layer or custom Keras classes. Use it only for files whose origin you trust."
+)
 
 
 class ModelRun(NamedTuple):
@@ -389,10 +392,13 @@ class ModelRun(NamedTuple):
                 raise InputError(name, value, why, f"give a model, or leave out --{name}")
 
 
-def run_options(of: str = "", seeded: bool = True) -> Callable[[Command], Command]:
+def run_options(
+    of: str = "", seeded: bool = True, trust: str = TRUST
+) -> Callable[[Command], Command]:
     """Adds what a model is run on; the command gets ``run``, a ``ModelRun``.
 
     ``of``: how the help of each begins. ``seeded``: whether there is a seed for it alone.
+    ``trust``: the help of ``--trust``.
     """
 
     def added(command: Command) -> Command:
@@ -403,12 +409,14 @@ def run_options(of: str = "", seeded: bool = True) -> Callable[[Command], Comman
             return command(run=ModelRun(seed=seed, **words), **options)
 
         seed = option("--seed", "N", "Seed of generated inputs.", default="0", show_default=True)
-        return added_options(
+        options = [
             option("--inputs", "FILE", f"{of}{INPUTS}", type=PATH),
             option("--shape shapes", "X=1x64", f"{of}{SHAPE}", multiple=True),
-            *[seed] * seeded,
-            trust_option,
-        )(wrapped)
+        ]
+        if seeded:
+            options.append(seed)
+        options.append(option("--trust", None, trust, is_flag=True))
+        return added_options(*options)(wrapped)
 
     return added
 

@@ -10,12 +10,11 @@ import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from probe import budget
-from probe.cli.options import CASE_WORDS, Words, flag_of, output_options
 from probe.errors import (
     BASE,
     COMMAND,
@@ -29,38 +28,53 @@ from probe.errors import (
 )
 from probe.progress import VOICE
 
-if TYPE_CHECKING:
-    from probe.printing import Output
-
-# Every command, in the order in which ``probe --help`` lists them, and the module that has it.
+# Every command, in the order in which ``probe --help`` lists them, and where it is. Two words: a
+# further form of the first, which the help of that one lists.
 COMMANDS = {
-    "examine": "models",
-    "targets": "here",
-    "machine": "here",
-    "doctor": "here",
-    "sweep": "cases",
-    "window": "cases",
-    "order": "cases",
-    "explain": "cases",
-    "thresholds": "cases",
-    "network": "models",
-    "record": "models",
-    "diff": "models",
-    "emulate": "cases",
-    "remedies": "models",
-    "shrink": "cases",
-    "reproduce": "cases",
-    "verify": "cases",
-    "results": "here",
-    "merge": "here",
-    "run": "here",
-    "install": "here",
-    "bisect": "cases",
-    "lock": "lock",
-    "check": "lock",
-    "demo": "lock",
-    "setup": "lock",
-    "help": "shell",
+    "MODEL": "models.examine",
+    "diff": "models.diff",
+    "record": "models.record",
+    "explain": "cases.explain",
+    "order": "cases.order",
+    "order window": "cases.window",
+    "sweep": "cases.sweep",
+    "fix": "models.fix",
+    "fix sizes": "cases.sizes",
+    "fix padding": "models.padding",
+    "report": "cases.report",
+    "report shrink": "cases.shrink",
+    "report verify": "cases.verify",
+    "report emulate": "cases.emulate",
+    "bisect": "cases.bisect",
+    "check": "lock.check",
+    "check lock": "lock.lock",
+    "check setup": "lock.setup",
+    "results": "here.results",
+    "results merge": "here.merge",
+    "targets": "here.targets",
+    "targets machine": "here.machine",
+    "targets doctor": "here.doctor",
+    "targets install": "here.install",
+    "run": "here.run",
+    "demo": "lock.demo",
+}
+# Names of before, which still run.
+RENAMED = {
+    "examine": "MODEL",
+    "network": "diff",
+    "window": "order window",
+    "remedies": "fix",
+    "thresholds": "fix sizes",
+    "reproduce": "report",
+    "shrink": "report shrink",
+    "verify": "report verify",
+    "emulate": "report emulate",
+    "lock": "check lock",
+    "setup": "check setup",
+    "merge": "results merge",
+    "machine": "targets machine",
+    "doctor": "targets doctor",
+    "install": "targets install",
 }
 
 # Exit status after a mistake of ours (sysexits' EX_SOFTWARE).
@@ -71,22 +85,54 @@ class Commands(click.Group):
     """Imports a command when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [name for name in COMMANDS if " " not in name]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
         # only now: `probe --help` and a shell that completes words import no other command
-        module = import_module(f"probe.cli.{COMMANDS[cmd_name]}")
-        command: click.Command = getattr(module, cmd_name)
+        module, _, function = COMMANDS[cmd_name].partition(".")
+        command: click.Command = getattr(import_module(f"probe.cli.{module}"), function)
+        forms = [name for name in COMMANDS if name.startswith(f"{cmd_name} ")]
+        if forms:
+            lines = [f"  probe {name:<16} {_short_help(name)}" for name in forms]
+            command.epilog = "\n".join(["\b", "Further:", *lines])
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """``probe MODEL`` is ``probe examine MODEL``."""
+        """``probe MODEL`` needs no command, others one word or two; ``probe help X`` is
+        ``probe X --help``."""
+        if args[0] == "help":
+            if not args[1:]:
+                click.echo(ctx.get_help())
+                ctx.exit()
+            args = [*args[1:], "--help"]
+        if args[0] in RENAMED:
+            old, *rest = args
+            new, flags = RENAMED[old], {word.split("=")[0] for word in rest}
+            if old == "network" and flags & {*PADDING} and not flags & {*TWO_RUNS}:
+                new = "fix padding"
+            click.echo(f"note: probe {old} is now probe {new}", err=True)
+            args = [*new.split(), *rest]
+        for count in (2, 1):
+            name = " ".join(args[:count])
+            if len(args) >= count and name in COMMANDS:
+                return name, self.get_command(ctx, name), args[count:]
         saved = os.path.isfile(os.path.join(args[0], "saved_model.pb"))  # TensorFlow's folders
-        if args[0] not in COMMANDS and (saved or re.search(MODELS, args[0])):
-            args = ["examine", *args]
+        if saved or re.search(MODELS, args[0]):
+            return "", self.get_command(ctx, "MODEL"), args
         return super().resolve_command(ctx, args)
+
+
+# Options by which ``probe network`` was told to pad, or to compare two runs.
+PADDING = ("--fixed", "--lengths", "--plan", "--inputs")
+TWO_RUNS = ("--at", "--against", "--against-target", "--sizes")
+
+
+def _short_help(name: str) -> str:
+    command = commands.get_command(click.Context(commands), name)
+    assert command is not None
+    return command.get_short_help_str(100)
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -116,11 +162,11 @@ def commands(ctx: click.Context) -> None:
       probe targets                            lists what can run here
       probe sweep CASE --lengths 5..40         finds the lengths at which bits differ
       probe explain CASE --at 5 --against 40   explains why two lengths differ
-      probe network MODEL --vary batch --at 1 --against 8   names the operation in a model
+      probe diff MODEL --vary batch --at 1 --against 8      names the operation in a model
 
     CASE stands for options such as --op conv1d --kernel 5 --in-channels 64 --filters 64, or for
-    --case FILE.json. Differences are counted in ulp, units in the last place: 1 ulp is the distance
-    from a floating-point number to the next one.
+    --case FILE.json; `probe order --help` lists them. Differences are counted in ulp, units
+    in the last place: 1 ulp is the distance from a floating-point number to the next one.
 
     \b
     Exit status:
@@ -142,47 +188,6 @@ def commands(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
     elif defaults := _configured(Path("pyproject.toml")):
         ctx.default_map = {ctx.invoked_subcommand: defaults}
-
-
-CASE = "case"
-ABOUT_CASES = (
-    "A case is one operation with its sizes and operands. Every command that takes a case "
-    "takes these options, or --case FILE.json, or both: options override the file."
-)
-
-
-@click.command(
-    cls=Words, name="help", short_help="The options of a case, or the help of a command."
-)
-@click.argument("topic", required=False)
-@output_options
-def help(topic: str | None, out: Output) -> None:
-    """Prints the options of a case (`probe help case`), or the help of a command."""
-    context = click.get_current_context()
-    above = context.parent or context
-    commands = above.command
-    assert isinstance(commands, click.Group)
-    if topic is None:
-        text = commands.get_help(above)
-    elif topic == CASE:
-        formatter = context.make_formatter()
-        formatter.write_text(ABOUT_CASES)
-        with formatter.section("Options of a case"):
-            words = CASE_WORDS.items()
-            formatter.write_dl(
-                [(f"{flag_of(name)} {shown}", about) for name, (shown, about) in words]
-            )
-        text = formatter.getvalue().rstrip()
-    elif (command := commands.get_command(above, topic)) is not None:
-        with click.Context(command, info_name=topic, parent=above) as inner:
-            text = command.get_help(inner)
-    else:
-        todo = one_of(topic, [CASE, *commands.list_commands(above)])
-        raise InputError("topic", topic, "there is no help for it", todo)
-    if out.as_json:
-        out.give({"topic": topic, "text": text}, lambda: "")
-    else:
-        click.echo(text)
 
 
 # What ``[tool.probe]`` of a pyproject.toml here may say, and the options that take it, by the names
@@ -330,26 +335,24 @@ def _described(error: BaseException, verbose: bool) -> tuple[str, int, tuple[obj
     return f"error={name}: an internal error of probe: {error}{more}", BROKEN, mistake
 
 
-TWO_RECORDINGS = "give two recordings: probe diff RUN RUN; probe record MODEL --out RUN makes one"
-
-
 # What looks like a model's file, or like ``module:function``.
 MODELS = r"\.(onnx|tflite|keras|h5|hdf5|pt2|pt|pth|caffemodel|prototxt)$|^[A-Za-z_][\w.]*:[A-Za-z_]"
 
 
 def _usage(error: click.ClickException, arguments: Sequence[str]) -> ProbeError:
     """click's complaint as one of ours: ``name=value: why; what to do``."""
-    command = next((word for word in arguments if word in COMMANDS), "")
+    names = [" ".join(arguments[at : at + n]) for n in (2, 1) for at in range(len(arguments))]
+    command = next((name for name in names if name in COMMANDS), "")
     todo = f"see probe {command} --help" if command else "see probe --help"
     if isinstance(error, click.NoSuchOption):
-        if command and error.option_name in arguments[: arguments.index(command)]:
+        first = command.partition(" ")[0]
+        if first and error.option_name in arguments[: arguments.index(first)]:
             todo = f"options follow the command: probe {command} {error.option_name} ..."
             return InputError("option", error.option_name, "it precedes the command", todo)
         near = " or ".join(error.possibilities or [])
         todo = f"did you mean {near}?" if near else todo
         return InputError("option", error.option_name, "there is no such option", todo)
     if isinstance(error, click.MissingParameter) and error.param:
-        todo = TWO_RECORDINGS if command == "diff" else todo
         option = error.param.param_type_name == "option"
         name = error.param.opts[0].lstrip("-") if option else error.param.human_readable_name
         if option:
@@ -360,7 +363,8 @@ def _usage(error: click.ClickException, arguments: Sequence[str]) -> ProbeError:
     text = error.message.rstrip(".")
     # click has no class of its own for these three: only the text says which it is
     if match := re.match(r"No such command '(.*)'", text):
-        why, todo = "there is no such command", one_of(match[1], COMMANDS)
+        listed = [name for name in COMMANDS if " " not in name]
+        why, todo = "there is no such command", one_of(match[1], listed)
         if os.path.exists(match[1]) or os.path.exists(f"{match[1]}.py"):
             name = match[1].removesuffix(".py")
             todo = f"a model in a Python file is named as Python imports it: probe {name}:NAME"
@@ -375,7 +379,7 @@ def _usage(error: click.ClickException, arguments: Sequence[str]) -> ProbeError:
             todo = f"write --op {first}"
         elif re.search(MODELS, first):
             todo = "a model is examined by another command: "
-            todo += f"probe {first}, or probe network {first}"
+            todo += f"probe {first}, or probe diff {first}"
         return InputError("argument", match[1], "it is not expected", todo)
     if match := re.match(r"'(.*)' is not (?:one of )?('.*')", text):
         name = getattr(getattr(error, "param", None), "name", None) or "value"

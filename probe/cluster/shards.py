@@ -181,7 +181,7 @@ class Wanted(NamedTuple):
             else:
                 rest.append(part)
         if len(labels) > 1 or labels == [""]:
-            todo = "write machine=LABEL once; `probe machine` prints a machine's label"
+            todo = "write machine=LABEL once; `probe targets machine` prints a machine's label"
             raise InputError("target", text, "it names no machine, or several", todo)
         return cls(Target.parse(",".join(rest)), labels[0] if labels else None)
 

@@ -293,7 +293,7 @@ _SAME = (
 
 
 def remedy_to_json(measured: Measured, result: RemedyResult) -> Row:
-    """Returns one remedy as ``probe remedies --json`` prints it."""
+    """Returns one remedy as ``probe fix --json`` prints it."""
     return {
         "name": result.remedy.name,
         "about": result.remedy.doc,
@@ -318,7 +318,7 @@ def remedy_to_json(measured: Measured, result: RemedyResult) -> Row:
 
 
 def remedies_report(measured: Measured) -> Row:
-    """Returns the object that ``probe remedies --json`` prints, ``store`` aside.
+    """Returns the object that ``probe fix --json`` prints, ``store`` aside.
 
     ``verdict``: of the default at these lengths, ``equal``, ``differs`` or ``unknown``.
     """

@@ -62,8 +62,11 @@ class Checked:
     def message(self) -> str:
         """Returns what is wrong in one line, and what to do; empty for the same bits."""
         add, bless = "pytest --bits-update", "pytest --bits-bless REASON"
-        if "::" not in self.test:  # no test, a run of probe lock
-            add, bless = "probe lock ... (as it was added)", "probe lock ... --bless REASON"
+        if "::" not in self.test:  # no test, a run of probe check lock
+            add, bless = (
+                "probe check lock ... (as it was added)",
+                "probe check lock ... --bless REASON",
+            )
         if self.verdict == NEW:
             return f"check={self.check}: bits.lock has no entry; run {add} to add it"
         if self.verdict == SAME or self.accepted is None:

@@ -26,7 +26,7 @@ NAME = "bits.lock"
 FORMAT = 1
 HEAD = """\
 # Bits that were accepted, by check and conditions: see `probe check --help`. Written by probe;
-# `pytest --bits-update` (or `probe lock`) adds, `pytest --bits-bless REASON` replaces.
+# `pytest --bits-update` (or `probe check lock`) adds, `pytest --bits-bless REASON` replaces.
 """
 # The last line: a file that was cut at a line's end would be a lock with fewer checks, and pass.
 END = "# end"

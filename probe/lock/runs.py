@@ -1,4 +1,5 @@
-"""Checks that are no tests: models and cases that ``probe lock`` adds and ``probe check`` runs.
+"""Checks that are no tests: models and cases that ``probe check lock`` adds and ``probe check``
+runs.
 
 ``python -m probe.lock.runs SPEC`` computes one in a process of its own. SPEC is JSON: ``check``,
 and ``model`` with ``inputs``, ``shapes``, ``seed``, or ``case``; ``target``; and ``trust``, which
@@ -152,15 +153,15 @@ def check_runs(
     ``--bits-why``; ``trust``: functions and models' files that the lock names may run code.
     InputError: there is none."""
     if not path.exists():
-        raise InputError("lock", path, "there is no such file", "add a check with probe lock")
+        raise InputError("lock", path, "there is no such file", "add a check with probe check lock")
     session = BitsSession(path)
     now, install = session.lock, far == "install"
     for name in names:
         if name not in now.runs:
-            there = one_of(name, now.runs) if now.runs else "it has none: add one with probe lock"
+            there = one_of(name, now.runs) if now.runs else "add one with probe check lock"
             raise InputError("check", name, f"{path.name} has no run of this name", there)
     if not now.runs:
-        todo = "add one with probe lock MODEL; pytest checks those of tests"
+        todo = "add one with probe check lock MODEL; pytest checks those of tests"
         raise InputError("lock", path, "it has tests' checks alone", todo)
     results = list[Checked]()
     for name in names or now.runs:

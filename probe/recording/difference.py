@@ -151,7 +151,7 @@ class Region:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As ``operations`` of ``probe network --json`` has it."""
+        """As ``operations`` of ``probe diff --json`` has it."""
         names = ("name", "op", "path", "verdict", "compared", "differing", "max_ulp")
         entry = {name: getattr(self, name) for name in (*names, "cause", "note", "own")}
         entry["arguments"] = self.arguments

@@ -187,7 +187,7 @@ class Effect:
         return max(self.causes, key=lambda name: self.causes[name], default=None)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the keys ``before`` and ``after`` of ``probe shrink --json``."""
+        """Returns the keys ``before`` and ``after`` of ``probe report shrink --json``."""
         return asdict(self) | {"cause": self.cause}
 
 

@@ -257,7 +257,7 @@ def write_folder(repro: Reproduction, out: Path, form: str | None = None) -> Non
     drawn = not {"window", "reach"} & set(comparison.causes) and find_spec("matplotlib") is not None
     drawn &= bool(evidence and evidence.left.summation and evidence.right.summation)
     repro.files += ["order.png"] * drawn + ["emulated.py"] * bool(repro.emulated)
-    about = {  # the machine, and what ``probe verify`` needs
+    about = {  # the machine, and what ``probe report verify`` needs
         "format": FORMAT,
         "targets": [target.text for target in repro.targets],
         "library_versions": list(repro.versions),

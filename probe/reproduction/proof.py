@@ -213,9 +213,9 @@ def verify(folder: Path, times: int = 3, *, trust: bool = False) -> Verified:
         assert isinstance(about, dict) and about["targets"]
     except OSError as error:
         why = f"no machine.json can be read in it ({error.strerror})"
-        raise InputError("dir", folder, why, "give a folder of `probe reproduce`") from None
+        raise InputError("dir", folder, why, "give a folder of `probe report`") from None
     except (ValueError, RecursionError, KeyError, AssertionError):
-        why = "its machine.json is not one of `probe reproduce`"
+        why = "its machine.json is not one of `probe report`"
         raise InputError("dir", folder, why, "write the folder again") from None
     script = folder / "reproduce.py"
     if not script.is_file():

@@ -96,7 +96,7 @@ def write_operation(
             facts, pair = machine.facts(), sides[0].pair
             names = ("os", "cpu_model", "cpu_vendor", "cpu_isa", "cores", "machine")
             versions = [library_and_version(alone).rpartition(" ")[2] for alone in sides]
-            about = {  # as ``probe verify`` reads it
+            about = {  # as ``probe report verify`` reads it
                 "format": FORMAT,
                 "targets": [alone.side.target for alone in sides],
                 "library_versions": versions,

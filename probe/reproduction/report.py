@@ -98,7 +98,7 @@ class Reproduction:
         return left, right
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what ``probe reproduce --json`` prints."""
+        """Returns what ``probe report --json`` prints."""
         comparison, shrunk = self.explanation, self.shrunk
         answer: dict[str, Any] = as_json(
             {

@@ -64,7 +64,7 @@ class Environment:
         return sum(path.lstat().st_size for path in walked)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what ``probe install --list --json`` prints of it."""
+        """Returns what ``probe targets install --list --json`` prints of it."""
         facts = {name: self.facts.get(name) for name in ("python_version", "numpy_version")}
         return {"target": self.target, **facts, "bytes": self.size()}
 
@@ -280,7 +280,7 @@ def find_runtime(library: str, version: str | None, device: str | None, own: str
 def absent(target: str, own: str | None = None) -> str:
     """Returns what to say of a release without an environment."""
     here = f" ({own} is)" if own else ""
-    return f"{target} is not installed here{here}; probe install {target}"
+    return f"{target} is not installed here{here}; probe targets install {target}"
 
 
 def environment_runtime(environment: Environment) -> Runtime:

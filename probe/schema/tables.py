@@ -562,7 +562,7 @@ reason    text! why it was not run; null: it was
 seconds   float time for the direct calls and the answer [s]
 
 ## promises @6
-One row per random case: at which sizes `probe thresholds` says that all rows add alike, and what
+One row per random case: at which sizes `probe fix sizes` says that all rows add alike, and what
 direct calls of the library say at each of them.
 
 {RUN}

@@ -441,8 +441,8 @@ stop at this file instead of mixing rows of different tables.
     duckdb.sql("SELECT * FROM 'comparisons*.parquet'")
 
 `comparisons.<number>.parquet` are pieces that an unfinished run has not merged yet. They may have a
-row twice, of which the later one counts; `probe.load(FOLDER)` counts each row once, and
-`probe merge FOLDER --out NEW` writes files without pieces. `pyarrow.parquet.read_schema(FILE)`
+row twice, of which the later one counts; `probe.load(FOLDER)` counts each row once, and `probe
+results merge FOLDER --out NEW` writes files without pieces. `pyarrow.parquet.read_schema(FILE)`
 shows a file's metadata: experiment, machine, libraries, meaning and unit of each column.
 """
 

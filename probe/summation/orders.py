@@ -233,7 +233,7 @@ def reveal(
     that is not a sum of its products (Winograd, FFT) is marked so, never given a tree that replays.
     """
     if case.pool:
-        raise NotASum(f"{case.op} has no weights: `probe window` reveals its windows")
+        raise NotASum(f"{case.op} has no weights: `probe order window` reveals its windows")
     if why := sampled.why_not_whole(case.summands):
         raise NotAsked(why)
     started = time.perf_counter()

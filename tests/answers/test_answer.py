@@ -89,17 +89,18 @@ ASKED = {
     ),
     "network": (
         lambda: probe.network("padded_rows:model", shapes={"x": (24, 8)}, **BATCH),
-        "network padded_rows:model --shape x=24x8 --vary batch --fixed 24 --lengths 5 --no-safe",
+        "fix padding padded_rows:model --shape x=24x8 --vary batch --fixed 24 --lengths 5 "
+        "--no-safe",
     ),
     "remedies": (
         lambda: probe.remedies(CASE, [5, 9], "reference", only=["pad"]),
-        f"remedies {WORDS} --lengths 5,9 --target reference --only pad",
+        f"fix {WORDS} --lengths 5,9 --target reference --only pad",
     ),
     "reproduce": (
         lambda: probe.reproduce(
             *(CASE, PAIR[0], 9), against_target=PAIR[1], out="here", times=1, avoid=False
         ),
-        f"reproduce {WORDS} --at 9 --target {PAIR[0]} --against-target {PAIR[1]} --out here "
+        f"report {WORDS} --at 9 --target {PAIR[0]} --against-target {PAIR[1]} --out here "
         "--times 1 --no-avoid",
     ),
 }

@@ -33,7 +33,7 @@ DENSE = Case(op="dense", in_channels=33, filters=2)
 
 def test_the_command_and_the_answer_say_the_same(capsys) -> None:
     words = "--op dense --in-channels 33 --filters 2 --upto 12 --target reference,length_switch=5"
-    assert shell.run(["thresholds", *words.split(), "--json"]) == 0
+    assert shell.run(["fix", "sizes", *words.split(), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["vary"] == "batch" and told["floor"]["size"] == 5 and told["sets"] == 4
     assert [one["sizes"] for one in told["classes"]] == [[[1, 4, 1]], [[5, 12, 1]]]

@@ -1,4 +1,5 @@
-"""``probe doctor``: what is here, what is missing with its command, and what answers wrong."""
+"""``probe targets doctor``: what is here, what is missing with its command, and what answers
+wrong."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ def test_a_library_is_installed_by_names_that_pip_knows(name, monkeypatch):
 def test_a_command_is_printed_on_one_line(few, monkeypatch, capsys):
     why = "x, which has a long name and much to say, is not installed here; pip install onnx x"
     monkeypatch.setattr(doctor, "why_unavailable", lambda target: why)
-    assert shell.run(["doctor"]) == 0
+    assert shell.run(["targets", "doctor"]) == 0
     assert capsys.readouterr().out.count("pip install onnx x\n") == 2
 
 
@@ -101,7 +102,7 @@ def test_a_library_that_fails_is_wrong_and_the_others_are_examined(few, monkeypa
 def test_variables_that_change_bits_are_named(few, monkeypatch, capsys):
     monkeypatch.setattr(doctor, "self_test", lambda name: {"outputs": 15, "replayed": 15})
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert shell.run(["doctor", "--json"]) == 0
+    assert shell.run(["targets", "doctor", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     named = {one["name"]: one for one in found["variables"]}
     assert named["OMP_NUM_THREADS"]["value"] == "3" and found["healthy"]
@@ -110,7 +111,7 @@ def test_variables_that_change_bits_are_named(few, monkeypatch, capsys):
 
 def test_what_does_not_work_ends_with_3(few, monkeypatch, capsys):
     monkeypatch.setattr(doctor, "self_test", lambda name: {"outputs": 15, "replayed": 3})
-    assert shell.run(["doctor"]) == 3
+    assert shell.run(["targets", "doctor"]) == 3
     assert "wrong" in (said := capsys.readouterr().out) and "3 of 15" in said
 
 

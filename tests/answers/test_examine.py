@@ -158,7 +158,7 @@ def test_a_models_name_alone_is_a_command(module, capsys):
     status, out, _ = ran(capsys, "strangers_model:run --shape x=8x96 --time 5m")
     assert status == 0 and out.startswith("outputs ") and "\nwhich " in out
     assert "batch 1 against batch 8" in out
-    status, out, _ = ran(capsys, "examine strangers_model:run --shape x=8x96 --json")
+    status, out, _ = ran(capsys, "MODEL strangers_model:run --shape x=8x96 --json")
     told = json.loads(out)
     assert status == 0 and told["ask"] == "batch" and told["parts"][0]["part"] == "outputs"
 

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from lib import nine_layers
 from probe.answers import network as answers
-from probe.cli.models import network as command
+from probe.cli.models import padding as command
 from probe.errors import InputError, ProbeError
 from tests.recording.taped import network, normal
 

@@ -20,7 +20,7 @@ from probe import launch
 from probe.cli import shell
 from probe.target import Target
 
-LEFT_OUT = ("install", "bisect", "run", "thresholds")
+LEFT_OUT = ("targets install", "bisect", "run", "fix sizes")
 """What would install releases, or measures for minutes as it is."""
 
 STATUSES = {0, 1, 2, 3}
@@ -148,7 +148,7 @@ def lines(draw: st.DrawFn) -> list[str]:
     name = draw(st.sampled_from([one for one in shell.COMMANDS if one not in LEFT_OUT]))
     command = shell.commands.get_command(click.Context(shell.commands), name)
     assert command is not None
-    words = [name]
+    words = name.split()
     options = [one for one in command.params if isinstance(one, click.Option)]
     names = {one.name for one in options}
     for option, value in FIRST.items():
@@ -161,7 +161,9 @@ def lines(draw: st.DrawFn) -> list[str]:
         words += [flag] if option.is_flag else [flag, draw(values(option))]
     for argument in (one for one in command.params if isinstance(one, click.Argument)):
         times = draw(st.integers(0, 2)) if argument.nargs != 1 else draw(st.integers(0, 8)) > 0
-        words[1:1] = [draw(values(argument)) for _ in range(times)]
+        words[len(name.split()) : len(name.split())] = [
+            draw(values(argument)) for _ in range(times)
+        ]
     if draw(st.integers(0, 3)) == 0:
         words.append("--json")
     if draw(st.integers(0, 19)) == 0:

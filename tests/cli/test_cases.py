@@ -62,16 +62,16 @@ def test_the_next_commands_are_those_of_the_same_case(capsys):
     assert shell.run(f"explain {CASE} --length 6 --against 20 --target {SWITCHES}".split()) == 0
     text = capsys.readouterr().out
     report, remedies = next_of(text)
-    assert report[0] == "reproduce" and report[-2:] == ["--out", "report"]
+    assert report[0] == "report" and report[-2:] == ["--out", "report"]
     assert shell.run(["explain", *report[1:-2]]) == 0  # the same runs
     assert capsys.readouterr().out == text
-    assert remedies[0] == "remedies" and "--length" not in remedies
+    assert remedies[0] == "fix" and "--length" not in remedies
     assert remedies[remedies.index("--lengths") + 1] == "6,20"
     dense = "explain --op dense --in-channels 9 --at 1 --against 3 --target reference"
     assert shell.run(dense.split()) == 0
     text = capsys.readouterr().out
     assert " left: reference, batch 1\n" in text and "length" not in text
-    assert [words[0] for words in next_of(text)] == ["thresholds", "targets"]
+    assert [words[0] for words in next_of(text)] == ["fix", "targets"]
 
 
 def test_the_next_commands_of_a_pool_take_pools(capsys):
@@ -137,7 +137,7 @@ def test_the_orders_of_one_shape(capsys):
 
 def test_windows_as_predicted(capsys):
     found, text = answered(
-        capsys, "window --op conv1d --kernel 3 --padding same --length 4 --target reference"
+        capsys, "order window --op conv1d --kernel 3 --padding same --length 4 --target reference"
     )
     assert found["as_predicted"] == found["windows_read"] == 4
     assert [one["reads"] for one in found["windows"]] == [
@@ -148,7 +148,7 @@ def test_windows_as_predicted(capsys):
 
 def test_windows_of_groups_and_a_batch(capsys):
     words = "--op conv2d --kernel 2 --in-channels 4 --filters 4 --groups 2 --batch 2 --length 3"
-    found, text = answered(capsys, f"window {words} --target reference --padding caffe")
+    found, text = answered(capsys, f"order window {words} --target reference --padding caffe")
     assert found["as_predicted"] == found["windows_read"] == len(found["windows"])
     last = found["windows"][-1]
     assert last["filter"] == 2 and last["output"][0] == 1
@@ -157,7 +157,7 @@ def test_windows_of_groups_and_a_batch(capsys):
 
 
 def test_the_lengths_at_which_a_target_switches(capsys):
-    words = f"thresholds {CASE} --upto 300 --scan 16 --target reference,length_switch=40"
+    words = f"fix sizes {CASE} --upto 300 --scan 16 --target reference,length_switch=40"
     found, text = answered(capsys, f"{words} --fail-on finding", status=1)
     assert [(one["at"], one["causes"]) for one in found["switches"]] == [(44, ["order"])]
     assert [(one["first"], one["last"]) for one in found["stretches"]] == [(5, 43), (44, 300)]
@@ -166,7 +166,7 @@ def test_the_lengths_at_which_a_target_switches(capsys):
 
 
 def test_a_run_is_saved_as_a_file_that_replays(capsys, tmp_path):
-    words = f"emulate {CASE} --length 6 --against 20 --target {SWITCHES} --out run.py"
+    words = f"report emulate {CASE} --length 6 --against 20 --target {SWITCHES} --out run.py"
     found, text = answered(capsys, words)
     assert found["replayed"] == 2 + 16 and len(found["runs"]) == 2 and found["bytes"] > 1000
     assert "python run.py" in text
@@ -367,7 +367,7 @@ def refused(capsys, command, status=2):
 @pytest.mark.parametrize("by", ["bits", "order"])
 @pytest.mark.slow_at("order")
 def test_shrink_says_the_smallest_case_with_its_operands(capsys, by):
-    command = f"shrink {CASE} --length 6 --against 20 --target {SWITCHES} --by {by}"
+    command = f"report shrink {CASE} --length 6 --against 20 --target {SWITCHES} --by {by}"
     found = printed(capsys, command)
     assert found["label"] == "conv1d 4, 1 -> 1, length 4 against 11"
     assert found["ended"] == "minimal" and found["calls"] <= 300 and found["shown"]
@@ -387,17 +387,17 @@ def test_a_smallest_case_of_numbers_that_json_lacks_is_printed():
 
 
 def test_reproduce_writes_the_folder_and_verify_reads_it(capsys):
-    command = f"reproduce {CASE} --at 6 --against 20 --target {SWITCHES} --times 1 --out out/deep"
+    command = f"report {CASE} --at 6 --against 20 --target {SWITCHES} --times 1 --out out/deep"
     found = printed(capsys, f"{command} --form torch --also reference")
     assert found["files"] and found["proof"]["status"] == 1 and found["out"] == "out/deep"
     assert found["elsewhere"][0]["said"] == "does not differ"
-    assert shell.run("verify out/deep --trust --times 1".split()) == 0
+    assert shell.run("report verify out/deep --trust --times 1".split()) == 0
     assert capsys.readouterr().out.startswith("still there: 1 of 1 outputs differ")
-    there = printed(capsys, "verify out/deep --trust --times 1 --fail-on there", 1)
+    there = printed(capsys, "report verify out/deep --trust --times 1 --fail-on there", 1)
     assert there["verdict"] == "still there" and there["same_bits"]
-    printed(capsys, "verify out/deep --trust --times 1 --fail-on gone", 0)
+    printed(capsys, "report verify out/deep --trust --times 1 --fail-on gone", 0)
     Path("out/deep/reproduce.py").write_text("import no_such_thing\n")
-    told = printed(capsys, "verify out/deep --trust --times 1", 3)
+    told = printed(capsys, "report verify out/deep --trust --times 1", 3)
     assert told["verdict"] == "can't tell"
 
 
@@ -406,13 +406,13 @@ def test_a_store_s_worst_finding_or_a_row(capsys, tmp_path):
     with Store.here(tmp_path / "store") as store:
         targets = [Target.parse(SWITCHES), Target.parse("reference")]
         sweep_cases([Case(op="conv1d", kernel=5, operands="cancel")], targets, [6, 20], store=store)
-    found = printed(capsys, "reproduce --from store --times 1 --out one")
+    found = printed(capsys, "report --from store --times 1 --out one")
     assert found["targets"][0] == SWITCHES and found["elsewhere"]
-    assert "row=99" in refused(capsys, "reproduce --from store --row 99 --out two")
-    assert "leave out" in refused(capsys, "reproduce --from store --op conv1d --out two")
+    assert "row=99" in refused(capsys, "report --from store --row 99 --out two")
+    assert "leave out" in refused(capsys, "report --from store --op conv1d --out two")
 
 
-ASKED = {cases.sweep: probe.sweep, cases.thresholds: probe.thresholds}
+ASKED = {cases.sweep: probe.sweep, cases.sizes: probe.thresholds}
 
 
 @pytest.mark.parametrize("command", ASKED, ids=lambda one: one.name)

@@ -67,7 +67,7 @@ def test_every_case_file_is_read_or_refused(count):
     def check(content):
         data = content if isinstance(content, bytes) else json.dumps(content).encode()
         Path("given.json").write_bytes(data)
-        kept_to("window --case given.json --target reference --json".split())
+        kept_to("order window --case given.json --target reference --json".split())
 
     check()
 

@@ -27,19 +27,35 @@ def test_shared_options_stand_last_under_one_heading(name, capsys):
     mine, common = set(flag.findall(own)), set(flag.findall(shared))
     assert {"--json", "--verbose", "--help"} <= common and not common & mine
     flags = {"--" + word.replace("_", "-") for word in options.CASE_WORDS}
-    of_a_model = {"--seed"} if name in ("examine", "network", "record") else set()
+    of_a_model = {"--seed"} if name in ("MODEL", "diff", "record", "fix padding") else set()
+    flags = set() if name == options.LISTS_CASES else flags
     assert mine & (flags | {"--case", "--target"}) == of_a_model
 
 
-def test_the_options_of_a_case_have_a_help_of_their_own(capsys):
-    out = ran(capsys, "help case")[1]
+def test_one_help_lists_the_options_of_a_case(capsys):
+    out = ran(capsys, "help order")[1]
+    assert out == ran(capsys, "order --help")[1]
     assert all(f"--{word.replace('_', '-')} " in out for word in options.CASE_WORDS)
-    for command in ("explain", "sweep", "reproduce"):
-        told = ran(capsys, f"help {command}")[1]
-        assert told == ran(capsys, f"{command} --help")[1]
-        assert "probe help case" in told and "--dilation" not in told
+    for command in ("explain", "sweep", "report"):
+        told = ran(capsys, f"{command} --help")[1]
+        assert "probe order --help" in told and "--dilation" not in told
     assert ran(capsys, "help explian")[0] == 2
-    assert json.loads(ran(capsys, "help case --json")[1])["topic"] == "case"
+
+
+def test_names_of_before_run_and_name_the_new_one(capsys):
+    status, out, err = ran(capsys, "machine --json")
+    assert (status, out) == ran(capsys, "targets machine --json")[:2]
+    assert err == "note: probe machine is now probe targets machine\n"
+    for old, new in shell.RENAMED.items():
+        assert new in shell.COMMANDS, old
+    for words, new in {
+        "network m:f --fixed 9": "fix padding",
+        "network m:f --vary batch --at 1 --against 8": "diff",
+        "examine no.onnx": "MODEL",
+    }.items():
+        assert f"is now probe {new}\n" in ran(capsys, words)[2]
+    listed = ran(capsys, "--help")[1].partition("Commands:")[2]
+    assert len(listed.strip().splitlines()) == 14
 
 
 def test_a_project_may_say_its_target_shape_and_sizes(capsys, tmp_path, monkeypatch):
@@ -53,7 +69,7 @@ def test_a_project_may_say_its_target_shape_and_sizes(capsys, tmp_path, monkeypa
     words = "order --op sum --in-channels 4 --length 2 --target reference --json"
     status, out, _ = ran(capsys, words)
     assert json.loads(out)["target"] == "reference"
-    two = "network numpy:square --shape 8x4 --vary batch --at 1 --against 5 --json"
+    two = "diff numpy:square --shape 8x4 --vary batch --at 1 --against 5 --json"
     assert json.loads(ran(capsys, two)[1])["verdict"] == "equal"  # whatever the sizes of sweeps are
     for content, why in {
         '[tool.probe]\ntargte = "numpy"\n': "did you mean target",
@@ -79,7 +95,7 @@ def test_exit_statuses_are_in_the_help(capsys):
 
 
 def test_what_fixed_means_is_said(capsys):
-    for command in ("network", "remedies"):
+    for command in ("fix padding", "fix"):
         out = " ".join(ran(capsys, f"{command} --help")[1].split())
         assert "to which inputs are usually padded" in out
 
@@ -165,7 +181,7 @@ def test_commands_lose_nothing_on_narrow_terminals(width, capsys, monkeypatch):
         "sweep --op conv1d --kernel 5 --length 5..9 --target reference --target numpy --no-store",
         "explain --op conv1d --kernel 5 --at 5 --against 9 --target reference",
         "order --op conv1d --kernel 3 --length 5 --target reference",
-        "network numpy:square --shape x=24x8 --vary batch --fixed 24 --lengths 5 --no-safe",
+        "fix padding numpy:square --shape x=24x8 --vary batch --fixed 24 --lengths 5 --no-safe",
     ):
         words = []
         for columns in (250, width):
@@ -189,7 +205,7 @@ def test_a_package_that_is_not_here_is_named_with_the_rest_that_is_needed(
     here, away = errors.util.find_spec, ("rich", "pyarrow")
     monkeypatch.setattr(errors.util, "find_spec", lambda one: None if one in away else here(one))
     monkeypatch.setattr("probe.machine.facts", lacks)
-    assert shell.run(["machine"]) == 2
+    assert shell.run(["targets", "machine"]) == 2
     said = f"probe: package={lacking}: it is not installed; run pip install {named}\n"
     assert capsys.readouterr().err == said
 

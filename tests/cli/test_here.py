@@ -82,7 +82,7 @@ def queried(*commands):
 def test_stores_answer_queries_and_open_nothing_else(capsys, tmp_path):
     for number in (1, 2):
         assert shell.run([*SWEEP.split(), "--shard", f"{number}/2"]) == 0
-    assert shell.run("merge results/sweep --out all --partitioned".split()) == 0
+    assert shell.run("results merge results/sweep --out all --partitioned".split()) == 0
     secret, copied = tmp_path / "secret.csv", tmp_path / "copied.csv"
     secret.write_text("a,b\n1,2\n")
     stored, elsewhere = next((tmp_path / "all").rglob("part-0.parquet")), tmp_path / "copy.parquet"
@@ -138,10 +138,10 @@ def test_what_strangers_wrote_does_not_reach_the_terminal(capsys):
 def test_stores_are_merged_by_machine(capsys):
     assert shell.run(SWEEP.split()) == 0
     capsys.readouterr()
-    found, text = answered(capsys, "merge results/sweep --out all")
+    found, text = answered(capsys, "results merge results/sweep --out all")
     assert found["folders"] == [f"all/{machine.label()}"] and text.startswith("wrote all/")
     assert answered(capsys, "results all")[0] == answered(capsys, "results results")[0]
-    assert shell.run("merge all --out all".split()) == 2
+    assert shell.run("results merge all --out all".split()) == 2
     assert "choose a different folder" in capsys.readouterr().err
 
 

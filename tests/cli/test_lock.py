@@ -15,9 +15,9 @@ CASE = "--op dense --in-channels 33 --filters 4 --batch 3 --target reference".sp
 def test_a_case_is_locked_checked_changed_and_blessed(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "bits.lock"
-    assert run(["lock", *CASE, "--name", "rows"]) == 0
+    assert run(["check", "lock", *CASE, "--name", "rows"]) == 0
     assert run(["check"]) == 0
-    assert run(["lock", *CASE, "--name", "rows"]) == 0
+    assert run(["check", "lock", *CASE, "--name", "rows"]) == 0
     assert commands.SAID["same"] in capfd.readouterr().out
     with file.changing(path) as lock:  # as if another release had given them
         (named,) = lock.checks["rows"]
@@ -26,15 +26,15 @@ def test_a_case_is_locked_checked_changed_and_blessed(tmp_path, monkeypatch, cap
     found = json.loads(capfd.readouterr().out)
     assert found["changed"] == 1
     assert found["checks"][0]["reason"] == "planted"
-    assert run(["lock", *CASE, "--name", "rows"]) == 2
+    assert run(["check", "lock", *CASE, "--name", "rows"]) == 2
     assert "--bless REASON" in capfd.readouterr().err
-    assert run(["lock", *CASE, "--name", "rows", "--bless", "because"]) == 0
+    assert run(["check", "lock", *CASE, "--name", "rows", "--bless", "because"]) == 0
     assert run(["check"]) == 0
     assert 'reason = "because"' in path.read_text()
 
 
 def test_the_case_of_its_help_is_locked(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert run(["lock", "--help"]) == 0
+    assert run(["check", "lock", "--help"]) == 0
     (line,) = (one for one in capsys.readouterr().out.splitlines() if " lock --op" in one)
     assert run(line.split()[1:]) == 0

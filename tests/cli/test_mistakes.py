@@ -100,7 +100,7 @@ COMMANDS = {
     "a module": ("thing", "command=thing: .*probe thing:NAME"),
     "a model that isn't there": ("no.onnx", "model=no.onnx: there is no such file; give a file"),
     "a function that isn't there": ("thing:no", "model=thing:no: .*as Python imports it"),
-    "one recording": ("diff run", "RUN=.none.: it is required; give two recordings"),
+    "one recording": ("diff run", "against=.none.: there is nothing to compare with; give --vary"),
     "a short name of a library": (
         "order --op sum --in-channels 3 --length 4 --target tf",
         "target=tf: .*did you mean tensorflow",

@@ -86,12 +86,11 @@ REFUSED = {
     ),
     "record tapes:left --out run --target reference==9": (3, "target=reference==9: unavailable"),
     "diff here there": (2, "recording=here: there is no recording.json in it"),
-    "network tapes:left": (2, "there is nothing to compare with; give --vary batch --at 1"),
-    "network tapes:left --vary batch": (2, "at=(none): the left run's size is required"),
-    "network tapes:left --at 3 --against 3": (2, "both sides are the same run"),
-    "network tapes:left --at 1 --against 3": (2, "without inputs there is no length to vary"),
-    "network tapes:left --at 1 --against 3 --fixed 9": (2, "fixed=9: it compares padded lengths"),
-    "network nine-layers --at 1 --against 3": (2, "there is no such file"),
+    "diff tapes:left": (2, "there is nothing to compare with; give --vary batch --at 1"),
+    "diff tapes:left --vary batch": (2, "at=(none): the left run's size is required"),
+    "diff tapes:left --at 3 --against 3": (2, "both sides are the same run"),
+    "diff tapes:left --at 1 --against 3": (2, "without inputs there is no length to vary"),
+    "diff nine-layers --at 1 --against 3": (2, "there is no such file"),
 }
 
 
@@ -117,7 +116,7 @@ def test_bytes_are_read(text, count):
 
 
 def test_a_target_runs_in_a_process_of_its_own(capsys, planted):
-    command = "network tapes:left --target reference --against-target reference --json"
+    command = "diff tapes:left --target reference --against-target reference --json"
     status, out, err = ran(capsys, command)
     assert status == 0, err
     told = json.loads(out)
@@ -163,7 +162,7 @@ def test_an_operation_runs_again_where_it_was_recorded(tmp_path):
 
 def test_a_report_never_overwrites_a_folder_and_says_so_first(tmp_path, capsys):
     (tmp_path / "kept").write_text("mine")
-    words = ["network", "module:function", "--vary", "batch", "--at", "1", "--against", "2"]
+    words = ["diff", "module:function", "--vary", "batch", "--at", "1", "--against", "2"]
     for command in (words, ["diff", "left", "right"]):
         assert shell.run([*command, "--report", str(tmp_path)]) == 2
         said = capsys.readouterr().err
@@ -176,7 +175,7 @@ def test_a_report_that_no_lines_can_make_is_refused_before_the_work(tmp_path, ca
     pytest.importorskip("ai_edge_litert")
     monkeypatch.setattr(two_runs.TargetRuns, "open", lambda *_: pytest.fail("the work began"))
     (tmp_path / "m.onnx").touch()
-    words = ["network", str(tmp_path / "m.onnx"), "--target", "onnxruntime"]
+    words = ["diff", str(tmp_path / "m.onnx"), "--target", "onnxruntime"]
     report = ["--report", str(tmp_path / "report")]
     assert shell.run([*words, "--against-target", "litert", *report]) == 2
     assert "none can be written of litert: the whole file is run there" in capsys.readouterr().err

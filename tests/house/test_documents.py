@@ -61,8 +61,10 @@ def test_commands_and_options_exist(page):
     for words in re.findall(
         r"(?:^\$ |`|run: \")(?:\.venv/bin/)?probe ([a-z]+)([^`\n\"]*)", text, re.M
     ):
-        model = words[1][:1] in (":", ".")  # `probe model.onnx` is `probe examine model.onnx`
-        command = main.get_command(click.Context(main), "examine" if model else words[0])
+        model = words[1][:1] in (":", ".")  # `probe model.onnx` is `probe MODEL`
+        name, context = "MODEL" if model else words[0], click.Context(main)
+        form = f"{name} {''.join(words[1].split()[:1])}"
+        command = main.get_command(context, form) or main.get_command(context, name)
         assert command is not None, f"probe {words[0]}"
         known = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
         typed = set(re.findall(r"(?<![\w-])--[a-z-]+", words[1].partition(" -- ")[0]))

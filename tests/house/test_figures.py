@@ -118,7 +118,7 @@ def fuzz():
         f"{int(trials.beyond.sum())} outputs a bug",
         f"{int(checked.missed.sum())} missed and {int(checked.false.sum())} false among "
         f"{int(checked.refereed.sum()):,} outputs",
-        f"Of {int(promises.sizes.sum()):,} sizes that `probe thresholds` promises, direct "
+        f"Of {int(promises.sizes.sum()):,} sizes that `probe fix sizes` promises, direct "
         f"calls contradict {int(promises['false'].sum())}",
         f"Of {len(planted):,} planted doubles, {answers.get('right', 0):,} causes are right, "
         f"{answers.get('unknown', 0)} unknown, {answers.get('false', 0)} false",

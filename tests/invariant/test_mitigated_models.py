@@ -236,7 +236,7 @@ def test_the_cheapest_exact_way_is_recommended():
     ],
 )
 def test_wrong_words_are_one_line(capsys, words, said):
-    assert shell.run(["remedies", *words.split(), "--lengths", "1,2"]) == 2
+    assert shell.run(["fix", *words.split(), "--lengths", "1,2"]) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
 

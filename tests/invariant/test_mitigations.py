@@ -292,7 +292,7 @@ def test_a_target_has_the_remedies_of_its_switches(target, there, absent):
 
 
 def told(capsys, *words):
-    status = shell.run(["remedies", *words])
+    status = shell.run(["fix", *words])
     return status, capsys.readouterr()
 
 
@@ -386,7 +386,7 @@ def test_an_interrupt_before_anything_is_known_ends_it(monkeypatch):
 @pytest.mark.slow
 def test_the_recommendation_comes_first_and_three_columns_fit_eighty(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    words = "remedies --op dense --in-channels 12 --filters 3 --lengths 1,2,5 --only float64"
+    words = "fix --op dense --in-channels 12 --filters 3 --lengths 1,2,5 --only float64"
     assert shell.run([*words.split(), "--target", WHERE.text]) == 0
     out = capsys.readouterr().out
     lines = out.splitlines()

@@ -1,4 +1,5 @@
-"""``probe lock`` and ``probe check``: models and cases without pytest; the project's own lock."""
+"""``probe check lock`` and ``probe check``: models and cases without pytest; the project's own
+lock."""
 
 import json
 from pathlib import Path
@@ -26,14 +27,14 @@ def test_the_projects_own_lock_has_the_same_bits_or_does_not_know_this_machine()
 def test_an_output_that_is_gone_has_changed_until_it_is_blessed(tmp_path, monkeypatch, capfd):
     """Of a run with several outputs, the lock has a check for each."""
     monkeypatch.chdir(tmp_path)
-    assert run(["lock", *CASE, "--name", "rows"]) == 0
+    assert run(["check", "lock", *CASE, "--name", "rows"]) == 0
     with file.changing(tmp_path / "bits.lock") as lock:
         (named,) = lock.checks["rows"]
         lock.accept("rows::1", lock.conditions[named], bits_of(np.zeros(3)))
     assert run(["check"]) == 1
     assert "there is no such output any more" in capfd.readouterr().out
-    assert run(["lock", *CASE, "--name", "rows"]) == 2
-    assert run(["lock", *CASE, "--name", "rows", "--bless", "one is enough"]) == 0
+    assert run(["check", "lock", *CASE, "--name", "rows"]) == 2
+    assert run(["check", "lock", *CASE, "--name", "rows", "--bless", "one is enough"]) == 0
     assert list(file.read_lock(tmp_path / "bits.lock").checks) == ["rows"]
     assert run(["check"]) == 0
 
@@ -41,14 +42,14 @@ def test_an_output_that_is_gone_has_changed_until_it_is_blessed(tmp_path, monkey
 @pytest.mark.slow
 def test_formats_that_numpy_lacks_are_called_by_their_names(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
-    assert run(["lock", *CASE, "--dtype", "bfloat16", "--name", "case"]) == 0
+    assert run(["check", "lock", *CASE, "--dtype", "bfloat16", "--name", "case"]) == 0
     assert "case: bfloat16 3x4" in capfd.readouterr().out
     pytest.importorskip("torch")
     (tmp_path / "halves.py").write_text(
         "import torch\n\ndef both():\n    x = torch.arange(3.0)\n"
         "    return x.bfloat16(), x.to(torch.uint8)\n"
     )
-    assert run(["lock", "halves:both", "--name", "model"]) == 0
+    assert run(["check", "lock", "halves:both", "--name", "model"]) == 0
     told = capfd.readouterr().out
     assert "model::0: bfloat16 3" in told
     assert "model::1: uint8 3" in told
@@ -94,6 +95,6 @@ def test_what_the_user_locks_needs_no_trust_but_a_pickles(tmp_path, monkeypatch,
     (tmp_path / "own.py").write_text(
         "import jax.numpy as jnp\n\ndef f():\n    return jnp.arange(3.0)\n"
     )
-    assert run(["lock", "own:f", "--name", "own"]) == 0
+    assert run(["check", "lock", "own:f", "--name", "own"]) == 0
     assert run(["check", "--trust"]) == 0
     assert "trust" not in (tmp_path / "bits.lock").read_text()

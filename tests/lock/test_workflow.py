@@ -43,7 +43,10 @@ def test_a_workflow_lies_where_the_service_looks_and_runs_where_the_tests_are(se
     tests.mkdir(parents=True)
     (tests.parent / ".git").mkdir()
     assert (
-        main(["setup", service, "--out", str(tests), "--from", "a; b"], standalone_mode=False)
+        main(
+            ["check", "setup", service, "--out", str(tests), "--from", "a; b"],
+            standalone_mode=False,
+        )
         is None
     )
     text = (tests.parent / workflow.SERVICES[service]).read_text()

@@ -69,7 +69,10 @@ def test_a_folders_script_is_run_for_those_who_trust_it_alone(made, tmp_path, ca
     (copy / "reproduce.py").write_text(f"import os\nos.mkdir({str(tmp_path / 'made')!r})\n")
     with pytest.raises(InputError, match="is a program, which is run; .*trust=True"):
         verify(copy, 1)
-    assert run(["verify", str(copy), "--times", "1"]) == 2 and "--trust" in capfd.readouterr().err
+    assert (
+        run(["report", "verify", str(copy), "--times", "1"]) == 2
+        and "--trust" in capfd.readouterr().err
+    )
     assert not (tmp_path / "made").exists()
-    assert run(["verify", str(copy), "--times", "1", "--trust"]) == 3
+    assert run(["report", "verify", str(copy), "--times", "1", "--trust"]) == 3
     assert (tmp_path / "made").exists()

@@ -65,7 +65,7 @@ def test_environments_are_listed_by_release():
 def test_a_release_runs_on_its_environments_interpreter():
     where = Target.parse("tensorflow==1.2.1")
     assert "tensorflow==1.2.1 is not installed here" in str(target.why_unavailable(where))
-    assert str(target.why_unavailable(where)).endswith("probe install tensorflow==1.2.1")
+    assert str(target.why_unavailable(where)).endswith("probe targets install tensorflow==1.2.1")
     folder = made()
     assert target.why_unavailable(where) is None
     assert target.target_runtime(where).command == (str(folder / "bin" / "python"),)
@@ -117,7 +117,9 @@ def test_an_emulated_processor_goes_around_the_targets_interpreter(qemu):
 
 def test_arm64_runs_an_environment_of_its_own(qemu):
     where = Target.parse("tensorflow==2.21.0@arm64")
-    assert str(target.why_unavailable(where)).endswith("probe install tensorflow==2.21.0@arm64")
+    assert str(target.why_unavailable(where)).endswith(
+        "probe targets install tensorflow==2.21.0@arm64"
+    )
     folder = made(version="2.21.0", arm64=True)
     (folder / environments.LINK).symlink_to("/an/arm64")
     assert target.target_runtime(where).command == (

@@ -315,7 +315,7 @@ def test_sizes_are_recognised_by_more_than_marks_of_the_interior() -> None:
     ],
 )
 def test_wrong_words_are_one_line(capsys, words, said) -> None:
-    assert shell.run(["thresholds", *words.split(), "--target", "reference"]) == 2
+    assert shell.run(["fix", "sizes", *words.split(), "--target", "reference"]) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
 
