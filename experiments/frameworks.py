@@ -70,7 +70,7 @@ def main(store: Path, quick: bool) -> bool:
     parts = [(shapes, lengths, "length") for shapes, lengths in grid(quick)]
     if frame.swept(store, f"{NAME}: the grid", parts, targets, **options):
         return True
-    with Store.here(store) as kept, Output().working(f"{NAME}: all targets at one length"):
+    with Store.here(store) as kept, Output().progress(f"{NAME}: all targets at one length"):
         together(kept, targets, shard.current_shard().part(TOGETHER[: 1 if quick else None]))
     return frame.explained(store, NAME)
 

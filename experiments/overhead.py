@@ -232,7 +232,7 @@ def main(store: Path, quick: bool) -> None:
         raise InputError("shard", part.text, why, "leave it out, and run it on each machine")
     os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", ABSL_MIN_LOG_LEVEL="3")
     out, rows = Output(), []
-    with Store.here(store) as kept, out.working("measuring"):
+    with Store.here(store) as kept, out.progress("measuring"):
         for text, found in measure(quick):
             with open_session(Target.parse(text)) as session:
                 facts, variables = session.facts, session.variables

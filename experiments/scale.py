@@ -376,7 +376,7 @@ def main(store: Path, quick: bool) -> None:
         raise InputError("shard", part.text, why, "leave it out, and run it on each machine")
     os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", ABSL_MIN_LOG_LEVEL="3")
     out, found = Output(), []
-    with Store.here(store) as kept, out.working("measuring"):
+    with Store.here(store) as kept, out.progress("measuring"):
         for text, some in measure(QUICK if quick else FULL):
             with open_session(Target.parse(text)) as session:
                 run = run_row(session.target, session.facts, session.variables, "scale")

@@ -101,7 +101,6 @@ ROOMS = {
     "backends": "libraries by name",
     "operands": "generated operands, whose bits never change",
     "arguments": "what people write, turned into checked values",
-    "options": "the options of questions: read by commands, functions and nodes",
     "shard": "one of several parts of a command's questions",
     "budget": "how long a command may run, and what ends a question when the time is up",
     "case": "what is computed",

@@ -44,6 +44,11 @@ def whole_number(name: str, value: object, least: int = 1) -> int:
     return number
 
 
+def optional_number(name: str, value: object, least: int = 1) -> int | None:
+    """As ``whole_number``; None stays None."""
+    return None if value is None else whole_number(name, value, least)
+
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 

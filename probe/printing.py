@@ -1,4 +1,4 @@
-"""Prints results: the console with its progress, tables, counts, ranges of numbers.
+"""Prints results: the console, tables, counts, ranges of numbers.
 
 Experiments and the command line print alike. Results go to stdout, progress and notes to stderr.
 """
@@ -9,20 +9,19 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import click
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
 from rich.padding import Padding
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
 
 from probe import supervisor
 from probe.errors import printable
-from probe.progress import VOICE, Reporter, failed, pace, span
+from probe.progress import VOICE, Reporter
 
 # Columns where stdout is not a terminal and COLUMNS does not say.
 PIPED_WIDTH = 120
@@ -40,10 +39,10 @@ class Output:
         self.as_json, self.verbose, self.fail_on = as_json, verbose, fail_on
         self.results = _console(stderr=False)
         self.notes = _console(stderr=True)
-        self._shown: Progress | None = None
 
     def give(self, answer: dict[str, Any], show: Callable[[], RenderableType]) -> None:
         """Prints the result: ``answer`` as JSON, or what ``show`` makes of it for people."""
+        VOICE.stop()
         if supervisor.BOARD is not None:
             supervisor.BOARD.printing = True
         if self.as_json:
@@ -72,97 +71,18 @@ class Output:
 
     def note(self, text: str) -> None:
         """Prints one line beside the result."""
+        VOICE.clear()
         self.notes.print(f"note: {printable(text)}", soft_wrap=True, style="dim")
 
-    def working(self, what: str) -> AbstractContextManager[Reporter]:
-        """As :meth:`progress`, where nothing can be counted: the time so far is shown."""
-        return self.progress(what)
+    def progress(self, what: str, whole: bool = False) -> AbstractContextManager[Reporter]:
+        """Says on stderr how far the work is that goes on meanwhile: ``tell(done, total, text)``.
 
-    @contextmanager
-    def progress(self, what: str, whole: bool = False) -> Iterator[Reporter]:
-        """Shows what is done, the rate, the time left and failures: ``tell(done, total, text)``.
-
-        ``whole``: what is counted is all the work; no time left is shown of a part of it.
-
-        A bar on a terminal; elsewhere a line on stderr every few seconds, an object with --json:
+        ``whole``: what is counted is all the work; no time left is shown of a part of it. On a
+        terminal one line that changes; elsewhere a line every few seconds, an object with --json:
         ``{"progress": {"done": ...}}``. Any thread may tell. Of progress within progress the inner
         one is shown.
         """
-        if not self.notes.is_terminal:
-            with VOICE.speaking(Reporter(whole), what, self.as_json) as tell:
-                yield tell
-            return
-        with self._bars() as bars, VOICE.within(_Bar(bars, what, whole)) as bar:
-            yield bar
-
-    @contextmanager
-    def heard(self, what: str) -> Iterator[None]:
-        """Around a whole command: where nothing else is told for seconds, that it is at work.
-
-        Only where stderr is not a terminal, whose bars say what is long.
-        """
-        if self.notes.is_terminal:
-            yield
-        else:
-            with VOICE.speaking(Reporter(), what, self.as_json):
-                yield
-
-    @contextmanager
-    def _bars(self) -> Iterator[Progress]:
-        """The bars of this console: those of inner progress stand below."""
-        if self._shown is not None:
-            yield self._shown
-            return
-        columns = (
-            *(TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}")),
-            *(_Time(), TextColumn("{task.fields[now]}")),
-        )
-        with Progress(*columns, console=self.notes, transient=True) as self._shown:
-            try:
-                yield self._shown
-            finally:
-                self._shown = None
-
-
-class _Time(ProgressColumn):
-    """The time left; where it can't be known, the time so far."""
-
-    max_refresh = 0.5
-
-    def render(self, task: Task) -> Text:
-        left = task.fields["bar"].shown()[2]
-        if left is None:
-            return Text(span(task.elapsed or 0.0), style="progress.elapsed")
-        return Text(f"{span(left)} left", style="progress.remaining")
-
-
-class _Bar(Reporter):
-    """A bar on a terminal."""
-
-    def __init__(self, progress: Progress, name: str, whole: bool) -> None:
-        super().__init__(whole)
-        self._progress = progress
-        self._task = progress.add_task(name, total=None, now="", count="", bar=self)
-
-    def __call__(self, done: int, total: int, what: str) -> None:
-        super().__call__(done, total, what)
-        self.renew()
-
-    def renew(self) -> None:
-        """Draws what is known now."""
-        now = self.numbers()
-        parts = [self.what, self.now, pace(now["rate"]), failed(self.failures)]
-        done, total = now["done"], now["total"]
-        self._progress.update(
-            self._task,
-            completed=done,
-            total=total,
-            now="  ".join(filter(None, parts)),
-            count=self.shown()[0].text(),
-        )
-
-    def end(self) -> None:
-        self._progress.remove_task(self._task)
+        return VOICE.speaking(Reporter(whole), what, self.as_json)
 
 
 _ULP = re.compile(r"\bulp\b")
@@ -263,30 +183,8 @@ def next_commands(after: Sequence[tuple[str, str]]) -> Iterator[RenderableType]:
     """Yields the commands that come next, each with what it does, to be copied."""
     if after:
         yield ""
-    for command, what in after:
-        yield NextCommand(command, what)
-
-
-class NextCommand:
-    """A command to be copied: on one line, or where a terminal is too narrow on several that a
-    shell reads as one, below what it does."""
-
-    def __init__(self, command: str, what: str) -> None:
-        self.command, self.what = command, what
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        whole, width = f"next: {self.command}  # {self.what}", options.max_width
-        if len(whole) <= width or not console.is_terminal:
-            yield Text(whole, no_wrap=True, overflow="ignore")
-            return
-        yield Text(f"next, which {self.what}:")
-        line = "  "
-        for word in re.split(r" (?=--)", self.command):
-            if len(f"{line} {word} \\") > width and line.strip():
-                yield Text(f"{line} \\", no_wrap=True, overflow="ignore")
-                line = "     "
-            line += f" {word}"
-        yield Text(line, no_wrap=True, overflow="ignore")
+    for command, what in after:  # one line, however long: it is copied as it stands
+        yield Text(f"next: {command}  # {what}", no_wrap=True, overflow="ignore")
 
 
 def ranges(numbers: Iterable[int], most: int = 12) -> str:

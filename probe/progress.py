@@ -1,6 +1,6 @@
 """Where long work stands: numbers that whoever works tells, and the lines that say them on stderr.
 
-Where stderr is a terminal, ``printing`` draws bars of the same numbers.
+Where stderr is a terminal, one line of it changes.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import sys
 import threading
 import time
@@ -32,6 +33,9 @@ def silent(*_: object) -> None:
 
 # Seconds to the first line of progress, and between two of them, where stderr is no terminal.
 FIRST, EVERY = 3.0, 5.0
+# The same where it is one; what a line there begins with, and what clears it.
+DRAWN = 0.3
+CLEAR = "\r\x1b[K"
 
 
 # The unit of parts of a work that take unlike times: each is said, and no time left.
@@ -112,7 +116,6 @@ class Reporter:
         """Says what is done now, where it is counted elsewhere or not at all."""
         self.what = what
         VOICE.note(what)
-        self.renew()
 
     @property
     def now(self) -> str:
@@ -171,12 +174,6 @@ class Reporter:
         where = ": ".join(filter(None, (self.what, self.now)))
         return between.join(filter(None, (": ".join(filter(None, (name, words))), where)))
 
-    def renew(self) -> None:
-        """Shows ``what`` now, where that is not left to a line every few seconds."""
-
-    def end(self) -> None:
-        """Takes away what is shown."""
-
 
 def pace(rate: float | None) -> str:
     """Returns ``20 a second``, and ``25 s each`` of what takes longer; nothing for None."""
@@ -211,7 +208,8 @@ class Voice:
         self.calls, self._last = 0, ""
         self._told: list[tuple[Reporter, str, bool]] = []
         self._lock = threading.Lock()
-        self._ended: threading.Event | None = None
+        self._ended = threading.Event()
+        self._speaker: threading.Thread | None = None
 
     def note(self, what: str) -> None:
         """Notes what is done now, to be said where time ends or the process does."""
@@ -235,7 +233,6 @@ class Voice:
             tell.doing.append(mine)
         before = self._last
         self.note(": ".join(filter(None, (tell.what, what))))
-        tell.renew()
         try:
             yield
             self.note(before)
@@ -291,42 +288,66 @@ class Voice:
         finally:
             with self._lock:
                 self._told.remove(mine)
-            tell.end()
 
     @contextmanager
     def speaking(self, tell: Reporter, what: str, as_json: bool) -> Iterator[Reporter]:
-        """As :meth:`within`, and a line of the innermost progress is printed every few seconds."""
+        """As :meth:`within`, and the innermost progress is said every few seconds."""
         with self.within(tell, what, as_json):
-            if self._ended is not None:  # somebody prints already
+            if self._speaker is not None:  # somebody prints already
                 yield tell
                 return
-            ended = self._ended = threading.Event()
-            speaker = threading.Thread(target=self._speak, args=(ended,), daemon=True)
-            speaker.start()
+            self._ended.clear()
+            self._speaker = threading.Thread(target=self._speak, daemon=True)
+            self._speaker.start()
             try:
                 yield tell
             finally:
-                ended.set()
-                speaker.join()
-                self._ended = None
+                self.stop()
+                self._speaker = None
 
-    def _speak(self, ended: threading.Event) -> None:
-        wait = min(FIRST, EVERY)
-        while not ended.wait(wait):
+    def stop(self) -> None:
+        """Says nothing more of what is done now: its result is printed."""
+        if self._speaker is not None:
+            self._ended.set()
+            self._speaker.join()
+
+    def clear(self) -> None:
+        """Clears the line of a terminal, for another to be printed."""
+        if self._speaker is not None and _on_terminal():
+            _write(CLEAR)
+
+    def _speak(self) -> None:
+        drawn = _on_terminal()
+        wait = DRAWN if drawn else min(FIRST, EVERY)
+        while not self._ended.wait(wait):
             with self._lock:
                 last = self._told[-1] if self._told else None
-            wait = EVERY
+            wait = DRAWN if drawn else EVERY
             if last is None:
                 continue
             tell, what, as_json = last
-            text = tell.line(what)
-            if as_json:
-                text = json.dumps({"progress": {"of": what} | tell.numbers()})
-            with _dropping:
-                if _kept is not None:  # a library's stderr is dropped: past that
-                    os.write(_kept, f"{text}\n".encode())
-                elif sys.stderr is not None:
-                    print(text, file=sys.stderr, flush=True)
+            if drawn:
+                width = shutil.get_terminal_size().columns - 1
+                _write(f"\r{tell.line(what)[:width]}\x1b[K")
+            elif as_json:
+                _write(json.dumps({"progress": {"of": what} | tell.numbers()}) + "\n")
+            else:
+                _write(f"{tell.line(what)}\n")
+        if drawn:
+            _write(CLEAR)
+
+
+def _on_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _write(text: str) -> None:
+    with _dropping:
+        if _kept is not None:  # a library's stderr is dropped: past that
+            os.write(_kept, text.encode())
+        elif sys.stderr is not None:
+            sys.stderr.write(text)
+            sys.stderr.flush()
 
 
 VOICE = Voice()

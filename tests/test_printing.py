@@ -1,14 +1,16 @@
-"""Tables that lose nothing, numbers as ranges, bars within bars."""
+"""Tables that lose nothing, numbers as ranges, the line of progress."""
 
 from __future__ import annotations
 
 import io
+import sys
 import time
 
 import pytest
 from rich.console import Console
 from rich.text import Text
 
+from probe import progress
 from probe.printing import Output, ranges, table
 
 HEADERS = ("target", "verdict", "differs at", "differing", "compared", "max ulp", "what it is")
@@ -43,18 +45,14 @@ def test_numbers_are_written_as_ranges():
     assert ranges(range(1, 60, 2), 3) == "1, 3, 5, ... (27 more)"
 
 
-def test_progress_is_for_terminals_only():
-    out, start = Output(), time.monotonic()
-    with out.progress("sweep") as tell, out.working("this"):
-        tell(1, 2, "reference")
-    assert time.monotonic() - start < 1
-
-
-def test_bars_within_bars_are_drawn_on_one_terminal():
-    out, drawn = Output(), io.StringIO()
-    out.notes = Console(file=drawn, force_terminal=True, width=100)
-    with out.progress("outer") as tell, out.working("within"):
+def test_on_a_terminal_one_line_changes_and_is_cleared(monkeypatch):
+    drawn = io.StringIO()
+    monkeypatch.setattr(drawn, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stderr", drawn)
+    monkeypatch.setattr(progress, "DRAWN", 0.02)
+    out = Output()
+    with out.progress("outer") as tell, out.progress("within"):
         tell(3, 9, "numpy")
-        time.sleep(0.25)
-    assert "outer" in drawn.getvalue() and "within" in drawn.getvalue()
-    assert "3 of 9" in drawn.getvalue() and "numpy" in drawn.getvalue()
+        time.sleep(0.1)
+    told = drawn.getvalue()
+    assert "within: 0 s so far" in told and "\n" not in told and told.endswith(progress.CLEAR)

@@ -32,13 +32,13 @@ def heard(capsys, text, seconds=5.0):
 
 
 def test_work_that_cannot_be_counted_says_how_long_it_took_so_far(capsys):
-    with Output().working("revealing"):
+    with Output().progress("revealing"):
         assert heard(capsys, "revealing: 0 s so far").endswith("\n")
 
 
 def test_of_progress_within_progress_the_inner_one_speaks_and_then_the_outer_one(capsys):
     out = Output()
-    with out.heard("network"), out.progress("outer") as tell:
+    with out.progress("network"), out.progress("outer") as tell:
         tell(0, 9, "first")
         with out.progress("lengths") as inner:
             inner(1, 4, "5")
@@ -73,7 +73,7 @@ import os, time
 from probe import progress
 from probe.printing import Output
 progress.FIRST = progress.EVERY = 0.05
-with Output().working("loading"), progress.without_stderr():
+with Output().progress("loading"), progress.without_stderr():
     os.write(2, b"noise")
     time.sleep(0.4)
 os.write(2, b"heard")
@@ -87,13 +87,13 @@ os.write(2, b"heard")
 
 def test_every_command_but_those_of_other_processes_is_heard(capsys, monkeypatch):
     asked = []
-    real = Output.heard
+    real = Output.progress
 
-    def heard_of(self, what):
+    def heard_of(self, what, whole=False):
         asked.append(what)
-        return real(self, what)
+        return real(self, what, whole)
 
-    monkeypatch.setattr(Output, "heard", heard_of)
+    monkeypatch.setattr(Output, "progress", heard_of)
     for words in (["sweep"], ["fix", "sizes"], ["results", "nowhere"]):
         assert shell.run(words) == 2
     capsys.readouterr()

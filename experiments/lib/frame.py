@@ -58,7 +58,7 @@ def script(main: Main) -> click.Command:
             with (
                 within_shard(Shard.parse(shard)) as part,
                 budget.within(limit) as allowed,
-                Output().heard(name),
+                Output().progress(name),
             ):
                 folder = (store or kept / name) / part.folder
                 told = on_nodes(cluster, path, folder, quick) if cluster else main(folder, quick)

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probe.answers.answer import DEFAULT_TARGET, Answer, checked_case, checked_target
-from probe.arguments import typed
+from probe.arguments import optional_number, typed
 from probe.case import Case, require_length
 from probe.comparison import CaseRun, ComparedShapes, Comparison, run_and_reveal
 from probe.errors import InputError
 from probe.explaining import explain_case as explained
 from probe.explaining.evidence import Evidence, checked_kernels, differing_example, named_kernels
 from probe.launch import open_session
-from probe.options import checked_options
 from probe.printing import counted, plain
 from probe.progress import Say
 from probe.sizes import floors
@@ -65,7 +64,7 @@ def explain(
     vary: str | None = None,
     against_target: str | Target | None = None,
     against_padding: object = None,
-    kernels: str = "said",
+    kernels: str = "none",
     zeros: str = "equal",
 ) -> Explained:
     """Explains why ``case`` differs at ``at`` and ``against`` of the axis ``vary``, with proof.
@@ -74,8 +73,8 @@ def explain(
     ``transposed`` against ``contiguous``; None: length, of a dense layer batch. With
     ``against_target`` (another library, device or switch) or ``against_padding`` the two sides may
     have the same shape: leave ``against`` out.
-    ``kernels``: which kernels are named beside the causes: ``said`` (by the library), ``all`` (also
-    symbols sampled while it runs) or ``none``; each source starts the target again. ``zeros``:
+    ``kernels``: which kernels are named beside the causes: ``none``, ``said`` (by the library) or
+    ``all`` (also symbols sampled while it runs); each source starts the target again. ``zeros``:
     ``differ`` makes +0 and -0 a difference, at 0 ulp; ``equal`` counts them. Costs a start and a
     reveal on each side.
     Errors: InputError; TargetError where a target fails.
@@ -452,10 +451,10 @@ def thresholds(
         why = "a pool has no weights that could show an order"
         raise InputError("op", case.op, why, "compare two sizes with probe explain")
     vary = axis_of(case, vary)
-    scan, upto = checked_options(scan=scan, upto=upto)
+    scan, upto = optional_number("scan", scan), optional_number("upto", upto)
     # the command hands over the word as typed, Python a number of any kind
     if isinstance(seconds, str):
-        (seconds,) = checked_options(seconds=seconds)
+        seconds = optional_number("seconds", seconds)
     limits: dict[str, Any] = {"scanned": scan, "seconds": seconds}
     longest: int = UPTO.get(vary, 1) if upto is None else upto  # type: ignore[assignment]
 

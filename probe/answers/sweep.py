@@ -20,12 +20,11 @@ from probe.answers.answer import (
     checked_targets,
     length_values,
 )
-from probe.arguments import typed
+from probe.arguments import choice, optional_number, typed
 from probe.budget import within
 from probe.campaign import Campaign, CampaignPart, case_row, run_row
 from probe.case import Case
 from probe.errors import InputError
-from probe.options import checked_options
 from probe.printing import up_to
 from probe.progress import Tell, silent
 from probe.shard import Shard, within_shard
@@ -234,8 +233,8 @@ def sweep(
     >>> probe.sweep(case, range(5, 41), ["tensorflow,onednn=0", "torch"])  # doctest: +SKIP
     """
     part = Shard.parse(shard)
-    control, by, zeros = checked_options(control=control, by=by, zeros=zeros)
-    keep, workers = checked_options(keep=keep, workers=workers)
+    choice("by", by, ("bits", "order"))
+    keep, workers = optional_number("keep", keep, least=0), optional_number("workers", workers)
     if by == "order":
         options = {"workers": workers, "keep": keep, "time": time, "cluster": cluster}
         options |= {"zeros": None if zeros == "equal" else zeros}

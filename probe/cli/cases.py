@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from probe.cli.options import (
+    AXES,
     OTHER_TARGETS,
     PATH,
+    VARIED,
     AskedRuns,
     ModelRun,
     Words,
@@ -26,48 +28,40 @@ from probe.cli.options import (
     fail_on_option,
     flag_of,
     has_length,
+    kernels_option,
     number_of_option,
     numbers_of_option,
     on_command_line,
     option,
     output_options,
     parsed_targets,
-    question_options,
     refuse_case,
     run_options,
     said_again,
     sides_options,
     sized_case,
     target_option,
+    zeros_option,
 )
 from probe.errors import INTERRUPTED, InputError
-from probe.options import OPTIONS
 
 if TYPE_CHECKING:
     from probe.comparison import Comparison
     from probe.printing import Output
 
 
-AT = (
-    "The length (or batch, ...) of the left run; the case's own if not given (--length A means the "
-    "same as --at A)."
-)
-
-
-KERNELS = f"Which kernels to name. {OPTIONS['kernels'].help}"
-WORKERS = "With --from: how many processes; one per processor if not given."
-
-
 @click.command(cls=Words, short_help="Explain why two runs differ, proved by replay.")
 @case_options
 @target_option()
-@sides_options(AT)
+@sides_options
 @option(
     *("--from store", "STORE"),
     "Explain every difference that a sweep stored there, and store the causes.",
     type=PATH,
 )
-@question_options("kernels zeros workers", workers=WORKERS, kernels=KERNELS)
+@kernels_option("none")
+@zeros_option
+@option("--workers", "N", "With --from: how many processes; one per processor if not given.")
 @fail_on_option(
     differing="an output differs",
     finding="an output differs, is added in a different order or rounding, or is not explained",
@@ -110,7 +104,7 @@ def explain(
     if vary == "length" and length is not None and at not in (None, length):
         why = f"--length {length} contradicts it: with --vary length both mean the left length"
         raise InputError("at", at, why, "leave one out")
-    with out.working(f"explaining {case.label} on {' and '.join(map(str, targets))}"):
+    with out.progress(f"explaining {case.label} on {' and '.join(map(str, targets))}"):
         answer = explained(
             *(case, targets[0], at, against),
             vary=vary,
@@ -181,7 +175,7 @@ def window(words: dict[str, str], target: str, out: Output) -> int:
     from probe.cli.show import cases as show
 
     case, (where,) = sized_case(words), parsed_targets((target,))
-    with out.working(f"reading windows of {where.text}"):
+    with out.progress(f"reading windows of {where.text}"):
         windows = revealed(case, where)
     out.give(windows.to_json() if out.as_json else {}, lambda: show.windows(windows))
     return out.status(not windows.same.all())
@@ -209,7 +203,7 @@ def order(words: dict[str, str], target: str, tree: Path | None, out: Output) ->
     from probe.cli.show import cases as show
 
     case, (where,) = sized_case(words), parsed_targets((target,))
-    with out.working(f"revealing {case.label} on {where.text}"):
+    with out.progress(f"revealing {case.label} on {where.text}"):
         answer = ordered(case, where)
     report = answer.report()
     if tree is not None:
@@ -221,6 +215,9 @@ def order(words: dict[str, str], target: str, tree: Path | None, out: Output) ->
 
 
 SIZES = "What is varied: length or batch (the rows of dense); length, of dense batch, if not given."
+UPTO = "The largest size: of lengths 1000000 if not given, of batches 1024."
+SCAN = "Run all of the N smallest sizes. If not given: 64, and as many more as take some seconds."
+SECONDS = "Start no new size after S seconds; --time 5m ends the one at work too."
 
 
 @click.command(
@@ -228,7 +225,10 @@ SIZES = "What is varied: length or batch (the rows of dense); length, of dense b
 )
 @case_options
 @target_option()
-@question_options("vary upto scan seconds", vary=SIZES)
+@option("--vary", "length|batch", SIZES)
+@option("--upto", "N", UPTO)
+@option("--scan", "N", SCAN)
+@option("--seconds", "S", SECONDS)
 @option("--time limit", "5m", "Stop after 5m (90s, 2h, 1h30m); what is known by then is printed.")
 @fail_on_option(finding="the order changes with the size, or a result contradicts what was assumed")
 @output_options
@@ -291,13 +291,53 @@ KEPT = (
 )
 
 
+LENGTHS = (
+    "The lengths (or batches, ...) to run: 5..64, 5..64:3, 5,7,9..12. Each is compared with the "
+    "largest. --length 5..64 means the same. Layouts are names such as transposed,offset:16; each "
+    "is compared with contiguous, and by default all that the targets support are run."
+)
+BY = (
+    "bits: compares outputs; order: reveals and compares the order and rounding of their sums, "
+    "which is independent of the operands."
+)
+KEEP = (
+    "How many differing outputs of each comparison are stored (the first N and the largest); "
+    "1000000 if not given."
+)
+CONTROL = (
+    "Which shapes are run a second time, with different memory alignment, to check that they "
+    "repeat: every shape, or only differing ones."
+)
+SHARD = (
+    "Run only the I-th of N parts, for job arrays and CI matrices. Each part has its own folder in "
+    "the store; the store can be read as one."
+)
+CLUSTER = (
+    "Run on a cluster: local:2 starts two processes here; tcp://HOST:PORT is a Dask scheduler. "
+    "Results are stored here, in one folder for each machine. A target may then include "
+    "machine=LABEL."
+)
+TIME = (
+    "Stop after 30m (90s, 2h, 1h30m). What runs lies evenly over the whole range of lengths. The "
+    "command reports what was left out and continues with it when it is run again."
+)
+
+
 @click.command(cls=Words, short_help="Find the lengths, batches, ... at which bits differ.")
 @case_options
-@question_options("lengths vary by")
+@option("--lengths --layouts --values values", "5..64", LENGTHS)
+@option("--vary", AXES, VARIED)
+@option("--by", "bits|order", BY, default="bits", show_default=True)
 @target_option(several=True)
 @option("--store folder", "DIR", KEPT, type=PATH)
 @option("--no-store", None, "Store nothing, also with --shard or --cluster.", is_flag=True)
-@question_options("keep control workers shard cluster time zeros")
+@option("--keep", "N", KEEP)
+@option("--control", "every|differing", CONTROL, default="every", show_default=True)
+@option("--workers", "N", "How many targets run at once; one per processor if not given.")
+@option("--shard", "I/N", SHARD, default="1/1")
+@option("--cluster", "ADDRESS", CLUSTER)
+@option("--time", "30m", TIME)
+@zeros_option
 @fail_on_option(
     differing="an output differs",
     finding="an output differs, or a shape does not repeat its own bits",
@@ -455,13 +495,10 @@ def bisect(
     out.give(report, lambda: show.bisected(report))
 
 
-KERNELS_OF_REPORT = f"Which kernels to name in the report. {OPTIONS['kernels'].help}"
-
-
 @click.command(cls=Words, short_help="Reduce a case to the smallest one that still differs.")
 @case_options
 @target_option()
-@sides_options()
+@sides_options
 @budget_options
 @output_options
 def shrink(runs: AskedRuns, by: str, most: str, any_cause: bool, out: Output) -> int:
@@ -491,7 +528,7 @@ ALSO = "Test the reduced case on this target too, for the report; may be given s
 @click.command(cls=Words, short_help="Write a verified folder to attach to a bug report.")
 @case_options
 @target_option()
-@sides_options()
+@sides_options
 @budget_options
 @option("--out folder", "DIR", "The folder to write.", required=True, type=PATH)
 @option("--force", None, "Write into DIR even if it has files.", is_flag=True)
@@ -511,7 +548,7 @@ ALSO = "Test the reduced case on this target too, for the report; may be given s
     default="3",
     show_default=True,
 )
-@option("--kernels", "WHICH", KERNELS_OF_REPORT, default="all", show_default=True)
+@kernels_option("all")
 @output_options
 def report(runs: AskedRuns, store: Path | None, folder: Path, out: Output, **options: Any) -> None:
     """Reduces a case, explains it, verifies a script in fresh processes, and writes a bug report.
@@ -550,9 +587,9 @@ def report(runs: AskedRuns, store: Path | None, folder: Path, out: Output, **opt
     else:
         finding, (left, right) = runs.finding()
     form_of(left, form)
-    with within(limit), out.working(f"reproducing {finding.label}") as tell:
+    with within(limit), out.progress(f"reproducing {finding.label}") as tell:
         reproduction = room.reproduce(finding, left, right, tell=tell.say, **options)
-    with out.working(f"writing {folder}"):
+    with out.progress(f"writing {folder}"):
         answer_json = write_reproduced(reproduction, folder, form, kernels).report()
     out.give(answer_json, lambda: show.reproduction(answer_json))
     if "order.png" not in reproduction.files and not find_spec("matplotlib"):
@@ -573,7 +610,7 @@ def verify(folder: Path, times: str, trust: bool, out: Output) -> int:
     from probe.reproduction.proof import verify as verified
 
     count = number_of_option("times", times) or 1
-    with out.working(f"running {folder}"):
+    with out.progress(f"running {folder}"):
         verification = verified(folder, count, trust=trust)
     report = as_json(verification)
     out.give(report, lambda: show.verified(report))
@@ -607,6 +644,6 @@ def emulate(
         why = "there is no second run that it could vary"
         raise InputError("vary", vary, why, "give --against B, or leave it out")
     other = axis_value("against", sides["against"], vary)
-    with out.working(f"revealing {case.label} on {where.text}"):
+    with out.progress(f"revealing {case.label} on {where.text}"):
         report = emulated_report(case, where, file, other, vary, partial)
     out.give(report, lambda: show.emulated_file(report))

@@ -296,7 +296,7 @@ def run(
         return status
     ran = own.is_file() and not status and not no_notebook
     if ran:
-        with out.working(f"executing {notebook.name}"):
+        with out.progress(f"executing {notebook.name}"):
             execute_notebook(own, notebook, None if folder is None else name)
     elif not status and not no_notebook:
         out.note(f"notebooks/{name}.ipynb does not exist, so no notebook was executed")

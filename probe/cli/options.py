@@ -5,14 +5,12 @@ from __future__ import annotations
 import functools
 import shlex
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from probe.errors import InputError
-from probe.options import OPTIONS
 
 if TYPE_CHECKING:
     from probe.case import Case
@@ -32,36 +30,14 @@ class Shared(click.Option):
 
 
 TARGETS = ("target", "targets", "against_target", "also")
-PADDINGS = ("valid", "same", "same_lower", "caffe")
-# What a shell offers for the values of options, by the name that a command gets them under.
-#
-# A text names a table, which is imported when a shell asks. Shells ask after ``eval
-# "$(_PROBE_COMPLETE=bash_source probe)"`` (or zsh, fish); see click's manual.
-OFFERED: dict[str, str | tuple[str, ...]] = {
-    "op": "operation.OF_CASES",
-    "padding": PADDINGS,
-    "ceil_mode": ("true", "false"),
-    "pad_with": ("nothing", "zeros"),
-    "layout": "layout.WORDS",
-    "dtype": "floats.FORMATS",
-    "operands": "operands.KINDS",
-    "bias": ("normal",),
-    "vary": "window.VARY",
-    "form": "reproduction.report.FORMS",
-    "against_padding": PADDINGS,
-    **{name: declared.choices for name, declared in OPTIONS.items() if declared.choices},
-}
+PADDINGS = "valid|same|same_lower|caffe|N|L:R"
 
 
 def _completions(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
-    """Returns the values of ``OFFERED`` that begin so. Of targets names and devices; after a comma
-    the switches, and after ``=`` their values."""
+    """Returns the words that help shows for a value and that begin so. Of targets names and
+    devices; after a comma the switches, and after ``=`` their values."""
     if param.name not in TARGETS:
-        offered = OFFERED[param.name or ""]
-        if isinstance(offered, str):
-            module, _, table = offered.rpartition(".")
-            offered = tuple(getattr(import_module(f"probe.{module}"), table))
-        return [word for word in offered if word.startswith(begun)]
+        return [word for word in str(param.metavar).split("|") if word.startswith(begun)]
     from probe import backends
 
     *before, last = begun.split(",")
@@ -91,7 +67,8 @@ class Words(click.Command):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         for param in self.params:
-            if isinstance(param, click.Option) and param.name in (*OFFERED, *TARGETS):
+            words = isinstance(param, click.Option) and "|" in str(param.metavar)
+            if words or param.name in TARGETS:
                 # click takes it with each option; here one place serves all commands
                 param._custom_shell_complete = _completions
 
@@ -132,14 +109,17 @@ def added_options(*options: Callable[[Command], Command]) -> Callable[[Command],
 
 # The words of a case, as in ``Case(...)``: what the command line shows for a value, and help.
 CASE_WORDS = {
-    "op": ("conv1d|conv2d|dense|...", "The operation, for example conv1d or dense (also: linear)."),
+    "op": (
+        "conv1d|conv2d|conv3d|depthwise_conv2d|dense|matmul|sum|...",
+        "The operation, for example conv1d or dense (also: linear).",
+    ),
     "kernel": ("5|1x5", "Kernel size; one number applies to every axis."),
     "in_channels": ("N", "Input channels; 1 if not given."),
     "filters": ("N", "Output channels; 1 if not given (depthwise: the channels)."),
     "stride": ("N|1x2", "Stride; 1 if not given."),
     "dilation": ("N|1x2", "Dilation; 1 if not given."),
     "groups": ("N", "Channel groups; 1 if not given."),
-    "padding": ("valid|same|same_lower|caffe|N|L:R", "Padding; N or L:R for each axis."),
+    "padding": (PADDINGS, "Padding; N or L:R for each axis."),
     "ceil_mode": ("true", "Pooling: the last window may reach beyond the padded input."),
     "pad_with": (
         "nothing|zeros",
@@ -278,9 +258,9 @@ OTHER_TARGETS = "probe targets", "lists libraries and switches, which may add di
 
 def number_of_option(name: str, text: str | None) -> int | None:
     """Returns a whole number from 1 up; None where the option was not given. Raises InputError."""
-    from probe.arguments import whole_number
+    from probe.arguments import optional_number
 
-    return None if text is None else whole_number(name, text)
+    return optional_number(name, text)
 
 
 def numbers_of_option(name: str, text: str) -> list[int]:
@@ -340,7 +320,7 @@ def output_options(command: Command) -> Command:
         # two voices on one stderr would tell of the same work twice
         if command.__name__ in TELLS:
             return command(out=out, **options)
-        with out.heard(command.__name__):
+        with out.progress(command.__name__):
             return command(out=out, **options)
 
     flag = {"is_flag": True, "cls": Shared}
@@ -430,23 +410,6 @@ def on_command_line(name: str) -> bool:
 SIDES = ("at", "against", "vary", "against_target", "against_padding")
 
 
-def question_options(names: str, **changed: Any) -> Callable[[Command], Command]:
-    """Adds options of the table of ``probe.options``, by their names.
-
-    ``changed``: the help of those that mean something more, or the default of ``kernels``.
-    """
-
-    def declared(name: str) -> Callable[[Command], Command]:
-        known = OPTIONS[name]
-        how: dict[str, Any] = {"is_flag": True} if known.shown is None else {}
-        if known.default is not None:
-            how = {"default": known.default, "show_default": known.default != "1/1"}
-        flags = known.flags or f"{flag_of(name)} {name}"
-        return option(flags, known.shown, changed.get(name, known.help), **how)
-
-    return added_options(*map(declared, names.split()))
-
-
 class AskedRuns(NamedTuple):
     """Two runs of a case, in words: of the case, the left target, and ``SIDES``."""
 
@@ -495,20 +458,41 @@ class AskedRuns(NamedTuple):
         return finding, (targets[0], targets[-1])
 
 
-def sides_options(at: str | None = None) -> Callable[[Command], Command]:
+AT = "The length (or batch, ...) of the left run; the case's own if not given."
+VARIED = "What is varied: length (default), batch (default of dense), filters, channels or layout."
+AXES = "length|batch|filters|channels|layout"
+
+
+def sides_options(command: Command) -> Command:
     """Adds the options of ``SIDES``, below those of a case and ``--target``; the command gets all
-    as ``runs``. ``at``: its help."""
+    as ``runs``."""
 
-    def added(command: Command) -> Command:
-        @functools.wraps(command)
-        def wrapped(**options: Any) -> Any:
-            sides = {name: options.pop(name) for name in SIDES}
-            runs = AskedRuns(options.pop("words"), options.pop("target"), sides)
-            return command(runs=runs, **options)
+    @functools.wraps(command)
+    def wrapped(**options: Any) -> Any:
+        sides = {name: options.pop(name) for name in SIDES}
+        runs = AskedRuns(options.pop("words"), options.pop("target"), sides)
+        return command(runs=runs, **options)
 
-        return question_options(" ".join(SIDES), **({"at": at} if at else {}))(wrapped)
+    return added_options(
+        option("--at", "A", f"{AT} --length A means the same as --at A."),
+        option("--against", "B", "The length (or batch, ...) of the right run."),
+        option("--vary", AXES, VARIED),
+        option("--against-target", "U", "A different target for the right run."),
+        option("--against-padding", PADDINGS, "A different padding for the right run."),
+    )(wrapped)
 
-    return added
+
+ZEROS = "equal: +0 and -0 agree, and are counted; differ: they differ, by 0 ulp."
+zeros_option = option("--zeros", "equal|differ", ZEROS, default="equal", show_default=True)
+KERNELS = (
+    "Which kernels to name: said: those that the library reports; all: also symbols sampled while "
+    "it runs; none. Each source of names starts the target once more."
+)
+
+
+def kernels_option(default: str) -> Callable[[Command], Command]:
+    """Adds ``--kernels``: evidence beside causes."""
+    return option("--kernels", "none|said|all", KERNELS, default=default, show_default=True)
 
 
 BY = (
@@ -517,7 +501,7 @@ BY = (
 )
 CAUSE = "A smaller case may have a different cause or different kernels; the result says so."
 budget_options = added_options(
-    question_options("by", by=BY),
+    option("--by", "bits|order", BY, default="bits", show_default=True),
     option("--most", "N", "How many cases to try.", default="300", show_default=True),
     option("--any-cause", None, CAUSE, is_flag=True),
 )

@@ -13,7 +13,8 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from probe import floats, layout, memory, operands, options, schema, window
+from probe import floats, layout, memory, operands, schema, window
+from probe.arguments import choice
 from probe.case import Case
 from probe.errors import InputError
 
@@ -186,7 +187,8 @@ class SweepRequest:
     whole: Mapping[Case, Sequence[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        options.checked_options(control=self.control, zeros=self.zeros)
+        choice("control", self.control, ("every", "differing"))
+        choice("zeros", self.zeros, ("equal", "differ"))
 
     @property
     def values(self) -> Sequence[int]:

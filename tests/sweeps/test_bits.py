@@ -18,10 +18,10 @@ import probe
 from probe import budget, schema, ulp
 from probe.campaign import Campaign
 from probe.case import Case
+from probe.cli.cases import KEEP
 from probe.cli.show.sweeps import sweep_by_bits
 from probe.errors import InputError, StoreError
 from probe.launch import Session, open_session
-from probe.options import OPTIONS
 from probe.printing import Output
 from probe.progress import Reporter
 from probe.store import Store
@@ -167,7 +167,7 @@ def test_without_a_number_a_stated_number_of_differing_outputs_is_kept(
     swept, tmp_path, monkeypatch, capsys
 ):
     """All of 10^7 took 3 GB; who was not told would take the first million for all there are."""
-    assert plan.KEPT == 1_000_000 and "1000000" in OPTIONS["keep"].help
+    assert plan.KEPT == 1_000_000 and str(plan.KEPT) in KEEP
     monkeypatch.setattr(plan, "KEPT", 2)
     for again in range(2):  # the second time it is recalled from the store
         found = swept([9, 10, 11, 19], SWITCHING)
