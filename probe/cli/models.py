@@ -329,15 +329,19 @@ def record(
     from probe.answers import record as answers
     from probe.cli.show import models as show
 
-    matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", most.strip(), re.IGNORECASE)
-    if not matched:
-        raise InputError("most", most, "it is not a number of bytes", "write 500M or 2G")
-    size = int(float(matched[1]) * (1 << UNITS[matched[2].upper()]))
     with running_model(out, "record") as tell:
-        options = {"most": size, "target": target, **run.arguments()}
+        options = {"most": bytes_of(most), "target": target, **run.arguments()}
         recorded = answers.record(model, folder, progress=tell.say, **options)
     out.give(recorded.report(), lambda: show.recorded_run(recorded))
     return 0
+
+
+def bytes_of(text: str) -> int:
+    """Reads ``2G``. InputError."""
+    matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", text.strip(), re.IGNORECASE)
+    if not matched:
+        raise InputError("most", text, "it is not a number of bytes", "write 500M or 2G")
+    return int(float(matched[1]) * (1 << UNITS[matched[2].upper()]))
 
 
 PADDED = (
