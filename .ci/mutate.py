@@ -43,7 +43,11 @@ MODULES = {
         *("tests/test_layout", "tests/summation/test_reach"),
     ),
     "probe/semantics": ("tests/semantics", "tests/recorders", "tests/recording"),
-    "probe/enclosure.py": ("tests/test_enclosure", "tests/comparison", "tests/recording/test_enclosed"),
+    "probe/enclosure.py": (
+        "tests/test_enclosure",
+        "tests/comparison",
+        "tests/recording/test_enclosed",
+    ),
     "probe/ulp.py": ("tests/test_ulp", "tests/summation", "tests/comparison"),
 }
 """What is changed, where a wrong operator gives wrong bits or a wrong claim about them, and the

@@ -94,7 +94,7 @@ class Thresholds:
         return len(self.recogniser.operands.sets_for(self.recogniser.operands.every))
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what ``probe thresholds --json`` prints."""
+        """Returns what ``probe fix sizes --json`` prints."""
         known = self.recogniser
         elsewhere = {str(n): self.patterns[n].elsewhere for n in sorted(self.patterns)}
         unknown = sorted(size for size, pattern in self.patterns.items() if pattern.unknown)
@@ -428,7 +428,7 @@ class _Search:
         result.assumed.append(
             f"{result.threads_text}; with a different number the classes can be different"
         )
-        result.assumed.append("operands are finite; `probe window` tests what NaN gets into")
+        result.assumed.append("operands are finite; `probe order window` tests what NaN gets into")
         if any(not pattern.whole for pattern in self.seen.values()):
             result.assumed.append(
                 f"calls of more than {ALL} outputs: rows that were not examined are like the "

@@ -58,7 +58,7 @@ def machine(facts: Mapping[str, Any]) -> RenderableType:
 def environments(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     """Returns a row an environment that was installed, and how large it is."""
     if not rows:
-        return "nothing is installed; try probe install tensorflow==1.2.1"
+        return "nothing is installed; try probe targets install tensorflow==1.2.1"
     shown = table("target", "Python", "NumPy", "MB", right=("MB",))
     for row in rows:
         size = f"{row['bytes'] / 1e6:.0f}"
@@ -95,7 +95,7 @@ def examined(examination: Examined) -> RenderableType:
             set_here.add_row(name, value, VARIABLES[name])
         note = (
             "Runs on a target do not have these variables: its switches set what it needs. What "
-            "runs in probe's own process has them: `probe network` and `record` without --target."
+            "runs in probe's own process has them: `probe diff` and `record` without --target."
         )
         parts += [set_here, note]
     else:

@@ -200,7 +200,7 @@ def sweep_by_order(
             where = f"{swept.vary} {ranges(sorted(reached))}"
             text = f"\n{target}: {where}: infinities and NaN get into up to "
             text += f"{max(reached.values()):,} outputs that have no weight for them; "
-            parts.append(Text(f"{text}`probe window` names the inputs", "yellow"))
+            parts.append(Text(f"{text}`probe order window` names the inputs", "yellow"))
         if swept.differing:
             from probe.cli.show import cases
 
