@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -151,32 +151,26 @@ def demo(out: Output) -> None:
     out.give(shown.demo_json(), shown.demo_text)
 
 
-@click.command(cls=Words, short_help="Write a workflow that checks bits.lock in CI.")
-@click.argument("service", metavar="github|gitlab")
+@click.command(cls=Words, short_help="Copy a workflow that checks bits.lock in CI.")
+@click.argument("service", metavar="github")
 @option(
-    "--out folder",
-    "DIR",
-    "The repository, or the folder in it with the tests.",
+    *("--out folder", "DIR", "The repository, or a folder in it."),
     type=PATH,
     default=".",
 )
-@option(
-    "--from source",
-    "SOURCE",
-    "What pip installs probe from on the runner (default: where this probe came from).",
-)
 @output_options
-def setup(service: str, out: Output, folder: Path, source: str | None) -> None:
-    """Writes a workflow that runs pytest under several instruction sets on one runner.
+def setup(service: str, out: Output, folder: Path) -> None:
+    """Copies a workflow that runs pytest under several instruction sets on one runner.
 
-    It is written where the service looks, at the repository's root. It prints a Markdown summary
-    and annotates the lines of checks that changed.
+    It is copied where GitHub looks, at the repository's root, and is yours to edit: what pip
+    installs, and the folder of the tests. It prints a Markdown summary and annotates the lines of
+    checks that changed.
     """
     from probe.lock import workflow
 
-    root, path = workflow.write_workflow(service, folder, source)
-    report: dict[str, Any] = {"file": path.relative_to(root).as_posix()}
-    said = f"{report['file']} was written at the repository's root; commit it with bits.lock"
-    if service == "gitlab":
-        said += f"; .gitlab-ci.yml must have: include: [{{local: {report['file']}}}]"
-    out.give(report, lambda: said)
+    if service != "github":
+        raise InputError("service", service, "there is no such service", "use github")
+    file = workflow.WORKFLOW.as_posix()
+    workflow.copy_workflow(folder)
+    said = f"{file} was written at the repository's root; edit its PROBE, NEEDS and FOLDER"
+    out.give({"file": file}, lambda: f"{said}, and commit it with bits.lock")

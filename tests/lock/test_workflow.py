@@ -1,13 +1,11 @@
 """Workflows and the action: their steps are run by a shell, as far as goes without the service."""
 
-import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 from subprocess import PIPE
-from types import SimpleNamespace
 from urllib.parse import quote
 
 import click
@@ -23,129 +21,44 @@ from tests.lock.projects import BUSY, Project, plugin
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("service", workflow.SERVICES)
-def test_workflows_are_yaml_and_limit_one_runner_to_several_sets(service, tmp_path):
-    root, path = workflow.write_workflow(service, tmp_path, "probe")
-    assert root == tmp_path and path == tmp_path / workflow.SERVICES[service]
-    found = yaml.safe_load(path.read_text())
-    job = found["jobs"]["bits"] if service == "github" else found["bits"]
-    matrix = job["strategy" if service == "github" else "parallel"]["matrix"]
-    levels = matrix["isa"] if service == "github" else matrix[0]["ISA"]
-    assert tuple(levels) == workflow.LEVELS
-    with pytest.raises(InputError, match="exists already"):
-        workflow.write_workflow(service, tmp_path, "probe")
-
-
-@pytest.mark.parametrize("service", workflow.SERVICES)
-def test_a_workflow_lies_where_the_service_looks_and_runs_where_the_tests_are(service, tmp_path):
-    """`--out ci` wrote ci/.github, which no service reads, and said to commit it."""
+def test_the_workflow_lies_where_github_looks_and_limits_one_runner_to_several_sets(tmp_path):
     tests = tmp_path / "a repository" / "ci"
     tests.mkdir(parents=True)
     (tests.parent / ".git").mkdir()
-    assert (
-        main(
-            ["check", "setup", service, "--out", str(tests), "--from", "a; b"],
-            standalone_mode=False,
-        )
-        is None
-    )
-    text = (tests.parent / workflow.SERVICES[service]).read_text()
-    assert not (tests / workflow.SERVICES[service]).exists()
-    found = yaml.safe_load(text)
-    if service == "github":
-        job = found["jobs"]["bits"]
-        assert job["defaults"]["run"]["working-directory"] == "ci"
-        lines = [step["run"].strip() for step in job["steps"] if "run" in step]
-    else:
-        lines = [line.strip() for line in found["bits"]["script"]]
-        assert lines.pop(0) == 'cd "ci"'
-        assert found["bits"]["artifacts"]["paths"] == ["ci/bits-report.md"]
-    assert lines[0] == "python -m pip install pytest 'a; b'"  # nothing in ci can be installed
+    assert main(["check", "setup", "github", "--out", str(tests)], standalone_mode=False) is None
+    found = yaml.safe_load((tests.parent / workflow.WORKFLOW).read_text())
+    assert tuple(found["jobs"]["bits"]["strategy"]["matrix"]["isa"]) == workflow.LEVELS
+    with pytest.raises(InputError, match="exists already"):
+        workflow.copy_workflow(tests)
     with pytest.raises(InputError, match="out=nowhere: there is no such folder"):
-        workflow.write_workflow(service, tests / "nowhere", "probe")
-
-
-COMMIT = "0123456789012345678901234567890123456789"
-
-
-@pytest.mark.parametrize(
-    ("remote", "address"),
-    [
-        ("https://host.org/a/b.git", "https://host.org/a/b.git"),
-        ("https://me:secret@host.org:8443/a/b", "https://host.org:8443/a/b"),
-        ("git@host.org:a/b.git", "https://host.org/a/b.git"),
-        ("ssh://git@host.org:2222/a/b.git", "https://host.org/a/b.git"),
-        ("/somebody/b.git", ""),
-        ("../b.git", ""),
-        ("file:///somebody/b.git", ""),
-        (None, ""),
-    ],
-)
-def test_a_runner_installs_probe_from_where_this_checkout_came_from(
-    remote, address, monkeypatch, tmp_path
-):
-    """The workflow installed a name that no index has; a token in the remote is no one else's."""
-    said = {"remote": remote, "branch": "origin/main"}
-    monkeypatch.setattr(machine, "git", lambda root, word, *more: said[word])
-    monkeypatch.setattr(machine, "git_state", lambda: {"git_commit": COMMIT})
-    (tmp_path / ".git").mkdir()
-    monkeypatch.setattr(workflow, "CHECKOUT", tmp_path)
-    monkeypatch.setattr(workflow, "installed", lambda name: name == "probe-numerics-core")
-    assert workflow.public_address(remote or "") == address
-    if not address:
-        with pytest.raises(InputError, match="no remote that a runner reaches"):
-            workflow.own_source()
-        return
-    wanted = f"git+{address}@{COMMIT}#subdirectory=core"
-    assert workflow.own_source() == wanted
-    said["branch"] = None
-    with pytest.raises(InputError, match="this checkout's commit is on no remote"):
-        workflow.own_source()
-
-
-def test_an_installed_probe_comes_from_where_pip_had_it(monkeypatch, tmp_path):
-    noted = {"url": "https://host.org/a/b.git", "vcs_info": {"vcs": "git", "commit_id": COMMIT}}
-    monkeypatch.setattr(workflow, "CHECKOUT", tmp_path)
-    monkeypatch.setattr(workflow, "installed", lambda name: name == "probe-numerics")
-    there = SimpleNamespace(read_text=lambda name: json.dumps(noted))
-    monkeypatch.setattr(workflow.metadata, "distribution", lambda name: there)
-    assert workflow.own_source() == f"git+https://host.org/a/b.git@{COMMIT}"
-    there.read_text = lambda name: None  # from an index, or a wheel
-    with pytest.raises(InputError, match="it was not installed from a repository"):
-        workflow.own_source()
+        workflow.copy_workflow(tests / "nowhere")
+    with pytest.raises(InputError, match="use github"):
+        main(["check", "setup", "hub"], standalone_mode=False)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("service", workflow.SERVICES)
-def test_the_steps_run_in_a_clean_environment(service, tmp_path):
+def test_the_steps_run_in_a_clean_environment(tmp_path):
     """All that a runner runs after its checkout: nothing but Python, pip and this repository."""
     project = Project(tmp_path / "repository")
     text = "import numpy as np\n\ndef test_it(bits):\n    bits.check(np.float32([1, 2]) * {})\n"
     project.write("test_it.py", text.format("1.0"))
     project.says(0, "", "--bits-update")
-    # this checkout as a remote gives it: committed files alone
-    commit = machine.git_state()["git_commit"]
-    source = f"git+file://{quote(str(ROOT))}@{commit}#subdirectory=core"
-    _, path = workflow.write_workflow(service, project.folder, source)
+    found = yaml.safe_load(workflow.copy_workflow(project.folder).read_text())
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "clean"], check=True)
-    kept = (
-        "HOME",
-        "LANG",
-        *(name for name in os.environ if name.lower().startswith(("pip_", "http"))),
-    )
-    surroundings = {name: os.environ[name] for name in kept if name in os.environ}
+    kept = [name for name in os.environ if name.lower().startswith(("pip_", "http"))]
+    kept += [name for name in ("HOME", "LANG") if name in os.environ]
+    surroundings = found["env"] | {name: os.environ[name] for name in kept}
     surroundings["PATH"] = f"{tmp_path / 'clean' / 'bin'}:/usr/bin:/bin"
     surroundings |= {f"GITHUB_{one}": str(tmp_path / one) for one in ("ENV", "STEP_SUMMARY")}
-    found = yaml.safe_load(path.read_text())
-    if service == "github":
-        steps = [step["run"] for step in found["jobs"]["bits"]["steps"] if "run" in step]
-        steps = [step.replace("${{ matrix.isa }}", "avx2") for step in steps]
-    else:
-        steps, surroundings["ISA"] = ["\n".join(found["bits"]["script"])], "avx2"
+    # this checkout as a remote gives it: committed files alone
+    commit = machine.git_state()["git_commit"]
+    surroundings["PROBE"] = f"git+file://{quote(str(ROOT))}@{commit}#subdirectory=core"
     said = ""
-    for step in steps:
+    for step in found["jobs"]["bits"]["steps"]:
+        if "run" not in step:
+            continue
         done = subprocess.run(
-            ["bash", "-eo", "pipefail", "-c", step],
+            ["bash", "-eo", "pipefail", "-c", step["run"].replace("${{ matrix.isa }}", "avx2")],
             cwd=project.folder,
             env=surroundings,
             capture_output=True,
@@ -161,9 +74,7 @@ def test_the_steps_run_in_a_clean_environment(service, tmp_path):
     assert "1 of 1 check has the same bits" in (project.folder / "bits-report.md").read_text()
 
 
-def test_unknown_services_and_limits_are_one_line(tmp_path):
-    with pytest.raises(InputError, match="use one of github, gitlab"):
-        workflow.write_workflow("hub", tmp_path, "probe")
+def test_unknown_limits_are_one_line():
     with pytest.raises(InputError, match="use one of native, avx2, sse41"):
         workflow.limiting_variables("avx9")
     assert workflow.limiting_variables("native") == {}
