@@ -144,10 +144,18 @@ def _is_zero(bits: np.ndarray, name: str) -> np.ndarray:
     return (bits & ~sign) == 0
 
 
-def largest_ulp(ulps: np.ndarray):
-    """The largest of some distances without its sign, an int: 0 of none, None where all are NaN."""
-    numbers = np.abs(ulps[ulps != NAN])
-    return None if len(ulps) and not len(numbers) else int(numbers.max(initial=0))
+def largest_ulp(found: Differences):
+    """The largest distance without its sign, an int: 0 of none, None where all are NaN."""
+    numbers = np.abs(found.ulps[found.ulps != NAN])
+    if len(found.ulps) and not len(numbers):
+        return None
+    most = int(numbers.max(initial=0))
+    if most < _LARGEST:
+        return most
+    # distances of float64 beyond int64 are kept at its end
+    far = np.abs(found.ulps) == _LARGEST
+    both = (ordered_number(bits[far], "float64").tolist() for bits in (found.bits_a, found.bits_b))
+    return max(abs(second - first) for first, second in zip(*both))
 
 
 def _elements_at(bits: np.ndarray, index: np.ndarray) -> np.ndarray:

@@ -191,8 +191,10 @@ class _Question:
             both = list(getattr(sides, name))
             both[other] = self._marks(other, where)
             setattr(sides, name, (both[0], both[1]))
+        handed = self._handed(side)
+        sides.handed = (handed, ()) if other == 0 else ((), handed)
         behind = RunningMatch(self.runs, sides)
-        if self._holds_before(side) or _all_near(behind, side):
+        if handed or _all_near(behind, side):
             return behind
         return None
 
@@ -213,25 +215,28 @@ class _Question:
             return None
         return left, right
 
-    def _holds_before(self, side: int) -> bool:
-        """Whether a side holds what the other computes, or the beginning of it: a cache."""
+    def _handed(self, side: int) -> list[int]:
+        """Returns values of the other side that a side holds, or the beginnings of: a cache."""
         run, other = self.runs[side], self.runs[1 - side]
-        keys = {value.key for value in other.values}
+        keys, handed = {v.key for v in other.values if v.given < 0}, list[int]()
         for n, value in enumerate(run.values):
             held = value.given < 0 and value.floating and value.key not in keys
             array = settled.numbers(run, n) if held and np.prod(value.shape) >= LEAST else None
             if array is None or not np.ptp(array):
                 continue
+            array = np.squeeze(array)
             for m, longer in enumerate(other.values):
                 if longer.given < 0 or longer.dtype != value.dtype:
                     continue
-                if not _begins_like(value.shape, longer.shape):
+                shape = tuple(size for size in longer.shape if size != 1)
+                if not _begins_like(array.shape, shape):
                     continue
                 theirs = settled.numbers(other, m)
-                part = None if theirs is None else theirs[tuple(map(slice, value.shape))]
-                if part is not None and near_share(array, part) == 1:
-                    return True
-        return False
+                if theirs is None:
+                    continue
+                part = theirs.reshape(shape)[tuple(map(slice, array.shape))]
+                handed += [m] if near_share(array, part) == 1 else []
+        return handed
 
 
 def _asks_the_same(left: Run, op: Operation, right: Run, other: Operation) -> bool:

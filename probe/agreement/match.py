@@ -39,7 +39,8 @@ class Sides:
     ``marks``: of each side, what changes with what the other side lacks, None: it lacks nothing.
     ``before``: of each side, which part stands before what the other side has.
     ``own``: of each side, what changes with the other's own part, where that is a step behind a
-    cache; ``earlier``: what changes with what stands before it, which the step got otherwise.
+    cache; ``earlier``: what changes with what stands before it, which the step got otherwise, and
+    ``handed``: values of that side which the other one was given, such as a state.
     ``again``: records both once more on independent inputs; None: that can't be done, so that
     values are close on one input at most.
     """
@@ -48,6 +49,7 @@ class Sides:
     before: tuple[Fraction, Fraction] = (Fraction(0), Fraction(0))
     own: tuple[Marks | None, Marks | None] = (None, None)
     earlier: tuple[Marks | None, Marks | None] = (None, None)
+    handed: tuple[Sequence[int], Sequence[int]] = ((), ())
     again: Callable[[], Runs | None] | None = None
 
     @property
@@ -60,7 +62,9 @@ class RunningMatch:
     """What of two runs belongs together, found by running. Nothing is compared.
 
     ``taken``: left values to right ones that are matched by value; ``by_ends``: operations that
-    give these; ``values``: all values that are matched, from the left's to the right's, and back.
+    give these; ``further``: pairs of which the left operation has another partner, as a compiled
+    function of two outputs has; ``values``: all values that are matched, from the left's to the
+    right's, and back.
     ``argued``: operations whose arguments differ, filled in by whoever compares them.
     """
 
@@ -92,6 +96,7 @@ class RunningMatch:
         self.argued: Argued = {}
         self.taken = dict[int, int]()
         self.by_ends, self.joined = set[tuple[int, int]](), set[tuple[int, int]]()
+        self.further = list[tuple[int, int]]()
         self.values: tuple[dict[int, int], dict[int, int]] = {}, {}
         self.pairs = dict[tuple[int, int], Pair]()
 
@@ -211,9 +216,10 @@ class RunningMatch:
                     continue
                 self.by_ends.add((mine, other))
                 self.joined.add((mine, other))
-            for n, m in zip(ours.gives, theirs.gives, strict=False):
+            for n, m in self.ends(mine, other, "gives"):
                 self._note(n, m)
-        return _in_order(len(left), len(right), partner, back)
+        back |= {other: mine for mine, other in self.further}
+        return _in_order(len(left), len(right), partner, back, self.further)
 
     def _aligned(self) -> list[tuple[int, int]]:
         """Pairs operations by name, module and order: where one side runs more of them, as for
@@ -229,14 +235,40 @@ class RunningMatch:
         """Returns a side's operations that give something which the other side may have."""
         own, earlier = self.sides.own[side], self.sides.earlier[side]
         kept, begun = list[Operation](), own is None
-        for op in self.runs[side].operations:
-            begun = begun or any(_marked(own, n) for n in op.gives)
+        run = self.runs[side]
+        handed = operations_between(run, self.sides.handed[side], ())[0]
+        for op in run.operations:
+            owned = any(_marked(own, n) for n in op.gives)
+            begun = begun or owned
             # what stands before the other side's part was computed elsewhere
-            before = not begun and any(_marked(earlier, n) for n in op.gives)
+            before = not begun or (op.number in handed and not owned)
+            before &= any(_marked(earlier, n) for n in op.gives)
             lacked = op.gives and all(_marked(self.sides.marks[side], n, "all") for n in op.gives)
             if not before and not lacked:
                 kept.append(op)
         return kept
+
+    def ends(self, mine: int, other: int, which: str) -> list[tuple[int, int]]:
+        """Pairs what two operations read or give, ``which``, in their order; where one side has
+        more of it, as of a list of steps, those that the other side may have. [] of what is read
+        where that doesn't tell which."""
+        every: list[Sequence[int]] = [
+            getattr(run.operations[n], which)
+            for run, n in zip(self.runs, (mine, other), strict=True)
+        ]
+        if len(every[0]) != len(every[1]):
+            common = [[n for n in some if self._may_have(k, n)] for k, some in enumerate(every)]
+            if len(common[0]) == len(common[1]):
+                every = common
+            elif which == "reads":
+                return []
+        return [*zip(*every, strict=False)]
+
+    def _may_have(self, side: int, number: int) -> bool:
+        """Whether the other side may have some of a value."""
+        own = self.sides.own[side]
+        owned = own is None or _is_weight(self.runs[side], number) or _marked(own, number)
+        return owned and not _marked(self.sides.marks[side], number, "all")
 
     def _note_initial(self, partners: Sequence[tuple[int, int]]) -> None:
         """Pairs what both runs are given: the same bits, or what paired operations read."""
@@ -255,7 +287,7 @@ class RunningMatch:
     def _joins(self, ours: Operation, theirs: Operation) -> bool:
         """Whether two operations of one name end two ways to compute the same: most of what they
         give is near, and comes from values that are matched with each other."""
-        ends = zip(ours.gives, theirs.gives, strict=False)
+        ends = self.ends(ours.number, theirs.number, "gives")
         if not any(not self.pair(*both).selection.empty and self.shares(*both) for both in ends):
             return False
         before = [
@@ -270,16 +302,7 @@ class RunningMatch:
         left, right = self.runs
         partner = dict[int, int]()
         for mine, other in sorted(by_name.items()):
-            reads, gives = (
-                [
-                    *zip(
-                        getattr(left.operations[mine], ends),
-                        getattr(right.operations[other], ends),
-                        strict=False,
-                    )
-                ]
-                for ends in ("reads", "gives")
-            )
+            reads, gives = (self.ends(mine, other, which) for which in ("reads", "gives"))
             follows = self._compatible(mine, other)
             for n, m in reads:
                 a, b = left.values[n], right.values[m]
@@ -321,10 +344,10 @@ class RunningMatch:
                 return self.pair(n, m).known
             return min(a.given, b.given) < 0 and self._has_the_same(n, m)
 
-        pairs = [*zip(ours.reads, theirs.reads, strict=False)]
+        pairs = self.ends(ours.number, theirs.number, "reads")
         turned = [*zip(ours.reads, reversed(theirs.reads), strict=False)]
-        if len(ours.reads) != len(theirs.reads):
-            return False
+        if not pairs:
+            return len(ours.reads) == len(theirs.reads)
         return all(alike(*both) for both in pairs) or (
             len(pairs) == 2 and all(alike(*both) for both in turned)
         )
@@ -389,9 +412,8 @@ class RunningMatch:
         met = dict[int, int]()
         for ours, theirs, order in by_value.matched(*candidates, alone=again is None):
             mine, other = ours.operation, theirs.operation
-            if mine in met or other in met.values():
-                continue
-            met[mine] = other
+            if met.setdefault(mine, other) != other:
+                self.further.append((mine, other))
             pair = self.pair(ours.number, theirs.number)
             at, to = ours.index.reshape(-1), theirs.index.transpose(order).reshape(-1)
             shapes = (
@@ -493,7 +515,11 @@ def _turned(partner: dict[int, int]) -> dict[int, int]:
 
 
 def _in_order(
-    count: int, size: int, partner: dict[int, int], back: dict[int, int]
+    count: int,
+    size: int,
+    partner: dict[int, int],
+    back: dict[int, int],
+    further: Sequence[tuple[int, int]],
 ) -> list[Numbers]:
     """Returns all operations in the order of the left, the right's own ones between."""
     pairs, next_right = list[Numbers](), 0
@@ -503,4 +529,5 @@ def _in_order(
             pairs += [(None, m) for m in range(next_right, other) if m not in back]
             next_right = other + 1
         pairs.append((mine, other))
+        pairs += [both for both in further if both[0] == mine]
     return pairs + [(None, m) for m in range(next_right, size) if m not in back]

@@ -10,6 +10,7 @@ import numpy as np
 
 from probe import floats
 from probe.agreement.pairing import NEAR
+from probe.recording.alone import NOT_ALONE, isolated_sides, unequal_bits
 from probe.recording.difference import Difference, Region, Runs, why_not_compared
 from probe.recording.pairs import NOTHING, Pair, Selection
 from probe.recording.recording import Run
@@ -26,6 +27,9 @@ EARLIER = "what it gives depends on what stands before, and nothing that it read
 # The share of elements up to which those that are far apart are what an operation makes of its
 # operands, such as an overflow, and not of their sizes.
 FEW = 0.25
+
+# Elements of an operand that are changed to see which results follow.
+CHANGED = 4
 
 
 def give_reasons(difference: Difference, otherwise: str) -> None:
@@ -68,7 +72,8 @@ def leave_out_sizes(difference: Difference) -> None:
     """Takes back what must agree where it follows from sizes: a shape, a divisor, a padding.
 
     Content changes none of it, so that repetitions don't show it. It differs in many elements by
-    more than rounding, though operands agree, where their sizes or the arguments differ.
+    more than rounding, though operands agree, where an operation reads nothing, has other arguments
+    or gives whole numbers; other operands of other sizes give another factor, the same of all.
     """
     runs, sized = (difference.left, difference.right), set[int]()
     for region in difference.operations:
@@ -77,8 +82,11 @@ def leave_out_sizes(difference: Difference) -> None:
         sides = difference.sides(region)
         shapes = [[run.values[n].shape for n in op.reads] for run, op in sides]
         arguments = [repr(op.attributes) for _, op in sides]
-        # some recorders have a shape read nothing
-        begins = not any(shapes) or shapes[0] != shapes[1] or arguments[0] != arguments[1]
+        # some recorders have a shape read nothing; of several operations one may read its own
+        begins = not any(shapes) or arguments[0] != arguments[1]
+        if shapes[0] != shapes[1]:
+            begins |= region.joint or all(_by_a_factor(pair, runs) for pair in region.gives)
+            begins = begins or not _follow_alike(region, runs)
         begins &= not any(_far(pair, runs).any() for pair in region.reads if not pair.equal)
         if not begins and not any(pair.left in sized for pair in region.reads):
             continue
@@ -136,6 +144,53 @@ def _far(pair: Pair, runs: Runs) -> np.ndarray:
             near |= np.abs(left - right) <= limit
             near |= size <= floats.flushed_below(dtype)  # what one side makes zero
     return np.asarray(~near.reshape(-1))
+
+
+def _by_a_factor(pair: Pair, runs: Runs) -> bool:
+    """Whether paired elements are apart by one factor, or are whole numbers."""
+    both = taken(pair, runs)
+    dtype = runs[0].values[pair.left].dtype
+    if both is None or dtype not in floats.FORMATS:
+        return True
+    with np.errstate(all="ignore"):
+        factors = both[0] / both[1]
+    factors = factors[np.isfinite(factors)]
+    return bool(len(factors)) and bool(np.ptp(factors) < NEAR * abs(np.median(factors) - 1))
+
+
+def _follow_alike(region: Region, runs: Runs) -> bool:
+    """Whether paired results follow the same elements of operands of other sizes, unlike those of a
+    convolution that begins one further on: some are changed on both sides, one after the other."""
+    every, alike, draw = 0, 0, np.random.default_rng(0)
+    try:
+        sides = isolated_sides(*runs, region)
+        if sides is None or any(side.again is None for side in sides):
+            return False
+        left, right = sides
+        for pair in left.pairs:
+            at = left.operation.reads.index(pair.left), right.operation.reads.index(pair.right)
+            arrays, dtype = (left.reads[at[0]], right.reads[at[1]]), left.dtypes[at[0]]
+            if pair.selection.empty or dtype not in floats.FORMATS:
+                continue
+            if arrays[0].shape == arrays[1].shape:
+                continue
+            wide = floats.widen(pair.selection.taken(arrays[0], 0), dtype)
+            for place in draw.integers(wide.size, size=CHANGED):
+                other = wide.copy()
+                other.reshape(-1)[place] = 3 * np.abs(wide[np.isfinite(wide)]).max(initial=1.0)
+                follows = []
+                for k, side in enumerate(sides):
+                    operands = list(side.reads)
+                    bits = floats.round_to(other, dtype)
+                    operands[at[k]] = pair.selection.put(arrays[k], bits, k)
+                    follows.append(
+                        unequal_bits(side.rerun(operands), side.outputs, side.value.dtype)
+                    )
+                every += int((follows[0] | follows[1]).sum())
+                alike += int((follows[0] & follows[1]).sum())
+    except NOT_ALONE:
+        return False
+    return alike > every / 2
 
 
 def _keep_equal(pair: Pair, runs: Runs) -> None:

@@ -90,7 +90,7 @@ def where_they_differ(
         distances = ulp.differences(a, b, ours.dtype)
         if not len(distances.index):
             return f"{head}, in the signs of zeros or the payloads of NaNs alone"
-        most = ulp.largest_ulp(distances.ulps)
+        most = ulp.largest_ulp(distances)
         head += ", numbers against NaN" if most is None else f", by up to {most:,} ulp"
     some = []
     for at in map(int, places[:shown]):

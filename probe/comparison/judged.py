@@ -273,7 +273,7 @@ class Comparison:
     def max_ulp(self) -> int | None:
         """Returns the largest absolute distance; 0 where nothing differs, None where none is a
         number."""
-        return ulp.largest_ulp(self.ulps)
+        return ulp.largest_ulp(self.differences)
 
     @cached_property
     def cause(self) -> list[str]:

@@ -96,7 +96,7 @@ def output_difference(
         found = ulp.differences(*both, dtype)
         apart.reshape(-1)[found.index] = True
         more["nan"] = int((found.ulps == ulp.NAN).sum())
-        more["max_ulp"] = None if more["nan"] else ulp.largest_ulp(found.ulps)
+        more["max_ulp"] = None if more["nan"] else ulp.largest_ulp(found)
         more["signed_zero"] = ulp.signed_zeros(*both, dtype)
         values = [floats.widen(side.reshape(-1)[found.index], dtype) for side in both]
     else:

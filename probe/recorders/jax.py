@@ -279,7 +279,7 @@ class _Trace(Base):  # type: ignore[misc]
                 held = [functools.partial(_jax_bits, each) for each in given]
                 means = meaning(equation.called(held.__getitem__))
             path = "/".join(filter(None, (self._path(), equation.path)))
-            said = Said(means, programs.params_of(equation.words))
+            said = _said_of(equation.own, equation.words, equation.ins, means)
             self._visit(equation.op, path, reads, gives, said)
         return opened.results(values)
 

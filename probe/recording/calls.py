@@ -57,7 +57,7 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
     both_ops = ((left, first), (right, second))
     ours, theirs = ([run.values[n] for n in op.reads] for run, op in both_ops)
     gives = [[run.values[n] for n in op.gives] for run, op in both_ops]
-    if len(ours) != len(theirs) or not any(value.floating for value in gives[0]):
+    if len(ours) != len(theirs) or not any(map(_is_array, gives[0])):
         return None
     reads = [*first.reads], [*second.reads]
     scalars = _differing_scalars(left, right, *reads)
@@ -107,7 +107,7 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
     if not alike:
         sizes = left.axis_sizes, right.axis_sizes
         arguments = [each for each in arguments if not _follows_from_sizes(each[1:], sizes)]
-    numbers_alone = ours and not any(v.floating and n not in scalars for n, v in enumerate(ours))
+    numbers_alone = ours and not any(_is_array(v) and n not in scalars for n, v in enumerate(ours))
     if not arguments or numbers_alone:
         return None
     text = ", ".join(f"{name} {_two_texts(*both)}" for name, *both in arguments)
@@ -173,6 +173,11 @@ def _differing_scalars(
         if _is_known_scalar(left, n) and _is_known_scalar(right, m)
         if left.values[n].digest != right.values[m].digest
     }
+
+
+def _is_array(value: Value) -> bool:
+    """Whether it is more than a size or an index: floats, or several whole numbers."""
+    return value.floating or prod(value.shape) > 1
 
 
 def _is_known_scalar(run: Run, number: int) -> bool:

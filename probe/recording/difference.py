@@ -425,11 +425,13 @@ def _region(match: RunningMatch, mine: int | None, other: int | None) -> Region:
         return region
     right_op = theirs.operations[other]
     reads = read_alike(left_op, right_op, match.shares)
+    if len(left_op.reads) != len(right_op.reads):
+        reads = match.ends(mine, other, "reads") or reads
     if argued := match.argued.get((mine, other)):  # its numbers are arguments, not read by both
         numbers = {right_op.reads[place] for place in argued.scalars}
         reads = [(n, m) for n, m in reads if m not in numbers]
     region.reads = [match.pair(*both) for both in reads]
-    region.gives = [match.pair(*both) for both in zip(left_op.gives, right_op.gives, strict=False)]
+    region.gives = [match.pair(*both) for both in match.ends(mine, other, "gives")]
     region.by_value = any(match.taken.get(n) in right_op.gives for n in left_op.gives)
     if region.by_value or (mine, other) in match.by_ends:
         counts = [(len(op.reads), len(op.gives)) for op in (left_op, right_op)]
@@ -522,7 +524,7 @@ def _measured(
         differences = ulp.differences(ours, theirs, dtype)
         index = differences.index
         pair.differing = len(index)
-        pair.max_ulp = ulp.largest_ulp(differences.ulps) if len(index) else 0
+        pair.max_ulp = ulp.largest_ulp(differences) if len(index) else 0
         pair.signed_zero = ulp.signed_zeros(ours, theirs, dtype)  # no differences, but not the bits
         if len(index):
             values = [floats.widen(array, dtype).reshape(-1) for array in (ours, theirs)]

@@ -194,9 +194,10 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
     except NOT_ALONE as error:
         kind, why = "", f"alone, the operation raises {type(error.__cause__ or error).__name__}"
     if why:
+        refuted = kind == "other" or why.endswith(NO_SOURCE)
         kind = "" if kind == "other" else kind
         causes = {kind: sides[0].pair.differing} if kind else {}
-        return Cause(kind, why, causes=causes, refuted=why.endswith(NO_SOURCE))
+        return Cause(kind, why, causes=causes, refuted=refuted)
     meaning = sides[0].operation.meaning
     if region.by_value and region.joint:
         # one sum of the same numbers on both sides is asked as such
@@ -342,7 +343,12 @@ def why_no_source(left: Run, right: Run, region: Region) -> str:
         sides = isolated_sides(left, right, region)
         if sides is None or any(side.again is None for side in sides):
             return ""
-        return other_operands(sides) or reads_more(sides)
+        why = other_operands(sides) or reads_more(sides)
+        for side in sides:
+            if not why and not equal_bits(side.rerun(), side.outputs, side.value.dtype):
+                kind, said = side.unsteady()
+                why = said if kind == "other" else ""
+        return why
     except NOT_ALONE:
         return ""
 

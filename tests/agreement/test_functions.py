@@ -73,6 +73,7 @@ def test_a_mask_that_is_off_by_one_is_the_source_of_a_sample_and_of_all() -> Non
         assert answer.verdict == "differs"
         assert output["differing"] == differing(right(x[:rows]), wrong(x[:rows])) > 0
         assert answer.first.op == "aten.triu" and examined(answer) == 1
+        assert answer.first.arguments == "diagonal 1 against 2"
 
 
 def test_paddings_that_differ_are_named_on_both_sides_of_a_sample() -> None:
@@ -205,6 +206,30 @@ class Holder:
 
     def run(self) -> Any:
         return torch.sin(self.x).sum(1)
+
+
+@torch.no_grad()
+def test_a_chunk_and_a_step_of_a_recurrent_layer_are_compared_behind_their_state() -> None:
+    torch.manual_seed(0)
+    gru, cell = nn.GRU(6, 8, batch_first=True).eval(), nn.GRUCell(6, 8).eval()
+    x, state = tensor(2, 6, 6), None
+
+    def loop(x: Any) -> Any:
+        states, state = [], None
+        for n in range(x.shape[1]):
+            state = cell(x[:, n], state)
+            states.append(state)
+        return torch.stack(states, 1)
+
+    state, before = gru(x[:, :2])[1].clone(), loop(x[:, :3])[:, -1].clone()
+    sides = (
+        (lambda: gru(x[:, 2:4], state)[0], lambda: gru(x)[0][:, 2:4]),
+        (lambda: cell(x[:, 3], before), lambda: loop(x[:, :4])[:, -1]),
+    )
+    for left, right in sides:
+        answer = found(left, right)
+        own = len(answer.found.left.operations)
+        assert answer.verdict == "equal" and answer.found.examined > 0.9 * own
 
 
 def test_of_what_an_object_holds_nothing_is_known_that_has_another_shape() -> None:

@@ -27,6 +27,19 @@ def test_a_divisor_or_a_shape_that_follows_from_the_length_is_no_source() -> Non
         assert difference.agreement == "unknown"
 
 
+def test_what_a_batch_rounds_to_fewer_digits_is_a_source_of_any_share() -> None:
+    def shorter(x: np.ndarray) -> np.ndarray:
+        y = np.tanh(x)
+        return y.astype("f2").astype("f4") if len(x) > 1 else y
+
+    def flushed(x: np.ndarray) -> np.ndarray:
+        return np.where(np.abs(x) < (0.7 if len(x) > 1 else 0), np.float32(0), x)
+
+    for step in (shorter, flushed):
+        (found,) = compared(X[:1], X, program(tanh, step)).sources
+        assert found.op == step.__name__ and found.differing > 2
+
+
 def flips_a_few(x: np.ndarray) -> np.ndarray:
     y = x * 2
     y[0, 0] *= 1 if len(x) > 1 else -1
