@@ -14,7 +14,7 @@ import numpy as np
 
 from probe import floats
 from probe.recording.contract import WEIGHT
-from probe.recording.recording import Run
+from probe.recording.recording import Run, Value
 from probe.semantics import Each, Moves
 
 # Characters of a value that are printed.
