@@ -38,7 +38,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from probe import backends, floats
 from probe.arguments import choice
@@ -434,64 +434,3 @@ def by_source(kernels: Iterable[Kernel]) -> dict[str, list[str]]:
 def kernel_rows(place: Mapping[str, Any], kernels: Iterable[Kernel]) -> list[dict[str, Any]]:
     """Returns rows of the table ``kernels``; ``place``: its key columns other than ``source``."""
     return [{**place, **kernel._asdict()} for kernel in kernels]
-
-
-# First words of names that move operands, add a bias, or stand for whatever was fused.
-MOVING = frozenset(
-    "reorder broadcast add fusion transpose reshape slice pad concatenate convert iota "
-    "PAD RESHAPE TRANSPOSE SLICE ADD Pad Reshape Transpose Slice Squeeze Unsqueeze Add Cast "
-    "ReorderInput ReorderOutput".split()
-)
-
-
-def computing(names: Iterable[str]) -> list[str]:
-    """Returns those of the names that compute sums of products."""
-    return [name for name in names if name.split()[0] not in MOVING]
-
-
-class Naming:
-    """Asks a target for the kernels of many cases, in one process that talks; a context manager.
-
-    What the library says of itself, without the sampled symbols. The process starts with the first
-    case, and every shape is asked once: kernels are chosen by shape.
-    """
-
-    def __init__(self, target: Target) -> None:
-        self.target = target
-        self._logs, self._offers = carries_onednn(target), _offers(target)
-        self._session: Session | None = None
-        self._known: dict[str, dict[str, list[str]]] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        if self._session is not None:
-            self._session.close()
-
-    def names(self, case: Case) -> dict[str, list[str]]:
-        """Returns them as ``by_source`` does; {} where no source applies."""
-        key = str(case.to_json())
-        if key not in self._known:
-            self._known[key] = by_source(self._ask(case))
-        return self._known[key]
-
-    def _started(self) -> Session:
-        if self._session is None:
-            self._session = Session(self.target, extra=TALK if self._logs else None)
-        return self._session.revive()
-
-    def _ask(self, case: Case) -> list[Kernel]:
-        if not (self._logs or self._offers):
-            return []
-        try:
-            session = self._started()
-            load_operands(session, case)
-            kernels = [logged(session)] if self._logs else []
-            return kernels + (_backend_kernels(session) if self._offers else [])
-        except TargetError as error:
-            why = f"the target failed ({error.kind}) when it was queried"
-            return [Kernel(ONEDNN if self._logs else ASKED, None, why)]

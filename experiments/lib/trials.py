@@ -143,11 +143,11 @@ def _effects(made: Reproduction) -> Row:
         "found_max_ulp": made.before.max_ulp,
         "found_relative": made.before.max_relative,
         "found_causes": made.before.causes,
-        "found_kernels": made.before.kernels,
+        "found_kernels": None,
         "relative": made.after.max_relative,
-        "kernels": made.after.kernels,
+        "kernels": None,
         "kept_cause": kept.get("cause"),
-        "kept_kernels": kept.get("kernels"),
+        "kept_kernels": None,
     }
 
 

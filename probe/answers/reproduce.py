@@ -29,7 +29,7 @@ from probe.printing import as_json
 from probe.progress import Tell
 from probe.reproduction import emulate
 from probe.reproduction import folder as room
-from probe.reproduction.failing import KeepsCause, failing
+from probe.reproduction.failing import KeepsCause, effect, failing
 from probe.reproduction.report import Reproduction, form_of, near_json
 from probe.shrink import BUDGET
 from probe.target import Target
@@ -99,8 +99,8 @@ def reproduce(
     case has to keep, ``bits`` or ``order``; ``most``: smaller cases to try; ``keep``: no shrinking.
     ``form``: whose bug form; the target's own if None. ``also``: targets that are also run on the
     smallest case. ``times``: fresh processes that must agree. ``kernels``: as in
-    ``probe.explain``. ``any_cause``: a smaller case may have a different cause or kernels than
-    the finding; the report says so. ``avoid``: try what avoids the difference. ``force``: write
+    ``probe.explain``. ``any_cause``: a smaller case may have a different cause than the
+    finding; the report says so. ``avoid``: try what avoids the difference. ``force``: write
     into a folder that has files. Errors: InputError, also where both sides agree; TargetError;
     NotReproduced where the script does not give the measured bits: then nothing is written.
     """
@@ -150,7 +150,7 @@ def shrunk_report(
             keeps,
         )
         explanation = failed.explained(shrunk.finding)
-        after = keeps.after(explanation, shrunk.finding)
+        after = effect(explanation, shrunk.finding.label)
         runs = failed.runs
     smallest = shrunk.finding
     listed: dict[str, Any] | None = None

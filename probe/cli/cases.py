@@ -504,9 +504,9 @@ def bisect(
 def shrink(runs: AskedRuns, by: str, most: str, any_cause: bool, out: Output) -> int:
     """Reduces a failing case until any further step would make the difference disappear.
 
-    The smaller case has the same cause (order, rounding, ...), and the same kernels where the
-    library names them. First lengths, kernel, channels, filters, batch, stride, dilation, groups
-    and padding become smaller, then the operands simpler. Ctrl-C prints the smallest case so far.
+    The smaller case has the same cause (order, rounding, ...). First lengths, kernel, channels,
+    filters, batch, stride, dilation, groups and padding become smaller, then the operands simpler.
+    Ctrl-C prints the smallest case so far.
     """
     from probe.answers.reproduce import shrunk_report
     from probe.cli.show import cases as show

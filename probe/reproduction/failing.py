@@ -30,7 +30,6 @@ from probe.comparison import (
     outputs_of_call,
 )
 from probe.errors import InputError, ProbeError, TargetError
-from probe.kernels import Naming, computing
 from probe.launch import AnySession, open_session
 from probe.reproduction import proof
 from probe.summation.tree import BIAS
@@ -54,9 +53,7 @@ def failing(left: Target, right: Target | None = None, inline: bool = False) -> 
         for session in sessions:
             stack.callback(session.close)
             session.start()
-        failed = Failing(sessions[0], sessions[-1])
-        stack.callback(failed.close)
-        yield failed
+        yield Failing(sessions[0], sessions[-1])
 
 
 class Failing:
@@ -65,12 +62,6 @@ class Failing:
     def __init__(self, first: AnySession, second: AnySession) -> None:
         self.first, self.second, self.runs = first, second, 0
         self._known = Revealer(tried=0, kept=4, small=SMALL)
-        self._naming = {target: Naming(target) for target in dict.fromkeys(self.targets)}
-
-    def close(self) -> None:
-        """Ends the processes that were asked for kernels."""
-        for naming in self._naming.values():
-            naming.close()
 
     @property
     def targets(self) -> tuple[Target, Target]:
@@ -105,14 +96,6 @@ class Failing:
     def predicate(self, by: str) -> Predicate:
         """``by_bits`` or ``by_order``. InputError for another word."""
         return self.by_bits if choice("by", by, BY) == "bits" else self.by_order
-
-    def kernels(self, finding: Finding) -> dict[str, dict[str, list[str]]]:
-        """Returns what both libraries say that they run, as ``evidence.named_kernels`` has it."""
-        left, right = (
-            self._naming[target].names(case)
-            for target, case in zip(self.targets, (finding.left, finding.right), strict=True)
-        )
-        return {"left": left, "right": right} if left or right else {}
 
     def survives(self, predicate: Predicate, finding: Finding) -> bool:
         """What a predicate says of a finding; False where the target does not compute it."""
@@ -159,8 +142,6 @@ KINDS = ("order", "rounding", "precision", "flush")
 # Differing outputs whose zeros are looked at.
 MOST = 64
 
-Kernels = dict[str, dict[str, list[str]]]
-
 
 @dataclass(frozen=True)
 class Effect:
@@ -168,8 +149,7 @@ class Effect:
 
     ``causes``: differing outputs by cause; where none differs, compared outputs by what sets their
     sums apart. ``max_difference`` and ``max_relative`` (to the larger of the two): None where no
-    difference is a number. ``kernels``: what the library says of itself, as ``probe explain`` has
-    it; None where it was not asked.
+    difference is a number.
     """
 
     label: str
@@ -179,7 +159,6 @@ class Effect:
     max_difference: float | None
     max_relative: float | None
     causes: dict[str, int]
-    kernels: Kernels | None = None
 
     @property
     def cause(self) -> str | None:
@@ -188,10 +167,10 @@ class Effect:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the keys ``before`` and ``after`` of ``probe report shrink --json``."""
-        return asdict(self) | {"cause": self.cause}
+        return asdict(self) | {"kernels": None, "cause": self.cause}
 
 
-def effect(comparison: Comparison, label: str, kernels: Kernels | None = None) -> Effect:
+def effect(comparison: Comparison, label: str) -> Effect:
     """Returns the effect that an explanation tells of."""
     values = [
         np.asarray(floats.widen(y, comparison.case.dtype), np.float64)
@@ -205,17 +184,15 @@ def effect(comparison: Comparison, label: str, kernels: Kernels | None = None) -
         max_difference=float(far[known].max()) if many else None,
         max_relative=float((far[known] / larger[known]).max()) if many else None,
         causes=comparison.causes or {name: len(which) for name, which in comparison.apart.items()},
-        kernels=kernels,
     )
 
 
 class KeepsCause:
-    """Whether smaller findings keep the cause and the kernels of ``start``.
+    """Whether smaller findings keep the cause of ``start``.
 
     A cause is kept where outputs still differ by the most frequent one of the start's and none by a
     cause that the start does not have; and where the products that are not 0 alone show that
-    cause. Kernels are asked of the candidates that keep the cause, once a shape; they are a
-    condition where the library names one on a side of the start. ``anything``: no conditions.
+    cause. ``anything``: no conditions.
     ``before`` costs one reveal of the start, when it is first asked for. Errors: TargetError.
     """
 
@@ -224,7 +201,7 @@ class KeepsCause:
 
     @cached_property
     def before(self) -> Effect:
-        return effect(self._explained, self.start.label, self.failed.kernels(self.start))
+        return effect(self._explained, self.start.label)
 
     @cached_property
     def _explained(self) -> Comparison:
@@ -236,7 +213,7 @@ class KeepsCause:
         return self._shown_by_products(self._explained)
 
     def keeps(self, finding: Finding) -> bool:
-        """Returns whether a finding that fails does so by the same cause, in the same kernels."""
+        """Returns whether a finding that fails does so by the same cause."""
         if self.anything:
             return True
         comparison = self.failed.judged(finding) or self.failed.explained(finding)
@@ -245,22 +222,12 @@ class KeepsCause:
             return False
         if "reach" in after.causes and _numeric(self._explained) and not _numeric(comparison):
             return False
-        if self._bare and after.differing and not self._shown_by_products(comparison):
-            return False
-        if not names_a_kernel(self.before.kernels):
-            return True
-        return same_kernels(self.before.kernels, self.failed.kernels(finding))
-
-    def after(self, comparison: Comparison, finding: Finding) -> Effect:
-        return effect(comparison, finding.label, self.failed.kernels(finding))
+        bare = self._bare and after.differing > 0
+        return not bare or self._shown_by_products(comparison)
 
     def told(self, after: Effect) -> dict[str, bool | None]:
-        """Whether the cause was kept and the kernels; None for kernels that no source names."""
-        known = names_a_kernel(self.before.kernels)
-        return {
-            "cause": same_cause(self.before, after),
-            "kernels": same_kernels(self.before.kernels, after.kernels) if known else None,
-        }
+        """Whether the cause was kept; kernels are asked of the smallest case alone."""
+        return {"cause": same_cause(self.before, after), "kernels": None}
 
     def _shown_by_products(self, comparison: Comparison) -> bool:
         """Whether an output's products that are not 0 alone show the start's main cause."""
@@ -279,26 +246,6 @@ def _numeric(comparison: Comparison) -> bool:
 
 def same_cause(before: Effect, after: Effect) -> bool:
     return before.cause in after.causes and set(after.causes) <= set(before.causes)
-
-
-def names_a_kernel(kernels: Kernels | None) -> bool:
-    """Returns whether a library names a kernel on a side."""
-    return any(_computing(side) for side in (kernels or {}).values())
-
-
-def same_kernels(kernels: Kernels | None, other: Kernels | None) -> bool:
-    """Whether the same kernels compute both sides; what only moves operands doesn't count."""
-    left, right = kernels or {}, other or {}
-    return all(_computing(left.get(s, {})) == _computing(right.get(s, {})) for s in {*left, *right})
-
-
-def _computing(side: dict[str, list[str]]) -> dict[str, frozenset[str]]:
-    """Returns names by source, without the sources that name none."""
-    named = {
-        source: frozenset(computing([name for name in names if not name.startswith("(")]))
-        for source, names in side.items()
-    }
-    return {source: names for source, names in named.items() if names}
 
 
 def shown_by_products(comparison: Comparison, cause: str, first: bool = False) -> int | None:

@@ -24,6 +24,7 @@ from probe.reproduction.failing import (
     Predicate,
     by_switches,
     by_values,
+    effect,
     failing,
     shown_by_products,
 )
@@ -44,7 +45,7 @@ class ReportOptions:
     """How a finding is reduced, proved and looked at before it is written.
 
     ``by``, ``most``: see ``probe.shrink``. ``keep``: no shrinking. ``any_cause``: a smaller case
-    may have another cause, or other kernels. ``times``: fresh processes that must say the same.
+    may have another cause. ``times``: fresh processes that must say the same.
     ``also``: targets that are asked about the smallest case. ``avoid``: what avoids it is looked
     for too, at a start of the library for each switch. ``elsewhere``: what is known of others.
     """
@@ -116,7 +117,7 @@ def proved_reproduction(
         smallest = shrunk.finding
     tell(f"explaining {smallest.label}")
     comparison = failed.explained(smallest)
-    after = condition.after(comparison, smallest)
+    after = effect(comparison, smallest.label)
     refusals = {comparison.left.refusal, comparison.right.refusal}
     if "nondeterministic" in refusals:
         raise Nondeterministic(f"{smallest.label}: the same run again gives different bits")

@@ -61,7 +61,7 @@ class Reproduction:
     why there is none. ``shown``: whether it prints every bit pattern that the script does.
     ``seconds``: what the proof took.
     ``before``, ``after``: what the finding did, and what the smallest case does; None for networks.
-    ``kept``: whether cause and kernels are the same, None where nothing was reduced.
+    ``kept``: whether the cause is the same, None where nothing was reduced.
     ``short``: the script for reading, None where there is none. ``avoids``: what was tried to avoid
     the difference and does. ``sizes``: characters of every text that was written. ``model``: where
     in a model it was found, a sentence; empty where the case itself was given.
@@ -595,15 +595,13 @@ def _finding_in_words(repro: Reproduction) -> str:
     kept = repro.kept or {}
     if kept.get("cause") is False:
         text += f" The cause of the smaller case is different: {', '.join(explanation.causes)}."
-    if kept.get("kernels") is False:
-        text += " Different kernels run there."
     if shrunk.near is not None:
         text += f" The nearest case without a difference: {shrunk.near.value.label}."
     return text
 
 
 def _effect(before: Effect) -> str:
-    """Returns outputs, distances, causes and kernels in a sentence."""
+    """Returns outputs, distances and causes in a sentence."""
     text = f"{before.label}: {before.differing:,} of {before.compared:,} compared outputs differ"
     text += f", {_far(before.max_ulp)}"
     if before.max_difference is not None:
@@ -613,15 +611,7 @@ def _effect(before: Effect) -> str:
         for name, count in before.causes.items()
     )
     text += f"; cause: {causes}"
-    # the kernels that the library names: of both sides, or of each
-    named = {
-        side: ", ".join(f"`{n}`" for names in by.values() for n in names if n[0] != "(")
-        for side, by in (before.kernels or {}).items()
-    }
-    if not any(named.values()):
-        return text
-    left, right = (names or "none named" for names in named.values())
-    return f"{text}; kernels: {left}" + (f" (left), {right} (right)" if left != right else "")
+    return text
 
 
 def _far(ulp: int | None) -> str:

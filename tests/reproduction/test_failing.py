@@ -1,4 +1,4 @@
-"""A smaller case keeps the cause and the kernels of what was found, unless they are given up."""
+"""A smaller case keeps the cause of what was found, unless it is given up."""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ import pytest
 from probe.case import Case
 from probe.comparison import Finding
 from probe.errors import InputError
-from probe.kernels import computing
 from probe.reproduction import folder, report
 from probe.reproduction.failing import (
     Effect,
-    Failing,
     KeepsCause,
+    effect,
     failing,
-    names_a_kernel,
     same_cause,
-    same_kernels,
     shown_by_products,
 )
 from probe.target import Target
@@ -39,7 +36,7 @@ def shrunken(anything: bool):
         condition = KeepsCause(failed, finding, anything)
         found = folder.shrunken(failed, finding, kept=condition)
         explanation = failed.explained(found.finding)
-        return condition, found, condition.after(explanation, found.finding)
+        return condition, found, effect(explanation, found.finding.label)
 
 
 @pytest.mark.slow
@@ -59,46 +56,16 @@ def test_a_case_by_another_cause_is_smaller_and_said_to_be_one():
     assert np.count_nonzero(found.finding.w) <= 2
 
 
-@pytest.mark.slow
-def test_kernels_are_kept_where_the_library_names_them(monkeypatch):
-    def named(self, finding):
-        """A library that takes another kernel from seven positions on."""
-        names = [["large" if side.length >= 7 else "small"] for side in (finding.left,) * 2]
-        return dict(zip(("left", "right"), ({"said": one} for one in names), strict=True))
-
-    monkeypatch.setattr(Failing, "kernels", named)
-    condition, found, after = shrunken(anything=False)
-    assert found.finding.left.length >= 7 and condition.told(after)["kernels"] is True
-    condition, found, after = shrunken(anything=True)
-    assert found.finding.left.length < 7 and condition.told(after)["kernels"] is False
-
-
 def test_a_cause_that_comes_new_is_not_the_same():
-    def effect(**causes):
+    def having(**causes):
         return Effect("", 9, 9, 1, 1.0, 1.0, causes)
 
-    before = effect(order=5, rounding=2)
+    before = having(order=5, rounding=2)
     assert before.cause == "order"
-    assert same_cause(before, effect(order=1)) and same_cause(before, effect(order=1, rounding=3))
-    assert not same_cause(before, effect(rounding=1))
-    assert not same_cause(before, effect(order=1, window=1))
-    assert effect().cause is None
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        (["reorder jit:uni", "convolution a"], ["convolution a"], True),
-        (["convolution a"], ["convolution b"], False),
-        (["convolution a"], ["(nothing was said)"], False),
-        (["convolution", "add"], ["convolution", "broadcast", "fusion"], True),
-    ],
-)
-def test_what_moves_operands_is_no_other_kernel(one, other, same):
-    sides = [{"left": {"log": names}, "right": {}} for names in (one, other)]
-    assert same_kernels(*sides) is same
-    assert computing(["reorder x", "dot", "PAD built in"]) == ["dot"]
-    assert names_a_kernel(sides[0]) and not names_a_kernel({"left": {"log": ["(nothing)"]}})
+    assert same_cause(before, having(order=1)) and same_cause(before, having(order=1, rounding=3))
+    assert not same_cause(before, having(rounding=1))
+    assert not same_cause(before, having(order=1, window=1))
+    assert having().cause is None
 
 
 def test_zeros_do_not_hide_that_two_products_are_left():

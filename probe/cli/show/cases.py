@@ -629,8 +629,6 @@ def _what_is_kept(report: Mapping[str, Any]) -> list[Text]:
     lines = [Text(f"before: {outputs}{up_to(before['max_ulp'])}: {counts}")]
     if keeps["cause"] is False:
         lines.append(Text("the reduced case has a different cause", "yellow"))
-    if keeps["kernels"] is False:
-        lines.append(Text("different kernels run the reduced case", "yellow"))
     return lines
 
 
