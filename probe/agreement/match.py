@@ -18,11 +18,10 @@ import numpy as np
 from probe import budget
 from probe.agreement import by_value, settled
 from probe.agreement.pairing import SHARE, Side, lines_by_value, near_share, paired
-from probe.recording.calls import Argued
 from probe.recording.contract import INPUT, WEIGHT
-from probe.recording.difference import Difference
-from probe.recording.pairs import NOTHING, Pair, Selection
+from probe.recording.difference import NOTHING, Difference, Pair, Selection
 from probe.recording.recording import Operation, Run, Value, operations_between
+from probe.recording.related import Argued
 from probe.recording.repeated import Marks, aligned
 
 Runs = tuple[Run, Run]

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from probe.recording.pairs import NOTHING, WHOLE, Selection
+from probe.recording.difference import NOTHING, WHOLE, Selection
 from probe.recording.repeated import compact
 
 Lines = tuple[np.ndarray, np.ndarray]

@@ -11,8 +11,15 @@ import numpy as np
 from probe import floats
 from probe.agreement.pairing import NEAR
 from probe.recording.alone import NOT_ALONE, isolated_sides, unequal_bits
-from probe.recording.difference import Difference, Region, Runs, why_not_compared
-from probe.recording.pairs import NOTHING, Pair, Selection
+from probe.recording.difference import (
+    NOTHING,
+    Difference,
+    Pair,
+    Region,
+    Runs,
+    Selection,
+    why_not_compared,
+)
 from probe.recording.recording import Run
 from probe.recording.repeated import Marks
 

@@ -10,16 +10,19 @@ from typing import Any
 from probe import budget
 from probe.agreement.match import RunningMatch
 from probe.progress import Say, silent, span
-from probe.recording import alone, related
+from probe.recording import alone
 from probe.recording.contract import Recorder
 from probe.recording.difference import (
     NAMES,
     Difference,
     compare_runs,
     fill_reasons,
+    folded_weights,
     plain_outputs,
+    reads_other_weights,
 )
 from probe.recording.recording import Run
+from probe.recording.related import permuted, related, shares_weights
 from probe.recording.source import find_cause, why_no_source
 from probe.recording.subject import beside_apart
 from probe.recording.watched import watched
@@ -78,12 +81,12 @@ def compare_and_explain(
 
     ``match``: what of both must agree, found by running; None: neither can be repeated."""
     match = RunningMatch.of(left, right) if match is None else match
-    same_inputs, said, other_weights = related.related(left, right)
+    same_inputs, other_weights = related(left, right)
     tell("comparing")
     difference = compare_runs(match)
     whole = same_inputs and match.sides.whole
-    same = whole and not other_weights and related.shares_weights(left, right)
-    difference.notes, difference.same_inputs = [*notes, *said], same
+    same = whole and not other_weights and shares_weights(left, right)
+    difference.notes, difference.same_inputs = [*notes], same
     difference.matched = match.how
     difference.other_weights = other_weights
     difference.plain = plain_outputs(difference)
@@ -98,14 +101,14 @@ def compare_and_explain(
         for region in difference.operations
         if region.arguments and region.verdict in ARGUED and difference.argued
     ]
-    others = [r for r in difference.operations if related.reads_other_weights(difference, r)]
+    others = [r for r in difference.operations if reads_other_weights(difference, r)]
     if other_weights:
-        folded = not others and related.folded(difference)
+        folded = not others and folded_weights(difference)
         one = "; the outputs are close, so these may be one model, folded differently"
         difference.notes.append(
             other_weights + (one if folded else ", so these are different models")
         )
-    difference.weights = related.permuted(left, right)
+    difference.weights = permuted(left, right)
     difference.notes += [str(weight) for weight in difference.weights if not weight.convention]
     if explain:
         tell("looking for differences behind the first")

@@ -35,9 +35,8 @@ from probe.invariant import mitigated_models
 from probe.printing import counted, differ
 from probe.progress import VOICE, Say, heard
 from probe.recording.alone import unequal_bits
-from probe.recording.difference import Region
+from probe.recording.difference import Pair, Region
 from probe.recording.inputs import first_entries, varied_axes
-from probe.recording.pairs import Pair
 from probe.recording.source import find_cause
 from probe.recording.subject import run_unwatched
 from probe.target import Target

@@ -32,11 +32,10 @@ from probe.printing import counted, differ, ranges
 from probe.progress import Say, heard, silent
 from probe.recording.apart import switch_lines
 from probe.recording.contract import Recorder
-from probe.recording.difference import Difference, Region, grouped_reasons, of_outputs
+from probe.recording.difference import Difference, Pair, Region, grouped_reasons, of_outputs
 from probe.recording.folder import read_recording
 from probe.recording.inputs import listed_inputs, require_arguments
 from probe.recording.on_target import RunnableRecording
-from probe.recording.pairs import Pair
 from probe.recording.recording import Provenance, Run
 from probe.recording.subject import function_recorder, is_net, net_recorder
 from probe.target import Target

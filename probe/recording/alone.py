@@ -29,8 +29,7 @@ from probe.comparison import Comparison, OutputPairs, Revealer
 from probe.enclosure import RoundingVerdict
 from probe.errors import Foreign, ProbeError, foreign
 from probe.recording.contract import Isolated
-from probe.recording.difference import NAMES, Difference, Region, measure_pair
-from probe.recording.pairs import Pair
+from probe.recording.difference import NAMES, Difference, Pair, Region, measure_pair
 from probe.recording.recording import (
     LeftOut,
     Operation,

@@ -8,15 +8,15 @@ already, *healed* where what it reads differs and its outputs agree.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from operator import eq
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from probe import floats, ulp
+from probe import floats
 from probe.comparison.outputs import (
     OutputDifference,
     Samples,
@@ -25,10 +25,8 @@ from probe.comparison.outputs import (
     verdict_of,
     with_window,
 )
-from probe.comparison.weights import PermutedWeight
 from probe.enclosure import RoundingVerdict
-from probe.recording.calls import Argued, all_differing_arguments, differing_arguments
-from probe.recording.pairs import Pair, Selection, read_alike
+from probe.recording.contract import WEIGHT
 from probe.recording.recording import (
     NAMED,
     Operation,
@@ -36,6 +34,13 @@ from probe.recording.recording import (
     computes,
     operations_between,
     region_text,
+)
+from probe.recording.related import (
+    Argued,
+    PermutedWeight,
+    all_differing_arguments,
+    differing_arguments,
+    weight_digests,
 )
 from probe.semantics import Moves, Passes
 
@@ -45,6 +50,116 @@ if TYPE_CHECKING:
 Runs = tuple[Run, Run]
 
 NAMES = ("left", "right")
+
+
+class Selection(NamedTuple):
+    """Elements of a left value and of a right one that must agree, pair by pair.
+
+    ``axes``: those along which elements are named; all along the others belong to the selection.
+    ``left``, ``right``: flat indices over the sizes of ``axes``, None for all of them. ``flat``:
+    the two have other numbers of axes, and elements are named by their place in the flattened
+    value.
+    """
+
+    axes: tuple[int, ...]
+    left: np.ndarray | None
+    right: np.ndarray | None
+    sizes: tuple[tuple[int, ...], tuple[int, ...]]
+    flat: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether all elements of both sides are selected, each with the one at its place."""
+        return self.left is None
+
+    @property
+    def empty(self) -> bool:
+        """Returns whether nothing must agree."""
+        return self.left is not None and not len(self.left)
+
+    def count(self, shape: tuple[int, ...]) -> int:
+        """Returns how many elements of the left value, of this shape, are selected."""
+        if self.left is None:
+            return prod(shape)
+        rest = [n for a, n in enumerate(shape) if a not in self.axes and not self.flat]
+        return len(self.left) * prod(rest)
+
+    def _seen(self, array: np.ndarray, side: int) -> tuple[np.ndarray, Any]:
+        """Returns a view of a side's value, and the index of what is selected in it."""
+        index = (self.left, self.right)[side]
+        assert index is not None
+        if self.flat:
+            return array.reshape(-1), index
+        rest = [axis for axis in range(array.ndim) if axis not in self.axes]
+        turned = array.transpose(*self.axes, *rest)
+        if self.axes:
+            return turned, np.unravel_index(index, self.sizes[side])
+        return turned[None], slice(min(len(index), 1))
+
+    def taken(self, array: np.ndarray, side: int) -> np.ndarray:
+        """Returns the selected elements of the left (0) or right (1) value: (named, *others)."""
+        if self.whole:
+            return array
+        view, at = self._seen(array, side)
+        chosen: np.ndarray = view[at]
+        return chosen
+
+    def put(self, array: np.ndarray, values: np.ndarray, side: int) -> np.ndarray:
+        """Returns a copy of a side's value with these elements in the places of the selected."""
+        if self.whole:
+            return values.reshape(array.shape).copy()
+        copy = np.array(array, order="C")
+        view, at = self._seen(copy, side)
+        view[at] = values
+        return copy
+
+    def mask(self, shape: tuple[int, ...], side: int) -> np.ndarray:
+        """Returns where a side's value of ``shape`` is selected: bool."""
+        if self.whole:
+            return np.ones(shape, bool)
+        every = self.taken(np.ones(shape, bool), side)
+        return self.put(np.zeros(shape, bool), every, side)
+
+    def rest(self, shape: tuple[int, ...], side: int) -> np.ndarray:
+        """Returns where a side's value need not agree with anything of the other's: bool."""
+        return ~self.mask(shape, side)
+
+
+# No element of either value.
+NOTHING = Selection((), np.zeros(0, np.int64), np.zeros(0, np.int64), ((), ()), True)
+
+# All elements of two values of one shape.
+WHOLE = Selection((), None, None, ((), ()))
+
+
+@dataclass
+class Pair:
+    """A value of either run, by number, and what must agree of them.
+
+    ``compared``: elements; ``equal``: whether all have the same bits. ``known``: False where it
+    isn't known of the rest whether it must agree. ``hollow``: neither has any element. ``laid``:
+    which elements stand for each other, where fewer of them must agree.
+    """
+
+    left: int
+    right: int
+    selection: Selection
+    known: bool
+    compared: int = 0
+    equal: bool = True
+    differing: int = 0
+    signed_zero: int = 0
+    max_ulp: int | None = 0
+    scaled: float = 0.0
+    first: tuple[int, ...] | None = None
+    hollow: bool = False
+    laid: Selection | None = None
+
+    @classmethod
+    def of_all(cls, left: int, right: int, size: int) -> Pair:
+        """Returns a pair of all elements, ``size``, of two values of one shape, by index."""
+        return cls(left, right, WHOLE, True, size, hollow=not size)
+
 
 # Of eps, the power up to which results of two formulas are taken for the same numbers: half of
 # the digits. What is computed from other elements differs in the first ones.
@@ -389,6 +504,23 @@ def compare_runs(match: RunningMatch) -> Difference:
     return difference
 
 
+def read_alike(
+    left: Operation, right: Operation, meet: Callable[[int, int], bool]
+) -> list[tuple[int, int]]:
+    """Pairs what two operations read: place by place, or in the order in which all have something
+    in common, where a sum or a product of two has them the other way round.
+
+    ``meet``: whether two values have something in common.
+    """
+    plain = list(zip(left.reads, right.reads, strict=False))
+    if len(left.reads) != 2 or len(right.reads) != 2:
+        return plain
+    if all(meet(*numbers) for numbers in plain):  # first: labels of the others are never asked
+        return plain
+    turned = list(zip(left.reads, reversed(right.reads), strict=True))
+    return turned if all(meet(*numbers) for numbers in turned) else plain
+
+
 def _regions_of(match: RunningMatch) -> Difference:
     """Returns all regions, in the order of the left run, and the outputs; nothing is compared."""
     ours, theirs = match.runs
@@ -496,10 +628,9 @@ def measure_pairs(left: Run, right: Run, pairs: Iterable[Pair]) -> None:
             pair.equal = ours[pair.left].digest == theirs[pair.right].digest
         if pair.equal if pair.selection.whole else not pair.compared:
             continue
-        (mine,) = left.parts([(pair.left, pair.selection)], 0)
-        (other,) = right.parts([(pair.right, pair.selection)], 1)
+        mine, other = left.array(pair.left), right.array(pair.right)
         if mine is not None and other is not None:
-            _measured(pair, mine, other, ours[pair.left].dtype, ours[pair.left].shape)
+            measure_pair(pair, mine, other, ours[pair.left].dtype)
         elif pair.selection.whole:  # digests alone were kept: one element at least
             pair.differing, pair.max_ulp = 1, None
         else:  # nothing is known of what a recording on disk has left out
@@ -508,41 +639,30 @@ def measure_pairs(left: Run, right: Run, pairs: Iterable[Pair]) -> None:
 
 def measure_pair(pair: Pair, mine: np.ndarray, other: np.ndarray, dtype: str) -> None:
     """Counts differences of two values; of either the selected elements alone."""
-    both = pair.selection.taken(mine, 0), pair.selection.taken(other, 1)
-    _measured(pair, *both, dtype, mine.shape)
-
-
-def _measured(
-    pair: Pair, ours: np.ndarray, theirs: np.ndarray, dtype: str, shape: tuple[int, ...]
-) -> None:
-    """The same of the selected elements; ``shape``: of the left value."""
-    if "float" not in dtype:
-        apart = ours != theirs
-        pair.differing, pair.max_ulp = int(apart.sum()), None
-        index = np.flatnonzero(apart)
-    else:
-        differences = ulp.differences(ours, theirs, dtype)
-        index = differences.index
-        pair.differing = len(index)
-        pair.max_ulp = ulp.largest_ulp(differences) if len(index) else 0
-        pair.signed_zero = ulp.signed_zeros(ours, theirs, dtype)  # no differences, but not the bits
-        if len(index):
-            values = [floats.widen(array, dtype).reshape(-1) for array in (ours, theirs)]
-            with np.errstate(invalid="ignore"):
-                apart = np.abs(values[0][index] - values[1][index]).max()
-            finite = np.abs(values[1][np.isfinite(values[1])])
-            # where all is zero there is nothing to measure by
-            largest = max(float(finite.max(initial=0)), 1e-300)
-            pair.scaled = float(apart / (floats.eps(dtype) * largest))
+    both = [
+        np.ascontiguousarray(pair.selection.taken(array, side))
+        for side, array in enumerate((mine, other))
+    ]
+    found = output_difference(both[0].reshape(-1), both[1].reshape(-1), (dtype, dtype))
+    pair.differing, pair.signed_zero = found.differing, found.signed_zero
+    pair.max_ulp = found.max_ulp if dtype in floats.FORMATS else None
     pair.equal = not pair.differing
-    if len(index):
-        mask = np.zeros(ours.shape, bool)
-        mask.reshape(-1)[index[0]] = True
-        if pair.selection.whole:
-            place = np.argwhere(mask)[0]
-        else:
-            place = np.argwhere(pair.selection.put(np.zeros(shape, bool), mask, 0))[0]
-        pair.first = tuple(map(int, place))
+    if pair.equal:
+        return
+    if dtype in floats.FORMATS:
+        values = [floats.widen(array, dtype).reshape(-1) for array in both]
+        with np.errstate(invalid="ignore"):
+            apart = np.abs(values[0] - values[1])[found.apart].max()
+        finite = np.abs(values[1][np.isfinite(values[1])])
+        # where all is zero there is nothing to measure by
+        largest = max(float(finite.max(initial=0)), 1e-300)
+        pair.scaled = float(apart / (floats.eps(dtype) * largest))
+    mask = np.zeros(both[0].size, bool)
+    mask[np.argmax(found.apart)] = True
+    mask = mask.reshape(both[0].shape)
+    if not pair.selection.whole:
+        mask = pair.selection.put(np.zeros(mine.shape, bool), mask, 0)
+    pair.first = tuple(map(int, np.argwhere(mask)[0]))
 
 
 ONE_SIDE = "no operation of the other run computes the same"
@@ -601,3 +721,37 @@ def why_not_compared(pairs: Sequence[Pair], difference: Difference) -> str:
         return LEFT_OUT
     shapes = f"shape {list(left.shape)} on the left and {list(right.shape)} on the right"
     return f"it gives {shapes}; {NOT_TOLD}" if left.shape != right.shape else NOT_TOLD
+
+
+def reads_other_weights(difference: Difference, region: Region) -> bool:
+    """Whether a region reads weights on either side that the other lacks, and runs the same
+    operations on both or isn't matched by value: folded ones stand in other operations."""
+    sides = difference.left, difference.right
+    held = weight_digests(difference.right), weight_digests(difference.left)
+    runs = zip(sides, region.inside, strict=True)
+    names = [[run.operations[n].op for n in inside] for run, inside in runs]
+    # without elements, or bytes of another sign that stand for the same numbers
+    alike = [
+        [p.left for p in region.reads if p.hollow],
+        [p.right for p in region.reads if p.hollow],
+    ]
+    return (names[0] == names[1] or not region.by_value) and all(
+        any(
+            run.values[n].role == WEIGHT and run.values[n].digest not in other and n not in same
+            for number in inside
+            for n in run.operations[number].reads
+        )
+        for run, other, inside, same in zip(sides, held, region.inside, alike, strict=True)
+    )
+
+
+def folded_weights(difference: Difference) -> bool:
+    """Whether weights that one side alone has may be those of the other, folded into other
+    operations: all outputs are close then."""
+    values = difference.left.values
+    return all(
+        values[pair.left].dtype in floats.FORMATS
+        and pair.compared == prod(values[pair.left].shape)
+        and is_near(pair, values[pair.left].dtype)
+        for pair in difference.outputs
+    )

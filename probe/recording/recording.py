@@ -23,7 +23,6 @@ from probe import floats
 from probe.errors import InputError, Nondeterministic, printable
 from probe.printing import counted
 from probe.recording.contract import Again, Operation, Recorder, Seen
-from probe.recording.pairs import Selection
 from probe.recording.store import ProcessStore, RunStore, array_digest
 from probe.semantics import Meaning, Moves, Step, Steps, Unknown, of_complex
 
@@ -101,10 +100,6 @@ def operations_between(
 def floating(dtype: str) -> bool:
     """Returns whether values of a dtype are floating-point numbers."""
     return "float" in dtype or "complex" in dtype
-
-
-# The number of a value, and which of its elements are meant.
-Part = tuple[int, Selection]
 
 
 @dataclass(frozen=True)
@@ -218,11 +213,6 @@ class Run:
         which LeftOut says so."""
         every = {n: self.array(n) for n in sorted(set(wanted))}
         return KeptArrays({n: array for n, array in every.items() if array is not None})
-
-    def parts(self, wanted: Iterable[Part], side: int) -> list[np.ndarray | None]:
-        """Returns selected elements of values; None of those that were left out."""
-        both = ((self.array(n), chosen) for n, chosen in wanted)
-        return [None if array is None else chosen.taken(array, side) for array, chosen in both]
 
     def with_arrays(self, arrays: Mapping[int, np.ndarray]) -> Run:
         """Returns the same run with a few values replaced."""

@@ -10,7 +10,7 @@ import pytest
 
 import probe
 from probe.errors import InputError
-from probe.recording.calls import all_differing_arguments, differing_arguments
+from probe.recording.related import all_differing_arguments, differing_arguments
 
 ROWS = np.random.default_rng(4).standard_normal((6, 20)).astype(np.float32)
 Function = Callable[[Any], Any]

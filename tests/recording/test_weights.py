@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probe.comparison.weights import permuted_weights
+from probe.recording.related import permuted_weights
 
 RANDOM = np.random.default_rng(3)
 W = RANDOM.normal(size=(12, 5)).astype("f4")

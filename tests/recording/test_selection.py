@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probe.recording.pairs import NOTHING, WHOLE, Pair, Selection, read_alike
+from probe.recording.difference import NOTHING, WHOLE, Pair, Selection, read_alike
 from tests.recording.taped import Taped, normal
 
 LEFT, RIGHT = np.arange(12.0).reshape(3, 4), np.arange(20.0).reshape(5, 4)
