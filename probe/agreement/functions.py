@@ -24,9 +24,18 @@ from probe.agreement.pairing import near_share
 from probe.agreement.unread import Reader
 from probe.errors import Foreign, ProbeError, foreign
 from probe.recording.contract import Recorder
-from probe.recording.lacking import Arrays, Where, contents, independent, starts
 from probe.recording.recording import Operation, Run, record_run
-from probe.recording.repeated import Marks, aligned, repeated, unheard
+from probe.recording.repeated import (
+    Arrays,
+    Marks,
+    Where,
+    aligned,
+    contents,
+    independent,
+    repeated,
+    starts,
+    unheard,
+)
 from probe.recording.store import array_digest
 
 # Arrays of which it is asked what is read.

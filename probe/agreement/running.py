@@ -12,9 +12,8 @@ import numpy as np
 from probe.agreement.match import RunningMatch, Sides
 from probe.errors import Foreign, ProbeError, foreign
 from probe.recording.contract import Recorder
-from probe.recording.lacking import Arrays, contents, independent, lacked
 from probe.recording.recording import Run, record_run
-from probe.recording.repeated import Marks, repeated
+from probe.recording.repeated import Arrays, Marks, contents, independent, lacked, repeated
 
 Recorders = Callable[[Arrays], Recorder]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from probe import budget
-from probe.recording.lacking import SEED, Arrays, other_content
+from probe.recording.repeated import SEED, Arrays, other_content
 
 # Runs a program unwatched: what its results are told apart by, None where it raises.
 Run = Callable[[Arrays], object]

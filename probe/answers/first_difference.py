@@ -25,17 +25,15 @@ from probe.agreement.walk import compare_and_explain, walk
 from probe.answers.answer import Answer
 from probe.arguments import typed
 from probe.budget import within
-from probe.comparison import decisions as deciding
-from probe.comparison.outputs import counts_text
+from probe.comparison.outputs import Decision, counts_text, decisions
 from probe.errors import InputError, ProbeError
 from probe.printing import counted, differ, ranges
 from probe.progress import Say, heard, silent
-from probe.recording.apart import switch_lines
+from probe.recording.apart import RunnableRecording, switch_lines
 from probe.recording.contract import Recorder
 from probe.recording.difference import Difference, Pair, Region, grouped_reasons, of_outputs
 from probe.recording.folder import read_recording
 from probe.recording.inputs import listed_inputs, require_arguments
-from probe.recording.on_target import RunnableRecording
 from probe.recording.recording import Provenance, Run
 from probe.recording.subject import function_recorder, is_net, net_recorder
 from probe.target import Target
@@ -167,11 +165,11 @@ class Walked(Answer):
             "decisions": [asdict(each) for each in self.decisions(output)],
         }
 
-    def decisions(self, output: Pair) -> list[deciding.Decision]:
+    def decisions(self, output: Pair) -> list[Decision]:
         """Returns what an output decides and where the runs decide differently; [] of integers."""
         dtype = self.found.left.values[output.left].dtype
         key = (output.left, output.right)
-        known: dict[tuple[int, int], list[deciding.Decision]]
+        known: dict[tuple[int, int], list[Decision]]
         known = self.__dict__.setdefault("_decided", {})
         if key not in known:
             known[key] = []
@@ -179,7 +177,7 @@ class Walked(Answer):
                 both = _decision_sides(self.found, output)
                 if both is not None and both[0].size:
                     left, right = map(np.atleast_1d, both)
-                    known[key] = list(deciding.decisions(left, right, dtype))
+                    known[key] = list(decisions(left, right, dtype))
         return known[key]
 
     def decided(self) -> dict[str, float | None]:

@@ -30,10 +30,16 @@ from probe.launch import AnySession, open_session
 from probe.printing import counted
 from probe.progress import VOICE, Say, heard, silent
 from probe.recording.alone import Known
-from probe.recording.apart import Apart, is_own_library, own_target, switch_lines
+from probe.recording.apart import (
+    Apart,
+    TargetRuns,
+    file_outputs,
+    is_own_library,
+    own_target,
+    switch_lines,
+)
 from probe.recording.contract import Input, Opened, Recorder
 from probe.recording.inputs import first_entries, varied_axes
-from probe.recording.on_target import TargetRuns, file_outputs
 from probe.recording.recording import Run, array_digest
 from probe.recording.subject import OR_SHAPE, is_function, run_unwatched
 from probe.recording.watched import watched

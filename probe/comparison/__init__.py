@@ -1,8 +1,8 @@
 """Compares two runs: which outputs must agree, what differs, and why.
 
 ``runs`` says what is compared, computes each side and reveals how its outputs are added;
-``judged`` pairs the outputs of two runs and names the cause of each difference; ``decisions`` says
-what a difference changes, and what no order of additions can change.
+``judged`` pairs the outputs of two runs and names the cause of each difference; ``outputs`` compares
+what a user's runs return by index, and says what a difference changes.
 """
 
 from probe.comparison.judged import CAUSES, Comparison, OutputPairs, classes_of, compare_shapes

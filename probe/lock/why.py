@@ -31,7 +31,7 @@ from probe.answers.first_difference import of_stored, operation_text
 from probe.answers.record import first_changed
 from probe.answers.same_bits import where_they_differ
 from probe.budget import within
-from probe.comparison import decisions
+from probe.comparison.outputs import decisions
 from probe.errors import InputError, NothingKnown, ProbeError
 from probe.lock import conditions
 from probe.lock.checks import CHANGED, OUT, RECORD, WHOLE, BitsSession, Checked
@@ -46,8 +46,7 @@ from probe.lock.conditions import (
     facts_apart,
 )
 from probe.progress import Say, silent
-from probe.recording.apart import module_paths
-from probe.recording.on_target import RunnableRecording
+from probe.recording.apart import RunnableRecording, module_paths
 from probe.recording.source import GENERATOR
 from probe.recording.store import Bits
 from probe.runtimes import packages
@@ -443,7 +442,7 @@ def _of_arrays(old: Any, new: Any, checked: Checked) -> dict[str, Any]:
     report["difference"] = where_they_differ(old, new, "out", dtype, 1).partition(": ")[2]
     if dtype in floats.FORMATS and old.ndim:
         kind = floats.container_of_format(dtype)
-        every = list(decisions.decisions(new.view(kind), old.view(kind), dtype))
+        every = list(decisions(new.view(kind), old.view(kind), dtype))
         changed = sum(each.crossed for each in every)
         report["decisions"] = {"total": sum(each.taken for each in every), "changed": changed}
         report |= {"kind": "answers"} if changed else {}

@@ -6,18 +6,16 @@ by :mod:`probe.agreement`, which asks all this in order.
 What a run was: ``recording`` (``record_run`` watches it once: a ``Run`` says what was computed from
 what; several operations as one), ``store`` (bits of whatever a run may return; its arrays by
 digest), ``folder`` (the same on disk), ``subject`` and ``inputs`` (what is run, on what),
-``watched`` (does it repeat), ``lacking`` and ``repeated`` (other content, and what changes with
-it), ``apart`` (in another process), ``on_target`` (on targets, as long as an answer is asked
-about).
+``watched`` (does it repeat), ``repeated`` (other content, and what changes with it), ``apart`` (in
+another process, on a target).
 
-What two runs have to agree in: ``pairs`` (two values, and which elements), ``calls`` (arguments
-that differ), ``difference`` (regions between matched values, their verdicts, and why nothing is
-known), ``related`` (is it one model, on the same inputs).
+What two runs have to agree in: ``related`` (is it one model, on the same inputs, asked for the
+same), ``difference`` (regions between matched values, their verdicts, and why nothing is known).
 
-Why an operation differs: ``source`` (a region, run by itself; what comes of it is a ``Cause``; its
-formulas, replayed step by step), ``alone`` (one side's operation, and the orders of its sums,
-revealed), ``sums`` (an operation as the sum that the engine is asked), ``place`` (functions by
-place), ``enclosed`` (what rounding can do).
+Why an operation differs: ``source`` (a region, run by itself; what comes of it is a ``Cause``),
+``alone`` (one side's operation, and the orders of its sums, revealed), ``sums`` (an operation as
+the sum that the engine is asked), ``place`` (functions by place), ``saturation`` (integers that are
+cut off), ``enclosed`` (what rounding can do).
 """
 
 # The file of each library's recorder: imported when it is first needed.

@@ -221,7 +221,7 @@ class RecordingFolder:
     ``run`` is the recording then.
 
     ``lines``: how operations are written, by number, and what that imports; text, until a user says
-    that it is trusted (:class:`probe.recording.on_target.RunnableRecording`).
+    that it is trusted (:class:`probe.recording.apart.RunnableRecording`).
     """
 
     def __init__(self, folder: Path) -> None:

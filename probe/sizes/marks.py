@@ -15,7 +15,7 @@ import numpy as np
 from probe import floats
 from probe.operands import normal
 from probe.recording.alone import unequal_bits
-from probe.recording.lacking import contents, is_mask
+from probe.recording.repeated import contents, is_mask
 
 Arrays = Mapping[str, np.ndarray]
 

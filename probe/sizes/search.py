@@ -20,9 +20,9 @@ import numpy as np
 from probe import budget
 from probe.errors import Foreign, InputError, Nondeterministic, ProbeError, TargetError, foreign
 from probe.recording.alone import Known
+from probe.recording.apart import file_outputs
 from probe.recording.contract import Recorder
 from probe.recording.difference import Difference
-from probe.recording.on_target import file_outputs
 from probe.recording.recording import Run, record_run
 from probe.recording.subject import run_unwatched
 from probe.sizes import orders

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from probe import floats
-from probe.comparison.decisions import (
+from probe.comparison.outputs import (
     TOP,
     Decision,
     decisions,

@@ -18,8 +18,8 @@ from probe import layout
 from probe.agreement.walk import compare_and_explain, walk
 from probe.errors import InputError, Nondeterministic
 from probe.recording import folder
+from probe.recording.apart import RunnableRecording
 from probe.recording.folder import FILE, read_recording
-from probe.recording.on_target import RunnableRecording
 from probe.recording.watched import watched
 from probe.semantics import (
     Contracts,

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from probe.recording.lacking import contents, independent, lacked
+from probe.recording.repeated import contents, independent, lacked
 
 
 def test_the_rows_of_a_batch_that_one_sample_lacks_are_all_others() -> None:

@@ -10,7 +10,7 @@ import probe
 from probe.answers import two_runs
 from probe.answers.record import GivenModel
 from probe.errors import InputError, Nondeterministic, TargetError
-from probe.recording import apart, on_target
+from probe.recording import apart
 from probe.target import Target
 from tests.recording.onnx_files import onnx_model
 
@@ -39,7 +39,7 @@ def test_a_file_is_not_compared_where_a_library_does_not_read_it(file, sides):
 def elsewhere(monkeypatch):
     """One thread stands for a release of another Python: the file is run whole there."""
     real = apart.is_own_library
-    for module in (on_target, two_runs):
+    for module in (apart, two_runs):
         fake = lambda where, model: not where.switches and real(where, model)  # noqa: E731
         monkeypatch.setattr(module, "is_own_library", fake)
     return "onnxruntime,threads=1"
@@ -48,21 +48,21 @@ def elsewhere(monkeypatch):
 def test_outputs_are_compared_where_the_operations_can_not_be_asked(file, elsewhere):
     found = probe.network(file, elsewhere, against_target="onnxruntime", inputs=X)
     assert found.verdict == "equal" and "0 of 6 outputs differ" in found.lines()[0]
-    assert f"{elsewhere}: {on_target.WHOLE}" in found.to_json()["notes"]
+    assert f"{elsewhere}: {apart.WHOLE}" in found.to_json()["notes"]
     assert [op.op for op in found.found.left.operations] == ["model"]
 
 
 def test_other_outputs_there_differ(file, elsewhere, monkeypatch):
-    real = on_target.file_outputs
-    monkeypatch.setattr(on_target, "file_outputs", lambda *given: [-y for y in real(*given)])
+    real = apart.file_outputs
+    monkeypatch.setattr(apart, "file_outputs", lambda *given: [-y for y in real(*given)])
     found = probe.network(file, elsewhere, against_target="onnxruntime", inputs=X)
     assert found.verdict == "differs" and "6 of 6 outputs differ" in found.lines()[0]
 
 
 def test_outputs_that_do_not_repeat_there_are_no_answer(file, elsewhere, monkeypatch):
-    real, count = on_target.file_outputs, itertools.count()
+    real, count = apart.file_outputs, itertools.count()
     monkeypatch.setattr(
-        on_target, "file_outputs", lambda *given: [y + next(count) for y in real(*given)]
+        apart, "file_outputs", lambda *given: [y + next(count) for y in real(*given)]
     )
     with pytest.raises(Nondeterministic, match="differ when it runs again"):
         probe.network(file, elsewhere, against_target="onnxruntime", inputs=X)
