@@ -168,22 +168,16 @@ def repeated(
 class SaidOnce(dict[Hashable, Any]):
     """What is said of calls, by what tells those that are alike from others."""
 
-    def of(self, same: Callable[[], Hashable], make: Callable[[list[int]], K]) -> K:
+    def of(self, same: Callable[[], Hashable], make: Callable[[], K]) -> K:
         """Returns what is said of a call; ``make`` says it once for all that are alike, but anew of
-        each where it notes in its list that it looked into what is read, or where there is no
-        telling. It keeps neither arrays nor the run."""
+        each where there is no telling. It keeps neither arrays nor the run."""
         try:
             name = same()
-            known = self.get(name)
+            if name not in self:
+                self[name] = make()
+            return self[name]  # type: ignore[no-any-return]
         except TypeError:  # an attribute without a hash
-            name = known = None
-        if known is not None:
-            return known  # type: ignore[no-any-return]
-        looked: list[int] = []
-        said = make(looked)
-        if name is not None and not looked:
-            self[name] = said
-        return said
+            return make()
 
 
 def behind_needs(first: Iterable[K], needs: Callable[[K], Iterable[K]]) -> list[K]:
@@ -415,8 +409,8 @@ class Graph(Interpreter):
         alone: Any = partial(self.again, node, reads) if node.able else None
         alone = Laid(alone, addresses) if alone and self.LAID else alone
         shapes, dtypes = [value.shape for value in gives], [value.dtype for value in gives]
-        ends = node.domain, self.opset, alone
-        what = self.meaning(node, Call(node.op, node.words, operands, shapes, dtypes, *ends))
+        ends = shapes, dtypes, node.domain, self.opset
+        what = self.meaning(node, Call(node.op, node.words, operands, *ends))
 
         def lines(names: Sequence[str], out: str) -> list[str]:
             own = dict(zip(reads, names, strict=True))

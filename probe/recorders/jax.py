@@ -174,10 +174,6 @@ class _RunValues:
         return Seen(self.key(value), shape, dtype, lambda: _jax_bits(value), role, name)
 
 
-# Gives the content of what an operation reads, by number.
-Value = Callable[[int], np.ndarray]
-
-
 class _Trace(Base):  # type: ignore[misc]
     """Runs primitives as JAX does, and reports each."""
 
@@ -194,7 +190,7 @@ class _Trace(Base):  # type: ignore[misc]
         if programs.inner(primitive, params) is not None or primitive.name in programs.LOOPS:
             self._program(primitive, list(args), params, gives)
         else:
-            own = functools.partial(_own_call, primitive, params, args, gives)
+            own = functools.partial(_meaning_of, primitive, params, args, gives)
             said = self._told(primitive, params, args, params, own)
             self._visit(primitive.name, self._path(), self._reads(primitive, args), gives, said)
         return result
@@ -225,12 +221,11 @@ class _Trace(Base):  # type: ignore[misc]
         reads = self._reads(primitive if equation is None else equation.own, [*args, *behind])
         if equation is not None and not behind:
 
-            def own(value: Value) -> Meaning:
-                if programs.flat_of(within).direct:
-                    return _own_call(equation.own, equation.words, args, gives, value)
-                if (means := fold(programs.flat_of(within), equation)) is not None:
-                    return means
-                return Unknown(SEVERAL)
+            def own() -> Meaning:
+                program = programs.flat_of(within)
+                if program.direct:
+                    return _meaning_of(equation.own, equation.words, args, gives)
+                return fold(program, equation) or Unknown(SEVERAL)
 
             said = self._told(primitive, params, args, equation.words, own)
             self._visit(equation.op, self._path(), reads, gives, said)
@@ -276,8 +271,7 @@ class _Trace(Base):  # type: ignore[misc]
                 reads += [self.values.seen(each) for each in programs.constants(equation.words)]
                 means = Unknown(LOOP)
             else:
-                held = [functools.partial(_jax_bits, each) for each in given]
-                means = meaning(equation.called(held.__getitem__))
+                means = meaning(equation.called())
             path = "/".join(filter(None, (self._path(), equation.path)))
             said = _said_of(equation.own, equation.words, equation.ins, means)
             self._visit(equation.op, path, reads, gives, said)
@@ -305,17 +299,13 @@ class _Trace(Base):  # type: ignore[misc]
         params: Any,
         args: Sequence[Any],
         shown: Any,
-        means: Callable[[Value], Meaning],
+        means: Callable[[], Meaning],
     ) -> Said:
         """Returns what is said of a call. ``shown``: the parameters that are reported."""
         ins = [*map(core.typeof, args)]
 
-        def said(looked: list[int]) -> Said:
-            def value(number: int) -> np.ndarray:
-                looked.append(number)
-                return _jax_bits(args[number])
-
-            whole = _said_of(primitive, params, ins, means(value))
+        def said() -> Said:
+            whole = _said_of(primitive, params, ins, means())
             return whole._replace(attributes=programs.params_of(shown))
 
         return self.recorder.said.of(lambda: (primitive, tuple(params.items()), *ins), said)
@@ -370,13 +360,9 @@ def _gives_bits(run: Callable[[], list[Any] | None], gives: list[Any]) -> bool:
     )
 
 
-def _own_call(
-    primitive: Any, params: Any, args: Sequence[Any], gives: Sequence[Any], value: Value
-) -> Meaning:
+def _meaning_of(primitive: Any, params: Any, args: Sequence[Any], gives: Sequence[Any]) -> Meaning:
     ins, outs = ([*map(core.typeof, some)] for some in (args, gives))
-    return meaning(
-        programs.call_of(primitive, params, ins, outs, lambda n: functools.partial(value, n))
-    )
+    return meaning(programs.call_of(primitive, params, ins, outs))
 
 
 # What watches a function of this library, see ``probe.recording.subject``.

@@ -105,22 +105,13 @@ def bind(primitive: Any, params: Mapping[str, Any], operands: Sequence[Any]) -> 
     return list(results) if primitive.multiple_results else [results]
 
 
-# Gives by number what gives the content of an operand; None where it isn't known.
-Content = Callable[[int], Callable[[], np.ndarray] | None]
-
-
 def call_of(
-    primitive: Any,
-    params: Mapping[str, Any],
-    ins: Sequence[Any],
-    outs: Sequence[Any],
-    content: Content = lambda _: None,
+    primitive: Any, params: Mapping[str, Any], ins: Sequence[Any], outs: Sequence[Any]
 ) -> Call:
     """Returns a primitive as the table is asked about it. ``ins``, ``outs``: abstract values."""
-    reads = [Operand(n, *aval_of(aval), content(n)) for n, aval in enumerate(ins)]
+    reads = [Operand(n, *aval_of(aval)) for n, aval in enumerate(ins)]
     gives, dtypes = zip(*map(aval_of, outs), strict=True) if outs else ((), ())
-    run = PrimitiveCall(primitive, params, ins)
-    return Call(primitive.name, params, reads, gives, dtypes, run=run)
+    return Call(primitive.name, params, reads, gives, dtypes)
 
 
 def params_of(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,8 +136,8 @@ class Equation(Node):
     ins: Sequence[Any] = ()
     outs: Sequence[Any] = ()
 
-    def called(self, content: Content = lambda _: None) -> Call:
-        return call_of(self.own, self.words, self.ins, self.outs, content)
+    def called(self) -> Call:
+        return call_of(self.own, self.words, self.ins, self.outs)
 
 
 def _body_of(closed: Any) -> Body:

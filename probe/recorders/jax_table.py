@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 from string import ascii_lowercase
 from typing import Any
 
 import jax
-import numpy as np
 
 from probe import semantics as s
 from probe.recorders.jax_programs import LOOPS, Equation, Flat
@@ -34,12 +32,7 @@ REDUCES = s.word_list("reduce_sum:sum reduce_prod:prod")
 # What moves, copies, chooses or counts elements, or makes numbers of none.
 MOVES = "dynamic_slice tile dynamic_update_slice scatter rev broadcast_in_dim concatenate split "
 MOVES += "stack unstack iota slice pad gather select_n sort top_k reduce_max reduce_min reduce_and "
-MOVES += "reduce_or argmax argmin"
-
-
-def _content_of(c: Call, slot: int) -> np.ndarray | None:
-    content = c.operand(slot).content
-    return None if content is None else content()
+MOVES += "reduce_or argmax argmin reduce_window_min"
 
 
 # element by element
@@ -55,29 +48,6 @@ def _lax_function(c: Call, word: str) -> s.Meaning:
     said = {key: c.get(key) for key in ("accuracy", "out_dtype")}
     numbers: dict[str, Any] = {key: repr(value) for key, value in said.items() if value is not None}
     return o.function(word, **numbers)
-
-
-@TABLE.row("clamp")
-def _clamp(c: Call) -> s.Meaning:
-    """The bounds come first and last; numbers, as a rule."""
-    bounds = [_content_of(c, slot) if prod(c.shape(slot)) == 1 else None for slot in (0, 2)]
-    if any(bound is None for bound in bounds):
-        return s.Each("clamp", reads=(1, 0, 2))
-    low, high = (float(bound.reshape(-1)[0]) for bound in bounds if bound is not None)
-    return o.clip(low, high, (1,))
-
-
-@TABLE.row("max")
-def _maximum(c: Call) -> s.Meaning:
-    """``relu`` where the other input is zero; nothing where it is minus infinity, with which maxima
-    begin."""
-    for slot in (0, 1):
-        value = _content_of(c, slot)
-        if value is not None and value.size == 1 and np.isneginf(value.astype(np.float64)).all():
-            return s.reads_of(c, s.Moves(), 1 - slot)
-        if value is not None and value.size and not value.any():
-            return o.function("relu", (1 - slot,))
-    return o.function("maximum")
 
 
 # sums and windows
@@ -155,14 +125,6 @@ def _lax_pool(kind: str) -> s.Row:
     return row
 
 
-@TABLE.row("reduce_window_min")
-def _minimum_pool(c: Call) -> s.Meaning:
-    """The smallest is the largest of the negative numbers, bit for bit."""
-    negative, shapes = o.function("negative"), (c.shape(), c.gives[0])
-    steps = zip((negative, _lax_pool("max")(c), negative), (*shapes, shapes[1]), strict=True)
-    return s.Steps(tuple(s.Step(move, (n,), shape) for n, (move, shape) in enumerate(steps)))
-
-
 TABLE |= {
     **s.rows_for(
         SAME, lambda c: s.Same() if len(c.gives) == 1 else s.Passes(tuple(range(c.count)))
@@ -176,6 +138,8 @@ TABLE |= {
     ),
     "reduce_precision": lambda c: o.function("reduce_precision", **c.attributes),
     "bitcast_convert_type": lambda c: o.bitcast(c.dtype(), c.dtypes[0], c.shape() == c.gives[0]),
+    "clamp": lambda c: s.Each("clamp", reads=(1, 0, 2)),
+    "max": lambda c: o.function("maximum"),
     "integer_pow": lambda c: o.power(c["y"]),
     "convert_element_type": lambda c: o.cast(c.dtype(), c.dtypes[0]),
     **s.worded(REDUCES, lambda c, word: o.reduced(word, c["axes"])),
@@ -217,8 +181,8 @@ def only(program: Flat) -> Equation | None:
 
 def fold(program: Flat, eqn: Equation) -> s.Meaning | None:
     """What a program means whose only equation that computes is a product, beside transposed axes,
-    or a sum that keeps its axes: ``jax.numpy.einsum`` is the first, ``sum(keepdims=True)`` the
-    second. The sum is the program's, whose moves only rename axes. None where it is neither."""
+    a sum that keeps its axes, or a function of elements and numbers: ``jax.numpy.einsum`` is the
+    first, ``sum(keepdims=True)`` the second. None where it is neither."""
     means, last = meaning(eqn.called()), program.equations[-1]
     if program.consts or list(last.gives) != program.outputs:
         return None
@@ -230,6 +194,10 @@ def fold(program: Flat, eqn: Equation) -> s.Meaning | None:
         wide = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
         if len(program.equations) == 2 and eqn.slots == (0,) and last.outs[0].shape == wide:
             return replace(means, keep=True)
+    if isinstance(means, s.Each) and last is eqn:
+        spread = all(each is eqn or each.op == "broadcast_in_dim" for each in program.equations)
+        if spread and all(aval.shape in ((), eqn.outs[0].shape) for aval in program.ins):
+            return replace(means, reads=None)
     return None
 
 

@@ -29,9 +29,9 @@ from probe.backends.litert import aligned_buffer
 from probe.errors import Foreign, InputError, foreign
 from probe.recorders import graphs
 from probe.recorders.graphs import Body, Key, LiveValue, Node, repeated
-from probe.recorders.litert_table import Scale, meaning, quantised
+from probe.recorders.litert_table import meaning
 from probe.recording.contract import Input
-from probe.semantics import Meaning
+from probe.semantics import Meaning, Moves, Unknown
 from probe.semantics.contract import Call
 
 ENDINGS = (".tflite",)
@@ -44,6 +44,7 @@ DTYPES = {
     for name in "float16 float32 float64 bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
     "complex64 complex128".split()
 }
+QUANTISED = "it computes with integers that stand for other numbers"
 # Stands in keys of what is passed on.
 PASSED = "from"
 # Operators that run other subgraphs of the file; these go with them.
@@ -123,13 +124,11 @@ class LiteRTFile:
         text = self.tensor(key).name
         return text.decode(errors="replace") if isinstance(text, bytes) else str(text or key)
 
-    def scale(self, key: Key) -> Scale | None:
-        """Returns how a tensor's integers are meant: scales and zero points; None: as they are."""
+    def scaled(self, key: Key) -> bool:
+        """Returns whether a tensor's integers stand for other numbers."""
         quantisation = self.tensor(key).quantization
-        if quantisation is None or quantisation.scale is None or not len(quantisation.scale):
-            return None
-        zeros = () if quantisation.zeroPoint is None else quantisation.zeroPoint
-        return tuple(map(float, quantisation.scale)), tuple(map(int, zeros))
+        scale = None if quantisation is None else quantisation.scale
+        return scale is not None and len(scale) > 0
 
     def inputs(self) -> tuple[Input, ...]:
         """Returns the model's inputs; None for the batch, and for sizes that are left open."""
@@ -241,8 +240,9 @@ class LiteRTOperators(graphs.Graph):
         return run
 
     def meaning(self, node: Node, call: Call) -> Meaning:
-        scales = ([self.file.scale(n) for n in some] for some in (node.reads, node.gives))
-        return quantised(meaning(call), *scales)
+        scaled = any(self.file.scaled(key) for key in (*node.reads, *node.gives))
+        means = meaning(call)
+        return means if isinstance(means, Moves) or not scaled else Unknown(QUANTISED)
 
     def key_inside(self, key: Key, inside: str, constant: bool = False) -> Key:
         return key if constant else (inside, *key)

@@ -15,9 +15,6 @@ from probe.semantics.contract import Call
 # What each operator computes.
 TABLE = s.OperationTable()
 
-# How a tensor's integers are meant: scales and zero points.
-Scale = tuple[tuple[float, ...], tuple[int, ...]]
-
 # Functions of the elements at one place without further arguments. Of StableHLO's operators those
 # that LiteRT has a kernel for: it refuses to load a model with any other.
 FUNCTIONS = s.word_list(
@@ -110,7 +107,7 @@ TABLE |= {
     **s.worded(FUNCTIONS, lambda c, word: o.arithmetic(word, c.dtype())),
     **s.worded(
         REDUCES,
-        lambda c, word: s.reads_of(c, o.reduced(word, c.integers(1), bool(c.get("keepDims"))), 0),
+        lambda c, word: o.reduced(word, c.integers(1), bool(c.get("keepDims"))),
     ),
     "QUANTIZE": lambda c: o.function("quantize", to=c.dtypes[0]),
     "SQRT": lambda c: o.approximate("sqrt"),  # XNNPACK's; the built-in kernel's is exact
@@ -128,9 +125,7 @@ TABLE |= {
     "RELU6": lambda c: FUSED[3],
     "RELU_N1_TO_1": lambda c: FUSED[2],
     "RELU_0_TO_1": lambda c: o.clip(0, 1),
-    "FAKE_QUANT": lambda c: o.fake_quantised(
-        c["min"], c["max"], c["numBits"], c.get("narrowRange", False)
-    ),
+    "FAKE_QUANT": lambda c: o.function("fake_quant"),
     "SOFTMAX": lambda c: o.softmax((-1,), float(c.get("beta", 1.0))),
     "LOG_SOFTMAX": lambda c: o.log_softmax((-1,)),
     **s.rows_for("RESHAPE EXPAND_DIMS SQUEEZE", lambda c: s.Reshapes()),
@@ -145,12 +140,3 @@ def meaning(c: Call) -> s.Meaning:
     number = int(c.get("fusedActivationFunction") or 0)
     means = s.by_table(TABLE, c)
     return s.then(c, means, FUSED[number]) if number else means
-
-
-def quantised(
-    means: s.Meaning, reads: Sequence[Scale | None], gives: Sequence[Scale | None]
-) -> s.Meaning:
-    """Returns what an operator of quantised tensors means; what only moves them is as it was."""
-    if isinstance(means, s.Moves | s.Unknown) or not any((*reads, *gives)):
-        return means
-    return s.Quantised(means, tuple(reads), tuple(gives))

@@ -232,7 +232,7 @@ class _ArrayRun:
                 for at, value in enumerate(seen)
             ]
             shapes, dtypes = [value.shape for value in results], [value.dtype for value in results]
-            call = Call(name, {}, operands, shapes, dtypes, run=again)
+            call = Call(name, {}, operands, shapes, dtypes)
             means = meaning(call, *_fill_in(held, operands))
         # where an array stands among arguments is told by the others, but not of one with a name
         numbered = {n: a for n, a in enumerate(held[0]) if not _of_kind(a, _ArgumentHole)}

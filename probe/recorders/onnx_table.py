@@ -8,7 +8,7 @@ integers alone; an operator that needs others is ``Unknown``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
+from dataclasses import replace
 from typing import Any
 
 from probe import semantics as s
@@ -69,11 +69,6 @@ WIDENS = {
 }
 
 
-def snake(op: str) -> str:
-    """Returns an operator's name as a word: ``leaky_relu``."""
-    return "".join(f"_{c.lower()}" if c.isupper() else c for c in op).removeprefix("_")
-
-
 def _integers(c: Call, name: str, slot: int) -> list[int] | None:
     """Returns integers of an attribute, or of an input in newer versions; None: of neither."""
     if c.has(slot):
@@ -120,12 +115,6 @@ def _onnx_clip(c: Call) -> s.Meaning:
     return o.clip(low, high, (0,))
 
 
-@TABLE.row("IsInf")
-def _is_inf(c: Call) -> s.Meaning:
-    signs = {f"detect_{kind}": c.get(f"detect_{kind}", 1) for kind in ("negative", "positive")}
-    return o.function("isinf", **{name: value for name, value in signs.items() if value != 1})
-
-
 @TABLE.row("BiasGelu FastGelu")
 def _biased_gelu(c: Call) -> s.Meaning:
     each = o.gelu(approximate=c.op == "FastGelu")
@@ -137,7 +126,8 @@ def _onnx_cast(c: Call) -> s.Meaning:
     to = c.dtype(1) if c.op == "CastLike" else DTYPES.get(int(c["to"]), str(c["to"]))
     if (c.dtype(), to) in WIDENS:
         return s.Same()
-    return s.reads_of(c, o.cast(c.dtype(), to, _on(c, "saturate", 1)), 0)
+    means = o.cast(c.dtype(), to, _on(c, "saturate", 1))
+    return replace(means, reads=(0,)) if isinstance(means, s.Each) else means
 
 
 @TABLE.row("Identity Dropout")
@@ -145,25 +135,6 @@ def _dropout(c: Call) -> s.Meaning:
     if c.op == "Dropout" and (len(c.gives) > 1 or (c.has(2) and c.value(2).any())):
         return s.Unknown("a Dropout that drops is random")
     return s.Same()
-
-
-@TABLE.row("QuantizeLinear DequantizeLinear")
-def _quantised(c: Call) -> s.Meaning:
-    """Returns a number a tensor, or a number a channel, that scales every element."""
-    rank, axis = c.rank(), int(c.get("axis", 1))
-    if int(c.get("block_size", 0)):
-        return s.Unknown("it scales by blocks")
-    build = s.StepBuilder(c.count)
-    for slot in (1, 2):
-        if c.has(slot):
-            size = prod(c.shape(slot))
-            shape = tuple(size if a == axis % max(rank, 1) and size > 1 else 1 for a in range(rank))
-            build.add(s.Reshapes(), c.places(slot), shape)
-    # numbers beyond the format's range become its largest, whatever they are scaled by
-    words = {name: c[name] for name in ("saturate", "precision") if name in c.attributes}
-    each = o.function(snake(c.op), to=c.dtypes[0], **words)
-    build.add(each, (c.at(0), *range(c.count, build.count)), c.gives[0])
-    return build.done()
 
 
 # products and windows
@@ -174,7 +145,8 @@ def _onnx_matmul(c: Call) -> s.Meaning:
     if _on(c, "transBatchA") or _on(c, "transBatchB"):
         return s.Unknown("its batch axes are permuted")
     turned = _on(c, "transA"), _on(c, "transB")
-    product = o.gemm(c, turned, float(c.get("alpha", 1.0)), float(c.get("beta", 1.0)))
+    product = o.matmul((c.rank(0), c.rank(1)), turned, (c.at(0), c.at(1)))
+    product = o.gemm(c, product, 2, float(c.get("alpha", 1.0)), float(c.get("beta", 1.0)))
     return s.then(c, product, *_fused_function(c))
 
 
@@ -230,12 +202,6 @@ def _stacked(c: Call) -> s.Meaning:
     return s.Moves() if followed else s.Unknown("its iterations are one operation")
 
 
-@TABLE.row("Range")
-def _onnx_range(c: Call) -> s.Meaning:
-    whole = "int" in c.dtypes[0]
-    return s.Moves() if whole else s.Unknown("a range of floating-point numbers is rounded")
-
-
 @TABLE.row(REDUCES)
 def _onnx_reduce(c: Call, word: str) -> s.Meaning:
     axes = _integers(c, "axes", 1)
@@ -273,22 +239,6 @@ def _onnx_ln(c: Call, word: str) -> s.Meaning:
     return o.norm(range(axis, c.rank()), eps, c.has(1), c.has(2), word)
 
 
-def _skip_norm(c: Call, word: str) -> s.Meaning:
-    """A sum of two, perhaps with a bias, and its norm; the sum may be the fourth output."""
-    shape, bias, shift = c.gives[0], 3 if word == "rms_norm" else 4, word != "rms_norm"
-    build = s.StepBuilder(c.count)
-    total = build.add(o.function("add"), c.places(0, 1), shape)
-    if c.has(bias):
-        total = build.add(o.function("add"), (total, c.at(bias)), shape)
-    norm = o.norm((-1,), c.get("epsilon", 1e-12), c.has(2), c.has(3) and shift, word)
-    build.add(norm, (total, *c.places(*range(2, bias))), shape)
-    if len(c.gives) == 1:
-        return build.done()
-    if len(c.gives) == 2 and c.gives[1] == shape:
-        return build.done(total + 1, total)
-    return s.Unknown("it gives its means")
-
-
 TABLE |= {
     **s.rows_for([*UNARY, *NUMBERED], lambda c: _of_one(c.op, c.attributes)),
     **s.worded(BINARY, lambda c, word: o.arithmetic(word, c.dtype())),
@@ -297,6 +247,12 @@ TABLE |= {
     "Mod": lambda c: o.function("truncate_mod" if c.get("fmod", 0) else "floor_mod"),
     "Gelu": lambda c: o.gelu(c.get("approximate", "none") == "tanh"),
     "IsNaN": lambda c: o.function("isnan"),
+    "IsInf": lambda c: o.function("isinf"),
+    **s.worded(
+        s.word_list("QuantizeLinear:quantize DequantizeLinear:dequantize"),
+        lambda c, word: o.function(word, along=int(c.get("axis", 1)) if c.rank() else None),
+    ),
+    "Range": lambda c: s.Moves() if "int" in c.dtypes[0] else s.Unknown("a range is rounded"),
     **s.worded(
         {"GlobalAveragePool": "mean", "GlobalLpPool": "l"},
         lambda c, word: o.reduced(
@@ -304,20 +260,20 @@ TABLE |= {
         ),
     ),
     "Einsum": lambda c: o.einsum(str(c["equation"])),
-    "InstanceNormalization": lambda c: o.instance_norm(c.rank(), c.get("epsilon", 1e-5)),
+    "InstanceNormalization": lambda c: o.norm(
+        range(2, c.rank()), c.get("epsilon", 1e-5), word="instance_norm"
+    ),
     "LayerNormalization": lambda c: _onnx_ln(c, "layer_norm"),
     **s.rows_for(
         "SimplifiedLayerNormalization RMSNormalization", lambda c: _onnx_ln(c, "rms_norm")
     ),
-    "SkipLayerNormalization": lambda c: _skip_norm(c, "layer_norm"),
-    "SkipSimplifiedLayerNormalization": lambda c: _skip_norm(c, "rms_norm"),
     **s.rows_for(MOVES, lambda c: s.Moves()),
     # channels put into blocks, with zeros up to whole blocks, or taken out of them
     **s.rows_for(
         "ReorderInput ReorderOutput",
         lambda c: s.Moves() if _on(c, "channels_last") or c.shape() != c.gives[0] else s.Same(),
     ),
-    **s.rows_for("Reshape Flatten Unsqueeze Squeeze", lambda c: s.reads_of(c, s.Reshapes(), 0)),
+    **s.rows_for("Reshape Flatten Unsqueeze Squeeze", lambda c: s.Reshapes()),
     "Transpose": lambda c: o.transpose(c.get("perm") or range(c.rank())[::-1]),
 }
 

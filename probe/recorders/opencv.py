@@ -434,8 +434,7 @@ class Layers(Graph):
             part = self._node([layer], layer.reads, layer.gives)
             operands = [self.operand(key, at) for at, key in enumerate(part.slots)]
             shapes = [self.described_at(name)[0] for name in layer.gives]
-            run = partial(self.again, part, part.reads) if part.able else None
-            inner = replace(call, op=layer.kind, reads=operands, gives=shapes, run=run)
+            inner = replace(call, op=layer.kind, reads=operands, gives=shapes)
             reads = tuple(numbers[key] for key in part.slots)
             steps.append(Step(self._of_layer(part, inner), reads, shapes[0]))
             numbers[layer.gives[0]] = len(node.slots) + len(steps) - 1

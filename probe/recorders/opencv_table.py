@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import prod
 
 import numpy as np
 
@@ -115,7 +114,7 @@ def _dnn_pool(c: Call) -> s.Meaning:
     counts = kind == "average" and c.get("ave_pool_padded_area", True)
     # OpenCV's pools have no dilation
     frame = s.Frame(*window[:2], (1,) * len(window[0]), _dnn_padding(c, window))
-    return o.pool(kind, frame, counts_padding=counts, ceil=bool(c.get("ceil_mode", True)))
+    return o.pool(kind, frame, counts_padding=counts)
 
 
 @TABLE.row("InnerProduct")
@@ -137,8 +136,9 @@ def _dnn_matmul(c: Call) -> s.Meaning:
     """MatMul and Gemm: two values, or a value and weights; perhaps a bias behind."""
     if c.op == "Gemm" and c.get("flatten_a") and c.rank() != 2:
         return s.Unknown("its first input is flattened")
-    turned = [bool(c.get(f"trans{x}") or c.get(f"trans_{x.lower()}")) for x in "AB"]
-    return o.gemm(c, turned, float(c.get("alpha", 1.0)), float(c.get("beta", 1.0)))
+    first, second = (bool(c.get(f"trans{x}") or c.get(f"trans_{x.lower()}")) for x in "AB")
+    product = o.matmul((c.rank(0), c.rank(1)), (first, second), (c.at(0), c.at(1)))
+    return o.gemm(c, product, 2, float(c.get("alpha", 1.0)), float(c.get("beta", 1.0)))
 
 
 @TABLE.row("NaryEltwise")
@@ -160,43 +160,14 @@ def _eltwise(c: Call) -> s.Meaning:
     return o.several(ELTWISE[kind], max(values, 2))
 
 
-def _affine(c: Call, axis: int, words: Sequence[str]) -> s.Meaning:
-    """Weights that lie along as many axes from ``axis`` on as they have elements for."""
-    count, shape, build = c.count, c.shape(), s.StepBuilder(c.count)
-    if c["blobs"] == 0:
-        return s.Unknown(f"{c.op} by the result of a layer")
-    for n in range(1, count):
-        ends = range(axis + 1, c.rank() + 1)
-        (end, *_) = (end for end in ends if prod(shape[axis:end]) == prod(c.shape(n)))
-        build.add(s.Reshapes(), (n,), (*shape[axis:end], *(1,) * (c.rank() - end)))
-    last = 0
-    for n, word in enumerate(words[: count - 1]):
-        last = build.add(o.function(word), (last, count + n), c.gives[0])
-    return build.done()
-
-
 @TABLE.row("BatchNorm")
 def _dnn_bn(c: Call) -> s.Meaning:
-    """OpenCV keeps means and variances first, then a scale and a shift, where it has them.
-
-    Caffe's layer has neither, and a number by which both are divided.
-    """
+    """OpenCV keeps means and variances first, then a scale and a shift, where it has them."""
     scale, shift = bool(c.get("has_weight")), bool(c.get("has_bias"))
     eps = float(c.get("eps", 1e-5))
     if c.count == 3 + scale + shift:
         return o.batch_norm(eps, scale, shift, 1, (0, *range(3, c.count), 1, 2))
-    return s.Each("divided batch_norm", (eps,), along=1)
-
-
-def _dnn_norm(c: Call, axes: range, groups: tuple[int, int] | None, word: str) -> s.Meaning:
-    norm = o.norm(axes, float(c.get("epsilon", 1e-5)), word=word, groups=groups)
-    lines, build = range(1, c.count), s.StepBuilder(c.count)
-    if all(c.rank(n) == 1 for n in lines):
-        return norm
-    # OpenCV keeps scales and shifts as columns, (channels, 1)
-    columns = [build.add(s.Reshapes(), (n,), (c.shape(n)[0],)) for n in lines]
-    build.add(norm, (0, *columns), c.gives[0])
-    return build.done()
+    return s.Unknown("its means and variances are divided by a number")
 
 
 def _dnn_numbers(constructor: Callable[..., s.Meaning], *names: str) -> s.Row:
@@ -238,15 +209,17 @@ TABLE |= {
     "Log": _dnn_numbers(partial(_raised, "log"), "base", "scale", "shift"),
     "HardSigmoid": _dnn_numbers(o.hard_sigmoid, "alpha", "beta"),
     "ThresholdedRelu": _dnn_numbers(partial(o.function, "thresholded_relu"), "alpha"),
-    "Scale": lambda c: _affine(c, _dnn_axis(c), ("multiply", "add")),
-    # whatever its parameters say, its numbers lie along the first axes: OpenCV's Shift sets axis 0
-    "Shift": lambda c: _affine(c, 0, ("add",)),
     "LayerNormalization": lambda c: o.norm(
         range(_dnn_axis(c, -1), c.rank()), float(c.get("epsilon", 1e-5)), shift=c.count > 2
     ),
-    "InstanceNormalization": lambda c: _dnn_norm(c, range(2, c.rank()), None, "instance_norm"),
-    "GroupNormalization": lambda c: _dnn_norm(
-        c, range(1, c.rank()), (1, int(c.get("num_groups", 1))), "group_norm"
+    "InstanceNormalization": lambda c: o.norm(
+        range(2, c.rank()), float(c.get("epsilon", 1e-5)), word="instance_norm"
+    ),
+    "GroupNormalization": lambda c: o.norm(
+        range(1, c.rank()),
+        float(c.get("epsilon", 1e-5)),
+        word="group_norm",
+        groups=(1, int(c.get("num_groups", 1))),
     ),
     "Reduce": lambda c: o.reduced(
         *(str(c.get("reduce", "")).lower(), _ints(c, "axes") or range(c.rank())),
@@ -257,7 +230,7 @@ TABLE |= {
         lambda c: (o.log_softmax if c.get("log_softmax") else o.softmax)((_dnn_axis(c),)),
     ),
     "Einsum": lambda c: o.einsum(str(c["equation"]).lower()),
-    **s.rows_for("Reshape Flatten", lambda c: s.reads_of(c, s.Reshapes(), 0)),
+    **s.rows_for("Reshape Flatten", lambda c: s.Reshapes()),
     **s.rows_for(
         "Identity Dropout Split",
         lambda c: s.Same() if len(c.gives) == 1 else s.Passes((0,) * len(c.gives)),

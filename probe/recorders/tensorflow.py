@@ -279,9 +279,8 @@ class Watching(Interpreter):
             self.visit(Operation(op, path, reads, gives, *said))
 
     def _told(self, ran: RanOperation) -> Said:
-        def said(looked: list[int]) -> Said:
-            call = ran.call(looked)
-            return Said(meaning(call), ran.shown(), call.run, ran.lines(), IMPORTS)
+        def said() -> Said:
+            return Said(meaning(ran.call()), ran.shown(), ran.again(), ran.lines(), IMPORTS)
 
         return self.known.said.of(ran.signature, said)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 from probe import semantics as s
@@ -76,7 +75,7 @@ MOVES = (
 def _tf_cast(c: Call) -> s.Meaning:
     before, after = c.dtype(), c.dtypes[0]
     if c["Truncate"] and before != after:
-        return o.function("cast", to=after, truncates=True)
+        return o.function("truncating cast", to=after)
     means = o.cast(before, after)
     if isinstance(means, s.Each) and before in WIDE and after in NARROW:
         return replace(means, approximate=True)
@@ -133,8 +132,7 @@ def _tf_bn(c: Call) -> s.Meaning:
         if mode != "Identity" or c.get("exponential_avg_factor", 1.0) != 1:
             return s.Unknown("it mixes means of the batch with others, as in training")
         channels = along or c.rank() - 1
-        norm = o.batch_norm_in_training(c.rank(), c["epsilon"], along=channels)
-        return s.reads_of(c, norm, 0, 1, 2)
+        return o.batch_norm_in_training(c.rank(), c["epsilon"], along=channels)
     first = o.batch_norm(c["epsilon"], along=along, reads=c.places(0, 1, 2, 3, 4))
     added = [(o.function("add"), 5)] if c.get("num_side_inputs") else []
     return s.then(c, first, *added, *([] if mode == "Identity" else [_tf_function(c, mode)]))
@@ -167,13 +165,12 @@ def _tf_padding(
 @TABLE.row("Conv2D Conv3D DepthwiseConv2dNative")
 @TABLE.row("_FusedConv2D _FusedConv3D _FusedDepthwiseConv2dNative")
 def _tf_conv(c: Call) -> s.Meaning:
-    *kernel, inner, filters = c.shape(1)
+    *kernel, inner, _ = c.shape(1)
     window = tuple(kernel), _spatial_ends(c, c["strides"]), _spatial_ends(c, c["dilations"])
     padding, rank = _tf_padding(c, c.shape(), c.gives[0], *window), len(kernel)
     channels, weights = c.shape()[-1 if _channels_last(c) else 1], tuple(range(rank + 2))
     if "Depthwise" in c.op:
-        # (height, width, channels, filters a channel): with one of these it is the order of others
-        inner, weights = 1, (*range(rank), rank + 1, rank) if filters == 1 else ()
+        inner = 1  # (height, width, channels, filters a channel): filters in their order
     frame = s.Frame(*window, padding)
     return _epilogue(c, o.convolution(frame, weights, channels // inner, _channels_last(c)))
 
@@ -198,18 +195,6 @@ def _tf_pool(c: Call, kind: str) -> s.Meaning:
     return o.pool(kind, frame, _channels_last(c))
 
 
-@TABLE.row("MaxPoolV2")
-def _pool_by_operands(c: Call) -> s.Meaning:
-    """What other pools have as attributes is given as operands."""
-    window = {"ksize": c.integers(1), "strides": c.integers(2)}
-    return s.reads_of(c, _tf_pool(replace(c, attributes={**c.attributes, **window}), "max"), 0)
-
-
-@TABLE.row("Bincount DenseBincount")
-def _bincount(c: Call) -> s.Meaning:
-    return s.Unknown("it sums weights") if prod(c.shape(2)) else s.Moves()
-
-
 @TABLE.row(REDUCES)
 def _tf_reduce(c: Call, word: str) -> s.Meaning:
     axes = sorted({axis % max(c.rank(), 1) for axis in c.integers(1)})
@@ -230,9 +215,7 @@ TABLE |= {
         "PreventGradient CheckNumerics CheckNumericsV2 EnsureShape GuaranteeConst",
         lambda c: s.Same(),
     ),
-    "FakeQuantWithMinMaxArgs": lambda c: o.fake_quantised(
-        c["min"], c["max"], c["num_bits"], c["narrow_range"]
-    ),
+    "FakeQuantWithMinMaxArgs": lambda c: o.function("fake_quant"),
     # products and windows
     **s.rows_for(
         "MatMul SparseMatMul _FusedMatMul", lambda c: _tf_matmul(c, "transpose_a", "transpose_b")

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -27,8 +27,8 @@ from tensorflow.python.eager import context, execute
 from tensorflow.python.framework import function_def_to_graph, op_callbacks, op_def_registry
 
 from probe.recorders.graphs import Body, Interpreter, Key, Node, behind_needs, repeated
-from probe.recording.contract import Lines
-from probe.semantics.contract import Call, Operand, Run
+from probe.recording.contract import Isolated, Lines
+from probe.semantics.contract import Call, Operand
 
 # Types of tensors that are no arrays.
 UNREAD = ("resource", "variant", "string")
@@ -348,33 +348,25 @@ class RanOperation:
         words = self.words().items()
         return {name: value for name, value in words if name not in self.own.inferred} | small
 
-    def call(self, looked: list[int]) -> Call:
-        """Returns the call as a table is asked. ``looked``: gets the arrays into which a row looks,
-        so that not all calls that are alike mean the same."""
+    def call(self) -> Call:
+        """Returns the call as a table is asked, which may look into what is no operand."""
 
         def operand(n: int, tensor: Any) -> Operand:
             at = self.read.index(n) if n in self.read else -1
-            shape: tuple[int, ...] = ()
             dtype = type_of(tensor).name
             if dtype == "resource":
-                if (held := held_in(tensor)) is not None:
-                    shape, dtype = tuple(held[0].as_list()), held[1].name
+                held = held_in(tensor)
+                shape, dtype = (tuple(held[0].as_list()), held[1].name) if held else ((), dtype)
                 return Operand(at, shape, dtype)
-
-            def content() -> np.ndarray:
-                looked.extend([at] if at >= 0 else [])
-                return np.array(array(tensor))
-
-            known = type_of(tensor).whole or at < 0
-            return Operand(at, sizes_of(tensor), dtype, content if known else None)
+            content = None if at >= 0 else partial(array, tensor)
+            return Operand(at, sizes_of(tensor), dtype, content)
 
         reads = [operand(n, tensor) for n, tensor in enumerate(self.inputs)]
         gives = [self.outputs[n] for n in self.given]
         shapes, dtypes = [*map(sizes_of, gives)], [type_of(tensor).name for tensor in gives]
-        words = {**self.own.defaults, **self.words()}
-        return Call(self.op, words, reads, shapes, dtypes, run=self.again())
+        return Call(self.op, {**self.own.defaults, **self.words()}, reads, shapes, dtypes)
 
-    def again(self) -> Run | None:
+    def again(self) -> Isolated | None:
         """Returns a function that runs it on other arrays; None where there is no such thing."""
         op, attributes, count = self.op, self.attributes, len(self.outputs)
         read, ends, kinds = self.read, self.given, [self.inputs[n].dtype for n in self.read]

@@ -326,7 +326,7 @@ class _Mode(TorchDispatchMode):
         op = str(ran.func).removesuffix(".default")
         written = None if plain is None else lines
         entry = op, Said(meaning(call), call.shown(), again, written, IMPORTS, view)
-        if same is not None and not call.looked:
+        if same is not None:
             self.said[same] = entry
         return entry
 

@@ -31,10 +31,7 @@ from probe.recorders.torch_values import (
     tensors,
 )
 from probe.semantics.contract import Call as Base
-from probe.semantics.contract import NotSettled, Operand, left_out
-
-# Integers up to which an index belongs to what an operation means.
-SMALL = 1 << 20
+from probe.semantics.contract import Operand, left_out
 
 # Operations that overwrite their first argument without reading it, as those that fill it with
 # random numbers do.
@@ -169,16 +166,12 @@ class AtenCall(Base):
     """A call of ATen that has run: its attributes are all arguments by the names of the schema,
     with ``Slot`` in the places of arrays, and its operands are those that are read.
 
-    ``func``, ``args``, ``kwargs``: as it was called; ``tensors``: what it reads; ``slots``: how
-    that lies. ``looked``: holds something when somebody has asked for what an argument holds.
+    ``func``: what was called; ``tensors``: what it reads; ``drawn``: it draws random numbers.
     """
 
     func: Any = None
-    args: Sequence[Any] = ()
-    kwargs: Mapping[str, Any] = None  # type: ignore[assignment]
     tensors: Sequence[torch.Tensor] = ()
-    slots: Sequence[Slot] = ()
-    looked: list[bool] = None  # type: ignore[assignment]
+    drawn: bool = False
 
     def at(self, slot: int | str) -> int:
         """Returns the place of an array among those that are read. IndexError: it isn't read."""
@@ -190,16 +183,6 @@ class AtenCall(Base):
     def has(self, slot: int | str) -> bool:
         """Returns whether an argument is given and is an array."""
         return super().has(slot) if isinstance(slot, int) else isinstance(self.get(slot), Slot)
-
-    def index(self, name: str) -> np.ndarray:
-        """Returns the integers of an argument. NotSettled where there are too many."""
-        return self.value(self.at(name))
-
-    def same(self, *names: str) -> bool:
-        """Returns whether arguments are one tensor, rather than several that lie alike."""
-        self.looked.append(True)  # which tensor it is stands in no signature
-        every = [self.tensors[self.at(name)] for name in names]
-        return len({(t.data_ptr(), t.shape, t.stride(), t.dtype) for t in every}) == 1
 
     def shown(self) -> dict[str, Any]:
         """Returns all arguments that aren't arrays, plain enough for JSON; and which arrays are
@@ -254,47 +237,31 @@ def aten_call(ran: RanCall) -> tuple[AtenCall, Lines | None, RepeatedCall | None
         return slot_of(argument, len(reads) - 1)
 
     tree = replaced((tuple(args), dict(kwargs)), slot)
-    slots, looked = [slot_of(tensor) for tensor in reads], list[bool]()
+    slots = [slot_of(tensor) for tensor in reads]
     attributes = arguments_of(known, *tree)
     first = dict[int, int]()
     alike = [first.setdefault(id(tensor), n) for n, tensor in enumerate(reads)]
     state = torch.get_num_threads(), at, torch.is_grad_enabled()
-    alone = RepeatedCall(func, tree, slots, alike, *state)
-    again = None if known.random and attributes.get("dropout_p", 1) != 0 else alone
+    drawn = known.random and attributes.get("dropout_p", 1) != 0
+    again = None if drawn else RepeatedCall(func, tree, slots, alike, *state)
     beside = [n for tensor in every[returned:] for n, read in enumerate(reads) if read is tensor]
     lines = _writer(func, tree, slots, at, len(every), beside)
     base = known.base
     call = AtenCall(
         base if base.startswith("__") else base.removesuffix("_"),
         attributes,
-        [_aten_operand(n, tensor, looked) for n, tensor in enumerate(reads)],
+        [Operand(n, shape(tensor), dtype(tensor.dtype)) for n, tensor in enumerate(reads)],
         [shape(every[n]) for n in at],
         [dtype(every[n].dtype) for n in at],
-        run=again,
         func=func,
-        args=args,
-        kwargs=kwargs,
         tensors=reads,
-        slots=slots,
-        looked=looked,
+        drawn=drawn,
     )
     if any(operand.strides is None for operand in slots):
         return call, None, None
     # a change in place of how a tensor lies can't be written with what it gives
     odd = known.turns or any(isinstance(leaf, torch.ScriptObject) for leaf in leaves_of(tree))
     return call, None if odd else lines, again
-
-
-def _aten_operand(number: int, tensor: torch.Tensor, looked: list[bool]) -> Operand:
-    def content() -> np.ndarray:
-        looked.append(True)
-        if (size := tensor.numel()) > SMALL:
-            raise NotSettled(f"it reads {size:,} indices, and at most {SMALL:,} are read")
-        return np.array(array(tensor))
-
-    kind = tensor.dtype
-    settled = None if kind.is_floating_point or kind.is_complex else content
-    return Operand(number, shape(tensor), dtype(kind), settled)
 
 
 def _plain_argument(value: Any) -> Any:

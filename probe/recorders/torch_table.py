@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from probe import semantics as s
@@ -38,12 +37,12 @@ MOVES = """gather take index _unsafe_index roll flip rot90 repeat unfold tril tr
  constant_pad_nd index_fill max_unpool2d max_unpool3d view_as_real view_as_complex max amax amin min
  aminmax any all sort topk kthvalue mode argmax argmin median nonzero
  zeros ones full zeros_like ones_like full_like new_zeros new_ones
- new_full fill zero scalar_tensor eye tril_indices triu_indices repeat_interleave"""
+ new_full fill zero scalar_tensor arange eye tril_indices triu_indices repeat_interleave"""
 
 
 def meaning(call: AtenCall) -> s.Meaning:
     """Returns what a call computes; ``Unknown`` if it is not described."""
-    if call.run is None:
+    if call.drawn:
         return s.Unknown("it draws random numbers")
     # what gives a view has a twin that gives a copy
     name = call.op if call.op in TABLE else call.op.removesuffix("_copy")
@@ -79,14 +78,10 @@ def _aten_function(c: AtenCall) -> s.Meaning:
     names, constructor = CONSTRUCTORS.get(c.op, ("", None))
     if constructor is not None and not any(c.has(name) for name in names.split()):
         return constructor(*(c[name] for name in names.split()))
-    if c.op == "polygamma":
-        return o.beside(c.op, 0, c["n"], c.dtype())
     if c.op == "rsub" and c.has("other"):
         return replace(o.function("subtract", **dict(c.more())), reads=(1, 0))
     if c.op == "rsub" and not c.more("other"):
         return o.beside("subtract", 0, c["other"], c.dtype())
-    if c.op == "clamp" and c.count == 2 and None in (c["min"], c["max"]):  # by one array
-        return o.function("clamp_min" if c.has("min") else "clamp_max")
     if c.op == "sqrt":  # PyTorch 2.13 gives a sixth of them one ulp off
         return o.approximate("sqrt")
     if c.op == "pow" and c.has("self") and c.count == 1:
@@ -105,31 +100,6 @@ def _aten_function(c: AtenCall) -> s.Meaning:
 def _aten_same(c: AtenCall) -> s.Meaning:
     after = c.get("dtype")
     return s.Same() if after is None else o.cast(c.dtype(), dtype(after))
-
-
-@TABLE.row(
-    "mse_loss huber_loss smooth_l1_loss soft_margin_loss binary_cross_entropy"
-    " binary_cross_entropy_with_logits"
-)
-def _loss(c: AtenCall) -> s.Meaning:
-    """A function of two elements or more, and perhaps the mean or the sum of all of them."""
-    word = "squared_difference" if c.op == "mse_loss" else c.op
-    present = [c.has(name) for name in ("weight", "pos_weight") if name in c.attributes]
-    more: dict[str, Any] = {"given": tuple(present)} if any(present) else {}
-    each = o.function(word, **dict(c.more("reduction")), **more)
-    if not c["reduction"]:
-        return each
-    shape = np.broadcast_shapes(*(operand.shape for operand in c.reads if operand is not None))
-    whole = o.reduced(("mean", "sum")[c["reduction"] - 1], range(len(shape)))
-    build = s.StepBuilder(c.count)
-    build.add(whole, (build.add(each, range(c.count), shape),), c.gives[0])
-    return build.done()
-
-
-@TABLE.row("arange")
-def _arange(c: AtenCall) -> s.Meaning:
-    whole = all(float(c.get(name, 0) or 0).is_integer() for name in ("start", "step"))
-    return s.Moves() if whole else s.Unknown("a range of floating-point numbers is rounded")
 
 
 @TABLE.row("view _unsafe_view _reshape_alias unsqueeze")
@@ -155,16 +125,7 @@ def _aten_add(product: Callable[[AtenCall], Any]) -> Row:
     """``beta * self + alpha * product(one, two)``."""
 
     def row(c: AtenCall) -> s.Meaning:
-        alpha, beta, means = c["alpha"], c["beta"], product(c)
-        if beta in (0, 1):
-            numbers = () if alpha == 1 else c.more("beta")
-            return replace(means, reads=(1, 2), bias=None if beta == 0 else 0, numbers=numbers)
-        build = s.StepBuilder(c.count)
-        numbers = () if alpha == 1 else c.more("beta")
-        first = build.add(replace(means, numbers=numbers), (1, 2), c.gives[0])
-        scaled = build.add(o.function("multiply", other=beta), (0,), c.shape())
-        build.add(o.function("add"), (first, scaled), c.gives[0])
-        return build.done()
+        return o.gemm(c, replace(product(c), reads=(1, 2)), 0, c["alpha"], c["beta"])
 
     return row
 
@@ -217,7 +178,6 @@ def _aten_pool(c: AtenCall) -> s.Meaning:
     return o.pool(
         *("average" if average else "max", frame),
         counts_padding=average and bool(c["count_include_pad"]),
-        ceil=bool(c["ceil_mode"]),
         lead=lead,
     )
 
@@ -262,19 +222,9 @@ def _aten_bn(c: AtenCall) -> s.Meaning:
     present, eps = (c.has("weight"), c.has("bias")), c.get("eps", c.get("epsilon"))
     if not c.get("training", c.op.endswith("with_update")):
         return o.batch_norm(eps, *present, along=1)
-    norm = o.batch_norm_in_training(c.rank(), eps, *present)
-    if c.shape()[0] == 1:  # as InstanceNorm calls it, with the batch among the channels
-        norm = o.instance_norm(c.rank(), eps, *present)
-    if not c.has("running_mean"):
-        return norm
-    # its running means change in place, each by what is found of its own channel
-    reads = [0, *(c.at(name) for name in ("weight", "bias") if c.has(name))]
-    build, count = s.StepBuilder(c.count), len(c.gives) - 2
-    first = build.add(norm, reads, *c.gives[:count])
-    for n, name in enumerate(("running_mean", "running_var")):
-        each = s.Each(name, c.more("training"))
-        build.add(each, (c.at(name), first + 1 + n), c.gives[count + n])
-    return build.done(*range(first, build.count))
+    if c.has("running_mean"):
+        return s.Unknown("it changes its running means, as in training")
+    return o.batch_norm_in_training(c.rank(), eps, *present)
 
 
 # sums, means, extremes; whole axes and matrices

@@ -273,8 +273,6 @@ def _enclosed_meaning(
     if isinstance(meaning, Each):
         return _elementwise(meaning, reads, dtype)
     if isinstance(meaning, Contracts):
-        if meaning.numbers:
-            raise NotEnclosed
         left, right = (reads[n] for n in meaning.reads)
         texts, out = meaning.spelled(left.shape, right.shape)
         sizes = dict(zip(texts[0] + texts[1], left.shape + right.shape, strict=True))

@@ -409,7 +409,7 @@ def _joint_meaning(
             return op.meaning
         if not isinstance(op.meaning, Steps):
             shapes = [run.values[n].shape for n in op.gives]
-            step = Step(op.meaning, (), shapes[0], tuple(shapes[1:]), (op.op,))
+            step = Step(op.meaning, (), shapes[0], tuple(shapes[1:]))
             every.append((step, [*op.reads], [*op.gives]))
             continue
         own, count = op.meaning.steps, sum(1 + len(step.more) for step in op.meaning.steps)

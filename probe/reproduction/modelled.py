@@ -117,8 +117,8 @@ def _case_of(alone: Alone) -> tuple[Case, OperationSum]:
     inner = meaning.windows if isinstance(meaning, Convolution) else meaning
     if isinstance(inner, Contracts):
         summed = summed if summed.b is not None else _rows_times_weights(alone, inner, summed)
-        if summed.groups != 1 or inner.numbers:
-            raise _no_case("it is several products, or one with a factor")
+        if summed.groups != 1:
+            raise _no_case("it is several products")
         rows = {"in_channels": summed.in_channels, "filters": summed.filters, "batch": summed.batch}
         return Case("dense", **words | rows), summed
     assert isinstance(inner, Windows)

@@ -13,7 +13,6 @@ from probe.semantics.contract import (
     NotSettled,
     OperationTable,
     Passes,
-    Quantised,
     Reshapes,
     Row,
     Same,
@@ -24,7 +23,6 @@ from probe.semantics.contract import (
     Turns,
     Unknown,
     by_table,
-    reads_of,
     rows_for,
     then,
     word_list,
@@ -36,7 +34,7 @@ from probe.semantics.sums import Contracts, Convolution, Frame, Normalises, Redu
 # Every class of a meaning stands here: folders of recordings have them by these names.
 __all__ = [
     "Contracts", "Convolution", "Each", "Frame", "Meaning", "Moves",
-    "Normalises", "NotSettled", "OperationTable", "Passes", "Quantised", "Reduces", "Reshapes",
+    "Normalises", "NotSettled", "OperationTable", "Passes", "Reduces", "Reshapes",
     "Row", "Same", "Shapes", "Step", "StepBuilder", "Steps", "Turns", "Unknown", "Windows",
-    "by_table", "of_complex", "operations", "reads_of", "rows_for", "then", "word_list", "worded",
+    "by_table", "of_complex", "operations", "rows_for", "then", "word_list", "worded",
 ]  # fmt: skip

@@ -5,14 +5,12 @@ library's operation, as the rows of all libraries' tables are asked what it comp
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 Shapes = Sequence[tuple[int, ...]]
-# An operation alone: container arrays of what it reads to those of what it gives.
-Run = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
 
 
 class Meaning:
@@ -83,15 +81,13 @@ class Unknown(Meaning):
 class Step:
     """One step of ``Steps``: ``reads``: numbers of what it reads; ``shape``: of what it gives.
 
-    ``more``: shapes of further results; ``op``: what it is called where its meaning has no word:
-    the library's name, of an unknown one with its attributes.
+    ``more``: shapes of further results.
     """
 
     meaning: Meaning
     reads: tuple[int, ...]
     shape: tuple[int, ...]
     more: tuple[tuple[int, ...], ...] = ()
-    op: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -108,18 +104,6 @@ class Steps(Meaning):
     @property
     def sums(self) -> bool:
         return bool(self.steps) and self.steps[0].meaning.sums
-
-
-@dataclass(frozen=True)
-class Quantised(Meaning):
-    """What computes with integers that stand for other numbers: zero is none of them, as a rule.
-
-    ``reads``, ``gives``: by what scale and zero each stands for them; None of those that don't.
-    """
-
-    inner: Meaning
-    reads: tuple[Any, ...]
-    gives: tuple[Any, ...]
 
 
 # calls, and the rows of tables
@@ -147,8 +131,7 @@ class Call:
     ``op``, ``domain``, ``version``: its name in the library, and of which set and release of
     operations. ``attributes``: arguments that are no arrays, by the names of the library's schema.
     ``reads``: its operands in the schema's order, None where one is left out. ``gives``,
-    ``dtypes``: shapes and dtypes of its results. ``run``: the operation alone, as of a recorded
-    ``Operation``: arrays in the order of ``at`` to results.
+    ``dtypes``: shapes and dtypes of its results.
     """
 
     op: str
@@ -158,7 +141,6 @@ class Call:
     dtypes: Sequence[str] = ()
     domain: str = ""
     version: int = 0
-    run: Run | None = field(default=None, compare=False)
 
     def __getitem__(self, name: str) -> Any:
         return self.attributes[name]
@@ -167,15 +149,9 @@ class Call:
         return self.attributes.get(name, default)
 
     @property
-    def arrays(self) -> list[Operand]:
-        """Returns what the recorded operation reads, in its order."""
-        read = [operand for operand in self.reads if operand is not None and operand.at >= 0]
-        return sorted(read, key=lambda operand: operand.at)
-
-    @property
     def count(self) -> int:
         """Returns how many arrays the recorded operation reads, one that stands twice twice."""
-        return len(self.arrays)
+        return sum(operand is not None and operand.at >= 0 for operand in self.reads)
 
     def has(self, slot: int) -> bool:
         return slot < len(self.reads) and self.reads[slot] is not None
@@ -215,14 +191,6 @@ class Call:
         """Returns the integers of an operand, flat. NotSettled as of ``value``."""
         flat: list[int] = self.value(slot).reshape(-1).tolist()
         return flat
-
-    def numbers(self, *names: str) -> tuple[Any, ...]:
-        """Returns attributes as numbers of a meaning: these, or all, with their names; of all also
-        which operands are left out ahead of others, which else would stand for another."""
-        every = {name: self.attributes.get(name) for name in names} if names else self.attributes
-        pairs = sorted((name, str(value)) for name, value in every.items())
-        gone = [] if names else left_out(self.reads)
-        return tuple(pairs + [("left out", str(gone))] * bool(gone))
 
 
 def left_out(slots: Sequence[Any]) -> list[int]:
@@ -313,19 +281,6 @@ class StepBuilder:
     def done(self, *gives: int) -> Steps:
         """Returns all steps. ``gives``: numbers of the results; none: the last step's alone."""
         return Steps(tuple(self.steps), gives)
-
-
-def reads_of(call: Call, meaning: Meaning, *slots: int) -> Meaning:
-    """Returns an operation that reads only these operands as arrays, in this order: what its others
-    hold (sizes, axes, indices) is in the meaning. Those that are left out are skipped."""
-    # what reads all in order is itself: a step around it would be another meaning, with equal
-    # labels
-    places = call.places(*slots)
-    if places == tuple(range(call.count)):
-        return meaning
-    build = StepBuilder(call.count)
-    build.add(meaning, places, *call.gives)
-    return build.done(*range(call.count, build.count) if len(call.gives) > 1 else ())
 
 
 def then(call: Call, first: Meaning, *behind: Meaning | tuple[Meaning, int]) -> Meaning:

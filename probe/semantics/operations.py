@@ -1,17 +1,15 @@
 """Constructors of what operations compute, with arguments in one form for all libraries.
 
 A library's table calls these: two libraries that mean the same can't say it differently, since
-names, defaults and numbers are settled here. Numbers are those of float32, as model files have
-them: a slope of 0.3 in Python and 0.3 read from a file are one.
+names, defaults and numbers are settled here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import isinf
 from typing import Any
-
-import numpy as np
 
 from probe.semantics.contract import Call, Meaning, Same, StepBuilder, Turns, Unknown, then
 from probe.semantics.elementwise import Each, canonical
@@ -19,20 +17,6 @@ from probe.semantics.sums import Contracts, Frame, Normalises, Reduces, Windows
 
 # Alpha and scale of Klambauer et al. 2017, in double precision as PyTorch has them.
 SELU = (1.6732632423543772, 1.0507009873554805)
-
-
-def as_float32(value: Any) -> Any:
-    """Returns a number in the one form that all libraries' have: as float32 holds it."""
-    if isinstance(value, bool | str | type(None)):
-        return value
-    if not isinstance(value, Sequence | int | float | np.number | np.ndarray):
-        return repr(value)
-    if isinstance(value, Sequence):
-        return tuple(map(as_float32, value))
-    if isinstance(value, np.ndarray):
-        return tuple(map(as_float32, value.reshape(-1).tolist()))
-    with np.errstate(over="ignore"):
-        return float(np.float32(value))
 
 
 def function(
@@ -43,8 +27,7 @@ def function(
     ``reads``, ``along``: as of ``Each``. ``numbers``: arguments that are not arrays, by name.
     """
     name = canonical(word)
-    arguments = tuple(sorted((key, as_float32(value)) for key, value in numbers.items()))
-    return Each(name, arguments, reads, along)
+    return Each(name, tuple(sorted(numbers.items())), reads, along)
 
 
 def arithmetic(word: str, dtype: str) -> Each:
@@ -69,7 +52,7 @@ def beside(word: str, place: int, value: Any, dtype: str) -> Each:
 
 def variance(word: str, axes: Sequence[int], keep: bool, correction: float) -> Reduces:
     """Returns a variance or a deviation; ``correction``: what is subtracted from the count."""
-    return reduced(word, axes, keep, (("correction", as_float32(correction)),))
+    return reduced(word, axes, keep, (("correction", correction),))
 
 
 def several(word: str, count: int) -> Meaning:
@@ -81,9 +64,7 @@ def several(word: str, count: int) -> Meaning:
 
 def clip(low: float | None, high: float | None, reads: tuple[int, ...] | None = None) -> Each:
     """Returns a Clip between two numbers; None: no bound. ReLU and ReLU6 are two of them."""
-    low, high = (
-        None if bound is None or np.isinf(bound) else as_float32(bound) for bound in (low, high)
-    )
+    low, high = (None if bound is None or isinf(bound) else bound for bound in (low, high))
     if (low, high) in ((0.0, None), (0.0, 6.0)):
         return function("relu" if high is None else "relu6", reads)
     return Each("clip", (low, high), reads)
@@ -97,13 +78,6 @@ def leaky_relu(slope: float) -> Each:
 def elu(alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0) -> Each:
     """Returns ELU, ``scale * (x if x > 0 else alpha * (exp(inner * x) - 1))``: SELU and CELU are
     two of them."""
-    arguments = as_float32((alpha, scale, inner))
-    if arguments == as_float32((*SELU, 1.0)):
-        return function("selu")
-    if arguments == (arguments[0], 1.0, 1.0):
-        return function("elu", alpha=alpha)
-    if arguments == (arguments[0], 1.0, as_float32(1 / alpha)):
-        return function("celu", alpha=alpha)
     return function("elu", alpha=alpha, scale=scale, inner=inner)
 
 
@@ -196,12 +170,12 @@ NORMS = {"l1": 1, "l2": 2, "euclidean_norm": 2}
 
 def vector_norm(axes: Sequence[int], order: float = 2, keep: bool = False) -> Reduces:
     """Returns a vector norm over ``axes``, of any order."""
-    return Reduces(tuple(axes), "norm", keep, (as_float32(float(order)),))
+    return Reduces(tuple(axes), "norm", keep, (float(order),))
 
 
 def softmax(axes: Sequence[int], beta: float = 1.0) -> Normalises:
     """Returns a softmax over ``axes`` together, of ``beta`` times its input."""
-    numbers = () if beta == 1 else (as_float32(beta),)
+    numbers = () if beta == 1 else (beta,)
     return Normalises(tuple(axes), "softmax", numbers)
 
 
@@ -223,14 +197,9 @@ def norm(
     would be taken for a shift; of a GroupNorm or InstanceNorm they have a number a channel, and
     channels are second. ``groups``: as of ``Normalises``.
     """
-    numbers = (as_float32(eps), bool(scale), bool(shift))
+    numbers = (eps, bool(scale), bool(shift))
     along = 1 if word in ("instance_norm", "group_norm") else None
     return Normalises(tuple(axes), word, numbers, along, groups)
-
-
-def instance_norm(rank: int, eps: float, scale: bool = True, shift: bool = True) -> Normalises:
-    """Returns a normalisation of each channel's plane, channels second."""
-    return norm(range(2, rank), eps, scale, shift, "instance_norm")
 
 
 def batch_norm(
@@ -241,7 +210,7 @@ def batch_norm(
     reads: tuple[int, ...] | None = None,
 ) -> Each:
     """Returns a batch norm with given means and variances: x, scale, shift, mean, variance."""
-    return Each("batch_norm", (as_float32(eps), bool(scale), bool(shift)), reads, along)
+    return Each("batch_norm", (eps, bool(scale), bool(shift)), reads, along)
 
 
 def batch_norm_in_training(
@@ -250,7 +219,7 @@ def batch_norm_in_training(
     """Returns a batch norm by the means and variances of what it reads, over all axes but
     ``along``."""
     axes = tuple(axis for axis in range(rank) if axis != along)
-    numbers = ("training", bool(scale), bool(shift), as_float32(eps))
+    numbers = ("training", bool(scale), bool(shift), eps)
     return Normalises(axes, "batch_norm", numbers, along)
 
 
@@ -310,7 +279,6 @@ def pool(
     frame: Frame,
     channels_last: bool = False,
     counts_padding: bool = False,
-    ceil: bool = False,
     lead: int = 2,
 ) -> Windows:
     """Returns a pool, ``max`` or ``average``. ``lead``: axes before the spatial ones where channels
@@ -324,7 +292,6 @@ def pool(
         kind=kind,
         reads=(0,),
         counts_padding=counts_padding,
-        ceil=ceil,
         word=f"{kind}_pool",
     )
 
@@ -345,25 +312,19 @@ def matmul(
     return Contracts(f"{first},{second}->{out}", reads)
 
 
-def gemm(
-    call: Call,
-    turned: Sequence[bool] = (False, False),
-    alpha: float = 1.0,
-    beta: float = 1.0,
-) -> Meaning:
-    """Returns ``alpha a b + beta c``, of the operands in the first two slots and the third, where
-    there is one; ``turned``: which of the first are transposed."""
-    ranks, reads = (call.rank(0), call.rank(1)), (call.at(0), call.at(1))
-    by_alpha, by_beta = (function("multiply", other=number) for number in (alpha, beta))
-    product = matmul(ranks, (turned[0], turned[1]), reads)
-    if not call.has(2) or beta == 0:
+def gemm(call: Call, product: Contracts, added: int, alpha: float, beta: float) -> Meaning:
+    """Returns ``alpha product + beta c``, where c is the operand in the slot ``added``, if there is
+    one."""
+    by_alpha, by_beta = (beside("multiply", 1, n, call.dtypes[0]) for n in (alpha, beta))
+    if not call.has(added) or beta == 0:
         return product if alpha == 1 else then(call, product, by_alpha)
-    added, shape = call.at(2), call.gives[0]
+    number, shape = call.at(added), call.gives[0]
     if alpha == beta == 1:
-        return replace(product, bias=added)
+        return replace(product, bias=number)
     build = StepBuilder(call.count)
-    scaled = build.add(by_alpha, (build.add(product, reads, shape),), shape)
-    other = build.add(by_beta, (added,), call.shape(2))
+    first = build.add(product, range(call.count), shape)
+    scaled = build.add(by_alpha, (first,), shape)
+    other = build.add(by_beta, (number,), call.shape(added))
     build.add(function("add"), (scaled, other), shape)
     return build.done()
 
@@ -385,11 +346,6 @@ def einsum(equation: str) -> Meaning:
     if len(texts) == 1 and "." not in ins and sorted(ins) == sorted(out):
         return Turns(tuple(ins.index(letter) for letter in out))
     raise ValueError(equation)
-
-
-def fake_quantised(low: float, high: float, bits: int, narrow: bool) -> Each:
-    """Returns numbers rounded to as many as an integer of ``bits`` has between two."""
-    return function("fake_quant", low=low, high=high, bits=int(bits), narrow=bool(narrow))
 
 
 def transpose(axes: Sequence[int]) -> Turns:

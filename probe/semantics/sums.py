@@ -17,14 +17,13 @@ class Contracts(Meaning):
     """A sum of products of two inputs, in einsum's words: ``...k,kn->...n``; perhaps a bias behind.
 
     ``reads``: the two inputs; ``bias``: the number of an input that is added, or None. ``weights``:
-    which of ``reads`` holds weights, if one does: 1 in a dense layer. ``numbers``: factors.
+    which of ``reads`` holds weights, if one does: 1 in a dense layer.
     """
 
     equation: str
     reads: tuple[int, int] = (0, 1)
     bias: int | None = None
     word: str = "product"
-    numbers: tuple[Any, ...] = ()
 
     @property
     def sums(self) -> bool:
@@ -107,7 +106,7 @@ class Windows(Meaning):
     ``convolution``, ``transposed``, ``max``, ``average`` or ``sum``. ``groups``: of a convolution.
     ``reads``: input, weights and bias by number; a pool has its input alone. ``weights``: the axes
     of the weights in the order (*kernel, in channels, filters). ``counts_padding``: an average
-    divides by the whole window at the edges too. ``ceil``: the last window may reach beyond.
+    divides by the whole window at the edges too.
     ``flipped``: of a transposed convolution, the weights' last tap comes first, as in JAX.
     """
 
@@ -122,7 +121,6 @@ class Windows(Meaning):
     reads: tuple[int, ...] = (0, 1)
     weights: tuple[int, ...] = ()
     counts_padding: bool = False
-    ceil: bool = False
     word: str = ""
     flipped: bool = False
 

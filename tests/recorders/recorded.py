@@ -8,16 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from probe import floats
+from probe import floats, window
+from probe.errors import InputError
 from probe.recording.contract import Again
-from probe.semantics import Each, Meaning, Moves, Passes, Quantised, Reshapes, Same, Turns, Unknown
-from tests.recorders import referee
+from probe.recording.enclosed import Interval, enclosed, enclosed_einsum
+from probe.recording.sums import sum_of
+from probe.semantics import Each, Meaning, Moves, Passes, Unknown
 
 Event = tuple[Any, list[np.ndarray], list[np.ndarray]]
-
-# By how much a result may be off, relative to the largest of all. Of float64 as much as numbers of
-# meanings are, which have these as float32 does.
-NEAR = {"float64": 1e-6, "float16": 5e-3, "bfloat16": 4e-2, "int64": 0.0, "bool": 0.0}
 
 
 def drawn(seed: int) -> tuple[np.random.Generator, Callable[..., np.ndarray]]:
@@ -111,13 +109,6 @@ def alone(
 # what a meaning says
 
 
-def _number(array: np.ndarray, dtype: str) -> np.ndarray:
-    """Returns a container array in the format in which the referee computes."""
-    if dtype in floats.FORMATS:
-        return floats.widen(array, dtype)
-    return array.astype(np.complex128) if array.dtype.kind == "c" else array
-
-
 def _moved(reads: Sequence[np.ndarray], result: np.ndarray) -> bool:
     """Whether all elements of a result are some of what is read, or one constant. Whole numbers
     may be indices or counts."""
@@ -129,60 +120,81 @@ def _moved(reads: Sequence[np.ndarray], result: np.ndarray) -> bool:
     return len(np.unique(others)) <= 1 or bool((others % 1 == 0).all())
 
 
-def _by_place(event: Event, result: np.ndarray) -> bool:
+def _by_place(event: Event) -> bool:
     """Whether operands in the opposite order give results in the opposite order."""
-    operation, reads, _ = event
+    operation, reads, (result, *_) = event
     given = [array[::-1] if array.ndim == result.ndim else array for array in reads]
     turned = operation.again([np.array(array, order="C") for array in given])[0]
-    back = _number(np.asarray(turned), operation.gives[0].dtype)[::-1]
-    return np.allclose(back, result, rtol=1e-5, equal_nan=True)
+    dtype = operation.gives[0].dtype
+    ends = [Interval.of(np.asarray(end), dtype).low for end in (turned[::-1], result)]
+    return np.allclose(*ends, rtol=1e-5, equal_nan=True)
 
 
-def wrong(event: Event, near: float = 1e-4) -> str:
-    """Returns how an operation's results are others than its meaning says; empty: they aren't.
-    ``near``: what float32 may be off, as of ``NEAR``."""
+def _convolution_interval(
+    meaning: Meaning, reads: Sequence[Interval], shape: tuple[int, ...], dtypes: list[str]
+) -> Interval | None:
+    """What a convolution gives; None where it is none, or has something behind it."""
+    try:
+        summed = sum_of(meaning, [read.shape for read in reads], shape, dtypes)
+    except InputError:
+        return None
+    if summed.pooled or summed.functions or summed.w is None or summed.scale != 1:
+        return None
+    x, w = reads[summed.x.number], summed.w.taken(reads[summed.w.number].low)
+    weights = w.reshape(summed.summands, summed.filters)
+    width, ends = summed.filters // summed.groups, []
+    columns = window.columns(summed, summed.x.taken(x.low))
+    for group in range(summed.groups):
+        part = weights[:, group * width : (group + 1) * width]
+        sides = (Interval(end, end) for end in (columns[group].T, part))
+        ends.append(enclosed_einsum(*sides, summed.summands, dtypes[-1]))
+    interval = Interval(*(np.concatenate(some, axis=1) for some in zip(*ends, strict=True)))
+    if summed.b is not None:
+        bias = reads[summed.b.number].map(summed.b.taken)
+        added = enclosed(Each("add"), [interval, bias], [interval.shape], dtypes[-1])
+        assert added is not None
+        interval = added
+    return interval.map(lambda end: summed.y.put(end.reshape(summed.output_shape())))
+
+
+def wrong(event: Event, near: float = 0.0) -> str:
+    """Returns how an operation's results are others than its meaning says; empty: they aren't, or
+    of these no enclosure is known. ``near``: what they may be off besides, relative to the largest
+    of all, where a library computes with approximations."""
     operation, reads, gives = event
     meaning: Meaning = operation.meaning
-    numbers = [_number(a, seen.dtype) for a, seen in zip(reads, operation.reads, strict=True)]
-    results = [_number(a, seen.dtype) for a, seen in zip(gives, operation.gives, strict=True)]
+    if isinstance(meaning, Passes):
+        alike = [bits([reads[n]]) for n in meaning.numbers] == [bits([end]) for end in gives]
+        return "" if alike else f"{operation.op} is not {meaning}"
     if type(meaning) is Moves:
-        apart = [n for n, result in enumerate(results) if not _moved(numbers, result)]
+        apart = [n for n, result in enumerate(gives) if not _moved(reads, result)]
         return f"results {apart} of {operation.op} are not of what is read" if apart else ""
-    try:
-        with np.errstate(all="ignore"):
-            every = referee.computed(meaning, numbers, [result.shape for result in results])
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        return f"{operation.op} is not {meaning} of {[a.shape for a in reads]}: {error!r}"
-    if isinstance(meaning, Each) and every[0] is None:  # a function that the referee hasn't
-        return "" if _by_place(event, results[0]) else f"{operation.op} is no {meaning}"
-    if isinstance(meaning, Same | Reshapes | Turns | Passes):
-        near = 0
-    for n, (wanted, result) in enumerate(zip(every, results, strict=False)):
-        if wanted is None:
-            continue
-        if wanted.shape != result.shape:
-            return f"{meaning} gives {wanted.shape}, against {result.shape}"
-        dtype = operation.gives[n].dtype
-        with np.errstate(all="ignore"):
-            finite = np.isfinite(wanted) & np.isfinite(result)
-            formats = {dtype, *(seen.dtype for seen in operation.reads)}
-            units = max(NEAR.get(each, near) for each in formats) if near else 0
-            most = units * np.abs(wanted[finite]).max(initial=1)
-            most = 1.0 if isinstance(meaning, Quantised) else most  # one unit
-            apart = finite & (np.abs(wanted - result * 1.0) > most)
-            apart |= ~finite & (wanted != result) & ~(np.isnan(wanted) & np.isnan(result))
-        if apart.any():
-            at = tuple(int(k) for k in np.argwhere(apart)[0])
-            return f"{operation.op}[{n}]{at}={result[at]}, against {wanted[at]} of {meaning}"
-    return ""
+    dtypes = [seen.dtype for seen in (*operation.reads, operation.gives[0])]
+    shapes, dtype = [result.shape for result in gives], dtypes[-1]
+    if not {*dtypes} <= {*floats.FORMATS}:
+        return ""
+    intervals = [Interval.of(*both) for both in zip(reads, dtypes, strict=False)]
+    found = enclosed(meaning, intervals, shapes, dtype)
+    found = found or _convolution_interval(meaning, intervals, shapes[0], dtypes)
+    if found is None:
+        alike = not isinstance(meaning, Each) or operation.again is None or _by_place(event)
+        return "" if alike else f"{operation.op} is no {meaning}"
+    y = floats.widen(gives[0], dtype)
+    tiny = floats.flushed_below(dtype) + near * np.abs(y).max(initial=1)
+    with np.errstate(all="ignore"):
+        outside = (y < found.low - tiny) | (y > found.high + tiny)
+    if not outside.any():
+        return ""
+    at = tuple(int(k) for k in np.argwhere(outside)[0])
+    return f"{operation.op}{at}={y[at]}, {meaning} from {found.low[at]} to {found.high[at]}"
 
 
 def held_to_account(
-    recorders: Iterable[Any], near: float = 1e-4, unknown: Iterable[str] = ()
+    recorders: Iterable[Any], near: float = 0.0, unknown: Iterable[str] = ()
 ) -> set[str]:
     """Holds every operation of recorders against its meaning. Returns the names of all.
 
-    ``unknown``: names of those that may be: of all others something is said.
+    ``near``: as of ``wrong``; ``unknown``: names of those that may be unknown.
     """
     names, refuted = set[str](), list[str]()
     for recorder in recorders:

@@ -18,8 +18,6 @@ jnp = jax.numpy
 lax = jax.lax
 
 from probe.recorders.jax import JaxRecorder  # noqa: E402
-from tests.recorders.recorded import events  # noqa: E402
-from tests.recorders.referee import computed  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -52,13 +50,6 @@ def watched(function: Callable[[], Any]) -> Run:
 def compared(left: Callable[[], Any], right: Callable[[], Any]) -> Difference:
     """Two functions, recorded and compared."""
     return compare_runs(RunningMatch.of(watched(left), watched(right)))
-
-
-def says_all(function: Callable[[], Any]) -> None:
-    """Checks that the meaning of a function's last operation says every number of its result."""
-    operation, reads, (gives, *_) = events(JaxRecorder(function))[-1]
-    (result, *_) = computed(operation.meaning, reads, [gives.shape])
-    assert result is not None and np.allclose(result, gives, rtol=1e-5, atol=1e-6)
 
 
 def kinds(live: Run) -> list[str]:

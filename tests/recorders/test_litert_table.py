@@ -235,5 +235,8 @@ def test_every_row_says_what_litert_gives() -> None:
         except InputError:  # the installed LiteRT has it not
             continue
         operators.append(operator)
-    names = [held_to_account([recorder(operators, xnnpack)]) for xnnpack in "01"]
+    names = [
+        held_to_account([recorder(operators, xnnpack)], unknown={"ADD", "QUANTIZE", "DEQUANTIZE"})
+        for xnnpack in "01"
+    ]
     assert TABLE.keys() - names[0] == TABLE.keys() - names[1] == {"IF", "WHILE"}  # test_litert.py

@@ -129,9 +129,6 @@ LAYERS = [
     of("LayerNormalization", "t", normal(8), normal(8)), of("LayerNormalization", "t", normal(8)),
     of("LayerNormalization", "t", normal(5, 8), axis=1), of("RMSNormalization", "t", normal(8)),
     of("SimplifiedLayerNormalization", "t", normal(8), opset=17),
-    ms("SkipLayerNormalization", "t", "u", *normal(3, 8)),
-    ms("SkipLayerNormalization", "t", "u", normal(8)),
-    ms("SkipSimplifiedLayerNormalization", "t", "u", normal(8)),
 ]  # fmt: skip
 MOVES = [
     of("Reshape", "t", ints(0, -1)), of("Flatten", "t", axis=2), of("Unsqueeze", "t", ints(1)),

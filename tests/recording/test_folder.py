@@ -29,7 +29,6 @@ from probe.semantics import (
     Moves,
     Normalises,
     Passes,
-    Quantised,
     Reduces,
     Reshapes,
     Same,
@@ -334,12 +333,11 @@ CASES: dict[str, Meaning] = {
     "normalises": Normalises((-1,), "group_norm", (1e-5, True, False), 1, (1, 2)),
     "windows": WINDOW,
     "a convolution": Convolution(WINDOW, (0, 2, 1), (2,), 2),
-    "quantised": Quantised(Each("add"), (((0.5,), (3,)), None), (None,)),
     "steps": Steps(
         (
             Part(Contracts("...k,kn->...n"), (0, 1), (2, 3, 5)),
             Part(Moves(), (2,), (1, 3, 5), ((1, 3, 5),)),
-            Part(Unknown("w"), (3,), (1, 3, 5), op=("own",)),
+            Part(Unknown("w"), (3,), (1, 3, 5)),
         ),
         (4, 5),
     ),

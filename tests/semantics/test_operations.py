@@ -12,7 +12,6 @@ from probe.geometry import WindowSizes
 from probe.semantics import Contracts, Frame, Same, Turns, Unknown
 from probe.semantics import operations as o
 from probe.semantics.contract import Call, Operand
-from tests.recorders.referee import computed
 
 ALIKE = {
     "no bound is no clip's bound": (o.clip(-np.inf, 3.0), o.clip(None, 3.0)),
@@ -20,10 +19,7 @@ ALIKE = {
     "a clip at zero": (o.clip(0.0, np.inf), o.function("relu")),
     "a clip from zero to six": (o.clip(0, 6), o.function("relu6")),
     "a slope of zero": (o.leaky_relu(0.0), o.function("relu")),
-    "ELU with SELU's numbers": (o.elu(*o.SELU), o.function("selu")),
-    "SELU with its own": (o.selu(), o.function("selu")),
     "CELU of one": (o.celu(1.0), o.elu(1.0)),
-    "ELU with CELU's numbers": (o.elu(2.0, 1.0, 0.5), o.celu(2.0)),
     "a swish of one": (o.swish(1.0), o.function("silu")),
     "softplus as PyTorch has it": (o.softplus(1.0, 20.0), o.function("softplus")),
     "to the second": (o.power(2), o.function("square")),
@@ -42,7 +38,6 @@ ALIKE = {
 APART = {
     "a clip above zero": (o.clip(0.0, 5.0), o.function("relu6")),
     "a clip from another bound": (o.clip(1.0, None), o.function("relu")),
-    "ELU with an inner scale of its own": (o.elu(2.0, 1.0, 0.25), o.celu(2.0)),
     "to the minus first": (o.power(-1), o.function("reciprocal")),
     "three of several": (o.several("add", 3), o.function("add")),
     "a quotient of integers": (o.arithmetic("divide", "int32"), o.function("divide")),
@@ -78,7 +73,6 @@ CHANGED = [
     (o.batch_norm_in_training, (3, 1e-5, True, True, 1), (4, 1e-4, False, False, 2)),
     (o.norm, ((1,), 1e-5, True, True, "layer_norm", None),
      ((2,), 1e-4, False, False, "rms_norm", (1, 2))),
-    (o.instance_norm, (3, 1e-5, True, True), (4, 1e-4, False, False)),
     (o.softmax, ((1,), 1.0), ((0,), 2.0)), (o.log_softmax, ((1,),), ((0,),)),
     (o.elu, (1.0, 1.0, 1.0), (0.5, 2.0, 3.0)),
     (o.selu, o.SELU, (1.0, 1.5)), (o.celu, (1.0,), (2.0,)),
@@ -92,11 +86,9 @@ CHANGED = [
     (o.variance, ("var", (1,), False, 1.0), ("std", (0,), True, 0.0)),
     (o.convolution, (F, (), 1, False, (0, 1)),
      (F._replace(transposed=True), (1, 0), 2, True, (1, 0))),
-    (o.pool, ("max", F, False, False, False, 2),
-     ("sum", F._replace(stride=(2,)), True, True, True, 1)),
+    (o.pool, ("max", F, False, False, 2), ("sum", F._replace(stride=(2,)), True, True, 1)),
     (o.matmul, ((2, 2), (False, False), (0, 1)), ((1, 2), (True, False), (1, 0))),
     (o.dense, ((0, 1), None), ((1, 0), 2)),
-    (o.fake_quantised, (0.0, 1.0, 8, False), (-1.0, 2.0, 4, True)),
     (o.beside, ("add", 0, 1.5, "float32"), ("power", 1, 2.5, "float16")),
 ]  # fmt: skip
 
@@ -117,23 +109,19 @@ def test_each_argument_counts_and_what_is_left_out_is_the_usual_one(build, given
 
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True)])
 def test_products_are_numpys(turned: tuple[bool, bool]) -> None:
-    """Of matrices, batches of them and vectors; scaled, and with a bias."""
+    """Of matrices, batches of them and vectors; and scaled, with a bias, in further steps."""
     rng = np.random.default_rng(5)
     for ranks in product((1, 2, 3), repeat=2):
         sizes = [rng.normal(size=((2, 3, 3)[-n:])) for n in ranks]
         pairs = zip(sizes, turned, strict=True)
         plain = [np.swapaxes(x, -1, -2) if t and x.ndim > 1 else x for x, t in pairs]
-        wanted = np.matmul(*plain)
-        (result,) = computed(o.matmul(ranks, turned), sizes, [wanted.shape])
-        assert np.allclose(result, wanted)
-    a, b, c = rng.normal(size=(3, 2, 2))
-    plain = (a.T if turned[0] else a) @ (b.T if turned[1] else b)
+        assert np.allclose(np.einsum(o.matmul(ranks, turned).equation, *sizes), np.matmul(*plain))
     for alpha, beta, slots in product((1.0, 2.0), (1.0, 3.0, 0.0), (2, 3)):
         operands = [Operand(n, (2, 2), "float32") for n in range(slots)]
-        meaning = o.gemm(Call("gemm", {}, operands, [(2, 2)]), turned, alpha, beta)
+        meaning = o.gemm(
+            Call("gemm", {}, operands, [(2, 2)], ["float32"]), o.matmul(), 2, alpha, beta
+        )
         assert isinstance(meaning, Contracts) == (alpha == 1 and (slots == 2 or beta in (0, 1)))
-        (result,) = computed(meaning, [a, b, c][:slots], [(2, 2)])
-        assert np.allclose(result, alpha * plain + beta * c * (slots == 3))
 
 
 def test_an_einsum_is_a_product_or_a_transpose_or_unknown() -> None:
@@ -144,11 +132,6 @@ def test_an_einsum_is_a_product_or_a_transpose_or_unknown() -> None:
             o.einsum(unknown)
 
 
-def test_axes_count_from_either_end_and_numbers_are_those_of_float32() -> None:
+def test_axes_count_from_either_end() -> None:
     assert o.transpose((0, -1, 1)) == Turns((0, 2, 1))
     assert isinstance(o.bitcast("float32", "int8", whole=False), Unknown)
-    assert o.leaky_relu(0.3) == o.leaky_relu(float(np.float32(0.3)))
-    given = (0.1, [0.1], np.array([0.1]), True, None, "x", 1 + 2j)
-    near = float(np.float32(0.1))
-    assert [*map(o.as_float32, given)] == [near, (near,), (near,), True, None, "x", "(1+2j)"]
-    assert o.as_float32(1e300) == np.inf
