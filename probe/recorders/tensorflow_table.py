@@ -35,7 +35,7 @@ FUNCTIONS = _snake(
     "Digamma Invert Acosh Erfinv Ndtri Sub Pow Maximum Minimum Atan2 Equal Less Greater Xdivy "
     "Xlogy Mul IsNan IsInf IsFinite LogicalNot SquaredDifference FloorMod FloorDiv TruncateDiv "
     "NotEqual LessEqual GreaterEqual LogicalAnd LogicalOr BitwiseAnd BitwiseOr BitwiseXor "
-    "TruncateMod DivNoNan MulNoNan RealDiv Div Add AddV2:add Mod:truncate_mod ClipByValue:clip "
+    "TruncateMod DivNoNan MulNoNan RealDiv Div Add AddV2:add Mod:truncate_mod ClipByValue:clamp "
     "BesselI0 BesselI0e BesselI1 BesselI1e BesselJ0 BesselJ1 BesselK0 BesselK0e BesselK1 "
     "BesselK1e BesselY0 BesselY1 Betainc Igamma Igammac Zeta Polygamma Xlog1py Dawsn Expint "
     "FresnelCos FresnelSin Spence LeftShift RightShift PopulationCount NextAfter:nextafter Conj "
