@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import install  # noqa: E402
-from probe.runtimes import packages  # noqa: E402
+from probe.targets.runtimes import packages  # noqa: E402
 
 PROJECT = "probe-numerics"
 BLAMED = re.compile(

@@ -1,6 +1,7 @@
 """Writes the schema's descriptions of tables and columns into the stored files of results/.
 
-After a change of descriptions in probe/schema: `.venv/bin/python .ci/describe.py`. Rows stay as
+After a change of descriptions in probe/case/schema: `.venv/bin/python .ci/describe.py`. Rows stay
+as
 they are, which is checked; files whose descriptions are today's are not touched.
 """
 
@@ -12,8 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from probe import schema
-from probe.store import file, folder
+from probe.case import schema
+from probe.sweep.store import file, folder
 
 RESULTS = Path(__file__).parents[1] / "results"
 COMPACTED = "probe.compacted"

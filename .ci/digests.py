@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT / "experiments"))
 import frameworks
 import length_sweep
 from probe import Case, Store, Target, load
-from probe.sweeps import sweep_cases
+from probe.sweep.bits import sweep_cases
 
 TEXTS = list(
     dict.fromkeys(

@@ -1,8 +1,8 @@
 """Changes an operator or a number of the package, one at a time, and sees whether a test notices.
 
     python .ci/mutate.py --count 40 --seed 1                # drawn from summation, comparison, ...
-    python .ci/mutate.py --only probe/ulp.py --count 10
-    python .ci/mutate.py --at probe/summation/tree.py:140 --count 5
+    python .ci/mutate.py --only probe/case/ulp.py --count 10
+    python .ci/mutate.py --at probe/order/tree.py:140 --count 5
     python .ci/mutate.py --seed 1 --list                     # the changes, and runs nothing
 
 A change is made in a copy of the checkout, where the test files that import the module run, the
@@ -37,18 +37,18 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 
 MODULES = {
-    "probe/summation": ("tests/summation", "tests/comparison", "tests/explaining"),
-    "probe/comparison": (
-        *("tests/comparison", "tests/explaining", "tests/test_enclosure"),
-        *("tests/test_layout", "tests/summation/test_reach"),
+    "probe/order": ("tests/order", "tests/explain/comparison", "tests/explain"),
+    "probe/explain/comparison": (
+        *("tests/explain/comparison", "tests/explain", "tests/explain/test_enclosure"),
+        *("tests/case/test_layout", "tests/order/test_reach"),
     ),
-    "probe/semantics": ("tests/semantics", "tests/recorders", "tests/recording"),
-    "probe/enclosure.py": (
-        "tests/test_enclosure",
-        "tests/comparison",
-        "tests/recording/test_enclosed",
+    "probe/order/semantics": ("tests/order/semantics", "tests/record/recorders", "tests/record"),
+    "probe/explain/enclosure.py": (
+        "tests/explain/test_enclosure",
+        "tests/explain/comparison",
+        "tests/diff/test_enclosed",
     ),
-    "probe/ulp.py": ("tests/test_ulp", "tests/summation", "tests/comparison"),
+    "probe/case/ulp.py": ("tests/case/test_ulp", "tests/order", "tests/explain/comparison"),
 }
 """What is changed, where a wrong operator gives wrong bits or a wrong claim about them, and the
 folders of tests that are to notice."""

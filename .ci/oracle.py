@@ -192,8 +192,8 @@ def child_pairs(path: Path, name: str, target: str, quick: str) -> None:
 def walked(sides: tuple[Any, Any], target: str) -> dict[str, Any]:
     """Returns the answer about two functions or recorders, as ``first_difference`` gives it."""
     from lib.walking import recorders
-    from probe.agreement.walk import walk
-    from probe.answers.first_difference import ComparisonQuestion, Walked
+    from probe.diff.walk import walk
+    from probe.ui.answers.first_difference import ComparisonQuestion, Walked
 
     left, right = recorders(sides, target)
     return dict(
@@ -355,7 +355,7 @@ def asked(folder: Path, name: str, lines: list[str]) -> None:
 
 
 def child_commands(path: Path, *lines: str) -> None:
-    from probe.cli import shell
+    from probe.ui.cli import shell
 
     done = {}
     with tempfile.TemporaryDirectory() as place:
@@ -493,7 +493,7 @@ def record_reveals(folder: Path, quick: bool) -> None:
 
 
 def child_reveals(path: Path, target: str) -> None:
-    from probe.cli import shell
+    from probe.ui.cli import shell
 
     done = kept(path)
     for case in CASES:

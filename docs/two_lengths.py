@@ -16,11 +16,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import probe
-from probe import plots
-from probe.comparison.runs import CaseRun
-from probe.explaining.evidence import Added
-from probe.plots import trees
-from probe.plots.pictures import DIFFERS
+from probe.explain.comparison.runs import CaseRun
+from probe.explain.evidence import Added
+from probe.report import plots
+from probe.report.plots import trees
+from probe.report.plots.pictures import DIFFERS
 
 TARGET = "tensorflow,onednn=0,contraction=0"
 SHORT, LONG = 9, 19

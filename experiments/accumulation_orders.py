@@ -19,18 +19,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lib import frame
-from probe import Case, Store, Target, kernels, shard, window
-from probe.campaign import case_row, run_row
-from probe.comparison import MOST_KNOWN, run_and_reveal
-from probe.errors import TargetError
-from probe.explaining.causes import explain_store
-from probe.launch import AnySession, open_session
-from probe.printing import Output
-from probe.progress import Tell
-from probe.store import parquet
-from probe.summation.summation import Summation
-from probe.sweeps import sweep_cases
-from probe.sweeps.plan import output_columns
+from probe import Case, Store, Target
+from probe.case.errors import TargetError
+from probe.explain import kernels
+from probe.explain.causes import explain_store
+from probe.explain.comparison import MOST_KNOWN, run_and_reveal
+from probe.order import window
+from probe.order.summation import Summation
+from probe.sweep import shard
+from probe.sweep.bits import sweep_cases
+from probe.sweep.campaign import case_row, run_row
+from probe.sweep.plan import output_columns
+from probe.sweep.printing import Output
+from probe.sweep.store import parquet
+from probe.targets.launch import AnySession, open_session
+from probe.targets.progress import Tell
 
 NAME = "accumulation_orders"
 

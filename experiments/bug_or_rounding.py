@@ -34,10 +34,10 @@ import numpy as np
 from lib import frame
 from lib.fuzzing import OPERATIONS, Drawing
 from lib.models import every
-from probe import Case, Store, Target, floats, installation, machine
-from probe.backends.onnxruntime import session_entries
-from probe.campaign import Sessions, run_row
-from probe.comparison import (
+from probe import Case, Store, Target
+from probe.case import floats
+from probe.case.errors import ProbeError
+from probe.explain.comparison import (
     CaseRun,
     ComparedShapes,
     Comparison,
@@ -46,14 +46,23 @@ from probe.comparison import (
     compare_shapes,
     run_and_reveal,
 )
-from probe.enclosure import UNKNOWN, WITHIN, Enclosure, RoundingVerdict, of_operands, of_sums
-from probe.errors import ProbeError
-from probe.launch import open_session
-from probe.printing import Output
-from probe.summation.replay import replay
-from probe.summation.summation import Rounding as Rounded
-from probe.summation.summation import Summation
-from probe.summation.tree import Tree
+from probe.explain.enclosure import (
+    UNKNOWN,
+    WITHIN,
+    Enclosure,
+    RoundingVerdict,
+    of_operands,
+    of_sums,
+)
+from probe.order.replay import replay
+from probe.order.summation import Rounding as Rounded
+from probe.order.summation import Summation
+from probe.order.tree import Tree
+from probe.sweep.campaign import Sessions, run_row
+from probe.sweep.printing import Output
+from probe.targets import installation, machine
+from probe.targets.backends.onnxruntime import session_entries
+from probe.targets.launch import open_session
 
 NAME = "bug_or_rounding"
 
@@ -472,7 +481,7 @@ def _held(found: Comparison) -> RoundingVerdict:
 
 def reported(target: str) -> dict[str, Any]:
     """jax#39103 on a target: in a process of its own, with its variables."""
-    from probe import backends
+    from probe.targets import backends
 
     where = Target.parse(target)
     variables = backends.get("jax").environment(dict(where.switches), where.device)
@@ -601,8 +610,8 @@ def _child(code: str, variables: dict[str, str]) -> str:
 
 def conditions(function: str, left: str, right: str) -> dict[str, Any]:
     """The smallest sets of conditions that bring a function's bits back."""
-    from probe.answers.record import GivenModel
-    from probe.answers.two_runs import bisect
+    from probe.ui.answers.record import GivenModel
+    from probe.ui.answers.two_runs import bisect
 
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "probe_functions.py").write_text(FUNCTIONS)

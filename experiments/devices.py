@@ -17,7 +17,7 @@ from pathlib import Path
 
 from lib import frame
 from probe import Case, Target
-from probe.launch import open_session
+from probe.targets.launch import open_session
 
 NAME = "devices"
 

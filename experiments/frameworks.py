@@ -17,14 +17,15 @@ from pathlib import Path
 
 from length_sweep import grid
 from lib import frame
-from probe import Case, Store, Target, load, shard
-from probe.campaign import case_row
-from probe.comparison import run_and_reveal
-from probe.errors import TargetError
-from probe.launch import AnySession, open_session
-from probe.printing import Output
-from probe.sweeps.plan import output_columns
-from probe.target import why_unavailable
+from probe import Case, Store, Target, load
+from probe.case.errors import TargetError
+from probe.explain.comparison import run_and_reveal
+from probe.sweep import shard
+from probe.sweep.campaign import case_row
+from probe.sweep.plan import output_columns
+from probe.sweep.printing import Output
+from probe.targets.launch import AnySession, open_session
+from probe.targets.target import why_unavailable
 
 NAME = "frameworks"
 

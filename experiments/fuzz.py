@@ -26,7 +26,7 @@ from lib import frame, planted
 from lib.fuzzing import OPERATIONS, Drawing, tried
 from lib.promises import drawn, promised
 from probe import Store
-from probe.campaign import Tally
+from probe.sweep.campaign import Tally
 
 NAME = "fuzz"
 

@@ -2,7 +2,8 @@
 
 Fifty layers at every size from 1 to 4,096, with three sets of operands that show nearly every other
 order, held at every place; models at batches, orders and paddings. Counted are numbers that change,
-in the library as it is and in the invariant mode; both are timed in turns, beside `probe.stable`.
+in the library as it is and in the invariant mode; both are timed in turns, beside
+`probe.sizes.stable`.
 Meant for an idle machine with two processors: a quarter of an hour.
 
 Writes results/invariance/<machine>/*.parquet; notebooks/invariance.ipynb draws them. What is stored
@@ -18,11 +19,13 @@ from typing import Any
 
 from lib import frame
 from lib.invariance import Counted, Made, Subject, backwards, counted, subjects, timed
-from probe import Store, Target, budget, load, shard
-from probe.campaign import run_row
-from probe.errors import InputError, ProbeError
-from probe.launch import open_session
-from probe.printing import Output, table
+from probe import Store, Target, load
+from probe.case.errors import InputError, ProbeError
+from probe.sweep import shard
+from probe.sweep.campaign import run_row
+from probe.sweep.printing import Output, table
+from probe.targets import budget
+from probe.targets.launch import open_session
 
 REPEATS = 5
 QUICK = (backwards(33, 4, 16), backwards(20, 7, 5))

@@ -17,9 +17,8 @@ from rich.text import Text
 
 from lib import frame
 from probe import Case, Store, Target
-from probe.printing import Output, table
-from probe.sweeps import sweep_cases
-from probe.sweeps.bits import TargetSummary
+from probe.sweep.bits import TargetSummary, sweep_cases
+from probe.sweep.printing import Output, table
 
 KERNELS = (1, 3, 5, 9)
 CHANNELS = (1, 3, 16, 64, 256)

@@ -35,22 +35,23 @@ import numpy as np
 
 from lib import frame
 from lib.locked import CHECKS
-from probe import Store, installation
-from probe.campaign import run_row
-from probe.errors import TargetError
-from probe.launch import open_session
-from probe.lock.checks import BitsSession, judged_check
-from probe.lock.conditions import CORES_OF, Facts
-from probe.lock.file import LockFile
-from probe.lock.runs import exit_status
-from probe.lock.why import Command, Rerun, overlay, run_again
-from probe.lock.workflow import LEVELS, limiting_variables
-from probe.printing import Output
-from probe.progress import silent
-from probe.recording.store import bits_of
-from probe.runtimes import environments
-from probe.shard import current_shard
-from probe.target import Target
+from probe import Store
+from probe.case.errors import TargetError
+from probe.record.store import bits_of
+from probe.sweep.campaign import run_row
+from probe.sweep.printing import Output
+from probe.sweep.shard import current_shard
+from probe.targets import installation
+from probe.targets.launch import open_session
+from probe.targets.progress import silent
+from probe.targets.runtimes import environments
+from probe.targets.target import Target
+from probe.ui.lock.checks import BitsSession, judged_check
+from probe.ui.lock.conditions import CORES_OF, Facts
+from probe.ui.lock.file import LockFile
+from probe.ui.lock.runs import exit_status
+from probe.ui.lock.why import Command, Rerun, overlay, run_again
+from probe.ui.lock.workflow import LEVELS, limiting_variables
 
 NAME = "lock"
 
@@ -286,7 +287,7 @@ def observed(folder: Path, quick: bool, say: Callable[[str], None]) -> dict[Side
 
 ROOT = Path(__file__).resolve().parent.parent
 INSTALLED = any(one.name == "bits" for one in metadata.entry_points(group="pytest11"))
-PLUGIN = [] if INSTALLED else ["-p", "probe.lock.plugin"]
+PLUGIN = [] if INSTALLED else ["-p", "probe.ui.lock.plugin"]
 
 PROCESSOR = f"{OTHER} (emulated) -> this one"
 OTHERS_FACTS: Facts = {"processor": f"{OTHER.lower()}-emulated", "isa": "avx2"}

@@ -16,7 +16,7 @@ from pathlib import Path
 from lib import frame
 from lib.conventions import measure
 from probe import Case, Store, Target
-from probe.window import equivalent
+from probe.order.window import equivalent
 
 CONV = Case("conv2d", 3, 3, 4, length=6, height=6, padding=1, operands="image")
 DEEP = Case("depthwise_conv2d", 3, 3, length=6, height=6, padding=1, operands="image")

@@ -22,12 +22,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lib import frame
-from probe import Case, Store, Target, shard, ulp
-from probe.campaign import run_row
-from probe.errors import InputError
-from probe.launch import InlineSession, open_session
-from probe.printing import Output, table
-from probe.sweeps import sweep_cases
+from probe import Case, Store, Target
+from probe.case import ulp
+from probe.case.errors import InputError
+from probe.sweep import shard
+from probe.sweep.bits import sweep_cases
+from probe.sweep.campaign import run_row
+from probe.sweep.printing import Output, table
+from probe.targets.launch import InlineSession, open_session
 
 SINGLE = "tensorflow,threads=1"
 TINY = [

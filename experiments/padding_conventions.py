@@ -19,8 +19,8 @@ from typing import Any
 from lib import frame
 from lib.conventions import measure
 from probe import Case, Store, Target
-from probe.errors import InputError
-from probe.window import equivalent
+from probe.case.errors import InputError
+from probe.order.window import equivalent
 
 FOUR = Case("conv1d", 2, length=4, stride=2, padding="same", weights="0,1", operands="count")
 """The data 1 2 3 4: an output shows which of its two inputs met the weight 1."""

@@ -18,8 +18,9 @@ from rich.text import Text
 
 from lib import frame
 from probe import Case, Store, Target
-from probe.printing import Output, table
-from probe.sweeps import DifferingRun, Summary, TargetSummary, sweep_cases
+from probe.sweep.bits import sweep_cases
+from probe.sweep.printing import Output, table
+from probe.sweep.summary import DifferingRun, Summary, TargetSummary
 
 REPORT = Case(
     op="conv2d",

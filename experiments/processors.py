@@ -19,10 +19,11 @@ from pathlib import Path
 
 from lib import frame
 from lib.orders import measure_by_order, measured
-from probe import Case, Store, Target, shard
-from probe.errors import ProbeError
-from probe.installation import install_target, is_there
-from probe.printing import Output
+from probe import Case, Store, Target
+from probe.case.errors import ProbeError
+from probe.sweep import shard
+from probe.sweep.printing import Output
+from probe.targets.installation import install_target, is_there
 
 REPORT = Case(
     op="conv2d",

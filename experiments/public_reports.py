@@ -19,7 +19,7 @@ import numpy as np
 from lib import frame
 from lib.reports import Conventions, Operators, Pair, Report, ask
 from probe import Case, Store, Target, load
-from probe.launch import open_session
+from probe.targets.launch import open_session
 
 NAME = "public_reports"
 

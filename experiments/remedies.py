@@ -2,7 +2,7 @@
 
 The report's convolution, three others, and the nine-layer network at two widths: every remedy
 is judged by order, timed in turns with all the others in one run, and compared with exact sums.
-Then layers alone and in a batch, where the invariant mode of ``probe.stable`` is one of them.
+Then layers alone and in a batch, where the invariant mode of ``probe.sizes.stable`` is one of them.
 Half an hour on two processors.
 
 Writes results/remedies/<machine>/*.parquet; notebooks/remedies.ipynb draws them. Change what you
@@ -24,9 +24,13 @@ from rich.text import Text
 
 from lib import frame, nine_layers
 from lib.nine_layers import NineLayers
-from probe import Case, Store, Target, schema, shard
-from probe.errors import ProbeError
-from probe.invariant.mitigations import (
+from probe import Case, Store, Target
+from probe.case import schema
+from probe.case.errors import ProbeError
+from probe.case.operands import normal
+from probe.case.ulp import equal
+from probe.diff.apart import Apart
+from probe.sizes.invariant.mitigations import (
     Measured,
     Remedy,
     RemedyResult,
@@ -38,11 +42,9 @@ from probe.invariant.mitigations import (
     remedies_of,
     remedy_rows,
 )
-from probe.operands import normal
-from probe.printing import Output, table
-from probe.recording.apart import Apart
 from probe.sizes.search import PaddedModel, Serves
-from probe.ulp import equal
+from probe.sweep import shard
+from probe.sweep.printing import Output, table
 
 NAME = "remedies"
 

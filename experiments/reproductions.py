@@ -19,7 +19,8 @@ from tempfile import TemporaryDirectory
 
 from lib import frame
 from lib.trials import Drawn, attempt, draw
-from probe import Case, Store, Target, machine
+from probe import Case, Store, Target
+from probe.targets import machine
 
 NAME = "reproductions"
 

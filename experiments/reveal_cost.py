@@ -19,13 +19,14 @@ from pathlib import Path
 import numpy as np
 
 from lib import frame
-from probe import Case, Store, Target, shard
-from probe.campaign import case_row, run_row
-from probe.launch import AnySession, open_session
-from probe.printing import Output
-from probe.summation.fprev import fprev, fprev_calls
-from probe.summation.orders import Orders, reveal
-from probe.summation.tree import Tree
+from probe import Case, Store, Target
+from probe.order.fprev import fprev, fprev_calls
+from probe.order.orders import Orders, reveal
+from probe.order.tree import Tree
+from probe.sweep import shard
+from probe.sweep.campaign import case_row, run_row
+from probe.sweep.printing import Output
+from probe.targets.launch import AnySession, open_session
 
 NAME = "reveal_cost"
 

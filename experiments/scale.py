@@ -26,13 +26,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lib import frame
-from probe import Case, Store, Target, load, shard
-from probe.answers import sweep as answers
-from probe.campaign import run_row
-from probe.errors import InputError
-from probe.launch import open_session
-from probe.printing import Output, table
-from probe.sweeps import sweep_cases
+from probe import Case, Store, Target, load
+from probe.case.errors import InputError
+from probe.sweep import shard
+from probe.sweep.bits import sweep_cases
+from probe.sweep.campaign import run_row
+from probe.sweep.printing import Output, table
+from probe.targets.launch import open_session
+from probe.ui.answers import sweep as answers
 
 Row = dict[str, Any]
 

@@ -18,12 +18,13 @@ from pathlib import Path
 
 from lib import frame
 from lib.orders import measure_by_order, measured
-from probe import Case, Store, Target, shard
-from probe.errors import ProbeError
-from probe.installation import install_target, remove_installed
-from probe.printing import Output
-from probe.runtimes import environments
-from probe.runtimes.environments import release_numbers
+from probe import Case, Store, Target
+from probe.case.errors import ProbeError
+from probe.sweep import shard
+from probe.sweep.printing import Output
+from probe.targets.installation import install_target, remove_installed
+from probe.targets.runtimes import environments
+from probe.targets.runtimes.environments import release_numbers
 
 REPORT = Case(
     op="conv2d",

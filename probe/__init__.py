@@ -29,108 +29,74 @@ with --json, and ``found`` has everything that was measured.
 >>> probe.explain(case, "tensorflow,onednn=0", 5, 40)  # doctest: +SKIP
 >>> results = probe.load("results/prefix_stability")  # doctest: +SKIP
 
-Everything is imported when it is first used, so ``import probe`` costs nothing. The rooms are
-modules of their own, which ``probe.ROOMS`` lists along the flow: ``probe.ulp``, ``probe.window``,
-``probe.summation``, ...; ``probe.backends`` says how a library of your own becomes a target.
+Everything is imported when it is first used, so ``import probe`` costs nothing. ``probe.ROOMS``
+lists
+the rooms along the flow; each says what is in it (``import probe.case.ulp``, ``from probe.order
+import
+replay``), and ``probe.targets.backends`` how a library of your own becomes a target.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from probe.answers.cases import explain as explain
-    from probe.answers.cases import order as order
-    from probe.answers.cases import thresholds as thresholds
-    from probe.answers.examine import examine as examine
-    from probe.answers.first_difference import diff as diff
-    from probe.answers.first_difference import first_difference as first_difference
-    from probe.answers.network import network as network
-    from probe.answers.network import remedies as remedies
-    from probe.answers.record import record as record
-    from probe.answers.reproduce import reproduce as reproduce
-    from probe.answers.same_bits import assert_same_bits as assert_same_bits
-    from probe.answers.sweep import sweep as sweep
-    from probe.case import Case as Case
-    from probe.launch import Session as Session
-    from probe.store import Store as Store
-    from probe.store import merge as merge
-    from probe.store.results import Results as Results
-    from probe.store.results import load as load
-    from probe.target import Target as Target
+    from probe.case.case import Case as Case
+    from probe.sweep.store import Store as Store
+    from probe.sweep.store import merge as merge
+    from probe.sweep.store.results import Results as Results
+    from probe.sweep.store.results import load as load
+    from probe.targets.launch import Session as Session
+    from probe.targets.target import Target as Target
+    from probe.ui.answers.cases import explain as explain
+    from probe.ui.answers.cases import order as order
+    from probe.ui.answers.cases import thresholds as thresholds
+    from probe.ui.answers.examine import examine as examine
+    from probe.ui.answers.first_difference import diff as diff
+    from probe.ui.answers.first_difference import first_difference as first_difference
+    from probe.ui.answers.network import network as network
+    from probe.ui.answers.network import remedies as remedies
+    from probe.ui.answers.record import record as record
+    from probe.ui.answers.reproduce import reproduce as reproduce
+    from probe.ui.answers.same_bits import assert_same_bits as assert_same_bits
+    from probe.ui.answers.sweep import sweep as sweep
 
 _HOMES = {
-    "Case": "case",
-    "Results": "store.results",
-    "Session": "launch",
-    "Store": "store",
-    "Target": "target",
-    "assert_same_bits": "answers.same_bits",
-    "diff": "answers.first_difference",
-    "examine": "answers.examine",
-    "explain": "answers.cases",
-    "first_difference": "answers.first_difference",
-    "load": "store.results",
-    "merge": "store",
-    "network": "answers.network",
-    "order": "answers.cases",
-    "record": "answers.record",
-    "remedies": "answers.network",
-    "reproduce": "answers.reproduce",
-    "sweep": "answers.sweep",
-    "thresholds": "answers.cases",
+    "Case": "case.case",
+    "Results": "sweep.store.results",
+    "Session": "targets.launch",
+    "Store": "sweep.store",
+    "Target": "targets.target",
+    "assert_same_bits": "ui.answers.same_bits",
+    "diff": "ui.answers.first_difference",
+    "examine": "ui.answers.examine",
+    "explain": "ui.answers.cases",
+    "first_difference": "ui.answers.first_difference",
+    "load": "sweep.store.results",
+    "merge": "sweep.store",
+    "network": "ui.answers.network",
+    "order": "ui.answers.cases",
+    "record": "ui.answers.record",
+    "remedies": "ui.answers.network",
+    "reproduce": "ui.answers.reproduce",
+    "sweep": "ui.answers.sweep",
+    "thresholds": "ui.answers.cases",
 }
-# The flow, a line a room: a room imports only those above it. Each is a name of ``probe``.
+# The flow: a room imports only those above it.
 ROOMS = {
-    "errors": "what was wrong, in one line",
-    "supervisor": "the process that hears Ctrl-C for a command, and ends what does not end",
-    "progress": "how far long work is, reported on stderr",
-    "printing": "how results and bars are printed",
-    "floats": "formats: bits, values, and correct rounding between them",
-    "memory": "whether a run fits into what is free",
-    "trust": "what a model's file would run, found out before its library reads it",
-    "unchanged": "what is given, and the process, as they were",
-    "ulp": "the only comparison: bits, and units in the last place",
-    "semantics": "what the engine of sums must be told of an operation, whatever the library",
-    "schema": "the columns of the store",
-    "geometry": "windows: padding, output sizes, what each output reads",
-    "layout": "how operands lie in memory",
-    "operation": "the table of operations, with sizes and options",
-    "stable": "convolutions and dense layers that keep their bits at every length",
-    "backends": "libraries by name",
-    "operands": "generated operands, whose bits never change",
-    "arguments": "what people write, turned into checked values",
-    "shard": "one of several parts of a command's questions",
-    "budget": "how long a command may run, and what ends a question when the time is up",
-    "case": "what is computed",
-    "window": "which inputs each output reads, and so which outputs must agree",
-    "runtimes": "old releases, and processors that qemu stands in for",
-    "target": "where a case is computed: a library, its version, device and switches",
-    "worker": "the child process, inside the target's interpreter",
-    "machine": "facts of the machine that may be published",
-    "launch": "the child's parent: its environment, requests and failures",
-    "installation": "installing what a target lacks here",
-    "store": "rows, written atomically and merged by key",
-    "campaign": "many questions run on targets: starts, restarts, failures, progress, Ctrl-C",
-    "sweeps": "cases x targets x lengths: run, compared and stored",
-    "cluster": "shards run on other machines, by Dask",
-    "summation": "in which order each output is added: revealed, then replayed",
-    "enclosure": "all results that rounding can give: what lies outside is a bug",
-    "kernels": "the kernels that the library itself reports",
-    "comparison": "two runs: which outputs must agree, what differs, and why",
-    "explaining": "why two runs differ, of one case or of a whole store",
-    "recording": "any program, operation by operation, and each of them run alone",
-    "recorders": "a recorder for each library: its operations and what each computes",
-    "agreement": "which elements of two runs must agree, found by repeating them; where they part",
-    "sizes": "at which sizes, and since which release, a target or a model gives the same bits",
-    "invariant": "the same bits at every batch and length; what else keeps them, and what it costs",
-    "shrink": "a smaller case that fails in the same way",
-    "plots": "pictures of answers",
-    "reproduction": "the folder for a bug report",
-    "answers": "the functions below, and what they return",
-    "lock": "bits that were accepted, checked in tests, and why they changed",
-    "cli": "the command line",
+    "case": "what is computed, and how bits are compared",
+    "targets": "where: a library, its version, device and switches",
+    "order": "in which order each output is added, with which roundings: revealed, then replayed",
+    "sweep": "cases x targets x lengths: run, compared and stored",
+    "explain": "why two runs differ, of one case or of a whole store",
+    "record": "any program of a library, operation by operation",
+    "diff": "what of two runs must agree, found by running; where they part",
+    "sizes": "at which sizes the bits stay: thresholds, padding, fixes, the invariant mode",
+    "report": "a smaller case, and the folder for a bug report",
+    "ui": "functions, commands, and bits that tests accept",
 }
 
 __all__ = [*_HOMES]
@@ -139,21 +105,36 @@ __all__ = [*_HOMES]
 OWN_PROCESS = False
 
 
+class _Package(ModuleType):
+    """Six functions have the name of a room (``order``, ``explain``, ...): an import of something
+    in
+    such a room would put the room here in the function's place."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _HOMES or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        from probe.unchanged import leaves_unchanged, unchanged
+        from probe.targets.unchanged import leaves_unchanged, unchanged
 
         with unchanged():  # a library that is imported here may draw random numbers
             value = getattr(import_module(f"probe.{_HOMES[name]}"), name)
         value = value if isinstance(value, type) else leaves_unchanged(value)
         globals()[name] = value
         return value
+    if name == "stable":
+        return import_module("probe.sizes.stable")
     if name in ROOMS:
         return import_module(f"probe.{name}")
     if name == "__version__":
-        return import_module("probe.machine").version()
+        return import_module("probe.targets.machine").version()
     raise AttributeError(f"probe.{name}: there is no such name; there are {', '.join(__all__)}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES, *ROOMS])
+    return sorted([*globals(), *_HOMES, *ROOMS, "stable"])

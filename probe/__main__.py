@@ -1,6 +1,6 @@
 """``python -m probe`` is the command ``probe``."""
 
-from probe.cli import main
+from probe.ui.cli import main
 
 if __name__ == "__main__":
     main()

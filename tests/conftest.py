@@ -13,8 +13,8 @@ import pytest
 # its kernels by the processor; tests that call NumPy beside them have to get the same ones
 os.environ.pop("OPENBLAS_CORETYPE", None)
 
-from probe import launch, progress, target
-from probe.target import Target
+from probe.targets import launch, progress, target
+from probe.targets.target import Target
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job that a shell put behind
     signal.signal(signal.SIGINT, signal.default_int_handler)

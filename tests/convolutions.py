@@ -4,9 +4,9 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from probe import Case
-from probe.comparison import ComparedShapes
-from probe.errors import InputError
-from probe.explaining import explain_case as explained
+from probe.case.errors import InputError
+from probe.explain.comparison import ComparedShapes
+from probe.explain.evidence import explain_case as explained
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from probe import floats
+from probe.case import floats
 
 
 def rounded(exact: Fraction, name: str) -> float:

@@ -30,8 +30,8 @@ import yaml
 from packaging.version import Version
 
 import probe
-from probe.case import Case
-from probe.summation.tree import Tree, order_name, short_formula
+from probe.case.case import Case
+from probe.order.tree import Tree, order_name, short_formula
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -205,7 +205,7 @@ def reference(name: str) -> str:
     returned = value.__annotations__.get("return", "") if not isinstance(value, type) else ""
     module = sys.modules[value.__module__]
     for one in (getattr(module, part.strip(), None) for part in str(returned).split("|")):
-        if isinstance(one, type) and one.__module__.startswith("probe.answers"):
+        if isinstance(one, type) and one.__module__.startswith("probe.ui.answers"):
             lines += ["", "What it returns:", "", f"::: {one.__module__}.{one.__name__}"]
     return "\n".join(lines) + "\n"
 

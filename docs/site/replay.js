@@ -1,5 +1,5 @@
-// Adds an output's products again, in the browser, as probe.summation.replay does in NumPy: the operands
-// are generated anew (probe.operands, kind "cancel"), the window is found (probe.geometry), and the
+// Adds an output's products again, in the browser, as probe.order.replay does in NumPy: the operands
+// are generated anew (probe.case.operands, kind "cancel"), the window is found (probe.case.geometry), and the
 // stored tree is evaluated with the stored roundings. Nothing here touches the page.
 "use strict";
 
@@ -121,7 +121,7 @@ const Probe = { data: {}, index: null };
     };
   }
 
-  function weights(spec, filter, leaves) { // of one filter: the case's own, or probe.operands.cancel_weights
+  function weights(spec, filter, leaves) { // of one filter: the case's own, or probe.case.operands.cancel_weights
     if (spec.weights) return Array.from({ length: leaves }, (_, leaf) => round(spec.weights[leaf * spec.filters + filter], spec.dtype));
     const precision = FORMATS[spec.dtype][0], digits = Math.floor(precision / 2) - 2;
     const most = 2 ** (Math.min(3, Math.floor(precision / 5)) - 1), step = 2 ** -digits;
@@ -203,7 +203,7 @@ const Probe = { data: {}, index: null };
     return { x, w: spec.columns.get(filter), bias: bias === null ? 0 : round(bias, spec.dtype), place };
   }
 
-  // ---- trees: nodes as probe.summation.tree has them, children >= 0 leaves, < 0 nodes (~child), BIAS the bias
+  // ---- trees: nodes as probe.order.tree has them, children >= 0 leaves, < 0 nodes (~child), BIAS the bias
   const BIAS = 2 ** 30;
   const parsed = new Map();
   function parse(text) {
@@ -250,7 +250,7 @@ const Probe = { data: {}, index: null };
     return { values, output: round(last, dtype, cut.has(tree.nodes.length - 1)) };
   }
 
-  // The rounded formats of shown partial sums, as probe.summation.replay.partial_sums names them.
+  // The rounded formats of shown partial sums, as probe.order.replay.partial_sums names them.
   const formatOf = (rounding, node, dtype) => (rounding.sets.narrow.has(node) ? dtype : rounding.nodes || dtype);
 
   // Numbers of nodes, equal on both sides where the same leaves are added in the same order and rounded alike.

@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from probe import floats
-from probe.answers.cases import predicted
-from probe.campaign import Campaign, CampaignPart, Row, Tally, case_row
-from probe.case import Case
-from probe.comparison import outputs_of_call
-from probe.launch import AnySession, open_session
-from probe.progress import Tell
-from probe.store import Store
-from probe.summation.masks import SessionOperator
-from probe.summation.windows import as_windows, reveal_pool, reveal_windows
-from probe.target import Target
+from probe.case import floats
+from probe.case.case import Case
+from probe.explain.comparison import outputs_of_call
+from probe.order.masks import SessionOperator
+from probe.order.windows import as_windows, reveal_pool, reveal_windows
+from probe.sweep.campaign import Campaign, CampaignPart, Row, Tally, case_row
+from probe.sweep.store import Store
+from probe.targets.launch import AnySession, open_session
+from probe.targets.progress import Tell
+from probe.targets.target import Target
+from probe.ui.answers.cases import predicted
 
 
 def measure(

@@ -12,21 +12,22 @@ from typing import Any
 
 import click
 
-from probe import budget, load
-from probe.answers import sweep as answers
-from probe.campaign import Tally
-from probe.case import Case
-from probe.cli.here import from_here
-from probe.cli.show import here as show
-from probe.cluster import shards
-from probe.errors import INTERRUPTED, InputError, ProbeError
-from probe.explaining.causes import explain_store
-from probe.printing import Output
-from probe.progress import Tell
-from probe.shard import ALL, Shard, current_shard, within_shard
-from probe.store import Store
-from probe.sweeps import sweep_cases
-from probe.target import Target
+from probe import load
+from probe.case.case import Case
+from probe.case.errors import INTERRUPTED, InputError, ProbeError
+from probe.explain.causes import explain_store
+from probe.sweep.bits import sweep_cases
+from probe.sweep.campaign import Tally
+from probe.sweep.cluster import shards
+from probe.sweep.printing import Output
+from probe.sweep.shard import ALL, Shard, current_shard, within_shard
+from probe.sweep.store import Store
+from probe.targets import budget
+from probe.targets.progress import Tell
+from probe.targets.target import Target
+from probe.ui.answers import sweep as answers
+from probe.ui.cli.here import from_here
+from probe.ui.cli.show import here as show
 
 Main = Callable[[Path, bool], "bool | None"]
 
@@ -103,7 +104,7 @@ def swept(
 ) -> bool:
     """Sweeps every part (cases, values, axis) into a store; whether Ctrl-C ended it.
 
-    ``options`` are those of :func:`probe.sweeps.sweep_cases`.
+    ``options`` are those of :func:`probe.sweep.bits.sweep_cases`.
     """
     with Store.here(store) as kept, bar(what) as progress:
         for cases, values, vary in parts:

@@ -17,16 +17,17 @@ from functools import partial
 import numpy as np
 
 from lib.referee import Referee, Unrefereed
-from probe import machine, ulp
-from probe.campaign import Campaign, CampaignPart, Row, Sessions, Tally, case_row
-from probe.case import Case
-from probe.comparison import ComparedShapes, Comparison, Finding, Revealer, compare_shapes
-from probe.enclosure import RoundingVerdict
-from probe.errors import InputError, ProbeError
-from probe.launch import AnySession, open_session
-from probe.progress import Tell
-from probe.store import Store, parquet
-from probe.target import Target
+from probe.case import ulp
+from probe.case.case import Case
+from probe.case.errors import InputError, ProbeError
+from probe.explain.comparison import ComparedShapes, Comparison, Finding, Revealer, compare_shapes
+from probe.explain.enclosure import RoundingVerdict
+from probe.sweep.campaign import Campaign, CampaignPart, Row, Sessions, Tally, case_row
+from probe.sweep.store import Store, parquet
+from probe.targets import machine
+from probe.targets.launch import AnySession, open_session
+from probe.targets.progress import Tell
+from probe.targets.target import Target
 
 OPERATIONS = {
     "conv1d": 5,

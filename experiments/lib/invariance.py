@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probe import ulp
-from probe.invariant.classes import Entry, Sizes, mark_of_answers
-from probe.invariant.operations import cancelling_products
-from probe.summation.summation import ranges_of_mask
+from probe.case import ulp
+from probe.order.summation import ranges_of_mask
+from probe.sizes.invariant.classes import Entry, Sizes, mark_of_answers
+from probe.sizes.invariant.operations import cancelling_products
 
 SUBJECTS = ("lib.invariance_models", "lib.invariance_programs")
 """Modules with ``subjects() -> Iterator[Subject]``; each imports its library when asked to make."""
@@ -48,7 +48,7 @@ class Made:
     """A subject in its library.
 
     ``plain``, ``invariant``: called with a question's inputs; ``stable``: the same on
-    ``probe.stable``'s exact chain, if there is one. ``read``: an answer as a container array.
+    ``probe.sizes.stable``'s exact chain, if there is one. ``read``: an answer as a container array.
     ``axes``: by what is changed, a function that gives groups; its argument: whether a sample of
     the sizes is enough. ``timed``: sizes, and the inputs of one. ``threads``: sets their number, to
     each of ``numbers``; classes are found with the first. ``compiled``: the plain model compiled,

@@ -41,8 +41,8 @@ def pictures(name: str, build: Build, shape: Sequence[int], sizes: Sequence[int]
     def make(like: str) -> Made:
         import torch
 
-        from probe import stable
-        from probe.stable import torch_modules
+        from probe.sizes import stable
+        from probe.sizes.stable import torch_modules
 
         torch.set_num_threads(THREADS)
         torch.manual_seed(SEED)
@@ -149,7 +149,7 @@ def sentences(
     def make(like: str) -> Made:
         import torch
 
-        from probe import stable
+        from probe.sizes import stable
 
         torch.set_num_threads(THREADS)
         torch.manual_seed(SEED)

@@ -11,8 +11,8 @@ import numpy as np
 from lib.invariance import Made, Subject
 from lib.invariance_torch import SEED, batches, orders
 from lib.keras_models import calibrated
-from probe import stable
-from probe.progress import without_stderr
+from probe.sizes import stable
+from probe.targets.progress import without_stderr
 
 BATCH = 32
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 31, 32)

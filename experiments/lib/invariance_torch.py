@@ -119,7 +119,7 @@ def operands(layer: Layer, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarra
     The second set has a bias that takes a product away, the third of a convolution has no two
     windows alike.
     """
-    from probe.invariant.operations import cancelling_products, spread_numbers
+    from probe.sizes.invariant.operations import cancelling_products, spread_numbers
 
     number = SETS.index(seed)
     turned = layer.kind == "transposed"
@@ -171,8 +171,8 @@ def of_layer(layer: Layer) -> Subject:
     def make(like: str) -> Made:
         import torch
 
-        from probe import stable
-        from probe.stable import torch_modules
+        from probe.sizes import stable
+        from probe.sizes.stable import torch_modules
 
         torch.set_num_threads(THREADS)
         module = built(layer)
@@ -244,7 +244,7 @@ def _loaded(module: Any, sets: dict[int, Any], layer: Layer, seed: int) -> None:
 
 def read(y: Any) -> np.ndarray:
     """Returns an answer as a container array."""
-    from probe.invariant.torch_calls import container
+    from probe.sizes.invariant.torch_calls import container
 
     return container(y)[0]
 

@@ -88,8 +88,8 @@ def converted(name: str, size: int) -> Callable[[Path], Any]:
     def sides(_: Path) -> Any:
         import tensorflow
 
-        from probe.recorders import litert
-        from probe.recorders.tensorflow import TensorFlowRecorder as Eager
+        from probe.record.recorders import litert
+        from probe.record.recorders.tensorflow import TensorFlowRecorder as Eager
 
         model = calibrated(name, size)
         content = tensorflow.lite.TFLiteConverter.from_keras_model(model).convert()
@@ -124,8 +124,8 @@ def plain(size: int) -> Callable[[Path], Any]:
         import keras
         import tensorflow
 
-        from probe.recorders import litert
-        from probe.recorders.tensorflow import TensorFlowRecorder as Eager
+        from probe.record.recorders import litert
+        from probe.record.recorders.tensorflow import TensorFlowRecorder as Eager
 
         keras.utils.set_random_seed(0)
         layers, x = keras.layers, keras.Input((size, size, 3))

@@ -30,7 +30,7 @@ from lib.variations import (
     normal,
     sides_of,
 )
-from probe.errors import ProbeError
+from probe.case.errors import ProbeError
 
 PACKAGES = """
     silero-vad==6.2.3
@@ -235,7 +235,7 @@ def onnx(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]])
     """Returns a packaged ONNX file; ``inputs(batch, length)`` gives its inputs by name."""
 
     def sides(folder: Path) -> Any:
-        from probe.recorders.onnxruntime import OnnxRecorder
+        from probe.record.recorders.onnxruntime import OnnxRecorder
 
         file = folder.joinpath(*path)
 
@@ -253,7 +253,7 @@ def opencv(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]
     """Returns the same file as OpenCV's ``cv2.dnn`` reads it."""
 
     def sides(folder: Path) -> Any:
-        from probe.recorders.opencv import opened
+        from probe.record.recorders.opencv import opened
 
         file = folder.joinpath(*path)
 
@@ -284,7 +284,7 @@ def audio(batch: int, _: int | None) -> dict[str, np.ndarray]:
 
 def numbers(_: Path) -> Any:
     """Returns two products with a function between them, in NumPy: what a quick run has."""
-    from probe.recorders.ndarray import ArrayRecorder
+    from probe.record.recorders.ndarray import ArrayRecorder
 
     rng = np.random.default_rng(0)
     weights = {name: rng.standard_normal(n).astype(np.float32) for name, n in LAYERS.items()}

@@ -18,8 +18,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
-from probe.floats import rounded_text
-from probe.plots import DIFFERS, FAINT, OWN, QUIET, STABLE, VERDICTS, note_part
+from probe.case.floats import rounded_text
+from probe.report.plots import DIFFERS, FAINT, OWN, QUIET, STABLE, VERDICTS, note_part
 
 WAYS = {
     "fixed": QUIET,

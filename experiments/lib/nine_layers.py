@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from probe.errors import InputError
-from probe.operands import normal
+from probe.case.errors import InputError
+from probe.case.operands import normal
 
 NAME = "nine-layers"
 FORM = f"{NAME}[:width=16,seed=0,blocks=8,padding=valid]"

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from probe import backends, machine
-from probe.printing import ranges
-from probe.store.results import Results, load
-from probe.target import Target
+from probe.sweep.printing import ranges
+from probe.sweep.store.results import Results, load
+from probe.targets import backends, machine
+from probe.targets.target import Target
 
 if TYPE_CHECKING:
     import pandas

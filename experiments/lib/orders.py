@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from probe.campaign import Failure
-from probe.case import Case
-from probe.errors import TargetError
-from probe.launch import open_session
+from probe.case.case import Case
+from probe.case.errors import TargetError
 from probe.sizes.by_order import sweep_by_order
-from probe.store import Store, parquet
-from probe.sweeps import Summary, sweep_cases
-from probe.target import Target
+from probe.sweep.bits import sweep_cases
+from probe.sweep.campaign import Failure
+from probe.sweep.store import Store, parquet
+from probe.sweep.summary import Summary
+from probe.targets.launch import open_session
+from probe.targets.target import Target
 
 # Seconds for an answer or a start: nothing may be called a failure that is only a busy machine.
 PATIENT = 900.0

@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from probe.plots import DIFFERS, QUIET, STABLE, ULPS, draw_ulps, ulp_class, ulp_colour
+from probe.report.plots import DIFFERS, QUIET, STABLE, ULPS, draw_ulps, ulp_class, ulp_colour
 
 CAUSES = {
     "window": "#009e73",

@@ -21,16 +21,18 @@ from typing import Any
 
 import numpy as np
 
-from probe import machine, shard, ulp
-from probe.campaign import Row, Tally, run_row
-from probe.errors import TargetError
-from probe.launch import open_session
-from probe.progress import Tell, silent
-from probe.store import Store, parquet
-from probe.summation.replay import replay
-from probe.summation.summation import Rounding, Summation
-from probe.summation.tree import Tree
-from probe.target import Target
+from probe.case import ulp
+from probe.case.errors import TargetError
+from probe.order.replay import replay
+from probe.order.summation import Rounding, Summation
+from probe.order.tree import Tree
+from probe.sweep import shard
+from probe.sweep.campaign import Row, Tally, run_row
+from probe.sweep.store import Store, parquet
+from probe.targets import machine
+from probe.targets.launch import open_session
+from probe.targets.progress import Tell, silent
+from probe.targets.target import Target
 
 NOTHING = "nothing"
 """What is planted where both sides give the same bits."""
@@ -99,7 +101,7 @@ def _product(summation: Summation) -> Callable[[np.ndarray, np.ndarray], np.ndar
 
 
 def _operation(name: str, meaning: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    found = import_module("probe.recorders.ndarray").operation(name, meaning)(function)
+    found = import_module("probe.record.recorders.ndarray").operation(name, meaning)(function)
     assert callable(found)
     return found
 
@@ -108,7 +110,7 @@ def _pair_of_sums(
     rng: random.Random, title: str, planted: str, sums: Sequence[Summation], scale: float = 1.0
 ) -> Double:
     """A product whose kernel changes with the number of rows."""
-    from probe.semantics import Contracts
+    from probe.order.semantics import Contracts
 
     leaves = len(sums[0].tree.leaves)
     x = _array(rng, rng.randint(5, 12), leaves) * np.float32(scale)
@@ -159,7 +161,7 @@ def _precision(rng: random.Random) -> Double:
 
 @plants("numpy")
 def _flush(rng: random.Random) -> Double:
-    from probe.semantics import Contracts
+    from probe.order.semantics import Contracts
 
     n = rng.randint(3, 12)
     x = _array(rng, rng.randint(5, 9), n) * np.float32(2e-38)
@@ -213,7 +215,7 @@ def _function(
     rng: random.Random, title: str, planted: str, left: Any, right: Any, rows: bool
 ) -> Double:
     """Two functions, of a few rows and of all, or of the same."""
-    from probe.semantics import Each
+    from probe.order.semantics import Each
 
     x = _array(rng, rng.randint(4, 8), rng.randint(9, 40))
     few = rng.randint(1, 3) if rows else len(x)
@@ -264,7 +266,7 @@ def _by_size(rng: random.Random) -> Double:
         y = _exact(name, x)
         return np.nextafter(y, np.float32(np.inf)) if x.size > most else y
 
-    from probe.semantics import Each
+    from probe.order.semantics import Each
 
     x = _array(rng, 40, 17)
     called = _operation("function", Each("function"), function)
@@ -463,7 +465,7 @@ def judged(double: Double) -> Row:
     Only words that were planted are right. The same bits and no cause are right where nothing
     was; a cause that was not planted, or a difference that no direct call shows, is false.
     """
-    from probe.answers.first_difference import first_difference
+    from probe.ui.answers.first_difference import first_difference
 
     left, right = double.plain()
     right = right[: len(left)] if right.shape != left.shape else right

@@ -20,17 +20,18 @@ import numpy as np
 
 from lib.fuzzing import MISTAKE, PATIENCE, Drawing
 from lib.referee import Arrays, Referee, Unrefereed
-from probe import machine, operands, ulp
-from probe.answers.cases import Switching
-from probe.campaign import Campaign, CampaignPart, Row, Tally, case_row
-from probe.case import Case
-from probe.errors import InputError, ProbeError
-from probe.launch import AnySession, open_session
-from probe.progress import Tell
+from probe.case import operands, ulp
+from probe.case.case import Case
+from probe.case.errors import InputError, ProbeError
+from probe.order.window import Geometry
 from probe.sizes import thresholds
-from probe.store import Store, parquet
-from probe.target import Target
-from probe.window import Geometry
+from probe.sweep.campaign import Campaign, CampaignPart, Row, Tally, case_row
+from probe.sweep.store import Store, parquet
+from probe.targets import machine
+from probe.targets.launch import AnySession, open_session
+from probe.targets.progress import Tell
+from probe.targets.target import Target
+from probe.ui.answers.cases import Switching
 
 REPEATED = 5
 """Elements along the length, or samples, after which operands repeat: it divides no vector's size,

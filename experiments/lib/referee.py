@@ -1,4 +1,4 @@
-"""Computes outputs by the libraries' own calls, written without ``probe.backends``.
+"""Computes outputs by the libraries' own calls, written without ``probe.targets.backends``.
 
 ``experiments/fuzz.py`` asks it whether the outputs that probe compared are those that a user's
 script gets. A referee lives in a process of its own, with the variables that the target's switches
@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from probe import floats
-from probe.case import Case
-from probe.launch import child_environment, library_variables
-from probe.target import Target
+from probe.case import floats
+from probe.case.case import Case
+from probe.targets.launch import child_environment, library_variables
+from probe.targets.target import Target
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 Switches = Mapping[str, str]

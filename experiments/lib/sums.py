@@ -13,13 +13,14 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.ticker import MaxNLocator
 
-from probe import operands, window
-from probe.case import Case
-from probe.plots import trees
-from probe.store.results import Results
-from probe.summation.replay import PartialSum, partial_sums
-from probe.summation.summation import Rounding, Summation
-from probe.summation.tree import BIAS, Tree
+from probe.case import operands
+from probe.case.case import Case
+from probe.order import window
+from probe.order.replay import PartialSum, partial_sums
+from probe.order.summation import Rounding, Summation
+from probe.order.tree import BIAS, Tree
+from probe.report.plots import trees
+from probe.sweep.store.results import Results
 
 Given = tuple[np.ndarray, np.ndarray, "np.ndarray | None"]
 

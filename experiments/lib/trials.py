@@ -11,17 +11,17 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from probe import machine
-from probe.campaign import Campaign, CampaignPart, Row, Tally, case_row
-from probe.comparison import ComparedShapes, Finding
-from probe.errors import ProbeError, StoreError
-from probe.progress import Tell
-from probe.reproduction import folder
-from probe.reproduction.failing import Failing
-from probe.reproduction.report import Reproduction, stored_case
-from probe.store import Store, parquet
-from probe.store.results import load
-from probe.target import Target
+from probe.case.errors import ProbeError, StoreError
+from probe.explain.comparison import ComparedShapes, Finding
+from probe.report import folder
+from probe.report.failing import Failing
+from probe.report.report import Reproduction, stored_case
+from probe.sweep.campaign import Campaign, CampaignPart, Row, Tally, case_row
+from probe.sweep.store import Store, parquet
+from probe.sweep.store.results import load
+from probe.targets import machine
+from probe.targets.progress import Tell
+from probe.targets.target import Target
 
 
 @dataclass(frozen=True)

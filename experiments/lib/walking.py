@@ -24,17 +24,18 @@ import numpy as np
 from lib.fuzzing import proved
 from lib.models import every
 from lib.variations import Arrays, Given, Model, Variation
-from probe import machine, shard
-from probe.agreement import by_running
-from probe.campaign import Row, Tally, run_row
-from probe.errors import ProbeError, TargetError
-from probe.launch import open_session
-from probe.progress import Tell, silent
-from probe.recording import RECORDERS
-from probe.recording.recording import record_run
-from probe.semantics import Contracts, Each, Normalises, Reduces, Unknown, Windows
-from probe.store import Store, parquet
-from probe.target import Target
+from probe.case.errors import ProbeError, TargetError
+from probe.diff.running import by_running
+from probe.order.semantics import Contracts, Each, Normalises, Reduces, Unknown, Windows
+from probe.record import RECORDERS
+from probe.record.recording import record_run
+from probe.sweep import shard
+from probe.sweep.campaign import Row, Tally, run_row
+from probe.sweep.store import Store, parquet
+from probe.targets import machine
+from probe.targets.launch import open_session
+from probe.targets.progress import Tell, silent
+from probe.targets.target import Target
 
 PATIENCE = 90.0
 """Seconds for the causes of one pair of runs."""
@@ -180,8 +181,8 @@ def recorders(sides: tuple[Given, Given], target: str) -> list[Any]:
 
 def walked(sides: tuple[Given, Given], one: Variation, target: str) -> tuple[Row, list[Row]]:
     """Walks two runs; columns of ``walks`` and of ``sources``."""
-    from probe.agreement.walk import walk
-    from probe.answers.first_difference import ComparisonQuestion, Walked
+    from probe.diff.walk import walk
+    from probe.ui.answers.first_difference import ComparisonQuestion, Walked
 
     begun = time.monotonic()
     left, right = recorders(sides, target)

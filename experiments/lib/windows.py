@@ -19,10 +19,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
-from probe import floats
-from probe.case import Case
-from probe.plots import DIFFERS, QUIET, STABLE
-from probe.store.results import Results
+from probe.case import floats
+from probe.case.case import Case
+from probe.report.plots import DIFFERS, QUIET, STABLE
+from probe.sweep.store.results import Results
 
 
 @dataclass(frozen=True)

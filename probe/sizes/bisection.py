@@ -19,15 +19,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from probe import budget, installation, operands
-from probe.case import Case
-from probe.errors import InputError, TargetError
-from probe.floats import to_bits
-from probe.launch import AnySession, open_session
-from probe.progress import VOICE, Count, Say, silent
-from probe.runtimes import environments
-from probe.runtimes.environments import release_numbers
-from probe.runtimes.packages import RELEASED
+from probe.case import operands
+from probe.case.case import Case
+from probe.case.errors import InputError, TargetError
+from probe.case.floats import to_bits
 from probe.sizes import by_order
 from probe.sizes.fewest import (
     Conditions,
@@ -37,9 +32,15 @@ from probe.sizes.fewest import (
     releases_in_order,
     search_conditions,
 )
-from probe.store import Store
-from probe.sweeps import sweep_cases
-from probe.target import Target
+from probe.sweep.bits import sweep_cases
+from probe.sweep.store import Store
+from probe.targets import budget, installation
+from probe.targets.launch import AnySession, open_session
+from probe.targets.progress import VOICE, Count, Say, silent
+from probe.targets.runtimes import environments
+from probe.targets.runtimes.environments import release_numbers
+from probe.targets.runtimes.packages import RELEASED
+from probe.targets.target import Target
 
 WHAT = ("bits", "order", "stability")
 

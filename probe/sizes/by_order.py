@@ -15,16 +15,24 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from probe import budget, window
-from probe.case import Case
-from probe.comparison import CaseRun, ComparedShapes, Comparison, OutputPairs, Revealer, run_case
-from probe.errors import TargetError
-from probe.launch import AnySession
-from probe.layout import CONTIGUOUS
-from probe.summation.orders import Orders
-from probe.summation.summation import Row, Summation
-from probe.summation.windows import reach_of_inputs
-from probe.sweeps.plan import axis_values
+from probe.case.case import Case
+from probe.case.errors import TargetError
+from probe.case.layout import CONTIGUOUS
+from probe.explain.comparison import (
+    CaseRun,
+    ComparedShapes,
+    Comparison,
+    OutputPairs,
+    Revealer,
+    run_case,
+)
+from probe.order import window
+from probe.order.orders import Orders
+from probe.order.summation import Row, Summation
+from probe.order.windows import reach_of_inputs
+from probe.sweep.plan import axis_values
+from probe.targets import budget
+from probe.targets.launch import AnySession
 
 # Processes that may be lost one after the other.
 PATIENCE = 3

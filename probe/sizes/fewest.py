@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from probe import budget
-from probe.errors import InputError
-from probe.runtimes.environments import release_numbers
-from probe.target import Target
+from probe.case.errors import InputError
+from probe.targets import budget
+from probe.targets.runtimes.environments import release_numbers
+from probe.targets.target import Target
 
 ASSUMPTION = "only one change happened between the two releases"
 

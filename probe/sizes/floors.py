@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probe.printing import ranges
+from probe.order.summation import Summation
+from probe.order.tree import order_name, short_formula
 from probe.sizes.recognition import UNKNOWN, Pattern
 from probe.sizes.thresholds import PERIODS, Thresholds
-from probe.summation.summation import Summation
-from probe.summation.tree import order_name, short_formula
+from probe.sweep.printing import ranges
 
 # In the place of a size's kind, which is 0 or more.
 MIXED, NOT_RUN = -1, -2

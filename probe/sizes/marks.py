@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probe import floats
-from probe.operands import normal
-from probe.recording.alone import unequal_bits
-from probe.recording.repeated import contents, is_mask
+from probe.case import floats
+from probe.case.operands import normal
+from probe.diff.alone import unequal_bits
+from probe.diff.repeated import contents, is_mask
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -18,19 +18,19 @@ from typing import Any
 
 import numpy as np
 
-from probe import floats
-from probe.agreement import RunningMatch, Sides
-from probe.comparison import Revealer
-from probe.errors import ProbeError
-from probe.operands import normal
-from probe.recording import alone, place
-from probe.recording.alone import Adds, Alone, Known, address_in_16, as_comparison, unequal_bits
-from probe.recording.contract import CONSTANT, WEIGHT, Recorder, Seen, Visit
-from probe.recording.difference import Difference, Region, compare_runs
-from probe.recording.recording import Run
-from probe.recording.repeated import Marks, aligned, compact, repeated
-from probe.semantics import Each, Meaning, Moves, Unknown
-from probe.semantics.elementwise import row_of
+from probe.case import floats
+from probe.case.errors import ProbeError
+from probe.case.operands import normal
+from probe.diff import alone, place
+from probe.diff.alone import Adds, Alone, Known, address_in_16, as_comparison, unequal_bits
+from probe.diff.difference import Difference, Region, compare_runs
+from probe.diff.match import RunningMatch, Sides
+from probe.diff.repeated import Marks, aligned, compact, repeated
+from probe.explain.comparison import Revealer
+from probe.order.semantics import Each, Meaning, Moves, Unknown
+from probe.order.semantics.elementwise import row_of
+from probe.record.contract import CONSTANT, WEIGHT, Recorder, Seen, Visit
+from probe.record.recording import Run
 from probe.sizes.marks import Arrays, Box, behind, box_index, close
 
 # After which the next operation of a run is in the way.

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from probe import budget
-from probe.errors import InputError
-from probe.progress import Say, silent
+from probe.case.errors import InputError
 from probe.sizes.marks import Box, box_index, elements_apart
 from probe.sizes.search import PaddedModel, SafeSize
+from probe.targets import budget
+from probe.targets.progress import Say, silent
 
 # Contents, evenly spread, on which a plan is checked with inputs of their own; the first seed.
 CHECKS, SEED = 12, 300

@@ -21,16 +21,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probe import floats, operands, ulp, window
-from probe.case import Case
-from probe.launch import AnySession
-from probe.operands import cancel_bias, cancel_weights, hashes
-from probe.summation.masks import Masks, SessionOperator
-from probe.summation.replay import replay
-from probe.summation.reveal import column_labels, reveal_trees
-from probe.summation.rounding import reveal_roundings
-from probe.summation.summation import Summation
-from probe.window import Geometry
+from probe.case import floats, operands, ulp
+from probe.case.case import Case
+from probe.case.operands import cancel_bias, cancel_weights, hashes
+from probe.order import window
+from probe.order.masks import Masks, SessionOperator
+from probe.order.replay import replay
+from probe.order.reveal import column_labels, reveal_trees
+from probe.order.rounding import reveal_roundings
+from probe.order.summation import Summation
+from probe.order.window import Geometry
+from probe.targets.launch import AnySession
 
 SEED = 0x5EA5
 

@@ -17,14 +17,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from probe import budget
-from probe.errors import Foreign, InputError, Nondeterministic, ProbeError, TargetError, foreign
-from probe.recording.alone import Known
-from probe.recording.apart import file_outputs
-from probe.recording.contract import Recorder
-from probe.recording.difference import Difference
-from probe.recording.recording import Run, record_run
-from probe.recording.subject import run_unwatched
+from probe.case.errors import (
+    Foreign,
+    InputError,
+    Nondeterministic,
+    ProbeError,
+    TargetError,
+    foreign,
+)
+from probe.diff.alone import Known
+from probe.diff.apart import file_outputs
+from probe.diff.difference import Difference
+from probe.record.contract import Recorder
+from probe.record.recording import Run, record_run
+from probe.record.subject import run_unwatched
 from probe.sizes import orders
 from probe.sizes.marks import (
     CONTENTS,
@@ -40,6 +46,7 @@ from probe.sizes.marks import (
     operand_set,
     placed,
 )
+from probe.targets import budget
 
 # Sizes below the full one of which some has to share outputs with it; else the axis is read as a
 # whole, or from its other end.

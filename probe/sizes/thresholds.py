@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probe import backends, budget, machine
-from probe.case import Case
-from probe.errors import InputError, TargetError
-from probe.launch import AnySession
-from probe.printing import counted
-from probe.progress import VOICE, Say
+from probe.case.case import Case
+from probe.case.errors import InputError, TargetError
+from probe.order.window import axis_of
 from probe.sizes.recognition import ALL, ROWS, SAMPLES, SHORT, Pattern, Recogniser
-from probe.target import Target
-from probe.window import axis_of
+from probe.sweep.printing import counted
+from probe.targets import backends, budget, machine
+from probe.targets.launch import AnySession
+from probe.targets.progress import VOICE, Say
+from probe.targets.target import Target
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from lib import windows as diagrams
 from lib.conventions import measure
 from lib.windows import Readings
 from probe import Case, Store, Target, load
-from probe.answers.cases import predicted
-from probe.errors import TargetError
-from probe.launch import InlineSession
+from probe.case.errors import TargetError
+from probe.targets.launch import InlineSession
+from probe.ui.answers.cases import predicted
 
 pytestmark = pytest.mark.long
 

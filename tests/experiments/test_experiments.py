@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from lib import notebook
-from probe import load, machine
+from probe import load
+from probe.targets import machine
 from tests.experiments.notebooks import pictures, ran
 
 pytestmark = pytest.mark.long

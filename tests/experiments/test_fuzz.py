@@ -8,11 +8,12 @@ import pytest
 
 from lib import fuzzing, planted, promises, referee
 from lib.fuzzing import Drawing, Trial, tried
-from probe import Case, Target, load, operands
-from probe.comparison import ComparedShapes
-from probe.errors import InputError
-from probe.launch import open_session
-from probe.store import Store
+from probe import Case, Target, load
+from probe.case import operands
+from probe.case.errors import InputError
+from probe.explain.comparison import ComparedShapes
+from probe.sweep.store import Store
+from probe.targets.launch import open_session
 from tests.experiments.notebooks import pictures
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,8 @@ import pytest
 
 from lib import invariance as subjects
 from lib import invariance_torch as layers
-from probe import floats, load
+from probe import load
+from probe.case import floats
 from tests.experiments.notebooks import pictures
 
 EXPERIMENT = "invariance"

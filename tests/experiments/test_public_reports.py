@@ -12,7 +12,7 @@ import pytest
 from lib.reports import Conventions, Operators, Pair, Report, ask
 from lib.reports.answers import answer
 from probe import Case, Store, Target, load
-from probe.launch import open_session
+from probe.targets.launch import open_session
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

@@ -7,7 +7,7 @@ import pytest
 from lib import models, walking
 from lib.variations import Model, Variation
 from probe import load
-from probe.store import Store
+from probe.sweep.store import Store
 from tests.experiments.notebooks import pictures, ran
 
 pytestmark = pytest.mark.long

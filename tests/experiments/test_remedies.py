@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from probe import load
-from probe.invariant import mitigations
+from probe.sizes.invariant import mitigations
 from tests.experiments.notebooks import pictures, ran
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]

@@ -10,11 +10,11 @@ import pytest
 from lib import trials
 from lib.trials import attempt, draw
 from probe import load
-from probe.case import Case
-from probe.errors import StoreError
-from probe.store import Store
-from probe.sweeps import sweep_cases
-from probe.target import Target
+from probe.case.case import Case
+from probe.case.errors import StoreError
+from probe.sweep.bits import sweep_cases
+from probe.sweep.store import Store
+from probe.targets.target import Target
 from tests.experiments.notebooks import pictures, ran
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]

@@ -10,9 +10,9 @@ import pytest
 
 from lib.orders import measured
 from probe import load
-from probe.runtimes.packages import release_recipe
-from probe.store import Store
-from probe.target import Target
+from probe.sweep.store import Store
+from probe.targets.runtimes.packages import release_recipe
+from probe.targets.target import Target
 
 pytestmark = pytest.mark.long
 

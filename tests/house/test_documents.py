@@ -14,8 +14,8 @@ from pathlib import Path
 import click
 import pytest
 
-from probe.cli.shell import commands as main
-from probe.summation.functions import COUNT
+from probe.order.functions import COUNT
+from probe.ui.cli.shell import commands as main
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -25,7 +25,7 @@ BLOCK = re.compile(
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 MINUTES = ("bisect", "install")
-"""Commands that are run by tests of their own, with what they need (tests/runtimes)."""
+"""Commands that are run by tests of their own, with what they need (tests/targets/runtimes)."""
 
 
 def blocks(page, kind):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import probe
-from probe import backends
+from probe.targets import backends
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "probe"
@@ -22,10 +22,11 @@ PACKAGE = ROOT / "probe"
 ORDER = list(probe.ROOMS)
 STABLE = ("__init__", "convolution", "tensorflow", "torch")
 CHILD = [
-    *(PACKAGE / f"{name}.py" for name in ("floats", "geometry", "layout", "operation", "ulp")),
-    *sorted((PACKAGE / "worker").glob("*.py")),
-    *sorted((PACKAGE / "backends").glob("*.py")),
-    *(PACKAGE / "stable" / f"{name}.py" for name in STABLE),
+    *(PACKAGE / room / "__init__.py" for room in ("case", "targets", "sizes")),
+    *(PACKAGE / "case" / f"{n}.py" for n in ("floats", "geometry", "layout", "operation", "ulp")),
+    *sorted((PACKAGE / "targets" / "worker").glob("*.py")),
+    *sorted((PACKAGE / "targets" / "backends").glob("*.py")),
+    *(PACKAGE / "sizes" / "stable" / f"{name}.py" for name in STABLE),
 ]
 # What a child file may import beside the standard library, NumPy and our own child files, and that
 # only when it is needed.
@@ -99,8 +100,8 @@ def test_there_is_no_cycle():
 
 
 def test_the_comparison_knows_numpy_and_formats_only():
-    others = imported(PACKAGE / "ulp.py") - sys.stdlib_module_names
-    assert others == {"numpy", "probe.floats"}
+    others = imported(PACKAGE / "case" / "ulp.py") - sys.stdlib_module_names
+    assert others == {"numpy", "probe.case.floats"}
 
 
 @pytest.mark.parametrize("path", CHILD, ids=module_of)
@@ -190,8 +191,9 @@ def test_notebooks_name_what_exists(path):
 
 
 def test_names_that_are_gone_are_found():
-    code = "from probe import ulp\nfrom probe.ulp import nothing\nulp.distance(1), ulp.nowhere"
-    assert list(names_gone(code)) == ["probe.ulp.nothing", "probe.ulp.nowhere"]
+    code = "from probe.case import ulp\nfrom probe.case.ulp import nothing\n"
+    code += "ulp.distance(1), ulp.nowhere"
+    assert list(names_gone(code)) == ["probe.case.ulp.nothing", "probe.case.ulp.nowhere"]
 
 
 def test_there_is_no_drawer():

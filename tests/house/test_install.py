@@ -89,7 +89,7 @@ target = "reference,algorithm=pairwise,length_switch=9"
 assert probe.explain(case, target, 5, 16).to_json()["differing"] > 0
 probe.reproduce(case, target, 5, 16, out="report")
 assert probe.order(np.sum, 9, dtype="float64").to_json()["orders"]
-import probe.answers.first_difference, probe.answers.network, probe.answers.cases
+import probe.ui.answers.first_difference, probe.ui.answers.network, probe.ui.answers.cases
 """
     done = subprocess.run(
         [sys.executable, "-c", script],

@@ -72,24 +72,22 @@ def test_operators_numbers_and_truth_are_changed_one_at_a_time(mutate):
 
 def test_the_closest_tests_come_first_and_others_are_left_out(mutate):
     texts = {
-        "tests/summation/test_orders.py": "from probe.summation.tree import Tree\n" + "#" * 50,
-        "tests/summation/test_tree.py": "from probe.summation.tree import Tree\n" + "#" * 90,
-        "tests/summation/test_flush.py": "from probe.summation import flush\n",
-        "tests/sweeps/test_bits.py": "from probe.summation.tree import Tree\n",
+        "tests/order/test_orders.py": "from probe.order.tree import Tree\n" + "#" * 50,
+        "tests/order/test_tree.py": "from probe.order.tree import Tree\n" + "#" * 90,
+        "tests/order/test_flush.py": "from probe.order import flush\n",
+        "tests/sweep/test_bits.py": "from probe.order.tree import Tree\n",
     }
-    texts["tests/comparison/test_far.py"] = (
-        "pytest.importorskip\nfrom probe.summation import flush\n"
-    )
-    near = mutate.near("probe/summation/tree.py", texts)
-    assert near == [f"tests/summation/test_{name}.py" for name in ("tree", "orders", "flush")]
-    wide = mutate.near("probe/summation/tree.py", texts, wide=True)
+    texts["tests/comparison/test_far.py"] = "pytest.importorskip\nfrom probe.order import flush\n"
+    near = mutate.near("probe/order/tree.py", texts)
+    assert near == [f"tests/order/test_{name}.py" for name in ("tree", "orders", "flush")]
+    wide = mutate.near("probe/order/tree.py", texts, wide=True)
     assert wide == [*near, "tests/comparison/test_far.py"]
-    assert mutate.near("probe/summation/new.py", texts)[0] == "tests/summation/test_flush.py"
+    assert mutate.near("probe/summation/new.py", texts)[0] == "tests/order/test_flush.py"
 
 
 @pytest.mark.slow
 def test_of_changes_drawn_from_trees_and_how_they_grow_nearly_all_are_noticed(mutate, capsys):
     """Of other files too many change nothing that is computed to be counted without being read."""
-    files = ["probe/summation/tree.py", "probe/summation/fprev.py"]
+    files = ["probe/order/tree.py", "probe/order/fprev.py"]
     missed = mutate.run(mutate.drawn(files, "", 6, seed=3))
     assert len(missed) <= 1, capsys.readouterr().out

@@ -33,13 +33,13 @@ def test_a_module_has_a_test_where_the_file_of_its_name_imports_it_or_runs_comma
         "probe/cli/__init__.py": "",
         "tests/test_a.py": "from probe.a import f",
         "tests/test_b.py": "from probe import a",
-        "tests/cli/test_c.py": "from probe.cli import shell",
+        "tests/cli/test_c.py": "from probe.ui.cli import shell",
     }
     for name, text in written.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(house, "ROOT", tmp_path)
-    assert house.modules_without_test() == ["probe/b", "probe/cli/d"]
+    assert house.modules_without_test() == ["probe/b", "probe/ui/cli/d"]
 
 
 def test_comments_behind_code_and_on_lines_of_their_own_are_told_apart(tmp_path):

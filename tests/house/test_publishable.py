@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from probe import machine
+from probe.targets import machine
 
 ROOT = Path(__file__).parents[2]
 WHERE = re.compile(

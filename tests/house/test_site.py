@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 import probe
-from probe.case import Case
-from probe.summation.replay import partial_sums
-from probe.summation.summation import Rounding, Summation
-from probe.summation.tree import Tree
-from probe.window import gather
+from probe.case.case import Case
+from probe.order.replay import partial_sums
+from probe.order.summation import Rounding, Summation
+from probe.order.tree import Tree
+from probe.order.window import gather
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM = next(

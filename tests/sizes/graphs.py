@@ -3,8 +3,8 @@
 import numpy as np
 
 import probe
-from probe.recorders.ndarray import ArrayRecorder, operation
-from probe.semantics import Windows
+from probe.order.semantics import Windows
+from probe.record.recorders.ndarray import ArrayRecorder, operation
 from probe.sizes.search import PaddedModel
 
 FIXED, CHANNELS = 24, 3

@@ -6,10 +6,8 @@ import json
 
 import pytest
 
-from probe import installation
-from probe.case import Case
-from probe.cli import shell
-from probe.errors import InputError
+from probe.case.case import Case
+from probe.case.errors import InputError
 from probe.sizes import bisection
 from probe.sizes.bisection import (
     ReleaseQuestion,
@@ -20,9 +18,11 @@ from probe.sizes.bisection import (
     releases_between,
 )
 from probe.sizes.fewest import ReleaseStep, conditions_apart, search_conditions
-from probe.store import Store
-from probe.store.results import load
-from probe.target import Target
+from probe.sweep.store import Store
+from probe.sweep.store.results import load
+from probe.targets import installation
+from probe.targets.target import Target
+from probe.ui.cli import shell
 
 pytestmark = pytest.mark.long
 

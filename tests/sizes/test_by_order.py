@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import probe
-from probe.case import Case
-from probe.errors import InputError, TargetError
-from probe.launch import InlineSession, open_session
+from probe.case.case import Case
+from probe.case.errors import InputError, TargetError
 from probe.sizes import by_order
-from probe.store import Store, load
-from probe.target import Target
+from probe.sweep.store import Store, load
+from probe.targets.launch import InlineSession, open_session
+from probe.targets.target import Target
 
 CASE = Case(op="conv1d", kernel=5, in_channels=2)
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from probe.errors import InputError
+from probe.case.errors import InputError
 from probe.sizes.fewest import ReleaseStep, first_change
 
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 import probe
-from probe.case import Case
-from probe.cli import shell
-from probe.errors import InputError
-from probe.launch import open_session
+from probe.case.case import Case
+from probe.case.errors import InputError
+from probe.order.summation import Rounding, Summation
+from probe.order.tree import Tree
 from probe.sizes import floors, thresholds
 from probe.sizes.recognition import UNKNOWN, Pattern, Recogniser
-from probe.summation.summation import Rounding, Summation
-from probe.summation.tree import Tree
-from probe.target import Target
+from probe.targets.launch import open_session
+from probe.targets.target import Target
+from probe.ui.cli import shell
 
 DENSE = Case(op="dense", in_channels=33, filters=2)
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import probe
-from probe import layout
-from probe.agreement import RunningMatch
-from probe.recorders.ndarray import ArrayRecorder, operation
-from probe.recording.difference import compare_runs
-from probe.recording.recording import record_run
-from probe.semantics import Contracts, Each, Reduces
+from probe.case import layout
+from probe.diff.difference import compare_runs
+from probe.diff.match import RunningMatch
+from probe.order.semantics import Contracts, Each, Reduces
+from probe.record.recorders.ndarray import ArrayRecorder, operation
+from probe.record.recording import record_run
 from probe.sizes import orders
-from tests.recording.doubles import Doubles, Step
+from tests.record.doubles import Doubles, Step
 from tests.sizes import graphs
 
 W = np.random.default_rng(4).standard_normal((24, 6)).astype(np.float32)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probe import floats, window
-from probe.case import Case
-from probe.launch import InlineSession, open_session
+from probe.case import floats
+from probe.case.case import Case
+from probe.order import window
+from probe.order.summation import Rounding, Summation
+from probe.order.tree import BIAS, Tree
 from probe.sizes import recognition
 from probe.sizes.recognition import UNKNOWN, MarkOperands, Recogniser
-from probe.summation.summation import Rounding, Summation
-from probe.summation.tree import BIAS, Tree
-from probe.target import Target
+from probe.targets.launch import InlineSession, open_session
+from probe.targets.target import Target
 
 pytestmark = pytest.mark.long
 

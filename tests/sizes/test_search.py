@@ -5,12 +5,12 @@ import pytest
 
 import probe
 from lib import nine_layers
-from probe import budget
-from probe.errors import InputError
-from probe.invariant.mitigated_models import judged_ways, recommended_way
-from probe.recorders.ndarray import operation
-from probe.semantics import Contracts, Reduces, Unknown
+from probe.case.errors import InputError
+from probe.order.semantics import Contracts, Reduces, Unknown
+from probe.record.recorders.ndarray import operation
+from probe.sizes.invariant.mitigated_models import judged_ways, recommended_way
 from probe.sizes.search import PaddedModel, WholeFile
+from probe.targets import budget
 from tests.sizes import graphs
 from tests.sizes.graphs import BIAS, FIXED, ONE, TWO, WIDE, X, answered, conv, convolved, graph
 

@@ -7,12 +7,12 @@ import json
 import numpy as np
 import pytest
 
-from probe.case import Case
-from probe.errors import InputError
-from probe.launch import open_session
+from probe.case.case import Case
+from probe.case.errors import InputError
 from probe.sizes import thresholds
 from probe.sizes.recognition import Pattern, Recogniser
-from probe.target import Target
+from probe.targets.launch import open_session
+from probe.targets.target import Target
 
 pytestmark = pytest.mark.long
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from probe import floats, operands, ulp
-from probe.case import Case
-from probe.comparison import (
+from probe.case import floats, operands, ulp
+from probe.case.case import Case
+from probe.case.errors import InputError, TargetError
+from probe.case.floats import round_to
+from probe.explain.comparison import (
     CaseRun,
     ComparedShapes,
     Comparison,
@@ -22,12 +24,10 @@ from probe.comparison import (
     compare_shapes,
     run_case,
 )
-from probe.errors import InputError, TargetError
-from probe.floats import round_to
-from probe.launch import AnySession
-from probe.reproduction.failing import Failing
-from probe.shrink import smallest_finding
-from probe.target import Target
+from probe.report.failing import Failing
+from probe.report.shrink import smallest_finding
+from probe.targets.launch import AnySession
+from probe.targets.target import Target
 
 Written = Callable[[Target, Case], "Case | None"]
 

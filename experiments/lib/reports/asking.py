@@ -14,13 +14,13 @@ from lib.reports.answers import (
     answer,
     smallest,
 )
-from probe.campaign import Campaign, CampaignPart, Row, Sessions, Tally, case_row
-from probe.errors import InputError, NotASum, TargetError
-from probe.launch import AnySession, open_session
-from probe.progress import Tell
-from probe.store import Store
-from probe.store.results import load
-from probe.target import Target
+from probe.case.errors import InputError, NotASum, TargetError
+from probe.sweep.campaign import Campaign, CampaignPart, Row, Sessions, Tally, case_row
+from probe.sweep.store import Store
+from probe.sweep.store.results import load
+from probe.targets.launch import AnySession, open_session
+from probe.targets.progress import Tell
+from probe.targets.target import Target
 
 Asked = tuple[Report, Question]
 Key = tuple[str, str, str]

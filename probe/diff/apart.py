@@ -1,0 +1,721 @@
+"""A model, or a recording of one, that is run in a process of its own with a target's environment
+and switches.
+
+The process stays, so that single operations can be run again where they were recorded: explaining
+them takes thousands of calls. Its protocol is the worker's, with more requests: ``record``,
+``repeat``, ``plain``, ``again``, ``asked`` and ``written``. Where a model can't be recorded on a
+target (a release of another Python, an emulated processor, a library that reads files of others),
+the whole file is run there: what is known of such a run are its inputs and its outputs.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import sys
+import tokenize
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
+from itertools import count
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+import probe
+from probe.case.errors import InputError, Misaligned, Nondeterministic, ProbeError, TargetError
+from probe.diff.alone import run_lines
+from probe.diff.folder import (
+    RecordingFolder,
+    begin_recording,
+    environment_facts,
+    read_recording,
+    write_recording,
+)
+from probe.diff.repeated import Marks, contents, repeated
+from probe.diff.sums import OperationSum, SumSession
+from probe.diff.watched import watched
+from probe.order.semantics import Unknown
+from probe.record import RECORDERS
+from probe.record.contract import INPUT, Input, Isolated
+from probe.record.recording import Operation, Provenance, Run, Value
+from probe.record.store import ProcessStore, array_digest
+from probe.record.subject import is_function, library_of, open_model, run_unwatched, runs
+from probe.targets import backends, target
+from probe.targets.launch import AnySession, Arrays, Session, open_session
+from probe.targets.runtimes.environments import Missing
+from probe.targets.target import Target, why_unavailable
+from probe.targets.worker import child
+
+# Seconds that one recording may take.
+TIME_LIMIT = 3600.0
+
+# Bytes of values that a process keeps for this one: all.
+ALL = 1 << 60
+
+COMMAND = (sys.executable, "-s", "-u", "-m", "probe.diff.apart")
+
+# Starts this module with further folders behind the interpreter's own packages: a release's.
+BEHIND = (
+    "import sys, runpy; sys.path += sys.argv[1:]; del sys.argv[1:]; "
+    "runpy.run_module('probe.diff.apart', run_name='__main__')"
+)
+
+
+def tracer_command(where: Target) -> tuple[tuple[str, ...], dict[str, str]] | None:
+    """Returns what records a model where a target's release is, and the variables that takes: in
+    this interpreter, or in the release's own environment if that has this Python, with what probe
+    needs behind it. None: another Python, an emulated processor, or the release is not here."""
+    try:
+        runtime = target.target_runtime(where)
+    except Missing:
+        return (COMMAND, module_paths()) if where.version is None else None
+    if runtime.emulated:
+        return None
+    if runtime.facts is None:
+        return COMMAND, module_paths()
+    if str(runtime.facts.get("python_version")).rsplit(".", 1)[0] != "{}.{}".format(
+        *sys.version_info
+    ):
+        return None
+    packages = [path for path in sys.path if path.rstrip("/").endswith("-packages")]
+    own = [str(Path.cwd()), *(path for path in sys.path if path and path not in packages)]
+    own = [path for path in own if not path.startswith((sys.base_prefix, sys.prefix))]
+    paths = os.pathsep.join([str(Path(probe.__file__).parent.parent), *own])
+    variables = {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+    return (*runtime.command, "-s", "-u", "-c", BEHIND, *packages), variables
+
+
+class Apart:
+    """A model that is run on a target in a process of its own; a context manager.
+
+    ``model``: a file, or ``module:function``. ``folder``: for runs with any inputs. Errors:
+    InputError; TargetError where the target fails; Nondeterministic.
+    """
+
+    def __init__(
+        self, model: str, where: Target, trust: bool = False, folder: Path | None = None
+    ) -> None:
+        if why := target.why_unavailable(where):
+            raise TargetError(where.text, "unavailable", why)
+        self.model, self.where, self.trust, self.folder = model, where, trust, folder
+        self.inputs: tuple[Input, ...] = ()
+        self.within = model_switches(where, model)
+        self.gradients: bool | None = None  # whether the last run had them, where that is known
+        self.library = where.name  # that the last run was of, as its recorder says
+        self.count = 0  # of the folder's runs
+        # Recordings that are held here no more: their operations hold graphs and constants
+        # there. Age does not tell which ones: a full run is asked again after all shorter ones.
+        self.dropped: list[int] = []
+        self.recordings = count()
+        command, variables = tracer_command(where) or (COMMAND, module_paths())
+        self.session = Session(where, time_limit=TIME_LIMIT, command=command, extra=variables)
+
+    def __enter__(self) -> Self:
+        self.session.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.session.__exit__()
+
+    def record(
+        self,
+        out: Path,
+        arrays: Mapping[str, np.ndarray],
+        most: int = ALL,
+        what: str = "the run",
+        gradients: bool = False,
+        notes: Sequence[str] = (),
+    ) -> Run:
+        """Records the model in the folder ``out``; returns it with operations that run there.
+
+        ``what``: what it is called in notes and errors. ``gradients``: record with gradients on.
+        ``notes``: further ones of the recording.
+        """
+        number = next(self.recordings)
+        more = {"out": str(out.resolve()), "most": most, "target": self.where.text, "what": what}
+        more["notes"] = [*notes]
+        more |= {"gradients": gradients, "recording": number, "dropped": self.dropped[:]}
+        self.dropped.clear()
+        header, _ = self._model("record", arrays, more)
+        self.gradients, self.library = header["gradients"], header["library"]
+        run, able = read_recording(out), set(header["able"])
+        assert isinstance(run.store, RecordingFolder)
+        weakref.finalize(run.store, self.dropped.append, number)  # all that is made of it has it
+        # this process's own child has just written them: their bits need not be hashed once more
+        digests = {value.digest for value in run.values}
+        run.store.checked.update(name for name in digests if run.store.has(name))
+        request = {"do": "again", "recording": number}
+        return with_calls(run, {n: Remote(self.session, request | {"number": n}) for n in able})
+
+    def repeated(
+        self,
+        run: Run,
+        arrays: Mapping[str, np.ndarray],
+        where: Mapping[str, np.ndarray],
+        gradients: bool = False,
+    ) -> Marks:
+        """Repeats a run of these inputs that was recorded here, with other content in these places:
+        all repetitions in one request, of which marks alone come back."""
+        assert run.made is not None
+        more = {"out": str(run.made.folder.resolve()), "gradients": gradients}
+        count = len(arrays)
+        given = dict(arrays) | {f"where {name}": where[name] for name in arrays}
+        header, changed = self._model("repeat", given, {**more, "count": count})
+        marks = dict(zip(header["changed"], _arrays_in_order(changed), strict=True))
+        return Marks(run, marks, set(header["missing"]), header["repetitions"])
+
+    def side(self, arrays: Mapping[str, np.ndarray]) -> Run:
+        """Records the model with these inputs in ``folder``. Errors: as of ``record``."""
+        assert self.folder is not None
+        self.count += 1
+        return self.record(self.folder / f"run{self.count}", arrays)
+
+    def open(self) -> None:
+        """Opens the model of a file, and fills in its ``inputs``. InputError: it can't be opened.
+
+        This process need not do it too: a library takes seconds to be imported."""
+        if not is_function(self.model):
+            every = self._model("inputs", {}, {})[0]["inputs"]
+            self.inputs = tuple(Input(name, tuple(shape), dtype) for name, shape, dtype in every)
+
+    def plain(self, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """Runs the model unwatched, on any inputs; returns its outputs."""
+        return _arrays_in_order(self._model("plain", arrays, {})[1])
+
+    def _model(
+        self, do: str, inputs: Mapping[str, np.ndarray], more: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], Arrays]:
+        request = {"do": do, "model": self.model, "trust": self.trust, "names": list(inputs)}
+        request |= {"within": self.within, "on": self.where.text, **more}
+        header, outputs = self.session.request(request, _by_number(inputs.values()))
+        if "input" in header:
+            raise InputError(*header["input"])
+        if "nondeterministic" in header:
+            raise (Misaligned if header.get("misaligned") else Nondeterministic)(
+                header["nondeterministic"]
+            )
+        return header, outputs
+
+
+@dataclass(frozen=True)
+class Remote:
+    """An operation run alone in another process. ``request``: what that is asked: for an operation
+    that it recorded, by its number, or for the lines of one."""
+
+    session: AnySession
+    request: Mapping[str, Any]
+
+    def moved(self, addresses: Sequence[int | None]) -> Remote | None:
+        """Returns the same with operands at other addresses; None for lines of a library that lay
+        none. Lines lay them there behind those that lay them at their own, before the one that
+        computes."""
+        if "lines" not in self.request:
+            return replace(self, request={**self.request, "addresses": list(addresses)})
+        lines, imports = self.request["lines"], self.request["imports"]
+        if not any("torch" in line for line in imports):
+            return None
+        at = next((n for n, line in enumerate(lines) if line.startswith("y = ")), 0)
+        both = enumerate(addresses)
+        laid = [f"x{n} = laid(x{n}, {int(address)})" for n, address in both if address is not None]
+        return replace(self, request={**self.request, "lines": [*lines[:at], *laid, *lines[at:]]})
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return _arrays_in_order(self.session.request(dict(self.request), _by_number(arrays))[1])
+
+    def masked(
+        self, summed: OperationSum, reads: Sequence[np.ndarray]
+    ) -> tuple[RemoteSum, dict[str, Any]] | None:
+        """Returns what puts a whole set of questions to the sum where the operation is, in one
+        request: a call takes microseconds, and a request to a process more. None for lines."""
+        return None if "lines" in self.request else (RemoteSum(self, summed, reads), {})
+
+
+@dataclass(frozen=True)
+class RemoteSum:
+    """An operation of another process as a session of its sum, as of ``SumSession``, of which each
+    sum is answered as it is given. Errors: TargetError."""
+
+    there: Remote
+    summed: OperationSum
+    reads: Sequence[np.ndarray]
+
+    def stream(self, header: Mapping[str, Any], arrays: Arrays) -> Iterator[Any]:
+        """Yields the answers as they come."""
+        parts = (self.summed.x, self.summed.w, self.summed.b)
+        own = {part.number for part in parts if part is not None}
+        more = {f"read{n}": np.asarray(a) for n, a in enumerate(self.reads) if n not in own}
+        raw = replace(self.summed, functions=(), divides=False)  # what is behind is undone here
+        more["asked"] = np.frombuffer(pickle.dumps(raw), np.uint8)  # both are one program
+        request = {**self.there.request, "do": "asked", "header": dict(header)}
+        request["count"] = len(self.reads)
+        yield from self.there.session.stream(request, {**arrays, **more})
+
+
+def _by_name(request: Mapping[str, Any], arrays: Arrays) -> Arrays:
+    return {name: arrays[str(n)] for n, name in enumerate(request["names"])}
+
+
+def _by_number(arrays: Iterable[Any]) -> Arrays:
+    """Returns arrays as a request or an answer has them: by their numbers."""
+    return {str(n): np.asarray(array) for n, array in enumerate(arrays)}
+
+
+def _arrays_in_order(arrays: Arrays) -> list[np.ndarray]:
+    return [arrays[str(n)] for n in range(len(arrays))]
+
+
+def with_calls(run: Run, calls: Mapping[int, Isolated]) -> Run:
+    """Returns a recording whose operations are run by these calls, and written by its lines."""
+    assert isinstance(run.store, RecordingFolder)
+    operations = []
+    for op in run.operations:
+        known, imports = run.store.lines.get(op.number, ([], []))
+        lines = partial(_with_names, known) if known else None
+        again = calls.get(op.number)
+        operations.append(replace(op, again=again, lines=lines, imports=imports))
+    return replace(run, operations=operations, untried="")
+
+
+def _with_names(known: Sequence[str], names: Sequence[str], out: str) -> list[str]:
+    """Returns recorded lines, in which ``x0``, ``x1``, ... and ``y`` stand for names; not inside of
+    texts: bytes of a model are there as text. SyntaxError: they are not Python."""
+    text = "\n".join(known)
+    to, lines = {**{f"x{n}": name for n, name in enumerate(names)}, "y": out}, text.split("\n")
+    try:
+        every = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    except tokenize.TokenError as error:
+        raise SyntaxError(str(error.args[0])) from None
+    for token in reversed(every):
+        if token.type == tokenize.NAME and token.string in to:
+            (row, start), (_, end) = token.start, token.end
+            lines[row - 1] = lines[row - 1][:start] + to[token.string] + lines[row - 1][end:]
+    return lines
+
+
+def module_paths() -> dict[str, str]:
+    """Returns what a process needs to find the modules that this one finds."""
+    paths = os.pathsep.join([str(Path.cwd()), *filter(None, sys.path)])
+    return {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+# Libraries that set their switches with each model.
+BY_MODEL = ("onnxruntime", "litert", "opencv")
+
+
+def model_switches(where: Target, model: str) -> dict[str, str]:
+    """Returns those switches that the library sets with a model, rather than for the process.
+
+    InputError: the model runs on another library; or a switch says how ``probe`` writes a single
+    operation, and so does not reach a model.
+    """
+    if tracer_command(where) is None:
+        why = "models are recorded in this Python environment, with its releases"
+        todo = "install probe in that environment, run probe record there, then probe diff"
+        raise InputError("target", where.text, why, todo)
+    if not is_function(model) and not runs(where.name, Path(model)):
+        library = library_of(Path(model))
+        why = f"{Path(model).name} is run by {library}"
+        raise InputError("target", where.text, why, f"use {library}, or its switches")
+    switches = dict(where.switches)
+    outside = {key: text for key, text in switches.items() if not changes_process(where, key)}
+    sessions = where.name in BY_MODEL and not is_function(model)
+    if outside and not sessions:
+        key, text = next(iter(outside.items()))
+        why = f"{key}={text} changes how probe runs single operations, and has no effect on a model"
+        todo = "leave it out, or set it in a function that runs the model: module:function"
+        raise InputError("target", where.text, why, todo)
+    return switches if sessions else {}
+
+
+def is_own_library(where: Target, model: str) -> bool:
+    """Returns whether a target is a model's own library, at this environment's release: then the
+    model itself runs there. Of a function that isn't known before it has run: see ``library``."""
+    return tracer_command(where) is not None and (
+        is_function(model) or runs(where.name, Path(model))
+    )
+
+
+def own_target(where: Target, model: str) -> Target:
+    """Returns the target of a model's own library, in this environment, which is compared with
+    another one."""
+    if is_function(model) or runs(where.name, Path(model)):
+        return Target(where.name)
+    library = library_of(Path(model))
+    return Target("keras" if library == "tensorflow" and where.name == "keras" else library)
+
+
+def needs_other_interpreter(where: Target) -> bool:
+    """Whether another release, processor or interpreter is asked for."""
+    if where.version or target.emulated_processor(where):
+        return True
+    try:
+        return target.target_runtime(where).facts is not None
+    except Missing:  # what is not installed at all is told by ``Session``
+        return False
+
+
+def changes_process(where: Target, key: str) -> bool:
+    """Whether a switch changes the process: its environment, or what is set when it starts."""
+    backend, switches = backends.get(where.name), dict(where.switches)
+    without = {name: text for name, text in switches.items() if name != key}
+    variables = [backend.environment(some, where.device) for some in (switches, without)]
+    if variables[0] != variables[1]:
+        return True
+    if where.name in BY_MODEL or not hasattr(backend, "described"):
+        return False
+    return _setup_lines(where, switches) != _setup_lines(where, without)
+
+
+def _setup_lines(where: Target, switches: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the lines that set switches of a target's library."""
+    backend = backends.get(where.name)
+    writing = backend()
+    writing.described(switches, where.device, target.installed_version(backend) or RELEASE)
+    return tuple(writing.setup())
+
+
+def switch_lines(left: Target, right: Target) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Lines that set either side's switches in one process, the other side's back to the default.
+
+    What only a variable of the environment sets has none.
+    """
+    backend = backends.get(left.name)
+    if left.name != right.name or not hasattr(backend, "described"):
+        return (), ()
+    defaults = {
+        key: backend.keys[key].default
+        for key, _ in (*left.switches, *right.switches)
+        if backend.keys[key].accepts(backend.keys[key].default)
+    }
+    ours, theirs = ({**defaults, **dict(side.switches)} for side in (left, right))
+    return _setup_lines(left, ours), _setup_lines(right, theirs)
+
+
+# Of a library that is not installed, or whose lines do not depend on it.
+RELEASE = "2.16"
+
+
+class ProcessRecording(child.Worker):
+    """What runs in the process: the worker's start, then what ``Apart`` asks for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations: dict[int, Sequence[Operation]] = {}
+        self.models: dict[str, Any] = {}
+
+    def handle(
+        self, request: dict[str, Any], arrays: Arrays
+    ) -> Iterator[tuple[dict[str, Any], Arrays]]:
+        """As of ``child.Worker``."""
+        own = {
+            "inputs": self._inputs,
+            "record": self._record,
+            "repeat": self._repeat,
+            "plain": self._plain,
+            "again": self._again,
+            "written": self._written,
+        }
+        name = str(request.get("do"))
+        if name not in own and name != "asked":
+            yield from super().handle(request, arrays)
+            return
+        try:
+            if name == "asked":
+                yield from self._asked(request, arrays)
+                return
+            answer = own[name](request, arrays)
+        except InputError as error:
+            answer = {"input": [error.name, str(error.value), error.why, error.todo]}, {}
+        except Nondeterministic as error:
+            moved = isinstance(error, Misaligned)
+            answer = {"nondeterministic": str(error), "misaligned": moved}, {}
+        except TargetError as error:
+            answer = {"error": error.kind, "message": error.why}, {}
+        except BaseException as error:
+            kind, message = child.describe(error)
+            answer = {"error": kind, "message": message}, {}
+        yield answer[0] | {"done": True}, answer[1]
+
+    def _opened(self, request: dict[str, Any]) -> Any:
+        text = request["model"]
+        if text not in self.models:
+            self.models[text] = open_model(
+                text, request["trust"], request["within"], Target.parse(request["on"]).name
+            )
+        return self.models[text]
+
+    def _recorder(self, request: dict[str, Any], arrays: Arrays) -> Any:
+        return self._opened(request).recorder(_by_name(request, arrays))
+
+    def _inputs(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+        every = [(spec.name, spec.shape, spec.dtype) for spec in self._opened(request).inputs]
+        return {"inputs": every}, {}
+
+    def _record(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+        recorder = self._recorder(request, arrays)
+        named = request["model"] if is_function(request["model"]) else Path(request["model"]).name
+        out = Path(request["out"])
+        inner = getattr(recorder, "inner", recorder)
+        if request["gradients"]:
+            inner.gradients = True
+        with begin_recording(out) as store:
+            run, notes = watched(recorder, request["what"], store)
+            there = replace(run, target=request["target"])
+            notes += request["notes"]
+            write_recording(there, out, named, request["most"], notes)
+        for old in request["dropped"]:
+            self.operations.pop(old, None)
+        every = self.operations[request["recording"]] = run.operations
+        return {
+            "gradients": getattr(inner, "gradients", None),
+            "library": run.target.partition(",")[0],
+            "able": [op.number for op in every if op.again is not None],
+        }, {}
+
+    def _repeat(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+        given, opened = _by_name(request, arrays), self._opened(request)
+        names = [*given][: request["count"]]
+        inputs = {name: given[name] for name in names}
+        where = {name: given[f"where {name}"] for name in names}
+        dtypes = {spec.name: spec.dtype for spec in opened.inputs if spec.dtype}
+
+        def recorder(other: Mapping[str, np.ndarray]) -> Any:
+            made = getattr(opened, "repeated", opened.recorder)(other)
+            if request["gradients"]:
+                getattr(made, "inner", made).gradients = True
+            return made
+
+        run = read_recording(Path(request["out"]))
+        changed = contents(inputs, where, dtypes)
+        marks = repeated(run, (partial(recorder, other) for other in changed))
+        header = {
+            "changed": [*marks.changed],
+            "missing": sorted(marks.missing),
+            "repetitions": marks.repetitions,
+        }
+        return header, _by_number(marks.changed.values())
+
+    def _plain(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+        return {}, _by_number(run_unwatched(self._recorder(request, arrays)))
+
+    def _operation(self, request: dict[str, Any]) -> Any:
+        call: Any = self.operations[request["recording"]][request["number"]].again
+        if (addresses := request.get("addresses")) is not None and hasattr(call, "moved"):
+            call = call.moved(addresses)
+        return call
+
+    def _again(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+        return {}, _by_number(self._operation(request)(_arrays_in_order(arrays)))
+
+    def _asked(
+        self, request: dict[str, Any], arrays: Arrays
+    ) -> Iterator[tuple[dict[str, Any], Arrays]]:
+        rest = dict(arrays)
+        summed = pickle.loads(rest.pop("asked").tobytes())
+        reads = [rest.pop(f"read{n}", np.zeros(0)) for n in range(request["count"])]
+        session = SumSession("asked", summed, reads, self._operation(request))
+        yield from session.stream(request["header"], rest)
+
+    def _written(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+        space: dict[str, Any] = {}
+        if any(" = laid(" in line for line in request["lines"]):
+            space["laid"] = import_module("probe.record.recorders.torch_values").copied_at
+        lines, dtypes = request["lines"], request["dtypes"]
+        results = run_lines(request["imports"], lines, _arrays_in_order(arrays), dtypes, space)
+        return {}, _by_number(results)
+
+
+class RunnableRecording:
+    """A recording on disk whose operations may be run, by their lines, on its target, in another
+    process.
+
+    A context manager, which gives the run. Where the target can't run here its operations are not
+    run, and a note says so. ``extra``: variables of the process, instead of those by which it finds
+    this one's modules.
+    """
+
+    def __init__(self, folder: Path, extra: Mapping[str, str] | None = None) -> None:
+        self.stored, self.running = RecordingFolder(Path(folder)), ExitStack()
+        self.extra = module_paths() if extra is None else extra
+
+    def __enter__(self) -> Run:
+        run = self.stored.run()
+        assert run.made is not None
+        calls = dict[int, Isolated]()
+        try:
+            calls = self._written(run, Target.parse(run.target))
+        except ProbeError as error:
+            what = f"{self.stored.folder.name}: its operations can't be run again"
+            run.made.notes.append(f"{what}: {error}")
+        return with_calls(run, calls)
+
+    def _written(self, run: Run, where: Target) -> dict[int, Isolated]:
+        if why := why_unavailable(where):
+            raise TargetError(where.text, "unavailable", why)
+        session = Session(where, command=COMMAND, extra=self.extra)
+        self.running.enter_context(session)
+        calls = dict[int, Isolated]()
+        for n, (lines, imports) in self.stored.lines.items():
+            dtypes = [run.values[read].dtype for read in run.operations[n].reads]
+            request = {"do": "written", "lines": lines, "imports": imports, "dtypes": dtypes}
+            calls[n] = Remote(session, request)
+        return calls
+
+    def __exit__(self, *_: object) -> None:
+        self.running.close()
+
+
+def file_outputs(
+    session: AnySession, model: str, arrays: Mapping[str, np.ndarray]
+) -> list[np.ndarray]:
+    """Runs a model's file whole on a started target, as its users run it. TargetError, kind
+    ``unsupported``: the library reads no such file, or it is no file but a function."""
+    if is_function(model):
+        raise TargetError(session.target.text, "unsupported", "a function brings its own library")
+    request = {"do": "file", "path": model, "names": list(arrays)}
+    given = {str(n): np.asarray(array) for n, array in enumerate(arrays.values())}
+    _, outputs = session.request(request, given)
+    return [outputs[str(n)] for n in range(len(outputs))]
+
+
+WHOLE = "the whole file is run there, and its operations can't be asked"
+
+
+def whole_run(session: AnySession, model: str, arrays: Mapping[str, np.ndarray]) -> Run:
+    """Runs a model's file whole on a started target, twice. Nondeterministic where its outputs do
+    not repeat; TargetError: as of ``file_outputs``."""
+    text, store = session.target.text, ProcessStore()
+    outputs, again = (file_outputs(session, model, arrays) for _ in range(2))
+    values = [
+        Value(array.shape, str(array.dtype), store.put(np.ascontiguousarray(array)), given, *named)
+        for given, named, array in (
+            *((-1, (INPUT, name), np.asarray(array)) for name, array in arrays.items()),
+            *((0, ("", ""), np.asarray(array)) for array in outputs),
+        )
+    ]
+    numbers = tuple(range(len(arrays), len(values)))
+    reads, digests = tuple(range(len(arrays))), [values[n].digest for n in numbers]
+    if digests != [array_digest(np.ascontiguousarray(array)) for array in again]:
+        raise Nondeterministic(f"{text}: the outputs of the same file differ when it runs again")
+    whole = Operation("model", "", reads, numbers, Unknown(WHOLE), {}, name=Path(model).name)
+    facts = session.facts
+    libraries = {"numpy": facts.get("numpy_version")}
+    libraries[str(facts.get("library"))] = facts.get("library_version")
+    there = {"python": facts.get("python_version"), "libraries": libraries}
+    made, nothing = environment_facts() | there, {"values": 0, "bytes": 0}
+    provenance = Provenance(Path(model), Path(model).name, made, [f"{text}: {WHOLE}"], nothing)
+    return Run(
+        *(text, "", values, [whole], numbers, store),
+        untried=WHOLE,
+        made=provenance,
+        plain=tuple(digests),
+    )
+
+
+class TargetRuns:
+    """Runs of a model on targets, each in a process of its own, for as long as ``running`` is open.
+
+    ``model``: a file, or ``module:function``; ``folder``: for recordings. On targets of its own
+    library the model is recorded; on others its file is run whole. Errors: as of ``Apart`` and
+    ``whole_run``; InputError: a function calls another library than a target's.
+    """
+
+    def __init__(self, model: str, folder: Path, running: ExitStack, trust: bool = False) -> None:
+        self.model, self.folder, self.running, self.trust = model, folder, running, trust
+        self.there: dict[str, Apart] = {}
+        self.sessions: dict[str, AnySession] = {}
+        self.runs: list[tuple[str, Mapping[str, np.ndarray], bool, Run]] = []
+
+    def record(
+        self, where: Target, arrays: Mapping[str, np.ndarray], what: str, gradients: bool = False
+    ) -> tuple[Run, bool | None]:
+        """Returns a run with these inputs, and whether it had gradients, where that is known."""
+        if not is_own_library(where, self.model):
+            return whole_run(self._session(where), self.model, arrays), None
+        process = self._process(where)
+        for text, inputs, had, run in self.runs:
+            if text == where.text and inputs is arrays and had == gradients:
+                return run, process.gradients
+        out = self.folder / f"run{len(self.runs)}"
+        run = process.record(out, arrays, what=what, gradients=gradients)
+        # of a function it is known only now
+        if RECORDERS.get(process.library) != RECORDERS.get(where.name):
+            why = f"{self.model} is run by {process.library}"
+            todo = f"use {process.library}, or its switches"
+            raise InputError("target", where.text, why, todo)
+        self.runs.append((where.text, arrays, gradients, run))
+        return run, process.gradients
+
+    def side(self, where: Target, gradients: bool = False) -> TargetSide:
+        """What repeats runs on a target."""
+        return TargetSide(self, where, gradients)
+
+    def marks(
+        self,
+        where: Target,
+        run: Run,
+        arrays: Mapping[str, np.ndarray],
+        lacked: Mapping[str, np.ndarray],
+        gradients: bool,
+    ) -> Marks:
+        """As of ``Apart.repeated``."""
+        return self._process(where).repeated(run, arrays, lacked, gradients)
+
+    def plain_of(self, where: Target) -> Callable[[Mapping[str, np.ndarray]], Any]:
+        """Returns what runs the model unwatched on a target."""
+        if not is_own_library(where, self.model):
+            return partial(file_outputs, self._session(where), self.model)
+        return self._process(where).plain
+
+    def open(self, where: Target) -> None:
+        """Opens the model in the process in which it is run on a target, or else on its own
+        library's, and nowhere else: a library takes seconds to be imported. InputError: it can't be
+        opened."""
+        own = is_own_library(where, self.model)
+        process = self._process(where if own else own_target(where, self.model))
+        process.open()
+        self.inputs = process.inputs
+
+    def _session(self, where: Target) -> AnySession:
+        if where.text not in self.sessions:
+            session: Any = open_session(where)
+            self.sessions[where.text] = self.running.enter_context(session)
+        return self.sessions[where.text]
+
+    def _process(self, where: Target) -> Apart:
+        if where.text not in self.there:
+            process = Apart(self.model, where, self.trust)
+            self.there[where.text] = self.running.enter_context(process)
+        return self.there[where.text]
+
+
+@dataclass(frozen=True)
+class TargetSide:
+    """One side of a comparison, repeated on its target."""
+
+    runs: TargetRuns
+    where: Target
+    gradients: bool
+
+    def marks(
+        self, run: Run, arrays: Mapping[str, np.ndarray], where: Mapping[str, np.ndarray]
+    ) -> Marks:
+        return self.runs.marks(self.where, run, arrays, where, self.gradients)
+
+    def run(self, arrays: Mapping[str, np.ndarray]) -> Run:
+        what = "a run of other inputs"
+        return self.runs.record(self.where, arrays, what, gradients=self.gradients)[0]
+
+
+if __name__ == "__main__":
+    # by its name: what runs as __main__ is a second copy of this module, with classes of its own
+    from probe.diff.apart import ProcessRecording as Served
+
+    probe.OWN_PROCESS = True
+    child.main(Served)

@@ -1,0 +1,208 @@
+"""Values of two runs that are close on two independent inputs, up to a permutation of axes.
+
+For programs that differ: another library, a fused or a compiled function. Axes of size 1 don't
+count. What only moves elements is left out, for it holds the numbers of what it reads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+
+from probe.case import floats
+from probe.record.recording import Operation, Run
+
+# Of the largest number, how far two results of the same may be apart: half of the digits.
+NEAR = 0.5
+
+# How far sums over whole values may be apart, in which errors gather, and values of two numbers at
+# least.
+ROUGH, LEAST = 2e-2, 2
+
+# Axes of a value of which all orders are tried.
+MOST_AXES = 6
+
+
+@dataclass
+class Candidate:
+    """A result of one side: the operation that gives it, and which of its elements are meant: a box
+    of it, ``index`` into the flattened value. ``arrays``: on two inputs. ``moves``: whether the
+    operation only brings what it reads into another order or shape."""
+
+    number: int
+    operation: int
+    index: np.ndarray
+    arrays: tuple[np.ndarray, np.ndarray]
+    dtype: str
+    moves: bool = False
+
+    def __post_init__(self) -> None:
+        self.index, *arrays = (_squeezed(a) for a in (self.index, *self.arrays))
+        self.arrays = arrays[0], arrays[1]
+        self.kind = (self.dtype, tuple(sorted(self.index.shape)))
+        self.sketch = np.array(
+            [f(a) for a in arrays for f in (np.mean, _size, np.max, np.min)], dtype=np.float64
+        )
+
+
+def _size(array: np.ndarray) -> float:
+    largest = float(np.abs(array).max())  # whose square may be beyond all numbers
+    return largest * float(np.sqrt(np.mean((array / largest) ** 2)))
+
+
+def _squeezed(array: np.ndarray) -> np.ndarray:
+    return array.reshape([n for n in array.shape if n != 1])
+
+
+def candidate(
+    run: Run, again: Run, number: int, there: int, box: np.ndarray, moves: bool
+) -> Candidate | None:
+    """Returns a value on two inputs, by its numbers in both runs; None: it tells nothing apart.
+
+    ``box``: flat indices of the elements that are meant, with as many axes as the value.
+    """
+    value = run.values[number]
+    if value.dtype not in floats.FORMATS or box.size < LEAST:
+        return None
+    arrays = []
+    for side, n in ((run, number), (again, there)):
+        array = side.array(n)
+        if array is None or array.shape != value.shape:
+            return None
+        wide = floats.widen(array, value.dtype).reshape(-1)[box]
+        if not np.isfinite(wide).all() or np.ptp(wide) == 0:
+            return None
+        arrays.append(wide)
+    return Candidate(number, value.given, box, (arrays[0], arrays[1]), value.dtype, moves)
+
+
+def moves(run: Run, op: Operation) -> bool:
+    """Whether an operation gives the very numbers that it reads, in another order or shape."""
+    if len(op.gives) != 1:
+        return False
+    given = run.values[op.gives[0]]
+    for n in op.reads:
+        value = run.values[n]
+        size = np.prod(value.shape, dtype=int)
+        if value.dtype != given.dtype or size != np.prod(given.shape, dtype=int):
+            continue
+        if value.digest == given.digest:
+            return True
+        both = [run.array(k) for k in (n, op.gives[0])]
+        if both[0] is not None and both[1] is not None:
+            first, second = (
+                np.sort(array, axis=None).tobytes() for array in both if array is not None
+            )
+            if first == second:
+                return True
+    return False
+
+
+def permutation(ours: Candidate, theirs: Candidate) -> tuple[int, ...] | None:
+    """Returns the order of the right's axes that makes it close to the left on both inputs."""
+    shape, rank = ours.index.shape, ours.index.ndim
+    limit = float(floats.eps(ours.dtype)) ** NEAR
+    if rank > MOST_AXES:
+        return None
+    for order in permutations(range(rank)):
+        if tuple(theirs.index.shape[k] for k in order) == shape and all(
+            np.abs(a - b.transpose(order)).max() <= limit * np.abs(a).max()
+            for a, b in zip(ours.arrays, theirs.arrays, strict=True)
+        ):
+            return order
+    return None
+
+
+Match = tuple[Candidate, Candidate, tuple[int, ...]]
+
+
+def matched(
+    left: Sequence[Candidate], right: Sequence[Candidate], alone: bool = False
+) -> list[Match]:
+    """Returns pairs of values that are close, in order, each once. ``alone``: only of those that
+    are close to no other.
+
+    What computes is paired with what computes; only what is left then with what moves a result into
+    another shape. Of several the nearest behind the last pair is taken, and of a chain of close
+    values on either side (before and after a bias of zeros) the last.
+    """
+    taken, found = (set[int](), set[int]()), list[Match]()
+    for moving in ((False, False), (False, True), (True, False), (True, True)):
+        ours_left, theirs_left = (
+            [c for c in side if c.moves == moves and c.number not in done]
+            for side, moves, done in zip((left, right), moving, taken, strict=True)
+        )
+        pairs = _matched(ours_left, theirs_left, last=not any(moving), alone=alone)
+        for ours, theirs, order in pairs:
+            crosses = (
+                (first.operation < ours.operation) != (second.operation < theirs.operation)
+                for first, second, _ in found
+            )
+            if any(moving) and any(crosses):
+                continue  # the same numbers stand in many places
+            taken[0].add(ours.number)
+            taken[1].add(theirs.number)
+            found.append((ours, theirs, order))
+    return sorted(found, key=lambda match: match[0].operation)
+
+
+def _matched(
+    left: Sequence[Candidate], right: Sequence[Candidate], last: bool, alone: bool
+) -> Iterator[Match]:
+    """``last``: of a chain of close values the last is taken, else the first."""
+    taken, start = set[int](), -1
+    kinds = dict[tuple, list[Candidate]]()
+    for one in right:
+        kinds.setdefault(one.kind, []).append(one)
+    every: list[tuple[Candidate, list[tuple[Candidate, tuple[int, ...]]]]] = []
+    for ours in left:
+        others = kinds.get(ours.kind, [])
+        if not others:
+            continue
+        sketches = np.array([one.sketch for one in others])
+        scale = np.maximum(ours.sketch[[1, 5]].repeat(4), 1e-300)
+        near = (np.abs(sketches - ours.sketch) <= ROUGH * scale * _SPREAD).all(axis=1)
+        close = [
+            (others[k], order)
+            for k in np.flatnonzero(near)
+            if (order := permutation(ours, others[k])) is not None
+        ]
+        if close:
+            every.append((ours, close))
+    if alone:
+        met = Counter(one.number for _, close in every for one, _ in close)
+        every = [each for each in every if len(each[1]) == 1 == met[each[1][0][0].number]]
+    for place, (ours, close) in enumerate(every):
+        free = [(one, order) for one, order in close if one.number not in taken]
+        after = [both for both in free if both[0].operation > start] or free
+        if not after:
+            continue
+        follower = every[place + 1][1] if place + 1 < len(every) else []
+        same_chain = [{one.number for one, _ in some} for some in (close, follower)]
+        if last and follower and same_chain[0] == same_chain[1] and len(free) == 1:
+            continue  # the next left value is the last of this chain
+        theirs, order = after[0]
+        if last and len(after) > 1 and (not follower or same_chain[0] != same_chain[1]):
+            theirs, order = _last_in_a_row(after)
+        taken.add(theirs.number)
+        start = theirs.operation
+        yield ours, theirs, order
+
+
+# Of a mean, a size, a largest and a least number: an extreme is off by one element's error.
+_SPREAD = np.array([1.0, 1.0, 3.0, 3.0] * 2)
+
+
+def _last_in_a_row(
+    some: Sequence[tuple[Candidate, tuple[int, ...]]],
+) -> tuple[Candidate, tuple[int, ...]]:
+    last = some[0]
+    for both in some[1:]:
+        if both[0].operation > last[0].operation + 2:
+            break
+        last = both
+    return last

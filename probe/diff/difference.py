@@ -1,0 +1,750 @@
+"""Two runs side by side: which operations agree, which differ first, and which only pass it on.
+
+Operations are matched, and of every pair of values those elements are compared that must agree
+(:mod:`probe.diff`). An operation is the *source* of a difference where
+everything that it reads agrees and its outputs don't, *carried* where what it reads differs
+already, *healed* where what it reads differs and its outputs agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from operator import eq
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from probe.case import floats
+from probe.diff.related import (
+    Argued,
+    PermutedWeight,
+    all_differing_arguments,
+    differing_arguments,
+    weight_digests,
+)
+from probe.explain.comparison.outputs import (
+    OutputDifference,
+    Samples,
+    output_difference,
+    paired_difference,
+    verdict_of,
+    with_window,
+)
+from probe.explain.enclosure import RoundingVerdict
+from probe.order.semantics import Moves, Passes
+from probe.record.contract import WEIGHT
+from probe.record.recording import NAMED, Operation, Run, computes, operations_between, region_text
+
+if TYPE_CHECKING:
+    from probe.diff.match import RunningMatch
+
+Runs = tuple[Run, Run]
+
+NAMES = ("left", "right")
+
+
+class Selection(NamedTuple):
+    """Elements of a left value and of a right one that must agree, pair by pair.
+
+    ``axes``: those along which elements are named; all along the others belong to the selection.
+    ``left``, ``right``: flat indices over the sizes of ``axes``, None for all of them. ``flat``:
+    the two have other numbers of axes, and elements are named by their place in the flattened
+    value.
+    """
+
+    axes: tuple[int, ...]
+    left: np.ndarray | None
+    right: np.ndarray | None
+    sizes: tuple[tuple[int, ...], tuple[int, ...]]
+    flat: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether all elements of both sides are selected, each with the one at its place."""
+        return self.left is None
+
+    @property
+    def empty(self) -> bool:
+        """Returns whether nothing must agree."""
+        return self.left is not None and not len(self.left)
+
+    def count(self, shape: tuple[int, ...]) -> int:
+        """Returns how many elements of the left value, of this shape, are selected."""
+        if self.left is None:
+            return prod(shape)
+        rest = [n for a, n in enumerate(shape) if a not in self.axes and not self.flat]
+        return len(self.left) * prod(rest)
+
+    def _seen(self, array: np.ndarray, side: int) -> tuple[np.ndarray, Any]:
+        """Returns a view of a side's value, and the index of what is selected in it."""
+        index = (self.left, self.right)[side]
+        assert index is not None
+        if self.flat:
+            return array.reshape(-1), index
+        rest = [axis for axis in range(array.ndim) if axis not in self.axes]
+        turned = array.transpose(*self.axes, *rest)
+        if self.axes:
+            return turned, np.unravel_index(index, self.sizes[side])
+        return turned[None], slice(min(len(index), 1))
+
+    def taken(self, array: np.ndarray, side: int) -> np.ndarray:
+        """Returns the selected elements of the left (0) or right (1) value: (named, *others)."""
+        if self.whole:
+            return array
+        view, at = self._seen(array, side)
+        chosen: np.ndarray = view[at]
+        return chosen
+
+    def put(self, array: np.ndarray, values: np.ndarray, side: int) -> np.ndarray:
+        """Returns a copy of a side's value with these elements in the places of the selected."""
+        if self.whole:
+            return values.reshape(array.shape).copy()
+        copy = np.array(array, order="C")
+        view, at = self._seen(copy, side)
+        view[at] = values
+        return copy
+
+    def mask(self, shape: tuple[int, ...], side: int) -> np.ndarray:
+        """Returns where a side's value of ``shape`` is selected: bool."""
+        if self.whole:
+            return np.ones(shape, bool)
+        every = self.taken(np.ones(shape, bool), side)
+        return self.put(np.zeros(shape, bool), every, side)
+
+    def rest(self, shape: tuple[int, ...], side: int) -> np.ndarray:
+        """Returns where a side's value need not agree with anything of the other's: bool."""
+        return ~self.mask(shape, side)
+
+
+# No element of either value.
+NOTHING = Selection((), np.zeros(0, np.int64), np.zeros(0, np.int64), ((), ()), True)
+
+# All elements of two values of one shape.
+WHOLE = Selection((), None, None, ((), ()))
+
+
+@dataclass
+class Pair:
+    """A value of either run, by number, and what must agree of them.
+
+    ``compared``: elements; ``equal``: whether all have the same bits. ``known``: False where it
+    isn't known of the rest whether it must agree. ``hollow``: neither has any element. ``laid``:
+    which elements stand for each other, where fewer of them must agree.
+    """
+
+    left: int
+    right: int
+    selection: Selection
+    known: bool
+    compared: int = 0
+    equal: bool = True
+    differing: int = 0
+    signed_zero: int = 0
+    max_ulp: int | None = 0
+    scaled: float = 0.0
+    first: tuple[int, ...] | None = None
+    hollow: bool = False
+    laid: Selection | None = None
+
+    @classmethod
+    def of_all(cls, left: int, right: int, size: int) -> Pair:
+        """Returns a pair of all elements, ``size``, of two values of one shape, by index."""
+        return cls(left, right, WHOLE, True, size, hollow=not size)
+
+
+# Of eps, the power up to which results of two formulas are taken for the same numbers: half of
+# the digits. What is computed from other elements differs in the first ones.
+NEAR = 0.5
+
+
+@dataclass
+class Region:
+    """A region: the operations of both runs, or of one, between values that are matched.
+
+    ``left``, ``right``: the operations that give its results; ``inside``: all of either side, in
+    order, one each as a rule. ``joint``: where these don't read the same values one by one, they
+    are run and explained as a whole, and ``reads`` are those values before them that are matched.
+    ``by_value``: its results are matched as they are close, whatever the formulas.
+    ``own``: of a carried one, outputs that differ where its inputs are made to agree; None: that
+    was not asked. ``arguments``: how the two are asked for different things, in words: ``eps 1e-05
+    against 1e-06``; empty where they aren't. ``doubt``: whether something speaks against its
+    verdict, as ``note`` says, which is ``unknown`` then. ``handed``: what it gives was computed by
+    operations that are compared themselves. ``reason``: why nothing is known of it
+    (:class:`Reason`).
+    """
+
+    name: str
+    op: str
+    path: str
+    left: int | None
+    right: int | None
+    reads: list[Pair] = field(default_factory=list)
+    gives: list[Pair] = field(default_factory=list)
+    cause: str = ""
+    note: str = ""
+    own: int | None = None
+    inside: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    joint: bool = False
+    by_value: bool = False
+    arguments: str = ""
+    doubt: bool = False
+    handed: bool = False
+    reason: Reason | None = None
+
+    @property
+    def ends(self) -> tuple[int | None, int | None]:
+        return self.left, self.right
+
+    @property
+    def verdict(self) -> str:
+        """``left`` or ``right``: one run alone has it. ``unknown``: nothing is compared, or there
+        is a ``doubt``. Else by what it reads and gives: ``source`` or ``carried`` where its results
+        differ, ``equal`` or ``healed`` where they agree, though its inputs do or don't.
+        """
+        if self.left is None or self.right is None:
+            return "left" if self.right is None else "right"
+        hollow = all((pair.selection.whole and pair.known) or pair.hollow for pair in self.gives)
+        if self.doubt or not (self.compared or hollow):
+            return "unknown"
+        before = not self.compared or all(pair.equal for pair in self.reads)
+        if all(pair.equal for pair in self.gives):
+            return "equal" if before else "healed"
+        return "source" if before and not self.handed else "carried"
+
+    def sides(self, left: Run, right: Run) -> list[tuple[Run, Operation]]:
+        """Returns each run that has it, with the operation that gives its results there."""
+        both = zip((left, right), self.ends, strict=True)
+        return [(run, run.operations[number]) for run, number in both if number is not None]
+
+    def doubted(self, why: str) -> None:
+        """Has its verdict be ``unknown``, because ``why``."""
+        self.doubt, self.note = True, why
+
+    @property
+    def differing(self) -> int:
+        """Returns elements of its outputs that must agree and don't."""
+        return sum(pair.differing for pair in self.gives)
+
+    @property
+    def why(self) -> str:
+        """Returns its cause in words, with the arguments that differ; empty if there is none."""
+        return f"{self.cause}: {self.arguments}" if "argument" in self.cause else self.cause
+
+    @property
+    def compared(self) -> int:
+        """Returns elements of its outputs that must agree."""
+        return sum(pair.compared for pair in self.gives)
+
+    @property
+    def max_ulp(self) -> int | None:
+        """Returns the largest distance; None where it has no number (a NaN, or integers)."""
+        distances = [pair.max_ulp for pair in self.gives if pair.max_ulp is not None]
+        return max(distances, default=0) if len(distances) == len(self.gives) else None
+
+    def overlaps(self, later: Region, runs: Runs) -> bool:
+        """Returns whether two regions are the same on one side, share what computes on the other,
+        and neither reads what comes after this one."""
+        if not (self.joint and later.joint and any(map(eq, self.inside, later.inside))):
+            return False
+        for run, first, second in zip(runs, self.inside, later.inside, strict=True):
+            if not any(computes(run.operations[n]) for n in {*first} & {*second}):
+                return False
+        ours, theirs = (run.values for run in runs)
+        last = self.left or 0, self.right or 0
+        return all(
+            ours[pair.left].given <= last[0] and theirs[pair.right].given <= last[1]
+            for pair in later.reads
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``operations`` of ``probe diff --json`` has it."""
+        names = ("name", "op", "path", "verdict", "compared", "differing", "max_ulp")
+        entry = {name: getattr(self, name) for name in (*names, "cause", "note", "own")}
+        entry["arguments"] = self.arguments
+        entry |= {name: entry[name] or None for name in ("cause", "note", "arguments")}
+        return entry | {"reason": None if self.reason is None else str(self.reason)}
+
+
+@dataclass
+class Difference:
+    """Two runs compared; ``operations`` in the order of the run, those of one side between.
+
+    ``argued``: operations whose arguments differ. ``causes``: of explained sources, by place in
+    ``operations``; ``notes``: what is to be said besides.
+    ``same_inputs``: whether both sides have the same inputs, so that all outputs must agree.
+    ``plain``: the outputs by index, of runs unwatched; ``not_whole``: why these are not all that
+    was asked, as the user runs it, empty where they are. ``samples``: of how many samples of a
+    batch each was compared, and how many there are; None where one run of either side is compared.
+    ``weights``: those that the two sides have in another order; ``other_weights``: the first that
+    one side alone has, in words. ``matched``: how it was found what must agree.
+    """
+
+    left: Run
+    right: Run
+    operations: list[Region]
+    outputs: list[Pair]
+    argued: Argued = field(default_factory=dict)
+    causes: dict[int, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    same_inputs: bool = False
+    plain: list[OutputDifference] = field(default_factory=list)
+    not_whole: str = ""
+    samples: tuple[int, int] | None = None
+    weights: list[PermutedWeight] = field(default_factory=list)
+    other_weights: str = ""
+    matched: str = "by name and index"
+
+    @property
+    def first(self) -> Region | None:
+        """Returns the first source."""
+        return next(iter(self.sources), None)
+
+    @property
+    def sources(self) -> list[Region]:
+        """Returns all sources, in order."""
+        return [region for region in self.operations if region.verdict == "source"]
+
+    @property
+    def examined(self) -> int:
+        """Returns operations of which something was compared, by themselves or with others."""
+        regions = [r for r in self.operations if r.verdict not in ("left", "right", "unknown")]
+        inside = [{n for region in regions for n in region.inside[side]} for side in (0, 1)]
+        alone = (r for r in self.operations if r.verdict in ("left", "right", "unknown"))
+        within = sum(
+            all(n is None or n in some for n, some in zip(r.ends, inside, strict=True))
+            for r in alone
+        )
+        return len(regions) + within
+
+    @property
+    def verdict(self) -> str:
+        """``differs``, ``equal`` or ``unknown``: of the outputs by index, as a user runs them."""
+        verdict = verdict_of(self.plain)
+        return "unknown" if verdict == "equal" and self.not_whole else verdict
+
+    def take_samples(self, samples: Samples) -> None:
+        """Has the outputs of all samples of a batch be the plain ones."""
+        dtypes = [
+            (self.left.values[pair.left].dtype, self.right.values[pair.right].dtype)
+            for pair in self.outputs
+        ]
+        self.plain = samples.differences(dtypes)
+        self.samples = samples.compared, samples.count
+        if samples.compared < samples.count:
+            self.not_whole = f"{samples.compared:,} of {samples.count:,} samples were compared"
+
+    @property
+    def only_whole(self) -> bool:
+        """Whether the outputs differ where all operations, recorded one by one, agree."""
+        whole = all(pair.selection.whole and pair.equal for pair in self.outputs)
+        return self.verdict == "differs" and whole and self.samples is None and not self.sources
+
+    @property
+    def agreement(self) -> str:
+        """``differs``, ``equal`` or ``unknown``: of the outputs that must agree.
+
+        Of arrays without elements nothing has to agree.
+        """
+        if any(pair.differing for pair in self.outputs):
+            return "differs"
+        some = [pair for pair in self.outputs if not pair.hollow]
+        judged = all((pair.known or pair.selection.whole) and pair.compared for pair in some)
+        return "equal" if judged and self.outputs else "unknown"
+
+    @property
+    def rounding(self) -> RoundingVerdict:
+        """Returns the differing outputs of all sources by whether rounding can be why."""
+        total = RoundingVerdict()
+        for number, region in enumerate(self.operations):
+            if region.verdict == "source":
+                cause = self.causes.get(number)
+                known = RoundingVerdict() if cause is None else cause.rounding
+                total += known + RoundingVerdict(unknown=max(0, region.differing - known.total))
+        return total
+
+    @property
+    def computed(self) -> list[Region]:
+        """Operations that compute something, and whatever is a source; not those that move."""
+        both = ((region, self.sides(region)[0][1].meaning) for region in self.operations)
+        return [r for r, meaning in both if r.verdict == "source" or not isinstance(meaning, Moves)]
+
+    @property
+    def orphans(self) -> list[Region]:
+        """Returns carried regions of which nothing that they read comes from a source before them:
+        one was missed then, and it is unknown whether they only pass a difference on."""
+        apart: tuple[set[int], set[int]] = set(), set()
+        for side, (run, some) in enumerate(zip((self.left, self.right), apart, strict=True)):
+            for region in self.operations:
+                number = region.ends[side]
+                if number is not None and (region.verdict == "source" or region.own):
+                    some.update(run.operations[number].gives)
+            for op in run.operations:
+                some.update(op.gives if some.intersection(op.reads) else ())
+        carried = (region for region in self.operations if region.verdict == "carried")
+        follows = lambda pair: pair.left in apart[0] or pair.right in apart[1]  # noqa: E731
+        return [region for region in carried if not any(map(follows, region.reads))]
+
+    def sides(self, region: Region) -> list[tuple[Run, Operation]]:
+        """As of ``Region.sides``."""
+        return region.sides(self.left, self.right)
+
+
+def plain_outputs(difference: Difference) -> list[OutputDifference]:
+    """The outputs of both runs, each as its user runs it, by index.
+
+    Outputs of different shapes are laid beside each other where those that must agree stand at the
+    same indices, or all as much further on; else these alone are compared.
+    """
+    runs = difference.left, difference.right
+    sides = [run.plain_results if run.plain else run.results for run in runs]
+    plain = []
+    for number, pair in enumerate(difference.outputs):
+        values = runs[0].values[pair.left], runs[1].values[pair.right]
+        dtypes, shapes = (values[0].dtype, values[1].dtype), (values[0].shape, values[1].shape)
+        left, right = (side[number] if number < len(side) else None for side in sides)
+        if left is None or right is None:
+            # digests alone are kept: they say whether anything differs, not how much
+            known = [
+                run.plain[number] if number < len(run.plain) else value.digest
+                for run, value in zip(runs, values, strict=True)
+            ]
+            size, apart = prod(shapes[0]), np.array([known[0] != known[1]])
+            whole = OutputDifference(*shapes, size, apart, why=LEFT_OUT)
+            if shapes[0] != shapes[1]:
+                whole = replace(whole, elements=0, apart=apart[:0], not_compared=size)
+            plain.append(replace(whole, max_ulp=None, max_abs=None) if whole.differing else whole)
+            continue
+        selection = pair.laid or pair.selection
+        start = _start_of(selection, *shapes)
+        # what changes with other content in what the other side lacks
+        small = int(left.size > right.size)
+        reads_more = ~pair.selection.mask(shapes[small], small)
+        if start is not None:
+            found = output_difference(left, right, dtypes, start)
+        elif selection.empty or dtypes[0] != dtypes[1]:
+            why = NOT_TOLD
+            size = min(left.size, right.size)
+            found = OutputDifference(*shapes, 0, np.zeros(0, bool), not_compared=size, why=why)
+        else:
+            chosen = selection.taken(left, 0), selection.taken(right, 1)
+            found = paired_difference(*chosen, dtypes[0], (left.size, right.size))
+            found = replace(found, shape=left.shape, other_shape=right.shape)
+            reads_more = selection.taken(reads_more, small).reshape(-1)
+        if pair.known and found.apart.shape == reads_more.shape:
+            found = with_window(found, reads_more)
+        plain.append(found)
+    return plain
+
+
+def _start_of(
+    selection: Selection, left: tuple[int, ...], right: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """Returns where in the right output the left one begins, along each axis; None where its
+    elements stand in another way."""
+    if left == right or len(left) != len(right):
+        return () if left == right else None
+    if selection.empty:
+        return None
+    numbers = (np.arange(prod(shape)).reshape(shape) for shape in (left, right))
+    at, to = (selection.taken(each, side).reshape(-1) for side, each in enumerate(numbers))
+    apart = np.stack(np.unravel_index(to, right)) - np.stack(np.unravel_index(at, left))
+    if (apart != apart[:, :1]).any() or (apart < 0).any():
+        return None
+    return tuple(map(int, apart[:, 0]))
+
+
+def is_near(pair: Pair, dtype: str) -> bool:
+    """Returns whether all compared elements agree in so much of their digits."""
+    if pair.equal or dtype not in floats.FORMATS:
+        return pair.equal
+    # ``scaled`` is in eps of the largest number: half of the digits are eps to the power of a half
+    eps = float(floats.eps(dtype))
+    return pair.max_ulp is not None and pair.scaled * eps <= eps**NEAR
+
+
+def compare_runs(match: RunningMatch) -> Difference:
+    """Compares two runs; ``match``: says what of them must agree."""
+    left, right = runs = match.runs
+    difference = _regions_of(match)
+    pairs_of = [(region.left, region.right) for region in difference.operations if not region.joint]
+    argued = match.argued = all_differing_arguments(left, right, pairs_of)
+    difference = _regions_of(match)
+    pairs = [pair for region in difference.operations for pair in (*region.reads, *region.gives)]
+    measure_pairs(left, right, {id(pair): pair for pair in (*pairs, *difference.outputs)}.values())
+    apart = [pair for region in difference.operations for pair in region.gives if not pair.equal]
+    differing = {pair.left for pair in apart}, {pair.right for pair in apart}
+    for region in difference.operations:
+        if region.verdict == "equal":
+            region.note = ""
+        for run, number, some in zip(runs, region.ends, differing, strict=True):
+            # a program that was looked into gives what was computed inside: where that has a
+            # match, nothing differs by itself in giving it
+            if number is not None and isinstance(run.operations[number].meaning, Passes):
+                region.handed |= bool(some & {*run.operations[number].reads})
+        if region.left is None or region.right is None or not region.compared:
+            continue
+        ends, otherwise = (region.left, region.right), None
+        if not region.joint:
+            otherwise = argued.get(ends)
+            if otherwise is None and region.verdict == "source":  # of the same operands
+                otherwise = differing_arguments(left, right, *ends)
+        elif region.by_value and region.inside == ((region.left,), (region.right,)):
+            otherwise = differing_arguments(left, right, *ends)
+        region.arguments = "" if otherwise is None else otherwise.text
+    match.settle(difference)
+    return difference
+
+
+def read_alike(
+    left: Operation, right: Operation, meet: Callable[[int, int], bool]
+) -> list[tuple[int, int]]:
+    """Pairs what two operations read: place by place, or in the order in which all have something
+    in common, where a sum or a product of two has them the other way round.
+
+    ``meet``: whether two values have something in common.
+    """
+    plain = list(zip(left.reads, right.reads, strict=False))
+    if len(left.reads) != 2 or len(right.reads) != 2:
+        return plain
+    if all(meet(*numbers) for numbers in plain):  # first: labels of the others are never asked
+        return plain
+    turned = list(zip(left.reads, reversed(right.reads), strict=True))
+    return turned if all(meet(*numbers) for numbers in turned) else plain
+
+
+def _regions_of(match: RunningMatch) -> Difference:
+    """Returns all regions, in the order of the left run, and the outputs; nothing is compared."""
+    ours, theirs = match.runs
+    regions: list[Region] = []
+    for both in match.operations:
+        region = _region(match, *both)
+        # a compiled function of two outputs has one difference, which would be listed twice
+        before = next((each for each in regions if each.overlaps(region, match.runs)), None)
+        if before is None:
+            regions.append(region)
+            continue
+        first, second = ({*a, *b} for a, b in zip(before.inside, region.inside, strict=True))
+        before.inside = tuple(sorted(first)), tuple(sorted(second))
+        before.left, before.right = max(first), max(second)
+        before.gives += region.gives
+        reads = {id(pair): pair for pair in (*before.reads, *region.reads)}.values()
+        before.reads = [  # but for what one of the two gives the other
+            pair
+            for pair in reads
+            if ours.values[pair.left].given not in first
+            or theirs.values[pair.right].given not in second
+        ]
+        _name(match.runs, before)
+    outputs = [match.pair(*both) for both in zip(ours.outputs, theirs.outputs, strict=False)]
+    return Difference(ours, theirs, regions, outputs, match.argued)
+
+
+def _region(match: RunningMatch, mine: int | None, other: int | None) -> Region:
+    ours, theirs = match.runs
+    left_op = ours.operations[mine] if mine is not None else theirs.operations[other or 0]
+    inside = (() if mine is None else (mine,)), (() if other is None else (other,))
+    region = Region(left_op.name, left_op.op, left_op.path, mine, other, inside=inside)
+    if mine is None or other is None:
+        return region
+    right_op = theirs.operations[other]
+    reads = read_alike(left_op, right_op, match.shares)
+    if len(left_op.reads) != len(right_op.reads):
+        reads = match.ends(mine, other, "reads") or reads
+    if argued := match.argued.get((mine, other)):  # its numbers are arguments, not read by both
+        numbers = {right_op.reads[place] for place in argued.scalars}
+        reads = [(n, m) for n, m in reads if m not in numbers]
+    region.reads = [match.pair(*both) for both in reads]
+    region.gives = [match.pair(*both) for both in match.ends(mine, other, "gives")]
+    region.by_value = any(match.taken.get(n) in right_op.gives for n in left_op.gives)
+    if region.by_value or (mine, other) in match.by_ends:
+        counts = [(len(op.reads), len(op.gives)) for op in (left_op, right_op)]
+        whole = all(pair.selection.whole for pair in region.reads)
+        region.joint = region.by_value and (left_op.op != right_op.op or not whole)
+        every = [*region.gives, *region.reads]
+        region.joint |= counts[0] != counts[1] or any(pair.selection.empty for pair in every)
+        region.joint |= (mine, other) in match.joined
+        region.note = f"on the right it is {right_op.name}" if right_op.name != left_op.name else ""
+    if all(pair.selection.whole for pair in region.gives):
+        # two values that are read at one place in both runs and have nothing in common, and of
+        # which one was computed, as of ``(a + b) + c`` and ``(a + c) + b`` or ``a + (b + c)``
+        region.joint |= any(
+            pair.selection.empty
+            and any(
+                run.values[n].floating and run.values[n].given >= 0 and n not in run.integral
+                for run, n in ((ours, pair.left), (theirs, pair.right))
+            )
+            for pair in region.reads
+        )
+    if not region.joint:
+        return region
+    # what comes before is taken into the region, up to values that are matched
+    runs, values, ends = match.runs, match.values, (left_op.gives, right_op.gives)
+    matched = {(n, values[0].get(n, -1)) for n in ends[0]}
+    matched |= {(values[1].get(n, -1), n) for n in ends[1]}
+    region.gives = [match.pair(a, b) for a, b in sorted(matched) if a in ends[0] and b in ends[1]]
+    before = [
+        operations_between(run, op.reads, bounds)
+        for run, op, bounds in zip(runs, (left_op, right_op), values, strict=True)
+    ]
+    bounded = {(n, values[0][n]) for n in before[0][1] if n in values[0]}
+    bounded |= {(values[1][m], m) for m in before[1][1] if m in values[1]}
+    region.reads = [match.pair(*both) for both in sorted(bounded)]
+    region.inside = (*before[0][0], mine), (*before[1][0], other)
+    region.path = region.path if not before[0][0] else ""
+    _name(runs, region)
+    return region
+
+
+def _name(runs: Runs, region: Region) -> None:
+    """Says which operations a region has, and why both sides are taken for the same."""
+    texts = [region_text(*side) for side in zip(runs, region.inside, strict=True)]
+    names = [
+        [run.operations[n].op for n in inside]
+        for run, inside in zip(runs, region.inside, strict=True)
+    ]
+    if texts[0] == texts[1] and names[0] != names[1]:  # what moves elements is what differs
+        ends = [[n for n in some[:-1] if n not in other] for some, other in (names, names[::-1])]
+        if all(ends):
+            texts = [" + ".join([*moved[-NAMED:], texts[0]]) for moved in ends]
+    region.op = " against ".join(dict.fromkeys(texts))
+    how = "as the results are close" if region.by_value else "by what both read and give"
+    region.note = f"the right run's {texts[1]} is taken for the same, {how}"
+
+
+def measure_pairs(left: Run, right: Run, pairs: Iterable[Pair]) -> None:
+    """Finds which pairs differ, and counts differences by bits: one pair's values at a time."""
+    ours, theirs = left.values, right.values
+    for pair in pairs:
+        if pair.selection.whole:
+            pair.equal = ours[pair.left].digest == theirs[pair.right].digest
+        if pair.equal if pair.selection.whole else not pair.compared:
+            continue
+        mine, other = left.array(pair.left), right.array(pair.right)
+        if mine is not None and other is not None:
+            measure_pair(pair, mine, other, ours[pair.left].dtype)
+        elif pair.selection.whole:  # digests alone were kept: one element at least
+            pair.differing, pair.max_ulp = 1, None
+        else:  # nothing is known of what a recording on disk has left out
+            pair.known, pair.compared, pair.equal = False, 0, True
+
+
+def measure_pair(pair: Pair, mine: np.ndarray, other: np.ndarray, dtype: str) -> None:
+    """Counts differences of two values; of either the selected elements alone."""
+    both = [
+        np.ascontiguousarray(pair.selection.taken(array, side))
+        for side, array in enumerate((mine, other))
+    ]
+    found = output_difference(both[0].reshape(-1), both[1].reshape(-1), (dtype, dtype))
+    pair.differing, pair.signed_zero = found.differing, found.signed_zero
+    pair.max_ulp = found.max_ulp if dtype in floats.FORMATS else None
+    pair.equal = not pair.differing
+    if pair.equal:
+        return
+    if dtype in floats.FORMATS:
+        values = [floats.widen(array, dtype).reshape(-1) for array in both]
+        with np.errstate(invalid="ignore"):
+            apart = np.abs(values[0] - values[1])[found.apart].max()
+        finite = np.abs(values[1][np.isfinite(values[1])])
+        # where all is zero there is nothing to measure by
+        largest = max(float(finite.max(initial=0)), 1e-300)
+        pair.scaled = float(apart / (floats.eps(dtype) * largest))
+    mask = np.zeros(both[0].size, bool)
+    mask[np.argmax(found.apart)] = True
+    mask = mask.reshape(both[0].shape)
+    if not pair.selection.whole:
+        mask = pair.selection.put(np.zeros(mine.shape, bool), mask, 0)
+    pair.first = tuple(map(int, np.argwhere(mask)[0]))
+
+
+ONE_SIDE = "no operation of the other run computes the same"
+LEFT_OUT = "a recording has left out its values"
+NOTHING_GIVEN = "it gives nothing"
+NOT_TOLD = "it is not known which of its elements belong together"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why operations are unknown. ``name`` and ``op``: the operation that it is said of, empty
+    where it is no single one; ``why``: a sentence."""
+
+    why: str
+    name: str = ""
+    op: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.op}: {self.why}" if self.op else self.why
+
+
+def fill_reasons(difference: Difference) -> None:
+    """Fills in ``reason`` of all operations of which nothing could be compared."""
+    for region in difference.operations:
+        if region.verdict == "unknown":
+            why = region.note or why_not_compared(region.gives, difference)
+            region.reason = Reason(why, region.name, region.op)
+        elif region.verdict in NAMES and computes(difference.sides(region)[0][1]):
+            region.reason = Reason(ONE_SIDE)
+
+
+def of_outputs(difference: Difference) -> Reason | None:
+    """Returns why outputs can't be compared; None where all can."""
+    some = [pair for pair in difference.outputs if not pair.compared and not pair.hollow]
+    return Reason(why_not_compared(some, difference)) if some else None
+
+
+def grouped_reasons(difference: Difference) -> list[tuple[Reason, list[Region]]]:
+    """Returns all reasons, each with the operations of which nothing is known, in their order."""
+    some: dict[str, list[Region]] = {}
+    for region in difference.operations:
+        if region.verdict == "unknown" and region.reason is not None:
+            some.setdefault(region.reason.why, []).append(region)
+    return [(Reason(why, each[0].name, each[0].op), each) for why, each in some.items()]
+
+
+def why_not_compared(pairs: Sequence[Pair], difference: Difference) -> str:
+    """Why values are not compared, as the first of them says."""
+    if not pairs:
+        return NOTHING_GIVEN
+    pair = pairs[0]
+    left, right = difference.left.values[pair.left], difference.right.values[pair.right]
+    if left.dtype != right.dtype:
+        return f"it gives {left.dtype} on the left and {right.dtype} on the right"
+    if not pair.selection.empty:  # it has to agree, and was not compared: its bits are not kept
+        return LEFT_OUT
+    shapes = f"shape {list(left.shape)} on the left and {list(right.shape)} on the right"
+    return f"it gives {shapes}; {NOT_TOLD}" if left.shape != right.shape else NOT_TOLD
+
+
+def reads_other_weights(difference: Difference, region: Region) -> bool:
+    """Whether a region reads weights on either side that the other lacks, and runs the same
+    operations on both or isn't matched by value: folded ones stand in other operations."""
+    sides = difference.left, difference.right
+    held = weight_digests(difference.right), weight_digests(difference.left)
+    runs = zip(sides, region.inside, strict=True)
+    names = [[run.operations[n].op for n in inside] for run, inside in runs]
+    # without elements, or bytes of another sign that stand for the same numbers
+    alike = [
+        [p.left for p in region.reads if p.hollow],
+        [p.right for p in region.reads if p.hollow],
+    ]
+    return (names[0] == names[1] or not region.by_value) and all(
+        any(
+            run.values[n].role == WEIGHT and run.values[n].digest not in other and n not in same
+            for number in inside
+            for n in run.operations[number].reads
+        )
+        for run, other, inside, same in zip(sides, held, region.inside, alike, strict=True)
+    )
+
+
+def folded_weights(difference: Difference) -> bool:
+    """Whether weights that one side alone has may be those of the other, folded into other
+    operations: all outputs are close then."""
+    values = difference.left.values
+    return all(
+        values[pair.left].dtype in floats.FORMATS
+        and pair.compared == prod(values[pair.left].shape)
+        and is_near(pair, values[pair.left].dtype)
+        for pair in difference.outputs
+    )

@@ -1,0 +1,509 @@
+"""A recording on disk: another machine or release can be compared with it later.
+
+``recording.json`` has the structure, what each operation means, the digests of all values, and
+where it was made; every value is a ``.npy`` file named by its digest, so that what occurs twice is
+kept once. Beyond a number of bytes digests alone are kept, and it says what was left out. Nothing
+is pickled, and a folder from a stranger is data: names of files can't leave it, sizes are checked
+before anything is read, and bits against their digests.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe.case import layout
+from probe.case.errors import InputError, printable
+from probe.order import semantics
+from probe.order.semantics import Meaning, Moves, Step, Unknown
+from probe.record.contract import INPUT
+from probe.record.recording import Operation, Provenance, Run, Value, array_digest, container_dtype
+from probe.targets import machine
+
+FORMAT = 2
+FILE = "recording.json"
+# Bytes of values that a recording keeps unless it is told otherwise.
+MOST = 2 << 30
+
+ANEW = "record it again with this release"
+MOST_JSON = 1 << 29
+MOST_ELEMENTS = 1 << 36
+
+NAME = re.compile(r"[0-9a-f]{32,128}\.npy")
+# Its digest says whether digests of a folder are of the kind that this release makes.
+CHECKED = np.arange(7, dtype=np.uint8)
+
+
+def write_recording(
+    run: Run, out: Path, subject: str = "", most: int = MOST, notes: Sequence[str] = ()
+) -> None:
+    """Keeps a run in the folder ``out``, which must not exist yet, unless it was recorded into it.
+
+    ``subject``: what was recorded, in words. ``most``: bytes of values. InputError: it exists.
+    """
+    folder = run.store
+    if not isinstance(folder, RecordingFolder) or folder.folder != out:
+        check_new_folder(out)
+        folder = RecordingFolder(out)
+    files = _Files(folder, most)
+    for number, value in enumerate(run.values):
+        if not files.met(value.digest) and (array := run.array(number)) is not None:
+            files.put(array, value.digest)
+    for digest in run.plain:
+        if not files.met(digest) and (bits := run.store.bits(digest)) is not None:
+            files.put(bits, digest)
+    values = []
+    for number, value in enumerate(run.values):
+        optional = {
+            "given": value.given if value.given >= 0 else None,
+            "role": value.role or None,
+            "name": value.name or None,
+            "address": value.address,
+            "unsteady": True if number in run.unsteady else None,
+        }
+        entry = {"shape": value.shape, "dtype": value.dtype, "digest": value.digest}
+        values.append(entry | {k: v for k, v in optional.items() if v is not None})
+    document = {
+        "format": FORMAT,
+        "digest_of_0_to_6": array_digest(CHECKED),
+        "subject": machine.publishable(subject),
+        "target": run.target,
+        "note": run.note,
+        "notes": [machine.publishable(note) for note in notes],
+        "made": environment_facts() if run.made is None else dict(run.made.made),
+        "values": values,
+        "operations": [_operation_json(op, files) for op in run.operations],
+        "outputs": list(run.outputs),
+        "plain": list(run.plain),
+        "left_out": {"values": len(files.left_out), "bytes": sum(files.left_out.values())},
+    }
+    folder.only(files.names)
+    (out / FILE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def begin_recording(out: Path) -> Iterator[RecordingFolder]:
+    """Gives the new folder of a recording, to record into: every value is written there once, as it
+    comes, and is not held. What is not finished goes again. InputError: it exists already."""
+    check_new_folder(out)
+    empty = out.exists()
+    try:
+        yield RecordingFolder(out)
+    except BaseException:
+        shutil.rmtree(out, ignore_errors=True)
+        if empty:
+            out.mkdir(exist_ok=True)
+        raise
+
+
+def check_new_folder(out: Path) -> None:
+    """Raises InputError where a folder is there already, and not empty."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError("out", out, "it exists already", "give the name of a new folder")
+
+
+class _Files:
+    """What a folder is to keep, each array once, up to a number of bytes. ``left_out``: what is
+    beyond, by its digest, in bytes."""
+
+    def __init__(self, folder: RecordingFolder, most: int) -> None:
+        self.folder, self.most, self.bytes = folder, most, 0
+        self.names: set[str] = set()
+        self.left_out: dict[str, int] = {}
+
+    def met(self, name: str) -> bool:
+        """Returns whether an array with this digest was kept, or left out."""
+        return name in self.names or name in self.left_out
+
+    def put(self, array: np.ndarray, name: str = "") -> str | None:
+        """Returns the file's name; None where there was no room, or nothing to keep."""
+        name = name or array_digest(array)
+        if not array.size or name in self.left_out:
+            return None
+        if name not in self.names:
+            if self.bytes + array.nbytes > self.most:
+                self.left_out[name] = array.nbytes
+                return None
+            self.names.add(self.folder.put(array, name))
+            self.bytes += array.nbytes
+        return f"{name}.npy"
+
+
+# Modules whose releases are told, and the names of their distributions, where those differ.
+LIBRARIES = {
+    **dict.fromkeys(("torch", "tensorflow", "keras", "jax", "jaxlib", "onnxruntime", "numpy")),
+    "cv2": "opencv-python-headless",
+    "ai_edge_litert": "ai-edge-litert",
+}
+
+
+def environment_facts() -> dict[str, Any]:
+    """Where a recording was made: releases of the loaded libraries, and facts of the machine."""
+    from importlib import metadata
+
+    versions = {}
+    for module in (name for name in LIBRARIES if name in sys.modules):
+        distribution = LIBRARIES[module] or module
+        try:
+            versions[distribution] = metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            versions[distribution] = str(getattr(sys.modules[module], "__version__", "unknown"))
+    more = {}
+    # its default goes by the processor: two machines with one release may run other kernels
+    if port := sys.modules.get("tensorflow.python.util._pywrap_util_port"):
+        chosen = "TF_ENABLE_ONEDNN_OPTS" in os.environ
+        more["tensorflow_onednn"] = onednn_text(port.IsMklEnabled(), chosen)
+    facts = machine.facts()
+    known = ("machine", "cpu_vendor", "cpu_model", "cpu_isa", "cores", "os", "probe_version")
+    own = {"python": platform.python_version(), "libraries": versions}
+    return own | {name: facts[name] for name in known} | more
+
+
+def onednn_text(enabled: bool, chosen: bool) -> str:
+    """Whether TensorFlow runs oneDNN's operators, and whether a variable or the processor says."""
+    by = "TF_ENABLE_ONEDNN_OPTS" if chosen else "the processor's default"
+    return f"{'on' if enabled else 'off'} ({by})"
+
+
+def _operation_json(op: Operation, files: _Files) -> dict[str, Any]:
+    """Returns an operation as JSON has it, with how a user writes it: lines that compute ``y`` from
+    ``x0``, ``x1``, ..."""
+    written: dict[str, Any] = {}
+    if op.lines is not None:
+        with suppress(Exception):  # no lines for these operands
+            lines = op.lines([f"x{n}" for n in range(len(op.reads))], "y")
+            written = {"lines": list(lines), "imports": list(op.imports)}
+    return {
+        "name": op.name,
+        "op": op.op,
+        "path": op.path,
+        "reads": list(op.reads),
+        "gives": list(op.gives),
+        "attributes": plain_to_json(dict(op.attributes), files),
+        "meaning": plain_to_json(op.meaning, files),
+        **written,
+    }
+
+
+UNTRIED = "no code of a recording is run, so no cause was looked for"
+
+
+def read_recording(folder: str | Path) -> Run:
+    """Returns a recording on disk. InputError: the folder is none, or is damaged."""
+    return RecordingFolder(Path(folder)).run()
+
+
+def size_of_values(folder: Path) -> int:
+    """Returns the bytes of the values in a folder."""
+    names = (path for path in folder.iterdir() if NAME.fullmatch(path.name))
+    return sum(np.load(path, mmap_mode="r", allow_pickle=False).nbytes for path in names)
+
+
+class RecordingFolder:
+    """The folder of a recording: a ``RunStore`` to record into, or one that is read, as data;
+    ``run`` is the recording then.
+
+    ``lines``: how operations are written, by number, and what that imports; text, until a user says
+    that it is trusted (:class:`probe.diff.apart.RunnableRecording`).
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.lines: dict[int, tuple[list[str], list[str]]] = {}
+        self.checked: set[str] = set()  # names of files whose bits are known to be theirs
+
+    def put(self, array: np.ndarray, name: str = "") -> str:
+        """As of ``RunStore``: writes a file, and holds nothing."""
+        name = name or array_digest(array)
+        if name not in self.checked and array.size:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            path = self.folder / f"{name}.npy"
+            np.save(path, np.ascontiguousarray(array), allow_pickle=False)
+            self.checked.add(name)
+        return name
+
+    def only(self, names: Collection[str]) -> None:
+        """Removes the files of other arrays: there was no room for them, or no value has them, as
+        of a recording that was begun again."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for name in self.checked.difference(names):
+            (self.folder / f"{name}.npy").unlink()
+        self.checked.intersection_update(names)
+
+    def run(self) -> Run:
+        """Returns the run."""
+        document = self._read()
+        try:
+            return self._filled(document)
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            IndexError,
+            OverflowError,
+            RecursionError,
+        ) as error:
+            why = f"{FILE} does not describe a recording ({type(error).__name__}: {error})"
+            raise self.broken(why[:200]) from None
+
+    def _read(self) -> dict[str, Any]:
+        path = self.folder / FILE
+        if not path.is_file() or path.is_symlink():
+            why = f"there is no {FILE} in it, so it is not a recording"
+            raise InputError("recording", self.folder, why, "make one with probe record")
+        if path.stat().st_size > MOST_JSON:
+            raise self.broken(f"{FILE} has {path.stat().st_size:,} bytes")
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise self.broken(f"{FILE} is not JSON ({str(error)[:80]})") from None
+        if not isinstance(document, dict) or document.get("format") != FORMAT:
+            form = document.get("format") if isinstance(document, dict) else None
+            why = f"its format is {form!r}, this release reads {FORMAT}"
+            raise InputError("recording", self.folder, why, ANEW)
+        if "alone" in document:  # earlier releases wrote what was no run of the model
+            why = (
+                "its operations were replayed one by one on a target, which is no run of the model"
+            )
+            raise InputError("recording", self.folder, why, ANEW)
+        if document.get("digest_of_0_to_6") != array_digest(CHECKED):
+            why = "its digests are of a different kind from this release's"
+            raise InputError("recording", self.folder, why, ANEW)
+        return document
+
+    def broken(self, why: str) -> InputError:
+        """Returns the error for a folder that is not what it should be."""
+        return InputError("recording", self.folder, why, "record it again with probe record")
+
+    def _filled(self, document: dict[str, Any]) -> Run:
+        facts = dict(document["made"])
+        facts["libraries"] = dict(facts["libraries"])
+        left_out = {name: int(document["left_out"][name]) for name in ("values", "bytes")}
+        notes = [str(note) for note in document["notes"]]
+        provenance = Provenance(self.folder, str(document["subject"]), facts, notes, left_out)
+        entries = document["values"]
+        unsteady = frozenset(n for n, entry in enumerate(entries) if entry.get("unsteady"))
+        values, operations = [self._value(entry) for entry in entries], []
+        for number, entry in enumerate(document["operations"]):
+            operations.append(self._operation(number, entry, values))
+            if "lines" in entry:
+                lines, imports = (list(map(str, entry[key])) for key in ("lines", "imports"))
+                self.lines[number] = lines, imports
+        outputs = _value_numbers(document["outputs"], len(values))
+        held = {v.digest for v in values if not prod(v.shape) or self.has(v.digest)}
+        gone = {v.digest for n, v in enumerate(values) if n not in unsteady} - held
+        if len(gone) > left_out["values"]:
+            notes.append(f"{self.folder.name}: {len(gone)} of its values are not in the folder")
+        plain = tuple(map(str, document.get("plain", ())))  # earlier releases do not have it
+        if any(not NAME.fullmatch(f"{name}.npy") for name in plain):
+            raise self.broken(f"{plain} are not digests"[:200])
+        run = Run(
+            *(str(document["target"]), str(document["note"]), values, operations, outputs),
+            *(self, unsteady, UNTRIED, provenance),
+            plain=plain,
+        )
+        for number, op in enumerate(operations):  # each value is given before it is read
+            early = all(values[n].given < number for n in op.reads)
+            if not early or any(values[n].given != number for n in op.gives):
+                raise self.broken(f"operation {op.name!r} reads a value that does not exist yet")
+        known = {n for op in operations for n in op.gives}
+        if any(v.given >= 0 and n not in known for n, v in enumerate(values)):
+            raise self.broken("a value is given by no operation")
+        for number, value in enumerate(values):
+            if value.role == INPUT:  # what is damaged is told before anything is compared
+                run.array(number)
+        return run
+
+    def _operation(
+        self, number: int, entry: Mapping[str, Any], values: Sequence[Value]
+    ) -> Operation:
+        reads, gives = (_value_numbers(entry[name], len(values)) for name in ("reads", "gives"))
+        computed, attributes = entry["meaning"], entry["attributes"]
+        attributes = plain_from_json(attributes, self)
+        name, op, path = (printable(str(entry[word])) for word in ("name", "op", "path"))
+        ends, meaning = (reads, gives), meaning_from_json(computed, self)
+        return Operation(op, path, *ends, meaning, dict(attributes), name=name, number=number)
+
+    def _value(self, entry: Mapping[str, Any]) -> Value:
+        shape = tuple(int(n) for n in entry["shape"])
+        if any(n < 0 for n in shape) or int(np.prod(shape, dtype=object)) > MOST_ELEMENTS:
+            raise self.broken(f"a value has the shape {list(shape)}"[:200])
+        dtype, name = str(entry["dtype"]), str(entry["digest"])
+        container_dtype(dtype)
+        if not NAME.fullmatch(f"{name}.npy"):
+            raise self.broken(f"{name[:40]!r} is not a digest")
+        address = entry.get("address")  # folders of earlier releases do not have it
+        if address is not None and not 0 <= int(address) < layout.BOUNDARY:
+            raise self.broken(f"{address} is not an address modulo {layout.BOUNDARY}")
+        return Value(
+            *(shape, dtype, name, int(entry.get("given", -1))),
+            *(str(entry.get("role", "")), printable(str(entry.get("name", "")))),
+            address=None if address is None else int(address),
+        )
+
+    def file(self, name: str) -> np.ndarray:
+        """Returns the bytes of a file's array. InputError: it is not what its name says."""
+        if not NAME.fullmatch(name):
+            raise self.broken(f"{name[:80]!r} is not a file of a recording")
+        path = self.folder / name
+        if path.is_symlink() or not path.is_file():
+            raise self.broken(f"{name} is missing, or it is a link")
+        try:
+            loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+        except Exception as error:  # tokenize's, struct's: whatever is damaged
+            raise self.broken(f"{name} is not an array ({str(error)[:80]})") from None
+        if not isinstance(loaded, np.ndarray) or loaded.nbytes > path.stat().st_size:
+            raise self.broken(f"{name} has a different size from the recorded one")
+        array, named = np.asarray(loaded), name.removesuffix(".npy")
+        if named not in self.checked and array_digest(array) != named:
+            raise self.broken(f"{name} has different bits from when it was recorded")
+        self.checked.add(named)
+        return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+    def bits(self, name: str) -> np.ndarray | None:
+        """As of ``RunStore``. InputError: the file isn't what its name says."""
+        return self.file(f"{name}.npy") if self.has(name) else None
+
+    def has(self, name: str) -> bool:
+        return name in self.checked or (self.folder / f"{name}.npy").exists()
+
+
+def _value_numbers(entries: Sequence[Any], count: int) -> tuple[int, ...]:
+    numbers = tuple(int(n) for n in entries)
+    if any(not 0 <= n < count for n in numbers):
+        raise ValueError(f"there is no value {max(numbers)}")
+    return numbers
+
+
+# What an operation computes as JSON has it: for recordings on disk, and between processes.
+
+
+Shapes = Sequence[tuple[int, ...]]
+# Numbers and truth values alone: objects would be pickles, and fields of structures have names.
+KIND = re.compile(r"[<>|][biufc]\d{1,2}")
+LEFT_OUT = "what it moves or holds was left out for its size"
+
+
+# Classes that a folder has by name.
+VOCABULARY: dict[str, Any] = {
+    each.__name__: each
+    for each in (*vars(semantics).values(), Step)
+    if isinstance(each, type) and dataclasses.is_dataclass(each)
+}
+
+
+def plain_to_json(value: Any, files: _Files) -> Any:
+    """Returns any plain value as JSON has it, so that ``plain_from_json`` gives the same; of what
+    is not plain, a text without addresses."""
+    # by its very type: np.float64 is a float too, and so is a member of an enumeration an int
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, np.ndarray) and KIND.fullmatch(value.dtype.str):
+        # one element if all are alike: masks, weights of ones
+        rows = np.ascontiguousarray(value).reshape(-1).view(np.uint8).reshape(-1, value.itemsize)
+        alike = value.size > 1 and bool((rows == rows[:1]).all())
+        stored = files.put(value.reshape(-1)[:1] if alike else value) if value.size else ""
+        entry = {"file": stored, "shape": list(value.shape), "dtype": value.dtype.str}
+        return entry | ({"alike": True} if alike else {})
+    if isinstance(value, np.generic) and KIND.fullmatch(value.dtype.str):
+        return {"number": plain_to_json(value.item(), files), "dtype": value.dtype.str}
+    name = type(value).__name__
+    if VOCABULARY.get(name) is type(value):
+        # those that have not their default
+        both = ((each, getattr(value, each.name)) for each in dataclasses.fields(value))
+        fields = {each.name: own for each, own in both if own is not each.default}
+        return {"is": name} | {key: plain_to_json(item, files) for key, item in fields.items()}
+    if isinstance(value, Meaning):  # a library's own, with functions
+        why = "a recording on disk can't describe what it computes"
+        return plain_to_json(Moves() if isinstance(value, Moves) else Unknown(why), files)
+    if isinstance(value, int):  # of an enumeration
+        return int(value)
+    if isinstance(value, complex):
+        return {"complex": [value.real, value.imag]}
+    if isinstance(value, slice):
+        ends = (value.start, value.stop, value.step)
+        return {"slice": [plain_to_json(item, files) for item in ends]}
+    if isinstance(value, Mapping):
+        return {"dict": [[plain_to_json(item, files) for item in pair] for pair in value.items()]}
+    if isinstance(value, tuple | list):
+        every = [plain_to_json(item, files) for item in value]
+        return {"tuple": every} if isinstance(value, tuple) else every
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+
+class _LeftOut(Exception):
+    """There was no room for an array."""
+
+
+def plain_from_json(entry: Any, folder: RecordingFolder) -> Any:
+    """Returns a value of ``plain_to_json``. InputError, ValueError, TypeError, KeyError: it is
+    none."""
+    if isinstance(entry, list):
+        return [plain_from_json(item, folder) for item in entry]
+    if not isinstance(entry, Mapping):
+        return entry
+    if "is" in entry:
+        return _vocabulary_object(entry, folder)
+    if "file" in entry:
+        kind = np.dtype(_checked_dtype(entry["dtype"], folder))
+        shape = tuple(map(int, entry["shape"]))
+        if entry["file"] is None:
+            raise _LeftOut
+        size = prod(shape) if all(n >= 0 for n in shape) else -1
+        bits = folder.file(str(entry["file"])) if entry["file"] else np.zeros(0, np.uint8)
+        if bits.size != (1 if entry.get("alike") else size) * kind.itemsize:
+            raise folder.broken("an array of a meaning is not as large as it says")
+        array = bits.view(kind)
+        return np.broadcast_to(array, shape) if entry.get("alike") else array.reshape(shape)
+    (word, value), *more = entry.items()
+    read = lambda some: [plain_from_json(item, folder) for item in some]  # noqa: E731
+    if word == "number":
+        return np.dtype(_checked_dtype(more[0][1], folder)).type(plain_from_json(value, folder))
+    ways: dict[str, Callable[[], Any]] = {
+        "tuple": lambda: tuple(read(value)),
+        "slice": lambda: slice(*read(value)),
+        "complex": lambda: complex(*read(value)),
+        "dict": lambda: dict(map(read, value)),
+    }
+    return ways[word]()
+
+
+def _vocabulary_object(entry: Mapping[str, Any], folder: RecordingFolder) -> Any:
+    """Returns an object of :mod:`probe.order.semantics`; ``Unknown`` of what this release lacks."""
+    kind = VOCABULARY.get(str(entry["is"]))
+    if kind is None:
+        return Unknown(f"this release does not know {str(entry['is'])[:40]!r}")
+    names = [each.name for each in dataclasses.fields(kind)]
+    try:
+        known = (name for name in names if name in entry)
+        built = kind(**{name: plain_from_json(entry[name], folder) for name in known})
+    except _LeftOut:
+        if not issubclass(kind, Meaning):
+            raise
+        return Unknown(LEFT_OUT)
+    return built
+
+
+def _checked_dtype(dtype: Any, folder: RecordingFolder) -> str:
+    if not KIND.fullmatch(str(dtype)):
+        raise folder.broken(f"{str(dtype)[:40]!r} is not a type of arrays")
+    return str(dtype)
+
+
+def meaning_from_json(entry: Mapping[str, Any], folder: RecordingFolder) -> Meaning:
+    """Returns what an operation computes. Raises InputError."""
+    meaning = plain_from_json(entry, folder)
+    return meaning if isinstance(meaning, Meaning) else Unknown("it does not say what it computes")

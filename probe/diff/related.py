@@ -1,0 +1,444 @@
+"""What two runs have in common, and what they ask for differently: a model with its weights, which
+may stand in another order on the two sides, inputs, and the arguments of operations."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from difflib import SequenceMatcher
+from itertools import combinations, permutations
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from probe.case import floats
+from probe.case.errors import InputError
+from probe.diff.repeated import aligned
+from probe.order.semantics import Each, Moves
+from probe.record.contract import INPUT, WEIGHT
+from probe.record.recording import Run, Value
+
+SAME_MODEL = "give two runs of the same model, with the same weights"
+
+
+def related(left: Run, right: Run) -> tuple[bool, str]:
+    """Returns whether two runs of a model take all of the same inputs, rather than one a part of
+    the other's; and which weights are different, in words: this explains outputs, and never refuses
+    to compare them. InputError: another number of outputs.
+    """
+    if len(left.outputs) != len(right.outputs):
+        counts = f"{len(left.outputs)} and {len(right.outputs)}"
+        raise InputError("outputs", counts, "the two sides do not return as many", SAME_MODEL)
+    met: dict[tuple[int, int], str] = {}
+    for mine, other in aligned(left.operations, right.operations):
+        op = left.operations[mine]
+        for n, m in zip(op.reads, right.operations[other].reads, strict=False):
+            if left.values[n].role == right.values[m].role == WEIGHT and left.values[n].shape:
+                met.setdefault((n, m), op.name)
+    # Weights of one shape that are read on both sides, each by one side. What the other side reads
+    # elsewhere is one of branches that ran in another order; a single number without axes, as
+    # bounds and factors in files are, is an argument.
+    held = weight_digests(left), weight_digests(right)
+    weights = [(left.values[n], right.values[m], where) for (n, m), where in met.items()]
+    other_kinds = {(v.shape, v.dtype) for _, v, _ in weights if v.digest not in held[0]}
+    other_weights = ""
+    for value, _, where in weights:
+        if value.digest not in held[1] and (value.shape, value.dtype) in other_kinds:
+            name = f" ({value.name})" if value.name and value.name != where else ""
+            other_weights = f"{where} has different weights on the two sides{name}"
+            break
+    ours, theirs = ([run.values[n] for n in input_values(run)] for run in (left, right))
+    some = [Counter(v.digest for v in every if prod(v.shape) > 1) for every in (ours, theirs)]
+    same = some[0] == some[1] and bool(some[0] or len(ours) == len(theirs))
+    if not same and all(some):
+        # a compiled function keeps arrays as constants that its Python reads each time
+        constants = (
+            {v.digest for v in run.values if v.given < 0 and v.role != INPUT}
+            for run in (right, left)
+        )
+        beside = ((some[0] - some[1]).keys(), (some[1] - some[0]).keys())
+        same = all(more <= held for more, held in zip(beside, constants, strict=True))
+    return same, other_weights
+
+
+def permuted(left: Run, right: Run) -> list[PermutedWeight]:
+    """Returns weights whose numbers the two sides have in another order, by name."""
+    keys = [{v.key for v in run.values if v.given < 0} for run in (left, right)]
+    held: list[dict[str, np.ndarray]] = []
+    for run, other in ((left, keys[1]), (right, keys[0])):
+        arrays = dict[str, np.ndarray]()
+        for op in run.operations:
+            for place, n in enumerate(op.reads):
+                value = run.values[n]
+                alone = value.given < 0 and value.floating and value.key not in other
+                if alone and prod(value.shape) > 1 and (array := run.array(n)) is not None:
+                    arrays.setdefault(value.name or f"operand {place + 1} of {op.name}", array)
+        held.append(arrays)
+    return list(permuted_weights(*held))
+
+
+def shares_weights(left: Run, right: Run) -> bool:
+    """Returns whether both have a weight in common, or one has none: else, as no weight is the
+    same, nothing says that it is one model."""
+    held = weight_digests(left), weight_digests(right)
+    return not all(held) or bool(held[0] & held[1])
+
+
+def input_values(run: Run) -> list[int]:
+    """Returns the numbers of what a run is given besides weights and constants."""
+    return [n for n, v in enumerate(run.values) if v.given < 0 and v.role == INPUT]
+
+
+def weight_digests(run: Run) -> set[str]:
+    """Digests of all weights of a run."""
+    return {v.digest for v in run.values if v.role == WEIGHT and v.given < 0}
+
+
+# weights in another order
+
+
+MOST = 1 << 22
+"""Elements of a weight up to which it is looked at: sorting 4 million takes 0.4 s."""
+
+BLOCKS = 2, 3, 4
+"""Parts that layers join in one weight: gates of a GRU and an LSTM, projections of attention."""
+
+
+@dataclass(frozen=True)
+class PermutedWeight:
+    """A weight of the left side, by name, whose numbers the right side has in another order.
+
+    ``axes``: the permutation of axes, () where they stand alike or nothing simpler is known;
+    ``how``: what else sets them apart, in words; empty where the axes are all.
+    """
+
+    left: str
+    right: str
+    axes: tuple[int, ...]
+    how: str
+
+    @property
+    def convention(self) -> bool:
+        """Whether axes alone differ, and shapes with them: how another library keeps a kernel."""
+        return bool(self.axes) and not self.how
+
+    def __str__(self) -> str:
+        names = self.left if self.left == self.right else f"{self.left} and {self.right}"
+        parts = [f"axes {self.axes}"] * bool(self.axes) + [self.how] * bool(self.how)
+        return f"weights permuted: {names}: {', '.join(parts)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """An entry of ``weights``."""
+        return {"finding": "weights permuted", **asdict(self)}
+
+
+def permuted_weights(
+    left: Mapping[str, np.ndarray], right: Mapping[str, np.ndarray]
+) -> Iterator[PermutedWeight]:
+    """Yields weights that one side has in another order than the other; container arrays by name.
+
+    Those that have their very bits on the other side, in one shape, are left out.
+    """
+    held = [{_key(array) for array in side.values()} for side in (left, right)]
+    alone = [
+        {n: a for n, a in side.items() if 1 < a.size <= MOST and _key(a) not in other}
+        for side, other in ((left, held[1]), (right, held[0]))
+    ]
+    by_numbers: dict[bytes, list[str]] = {}
+    for name, array in alone[1].items():
+        by_numbers.setdefault(_numbers(array), []).append(name)
+    for name, array in alone[0].items():
+        others = by_numbers.get(_numbers(array))
+        if others:
+            other = others.pop(others.index(name) if name in others else 0)
+            axes, how = _order(array, alone[1][other])
+            yield PermutedWeight(name, other, axes, how)
+
+
+def _key(array: np.ndarray) -> tuple[Any, ...]:
+    return array.shape, array.dtype.str, np.ascontiguousarray(array).tobytes()
+
+
+def _numbers(array: np.ndarray) -> bytes:
+    return array.dtype.str.encode() + np.sort(_bits(array).reshape(-1)).tobytes()
+
+
+def _bits(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
+
+
+def _order(left: np.ndarray, right: np.ndarray) -> tuple[tuple[int, ...], str]:
+    """Axes and words that make the left array the right one: the simplest that do."""
+    a, b = _bits(left), _bits(right)
+    turned = [
+        (axes, a.transpose(axes))
+        for axes in permutations(range(a.ndim))
+        if a.transpose(axes).shape == b.shape
+    ]
+    same = tuple(range(a.ndim))
+    for axes, view in turned:
+        if np.array_equal(view, b):
+            return axes, ""
+    for count in range(1, a.ndim + 1):
+        for flipped in combinations(range(a.ndim), count):
+            for axes, view in turned:
+                if np.array_equal(np.flip(view, flipped), b):
+                    return (() if axes == same else axes), f"flipped along axes {flipped}"
+    for axes, view in turned:
+        for axis in range(a.ndim):
+            if (order := _rows(np.moveaxis(view, axis, 0), np.moveaxis(b, axis, 0))) is not None:
+                return (() if axes == same else axes), _row_words(order, axis)
+    return (), "in another order"
+
+
+def _rows(left: np.ndarray, right: np.ndarray) -> np.ndarray | None:
+    """Which row of ``left`` each row of ``right`` is; None where they are no such rows."""
+    places = {row.tobytes(): n for n, row in enumerate(np.ascontiguousarray(left))}
+    order = [places.get(row.tobytes(), -1) for row in np.ascontiguousarray(right)]
+    return np.array(order) if sorted(order) == list(range(len(left))) else None
+
+
+def _row_words(order: np.ndarray, axis: int) -> str:
+    for count in BLOCKS:
+        if len(order) % count == 0:
+            blocks = order.reshape(count, -1)
+            size = blocks.shape[1]
+            if (blocks == blocks[:, :1] + np.arange(size)).all() and (
+                blocks[:, 0] % size == 0
+            ).all():
+                gates = tuple((blocks[:, 0] // size).tolist())
+                return f"blocks of {size} along axis {axis} in the order {gates}, as gates are"
+    return f"rows along axis {axis} in another order"
+
+
+# arguments of operations
+
+
+# Characters of a value that are printed.
+TOLD = 40
+
+# Arguments that change no number: what something is called, and where it is kept.
+NAMES_ALONE = {
+    *("name", "shared_name", "container", "inline", "keep_unused", "device", "out_sharding"),
+    *("sharding", "ctx_mesh", "layout", "memory_format", "pin_memory", "non_blocking"),
+    *("_class", "_output_shapes", "debug_info", "donated_invars"),
+}
+
+
+# Functions whose two operands may change places.
+COMMUTES = frozenset(
+    "add multiply maximum minimum fmax fmin equal not_equal and or xor squared_difference".split()
+)
+
+
+@dataclass(frozen=True)
+class Otherwise:
+    """How two calls of one operation differ. ``text``: in words: ``eps 1e-05 against 1e-06``;
+    ``scalars``: places among what is read of single numbers that differ.
+    """
+
+    text: str
+    scalars: frozenset[int]
+
+
+# By the numbers of the left and the right run's operation.
+Argued = Mapping[tuple[int, int], Otherwise]
+
+
+def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwise | None:
+    """Returns how the arguments of two operations differ; None where nothing can be said of it."""
+    first, second = left.operations[mine], right.operations[other]
+    meaning = first.meaning
+    if first.op != second.op or type(meaning) is not type(second.meaning):
+        return None
+    both_ops = ((left, first), (right, second))
+    ours, theirs = ([run.values[n] for n in op.reads] for run, op in both_ops)
+    gives = [[run.values[n] for n in op.gives] for run, op in both_ops]
+    if len(ours) != len(theirs) or not any(map(_is_array, gives[0])):
+        return None
+    reads = [*first.reads], [*second.reads]
+    scalars = _differing_scalars(left, right, *reads)
+    if not scalars and len(ours) == 2 and meaning.word in COMMUTES:
+        # of a sum or a product of two, either way round
+        scalars = _differing_scalars(left, right, reads[0][::-1], reads[1])
+        ours = ours[::-1] if scalars else ours
+    alike = [v.shape for v in ours] == [v.shape for v in theirs]
+    alike &= [v.shape for v in gives[0]] == [v.shape for v in gives[1]]
+    moves = isinstance(meaning, Moves)
+    if moves and alike and [v.key for v in gives[0]] == [v.key for v in gives[1]]:
+        return None  # the same elements, asked for in another way
+    if moves and not alike:
+        return None
+    if not alike and not isinstance(meaning, Each):
+        # they may differ in numbers alone
+        fields = {name: getattr(meaning, name) for name in ("numbers",) if hasattr(meaning, name)}
+        try:
+            if replace(second.meaning, **fields) != meaning:  # type: ignore[type-var]
+                return None
+        except (TypeError, ValueError):  # no dataclass, or of arrays
+            return None
+    arguments: list[tuple[Any, ...]] = []
+    for name in dict.fromkeys((*first.attributes, *second.attributes)):
+        values = [side.attributes.get(name, NOT_GIVEN) for side in (first, second)]
+        texts = [repr(value) for value in values]
+        where = any(" at 0x" in text for text in texts)  # which differs from run to run
+        if texts[0] != texts[1] and name not in NAMES_ALONE and not where:
+            number = name.removeprefix("argument")  # of those without a name, from 1 on
+            plain = number != name and number.isdigit()
+            arguments.append((f"operand {int(number) + 1}" if plain else name, *values))
+    for place, both in scalars.items():
+        names = {run.values[n].name for (run, _), n in zip(both_ops, both, strict=True)}
+        name = names.pop() if len(names) == 1 else ""
+        numbers = []
+        for (run, _), n in zip(both_ops, both, strict=True):
+            array, dtype = run.array(n), run.values[n].dtype
+            if array is None:
+                return None
+            scalar = array.reshape(-1)[:1]
+            if scalar.dtype.kind == "f":  # with the digits of its format: 0.1, not 0.100000001
+                numbers.append(float(str(scalar[0])))
+            else:  # bfloat16's bits, or integers
+                wide = floats.widen(scalar, dtype) if dtype in floats.FORMATS else scalar
+                numbers.append(wide.item())
+        arguments.append((name or f"operand {place + 1}", *numbers))
+    if not alike:
+        sizes = left.axis_sizes, right.axis_sizes
+        arguments = [each for each in arguments if not _follows_from_sizes(each[1:], sizes)]
+    numbers_alone = ours and not any(_is_array(v) and n not in scalars for n, v in enumerate(ours))
+    if not arguments or numbers_alone:
+        return None
+    text = ", ".join(f"{name} {_two_texts(*both)}" for name, *both in arguments)
+    return Otherwise(text, frozenset(scalars))
+
+
+def all_differing_arguments(
+    left: Run, right: Run, aligned: Sequence[tuple[int | None, int | None]]
+) -> dict[tuple[int, int], Otherwise]:
+    """Returns the operations of both runs whose arguments differ. ``aligned``: as they
+    are paired; of the rest those of the same kind are taken in their order, as layers of Keras have
+    names of their own in each model."""
+    pairs = [(a, b) for a, b in aligned if a is not None and b is not None]
+    free = (
+        sorted(a for a, b in aligned if a is not None and b is None),
+        sorted(b for a, b in aligned if a is None and b is not None),
+    )
+    kinds = [
+        [run.operations[n].op for n in some] for run, some in zip((left, right), free, strict=True)
+    ]
+    # layers of one kind are no junk
+    matched = SequenceMatcher(None, kinds[0], kinds[1], autojunk=False).get_matching_blocks()
+    for start, begin, count in matched:
+        pairs += [(free[0][start + n], free[1][begin + n]) for n in range(count)]
+    every = {both: differing_arguments(left, right, *both) for both in pairs}
+    differing = {both: otherwise for both, otherwise in every.items() if otherwise is not None}
+    if not differing:
+        return {}
+    # Two operations stand for each other where a module of one name calls them, or the same
+    # operations read what they give: x * 0.5 is no x * 0.25 * 2 with another factor.
+    read_by = _read_by(left), _read_by(right)
+    settled = {}
+    for both, otherwise in differing.items():
+        ops = left.operations[both[0]], right.operations[both[1]]
+        ends = [
+            sorted(r for n in op.gives for r in some[n])
+            for op, some in zip(ops, read_by, strict=True)
+        ]
+        if (ops[0].path and ops[0].path == ops[1].path) or ends[0] == ends[1]:
+            settled[both] = otherwise
+    return settled
+
+
+def _read_by(run: Run) -> Mapping[int, list[str]]:
+    """Returns by value which operations read it, and which outputs of the run it is."""
+    readers: dict[int, list[str]] = defaultdict(list)
+    for op in run.operations:
+        for n in op.reads:
+            readers[n].append(op.op)
+    for place, n in enumerate(run.outputs):
+        readers[n].append(f"output {place}")
+    return readers
+
+
+def _differing_scalars(
+    left: Run, right: Run, ours: Sequence[int], theirs: Sequence[int]
+) -> dict[int, tuple[int, int]]:
+    """Returns single numbers that differ, by their place."""
+    both = enumerate(zip(ours, theirs, strict=True))
+    return {
+        place: (n, m)
+        for place, (n, m) in both
+        if _is_known_scalar(left, n) and _is_known_scalar(right, m)
+        if left.values[n].digest != right.values[m].digest
+    }
+
+
+def _is_array(value: Value) -> bool:
+    """Whether it is more than a size or an index: floats, or several whole numbers."""
+    return value.floating or prod(value.shape) > 1
+
+
+def _is_known_scalar(run: Run, number: int) -> bool:
+    """Returns whether a value is a number that is known, rather than computed from arrays, and no
+    weight: a bias of one filter has an axis."""
+    value = run.values[number]
+    known = value.given < 0 or number in run.integral
+    return known and prod(value.shape) == 1 and (value.role != WEIGHT or value.shape == ())
+
+
+class _NotGiven:
+    """Stands for an argument that one side leaves out."""
+
+    def __repr__(self) -> str:
+        return "not given"
+
+
+NOT_GIVEN = _NotGiven()
+
+
+def _two_texts(a: Any, b: Any) -> str:
+    """Returns two values that differ, so that their texts do too."""
+    texts = _value_text(a, short=True), _value_text(b, short=True)
+    if texts[0] == texts[1]:  # apart in digits that float32 lacks
+        texts = _value_text(a), _value_text(b)
+    pairs = enumerate(zip(*texts, strict=False))
+    start = next((n for n, (a, b) in pairs if a != b), min(map(len, texts)))
+    start *= max(map(len, texts)) > TOLD
+    first = max(0, start - TOLD // 2)  # long ones are cut where they begin to differ
+    cut = [text[first : first + TOLD] + "..." * (len(text) > first + TOLD) for text in texts]
+    return " against ".join("..." * (first > 0) + text for text in cut)
+
+
+def _value_text(value: Any, short: bool = False) -> str:
+    # not np.float32(value) == value: NumPy would round both sides of it to float32
+    with np.errstate(over="ignore"):
+        if short and isinstance(value, float) and float(np.float32(value)) == value:
+            value = float(str(np.float32(value)))  # 1e-05, as it was written
+    text = value if isinstance(value, str) else repr(value)
+    return re.sub(r"^np\.\w+\((.*)\)$", r"\1", text)  # as NumPy prints its numbers
+
+
+def _follows_from_sizes(values: Sequence[Any], sizes: Sequence[set[int]]) -> bool:
+    """Returns whether an argument is whole numbers on both sides, or follows from a size: a mean's
+    divisor, the root of a length."""
+    if all(map(_are_whole_numbers, values)):
+        return True
+    for value, known in zip(values, sizes, strict=True):
+        try:
+            number = abs(float(value))
+        except (TypeError, ValueError):
+            return False
+        ways = (number, number**2, 1 / number, number**-2) if number else ()
+        if not any(abs(way - round(way)) < 1e-5 * way and round(way) in known for way in ways):
+            return False
+    return True
+
+
+def _are_whole_numbers(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_are_whole_numbers, value))
+    if isinstance(value, str):  # as NumPy's recorder has them
+        return value.strip("()[]").replace(",", "").replace(" ", "").lstrip("-").isdigit()
+    return value is NOT_GIVEN or (isinstance(value, int) and not isinstance(value, bool))

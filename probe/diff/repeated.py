@@ -1,0 +1,357 @@
+"""What the inputs of one run hold that another's lack; other content for it; and which elements of
+a run's values change as it is repeated with that.
+
+Four finite contents serve: large of either sign (one of them wakes a unit that the other leaves
+dead) and two random ones. NaN would be stricter, but 0 * NaN hides what stands behind a mask. A
+repetition is compared while it runs, value by value, with what is kept of the run, and leaves marks
+alone: the values of four runs more would not fit beside a large model's.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from fractions import Fraction
+
+import numpy as np
+
+from probe.case import floats
+from probe.case.errors import Foreign, ProbeError, foreign
+from probe.record.contract import WEIGHT, Again, Operation, Recorder, Seen
+from probe.record.recording import Run, record_run
+from probe.record.store import array_digest
+from probe.targets import budget
+
+Arrays = Mapping[str, np.ndarray]
+
+# Which elements of inputs are meant: bool, of the inputs' shapes.
+Where = dict[str, np.ndarray]
+
+SEED = 47_000
+
+# Times the largest number of an input: what any sum of the others can't outweigh by chance.
+LARGE = 4.0
+
+
+def lacked(left: Arrays, right: Arrays) -> tuple[Where, Fraction] | None:
+    """Where ``right`` holds what ``left`` lacks, and which part of it stands before the left's own:
+    0 for a beginning, 3/8 for sample 3 of a batch of 8.
+
+    None: the inputs of neither are a piece of the other's, all of them the same one.
+    """
+    if left.keys() != right.keys():
+        return None
+    found = dict[str, tuple[int, int, list[int]]]()
+    for name, theirs in right.items():
+        ours = left[name]
+        if ours.ndim != theirs.ndim or ours.dtype != theirs.dtype:
+            return None
+        sizes = zip(ours.shape, theirs.shape, strict=True)
+        apart = [axis for axis, (n, m) in enumerate(sizes) if n != m]
+        if len(apart) > 1 or (not apart and ours.tobytes() != theirs.tobytes()):
+            return None
+        if apart:
+            size = ours.shape[apart[0]] - theirs.shape[apart[0]]
+            found[name] = apart[0], size, starts(ours, theirs, apart[0])
+    where = {name: np.zeros(array.shape, bool) for name, array in right.items()}
+    before = Fraction(0)
+    for name, (axis, size, _) in found.items():
+        # a mask may stand in many places: what it belongs to says where
+        alike = [set(others) for _, other, others in found.values() if other == size]
+        common = set.intersection(*alike)
+        if not common:
+            return None
+        if size < 0:
+            lines = np.arange(right[name].shape[axis]) - min(common)
+            outside = (lines < 0) | (lines >= left[name].shape[axis])
+            turned = outside.reshape(-1, *(1,) * (where[name].ndim - axis - 1))
+            where[name] |= turned
+            before = max(before, Fraction(min(common), len(lines)))
+    return where, before
+
+
+def starts(left: np.ndarray, right: np.ndarray, axis: int) -> list[int]:
+    """Returns where the shorter of two arrays stands in the longer one, along an axis."""
+    small, large = sorted((left, right), key=lambda array: array.shape[axis])
+    size, content = small.shape[axis], small.tobytes()
+    ahead = (slice(None),) * axis
+    return [
+        start
+        for start in range(large.shape[axis] - size + 1)
+        if large[(*ahead, slice(start, start + size))].tobytes() == content
+    ]
+
+
+def contents(
+    arrays: Arrays,
+    where: Where,
+    dtypes: Mapping[str, str] | None = None,
+    apart: Collection[str] = (),
+) -> Iterator[Arrays]:
+    """Yields the inputs with other content in these places, four times.
+
+    ``dtypes``: of inputs whose containers don't say (bfloat16). A mask stays that hides all of what
+    is lacked: that is padding, unless both sides have it and other numbers in it (``apart``). Other
+    masks, and classes of few numbers, stay in the first two as
+    well and change in the others, so that what counts them is seen.
+    """
+    for number in range(4):
+        changed = {}
+        for order, (name, array) in enumerate(arrays.items()):
+            some = where[name]
+            hides = name not in apart and is_mask(array) and _hides(array, some)
+            if not some.any() or hides:
+                changed[name] = array
+                continue
+            dtype = (dtypes or {}).get(name, str(array.dtype))
+            other = other_content(array, dtype, number, SEED + 101 * order + number)
+            changed[name] = np.where(some, other, array).astype(array.dtype)
+        yield changed
+
+
+def independent(arrays: Arrays, dtypes: Mapping[str, str] | None = None) -> Arrays:
+    """Returns other inputs of the same kind: random numbers, the same masks, other tokens."""
+    return {
+        name: array
+        if is_mask(array)
+        else other_content(array, (dtypes or {}).get(name, str(array.dtype)), 3, SEED - 1 - order)
+        for order, (name, array) in enumerate(arrays.items())
+    }
+
+
+def is_mask(array: np.ndarray) -> bool:
+    """Whether an input says which elements of others count: two numbers at most, or infinities."""
+    if array.dtype.kind == "b":
+        return True
+    if array.dtype.kind in "iu":
+        return bool(np.isin(array, (0, 1)).all()) and len(np.unique(array)) == 2
+    if array.dtype.kind != "f" or array.size < 2:
+        return False
+    return bool(np.isinf(array).any()) or len(np.unique(array)) == 2
+
+
+def _hides(mask: np.ndarray, where: np.ndarray) -> bool:
+    """Whether a mask has one number in these places, and another one elsewhere."""
+    there = np.unique(mask[where])
+    return len(there) == 1 and bool((mask[~where] != there[0]).any())
+
+
+def other_content(array: np.ndarray, dtype: str, number: int, seed: int) -> np.ndarray:
+    draw = np.random.default_rng(seed)
+    if is_mask(array):
+        values = np.unique(array) if array.dtype.kind != "b" else np.array([False, True])
+        if number < 2:
+            return array
+        if number == 2 and len(values) == 2:  # each the other one
+            return np.where(array == values[0], values[1], values[0]).astype(array.dtype)
+        return draw.choice(values, array.shape).astype(array.dtype)
+    if dtype not in floats.FORMATS:
+        least, most = int(array.min()), int(array.max())
+        if least == most:
+            most = least + 1  # one number says nothing of the range
+        if number < 2:
+            return np.full(array.shape, (most, least)[number], array.dtype)
+        return draw.integers(least, most + 1, array.shape).astype(array.dtype)
+    wide = floats.widen(array, dtype)
+    finite = np.abs(wide[np.isfinite(wide)])
+    size = float(finite.max(initial=0.0)) or 1.0
+    limit = floats.largest_finite(dtype)
+    if number < 2:
+        fill = np.full(array.shape, min(LARGE * size, limit) * (1, -1)[number])
+    else:
+        fill = np.clip(draw.standard_normal(array.shape) * size / 2, -limit, limit)
+    return floats.round_to(fill, dtype)
+
+
+# Of eps, the power up to which two results are taken for the same: half of the digits.
+HALF = 0.5
+
+
+@dataclass
+class Marks:
+    """Of a run's values, by number, where a repetition has different bits.
+
+    ``changed``: bool, of size 1 along axes along which it is the same. ``missing``: values that
+    some repetition did not have, or had in another shape: nothing is known of those.
+    ``repetitions``: how many there were.
+    """
+
+    run: Run
+    changed: dict[int, np.ndarray] = field(default_factory=dict)
+    missing: set[int] = field(default_factory=set)
+    repetitions: int = 0
+
+    def of(self, number: int) -> np.ndarray | None:
+        """Returns the mark of a value, to be broadcast to its shape; None: nothing is known."""
+        if number in self.missing:
+            return None
+        nothing = np.zeros((1,) * len(self.run.values[number].shape), bool)
+        return self.changed.get(number, nothing)
+
+    def compare(
+        self,
+        number: int,
+        shape: tuple[int, ...],
+        dtype: str,
+        array: np.ndarray,
+        rounded: bool = False,
+    ) -> None:
+        """Marks where a value of a repetition differs from the run's; where it may be ``rounded``
+        in another way, as operations of other sizes round, by more than rounding does."""
+        value = self.run.values[number]
+        if number in self.missing:
+            return
+        if (shape, dtype) != (value.shape, value.dtype):
+            self.missing.add(number)
+            return
+        if array_digest(array) == value.digest:
+            return
+        before = self.run.array(number)
+        if before is None or before.shape != array.shape:
+            self.missing.add(number)
+            return
+        mark = differing(before, np.asarray(array), dtype)
+        if rounded and dtype in floats.FORMATS:
+            ours, theirs = (floats.widen(np.asarray(a), dtype) for a in (before, array))
+            with np.errstate(all="ignore"):
+                size = np.abs(ours[np.isfinite(ours)]).max(initial=0.0)
+                mark &= ~(np.abs(ours - theirs) <= floats.eps(dtype) ** HALF * size)
+        mark = compact(mark)
+        if number in self.changed:
+            mark = compact(self.changed[number] | mark)
+        self.changed[number] = mark
+
+
+def differing(left: np.ndarray, right: np.ndarray, dtype: str) -> np.ndarray:
+    """Where two arrays of one shape have different bits; zeros of either sign are alike."""
+    if left.dtype.kind in "cV":
+        width = left.dtype.itemsize
+        both = (np.ascontiguousarray(a).reshape(*a.shape, 1).view(np.uint8) for a in (left, right))
+        first, second = both
+        return np.asarray((first != second).reshape(*left.shape, width).any(-1))
+    if left.dtype.kind != "f" and dtype not in floats.FORMATS:
+        return np.asarray(left != right)
+    unit = f"u{left.dtype.itemsize}"
+    first, second = (np.ascontiguousarray(a).reshape(a.shape).view(unit) for a in (left, right))
+    apart = first != second
+    one = first.dtype.type(1)
+    apart &= ((first | second) << one) != 0  # not both zero
+    return np.asarray(apart)
+
+
+def compact(mark: np.ndarray) -> np.ndarray:
+    """Returns a mark of size 1 along axes along which nothing changes."""
+    for axis in range(mark.ndim):
+        if mark.shape[axis] > 1:
+            first = mark[(slice(None),) * axis + (slice(1),)]
+            if np.array_equal(np.broadcast_to(first, mark.shape), mark):
+                mark = first
+    return np.array(mark)
+
+
+Names = tuple[str, str]
+
+
+def aligned(left: Sequence[Operation], right: Sequence[Operation]) -> list[tuple[int, int]]:
+    """Pairs operations by name, module and order: the longest common parts."""
+    names: list[list[Names]] = [[(op.op, op.path) for op in side] for side in (left, right)]
+    if names[0] == names[1]:
+        return [(n, n) for n in range(len(left))]
+    # layers of one kind are more than 1 % of 200 operations, and no junk
+    blocks = SequenceMatcher(None, names[0], names[1], autojunk=False).get_matching_blocks()
+    return [(start + n, begin + n) for start, begin, size in blocks for n in range(size)]
+
+
+class _Watch:
+    """Compares a repetition with a run as long as it takes the same operations."""
+
+    def __init__(self, marks: Marks) -> None:
+        self.marks, self.at, self.other_branch = marks, 0, False
+        self.met = set[int]()
+
+    def __call__(self, op: Operation) -> None:
+        operations = self.marks.run.operations
+        before = operations[self.at] if self.at < len(operations) else None
+        if (
+            self.other_branch
+            or before is None
+            or (op.op, op.path) != (before.op, before.path)
+            or (len(op.reads), len(op.gives)) != (len(before.reads), len(before.gives))
+        ):
+            self.other_branch = True
+            return
+        self.at += 1
+        for seen, number in zip(op.reads, before.reads, strict=True):
+            if self.marks.run.values[number].given < 0:
+                self.compare(seen, number)
+        for seen, number in zip(op.gives, before.gives, strict=True):
+            self.compare(seen, number)
+
+    def compare(self, seen: Seen, number: int) -> None:
+        if number not in self.met:
+            self.met.add(number)
+            self.marks.compare(number, seen.shape, seen.dtype, seen.array())
+
+
+def repeated(run: Run, recorders: Iterable[Callable[[], Recorder]]) -> Marks:
+    """Repeats a run; each of ``recorders`` gives a recorder of it with other content.
+
+    A repetition that fails, as content of its own may make it do, says nothing and isn't counted.
+    One that takes another branch is recorded whole and its operations are aligned.
+    """
+    marks = Marks(run)
+    for make in recorders:
+        if budget.spent():
+            break
+        watch = _Watch(marks)
+        try:
+            with unheard():
+                recorder = foreign(make)
+                outputs = foreign(_recorded, recorder, watch)
+        except (Foreign, ProbeError):  # a model may raise what it likes at other numbers
+            if not marks.repetitions:
+                marks = Marks(run)
+            continue
+        marks.repetitions += 1
+        if not watch.other_branch and watch.at == len(run.operations):
+            for seen, number in zip(outputs, run.outputs, strict=False):
+                watch.compare(seen, number)
+        else:
+            _compare_branches(marks, record_run(recorder))
+    return marks
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Has nothing warn of what other content makes overflow."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _recorded(recorder: Recorder, watch: _Watch) -> list[Seen]:
+    while True:
+        try:
+            return recorder.record(watch)
+        except Again:  # it has learned on the way how to run what it runs
+            watch.at, watch.other_branch, watch.met = 0, False, set()
+
+
+def _compare_branches(marks: Marks, other: Run) -> None:
+    run, met = marks.run, set[int]()
+    pairs = [*zip(run.outputs, other.outputs, strict=False)]
+    for first, second in aligned(run.operations, other.operations):
+        mine, theirs = run.operations[first], other.operations[second]
+        reads = zip(mine.reads, theirs.reads, strict=False)
+        pairs += [(n, m) for n, m in reads if run.values[n].given < 0]
+        pairs += zip(mine.gives, theirs.gives, strict=False)
+    for number, there in pairs:
+        value, array = other.values[there], other.array(there)
+        if number not in met and array is not None:
+            met.add(number)
+            marks.compare(number, value.shape, value.dtype, array, rounded=True)
+    weights = {n for n, value in enumerate(run.values) if value.role == WEIGHT}
+    marks.missing.update(set(range(len(run.values))) - met - weights)

@@ -1,0 +1,218 @@
+"""What a comparison of two runs must not claim: that something differs by itself where not all that
+it reads could be compared, or where the sizes of the inputs say so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from probe.case import floats
+from probe.diff.alone import NOT_ALONE, isolated_sides, unequal_bits
+from probe.diff.difference import (
+    NOTHING,
+    Difference,
+    Pair,
+    Region,
+    Runs,
+    Selection,
+    why_not_compared,
+)
+from probe.diff.pairing import NEAR
+from probe.diff.repeated import Marks
+from probe.record.recording import Run
+
+LACKING = "all that it gives depends on inputs that the other run lacks"
+SIZED = "what it gives follows from the sizes of its inputs, which differ"
+BRANCH = "it is not known which of its results belong together: it runs otherwise with other inputs"
+SIZES = "it is not known which of its results belong together: the inputs have other sizes"
+NOT_COMPARED = "what it reads could not be compared"
+DRAWN = "it reads nothing and gives other numbers: they are drawn at random"
+EARLIER = "what it gives depends on what stands before, and nothing that it reads here does"
+
+# The share of elements up to which those that are far apart are what an operation makes of its
+# operands, such as an overflow, and not of their sizes.
+FEW = 0.25
+
+# Elements of an operand that are changed to see which results follow.
+CHANGED = 4
+
+
+def give_reasons(difference: Difference, otherwise: str) -> None:
+    """Has nothing be a source whose operands were not all compared; says why others are unknown.
+    ``otherwise``: why, where it isn't known of elements whether they must agree."""
+    for region in difference.operations:
+        if region.left is None or region.right is None:
+            continue
+        ops = [op for _, op in difference.sides(region)]
+        missing = any(not pair.known and not pair.hollow for pair in region.reads)
+        missing |= not region.joint and len(ops[0].reads) != len(ops[1].reads)
+        if missing and region.verdict == "source":
+            region.doubted(NOT_COMPARED)
+        if region.verdict == "source" and not region.arguments:
+            # from one state of a generator, which a recorder has noted, all draw the same
+            if not any(op.reads or op.attributes.get("drawn") for op in ops):
+                region.doubted(DRAWN)
+        elif region.verdict == "unknown" and not region.note:
+            known = all(pair.known for pair in region.gives)
+            why = otherwise or why_not_compared(region.gives, difference)
+            region.note = LACKING if known else why
+
+
+def reads_marked(region: Region, marks: Marks, side: int) -> bool:
+    """Whether an operation reads what changes with some content, if it gives such: else the other
+    side has not got it."""
+
+    def some(pairs: Sequence[Pair]) -> bool:
+        numbers = [(pair.left, pair.right)[side] for pair in pairs]
+        for pair, number in zip(pairs, numbers, strict=True):
+            mark, shape = marks.of(number), marks.run.values[number].shape
+            if mark is None or pair.selection.taken(np.broadcast_to(mark, shape), side).any():
+                return True
+        return False
+
+    return some(region.reads) or not some(region.gives)
+
+
+def leave_out_sizes(difference: Difference) -> None:
+    """Takes back what must agree where it follows from sizes: a shape, a divisor, a padding.
+
+    Content changes none of it, so that repetitions don't show it. It differs in many elements by
+    more than rounding, though operands agree, where an operation reads nothing, has other arguments
+    or gives whole numbers; other operands of other sizes give another factor, the same of all.
+    """
+    runs, sized = (difference.left, difference.right), set[int]()
+    for region in difference.operations:
+        if region.left is None or region.right is None or not region.differing:
+            continue
+        sides = difference.sides(region)
+        shapes = [[run.values[n].shape for n in op.reads] for run, op in sides]
+        arguments = [repr(op.attributes) for _, op in sides]
+        # some recorders have a shape read nothing; of several operations one may read its own
+        begins = not any(shapes) or arguments[0] != arguments[1]
+        if shapes[0] != shapes[1]:
+            begins |= region.joint or all(_by_a_factor(pair, runs) for pair in region.gives)
+            begins = begins or not _follow_alike(region, runs)
+        begins &= not any(_far(pair, runs).any() for pair in region.reads if not pair.equal)
+        if not begins and not any(pair.left in sized for pair in region.reads):
+            continue
+        for pair in region.gives:
+            few = FEW if runs[0].values[pair.left].floating else 0
+            if not pair.equal and _far(pair, runs).mean() > few:
+                sized.add(pair.left)
+                _keep_equal(pair, runs)
+        if begins and not any(pair.known for pair in region.gives):
+            region.cause, region.note = "window", SIZED
+
+
+def shifted(left: np.ndarray | None, right: np.ndarray | None) -> bool:
+    """Whether bytes of either sign stand for the same numbers, 128 apart."""
+    if left is None or right is None or left.shape != right.shape:
+        return False
+    apart = left.astype(int) - right.astype(int)
+    return bool((apart == (128 if left.dtype == np.uint8 else -128)).all())
+
+
+def numbers(run: Run, number: int) -> np.ndarray | None:
+    """Returns a value's numbers; None: they were left out of a recording."""
+    array, dtype = run.array(number), run.values[number].dtype
+    return floats.widen(array, dtype) if array is not None and dtype == "bfloat16" else array
+
+
+def taken(pair: Pair, runs: Runs) -> tuple[np.ndarray, np.ndarray] | None:
+    """Returns the elements of both values that must agree; None: some were left out."""
+    left, right = numbers(runs[0], pair.left), numbers(runs[1], pair.right)
+    if left is None or right is None:
+        return None
+    return pair.selection.taken(left, 0), pair.selection.taken(right, 1)
+
+
+def equal(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Where numbers are equal, NaN among them."""
+    same = np.asarray(left == right)
+    return same | (np.isnan(left) & np.isnan(right)) if left.dtype.kind in "fc" else same
+
+
+def _far(pair: Pair, runs: Runs) -> np.ndarray:
+    """Where paired elements are apart by more than rounding; integers wherever they differ."""
+    both = taken(pair, runs)
+    if both is None:
+        return np.zeros(1, bool)
+    left, right = both
+    near, dtype = equal(left, right), runs[0].values[pair.left].dtype
+    if dtype in floats.FORMATS:
+        libraries = {run.target.partition(",")[0] for run in runs}
+        with np.errstate(all="ignore"):
+            size = np.maximum(np.abs(left), np.abs(right))
+            limit = floats.eps(dtype) ** 0.5 * size
+            if len(libraries) > 1:  # one of which may compute in a shorter format
+                limit = NEAR * size[np.isfinite(size)].max(initial=0.0)
+            near |= np.abs(left - right) <= limit
+            near |= size <= floats.flushed_below(dtype)  # what one side makes zero
+    return np.asarray(~near.reshape(-1))
+
+
+def _by_a_factor(pair: Pair, runs: Runs) -> bool:
+    """Whether paired elements are apart by one factor, or are whole numbers."""
+    both = taken(pair, runs)
+    dtype = runs[0].values[pair.left].dtype
+    if both is None or dtype not in floats.FORMATS:
+        return True
+    with np.errstate(all="ignore"):
+        factors = both[0] / both[1]
+    factors = factors[np.isfinite(factors)]
+    return bool(len(factors)) and bool(np.ptp(factors) < NEAR * abs(np.median(factors) - 1))
+
+
+def _follow_alike(region: Region, runs: Runs) -> bool:
+    """Whether paired results follow the same elements of operands of other sizes, unlike those of a
+    convolution that begins one further on: some are changed on both sides, one after the other."""
+    every, alike, draw = 0, 0, np.random.default_rng(0)
+    try:
+        sides = isolated_sides(*runs, region)
+        if sides is None or any(side.again is None for side in sides):
+            return False
+        left, right = sides
+        for pair in left.pairs:
+            at = left.operation.reads.index(pair.left), right.operation.reads.index(pair.right)
+            arrays, dtype = (left.reads[at[0]], right.reads[at[1]]), left.dtypes[at[0]]
+            if pair.selection.empty or dtype not in floats.FORMATS:
+                continue
+            if arrays[0].shape == arrays[1].shape:
+                continue
+            wide = floats.widen(pair.selection.taken(arrays[0], 0), dtype)
+            for place in draw.integers(wide.size, size=CHANGED):
+                other = wide.copy()
+                other.reshape(-1)[place] = 3 * np.abs(wide[np.isfinite(wide)]).max(initial=1.0)
+                follows = []
+                for k, side in enumerate(sides):
+                    operands = list(side.reads)
+                    bits = floats.round_to(other, dtype)
+                    operands[at[k]] = pair.selection.put(arrays[k], bits, k)
+                    follows.append(
+                        unequal_bits(side.rerun(operands), side.outputs, side.value.dtype)
+                    )
+                every += int((follows[0] | follows[1]).sum())
+                alike += int((follows[0] & follows[1]).sum())
+    except NOT_ALONE:
+        return False
+    return alike > every / 2
+
+
+def _keep_equal(pair: Pair, runs: Runs) -> None:
+    """Has nothing of a pair differ, and nothing be known of what does."""
+    both = taken(pair, runs)
+    assert both is not None
+    same, places = equal(*both).reshape(-1), []
+    shapes = runs[0].values[pair.left].shape, runs[1].values[pair.right].shape
+    for side, shape in enumerate(shapes):
+        every = np.arange(prod(shape)).reshape(shape)
+        places.append(np.asarray(pair.selection.taken(every, side)).reshape(-1)[same])
+    sizes = (prod(shapes[0]),), (prod(shapes[1]),)
+    pair.laid = pair.selection
+    pair.selection = (
+        Selection((0,), places[0], places[1], sizes, True) if len(places[0]) else NOTHING
+    )
+    pair.known, pair.compared, pair.equal, pair.differing = False, len(places[0]), True, 0
+    pair.max_ulp, pair.scaled, pair.first = 0, 0.0, None

@@ -1,0 +1,532 @@
+"""Why the outputs of one operation differ between two runs, though what it reads agrees.
+
+It is a region: an operation of either run, or several that together compute the same. It is run by
+itself, as it was recorded. Sums of products are asked for the order and the rounding of the outputs
+that differ, which are revealed on both sides and replayed on the recorded operands. Functions are
+asked whether places differ. What none of these explains has no class: it is said, and nothing is
+guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from probe.case import floats
+from probe.case.errors import ProbeError
+from probe.case.layout import BOUNDARY
+from probe.diff import place
+from probe.diff.alone import (
+    NOT_ALONE,
+    Adds,
+    Alone,
+    Cause,
+    Known,
+    Sides,
+    as_comparison,
+    differing_outputs,
+    equal_bits,
+    evenly,
+    isolated_sides,
+    reveal_sums,
+    unequal_bits,
+)
+from probe.diff.difference import NAMES, Region, is_near
+from probe.diff.enclosed import rounding_verdict
+from probe.diff.saturation import saturation_cause
+from probe.diff.sums import first_of
+from probe.order.semantics import (
+    Contracts,
+    Convolution,
+    Each,
+    Normalises,
+    Reduces,
+    Step,
+    Steps,
+    Unknown,
+    Windows,
+)
+from probe.record.recording import (
+    LeftOut,
+    Operation,
+    Run,
+    operations_between,
+    region_text,
+    value_name,
+)
+
+# Differing outputs that are revealed; of more, that many evenly among them.
+ALL = 2048
+
+NO_SOURCE = ": this is not a source"
+
+
+def other_operands(sides: Sides) -> str:
+    """Returns what is wrong with the claim that both sides read the same; empty if nothing is.
+
+    Equal parts put into the right side's operands must leave every bit as it is.
+    """
+    left, right = sides
+    ours, theirs = (dict(zip(side.operation.reads, side.reads, strict=True)) for side in sides)
+    signed = dict(theirs)  # the right's, with the left's zeros
+    for pair in left.pairs:
+        if pair.selection.empty:
+            continue
+        other = theirs[pair.right]
+        mixed = pair.selection.put(other, pair.selection.taken(ours[pair.left], 0), 1)
+        signed[pair.right] = mixed.reshape(other.shape)
+        if not equal_bits(other, signed[pair.right], right.side.values[pair.right].dtype):
+            return f"the operands were assumed to agree, but differ{NO_SOURCE}"
+    if all(signed[n].tobytes() == theirs[n].tobytes() for n in theirs):
+        return ""
+    # +0 and -0 count as agreeing, and most operations make nothing else of them; atan2 does
+    results = right.rerun([signed[n] for n in right.operation.reads])
+    if equal_bits(results, right.outputs, right.value.dtype):
+        return ""
+    return f"its operands have zeros of different signs, which change what it gives{NO_SOURCE}"
+
+
+def reads_more(sides: Sides) -> str:
+    """Returns which side reads more than was said; empty if none does, as far as is known."""
+    for side in sides:
+        if side.reads_more():
+            why = "its outputs depend on operands that it was not expected to read"
+            return f"on the {NAMES[side.place]}, {why}{NO_SOURCE}"
+    return ""
+
+
+def _exchanged(sides: Sides) -> tuple[list[int | None], list[int | None], str]:
+    """Returns either side's operands at the other side's addresses, and which begin elsewhere, in
+    words; empty if none is known to."""
+    left = sides[0]
+    ours, theirs = (list(side.addresses) for side in sides)
+    pairs = {pair.left: pair.right for pair in left.pairs}
+    right = {n: at for at, n in enumerate(sides[1].operation.reads)}
+    said = []
+    for at, number in enumerate(left.operation.reads):
+        other = right.get(pairs.get(number, -1))
+        if other is None or None in (ours[at], theirs[other]) or ours[at] == theirs[other]:
+            continue
+        name = value_name(left.side, number) or f"operand {at + 1}"
+        said.append(f"{name} at {ours[at]} on the left and {theirs[other]} on the right")
+        ours[at], theirs[other] = theirs[other], ours[at]
+    head = f"operands begin at different addresses, in bytes behind a multiple of {BOUNDARY}"
+    return ours, theirs, f"{head}: {', '.join(said)}" if said else ""
+
+
+def find_cause(
+    left: Run, right: Run, region: Region, most: int = ALL, known: Known | None = None
+) -> Cause:
+    """Explains a source. ``most``: differing outputs that are revealed, evenly among all.
+
+    ``known``: what was revealed of operations like it, which is tried first and added to.
+
+    Costs calls of its operations. What one run alone has, or does not differ, has no cause.
+    """
+    pair = next((result for result in region.gives if not result.equal), None)
+    sides, why = None, "there are no outputs on both sides that differ"
+    try:
+        sides = isolated_sides(left, right, region)
+    except LeftOut:
+        why = "its operands were left out of the recording"
+    if sides is None:
+        cause = Cause(why=why)
+    else:
+        pair = sides[0].pair
+        cause = _region_cause(sides, region, most, {} if known is None else known)
+    if pair is not None:
+        cause.compared, cause.differing = pair.compared, pair.differing
+    if sides is not None and not cause.refuted:
+        if cause.comparison is not None:
+            proved, counted = cause.comparison.proved(), 0
+        else:
+            proved = np.zeros(len(sides[0].outputs), bool)
+            counted = cause.replayed if cause.kind and cause.in_numpy else 0
+        cause.rounding = rounding_verdict(sides, proved, counted)
+        if region.arguments:  # what was asked differs, whatever the numbers look like
+            far = replace(cause.rounding, within=0, explained=0)
+            cause.rounding = replace(far, unknown=cause.rounding.total - far.beyond)
+    return cause
+
+
+# The cause of numbers that two libraries or releases draw differently from one state.
+GENERATOR = "generator"
+
+# Operations that draw from a key that they read, by the names of JAX and TensorFlow.
+DRAWS = re.compile(r"random_\w+|rng_bit_generator|threefry2x32|Stateless(Random|Truncated)\w+")
+
+
+def stream_cause(sides: Sides) -> Cause | None:
+    """Names a random stream as the cause where both sides draw from one state, or from a key that
+    agrees, and get different numbers: PyTorch 2.12 draws float16 otherwise than 2.11."""
+    left, right = (side.operation for side in sides)
+    states = [op.attributes.get("drawn") for op in (left, right)]
+    if left.op != right.op or states[0] != states[1]:
+        return None
+    if states[0] is None and not (left.reads and DRAWS.fullmatch(left.op)):
+        return None
+    begun = "key" if states[0] is None else "state of the generator"
+    why = f"{left.op} draws different numbers from the same {begun}: the libraries' streams differ"
+    return Cause(GENERATOR, why, causes={GENERATOR: sides[0].pair.differing})
+
+
+def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Cause:
+    if region.arguments:
+        return _argument_cause(sides, region.arguments)
+    if cause := stream_cause(sides):
+        return cause
+    able = all(side.again is not None for side in sides)
+    if able:
+        why = other_operands(sides)
+    else:  # of a recording that isn't trusted nothing was tried
+        tried = (side.side.untried for side in sides)
+        why = next(filter(None, tried), "the operation can't be run alone")
+    if why:
+        elsewhere = _exchanged(sides)[2]
+        return Cause(why=why + f"; {elsewhere}" * bool(elsewhere), refuted=able)
+    try:  # is a side alone not what was recorded, or does it read more than was said?
+        kind, why = next(filter(any, (side.unsteady() for side in sides)), ("", ""))
+        why = why or reads_more(sides)
+    except NOT_ALONE as error:
+        kind, why = "", f"alone, the operation raises {type(error.__cause__ or error).__name__}"
+    if why:
+        refuted = kind == "other" or why.endswith(NO_SOURCE)
+        kind = "" if kind == "other" else kind
+        causes = {kind: sides[0].pair.differing} if kind else {}
+        return Cause(kind, why, causes=causes, refuted=refuted)
+    meaning = sides[0].operation.meaning
+    if region.by_value and region.joint:
+        # one sum of the same numbers on both sides is asked as such
+        sums = all(isinstance(first_of(side.operation.meaning), SUMS) for side in sides)
+        same = sums and _reads_same_numbers(sides)
+        cause = _sums_cause(sides, most, known) if same else Cause()
+        if not cause.explained:
+            terms = terms_cause(sides, differing_outputs(sides))
+            cause = terms or _formulas_cause(sides) or Cause(why=CLOSE)
+        cause.alone = True
+        return cause
+    first, apart = first_of(meaning), differing_outputs(sides)
+    if cut_off := saturation_cause(sides, apart):
+        cause = cut_off
+    elif isinstance(first, SUMS):
+        cause = _sums_cause(sides, most, known)
+    elif isinstance(first, Each):
+        cause = terms_cause(sides, apart) or place.function_cause(sides, apart, first.along)
+    elif isinstance(meaning, Normalises):
+        cause = place.rows_cause(sides, meaning, apart)
+    else:
+        why = meaning.why if isinstance(meaning, Unknown) else "there is no test for it yet"
+        cause = Cause(why=f"not explained yet: {why}")
+    if region.joint and not cause.kind:
+        cause = terms_cause(sides, apart) or _formulas_cause(sides) or cause
+    cause.alone = True
+    return _with_addresses(cause, sides)
+
+
+def _reads_same_numbers(sides: Sides) -> bool:
+    """Whether the operands that are not paired, as weights that are laid out in another way, hold
+    the same numbers on both sides: a sum of others is no other order."""
+    numbers = []
+    for side in sides:
+        paired = {(pair.left, pair.right)[side.place] for pair in side.pairs}
+        operands = zip(side.operation.reads, side.reads, side.dtypes, strict=False)
+        some = [
+            floats.to_bits(array, dtype).reshape(-1)
+            for number, array, dtype in operands
+            if number not in paired and dtype in floats.FORMATS
+        ]
+        numbers.append(np.sort(np.concatenate(some)) if some else np.zeros(0))
+    return bool(np.array_equal(numbers[0], numbers[1]))
+
+
+CLOSE = "not explained yet: different formulas whose results are close"
+
+
+def _formulas_cause(sides: Sides) -> Cause | None:
+    """Names two formulas as the cause where both sides, which gave their recorded bits alone,
+    compute different things one after the other; None where it isn't known what a step computes,
+    or they differ in how they move elements alone."""
+    said, words = [], []
+    for side in sides:
+        end = side.operation.gives[side.output]
+        numbers, _ = operations_between(side.side, [end], side.operation.reads)
+        inside = [side.side.operations[n] for n in numbers]
+        if any(isinstance(op.meaning, Unknown) for op in inside):
+            return None
+        said.append(region_text(side.side, numbers))
+        words.append([word for op in inside for word in _formula_words(op, side.side)])
+    if words[0] == words[1]:
+        return None
+    why = (
+        f"two formulas: {said[0]} on the left, {said[1]} on the right; run alone, each gives its "
+        "recorded bits"
+    )
+    count = len(differing_outputs(sides))
+    return Cause("algorithm", why, count, count, in_numpy=False)
+
+
+def _with_addresses(cause: Cause, sides: Sides) -> Cause:
+    """Names the addresses of operands as the cause where each side, run alone on its own operands
+    at the other's addresses, gives the other's bits. Orders that were revealed stay the proof of
+    what each side adds; what else differs between the sides then changes nothing."""
+    ours, theirs, text = _exchanged(sides)
+    if not text:
+        return cause
+    left, right = sides
+    dtype = left.value.dtype
+    moved = left.moved(ours), right.moved(theirs)
+    if moved[0] is None or moved[1] is None:
+        cause.why += f"; {text}"
+        return cause
+    differ = unequal_bits(left.outputs, right.outputs, dtype)
+    gone = differ & ~unequal_bits(moved[0], right.outputs, dtype)
+    gone &= ~unequal_bits(moved[1], left.outputs, dtype)
+    count, every = int(gone.sum()), int(differ.sum())
+    if count < every:  # none: where they begin changes nothing, and is not mentioned
+        cause.why += f"; {text}, which explains {count} of {every}" * bool(count)
+        return cause
+    if not cause.kind:  # nothing replays what each side does, but exchanged addresses exchange bits
+        cause.why, cause.examined, cause.replayed = "", every, every
+        cause.in_numpy = False
+    exchanged = f"{text}; with the addresses exchanged, each side gives the other's bits"
+    cause.kind, cause.causes = "alignment", {"alignment": every}
+    cause.why = f"{exchanged}; {cause.why}" if cause.why else exchanged
+    return cause
+
+
+def _argument_cause(sides: Sides, arguments: str) -> Cause:
+    """Returns the class of operations whose arguments differ, though their operands agree.
+
+    It is the arguments that decide where nothing else can: operands of one size that lie alike in
+    memory, on one target. Else the difference has to be larger than any rounding.
+    """
+    count, dtype = sides[0].pair.differing, sides[0].value.dtype
+    alone, elsewhere = False, False  # whether something around a call decides, such as a switch
+    able = all(side.again is not None for side in sides)
+    try:
+        for side in sides if able else ():
+            kind, why = side.unsteady()
+            if kind in ("nondeterministic", "uninitialised"):
+                return Cause(kind, why, causes={kind: count}, alone=alone)
+            alone, elsewhere = not why, bool(why)
+            if why:
+                break
+    except NOT_ALONE as error:
+        said = type(error.__cause__ or error).__name__
+        return Cause(why=f"alone, the operation raises {said}", alone=alone)
+    calls = [
+        (side.side.target, [array.shape for array in side.reads], getattr(side.again, "lies", None))
+        for side in sides
+    ]
+    if (elsewhere or calls[0] != calls[1]) and is_near(sides[0].pair, dtype):
+        why = (
+            f"its arguments differ ({arguments}), and so does the size of its operands, "
+            "how they lie in memory or a switch: it is unknown which of these changes the bits"
+        )
+        return Cause(why=why, alone=alone)
+    # the same operands on the same target, so nothing but the arguments can decide
+    both = [side.operation.meaning for side in sides]
+    windows = all(isinstance(meaning, Windows | Convolution) for meaning in both)
+    kind = "window+argument" if windows and both[0] != both[1] else "argument"
+    came = count if alone else 0
+    return Cause(kind, arguments, came, came, {kind: count}, alone, in_numpy=False)
+
+
+def why_no_source(left: Run, right: Run, region: Region) -> str:
+    """Returns why an operation is no source, though its inputs were taken to agree; empty if
+    nothing was found against it. It is run alone once a side; what can't be is not refuted."""
+    try:
+        sides = isolated_sides(left, right, region)
+        if sides is None or any(side.again is None for side in sides):
+            return ""
+        why = other_operands(sides) or reads_more(sides)
+        for side in sides:
+            if not why and not equal_bits(side.rerun(), side.outputs, side.value.dtype):
+                kind, said = side.unsteady()
+                why = said if kind == "other" else ""
+        return why
+    except NOT_ALONE:
+        return ""
+
+
+def _sums_cause(sides: Sides, most: int, known: Known) -> Cause:
+    """Returns how both sides add, revealed and replayed."""
+    cause = Cause()
+    try:
+        adds = [Adds(side) for side in sides]
+        comparison = as_comparison(adds)
+        if not len(comparison.differing):
+            return cause
+        examined = reveal_sums(adds, comparison.differing, known, most)
+        comparison.left, comparison.right = (side.run for side in adds)
+        where = np.isin(comparison.differing, examined)
+        counted = Counter(name for name, here in zip(comparison.cause, where, strict=True) if here)
+        cause.examined, cause.replayed = len(examined), int(comparison.proved(examined).sum())
+        cause.causes, cause.comparison = dict(counted.most_common()), comparison
+    except (ProbeError, ValueError, IndexError) as error:
+        cause.why = f"not explained yet: {getattr(error, 'why', error)}"
+        return cause
+    refused = [side.refusal for side in (comparison.left, comparison.right)]
+    evidence = comparison.left.evidence or comparison.right.evidence
+    explained = [name for name in cause.causes if name not in ("unexplained", "not-a-sum")]
+    products = "the products (Winograd or FFT, for example)"
+    if "nondeterministic" in refused:
+        cause.kind, cause.why = "nondeterministic", evidence
+    elif refused.count("not-a-sum") == 1:
+        cause.kind, cause.causes = "algorithm", {"algorithm": cause.examined}
+        side = ("left", "right")[refused.index("not-a-sum")]
+        cause.why = f"the {side} side does not add {products}, the other side does: {evidence}"
+    elif refused.count("not-a-sum") == 2:
+        cause.why = f"neither side adds {products}: {evidence}"
+    elif comparison.sampled:
+        cause.why = f"not explained yet: {evidence}; {comparison.sampled}"
+    elif not explained and cause.replayed == cause.examined and _same_products(adds, examined):
+        cause.kind, cause.causes = "order", {"order": cause.replayed}
+        cause.why = "the same products are added, of operands in another order on the two sides"
+    elif not explained:
+        cause.why = "no revealed summation gives the bits of both sides"
+        cause.why += f": {evidence}" if evidence else ""
+    else:
+        cause.kind, summands = explained[0], comparison.left.case.summands
+        of = f"{cause.replayed} of {cause.examined} examined outputs replay on both sides"
+        cause.why = f"{SAID.get(cause.kind, cause.kind)} in sums of {summands}; {of}"
+    return cause
+
+
+def _same_products(adds: Sequence[Adds], examined: np.ndarray) -> bool:
+    """Whether outputs of both sides are sums of the same products, in whatever order."""
+    listed = evenly(examined, max(1, LISTED // max(adds[0].sum.summands, 1)))
+    products = []
+    for side in adds:
+        positions, filters = side.places[listed].T
+        group, dtype = filters // (side.sum.filters // side.sum.groups), side.sum.dtype
+        operands = side.run.operands
+        x = np.stack([operands.columns[g][:, n] for g, n in zip(group, positions, strict=True)])
+        w = operands.weights[:, filters].T
+        products.append(np.sort(floats.widen(x, dtype) * floats.widen(w, dtype), axis=1))
+    return np.array_equal(*products)
+
+
+# What a class says of two sums.
+SAID = {
+    "order": "the products are added in different orders",
+    "rounding": "the order is the same, but different products are fused into their additions",
+    "order+rounding": "the products are added in different orders and fused differently",
+    "precision": "operands or partial sums are kept in different formats",
+    "flush": "one side flushes subnormal numbers to zero",
+    "reach": "one side reads inputs outside of the window",
+}
+
+
+# Of which NumPy rounds as a library does. float16 is added in float32 by some.
+STEPPED = ("float32", "float64")
+
+# Names of what is added, in the order of the left side's operands; no longer sums are named.
+LETTERS = "abcdefgh"
+
+SUMS = (Contracts, Windows, Convolution, Reduces)
+
+# Products that are listed one by one, to find those of one side on the other.
+LISTED = 1 << 22
+
+
+def _formula_words(op: Operation, run: Run) -> list[str]:
+    """Returns what an operation computes, in words; of what only moves or changes nothing, none.
+
+    All sums of products have one word, however they are written, a bias is an addition, and a mean
+    is divided behind: that a sum is added in another order is no other formula.
+    """
+    shown = [(run.values[n].shape, run.values[n].digest) for n in op.reads]
+    if any((run.values[n].shape, run.values[n].digest) in shown for n in op.gives):
+        return []
+    words = []
+    for each in [step.meaning for step in getattr(op.meaning, "steps", ())] or [op.meaning]:
+        first = getattr(each, "windows", each)
+        if isinstance(first, Contracts | Windows) and getattr(first, "kind", "") != "max":
+            pool = isinstance(first, Windows) and first.pool
+            biased = getattr(first, "bias", None) is not None or (not pool and len(first.reads) > 2)
+            divided = getattr(first, "kind", "") == "average"
+            words += ["sum", *["add"] * biased, *["divide"] * divided]
+        elif isinstance(each, Reduces) and each.word in ("sum", "mean"):
+            words += ["sum", *["divide"] * (each.word == "mean")]
+        elif isinstance(each, Each) or not each.exact:
+            words.append(each.word or op.op)
+    return words
+
+
+def terms_cause(sides: Sides, apart: np.ndarray) -> Cause | None:
+    """Returns why two sums of the same terms differ: their order; None where they are no such sums,
+    or NumPy does not give all differing outputs ``apart`` of both sides."""
+    left, right = sides
+    ours, theirs = _addition_tree(left), _addition_tree(right)
+    if ours is None or theirs is None:
+        return None
+    # both sides' operands by name; of the right side None where it is no one's
+    numbers, values = left.operation.reads, left.side.values
+    letters = dict(zip(dict.fromkeys(numbers), LETTERS, strict=False))
+    same = {pair.right: pair.left for pair in left.pairs if pair.equal and pair.selection.whole}
+    for n in right.operation.reads:
+        weight = right.side.values[n]
+        if n not in same and weight.given < 0:
+            same[n] = next((m for m in numbers if values[m].key == weight.key), -1)
+    names = [letters.get(n) for n in numbers]
+    others = [letters.get(same.get(n, -1)) for n in right.operation.reads]
+    said = _terms_text(ours, names), _terms_text(theirs, others)
+    terms = [sorted(re.findall(r"\w+", text)) for text in said]
+    if terms[0] != terms[1] or str(None) in terms[0] or said[0] == said[1]:
+        return None
+    for side, tree in ((left, ours), (right, theirs)):
+        total = _add_terms(tree, side.reads)
+        if total.shape != side.value.shape:
+            return None
+        if unequal_bits(side.taken(total)[apart], side.outputs[apart], side.value.dtype).any():
+            return None
+    why = (
+        f"{said[0]} on the left, {said[1]} on the right, of the operands as the left reads them; "
+        f"all {len(apart)} differing outputs replay in NumPy on both sides"
+    )
+    return Cause("order", why, len(apart), len(apart))
+
+
+# An operand's number, or two of these that are added.
+Terms = int | tuple["Terms", "Terms"]
+
+
+def _addition_tree(alone: Alone) -> Terms | None:
+    """Returns how an operation adds what it reads; None where it does anything else."""
+    meaning = alone.operation.meaning
+    count = len(alone.operation.reads)
+    if set(alone.dtypes) - {alone.dtypes[-1]} or alone.dtypes[-1] not in STEPPED:
+        return None
+    steps: Sequence[Step] = [Step(meaning, tuple(range(count)), alone.value.shape)]
+    if isinstance(meaning, Steps):
+        steps = meaning.steps if not meaning.gives else ()
+    values: list[Terms] = list(range(count))
+    for step in steps:
+        what = step.meaning
+        if what != Each(what.word) or not what.word.startswith("add"):
+            return None
+        total, *rest = (values[n] for n in step.reads)
+        for each in rest:
+            total = total, each
+        values.append(total)
+    return values[-1] if steps else None
+
+
+def _terms_text(tree: Terms, names: Sequence[str | None]) -> str:
+    """Returns the sum in words; the two sides of one addition have no order."""
+    if isinstance(tree, int):
+        return str(names[tree])
+    both = sorted((_terms_text(part, names) for part in tree), key=lambda part: (-len(part), part))
+    return " + ".join(f"({one})" if len(one) > 1 else one for one in both)
+
+
+def _add_terms(tree: Terms, reads: Sequence[np.ndarray]) -> np.ndarray:
+    if isinstance(tree, int):
+        return reads[tree]
+    with np.errstate(all="ignore"):
+        return np.asarray(_add_terms(tree[0], reads) + _add_terms(tree[1], reads))

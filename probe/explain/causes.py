@@ -1,0 +1,246 @@
+"""Finds the cause of every difference in a store; each order is revealed once for all lengths.
+
+Reads ``comparisons`` that have differences, runs both sides again, reveals and replays the outputs
+that differ, and adds ``reveals``, ``orders``, ``roundings``, ``causes`` and ``accuracies`` to the
+store. What is explained already is not repeated, so the command may be stopped and continued.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe.case.case import Case
+from probe.case.errors import StoreError, TargetError
+from probe.case.schema import NULL_INT
+from probe.explain.comparison import (
+    CaseRun,
+    ComparedShapes,
+    Comparison,
+    OutputPairs,
+    Revealer,
+    run_case,
+)
+from probe.order.summation import ranges_of_mask
+from probe.sweep.campaign import Row, Sessions, in_processes
+from probe.sweep.store import Store, file, load
+from probe.targets import machine
+from probe.targets.launch import Session
+from probe.targets.progress import Tell
+from probe.targets.target import Target
+
+# The columns of ``parquet.PAIR``, targets first: starting one takes seconds, and serves all of its
+# cases.
+ORDER = ["target", "run_id", "case_id", "vary", "against", "at"]
+
+# Differing outputs of a comparison whose accuracy is stored: a sweep has millions.
+KEPT = 500
+
+
+@dataclass(frozen=True)
+class Job:
+    """All values of one case on one target that differ from the longest one.
+
+    ``case``: as JSON text; ``values``: (value, differing outputs as stored).
+    """
+
+    run_id: str
+    library_version: str
+    target: str
+    case: str
+    case_id: str
+    vary: str
+    against: int
+    values: tuple[tuple[int, int], ...]
+
+    def place(self, at: int) -> Row:
+        """Returns columns that name the run at a value."""
+        columns: Row = {"run_id": self.run_id, "case_id": self.case_id, "target": self.target}
+        return columns | {"vary": self.vary, "at": at}
+
+
+@dataclass
+class CauseRows:
+    """Rows for the store, and what to count."""
+
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+    causes: Counter[str] = field(default_factory=Counter)
+    replayed: int = 0
+    failure: str = ""
+
+    def keep(self, job: Job, side: CaseRun, value: int, wanted: np.ndarray) -> None:
+        """Keeps rows of ``reveals``, ``orders`` and ``roundings`` for one side."""
+        if side.orders is None:
+            return
+        rows = side.orders.rows(job.place(value), wanted, side.replays)
+        numbers = np.unique(side.orders.index[wanted & (side.orders.index >= 0)]).tolist()
+        mine = [side.orders.summations[number] for number in numbers]
+        self.rows.setdefault("reveals", []).extend(rows)
+        self.rows.setdefault("orders", []).extend(summation.order_row() for summation in mine)
+        self.rows.setdefault("roundings", []).extend(summation.rounding_row() for summation in mine)
+
+    def judge(self, job: Job, value: int, comparison: Comparison) -> None:
+        """Keeps rows of ``causes`` and ``accuracies`` for one comparison."""
+        causes, both = np.array(comparison.cause, object), comparison.proved(comparison.differing)
+        places, beyond = comparison.pairs.left[comparison.differing], comparison.out_of_bounds
+        for cause in sorted(comparison.causes):
+            mine = causes == cause
+            outputs, replayed = int(mine.sum()), int(both[mine].sum())
+            row: Row = {"cause": cause, "outputs": outputs, "replayed": replayed}
+            row |= {"beyond": int(beyond[mine].sum()), "against": job.against}
+            row["ranges"] = ranges_of_mask(comparison.left.mask(places[mine]))
+            self.rows.setdefault("causes", []).append(job.place(value) | row)
+            self.causes[cause] += outputs
+            self.replayed += replayed
+        place = job.place(value) | {"against": job.against}
+        columns = {name: each.tolist() for name, each in comparison.accuracies(KEPT).items()}
+        rows, nothing = self.rows.setdefault("accuracies", []), (NULL_INT, math.inf)
+        for numbers in zip(*columns.values(), strict=True):
+            # of NaN and these the store has no value
+            values = (None if n in nothing or n != n else n for n in numbers)
+            rows.append(place | dict(zip(columns, values, strict=True)))
+
+
+@dataclass
+class Causes:
+    """The store's differing outputs by cause, by target, and what failed.
+
+    ``explained_before`` comparisons were in the store already: their outputs are counted too.
+    ``added``: outputs that this run explained.
+    """
+
+    by_target: dict[str, Counter[str]] = field(default_factory=dict)
+    replayed: int = 0
+    explained_before: int = 0
+    added: int = 0
+    failures: list[str] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def causes(self) -> Counter[str]:
+        """Returns the differing outputs by cause, all targets together."""
+        return sum(self.by_target.values(), Counter())
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what ``probe explain --from STORE --json`` prints."""
+        return {
+            "causes": dict(self.causes),
+            "differing": self.causes.total(),
+            "replayed": self.replayed,
+            "targets": {target: dict(counts) for target, counts in self.by_target.items()},
+            "comparisons_explained_before": self.explained_before,
+            "failures": self.failures,
+            "interrupted": self.interrupted,
+        }
+
+
+def explain_store(
+    path: str | Path, workers: int | None = None, progress: Tell | None = None
+) -> Causes:
+    """Explains every difference in a store that was measured on this machine.
+
+    ``path``: an experiment's folder, or this machine's folder in it. ``workers``: processes; None:
+    one a processor, each started afresh, so that a script needs ``if __name__ == "__main__"``.
+    ``progress(done, total, target)`` counts cases x targets. StoreError: no such store, or none of
+    this machine.
+    """
+    folders = file.machine_folders(Path(path))
+    # its bits are the only ones that can be made again here
+    own = [folder for folder in folders if folder.name == machine.label()]
+    if not own:
+        names = ", ".join(sorted(folder.name for folder in folders)) or "no machine"
+        why = f"it has results of {names}, and this machine is {machine.label()}"
+        raise StoreError(f"store={path}: {why}; explain them there, or sweep here first")
+    jobs, result = _jobs_left(own[0])
+
+    def take(job: Job, answer: CauseRows) -> None:
+        for table, rows in answer.rows.items():
+            store.append(table, rows)
+        if answer.failure:
+            result.failures.append(answer.failure)
+        result.by_target.setdefault(job.target, Counter()).update(answer.causes)
+        result.replayed += answer.replayed
+        result.added += answer.causes.total()
+
+    def tell(done: int, total: int, job: Job) -> None:
+        if progress:
+            progress(done, total, job.target)
+
+    if progress:
+        progress(0, len(jobs), "")
+    with Store(own[0]) as store:
+        result.interrupted = in_processes(jobs, explain_job, take, workers, tell)
+    return result
+
+
+def _jobs_left(folder: Path) -> tuple[list[Job], Causes]:
+    """Returns what is left to explain, case by case, each target's together."""
+    stored = load(folder)
+    cases = dict(zip(stored.cases["case_id"], stored.cases["json"], strict=True))
+    versions = dict(zip(stored.runs["run_id"], stored.runs["library_version"], strict=True))
+    differing = stored.comparisons[stored.comparisons["differing"] > 0]
+    rows = list(differing[[*ORDER, "differing"]].itertuples(index=False, name=None))
+    done = list(stored.causes[ORDER].itertuples(index=False, name=None))
+    explained, known = {*done}, {row[:-1] for row in rows}
+    todo = sorted(row for row in rows if row[:-1] not in explained)
+    result = Causes(explained_before=len(rows) - len(todo))
+    before = stored.causes[np.array([pair in known for pair in done], bool)]
+    for target, own in before.groupby("target"):
+        counts = own.groupby("cause")["outputs"].sum().astype(int)
+        result.by_target[str(target)] = Counter(counts.to_dict())
+    result.replayed = int(before["replayed"].sum())
+    jobs = []
+    for job, some in groupby(todo, key=lambda row: row[:-2]):
+        target, run_id, case_id, vary, against = job
+        values = tuple((int(at), int(outputs)) for *_, at, outputs in some)
+        case = cases[case_id]
+        text = case if isinstance(case, str) else json.dumps(case)
+        names = (run_id, versions[run_id], target, text, case_id, vary)
+        jobs.append(Job(*names, int(against), values))
+    return jobs, result
+
+
+# This process's: one is kept, since jobs come target by target.
+_SESSIONS = Sessions(lambda where: Session(where, time_limit=None, start_limit=None))
+
+
+def explain_job(job: Job) -> CauseRows:
+    """Returns rows for the store. A target's failure is reported, and the other jobs go on."""
+    answer, target = CauseRows(), Target.parse(job.target)
+    _SESSIONS.close(target)
+    try:
+        session = _SESSIONS.of(target)
+        version = session.facts.get("library_version")
+        if version != job.library_version:
+            why = f"it was measured with {job.library_version}, and the version here is {version}"
+            raise TargetError(job.target, "unavailable", why)
+        case = Case.from_json(job.case)
+        shapes = [ComparedShapes(case, job.vary, at, job.against, None) for at, _ in job.values]
+        base, comparisons = run_case(session, shapes[0].right), []
+        for compared, (value, stored) in zip(shapes, job.values, strict=True):
+            left = run_case(session, compared.left)
+            comparisons.append(Comparison(case, left, base, OutputPairs.must_agree(compared)))
+            if (now := len(comparisons[-1].differing)) != stored:
+                answer.failure = (
+                    f"case={job.case_id}: {job.target}: {job.vary}={value}: {stored} outputs "
+                    f"differed when it was measured, and {now} do now; run the sweep again"
+                )
+        known = Revealer()
+        wanted = base.mask(np.concatenate([c.pairs.right[c.differing] for c in comparisons]))
+        base = known.reveal(base, session, wanted)
+        answer.keep(job, base, job.against, wanted)
+        for (at, _), each in zip(job.values, comparisons, strict=True):
+            mine = each.left.mask(each.pairs.left[each.differing])
+            each.left, each.right = known.reveal(each.left, session, mine), base
+            answer.keep(job, each.left, at, mine)
+            answer.judge(job, at, each)
+    except TargetError as error:
+        answer.failure = f"case={job.case_id}: {error}"
+    return answer

@@ -1,0 +1,647 @@
+"""Judges what differs between two runs, output by output, and why; replay is the proof.
+
+Outputs that read the same inputs with the same weights must agree. Where they don't, the order or
+the rounding of their sums differs: both are revealed on both sides, and count as the cause only if
+replaying them gives both sides' bits. What does not replay is ``unexplained``. Infinities and NaN
+may also get into an output from elsewhere, where a kernel multiplies more than the window by zeros
+of its own: what reaches an output is tested on both sides where operands are not finite.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from probe.case import floats, schema, ulp
+from probe.case.case import Case
+from probe.case.errors import InputError
+from probe.case.layout import CONTIGUOUS, offset
+from probe.explain.comparison.runs import (
+    Arrays,
+    Blocks,
+    CaseRun,
+    ComparedShapes,
+    Revealer,
+    common,
+    run_case,
+)
+from probe.explain.enclosure import BEYOND, UNKNOWN, WITHIN, Accuracy, RoundingVerdict, of_operands
+from probe.order import arithmetic, sampled, window
+from probe.order.pools import Pooled
+from probe.order.tree import BIAS
+from probe.targets.launch import AnySession
+from probe.targets.progress import VOICE
+
+CAUSES = (
+    *("window", "reach", "order", "rounding", "precision", "flush"),
+    *("algorithm", "alignment", "nondeterministic", "not-a-sum", "unexplained"),
+)
+
+# Products of outputs that are held against the exact sums.
+JUDGED = 1 << 23  # speed alone: less than a replay of them costs
+
+# Causes that two replayed summations show.
+OF_SUMS = {"order", "rounding", "precision", "flush"}
+
+
+@dataclass
+class OutputPairs:
+    """Outputs to compare: (pairs, 2) places (position, filter) on the left and on the right.
+
+    ``same_window``: whether both read the same inputs with the same weights.
+    """
+
+    left: np.ndarray
+    right: np.ndarray
+    same_window: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+    def some(self, which: np.ndarray) -> OutputPairs:
+        """Returns those of these numbers, or where a mask is True."""
+        return OutputPairs(self.left[which], self.right[which], self.same_window[which])
+
+    @staticmethod
+    def of_blocks(left: Case, right: Case, blocks: Blocks) -> OutputPairs:
+        """Returns the outputs in blocks of both sides' outputs, which read the same."""
+        none = np.zeros((0, 2), int)
+        left_places, right_places = (
+            np.concatenate([none, *(_places_of_block(case, block) for block in blocks)])
+            for case in (left, right)
+        )
+        return OutputPairs(left_places, right_places, np.ones(len(left_places), bool))
+
+    @staticmethod
+    def must_agree(shapes: ComparedShapes) -> OutputPairs:
+        """Outputs of two shapes of one case that read the same inputs with the same weights."""
+        return OutputPairs.of_blocks(shapes.left, shapes.right, shapes.blocks())
+
+    @staticmethod
+    def same_place(left: CaseRun, right: CaseRun) -> OutputPairs:
+        """Outputs of the same index, with whether the windows that were read are the same."""
+        pairs = OutputPairs.of_blocks(left.case, right.case, common(left.case, right.case))
+        shape = np.maximum(left.case.input_shape(), right.case.input_shape())
+        step = 65536  # speed alone: windows of so many outputs fit the memory
+        for start in range(0, len(pairs), step):
+            rows = slice(start, start + step)
+            reads = []
+            for run, at in ((left, pairs.left[rows]), (right, pairs.right[rows])):
+                assert run.windows is not None
+                group = at[:, 1] // (run.case.filters // run.case.groups)
+                reads.append(_numbered_in(run.windows[group, at[:, 0]], run.case, shape))
+            # a depthwise layer and the full one that it is written as read windows of other widths
+            alike = reads[0].shape == reads[1].shape
+            pairs.same_window[rows] = (reads[0] == reads[1]).all(axis=1) if alike else False
+        return pairs
+
+
+def _numbered_in(reads: np.ndarray, case: Case, shape: np.ndarray) -> np.ndarray:
+    """Returns the flat indices that a case's inputs have in a larger ``shape``; -1 stays.
+
+    The same input of a longer row, or of a later sample of a longer input, has another flat index.
+    """
+    if case.input_shape() == tuple(shape):
+        return reads
+    places = np.unravel_index(np.maximum(reads, 0), case.input_shape())
+    return np.where(reads < 0, -1, np.ravel_multi_index(places, tuple(shape)))
+
+
+def _places_of_block(case: Case, block: tuple[slice, ...]) -> np.ndarray:
+    """(position, filter) of all outputs in a block of the output, row by row: (outputs, 2)."""
+    shape = case.output_shape()
+    flat = np.arange(np.prod(shape)).reshape(shape)[block].reshape(-1)
+    return np.stack(np.divmod(flat, case.filters), axis=1)
+
+
+def classes_of(case: Case) -> tuple[np.ndarray, list[np.ndarray]]:
+    """``window.read_classes`` with a class for every (batch entry, output position)."""
+    classes, leaves = window.read_classes(case)
+    return np.tile(classes, case.batch), leaves
+
+
+# Operands that are compared at once.
+READ_AT_ONCE = 1 << 22  # speed alone
+
+
+def check_operands(left: CaseRun, right: CaseRun, pairs: OutputPairs) -> None:
+    """Outputs that must agree have to be given the same operands. InputError: they are not.
+
+    Where a leaf's input, weight or bias differs on the other side, by another dtype, seed or
+    rounding, a difference says nothing of the library. Costs a read of both sides' operands.
+    """
+    given_left, given_right = left.operands, right.operands
+    dtype = left.case.dtype
+    if dtype != right.case.dtype:
+        why = f"the left side has {dtype}: the operands are rounded differently"
+        raise InputError("dtype", right.case.dtype, why, "compare runs of one dtype")
+    mine, theirs = pairs.left[pairs.same_window], pairs.right[pairs.same_window]
+    if not len(mine):
+        return
+    todo = "give both sides the same operands"
+    filters = _pairs_that_occur(mine[:, 1], theirs[:, 1], left.case.filters, right.case.filters)
+    # weights and bias are the same at every place: they are held against each other once
+    met = [("w", given_left.weights[:, filters[0]], given_right.weights[:, filters[1]])]
+    if given_left.b is not None and given_right.b is not None:
+        met.append(("b", given_left.b[filters[0]], given_right.b[filters[1]]))
+    both = mine[:, 0] * len(given_right.y) + theirs[:, 0]
+    starts = np.flatnonzero(np.diff(both, prepend=-1))  # filters of one place follow each other
+    places = np.stack([mine[starts, 0], theirs[starts, 0]], axis=1)
+    widths = [side.case.filters // side.case.groups for side in (left, right)]
+    ours, others = filters[0] // widths[0], filters[1] // widths[1]
+    groups = _pairs_that_occur(ours, others, left.case.groups, right.case.groups)
+    for first, second in groups.T.tolist():
+        ours, others = given_left.columns[first], given_right.columns[second]
+        step = max(1, READ_AT_ONCE // max(len(ours), 1))  # speed alone
+        for start in range(0, len(places), step):
+            some = places[start : start + step].T
+            met_here = ("x", ours[:, some[0]], others[:, some[1]])
+            for name, a, b in (met_here, *met):
+                if a.shape != b.shape:
+                    why = f"the other side reads {b.shape} of them"
+                    raise InputError(name, a.shape, why, todo)
+                bits = [floats.to_bits(np.ascontiguousarray(side), dtype) for side in (a, b)]
+                if not np.array_equal(bits[0], bits[1]):
+                    at = tuple(np.argwhere(bits[0] != bits[1])[0])
+                    shown = [floats.bits_text(int(side[at]), dtype) for side in bits]
+                    why = f"outputs that must agree read {shown[1]} on the other side"
+                    raise InputError(name, shown[0], why, todo)
+            met = []
+
+
+def _pairs_that_occur(mine: np.ndarray, theirs: np.ndarray, count: int, others: int) -> np.ndarray:
+    """Returns pairs of numbers below ``count`` and ``others`` that occur, each once: (2, pairs)."""
+    occurs = np.zeros((count, others), bool)
+    occurs[mine, theirs] = True
+    return np.stack(np.nonzero(occurs))
+
+
+@dataclass
+class Comparison:
+    """Two runs, the pairs of their outputs that are compared, what differs, and why.
+
+    Orders are to be revealed before a cause is asked for. ``case``: what both are shapes of.
+    ``kernels``: the kernels that both libraries report, if these were asked for.
+    """
+
+    case: Case
+    left: CaseRun
+    right: CaseRun
+    pairs: OutputPairs
+    kernels: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_operands(self.left, self.right, self.pairs)
+
+    def reveal(
+        self,
+        first: AnySession,
+        second: AnySession,
+        known: Revealer,
+        which: np.ndarray | None = None,
+    ) -> Comparison:
+        """Reveals both runs on their sessions: of the pairs ``which`` (indices), or all outputs."""
+        for name, session in VOICE.counting((("left", first), ("right", second)), "sides"):
+            side, places = getattr(self, name), getattr(self.pairs, name)
+            wanted = None if which is None else side.mask(places[which])
+            setattr(self, name, known.reveal(side, session, wanted))
+        return self
+
+    def sides(
+        self, which: np.ndarray | slice = slice(None)
+    ) -> tuple[tuple[CaseRun, np.ndarray], tuple[CaseRun, np.ndarray]]:
+        """Returns each run, with the places of these pairs in it."""
+        return (self.left, self.pairs.left[which]), (self.right, self.pairs.right[which])
+
+    def values(self, which: np.ndarray | slice = slice(None)) -> tuple[np.ndarray, np.ndarray]:
+        """Returns both sides' outputs of these pairs, container."""
+        left, right = (side.operands.y[tuple(at.T)] for side, at in self.sides(which))
+        return left, right
+
+    def proved(self, which: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """Returns whether the replay gave both sides' bits: bool, one a pair."""
+        left, right = (side.replays[tuple(at.T)] for side, at in self.sides(which))
+        return left & right
+
+    @property
+    def sets(self) -> int:
+        """On how many fresh sets of operands the orders of both sides were replayed."""
+        return min(0 if side.orders is None else side.orders.sets for side, _ in self.sides())
+
+    @cached_property
+    def differences(self) -> ulp.Differences:
+        """Returns the pairs whose bits differ, by how much."""
+        return ulp.differences(*self.values(), self.left.case.dtype, self.zeros)
+
+    @property
+    def zeros(self) -> str:
+        """Returns ``"equal"``, or ``"differ"``: zeros of different signs are differences too."""
+        return self.left.operands.zeros
+
+    @cached_property
+    def signed_zero(self) -> int:
+        """Returns how many pairs are zeros of different signs."""
+        return ulp.signed_zeros(*self.values(), self.left.case.dtype)
+
+    @property
+    def differing(self) -> np.ndarray:
+        """Returns indices of the pairs whose bits differ."""
+        return self.differences.index
+
+    @property
+    def ulps(self) -> np.ndarray:
+        """Returns the signed distances of those."""
+        return self.differences.ulps
+
+    @property
+    def compared(self) -> int:
+        """Returns outputs that are compared: those that must agree, or of two targets or paddings
+        all that both have."""
+        return len(self.pairs)
+
+    @property
+    def replayed(self) -> int:
+        """Returns how many compared outputs the replay reproduced on both sides."""
+        return int(self.proved().sum())
+
+    @property
+    def max_ulp(self) -> int | None:
+        """Returns the largest absolute distance; 0 where nothing differs, None where none is a
+        number."""
+        return ulp.largest_ulp(self.differences)
+
+    @cached_property
+    def cause(self) -> list[str]:
+        """Returns the cause of each differing pair."""
+        which = self.differing
+        refusals = {self.left.refusal, self.right.refusal} - {""}
+        if "nondeterministic" in refusals:
+            return ["nondeterministic"] * len(which)
+        if "alignment" in refusals:
+            return ["alignment"] * len(which)
+        if self.left.pooled is not None and self.right.pooled is not None:
+            return self._of_pools(which, self.left.pooled, self.right.pooled)
+        if refusals:
+            same = self.pairs.same_window[which].tolist()
+            name = "not-a-sum" if "not-a-sum" in refusals else "unexplained"
+            return [name if alike else "window" for alike in same]
+        kinds, number = np.unique(self._kinds(which), axis=0, return_inverse=True)
+        names = [self._name(*kind) for kind in kinds.tolist()]
+        causes = np.array([names[n] for n in number.reshape(-1).tolist()], object)
+        flushed = np.array(["flush" in name for name in causes], bool)
+        for place in np.flatnonzero(flushed)[self._unflushed(which[flushed])]:
+            others = [part for part in causes[place].split("+") if part != "flush"]
+            causes[place] = "+".join(others) or causes[place]
+        # a sum takes another order where its operands begin elsewhere: the address is the cause
+        if self.by_address:  # what the sums show follows from it, and stays the proof
+            causes[[bool(set(name.split("+")) & OF_SUMS) for name in causes]] = "alignment"
+        return causes.tolist()  # type: ignore[no-any-return]
+
+    @property
+    def sampled(self) -> str:
+        """Returns what long sums answered at some pairs of products; empty where none was asked."""
+        left, right = self.left.meets, self.right.meets
+        products = self.left.case.summands
+        if left is None or right is None or products != self.right.case.summands:
+            return ""
+        ours, theirs = (
+            meets[:, where[:, 0], where[:, 1]]
+            for meets, where in ((left, self.pairs.left), (right, self.pairs.right))
+        )
+        return sampled.answers_apart(ours, theirs, products)
+
+    def _of_pools(self, which: np.ndarray, left: Pooled, right: Pooled) -> list[str]:
+        """Returns the cause of each of these pairs of two pools."""
+        pairs = self.pairs.some(which)
+        names = left.causes(right, pairs.left, pairs.right)
+        same = pairs.same_window.tolist()
+        causes = zip(names, same, strict=True)
+        return [(cause or "unexplained") if alike else "window" for cause, alike in causes]
+
+    @property
+    def by_address(self) -> bool:
+        """Returns whether both sides differ in nothing but where their operands begin in memory."""
+        sides = self.left, self.right
+        words = [side.case.layout for side in sides]
+        if words[0] == words[1] or not all(w == CONTIGUOUS or offset(w) >= 0 for w in words):
+            return False
+        plain = [side.case.with_(layout=CONTIGUOUS) for side in sides]
+        return plain[0] == plain[1] and self.left.target.text == self.right.target.text
+
+    def _unflushed(self, which: np.ndarray) -> np.ndarray:
+        """Returns pairs whose bits come out too if nothing is flushed: bool. There it is no cause.
+
+        Summations say what is done to any operands, and of most operands nothing is subnormal.
+        """
+        alike = np.ones(len(which), bool)
+        for side, places in self.sides(which):
+            if not len(which) or side.orders is None:
+                continue
+            positions, filters = places.T
+            numbers = side.orders.index[positions, filters]
+            for number in np.unique(numbers):
+                mine = numbers == number
+                summation = arithmetic.without_flushing(side.orders.summations[number])
+                alike[mine] &= side.operands.agrees(summation, positions[mine], filters[mine])
+        return alike
+
+    @property
+    def causes(self) -> dict[str, int]:
+        """Returns the differing outputs by cause; causes that explain none are left out."""
+        counted = Counter(self.cause)
+        ranks = {name: CAUSES.index(name.split("+")[0]) for name in counted}
+        return dict(sorted(counted.items(), key=lambda item: (ranks[item[0]], item[0])))
+
+    @property
+    def apart(self) -> dict[str, np.ndarray]:
+        """Returns what is added differently, whatever the finite operands are: pairs (indices) by
+        cause.
+
+        Only pairs with the same window count; summations are compared over the leaves that the
+        outputs read: in the padding all add zeros.
+        """
+        return self._apart[0]
+
+    @property
+    def unknown(self) -> int:
+        """Returns pairs with the same window that have no proved way of adding on a side."""
+        return self._apart[1]
+
+    @property
+    def by_order(self) -> int:
+        """Returns pairs that are added in a different order."""
+        return sum(map(len, self.apart.values()))
+
+    @cached_property
+    def _apart(self) -> tuple[dict[str, np.ndarray], int]:
+        if self.left.pooled is not None and self.right.pooled is not None:
+            return self._pools_apart(self.left.pooled, self.right.pooled)
+        if self.left.orders is None or self.right.orders is None:
+            return {}, 0
+        same = np.flatnonzero(self.pairs.same_window)
+        orders = self.left.orders, self.right.orders
+        both = zip(orders, self.sides(same), strict=True)
+        known = [revealed.replayed[tuple(places.T)] for revealed, (_, places) in both]
+        proved = same[known[0] & known[1]]
+        # both summations and what is read: the columns before say how this pair's data came out
+        kinds, number = np.unique(self._kinds(proved)[:, 4:], axis=0, return_inverse=True)
+        names = [self._verdict(*kind) for kind in kinds.tolist()]
+        verdicts = np.array(names, object)[number.reshape(-1)]
+        apart = {name: proved[verdicts == name] for name in dict.fromkeys(names) if name}
+        return apart, len(same) - len(proved)
+
+    def _pools_apart(self, left: Pooled, right: Pooled) -> tuple[dict[str, np.ndarray], int]:
+        """As ``_apart``: pairs whose ways differ in more than what the operands let be flushed."""
+        same = np.flatnonzero(self.pairs.same_window)
+        both = zip((left, right), self.sides(same), strict=True)
+        numbers = (pooled.index[tuple(places.T)] for pooled, (_, places) in both)
+        by_cause: dict[str, list[int]] = {}
+        unknown = 0
+        for pair, mine, theirs in np.stack([same, *numbers], axis=1).tolist():
+            if mine < 0 or theirs < 0:
+                unknown += 1
+            elif names := left.ways[mine].apart(right.ways[theirs]):  # type: ignore[arg-type]
+                by_cause.setdefault("+".join(names), []).append(pair)
+        return {name: np.array(some) for name, some in by_cause.items()}, unknown
+
+    @cached_property
+    def _classes(self) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        """``classes_of`` the left side, the bias among what is read."""
+        classes, leaves = classes_of(self.left.case)
+        bias = () if self.left.case.bias is None else (BIAS,)
+        return classes, [(*map(int, read), *bias) for read in leaves]
+
+    def _kinds(self, which: np.ndarray) -> np.ndarray:
+        """Returns all that decides a pair's cause, a row a pair."""
+        assert self.left.orders is not None and self.right.orders is not None
+        mine, theirs = tuple(self.pairs.left[which].T), tuple(self.pairs.right[which].T)
+        left, right = self.left.orders, self.right.orders
+        same, read = self.pairs.same_window[which], self._classes[0][mine[0]]
+        no_sum = left.not_a_sum[mine] | right.not_a_sum[theirs]
+        reached = self.left.reached[mine] ^ self.right.reached[theirs]
+        sums = left.index[mine], right.index[theirs]
+        columns = [same, no_sum, self.proved(which), reached, *sums, read]
+        return np.stack(columns, axis=1).astype(np.int64)
+
+    def _name(self, same: int, no_sum: int, replayed: int, reached: int, *sums: int) -> str:
+        if not same:
+            return "window"
+        if no_sum:
+            return "not-a-sum"
+        if reached and replayed:
+            return "reach"
+        return (replayed and self._verdict(*sums)) or "unexplained"
+
+    def _verdict(self, one: int, two: int, read: int) -> str:
+        """Returns what sets two summations apart over the leaves that are read; empty if nothing
+        does."""
+        assert self.left.orders is not None and self.right.orders is not None
+        if one < 0 or two < 0:
+            return ""
+        left, right = self.left.orders.summations[one], self.right.orders.summations[two]
+        if left == right:
+            return ""
+        leaves = self._classes[1][read]
+        return "+".join(left.restricted(leaves).causes(right.restricted(leaves)))
+
+    @property
+    def rounding(self) -> RoundingVerdict:
+        """Returns whether rounding can be why the differing pairs differ, in counts.
+
+        Those that replay on both sides are ``explained``, whatever their cause. Of the others that
+        read the same, both sides are held against all results that rounding can give.
+        """
+        return RoundingVerdict.of(*self._held)
+
+    def beyond(self) -> tuple[CaseRun, np.ndarray] | None:
+        """Returns a side and the place of its first output that no rounding can give, of the sums
+        with fewer summands; None where there is none."""
+        explained, *verdicts, _ = self._held
+        outputs = [
+            (side, places[number])
+            for (side, places), said in zip(self.sides(self.differing), verdicts, strict=True)
+            for number in np.flatnonzero((said == BEYOND) & ~explained)[:1]
+        ]
+        return min(outputs, key=lambda output: output[0].case.summands, default=None)
+
+    @property
+    def out_of_bounds(self) -> np.ndarray:
+        """Returns which differing pairs have a side that no rounding can give: bool."""
+        explained, left, right, _ = self._held
+        return ~explained & ((left == BEYOND) | (right == BEYOND))
+
+    @cached_property
+    def _held(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """What ``RoundingVerdict.of`` counts: a bool or a verdict for each differing pair."""
+        which = self.differing
+        explained = self.proved(which) & np.array([c != "unexplained" for c in self.cause], bool)
+        open_ = ~explained & self.pairs.same_window[which]
+        verdicts = np.full((len(self.sides()), len(which)), UNKNOWN)
+        flush = np.zeros(len(which), bool)
+        for number, (side, some) in enumerate(self.sides(which[open_])):
+            if len(some) and (enclosed := of_operands(side.operands, *some.T)) is not None:
+                values = side.operands.y[tuple(some.T)]
+                verdicts[number, open_], near = enclosed.judged(values)
+                flush[open_] |= near
+        return explained, verdicts[0], verdicts[1], flush
+
+    @cached_property
+    def accuracy(self) -> Accuracy | None:
+        """Returns how far both sides' differing outputs are from the exact sums; None where these
+        are not known, as of pools.
+
+        Of very many as many as ``JUDGED`` products allow are taken, evenly.
+        """
+        which = self.differing[self.of_exact(JUDGED // self.left.case.summands)]
+        sums = of_operands(self.left.operands, *self.pairs.left[which].T) if len(which) else None
+        return None if sums is None else Accuracy.of(sums, *self.values(which))
+
+    def of_exact(self, most: int) -> np.ndarray:
+        """Returns numbers of differing pairs, ``most`` or fewer, evenly taken from all that have an
+        exact result in common: those that read different inputs have none."""
+        which = np.flatnonzero(self.pairs.same_window[self.differing])
+        count = min(max(1, most), len(which))
+        return which[np.linspace(0, len(which) - 1, count).astype(int)]
+
+    def accuracies(self, most: int) -> dict[str, np.ndarray]:
+        """Returns columns of the table ``accuracies``: of the pairs that ``of_exact`` takes; {}
+        where the exact results are not known. NaN and ``schema.NULL_INT`` stand for null."""
+        some = self.of_exact(most)
+        which = self.differing[some]
+        places = self.pairs.left[which]
+        if not len(some) or (sums := of_operands(self.left.operands, *places.T)) is None:
+            return {}
+        explained, left, right, _ = (values[some] for values in self._held)
+        verdict = np.full(len(some), "unknown", object)
+        verdict[(left == WITHIN) & (right == WITHIN)] = "within"
+        verdict[self.out_of_bounds[some]] = "beyond"
+        verdict[explained] = "explained"
+        columns: dict[str, np.ndarray] = {
+            "index": places @ np.array([self.left.case.filters, 1]),
+            "verdict": verdict,
+        }
+        for name, (side, at) in zip(("at", "against"), self.sides(which), strict=True):
+            # how deep the trees are: -1 is the last of these numbers, of unknown ones
+            known = [] if side.orders is None else side.orders.summations
+            depths = np.array([*(s.tree.depth for s in known), schema.NULL_INT], np.int64)
+            numbers = -1 if side.orders is None else side.orders.index[tuple(at.T)]
+            columns[f"depth_{name}"] = np.broadcast_to(depths[numbers], len(at))
+        return columns | Accuracy.of(sums, *self.values(which)).columns()
+
+    def orders(self, side: CaseRun) -> list[dict[str, Any]]:
+        """Returns the summations of the compared outputs of a side, the most frequent first."""
+        places = self.pairs.left if side is self.left else self.pairs.right
+        if side.pooled is not None:
+            return side.pooled.orders(side.pooled.index[tuple(places.T)])
+        if side.orders is None:
+            return []
+        numbers = side.orders.index[tuple(places.T)]
+        rows = [
+            summation.to_json(side.case.dtype) | {"outputs": int((numbers == number).sum())}
+            for number, summation in enumerate(side.orders.summations)
+        ]
+        return sorted((f for f in rows if f["outputs"]), key=lambda f: -f["outputs"])
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the object that ``probe explain --json`` prints."""
+        shown: dict[str, Any] = {
+            "case": self.case.to_json(),
+            "left": self.left.named(),
+            "right": self.right.named(),
+            "compared": self.compared,
+            "differing": len(self.differing),
+            "max_ulp": self.max_ulp,
+            "signed_zero": self.signed_zero,
+            "causes": self.causes,
+            "rounding": self.rounding.to_json(),
+            "accuracy": None if self.accuracy is None else self.accuracy.to_json(),
+            "replayed": self.replayed,
+            "by_order": self.by_order,
+            "sets": self.sets,
+            "left_orders": self.orders(self.left),
+            "right_orders": self.orders(self.right),
+            "windows_differ": int((~self.pairs.same_window).sum()),
+            "controls": {"left": self.left.control, "right": self.right.control},
+            "kernels": self.kernels,
+        }
+        # outputs of a side that are NaN by what they don't read
+        sides = {"left": self.left, "right": self.right}
+        reached = {name: int(side.reached.sum()) for name, side in sides.items()}
+        shown |= {"sampled": self.sampled} if self.sampled else {}
+        return shown | ({"reached": reached} if any(reached.values()) else {})
+
+    def lines(self) -> tuple[str, str, str]:
+        """Returns the comparison in three lines: the runs, what differs, why."""
+        sides = " against ".join(self.words(side) for side in (self.left, self.right))
+        far = "" if self.max_ulp is None else f", up to {self.max_ulp:,} ulp"
+        differing = len(self.differing)
+        # other windows are no reason to agree
+        must = "that must agree " * bool(self.pairs.same_window.all())
+        counts = f"{differing:,} of {self.compared:,} outputs {must}differ"
+        why = ", ".join(f"{cause}: {count:,}" for cause, count in self.causes.items())
+        if not differing:
+            added = f"added in a different order or rounding: {self.by_order:,}"
+            why = added if self.by_order else "nothing to explain"
+            why += f"; the order of {self.unknown:,} outputs is not known" * bool(self.unknown)
+        refused = {self.left.refusal, self.right.refusal} - {""}
+        why += "".join(f"; {one}" for one in sorted(refused))
+        why += f"; {self.sampled}" * bool(self.sampled)
+        why += f"; {self.rounding.words}" * bool(self.rounding.words)
+        return (
+            f"{self._shared.label}: {sides}",
+            counts + far * bool(differing),
+            f"{why}; replayed {self.replayed:,} of {self.compared:,}",
+        )
+
+    @property
+    def _shared(self) -> Case:
+        """Returns the case without what sets the sides apart."""
+        alike = self.left.case.layout == self.right.case.layout
+        case = self.case if alike else self.case.with_(layout=CONTIGUOUS)
+        return case.with_(length=None)
+
+    def words(self, side: CaseRun) -> str:
+        """Returns one side in words: its target, and what sets its shape apart."""
+        case, other = side.case, (self.right if side is self.left else self.left).case
+        apart = [
+            f"{name} {getattr(case, name):,}"
+            for name in ("length", "batch", "filters")
+            if getattr(case, name) != getattr(other, name)
+        ]
+        apart += [f"layout {case.layout}"] * (case.layout != other.layout)
+        if isinstance(case, Case) and isinstance(other, Case):
+            apart += [f"channels {case.split or case.in_channels}"] * (case.split != other.split)
+            apart += [f"padding {case.padding_text}"] * (case.padding != other.padding)
+        if not apart and case.length is not None:
+            apart = [f"length {case.length:,}"]
+        return f"{', '.join(apart)} on {side.target.text}"
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def compare_shapes(
+    shapes: ComparedShapes,
+    first: AnySession,
+    second: AnySession,
+    operands: Callable[[Case], Arrays] | None = None,
+    zeros: str = "equal",
+) -> Comparison:
+    """Runs both sides and pairs their outputs; nothing is revealed yet.
+
+    On one session with one padding those are compared that must agree. Else the windows are read
+    off both sides, and outputs of the same place are compared. ``operands``: gives a side's, the
+    cases' own if None. ``zeros``: as ``ulp.differences`` has it. TargetError.
+    """
+    conventions = first is not second or shapes.padding is not None
+    left, right = (
+        run_case(session, case, None if operands is None else operands(case), conventions, zeros)
+        for session, case in ((first, shapes.left), (second, shapes.right))
+    )
+    pairs = OutputPairs.same_place(left, right) if conventions else OutputPairs.must_agree(shapes)
+    return Comparison(shapes.left, left, right, pairs)

@@ -1,0 +1,328 @@
+"""The plain answer: the outputs of two runs, as their user runs them, compared by index; and what a
+difference does: whether a decision crosses, and how far an output is from the truth.
+
+It comes before every explanation, and no explanation can overrule it: ``equal`` is said only where
+all of these bits are. A run of some samples alone is laid beside their rows of the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from probe.case import floats, ulp
+from probe.case.floats import rounded_text
+from probe.sweep.printing import counted, ranges
+
+SHOWN = 8
+"""Samples that a line names; JSON has all."""
+
+
+@dataclass(frozen=True, eq=False)
+class OutputDifference:
+    """One returned array of two runs.
+
+    ``shape``, ``other_shape``: the left's and the right's; ``elements``: how many were compared,
+    ``apart`` (bool, over these) where bits differ, whatever the reason; ``nan``: numbers against
+    NaN; ``signed_zero``: zeros of different signs, which count as equal. ``max_ulp``: None where
+    the largest distance has no number; ``max_abs``: of finite values, in the output's own units.
+    ``samples``: indices along the first axis at which something differs. ``window``: elements that
+    read what the other side lacks, found by running, ``window_apart``: those of them that differ;
+    ``not_compared``: elements that could not be laid beside each other, ``why`` says.
+    """
+
+    shape: tuple[int, ...]
+    other_shape: tuple[int, ...]
+    elements: int
+    apart: np.ndarray
+    nan: int = 0
+    signed_zero: int = 0
+    max_ulp: int | None = 0
+    max_abs: float | None = 0.0
+    samples: tuple[int, ...] = ()
+    window: int = 0
+    window_apart: int = 0
+    not_compared: int = 0
+    why: str = ""
+
+    @property
+    def differing(self) -> int:
+        """How many elements differ."""
+        return int(self.apart.sum())
+
+    def to_json(self) -> dict[str, Any]:
+        """The fixed words of an entry of ``outputs``."""
+        names = (
+            "elements",
+            "differing",
+            "nan",
+            "signed_zero",
+            "max_ulp",
+            "max_abs",
+            "not_compared",
+        )
+        entry = {"shape": list(self.shape)} | {name: getattr(self, name) for name in names}
+        return entry | {"samples": list(self.samples)}
+
+
+def output_difference(
+    left: np.ndarray, right: np.ndarray, dtypes: tuple[str, str], start: Sequence[int] = ()
+) -> OutputDifference:
+    """Compares two outputs by index: container arrays of formats ``dtypes``.
+
+    Where their sizes differ, what both have is compared: along each axis the first entries, or
+    those of the right from ``start`` on; what else the smaller one has isn't.
+    """
+    shapes = left.shape, right.shape
+    size = max(left.size, right.size)
+    nothing = OutputDifference(*shapes, 0, np.zeros(0, bool))
+    if dtypes[0] != dtypes[1]:
+        why = f"it is {dtypes[0]} on the left and {dtypes[1]} on the right"
+        return replace(nothing, not_compared=size, why=why)
+    if left.ndim != right.ndim or (0 in left.shape) != (0 in right.shape):
+        why = f"its shape is {list(left.shape)} on the left and {list(right.shape)} on the right"
+        return replace(nothing, not_compared=size, why=why)
+    right = right[tuple(slice(begin, None) for begin in start)]
+    common = tuple(slice(min(pair)) for pair in zip(left.shape, right.shape, strict=True))
+    both = np.ascontiguousarray(left[common]), np.ascontiguousarray(right[common])
+    both = both[0].reshape(left[common].shape), both[1].reshape(left[common].shape)  # no row of one
+    apart = np.zeros(both[0].shape, bool)
+    more: dict[str, Any] = {"not_compared": min(map(prod, shapes)) - apart.size}
+    dtype = dtypes[0]
+    if dtype in floats.FORMATS:
+        found = ulp.differences(*both, dtype)
+        apart.reshape(-1)[found.index] = True
+        more["nan"] = int((found.ulps == ulp.NAN).sum())
+        more["max_ulp"] = None if more["nan"] else ulp.largest_ulp(found)
+        more["signed_zero"] = ulp.signed_zeros(*both, dtype)
+        values = [floats.widen(side.reshape(-1)[found.index], dtype) for side in both]
+    else:
+        apart = np.asarray(both[0] != both[1])
+        if both[0].dtype.kind in "fc":  # a NaN equals itself
+            apart &= ~((both[0] != both[0]) & (both[1] != both[1]))
+        more["max_ulp"] = None if apart.any() else 0
+        numbers = both[0].dtype.kind in "biufc" and dtype != "string"  # of texts these are digests
+        kind = complex if both[0].dtype.kind == "c" else float
+        values = [side[apart].astype(kind) if numbers else np.zeros(0) for side in both]
+    with np.errstate(invalid="ignore", over="ignore"):
+        distance = np.abs(values[0] - values[1])
+    finite = distance[np.isfinite(distance)]
+    more["max_abs"] = float(finite.max()) if len(finite) else None if apart.any() else 0.0
+    if apart.ndim:
+        rows = np.flatnonzero(apart.any(axis=tuple(range(1, apart.ndim)))) + sum(start[:1])
+        more["samples"] = tuple(rows.tolist())
+    return replace(nothing, elements=apart.size, apart=apart, **more)
+
+
+def paired_difference(
+    left: np.ndarray, right: np.ndarray, dtype: str, sizes: tuple[int, int]
+) -> OutputDifference:
+    """Compares elements that stand at different indices: ``left`` with ``right``, one by one.
+    ``sizes``: of both outputs whole; what of the smaller one has no partner is not compared."""
+    found = output_difference(left.reshape(-1), right.reshape(-1), (dtype, dtype))
+    return replace(found, samples=(), not_compared=min(sizes) - found.elements)
+
+
+def with_window(found: OutputDifference, reads_more: np.ndarray) -> OutputDifference:
+    """Adds which elements read what the other side lacks: ``reads_more``, bool as ``apart``."""
+    both = int((reads_more & found.apart).sum())
+    return replace(found, window=int(reads_more.sum()), window_apart=both)
+
+
+def joined(parts: Sequence[OutputDifference]) -> OutputDifference:
+    """One output of several pieces of a batch, in their order."""
+    first = parts[0]
+    if len(parts) == 1 or any(part.why for part in parts):
+        return next((part for part in parts if part.why), first)
+    distances = [part.max_ulp for part in parts]
+    absolute = [part.max_abs for part in parts if part.max_abs is not None]
+    sums = ("elements", "nan", "signed_zero", "window", "window_apart", "not_compared")
+    more: dict[str, Any] = {name: sum(getattr(part, name) for part in parts) for name in sums}
+    more["max_ulp"] = None if None in distances else max(filter(None, distances), default=0)
+    more["max_abs"] = max(absolute, default=None)
+    more["samples"] = tuple(row for part in parts for row in part.samples)
+    flat = np.concatenate([part.apart.reshape(-1) for part in parts])
+    return replace(first, apart=flat, **more)
+
+
+def counts_text(outputs: Iterable[OutputDifference], batch: bool = False) -> str:
+    """How many of how many differ, and how far: the words that open an answer.
+
+    ``batch``: the first axis are samples, of which those that differ are named.
+    """
+    every = list(outputs)
+    elements, differing = (
+        sum(getattr(o, name) for o in every) for name in ("elements", "differing")
+    )
+    if not elements:
+        return next((o.why for o in every if o.why), "the outputs have no elements")
+    parts = [f"{differing:,} of {counted(elements, 'output')} differ{'s' * (differing == 1)}"]
+    if nan := sum(o.nan for o in every):
+        parts.append(f"{counted(nan, 'number')} against NaN")
+    ulps = [o.max_ulp for o in every if o.differing and o.max_ulp is not None]
+    if ulps and not nan:
+        parts.append(f"up to {max(ulps):,} ulp")
+    absolute = [o.max_abs for o in every if o.differing and o.max_abs]
+    if absolute:
+        parts.append(f"by up to {rounded_text(max(absolute))}")
+    text = ", ".join(parts)
+    if window := sum(o.window for o in every):
+        text += f"; {window:,} read what the other side lacks"
+        text += f" ({sum(o.window_apart for o in every):,} of them differ)" * (differing > 0)
+    rows = sorted({row for o in every for row in o.samples}) if batch else []
+    if rows:
+        some = ranges(rows[:SHOWN]) + ", ..." * (len(rows) > SHOWN)
+        text += f"; in {counted(len(rows), 'sample')} ({some})"
+    if zeros := sum(o.signed_zero for o in every):
+        text += f" ({zeros:,} are zeros of different signs, which count as equal)"
+    return text
+
+
+def verdict_of(outputs: Sequence[OutputDifference]) -> str:
+    """``differs``, ``equal`` or ``unknown``: ``equal`` only where nothing is left over."""
+    if any(output.differing for output in outputs):
+        return "differs"
+    sized = [o for o in outputs if prod(o.shape) or prod(o.other_shape)]
+    if not outputs or any(o.not_compared or not o.elements for o in sized):
+        return "unknown"
+    return "equal"
+
+
+@dataclass
+class Samples:
+    """Every sample of a batch, computed in pieces of ``size``, against the batch of ``count``.
+
+    ``starts``: the first sample of each piece that was run; ``pieces``: its outputs; ``whole``: the
+    batch's: container arrays, all of them from runs unwatched.
+    """
+
+    size: int
+    count: int
+    starts: list[int]
+    pieces: list[list[np.ndarray]]
+    whole: list[np.ndarray]
+
+    @property
+    def compared(self) -> int:
+        """How many samples were run in pieces."""
+        return len({s for start in self.starts for s in range(start, start + self.size)})
+
+    def beside(self, number: int, output: int) -> tuple[np.ndarray, np.ndarray, int]:
+        """One piece's output, the batch's at the same samples, and along which axis these lie:
+        where the sizes differ; -1 for an output without samples, as of a mean of them all."""
+        left, right = self.pieces[number][output], self.whole[output]
+        if left.ndim != right.ndim:
+            return left, right, -1
+        axes = [axis for axis in range(left.ndim) if left.shape[axis] != right.shape[axis]]
+        if not axes or any(left.shape[a] * self.count != right.shape[a] * self.size for a in axes):
+            return left, right, -1
+        index = [slice(None)] * left.ndim
+        for axis in axes:  # two, where each sample is compared with each
+            each = left.shape[axis] // self.size  # as several beams of a sample
+            begin = self.starts[number] * each
+            index[axis] = slice(begin, begin + left.shape[axis])
+        return left, right[tuple(index)], axes[0]
+
+    def first_apart(self) -> int:
+        """The first sample of the first piece that has different bits; 0 if all have the same."""
+        for number, start in enumerate(self.starts):
+            for output in range(min(len(self.whole), len(self.pieces[number]))):
+                left, right, _ = self.beside(number, output)
+                if left.shape != right.shape or left.tobytes() != right.tobytes():
+                    return start
+        return 0
+
+    def differences(self, dtypes: Sequence[tuple[str, str]]) -> list[OutputDifference]:
+        """Compares all of them by index; ``dtypes``: of each output, of both runs."""
+        found = []
+        for output, both in enumerate(dtypes):
+            parts, done = [], 0
+            for number, start in enumerate(self.starts):
+                left, right, axis = self.beside(number, output)
+                before = max(
+                    done - start, 0
+                )  # a last piece may begin with samples of the one before
+                each = left.shape[axis] // self.size if axis >= 0 else 1
+                if axis >= 0:
+                    sides = (np.moveaxis(array, axis, 0) for array in (left, right))
+                    left, right = (array[before * each :] for array in sides)
+                part = output_difference(left, right, both)
+                rows = {start + before + row // each for row in part.samples}
+                if axis < 0:  # one of no sample: a piece that differs, as the one with the largest
+                    parts = [replace(part, samples=())]  # number may give the batch's maximum
+                    if part.differing:
+                        break
+                    continue
+                parts.append(replace(part, samples=tuple(sorted(rows))))
+                done = start + self.size
+            found.append(replace(joined(parts), other_shape=self.whole[output].shape))
+        return found
+
+
+def starts_of_pieces(count: int, size: int) -> list[int]:
+    """The first samples of pieces of ``size`` that cover a batch; the last ones may overlap."""
+    starts = list(range(0, count - size + 1, size))
+    return starts + [count - size] * (starts[-1] + size < count)
+
+
+TOP = 5
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One kind of decision over some outputs; columns of the table ``decisions``.
+
+    ``taken``: how many were; ``crossed``: that the two runs take differently. ``margin``: how near
+    the nearest of the full run's is to being taken differently, in eps times the largest output.
+    """
+
+    decision: str
+    taken: int
+    crossed: int
+    margin: float
+
+
+def error(output: np.ndarray, truth: np.ndarray, dtype: str) -> float:
+    """Returns the largest |output - truth| in eps (of ``dtype``) times the largest |truth|."""
+    exact = truth.astype(np.float64)
+    largest = np.abs(exact).max(initial=0.0)
+    apart = np.abs(floats.widen(output, dtype) - exact).max(initial=0.0)
+    return float(apart / (floats.eps(dtype) * largest)) if largest else float(apart > 0)
+
+
+def decisions(output: np.ndarray, fixed: np.ndarray, dtype: str) -> Iterator[Decision]:
+    """Yields every kind of decision over outputs (..., channels) of two runs.
+
+    ``argmax`` and ``top-5`` of the channels of a position, where there are enough, and
+    ``threshold``: whether each output is above zero.
+    """
+    ours, theirs = (floats.widen(outputs, dtype) for outputs in (output, fixed))
+    unit = floats.eps(dtype) * max(np.abs(theirs).max(initial=0.0), 1e-300)
+    for count, name in ((1, "argmax"), (TOP, f"top-{TOP}")):
+        if ours.shape[-1] <= count:
+            continue
+        crossed = int((~same_decisions(ours, theirs, "float64", name, count)).sum())
+        ranked = -np.sort(-theirs, axis=-1)
+        margin = float((ranked[..., count - 1] - ranked[..., count]).min(initial=np.inf) / unit)
+        yield Decision(name, int(np.prod(theirs.shape[:-1])), crossed, margin)
+    crossed = int((~same_decisions(ours, theirs, "float64", "threshold")).sum())
+    margin = float(np.abs(theirs).min(initial=np.inf) / unit)
+    yield Decision("threshold", theirs.size, crossed, margin)
+
+
+def same_decisions(
+    left: np.ndarray, right: np.ndarray, dtype: str, decision: str, count: int = 1
+) -> np.ndarray:
+    """Returns which decisions both sides' rows (container) take alike. ``threshold``: whether each
+    element is above zero; else which ``count`` channels are the largest."""
+    both = [floats.widen(values, dtype) for values in (left, right)]
+    if decision == "threshold":
+        return np.asarray((both[0] > 0) == (both[1] > 0))
+    # which channels are the largest, as a set
+    largest = np.argsort(-np.stack(both), axis=-1, kind="stable")[..., :count]
+    first, second = np.sort(largest, axis=-1)
+    return np.asarray((first == second).all(axis=-1))

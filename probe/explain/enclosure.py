@@ -1,0 +1,386 @@
+"""Encloses all results that rounding can give a sum of products: every order, every fusing, every
+accumulator that is allowed.
+
+A result outside is *beyond rounding*: a bug, another formula, or other inputs. A result inside is
+*within rounding*: not refuted, which does not mean that some order gives it.
+
+Allowed are accumulators in the format of the result or in one of its ``wider`` (of formats
+narrower than float64 also any that is wider than float64, or exact), roundings to nearest, and
+products that are rounded or enter their addition exactly. Operands are not shortened (TF32,
+bfloat16), nothing is flushed.
+
+With u half the distance of 1 to the next number, each rounding of a partial sum errs by at most u
+times its size, and no partial sum is larger than all its positive or all its negative terms (and
+the error so far), whatever the order: k additions err by at most u (A + k M) / (1 - k u), A the sum
+of sizes and M the larger of both halves. The classical ((1 + u)^k - 1) A is taken where that is
+less, or where k u nears 1 (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition,
+section 4.2; Rump, "Error estimation of floating-point summation and dot product", BIT 52, 2012, for
+the first form).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from probe.case import floats
+from probe.order.arithmetic import Doubles, two_product, two_sum
+from probe.order.orders import ContainerOperands
+
+# What can be said of a result: that no order is excluded, that all are, or neither.
+WITHIN, BEYOND, UNKNOWN = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class RoundingVerdict:
+    """Counts of differing outputs: whether rounding can be why they differ.
+
+    ``explained``: a replay gives the bits of both sides. ``within``: both lie inside the enclosure,
+    so that no order is excluded. ``beyond``: no order, no fusing and none of the allowed formats
+    gives the result of ``left`` or ``right``, counts of the sides. ``unknown``: none of these is
+    known. ``flush``: of the unknown, those that subnormal numbers taken for zeros could explain.
+    """
+
+    explained: int = 0
+    within: int = 0
+    beyond: int = 0
+    unknown: int = 0
+    left: int = 0
+    right: int = 0
+    flush: int = 0
+
+    def __add__(self, other: RoundingVerdict) -> RoundingVerdict:
+        names = [field.name for field in fields(self)]
+        return RoundingVerdict(*(getattr(self, name) + getattr(other, name) for name in names))
+
+    @classmethod
+    def of(
+        cls, explained: np.ndarray, left: np.ndarray, right: np.ndarray, flush: np.ndarray
+    ) -> RoundingVerdict:
+        """Counts outputs. ``explained``, ``flush``: bool, one an output; ``left``, ``right``: what
+        is said of each side, as ``Enclosure.judged`` gives it."""
+        out = (left == BEYOND) | (right == BEYOND)
+        known = (left == WITHIN) & (right == WITHIN)
+        rest = ~explained
+        return cls(
+            int(explained.sum()),
+            int((rest & known).sum()),
+            int((rest & out).sum()),
+            int((rest & ~out & ~known).sum()),
+            int((rest & (left == BEYOND)).sum()),
+            int((rest & (right == BEYOND)).sum()),
+            int((rest & ~out & ~known & flush).sum()),
+        )
+
+    @property
+    def total(self) -> int:
+        return self.explained + self.within + self.beyond + self.unknown
+
+    def to_json(self) -> dict[str, object]:
+        """Returns the counts as ``rounding`` of the commands' JSON has them."""
+        counts: dict[str, object] = {
+            name: getattr(self, name) for name in ("explained", "within", "beyond", "unknown")
+        }
+        if self.beyond:
+            counts["beyond_on"] = {"left": self.left, "right": self.right}
+        return counts | ({"flush": self.flush} if self.flush else {})
+
+    @property
+    def words(self) -> str:
+        """Returns what is beyond rounding in words; empty if nothing is."""
+        if not self.beyond:
+            return ""
+        both = (("left", self.left), ("right", self.right))
+        on = " and ".join(f"the {name} ({count:,})" for name, count in both if count)
+        return f"beyond rounding: {self.beyond:,} (no order of additions gives the result on {on})"
+
+
+@dataclass(frozen=True)
+class Enclosure:
+    """Encloses outputs one by one; all arrays are float64 of one shape, one element an output.
+
+    ``low``, ``high``: every finite result lies between them. ``exact``: the exact result,
+    rounded. ``overflow``: whether some order may overflow, which gives an infinity or NaN.
+    ``sure``: NaN or an infinity where the operands settle that the result is this one; 0 where they
+    don't. ``flushed``: what subnormal operands and results that become zero may add to the
+    distance. ``sizes``: the sum of magnitudes of the products.
+    """
+
+    dtype: str
+    low: np.ndarray
+    high: np.ndarray
+    exact: np.ndarray
+    overflow: np.ndarray
+    sure: np.ndarray
+    flushed: np.ndarray
+    sizes: np.ndarray
+
+    @property
+    def radius(self) -> np.ndarray:
+        """Returns the larger distance of both ends from the exact result."""
+        return np.maximum(self.high - self.exact, self.exact - self.low)
+
+    def judged(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns what can be said of results (container), and whether flushing could give them.
+
+        ``WITHIN``, ``BEYOND`` or ``UNKNOWN``; bool where a result is unknown because of flushing.
+        """
+        y = floats.widen(values, self.dtype)
+        finite = np.isfinite(y)
+        low, high = self.low, self.high
+        with np.errstate(invalid="ignore"):
+            inside = (low <= y) & (y <= high)
+            if (inside & finite).all() and not self.sure.any():
+                # the usual case: the rest costs as much as a replay of a short sum
+                return np.full(y.shape, WITHIN), np.zeros(y.shape, bool)
+            near = (low - self.flushed <= y) & (y <= high + self.flushed)
+            same = (np.isnan(y) & np.isnan(self.sure)) | (y == self.sure)
+        settled = self.sure != 0
+        inside = np.where(settled, same, np.where(finite, inside, self.overflow))
+        flush = ~settled & finite & ~inside & near
+        # an infinity among the operands may meet one that an order's overflow makes on its way
+        open_ = flush | (settled & ~same & self.overflow)
+        return np.where(inside, WITHIN, np.where(open_, UNKNOWN, BEYOND)), flush
+
+    @property
+    def condition(self) -> np.ndarray:
+        """Returns the condition number of each sum, sum |x w| / |sum x w|: by how much relative
+        errors of the products may grow. Infinite where the exact sum is zero."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self.sizes / np.abs(self.exact)
+
+    def ulps(self, values: np.ndarray) -> np.ndarray:
+        """Returns how far results are from the exact ones, in units in the last place of these; NaN
+        where there is no number."""
+        y, form = floats.widen(values, self.dtype), floats.format_of(self.dtype)
+        _, power = np.frexp(self.exact)
+        unit = np.ldexp(1.0, np.maximum(power - form.precision, form.emin - form.precision + 1))
+        with np.errstate(invalid="ignore"):
+            units = np.abs((y - self.exact) / unit)
+        return np.where(np.isfinite(y) & (self.sure == 0), units, np.nan)
+
+    def distance(self, values: np.ndarray) -> np.ndarray:
+        """Returns how far results are from the exact ones, in units of ``radius``; NaN where there
+        is no number."""
+        y = floats.widen(values, self.dtype)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            apart = np.abs(y - self.exact)
+            radii = np.where(apart == 0, 0.0, apart / self.radius)
+        return np.where(np.isfinite(y) & (self.sure == 0), radii, np.nan)
+
+
+_ARRAYS = ("low", "high", "exact", "overflow", "sure", "flushed", "sizes")
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How far both sides' results are from the exact ones: arrays of one element an output, NaN
+    where there is no number.
+
+    ``ulps``, ``bounds``: of the left and of the right side, in units in the last place of the exact
+    result, and in units of what rounding can do at the most (``Enclosure.radius``). ``sums``: the
+    enclosure of the exact sums.
+    """
+
+    ulps: tuple[np.ndarray, np.ndarray]
+    bounds: tuple[np.ndarray, np.ndarray]
+    sums: Enclosure
+
+    @classmethod
+    def of(cls, sums: Enclosure, left: np.ndarray, right: np.ndarray) -> Accuracy:
+        """Holds both sides' results (container) against the exact sums of the same products."""
+        ulps, bounds = ((way(left), way(right)) for way in (sums.ulps, sums.distance))
+        return cls(ulps, bounds, sums)
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """Returns columns of the table ``accuracies``; NaN where there is no number."""
+        sums = self.sums
+        known = np.isfinite(sums.exact) & (sums.sure == 0)
+        columns = {
+            "exact": sums.exact,
+            "sizes": sums.sizes,
+            "condition": sums.condition,
+            "bound": sums.radius,
+        }
+        columns |= {"error_at": self.ulps[0], "error_against": self.ulps[1]}
+        columns |= {"used_at": self.bounds[0], "used_against": self.bounds[1]}
+        return {
+            name: np.where(known & np.isfinite(column), column, np.nan)
+            for name, column in columns.items()
+        }
+
+    @property
+    def counted(self) -> int:
+        """Returns how many outputs have numbers on both sides."""
+        return int((np.isfinite(self.ulps[0]) & np.isfinite(self.ulps[1])).sum())
+
+    def to_json(self) -> dict[str, object] | None:
+        """Returns what ``accuracy`` of the command's JSON has; None where no output has numbers.
+
+        ``closer``: at how many outputs a side is closer to the exact result.
+        """
+        known = np.isfinite(self.ulps[0]) & np.isfinite(self.ulps[1])
+        if not known.any():
+            return None
+        both = [side[known] for side in self.ulps]
+        closer = (both[0] < both[1]).sum(), (both[1] < both[0]).sum()
+        condition = self.sums.condition[known]
+        answer: dict[str, object] = {"outputs": int(known.sum())}
+        for name, ulps, bounds, count in zip(
+            ("left", "right"), both, self.bounds, closer, strict=True
+        ):
+            answer[name] = {
+                "closer": int(count),
+                "median_ulp": float(np.median(ulps)),
+                "max_ulp": float(ulps.max()),
+                "max_bound": float(bounds[known].max()),
+            }
+        middle = float(np.median(condition))
+        return answer | {"condition": middle if np.isfinite(middle) else None}
+
+    @property
+    def words(self) -> str:
+        """Returns which side is the more accurate in a sentence; empty where it isn't known."""
+        facts: Any = self.to_json()
+        if facts is None:
+            return ""
+        left, right = facts["left"], facts["right"]
+        text = floats.rounded_text
+        far = f"off by up to {text(left['max_ulp'])} and {text(right['max_ulp'])} ulp"
+        bound = f"{text(left['max_bound'])} and {text(right['max_bound'])} of what rounding can do"
+        return (
+            f"closer to the exact result: the left at {left['closer']:,} of {facts['outputs']:,} "
+            f"outputs, the right at {right['closer']:,}; {far} ({bound})"
+        )
+
+
+# Products that are worked on at once: arrays of 16 MiB.
+AT_ONCE = 1 << 21
+
+# A rounding by way of a wider format errs by this much more: at most 2**-11 of the first error
+# (float64 by way of 64 bits, x87's), and less for all pairs of formats.
+TWICE = 1 + 2.0**-10
+
+
+@np.errstate(all="ignore")
+def of_sums(x: np.ndarray, w: np.ndarray, dtype: str, bias: np.ndarray | None = None) -> Enclosure:
+    """Returns the enclosure of ``sum(x * w, axis=0) + bias``, of each output.
+
+    ``x``, ``w``: container arrays (summands, outputs), either may have 1 output; ``bias``:
+    container (outputs,), None: there is none. ``dtype``: of operands and results.
+    """
+    first, second = np.broadcast_arrays(floats.widen(x, dtype), floats.widen(w, dtype))
+    return _enclosed(first, second, None if bias is None else floats.widen(bias, dtype), dtype)
+
+
+def of_operands(
+    given: ContainerOperands, positions: np.ndarray, filters: np.ndarray
+) -> Enclosure | None:
+    """Returns the enclosure of a case's outputs (position, filter), in their order.
+
+    None where the sum is not the output: of pools, and where something is computed behind it.
+    """
+    case = given.case
+    if case.pool or given.behind is not None:
+        return None
+    group, parts = filters // (case.filters // case.groups), []
+    order = np.argsort(group, kind="stable")
+    step = max(1, AT_ONCE // max(1, case.summands))
+    for number in np.unique(group) if len(group) else [0]:
+        every = order[group[order] == number]
+        for start in range(0, max(len(every), 1), step):
+            some = every[start : start + step]
+            at, to = positions[some], filters[some]
+            bias = None if given.b is None else given.b[to]
+            x = given.columns[number][:, at]
+            parts.append(of_sums(x, given.met(at, to), case.dtype, bias))
+    arrays: dict[str, Any]
+    arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS}
+    back = np.argsort(order, kind="stable")
+    return Enclosure(case.dtype, **{name: array[back] for name, array in arrays.items()})
+
+
+def _ends_by_bound(
+    exact: Doubles, up: Doubles, down: Doubles, summands: int, dtype: str
+) -> tuple[Doubles, Doubles, np.ndarray]:
+    """Returns both ends, and where some order may overflow. ``up``, ``down``: the sums of positive
+    and of negative products."""
+    # the sums are rounded themselves: made larger by more than that
+    slack = 1 + (summands + 2) * 2.0**-52
+    sizes, most = (up + down) * slack, np.maximum(up, down) * slack
+    error = error_bound(sizes, most, summands, dtype) + 2.0**-53 * np.abs(exact)
+    if dtype != "float64":
+        error = error + summands * 2.0**-51 * sizes
+    overflow = ~(sizes + error < floats.largest_finite(dtype))
+    rounded = floats.nearest(exact, dtype)
+    return np.minimum(exact - error, rounded), np.maximum(exact + error, rounded), overflow
+
+
+def _enclosed(x: Doubles, w: Doubles, bias: Doubles | None, dtype: str) -> Enclosure:
+    terms = [*x * w, *([] if bias is None else [bias])]
+    count = x.shape[1]
+    products = np.stack(terms) if terms else np.zeros((1, count))
+    summands = len(products)
+    whole = np.isfinite(products).all(axis=0) & np.isfinite(x).all(axis=0)
+    whole &= np.isfinite(w).all(axis=0)
+    finite = np.where(np.isfinite(products), products, 0.0)
+    up = np.where(finite > 0, finite, 0.0).sum(axis=0)
+    down = -np.where(finite < 0, finite, 0.0).sum(axis=0)
+    exact = _total(x, w, bias, finite, dtype)
+    low, high, overflow = _ends_by_bound(exact, up, down, summands, dtype)
+    # a product of finite numbers that is too large for float64 was left out above: rounded it is
+    # infinite, and fused into an addition it need not be
+    ours = np.isfinite(x) & np.isfinite(w)
+    lost = (ours & ~np.isfinite(products[: len(x)])).any(axis=0)
+    low, high = np.where(lost, -np.inf, low), np.where(lost, np.inf, high)
+    exact = np.where(lost, np.nan, exact)
+    # NaN or the infinity that operands which are not finite lead to in every order; a product of
+    # finite numbers that is too large for float64 is no infinite operand
+    given = np.concatenate([np.isinf(x) | np.isinf(w), np.isinf(products[len(x) :])])
+    settled = np.where(np.isinf(products) & ~given, 0.0, products)
+    plus, minus = (settled == np.inf).any(axis=0), (settled == -np.inf).any(axis=0)
+    nan = np.isnan(settled).any(axis=0) | (plus & minus)
+    sure = np.where(plus, np.inf, np.where(minus, -np.inf, 0.0))
+    sure = np.where(whole, 0.0, np.where(nan, np.nan, sure))
+    tiny = floats.flushed_below(dtype)
+    small = ((np.abs(x) < tiny) | (np.abs(w) < tiny)) & np.isfinite(finite[: len(x)])
+    flushed = np.where(small, np.abs(finite[: len(x)]), 0).sum(axis=0) + 2 * (summands + 1) * tiny
+    return Enclosure(dtype, low, high, exact, overflow | lost, sure, flushed, up + down)
+
+
+def error_bound(sizes: Doubles, most: Doubles, count: int, dtype: str) -> Doubles:
+    """Returns by how much a sum of ``count`` products can err in any order.
+
+    ``sizes``: the sum of the products' magnitudes; ``most``: the larger of the sum of all positive
+    and the sum of all negative ones. Includes the rounding of the products, products that
+    underflow, and a conversion of the sum to ``dtype``.
+    """
+    form = floats.format_of(dtype)
+    unit, smallest = 2.0**-form.precision * TWICE, 2.0 ** (form.emin - form.precision + 1)
+    steps = count + 1  # a rounding more where the sum is converted to the result's format
+    bound = np.expm1((steps + 1) * np.log1p(unit)) * sizes
+    if steps * unit < 0.5:
+        bound = np.minimum(bound, unit * (sizes + steps * most) / (1 - steps * unit))
+    return np.asarray(bound * (1 + 2.0**-40) + steps * smallest)
+
+
+def _total(
+    x: Doubles, w: Doubles, bias: Doubles | None, products: Doubles, dtype: str
+) -> np.ndarray:
+    """Returns the exact sums, rounded to float64 or nearly so: the error is less than one rounding
+    and, of formats whose products are exact in float64, one more an addition."""
+    if dtype != "float64":
+        return np.asarray(products.sum(axis=0))
+    # a sum in twice the precision (Ogita, Rump, Oishi, "Accurate sum and dot product", 2005)
+    total, rest = np.zeros(x.shape[1]), np.zeros(x.shape[1])
+    for left, right in zip(x, w, strict=True):
+        high, low = two_product(left, right)
+        total, error = two_sum(total, high)
+        rest += error + low
+    if bias is not None:
+        total, error = two_sum(total, bias)
+        rest += error
+    sums = total + rest
+    return np.where(np.isfinite(sums), sums, products.sum(axis=0))

@@ -1,0 +1,415 @@
+"""Reveals which subnormal numbers become zero: operands, products, sums.
+
+One question comes first, to all outputs and all leaves at once: with every product the smallest
+subnormal number, do as many of them come out as there are leaves? It is put twice, with subnormal
+inputs and with subnormal weights. Where the answer is yes, nothing on the way is flushed, and
+nothing else is asked. Where it is no, operands, products and sums are asked by themselves:
+
+- operands: subnormal ones whose products are normal numbers;
+- products: a subnormal one that is added to a normal number;
+- sums: 1.5 and -1 times the smallest normal number, which meet in a node; what is left is added to
+  a normal number right above, or is the output.
+
+A few sums stand for all where they answer alike and two calls agree, which have subnormal sums in
+nearly every node of a chain; where they do not, every node is asked.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from probe.case import floats, operands
+from probe.order.fusion import FusionPiece, ask_pieces
+from probe.order.masks import MaskQuestion, Masks, classify
+from probe.order.summation import EVERY, Rounding
+from probe.order.tree import BIAS, Tree
+
+AT_ONCE = 1 << 20  # speed alone: leaves that are set in one call
+ALIKE = 4  # speed alone: sets of weights by which filters that flush are told apart
+SPAN = 4  # binades between the constant input and 1 where products are asked about
+
+# Sets of leaves, or of pairs, that are asked at once: (members, 1 or 2) each.
+Sets = list[np.ndarray]
+
+# Sets, and how many of each came out at every position.
+Counted = list[tuple[np.ndarray, np.ndarray]]
+
+
+def flushing_outputs(masks: Masks) -> np.ndarray:
+    """Returns where anything subnormal becomes zero, or counts wrong: int8 (questions, ...outputs).
+
+    The outputs are (positions, filters). Two calls, or three where counts are not exact.
+    """
+    if masks.flushing is None:
+        form = floats.FORMATS[masks.operator.dtype]
+        unit = 2.0 ** (form.emin - form.precision + 1)
+        exact = masks.size <= masks.scale.limit
+        expected = masks.summands() if exact else _units(masks, 1.0, 1.0)
+        counts = [_units(masks, 2 * unit, 0.5) / unit, _units(masks, 0.5, 2 * unit) / unit]
+        masks.flushing = np.stack([count != expected for count in counts]).astype(np.int8)
+    return masks.flushing
+
+
+def signature(masks: Masks) -> np.ndarray:
+    """Returns what tells filters that flush differently: float64 (questions, positions, filters).
+
+    Where anything is flushed, also what ``ALIKE`` sets of weights give that are the same for all
+    filters, with products around the smallest normal number.
+    """
+    flushed = flushing_outputs(masks).astype(np.float64)
+    if not flushed.any():
+        return flushed
+    if masks.alike is None:
+        least = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin + SPAN)
+        outputs = []
+        for seed in range(ALIKE):
+            drawn = operands.hashes(seed, "w", 0, (masks.size,)).view(np.int64)
+            template = drawn * 2.0**-62 * least  # from -2 to 2 times that
+            if masks.operator.bias:
+                template[-1] *= 2.0**-SPAN
+            outputs.append(masks.plain(2.0**-SPAN, template).astype(np.float64))
+        masks.alike = np.stack(outputs)
+    return np.concatenate([flushed, masks.alike])
+
+
+def _units(masks: Masks, x: float, w: float) -> np.ndarray:
+    """Returns what all leaves together give, every product and the bias being x * w."""
+    template = np.full(masks.size, w)
+    if masks.operator.bias:
+        template[-1] = x * w
+    return masks.plain(x, template).astype(np.float64)
+
+
+def reveal_flushing(masks: Masks, pieces: Sequence[FusionPiece]) -> None:
+    """Notes at every piece how its outputs flush: entries of ``answers`` and ``flushed``.
+
+    The entries exist only where some output of a piece flushes.
+    """
+    outputs = flushing_outputs(masks)
+    flushing = []
+    for piece in pieces:
+        here = outputs[:, piece.found.positions][:, :, piece.found.filters]
+        if here.any():
+            piece.answers["flushing"] = here.max(axis=2).astype(np.int32)
+            flushing.append(piece)
+    if not flushing:
+        return
+    for name, question, sets_of in QUESTIONS:
+        sets = [sets_of(masks, piece) for piece in flushing]
+        for piece, counted in zip(flushing, _counted(masks, flushing, sets, question), strict=True):
+            piece.flushed[name] = counted
+            counts = np.array([counts for _, counts in counted], np.int32)
+            piece.answers["flush " + name] = counts.reshape(-1, len(piece.found.positions))
+    _reveal_flushed_sums(masks, flushing)
+    _tininess(masks, flushing)
+
+
+def _counted(
+    masks: Masks, pieces: Sequence[FusionPiece], sets: Sequence[Sets], question: MaskQuestion
+) -> list[Counted]:
+    """Returns how many come out of each set; of a set of which some do, each member by itself."""
+    first = _answers_to_sets(masks, pieces, sets, question)
+    rest: list[Sets] = []
+    counted_sets: list[Counted] = []
+    for some, table in zip(sets, first, strict=True):
+        pairs = list(zip(some, table, strict=True))
+        alike = [bool(np.isin(counts, (0, len(members))).all()) for members, counts in pairs]
+        counted_sets.append(list(itertools.compress(pairs, alike)))
+        mixed = itertools.compress(some, np.logical_not(alike))
+        rest.append([row[None] for members in mixed for row in members])
+    last = _answers_to_sets(masks, pieces, rest, question)
+    for counted, some, table in zip(counted_sets, rest, last, strict=True):
+        counted += zip(some, table, strict=True)
+    return counted_sets
+
+
+def _answers_to_sets(
+    masks: Masks, pieces: Sequence[FusionPiece], sets: Sequence[Sets], question: MaskQuestion
+) -> list[np.ndarray]:
+    """Answers to sets as rows: members, and behind them their partners, -1 where there are none."""
+    shapes = [members.shape for some in sets for members in some]
+    return ask_pieces(masks, question, pieces, [sets_in_rows(some, shapes) for some in sets])
+
+
+def sets_in_rows(sets: Sets, shapes: Sequence[tuple[int, ...]] | None = None) -> np.ndarray:
+    """Sets as rows: members, and behind them their partners, -1 where there are none.
+
+    ``shapes``: of all sets that are asked together; None: these.
+    """
+    shapes = [members.shape for members in sets] if shapes is None else shapes
+    most = max((shape[0] for shape in shapes), default=1)
+    width = max((shape[1] for shape in shapes), default=1)
+    rows = np.full((len(sets), width, most), -1)
+    for row, members in zip(rows, sets, strict=True):
+        row[:, : len(members)] = members.T
+    return rows.reshape(len(sets), width * most)
+
+
+def of_leaves(masks: Masks, piece: FusionPiece) -> Sets:
+    """Returns the products of a tree, as many in a set as can be counted."""
+    leaves = np.array([leaf for leaf in piece.found.tree.leaves if leaf != BIAS], int).reshape(
+        -1, 1
+    )
+    most = min(masks.scale.limit, max(128, AT_ONCE // masks.operator.filters))
+    return [leaves[start : start + most] for start in range(0, len(leaves), most)]
+
+
+def of_pairs(masks: Masks, piece: FusionPiece) -> Sets:
+    """Products with what is added right before each, fused ones apart; a lone one with itself."""
+    tree = piece.found.tree
+    if not tree.nodes:
+        leaf = tree.leaves[0]
+        return [np.array([[leaf, -1]])] if leaf != BIAS else []
+    fused, _ = piece.fused(0)
+    sets = []
+    for batch in piece.pairs.batches:
+        for kind in (True, False):
+            some = [pair for pair in batch if (pair[0] in fused) == kind]
+            most = max(1, masks.scale.limit // 4)
+            sets += [np.array(some[n : n + most]) for n in range(0, len(some), most)]
+    return sets
+
+
+def count_inputs_kept(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """Returns how many of some subnormal inputs are not read as zeros."""
+    small, large = _small_and_large(masks.operator.dtype)
+    answer = masks.run(leaves, np.full(leaves.shape[2], large), small)
+    return _as_counts(answer / (small * large), leaves)
+
+
+def count_weights_kept(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """Returns how many of some subnormal weights are not read as zeros."""
+    small, large = _small_and_large(masks.operator.dtype)
+    answer = masks.run(leaves, np.full(leaves.shape[2], small), large)
+    return _as_counts(answer / (small * large), leaves)
+
+
+def _small_and_large(dtype: str) -> tuple[float, float]:
+    """Returns a subnormal number, and one that makes it normal."""
+    return 2.0 ** (floats.FORMATS[dtype].emin - 1), 2.0**10 if dtype == "float16" else 2.0**40
+
+
+def _as_counts(counts: np.ndarray, leaves: np.ndarray) -> np.ndarray:
+    """Counts as int32, -1 where they are none of up to all leaves."""
+    most = (leaves >= 0).sum(axis=2)[:, None, :]
+    fits = (counts >= 0) & (counts <= most) & (counts == np.rint(counts))
+    return np.where(fits, counts, -1).astype(np.int32)
+
+
+def count_products_kept(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """Returns how many of some subnormal products count, each added to a normal number (its
+    partner)."""
+    most = leaves.shape[2] // 2
+    least = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin + SPAN)
+    answer = masks.run(leaves, np.repeat([least / 2, least], most), 2.0**-SPAN)
+    return _halves_beside_partners(answer, least * 2.0**-SPAN, leaves)
+
+
+def count_kept_behind_bias(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """As ``count_products_kept`` for a pair whose partner is the bias, which no input scales."""
+    least = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin + SPAN)
+    answer = masks.run(leaves, [least / 2, least * 2.0**-SPAN], 2.0**-SPAN)
+    return _halves_beside_partners(answer, least * 2.0**-SPAN, leaves)
+
+
+def beside_bias(masks: Masks, piece: FusionPiece) -> Sets:
+    """Returns the bias with a product that it is added to, or alone; none where the tree has no
+    bias."""
+    tree, number = piece.found.tree, masks.operator.summands
+    if BIAS not in tree.leaves:
+        return []
+    if not tree.nodes:
+        return [np.array([[number, -1]])]
+    child = next(one for one in tree.nodes[tree.parents[BIAS]] if one != BIAS)
+    while child < 0:
+        child = min(tree.nodes[~child], key=lambda one: (one < 0, one))
+    return [np.array([[number, child]])]
+
+
+def count_biases_kept(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """As ``count_products_kept`` for a subnormal bias beside a product."""
+    least = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin + SPAN)
+    answer = masks.run(leaves, [least * 2.0**-SPAN / 2, least], 2.0**-SPAN)
+    return _halves_beside_partners(answer, least * 2.0**-SPAN, leaves)
+
+
+# What is asked of operands, products and the bias: a name, the question, and of which sets.
+QUESTIONS: tuple[tuple[str, MaskQuestion, Callable[[Masks, FusionPiece], Sets]], ...] = (
+    ("inputs", count_inputs_kept, of_leaves),
+    ("weights", count_weights_kept, of_leaves),
+    ("products", count_products_kept, of_pairs),
+    (
+        "behind bias",
+        count_kept_behind_bias,
+        lambda masks, piece: [row[None] for row in piece.pairs.behind_bias],
+    ),
+    ("bias", count_biases_kept, beside_bias),
+)
+
+
+def _halves_beside_partners(answer: np.ndarray, partner: float, leaves: np.ndarray) -> np.ndarray:
+    """Returns how many halves of a partner stand beside all partners."""
+    most = leaves.shape[2] // 2
+    partners = (leaves[:, :, most:] >= 0).sum(axis=2)[:, None, :]
+    return _as_counts(2 * (answer / partner - partners), leaves[:, :, :most])
+
+
+def _reveal_flushed_sums(masks: Masks, pieces: Sequence[FusionPiece]) -> None:
+    """Asks a few nodes, then chains of them at once; all nodes where these do not agree."""
+    traces = [piece.traces for piece in pieces]
+    sampled = ask_pieces(masks, _sum_is_flushed, pieces, [trace.sample() for trace in traces])
+    roots, chains, bottoms = [], [], []
+    most = 2 ** (floats.FORMATS[masks.operator.dtype].precision - 2)
+    for trace in traces:
+        added = bool(trace.tree.nodes)  # a tree of one leaf adds nothing
+        roots.append(trace.ends[: int(added)])
+        firsts = (0, 1) if added else ()
+        chains.append([_chain_pattern(trace.tree, first, trace.bias) for first in firsts])
+        # pairs that meet in nodes without inner children, as many as stay subnormal together
+        pairs = trace.paths[:, :2] if len(trace.paths) else trace.ends[:1]
+        bottoms.append([pairs[:most]] if added else [])
+    results = ask_pieces(masks, _sum_is_flushed, pieces, roots)
+    flushed = _answers_to_sets(masks, pieces, chains, _chain_is_flushed)
+    bottoms_kept = _answers_to_sets(masks, pieces, bottoms, _bottom_is_kept)
+    apart = []
+    for number, piece in enumerate(pieces):
+        answers = np.concatenate([sampled[number], results[number]])
+        every = (answers == 1).all(axis=0) & (flushed[number] == 1).all(axis=0)
+        none = (answers == 0).all(axis=0) & (bottoms_kept[number] == 1).all(axis=0)
+        piece.answers["flush sums"] = np.stack([every, none]).astype(np.int32)
+        piece.answers["flush root"] = results[number]
+        apart.append(bool((~every & ~none).any()) or piece.alone)
+    triples = [t.triples if each else t.triples[:0] for t, each in zip(traces, apart, strict=True)]
+    nodes = ask_pieces(masks, _sum_is_flushed, pieces, triples)
+    for piece, answers in zip(pieces, nodes, strict=True):
+        piece.answers["flush nodes"] = answers
+
+
+def _sum_is_flushed(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """Per (p, q, r): 1 where the subnormal sum of p and q is zero when r is added, 0 where not.
+
+    Per (p, q) that meet at the root: where that sum comes out as zero.
+    """
+    least = 2.0 ** floats.FORMATS[masks.operator.dtype].emin
+    width = leaves.shape[2]
+    beside = least * (width == 3)
+    answer = masks.run(leaves, [1.5 * least, -least, least][:width])
+    return classify(answer, zero=least / 2 + beside, one=beside).astype(np.int32)
+
+
+def _chain_pattern(tree: Tree, first: int, bias: int) -> np.ndarray:
+    """Leaves that give every second node of a chain a subnormal sum, if the sums below are zero.
+
+    (nodes, 2): 1.5 and -1 times the smallest normal number. ``first`` 1: the root has no such sum,
+    and 1.5 comes out, for which the last row has one leaf only.
+    """
+    plus: list[int] = []
+    minus: list[int] = []
+    stack = [(~(len(tree.nodes) - 1), first)]
+    while stack:
+        child, want = stack.pop()
+        if child >= 0:
+            if want:
+                (plus if want > 0 else minus).append(bias if child == BIAS else child)
+            continue
+        children = tree.nodes[~child]
+        # a leaf carries what is wanted, so that the nodes beside it have sums of their own
+        ranked = sorted(children, key=lambda item: item < 0)
+        values = [want] if want else [-1, 1]
+        stack += itertools.zip_longest(ranked, values, fillvalue=0)
+    rows = np.full((max(len(plus), len(minus)), 2), -1)
+    rows[: len(plus), 0], rows[: len(minus), 1] = plus, minus
+    return rows
+
+
+def _chain_is_flushed(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """1 where all subnormal sums of a pattern are zero, 0 elsewhere."""
+    least, most = 2.0 ** floats.FORMATS[masks.operator.dtype].emin, leaves.shape[2] // 2
+    answer = masks.run(leaves, np.repeat([1.5 * least, -least], most))
+    more = (leaves[:, :, :most] >= 0).sum(axis=2) - (leaves[:, :, most:] >= 0).sum(axis=2)
+    result: np.ndarray = answer == 1.5 * least * more[:, None, :]
+    return result.astype(np.int32)
+
+
+def _bottom_is_kept(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """1 where the subnormal differences of all pairs come out together, 0 elsewhere."""
+    form, most = floats.FORMATS[masks.operator.dtype], leaves.shape[2] // 2
+    least, unit = 2.0**form.emin, 2.0 ** (form.emin - form.precision + 1)
+    answer = masks.run(leaves, np.repeat([least + unit, -least], most))
+    result: np.ndarray = answer == unit * (leaves[:, :, :most] >= 0).sum(axis=2)[:, None, :]
+    return result.astype(np.int32)
+
+
+FACTORS = {8: ((7, 73), (15, 17)), 11: ((63, 65), (23, 89))}
+FACTORS |= {24: ((31, 1082401), (4095, 4097)), 53: ((2**27 - 1, 2**27 + 1), (6361, 1416003655831))}
+"""By precision p: factors of 2**(p+1) - 1, and of 2**p - 1."""
+
+
+def _tininess(masks: Masks, pieces: Sequence[FusionPiece]) -> None:
+    """One product right below the smallest normal number, twice: does it round up to it?"""
+    exact = [p.wide and bool(p.found.tree.nodes) for p in pieces]  # then no product is rounded
+    products = [piece.traces.any_leaf for piece in pieces]
+    rows = [some[:0] if whole else some for some, whole in zip(products, exact, strict=True)]
+    # 2^emin (1 - 2^-(p+1)) rounds up to 2^emin in p digits: it is flushed only by who looks before
+    # rounding. 2^emin (1 - 2^-p) has p digits, so it is flushed by who rounds as if exponents had
+    # no end; the subnormal grid has one digit less there, and rounds it up.
+    for number in (0, 1):
+
+        def rounded(masks: Masks, leaves: np.ndarray, number: int = number) -> np.ndarray:
+            form = floats.FORMATS[masks.operator.dtype]
+            bits = form.precision + 1 - number
+            x, w = FACTORS[form.precision][number]
+            low = -(bits // 2)
+            answer = masks.run(leaves, [w * 2.0 ** (form.emin - bits - low)], x * 2.0**low)
+            return classify(answer, zero=0.0, one=2.0**form.emin)
+
+        for piece, answers in zip(pieces, ask_pieces(masks, rounded, pieces, rows), strict=True):
+            piece.answers[f"tininess {number}"] = answers
+
+
+def with_flushing(rounding: Rounding, piece: FusionPiece, column: int) -> Rounding:
+    """Returns the rounding with what one position's answers say of subnormal numbers."""
+    if not len(piece.answers.get("flushing", ())) or not piece.answers["flushing"][:, column].any():
+        return rounding
+    if rounding.short_format == "float16":  # which has no numbers as small as those asked about
+        return rounding
+
+    def lost(*names: str) -> frozenset[int]:  # the leaves of sets of which nothing came out
+        sets = (pair for name in names for pair in piece.flushed[name])
+        leaves = [members[:, 0].tolist() for members, counts in sets if counts[column] == 0]
+        return frozenset(itertools.chain.from_iterable(leaves))
+
+    tree = piece.found.tree
+    leaves = frozenset(tree.leaves)
+    whole = rounding.fused & leaves if tree.nodes else frozenset()
+    products = lost("products", "behind bias") | ({BIAS} if lost("bias") else frozenset())
+    every, none = piece.answers["flush sums"][:, column]
+    nodes = len(tree.nodes)
+    sums = frozenset([EVERY] if every and nodes else [])
+    if nodes and not every and not none:
+        answers = [*piece.answers["flush nodes"][:, column], piece.answers["flush root"][0, column]]
+        some = itertools.compress([*piece.traces.triple_nodes, nodes - 1], np.array(answers) == 1)
+        sums = _every_or_some(frozenset(some), frozenset(range(nodes)))
+    rounding = replace(
+        rounding,
+        flushed_inputs=_every_or_some(lost("inputs"), leaves - {BIAS}),
+        flushed_weights=_every_or_some(lost("weights"), leaves - {BIAS}),
+        flushed_products=_every_or_some(products - whole, leaves - whole),
+        flushed_whole=_every_or_some(products & whole, whole),
+        flushed_sums=sums,
+    )
+    if not rounding.flushed_products and not sums:
+        return rounding
+    ups = [piece.answers[f"tininess {number}"][:, column] for number in (0, 1)]
+    kind = None
+    if len(ups[0]):
+        kind = {(0, 0): "before", (1, 1): "grid"}.get((int(ups[0][0]), int(ups[1][0])))
+    return replace(rounding, tininess=kind)
+
+
+def _every_or_some(some: frozenset[int], able: frozenset[int]) -> frozenset[int]:
+    return frozenset([EVERY]) if some and some == able else some

@@ -1,0 +1,353 @@
+"""Constructors of what operations compute, with arguments in one form for all libraries.
+
+A library's table calls these: two libraries that mean the same can't say it differently, since
+names, defaults and numbers are settled here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import isinf
+from typing import Any
+
+from probe.order.semantics.contract import Call, Meaning, Same, StepBuilder, Turns, Unknown, then
+from probe.order.semantics.elementwise import Each, canonical
+from probe.order.semantics.sums import Contracts, Frame, Normalises, Reduces, Windows
+
+# Alpha and scale of Klambauer et al. 2017, in double precision as PyTorch has them.
+SELU = (1.6732632423543772, 1.0507009873554805)
+
+
+def function(
+    word: str, reads: tuple[int, ...] | None = None, along: int | None = None, **numbers: Any
+) -> Each:
+    """Returns a function of the elements at one place, by any of its names.
+
+    ``reads``, ``along``: as of ``Each``. ``numbers``: arguments that are not arrays, by name.
+    """
+    name = canonical(word)
+    return Each(name, tuple(sorted(numbers.items())), reads, along)
+
+
+def arithmetic(word: str, dtype: str) -> Each:
+    """Returns a function of numbers of a format: where a library divides integers by the name of
+    its division, it does so towards zero, and a quotient times a third is another number then."""
+    whole = canonical(word) == "divide" and "int" in dtype
+    return function("truncate_divide" if whole else word)
+
+
+def approximate(word: str) -> Each:
+    """Returns a function that the library rounds in a way of its own, where IEEE 754 has one."""
+    return replace(function(word), approximate=True)
+
+
+def beside(word: str, place: int, value: Any, dtype: str) -> Each:
+    """Returns a function of an array and a number, which is its operand ``place`` (0 or 1).
+
+    ``dtype``: of the array, in which the number is taken, too.
+    """
+    return replace(function(word), beside=((place, value, dtype),))
+
+
+def variance(word: str, axes: Sequence[int], keep: bool, correction: float) -> Reduces:
+    """Returns a variance or a deviation; ``correction``: what is subtracted from the count."""
+    return reduced(word, axes, keep, (("correction", correction),))
+
+
+def several(word: str, count: int) -> Meaning:
+    """Returns a function of two arrays taken over ``count`` of them: the sum, the largest."""
+    if count != 2:
+        return Same() if count == 1 else Each(f"{word}_of_{count}")
+    return function(word)
+
+
+def clip(low: float | None, high: float | None, reads: tuple[int, ...] | None = None) -> Each:
+    """Returns a Clip between two numbers; None: no bound. ReLU and ReLU6 are two of them."""
+    low, high = (None if bound is None or isinf(bound) else bound for bound in (low, high))
+    if (low, high) in ((0.0, None), (0.0, 6.0)):
+        return function("relu" if high is None else "relu6", reads)
+    return Each("clip", (low, high), reads)
+
+
+def leaky_relu(slope: float) -> Each:
+    """Returns x where x > 0, else ``slope`` times x."""
+    return function("leaky_relu", alpha=slope) if slope else function("relu")
+
+
+def elu(alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0) -> Each:
+    """Returns ELU, ``scale * (x if x > 0 else alpha * (exp(inner * x) - 1))``: SELU and CELU are
+    two of them."""
+    return function("elu", alpha=alpha, scale=scale, inner=inner)
+
+
+def selu(alpha: float = SELU[0], gamma: float = SELU[1]) -> Each:
+    """Returns SELU with its usual numbers or others."""
+    return elu(alpha, gamma)
+
+
+def celu(alpha: float = 1.0) -> Each:
+    """Returns CELU; ``alpha`` of 1 is ELU."""
+    return elu(alpha, 1.0, 1 / alpha)
+
+
+def gelu(approximate: bool = False) -> Each:
+    """Returns GELU by erf, or its approximation by tanh."""
+    return function("gelu_tanh" if approximate else "gelu")
+
+
+def swish(alpha: float = 1.0) -> Each:
+    """Returns ``x * sigmoid(alpha * x)``: SiLU where ``alpha`` is 1."""
+    return function("silu") if alpha == 1 else function("scaled_silu", alpha=alpha)
+
+
+def hard_sigmoid(alpha: float = 1 / 6, beta: float = 0.5) -> Each:
+    """Returns ``clip(alpha * x + beta, 0, 1)``."""
+    return function("hard_sigmoid", alpha=alpha, beta=beta)
+
+
+def softplus(beta: float = 1.0, threshold: float = 20.0) -> Each:
+    """Returns ``log(1 + exp(beta * x)) / beta``; x itself beyond ``threshold``, where they are
+    equal."""
+    if (beta, threshold) == (1, 20):
+        return function("softplus")
+    return function("softplus", beta=beta, threshold=threshold)
+
+
+def power(exponent: float) -> Meaning:
+    """Returns a power with a number as its exponent."""
+    if exponent in (1, 2):
+        return Same() if exponent == 1 else function("square")
+    if exponent == -1:  # where it goes through a logarithm it isn't rounded correctly
+        return approximate("reciprocal")
+    return function("power", exponent=exponent)
+
+
+def cast(before: str, after: str, saturates: bool = True) -> Meaning:
+    """Returns a conversion between dtypes, by NumPy's names."""
+    if before == after:
+        return Same()
+    words: dict[str, Any] = {} if saturates else {"saturates": False}
+    return function("cast", to=after, **words)
+
+
+def bitcast(before: str, after: str, whole: bool = True) -> Meaning:
+    """Returns the bits of one dtype read as another. ``whole``: of the same size, so that the
+    places stay."""
+    if not whole:
+        return Unknown("bits of a different size")
+    return Same() if before == after else function("bits", to=after)
+
+
+def reduced(
+    word: str,
+    axes: Sequence[int],
+    keep: bool = False,
+    numbers: tuple[Any, ...] = (),
+) -> Reduces:
+    """Returns a reduction over ``axes``; ``keep``: they stay, of size 1. Other arguments as of
+    ``Reduces``."""
+    if word in NORMS:
+        return vector_norm(axes, NORMS[word], keep)
+    return Reduces(tuple(axes), REDUCTIONS.get(word, word), keep, numbers)
+
+
+# What libraries call reductions, where the one name is another.
+REDUCTIONS = {
+    "amax": "max",
+    "amin": "min",
+    "reduce_max": "max",
+    "reduce_min": "min",
+    "ave": "mean",
+    "var": "variance",
+    "std": "deviation",
+    "log_sum_exp": "logsumexp",
+}
+
+# Orders of vector norms that have names.
+NORMS = {"l1": 1, "l2": 2, "euclidean_norm": 2}
+
+
+def vector_norm(axes: Sequence[int], order: float = 2, keep: bool = False) -> Reduces:
+    """Returns a vector norm over ``axes``, of any order."""
+    return Reduces(tuple(axes), "norm", keep, (float(order),))
+
+
+def softmax(axes: Sequence[int], beta: float = 1.0) -> Normalises:
+    """Returns a softmax over ``axes`` together, of ``beta`` times its input."""
+    numbers = () if beta == 1 else (beta,)
+    return Normalises(tuple(axes), "softmax", numbers)
+
+
+def log_softmax(axes: Sequence[int]) -> Normalises:
+    return Normalises(tuple(axes), "log_softmax")
+
+
+def norm(
+    axes: Sequence[int],
+    eps: float,
+    scale: bool = True,
+    shift: bool = True,
+    word: str = "layer_norm",
+    groups: tuple[int, int] | None = None,
+) -> Normalises:
+    """Returns a normalisation over ``axes``: LayerNorm, RMSNorm, GroupNorm, InstanceNorm.
+
+    ``scale``, ``shift``: whether there are these arrays, in this order: without that, a scale alone
+    would be taken for a shift; of a GroupNorm or InstanceNorm they have a number a channel, and
+    channels are second. ``groups``: as of ``Normalises``.
+    """
+    numbers = (eps, bool(scale), bool(shift))
+    along = 1 if word in ("instance_norm", "group_norm") else None
+    return Normalises(tuple(axes), word, numbers, along, groups)
+
+
+def batch_norm(
+    eps: float,
+    scale: bool = True,
+    shift: bool = True,
+    along: int | None = None,
+    reads: tuple[int, ...] | None = None,
+) -> Each:
+    """Returns a batch norm with given means and variances: x, scale, shift, mean, variance."""
+    return Each("batch_norm", (eps, bool(scale), bool(shift)), reads, along)
+
+
+def batch_norm_in_training(
+    rank: int, eps: float, scale: bool = True, shift: bool = True, along: int = 1
+) -> Normalises:
+    """Returns a batch norm by the means and variances of what it reads, over all axes but
+    ``along``."""
+    axes = tuple(axis for axis in range(rank) if axis != along)
+    numbers = ("training", bool(scale), bool(shift), eps)
+    return Normalises(axes, "batch_norm", numbers, along)
+
+
+# sliding windows
+
+
+# For each axis the number of zeros before and after it; a negative number cuts elements off.
+Padding = tuple[tuple[int, int], ...]
+
+
+def same_padding(
+    ins: Sequence[int],
+    outs: Sequence[int],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    odd_first: bool = False,
+) -> Padding:
+    """Returns the padding by which ``ins`` give ``outs``; the odd zero behind, or ``odd_first``."""
+    pads = []
+    for size, out, k, s, d in zip(ins, outs, kernel, stride, dilation, strict=True):
+        total = max(0, (out - 1) * s + (k - 1) * d + 1 - size)
+        before = total - total // 2 if odd_first else total // 2
+        pads.append((before, total - before))
+    return tuple(pads)
+
+
+def _layout(rank: int, channels_last: bool) -> tuple[tuple[int, ...], int]:
+    """Returns the spatial axes of a batch of ``rank`` spatial axes, and the channels'."""
+    first = 1 if channels_last else 2
+    return tuple(range(first, first + rank)), rank + 1 if channels_last else 1
+
+
+def convolution(
+    frame: Frame,
+    weights: Sequence[int] = (),
+    groups: int = 1,
+    channels_last: bool = False,
+    reads: Sequence[int] = (0, 1),
+) -> Windows:
+    """Returns a convolution of a batch, with channels second or last; all but these as of
+    ``Windows``. ``weights``: their axes in the order (*kernel, in channels, filters)."""
+    spatial, channels = _layout(len(frame.kernel), channels_last)
+    return Windows(
+        *(spatial, channels, tuple(frame.kernel), tuple(frame.stride)),
+        *(tuple(frame.dilation), tuple(frame.padding)),
+        kind="transposed" if frame.transposed else "convolution",
+        groups=groups,
+        reads=tuple(reads),
+        weights=tuple(weights),
+        word="transposed convolution" if frame.transposed else "convolution",
+    )
+
+
+def pool(
+    kind: str,
+    frame: Frame,
+    channels_last: bool = False,
+    counts_padding: bool = False,
+    lead: int = 2,
+) -> Windows:
+    """Returns a pool, ``max`` or ``average``. ``lead``: axes before the spatial ones where channels
+    aren't last: 1 without a batch. Others as of ``Windows``."""
+    spatial, channels = _layout(len(frame.kernel), channels_last)
+    if not channels_last:
+        spatial, channels = tuple(range(lead, lead + len(frame.kernel))), lead - 1
+    return Windows(
+        *(spatial, channels, tuple(frame.kernel), tuple(frame.stride)),
+        *(tuple(frame.dilation), tuple(frame.padding)),
+        kind=kind,
+        reads=(0,),
+        counts_padding=counts_padding,
+        word=f"{kind}_pool",
+    )
+
+
+# sums of products
+
+
+def matmul(
+    ranks: tuple[int, int] = (2, 2),
+    turned: tuple[bool, bool] = (False, False),
+    reads: tuple[int, int] = (0, 1),
+) -> Contracts:
+    """Returns a product of matrices, batches of them or vectors, as NumPy's matmul; ``turned``:
+    which of them are transposed; ``reads``: as of ``Contracts``."""
+    first = "k" if ranks[0] == 1 else "...km" if turned[0] else "...mk"
+    second = "k" if ranks[1] == 1 else "...nk" if turned[1] else "...kn"
+    out = "..." + "m" * (ranks[0] > 1) + "n" * (ranks[1] > 1)
+    return Contracts(f"{first},{second}->{out}", reads)
+
+
+def gemm(call: Call, product: Contracts, added: int, alpha: float, beta: float) -> Meaning:
+    """Returns ``alpha product + beta c``, where c is the operand in the slot ``added``, if there is
+    one."""
+    by_alpha, by_beta = (beside("multiply", 1, n, call.dtypes[0]) for n in (alpha, beta))
+    if not call.has(added) or beta == 0:
+        return product if alpha == 1 else then(call, product, by_alpha)
+    number, shape = call.at(added), call.gives[0]
+    if alpha == beta == 1:
+        return replace(product, bias=number)
+    build = StepBuilder(call.count)
+    first = build.add(product, range(call.count), shape)
+    scaled = build.add(by_alpha, (first,), shape)
+    other = build.add(by_beta, (number,), call.shape(added))
+    build.add(function("add"), (scaled, other), shape)
+    return build.done()
+
+
+def dense(reads: tuple[int, int] = (0, 1), bias: int | None = None) -> Contracts:
+    """Returns a dense layer whose weights are (units, inputs)."""
+    return Contracts("...k,nk->...n", reads, bias)
+
+
+def einsum(equation: str) -> Meaning:
+    """Returns what an einsum of one or two operands computes. ValueError: none that is known."""
+    equation = equation.replace(" ", "")
+    ins, arrow, out = equation.partition("->")
+    texts = ins.split(",")
+    if any(len(set(text.replace(".", ""))) < len(text.replace(".", "")) for text in texts):
+        raise ValueError("an operand's own diagonal")
+    if len(texts) == 2 and arrow:
+        return Contracts(equation)
+    if len(texts) == 1 and "." not in ins and sorted(ins) == sorted(out):
+        return Turns(tuple(ins.index(letter) for letter in out))
+    raise ValueError(equation)
+
+
+def transpose(axes: Sequence[int]) -> Turns:
+    """Returns axes in another order: output axis k is input axis ``axes[k]``."""
+    return Turns(tuple(axis % len(axes) for axis in axes))

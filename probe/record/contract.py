@@ -1,0 +1,171 @@
+"""A recorded run: operations that read and give values; and what a library's recorder has to do.
+
+A recorder runs something and calls ``visit`` with an :class:`Operation` right behind each, in
+the order in which they ran. It knows its library alone: which values are the same object, what the
+operation is called, and what it means in the words of :mod:`probe.order.semantics`. It compares
+nothing and keeps nothing. To add one: a file here with a ``Recorder``, and its line in
+``RECORDERS`` of ``probe/recording/__init__.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from probe.case import layout
+from probe.order.semantics import Meaning
+
+INPUT, WEIGHT, CONSTANT = "input", "weight", "constant"
+
+# Runs one operation alone.
+Isolated = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
+
+# Writes an operation as lines of Python, by the names of what it reads and of its result.
+Lines = Callable[[Sequence[str], str], list[str]]
+
+
+@dataclass(slots=True)
+class Seen:
+    """A value of a run that is being recorded. It must not be changed; it isn't a frozen dataclass
+    because that would triple the time to make one, which matters for small models.
+
+    ``key``: the same for the same value, for as long as the run lasts; a value that was changed in
+    place has another key. ``dtype``: NumPy's name, or ``bfloat16``. ``array``: gives its bits as a
+    container array (:mod:`probe.case.floats`: bfloat16 as uint16), a copy or a view that is valid
+    until
+    the next operation. ``role`` and ``name``: of values that no operation of the run gave.
+    ``address``: how many bytes behind a multiple of 64 its memory begins, by which libraries choose
+    kernels; None where the recorder can't say.
+    """
+
+    key: Hashable
+    shape: tuple[int, ...]
+    dtype: str
+    array: Callable[[], np.ndarray]
+    role: str = INPUT
+    name: str = ""
+    address: int | None = None
+
+
+@dataclass(slots=True)
+class Operation:
+    """An operation of a run. It must not be changed, for a recorder may return the same meaning,
+    attributes and functions again in its next run. A ``Call`` of
+    :mod:`probe.order.semantics.contract` is
+    the question that a library's table answers, of shapes and known numbers alone; this is what
+    ran, with the answer and the values.
+
+    ``op``: the library's word for it (``aten.addmm``, ``Conv2D``, ``dot_general``). ``path``: where
+    it is in the model (``encoder.layers.0.linear1``), empty if that isn't known. ``reads``: its
+    arrays, in the order in which ``again`` takes them; ``gives``: its results: what a recorder sees
+    of them, and in a recording their numbers. ``attributes``: all other arguments, plain enough for
+    JSON. ``again``: runs this one operation alone, as it was called, on container arrays in the
+    place of what it reads, laid at the recorded addresses, and returns what it gives; None where it
+    can't be run alone. Where it has ``moved(addresses)``, that gives the same with operands at
+    others. ``lines``: how a user writes it: ``lines(["x", "w"], "y")`` gives lines of Python that
+    compute y, a sequence where it gives several; None where there is no such text. ``imports``:
+    what they need. ``view``: where its results are the very memory that it reads, seen in another
+    shape or order: what tells that way of seeing it from every other; else None. ``name``,
+    ``number``: its own in a recording, which gives them.
+    """
+
+    op: str
+    path: str
+    reads: Sequence[Any]
+    gives: Sequence[Any]
+    meaning: Meaning
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    again: Isolated | None = None
+    lines: Lines | None = None
+    imports: Sequence[str] = ()
+    view: Hashable = None
+    name: str = ""
+    number: int = -1
+
+
+class Said(NamedTuple):
+    """What is said of an operation besides its arrays and its place, in the order in which
+    ``Operation`` has it: the same for all calls that are alike, so that a recorder may keep it."""
+
+    meaning: Meaning
+    attributes: Mapping[str, Any]
+    again: Isolated | None = None
+    lines: Lines | None = None
+    imports: Sequence[str] = ()
+    view: Hashable = None
+
+
+@dataclass(frozen=True)
+class Laid:
+    """Runs an operation of NumPy's arrays alone: ``run`` on copies that begin at ``addresses``, as
+    of ``Seen``."""
+
+    run: Callable[[Sequence[np.ndarray]], list[np.ndarray]]
+    addresses: Sequence[int | None]
+
+    def moved(self, addresses: Sequence[int | None]) -> Laid:
+        """Returns the same with operands at other addresses."""
+        return replace(self, addresses=addresses)
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        both = zip(arrays, self.addresses, strict=True)
+        return self.run([layout.copied(np.asarray(array), at or 0) for array, at in both])
+
+
+def address_lines(names: Sequence[str], addresses: Sequence[int | None]) -> list[str]:
+    """Returns lines that copy NumPy's arrays to addresses that NumPy itself doesn't choose."""
+    return [
+        line
+        for name, at in zip(names, addresses, strict=True)
+        if (at or 0) % 16  # NumPy itself allocates at any multiple of 16
+        for line in layout.offset_copy_lines(name, f"{layout.OFFSET}{at}")
+    ]
+
+
+Visit = Callable[[Operation], None]
+
+
+class Again(Exception):
+    """A recorder's first recording has to be begun again: it now knows how to run what it runs."""
+
+
+class Recorder(Protocol):
+    """Something that can be run again and again: a function, or a model file with its inputs.
+
+    ``target``: the text of the target on which ``probe`` runs single operations of it, such as
+    ``torch,threads=2``. ``note``: what is to be said of how it is watched, such as "compiled
+    functions are one operation"; empty if nothing. It may have ``already``: digests of its outputs
+    in a run unwatched that was needed for something else, so that none more is.
+    """
+
+    target: str
+    note: str
+
+    def plain(self) -> list[np.ndarray]:
+        """Runs it unwatched. Returns its outputs as container arrays."""
+
+    def record(self, visit: Visit) -> list[Seen]:
+        """Runs it, and calls ``visit`` behind each operation. Returns its outputs, to be read."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input of a model file. ``shape``: None for a size that the model leaves open."""
+
+    name: str
+    shape: tuple[int | None, ...]
+    dtype: str
+
+
+class Opened(Protocol):
+    """A model file: its inputs, and recorders of it with given arrays. A library's file has a
+    function ``opened(path, trust)`` that returns one; ``ENDINGS`` names the files that it reads.
+    """
+
+    inputs: tuple[Input, ...]
+
+    def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
+        """Returns a recorder of the model with these inputs (container arrays, by name)."""

@@ -1,0 +1,588 @@
+"""Graphs of all libraries: the one interpreter that runs them, and model files that are graphs of
+nodes, recorded node by node.
+
+A library reads its graphs as :class:`Body` s of :class:`Node` s: the nodes of an ONNX or LiteRT
+file, of a TensorFlow function, the equations of a jaxpr; a body closes over nothing, so what it
+reads from outside is among its inputs. :class:`Interpreter` walks them: it knows the order, how
+long values live, and how a body is repeated. A library says how one node runs, and on what: on
+arrays, on keys of what is being recorded, on numbers of values, on text.
+
+Of a model file it also says how one node runs as a model of its own, and what it computes. Bodies
+are opened: the nodes of the branch that is taken, or of the next iteration, stand in their node's
+place.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from probe.case import ulp
+from probe.case.errors import Foreign, InputError, ProbeError, foreign
+from probe.order.semantics import Meaning, Unknown
+from probe.order.semantics.contract import Call, Operand, left_out, positions
+from probe.record.contract import (
+    INPUT,
+    WEIGHT,
+    Again,
+    Input,
+    Laid,
+    Operation,
+    Seen,
+    Visit,
+    address_lines,
+)
+from probe.record.recording import array_digest
+
+# Of a value: what a library tells values apart by, names or numbers.
+Key = Any
+
+
+@dataclass(eq=False)
+class Node:
+    """An operation of a graph. ``own``: as the library has it.
+
+    ``slots``: keys of its operands in the order of the library's schema, None where one is left
+    out; ``gives``: of its results; ``captured``: of what the bodies in it read besides; ``words``:
+    its attributes; ``path``: where it stands in the model; ``domain``: the set of operations that
+    it is of; ``able``: whether it alone gives what it gave in the run.
+    """
+
+    own: Any
+    op: str
+    slots: Sequence[Key]
+    gives: Sequence[Key]
+    captured: Sequence[Key] = ()
+    words: Mapping[str, Any] = field(default_factory=dict)
+    path: str = ""
+    domain: str = ""
+    able: bool = True
+
+    @cached_property
+    def reads(self) -> list[Key]:
+        """Keys of what it reads, one that stands twice twice."""
+        own = [key for key in self.slots if key is not None]
+        return own + [key for key in self.captured if key not in own]
+
+    @cached_property
+    def uses(self) -> list[Key]:
+        """Keys of what it reads, each once."""
+        return list(dict.fromkeys(self.reads))
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """Its attributes, plain enough for JSON; and which slots are empty ahead of others."""
+        every = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in self.words.items()}
+        plain = {k: v for k, v in every.items() if isinstance(v, PLAIN)}
+        plain |= {"domain": self.domain} if self.domain else {}
+        return plain | ({"left_out": gone} if (gone := left_out(self.slots)) else {})
+
+
+PLAIN = bool | int | float | str | list | None
+N = TypeVar("N", bound=Node)
+K = TypeVar("K")
+R = TypeVar("R")
+
+
+@dataclass(eq=False)
+class Body:
+    """A graph, or a function that nodes run: a branch, what a loop repeats.
+
+    ``nodes``: in an order in which they can run; ``inputs``, ``outputs``: keys; ``constants``: what
+    it holds, by key.
+    """
+
+    nodes: Sequence[Any]
+    inputs: Sequence[Key]
+    outputs: Sequence[Key]
+    constants: Mapping[Key, Any] = field(default_factory=dict)
+
+    @cached_property
+    def last(self) -> list[list[Key]]:
+        """Keys of what nothing reads behind each node: read for the last time, or given in vain."""
+        met, last = {*self.outputs}, list[list[Key]]()
+        for node in reversed(self.nodes):
+            every = dict.fromkeys((*node.uses, *node.gives))
+            last.append([key for key in every if key not in met])
+            met.update(every)
+        return last[::-1]
+
+
+class Interpreter(ABC):
+    """Runs bodies, node by node. Values are whatever ``run_node`` takes and returns."""
+
+    @abstractmethod
+    def run_node(self, node: Any, read: list[Any], inside: Any) -> Sequence[Any]:
+        """Returns what a node gives. ``read``: of each slot and of what is captured, None of a slot
+        that is left out; ``inside``: as of ``walk``. Of a node with bodies: what walking one of
+        them gives, once or ``repeated``."""
+
+    def constants_of(self, body: Body, inside: Any) -> dict[Key, Any]:
+        """Returns what a body holds, as values."""
+        return dict(body.constants)
+
+    def walk(self, body: Body, arguments: Iterable[Any], inside: Any = None) -> list[Any]:
+        """Runs a body's nodes on its inputs. Returns what it gives.
+
+        ``inside``: where that is, in the library's own terms; None of the outermost.
+        """
+        values = self.constants_of(body, inside)
+        values.update(zip(body.inputs, arguments, strict=True))
+        del arguments  # which would hold them
+        values[None] = None
+        for node, last in zip(body.nodes, body.last, strict=True):
+            read = [values[key] for key in (*node.slots, *node.captured)]
+            values.update(zip(node.gives, self.run_node(node, read, inside), strict=True))
+            for key in last:
+                del values[key]
+        return [values[key] for key in body.outputs]
+
+
+def repeated(
+    turn: Callable[[int, Iterable[Any]], list[Any]],
+    state: Sequence[Any],
+    reads_in: Callable[[int, Sequence[Any]], Iterable[Any] | None],
+) -> tuple[list[Any], list[list[Any]]]:
+    """Runs a body again and again: a loop of any library. Returns the last state, and what each
+    turn gave behind it.
+
+    ``turn(number, read)``: runs the body; ``reads_in(number, state)``: all that it reads in a turn;
+    None: there is no further one.
+    """
+    state, rows = list(state), list[list[Any]]()
+    while (read := reads_in(len(rows), state)) is not None:
+        results = turn(len(rows), read)
+        rows.append(results[len(state) :])
+        state = results[: len(state)]
+    return state, rows
+
+
+class SaidOnce(dict[Hashable, Any]):
+    """What is said of calls, by what tells those that are alike from others."""
+
+    def of(self, same: Callable[[], Hashable], make: Callable[[], K]) -> K:
+        """Returns what is said of a call; ``make`` says it once for all that are alike, but anew of
+        each where there is no telling. It keeps neither arrays nor the run."""
+        try:
+            name = same()
+            if name not in self:
+                self[name] = make()
+            return self[name]  # type: ignore[no-any-return]
+        except TypeError:  # an attribute without a hash
+            return make()
+
+
+def behind_needs(first: Iterable[K], needs: Callable[[K], Iterable[K]]) -> list[K]:
+    """Returns keys in this order, but each behind all that it needs, among them or not."""
+    done: dict[K, None] = {}
+    pending = [*first][::-1]
+    while pending:
+        top = pending[-1]
+        missing = [] if top in done else [key for key in needs(top) if key not in done]
+        pending += missing[::-1]
+        if not missing:
+            done.setdefault(pending.pop())
+    return list(done)
+
+
+def in_graph_order(nodes: Sequence[N], outputs: Iterable[Key]) -> list[N]:
+    """Returns nodes in an order that the graph alone decides: each behind what it reads, first what
+    the first output needs. ONNX Runtime saves parallel branches in another order every time."""
+    maker = {key: n for n, node in enumerate(nodes) for key in node.gives}
+    first = [maker[key] for key in outputs if key in maker]
+
+    def before(n: int) -> list[int]:
+        return [maker[key] for key in nodes[n].uses if key in maker]
+
+    return [nodes[n] for n in behind_needs([*first, *range(len(nodes))], before)]
+
+
+# model files
+
+
+# A value's shape and dtype.
+Known = tuple[tuple[int, ...], str]
+
+# What a node will be given, in this order.
+Fed = Mapping[Any, Known]
+# Other numbers for constants.
+Held = Mapping[Any, np.ndarray]
+
+# A node as it was started: the library's values to all values that it gives.
+Runner = Callable[[Sequence[Any]], Sequence[Any]]
+
+# Nodes of bodies up to which iterations are recorded.
+MOST_OPENED = 1 << 12
+
+# Nodes that stay ready to run alone: those of a region run one after the other, many times.
+READY = 4
+
+
+class LiveValue:
+    """A value that something still holds: its key, and the library's value; None of a constant."""
+
+    __slots__ = ("__weakref__", "key", "value")
+
+    def __init__(self, key: Key, value: Any = None) -> None:
+        self.key, self.value = key, value
+
+
+class Graph(Interpreter):
+    """A graph with its inputs, and its values while it runs.
+
+    ``body``: its nodes, and what the file holds; ``inputs``: the library's values of the inputs, by
+    key; in an iteration nodes have keys of their own.
+    """
+
+    BY_SHAPE: ClassVar[frozenset[str]] = frozenset()
+    """Operations that read no number of their operands."""
+    IMPORTS: ClassVar[Sequence[str]] = ()
+    """What the lines of a node need."""
+    LAID: ClassVar[bool] = False
+    """Whether operands are read where they lie, so that addresses may decide kernels."""
+    opset = 0
+    opens = True
+    """Whether iterations are recorded."""
+    iterated = 0
+    """Nodes of iterations so far."""
+
+    def __init__(self, body: Body, inputs: Mapping[Any, Any]) -> None:
+        self.body, self.inputs = body, inputs
+        self.constants: dict[Any, Any] = dict(body.constants)
+        # a value lives as long as whatever is still to read it
+        self.values: WeakValueDictionary[Key, LiveValue] = WeakValueDictionary()
+        self.kept: list[LiveValue] = []
+        self.known: dict[Any, Known] = {key: self.described(value) for key, value in inputs.items()}
+        self.settled = {key for key, (_, dtype) in self.known.items() if "float" not in dtype}
+        self.ready: OrderedDict[Any, tuple[Any, Runner]] = OrderedDict()
+
+    # what a library adds
+
+    @abstractmethod
+    def started(self, node: Any, fed: Fed, held: Held) -> Runner:
+        """Makes a model of a node and starts it."""
+
+    @abstractmethod
+    def meaning(self, node: Any, call: Call) -> Meaning:
+        """Returns what a node computes."""
+
+    @abstractmethod
+    def lines(self, node: Any, own: Mapping[Any, str], out: str) -> list[str]:
+        """Returns lines of Python that run a node. ``own``: names of the arrays that it reads;
+        ``out``: of its first result; others are ``out1`` and so on."""
+
+    def described(self, value: Any) -> Known:
+        """Returns shape and dtype of a value or constant."""
+        return value.shape, str(value.dtype)
+
+    def container(self, key: Any, value: Any) -> np.ndarray:
+        """Returns the container array of a value or constant."""
+        return value  # type: ignore[no-any-return]
+
+    def value(self, key: Any, array: np.ndarray) -> Any:
+        """Returns a container array as the library's value."""
+        return array
+
+    def name(self, key: Any) -> str:
+        """Returns the name in the file of an input or constant."""
+        return str(key)
+
+    def address(self, key: Any) -> int | None:
+        """Returns where a value begins, as of ``Seen``."""
+        return None
+
+    def met(self, node: Any) -> None:
+        """Is called behind a node's first run, before anything is asked of what it gave."""
+
+    def opened(self, node: Any, read: list[Any], inside: Any) -> list[LiveValue] | None:
+        """Runs what a node has inside: the branch that is taken, every iteration. Returns what it
+        gives; None: it runs itself. ``inside``: the body that the node is in, as of ``walk``."""
+        return None
+
+    def key_inside(self, key: Key, inside: Any, constant: bool = False) -> Key:
+        """Returns the key in the run of what a body's node gives, or of what a body holds.
+
+        A library whose nodes have bodies says how: each has keys of its own kind.
+        """
+        raise TypeError(f"{type(self).__name__} has no nodes with bodies: key={key!r} is in none")
+
+    # a run
+
+    def run(self, visit: Visit) -> list[Seen]:
+        """Runs all nodes, and returns the outputs."""
+        self.visit, self.iterated = visit, 0
+        self.kept = self.walk(self.body, [self.live(*both) for both in self.inputs.items()])
+        return [self.seen(value.key) for value in self.kept]
+
+    def constants_of(self, body: Body, inside: Any) -> dict[Key, Any]:
+        values = {}
+        for key, constant in body.constants.items():
+            own = key if inside is None else self.key_inside(key, inside, constant=True)
+            self.constants[own], values[key] = constant, LiveValue(own)
+        return values
+
+    def run_node(self, node: Any, read: list[Any], inside: Any) -> list[LiveValue]:
+        own = self.placed(node, read, inside)
+        gives = self.opened(own, read, inside)
+        return self.step(own) if gives is None else gives
+
+    def placed(self, node: Any, read: Sequence[Any], inside: Any) -> Any:
+        """Returns a node with the keys that its values have in the run."""
+        keys = [value and value.key for value in read]
+        if inside is None and keys == [*node.slots, *node.captured]:
+            return node
+        gives = node.gives
+        if inside is not None:
+            gives = [self.key_inside(key, inside) for key in gives]
+        at = len(node.slots)
+        return replace(node, slots=keys[:at], captured=keys[at:], gives=gives)
+
+    def step(self, node: Any) -> list[LiveValue]:
+        """Runs one node."""
+        fed = {key: self.known[key] for key in node.uses if key not in self.constants}
+        run = foreign(self.started, node, fed, {})
+        results = foreign(run, [self.values[key].value for key in fed])
+        gives = [self.live(*both) for both in zip(node.gives, results, strict=True)]
+        self.visit(self._event(node))
+        return gives
+
+    def counted(self, count: int) -> None:
+        """Counts nodes of an iteration. ValueError: there are too many by now."""
+        self.iterated += count
+        if self.iterated > MOST_OPENED:
+            raise ValueError(f"have more than {MOST_OPENED} operations")
+
+    def live(self, key: Key, value: Any) -> LiveValue:
+        """Returns a value of the library's, which is known as long as this is held."""
+        self.values[key] = live = LiveValue(key, value)
+        return live
+
+    # what is said of a node
+
+    def described_at(self, key: Any) -> Known:
+        """Returns shape and dtype of a value of the run, alive or not, or of a constant."""
+        if key not in self.known:
+            self.known[key] = self.described(self.constants[key])
+        return self.known[key]
+
+    def array(self, key: Any) -> np.ndarray:
+        """Returns a value's bits as a container array."""
+        live = self.values.get(key)
+        return self.container(key, self.constants[key] if live is None else live.value)
+
+    def seen(self, key: Any) -> Seen:
+        """Returns a value as it is met."""
+        shape, dtype = self.described_at(key)
+        held = key not in self.values
+        name = self.name(key) if held or key in self.inputs else ""
+        role, address = (WEIGHT, None) if held else (INPUT, self.address(key))
+        return Seen(key, shape, dtype, partial(self.array, key), role, name, address)
+
+    def operand(self, key: Any, at: int) -> Operand:
+        """Returns an operand of a call; ``at``: its place among what is read."""
+        settled = key in self.constants or key in self.settled
+        return Operand(at, *self.described_at(key), partial(self.array, key) if settled else None)
+
+    def _event(self, node: Any) -> Operation:
+        """Returns a node that has just run as an operation."""
+        for key in node.gives:
+            self.known[key] = self.described(self.values[key].value)
+        self.met(node)
+        reads = [] if node.op in self.BY_SHAPE else node.reads
+        if all(key in self.settled or key in self.constants for key in reads):
+            self.settled.update(node.gives)
+        places = positions(node.slots, reads)
+        operands = [
+            None if key is None else self.operand(key, at)
+            for key, at in zip(node.slots, places, strict=True)
+        ]
+        seen, gives = ([self.seen(key) for key in keys] for keys in (reads, node.gives))
+        addresses = [value.address for value in seen]
+        alone: Any = partial(self.again, node, reads) if node.able else None
+        alone = Laid(alone, addresses) if alone and self.LAID else alone
+        shapes, dtypes = [value.shape for value in gives], [value.dtype for value in gives]
+        ends = shapes, dtypes, node.domain, self.opset
+        what = self.meaning(node, Call(node.op, node.words, operands, *ends))
+
+        def lines(names: Sequence[str], out: str) -> list[str]:
+            own = dict(zip(reads, names, strict=True))
+            return address_lines(names, addresses) + self.lines(node, own, out)
+
+        first = node.op, node.path, seen, gives, what, node.said
+        return Operation(*first, alone, lines if node.able else None, self.IMPORTS)
+
+    def again(
+        self, node: Any, reads: Sequence[Any], arrays: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        """Runs a node alone on container arrays in the place of what it reads."""
+        operands = dict(zip(reads, arrays, strict=True))
+        for key in node.uses:  # of what it reads by its shape alone
+            if key not in operands:
+                shape, dtype = self.described_at(key)
+                operands[key] = np.zeros(shape, "uint16" if dtype == "bfloat16" else dtype)
+        held = {key: array for key, array in operands.items() if key in self.constants}
+        fed = {key: array for key, array in operands.items() if key not in held}
+        shapes = tuple(array.shape for array in fed.values())
+        named = id(node), shapes, *map(array_digest, held.values())
+        if named not in self.ready:
+            known = {key: (array.shape, self.described_at(key)[1]) for key, array in fed.items()}
+            self.ready[named] = node, self.started(node, known, held)  # so that its id stays
+        self.ready.move_to_end(named)
+        if len(self.ready) > READY:
+            self.ready.popitem(last=False)
+        results = self.ready[named][1]([self.value(key, array) for key, array in fed.items()])
+        return [self.container(key, array) for key, array in zip(node.gives, results, strict=True)]
+
+
+class GraphRecorder(ABC):
+    """A model file with its inputs, whose nodes run one by one; or as one operation, where that
+    changes bits or can't be.
+
+    ``model``: the file, or its bytes; ``inputs``: container arrays by name; ``note``: empty, or why
+    it is one operation.
+    """
+
+    LIBRARY: ClassVar[str]
+
+    def __init__(
+        self,
+        model: Any,
+        inputs: Mapping[str, np.ndarray],
+        switches: Mapping[str, str] | None = None,
+    ) -> None:
+        self.model, self.inputs, self.switches = model, dict(inputs), dict(switches or {})
+        words = [f",{key}={value}" for key, value in self.switches.items() if key != "optimisation"]
+        self.target = self.LIBRARY + "".join(words)
+        self.note = ""
+        self.already: list[str] | None = None
+        self.graph: Graph | None = None
+        self.opens, self.whole = True, False
+
+    @abstractmethod
+    def plain(self) -> list[np.ndarray]:
+        """Runs the model unwatched."""
+
+    @abstractmethod
+    def cut(self, opens: bool) -> Graph:
+        """Returns the nodes that run unwatched. ``opens``: iterations are recorded."""
+
+    def record(self, visit: Visit) -> list[Seen]:
+        """Runs it node by node, and calls ``visit`` behind each. ``Again`` where that can't be, or
+        its nodes give different bits than it does unwatched: then it is fewer operations."""
+        if self.whole:
+            return self._as_one(visit)
+        if self.graph is not None:
+            return self.graph.run(visit)
+        wanted, graph, visiting = self.plain(), self.cut(self.opens), False
+        self.already = [array_digest(output) for output in wanted]
+
+        def visited(event: Operation) -> None:
+            nonlocal visiting
+            for value in event.gives:
+                foreign(value.array)
+            visiting = True
+            visit(event)
+            visiting = False
+
+        why = "run one by one give different bits"
+        try:
+            outputs = graph.run(visited)
+            both = zip(outputs, wanted, strict=True)
+            if all(same_bits(foreign(output.array), due) for output, due in both):
+                self.graph = graph
+                return outputs
+        # a node that can't run alone, a type without arrays, or too many iterations
+        except (Foreign, ProbeError, ValueError) as failed:
+            if visiting:
+                raise
+            error = failed.__cause__ or failed
+            said = " ".join(str(error).split())[:120] or type(error).__name__
+            why = f"can't be run one by one ({said})"
+        if self.opens and graph.iterated:
+            self.opens = False
+            self.note = f"loops are one operation each: their iterations {why}"
+        else:
+            self.whole = True
+            self.note = f"the model is one operation: its nodes {why}"
+        raise Again
+
+    def _as_one(self, visit: Visit) -> list[Seen]:
+        def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+            inputs = dict(zip(self.inputs, arrays, strict=True))
+            return type(self)(self.model, inputs, self.switches).plain()
+
+        outputs = self.plain()
+        reads = [_of_array(name, array) for name, array in self.inputs.items()]
+        gives = [_of_array(f"output {n}", array) for n, array in enumerate(outputs)]
+        visit(Operation("model", "", reads, gives, Unknown(self.note), {}, again))
+        return gives
+
+    def given(self, names: Iterable[str]) -> dict[str, np.ndarray]:
+        """Returns the inputs of these names. InputError: one is missing."""
+        arrays = {}
+        for name in names:
+            if name not in self.inputs:
+                raise InputError("inputs", ", ".join(self.inputs), f"{name} is missing", "give it")
+            arrays[name] = self.inputs[name]
+        return arrays
+
+
+def _of_array(name: str, array: np.ndarray) -> Seen:
+    return Seen(name, array.shape, str(array.dtype), lambda: array, INPUT, name)
+
+
+def same_bits(array: np.ndarray, other: np.ndarray) -> bool:
+    """Returns whether two outputs of a model have the same shape, type and bits."""
+    if array.shape != other.shape or array.dtype != other.dtype:
+        return False
+    if array.dtype.kind == "f":
+        return ulp.equal(array, other, str(array.dtype))
+    return bool(np.array_equal(array, other))
+
+
+@dataclass(frozen=True)
+class OpenedGraph:
+    """A model file: its inputs, and recorders of it with given arrays."""
+
+    inputs: tuple[Input, ...]
+    recorder: Callable[[Mapping[str, np.ndarray]], Any]
+
+
+def content(path: Path) -> bytes:
+    """Returns a file's bytes. InputError where it can't be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        why = f"can't be read: {error.strerror}"
+        raise InputError("network", path.name, why, "give a file") from None
+
+
+def refused(
+    library: str,
+    arrays: Mapping[str, np.ndarray],
+    error: Any,
+    todo: str = "give the model's own shapes and types",
+) -> InputError:
+    """Returns what is said of inputs that a library refuses."""
+    shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
+    why = f"{library} refuses them: {' '.join(str(error).split())[:200]}"
+    return InputError("inputs", shapes, why, todo)
+
+
+def read(name: str, call: Callable[[], R], todo: str = "export or download it again") -> R:
+    """Calls a library that reads a file. InputError, one line, for whatever it says of one that it
+    can't read."""
+    try:
+        return foreign(call)
+    except Foreign as damaged:
+        error = damaged.__cause__
+        said = " ".join(str(error).split())[:160].rstrip(".") or type(error).__name__
+        raise InputError("network", name, f"can't be read: {said}", todo) from None

@@ -1,0 +1,369 @@
+"""JAX, watched as it runs eagerly: each primitive behind its execution, programs as one and inside.
+
+A trace in the place of JAX's own runs the same compiled kernels and sees concrete values, so code
+that depends on them works too. A function under ``jax.jit`` is one program. It is looked into,
+equation by equation, if that gives the bits that the program gives; its results are always the
+program's own. Programs that compute one thing, as most of ``jax.numpy`` are, are that operation.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import weakref
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import jax
+import numpy as np
+
+from probe.case.errors import InputError
+from probe.order.semantics import Each, Meaning, Passes, Unknown
+from probe.record.contract import CONSTANT, INPUT, WEIGHT, Operation, Said, Seen, Visit
+from probe.record.recorders import jax_programs as programs
+from probe.record.recorders.graphs import SaidOnce
+from probe.record.recorders.jax_table import fold, meaning, moves, only
+from probe.record.recording import array_digest
+
+try:
+    from jax._src import array, core, source_info_util
+
+    Base: Any = core.EvalTrace
+    ARRAY = array.ArrayImpl
+except (ImportError, AttributeError):  # another release
+    Base = None
+
+
+class JaxRecorder:
+    """A function of no arguments that computes with JAX; arrays that it closes over are its inputs.
+
+    ``decisions``: how each program of a run, in order, is looked into: "equations", by the values
+    that it also returns (``OpenedProgram``), or "" for not at all.
+    """
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        if Base is None or not hasattr(core, "set_current_trace"):
+            why = "its operations can't be recorded with this release"
+            raise InputError("jax", jax.__version__, why, "install jax 0.5 or newer")
+        self.function = function
+        threads = os.environ.get("PJRT_NPROC") or os.environ.get("NPROC")
+        device = jax.devices()[0]
+        where = "" if device.platform == "cpu" else f"@{device.platform}:{device.id}"
+        self.target = f"jax{where}{f',threads={threads}' if threads else ''}"
+        self.named = dict(_closed_over(function))
+        self.decisions: dict[int, Any] = {}
+        self.programs: dict[str, None] = {}
+        self.said = SaidOnce()
+        self.equations: dict[int, tuple[Any, Any]] = {}
+
+    @property
+    def note(self) -> str:
+        """Returns which programs can't be looked into."""
+        if not self.programs:
+            return ""
+        names = ", ".join(self.programs)
+        return f"compiled as one operation: {names}; looking inside would change the bits it gives"
+
+    def plain(self) -> list[np.ndarray]:
+        return [_jax_bits(leaf) for leaf in _array_leaves(self.function())]
+
+    def record(self, visit: Visit) -> list[Seen]:
+        trace = _Trace(self, visit)
+        with core.set_current_trace(trace):
+            result = self.function()
+        return [trace.values.seen(leaf) for leaf in _array_leaves(result)]
+
+
+def _array_leaves(returned: Any) -> list[Any]:
+    """Returns what a function returned, but for texts."""
+    leaves = jax.tree_util.tree_leaves(returned)
+    return [leaf for leaf in leaves if not isinstance(leaf, str | bytes)]
+
+
+def _jax_bits(value: Any) -> np.ndarray:
+    """Returns an array's bits as a container array; a number of Python's in the format that JAX
+    gives it."""
+    array = value if _is_array(value) else np.asarray(value, core.typeof(value).dtype)
+    return programs.bits_in(array)
+
+
+def _is_array(value: Any) -> bool:
+    return type(value) is ARRAY or isinstance(value, jax.Array)
+
+
+def _closed_over(function: Any, depth: int = 2) -> Iterator[tuple[int, tuple[str, str]]]:
+    """(id, (role, name)) of the arrays that a function closes over.
+
+    Those in a dictionary or another structure are taken for weights. What is taken wrongly is
+    compared all the same: the role only says what is kept while comparing.
+    """
+    for name, value in _closed(function):
+        if callable(value) and hasattr(value, "__code__"):
+            if depth:
+                yield from _closed_over(value, depth - 1)
+            continue
+        try:
+            flat, _ = jax.tree_util.tree_flatten_with_path(value)
+        except Exception:  # a structure of the user's that can't be taken apart: inputs
+            continue
+        for path, leaf in flat:
+            if isinstance(leaf, jax.Array | np.ndarray):
+                weight = path and jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating)
+                label = name + jax.tree_util.keystr(path)
+                yield id(leaf), (WEIGHT if weight else INPUT, label)
+
+
+def _closed(function: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(function, functools.partial):
+        yield "function", function.func
+        yield from ((f"argument{n}", value) for n, value in enumerate(function.args))
+        yield from function.keywords.items()
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    for name in code.co_names:
+        if isinstance(function.__globals__.get(name), jax.Array | np.ndarray | dict):
+            yield name, function.__globals__[name]
+    yield from zip(code.co_varnames, function.__defaults__ or (), strict=False)
+
+
+class _RunValues:
+    """Which values of a run are the same; it keeps none."""
+
+    def __init__(self, named: dict[int, tuple[str, str]]) -> None:
+        self.named = named
+        self.live: dict[int, tuple[Any, int]] = {}
+        self.count = 0
+
+    def key(self, value: Any) -> Hashable:
+        """Returns the same for the same value; numbers and NumPy's arrays by their content."""
+        if not _is_array(value):
+            array = _jax_bits(value)
+            return ("content", array.dtype.str, array.shape, array_digest(array))
+        known = self.live.get(id(value))
+        if known is None or known[0]() is not value:
+            self.count += 1
+            self.live[id(value)] = known = weakref.ref(value), self.count
+        return known[1]
+
+    def either(self, args: Sequence[Any]) -> bool:
+        """Returns whether any of two factors could be the weight: nothing has named or computed the
+        first, as where ``vmap`` puts the input second. Both are inputs then, if they are small."""
+        first, *rest = args
+        unknown = id(first) not in self.named and id(first) not in self.live
+        return unknown and bool(rest) and prod(np.shape(rest[0])) <= SMALL
+
+    def seen(self, value: Any, weight: bool = False) -> Seen:
+        """Returns the value as the contract has it; ``weight``: one where nothing else is known."""
+        role, name = self.named.get(id(value), (INPUT, ""))
+        if weight and role == INPUT and id(value) not in self.live:
+            role = WEIGHT
+        if not _is_array(value) and np.ndim(value) == 0:
+            role = CONSTANT
+        shape, dtype = programs.aval_of(core.typeof(value))
+        # NumPy has no such numbers: their bits are compared, as bytes
+        if dtype.startswith(("float8_", "float6_", "float4_")):
+            dtype = "uint8"
+        return Seen(self.key(value), shape, dtype, lambda: _jax_bits(value), role, name)
+
+
+class _Trace(Base):  # type: ignore[misc]
+    """Runs primitives as JAX does, and reports each."""
+
+    def __init__(self, recorder: JaxRecorder, visit: Visit) -> None:
+        super().__init__()
+        self.recorder, self.visit = recorder, visit
+        self.values = _RunValues(recorder.named)
+        self.calls = 0
+        self.depth, self.products = 0, set[Hashable]()
+
+    def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
+        result = core.eval_trace.process_primitive(primitive, args, params)
+        gives = list(result) if primitive.multiple_results else [result]
+        if programs.inner(primitive, params) is not None or primitive.name in programs.LOOPS:
+            self._program(primitive, list(args), params, gives)
+        else:
+            own = functools.partial(_meaning_of, primitive, params, args, gives)
+            said = self._told(primitive, params, args, params, own)
+            self._visit(primitive.name, self._path(), self._reads(primitive, args), gives, said)
+        return result
+
+    def stage_value(self, val: Any) -> Any:
+        """Returns a value as an array; nothing is computed."""
+        return core.eval_trace.stage_value(val)
+
+    def process_custom_jvp_call(self, primitive: Any, fun: Any, *rest: Any, **_: Any) -> Any:
+        """Returns the function itself, whose derivative is not needed here."""
+        with core.set_current_trace(self):
+            return fun.call_wrapped(*rest[1])
+
+    def process_custom_vjp_call(self, primitive: Any, fun: Any, *rest: Any, **_: Any) -> Any:
+        """Returns the function itself, whose derivative is not needed here."""
+        with core.set_current_trace(self):
+            return fun.call_wrapped(*rest[2])
+
+    def _reads(self, primitive: Any, args: Sequence[Any]) -> list[Seen]:
+        """Returns what a primitive reads, the second of a product's factors as its weights."""
+        weighs = primitive.name in WEIGHING and not self.values.either(args)
+        return [self.values.seen(value, weighs and n == 1) for n, value in enumerate(args)]
+
+    def _program(self, primitive: Any, args: list[Any], params: Any, gives: list[Any]) -> None:
+        """Reports what is inside a program if it can be looked into, then the program."""
+        within, behind = programs.inner(primitive, params), programs.constants(params)
+        equation = None if within is None else self._only(within)
+        reads = self._reads(primitive if equation is None else equation.own, [*args, *behind])
+        if equation is not None and not behind:
+
+            def own() -> Meaning:
+                program = programs.flat_of(within)
+                if program.direct:
+                    return _meaning_of(equation.own, equation.words, args, gives)
+                return fold(program, equation) or Unknown(SEVERAL)
+
+            said = self._told(primitive, params, args, equation.words, own)
+            self._visit(equation.op, self._path(), reads, gives, said)
+            return
+        name = f"{primitive.name} {params['name']}" if "name" in params else primitive.name
+        call, self.calls = self.calls, self.calls + 1
+        decisions, last = self.recorder.decisions, None
+        if call not in decisions:
+            decisions[call] = self._decision(primitive, args, params, gives)
+            self.recorder.programs |= {} if decisions[call] else {name: None}
+        decision = decisions[call]
+        self.depth += 1
+        if decision == "equations":
+            with core.set_current_trace(self):
+                last = programs.unrolled(primitive, params, args)
+        elif isinstance(decision, programs.OpenedProgram):
+            last = self._inside(decision, args)
+        self.depth -= 1
+        self.products = self.products if self.depth else set()
+        if last is not None:
+            reads += [self.values.seen(value) for value in last]
+            means: Meaning = Passes(tuple(range(len(reads) - len(last), len(reads))))
+        else:
+            means = Unknown(AS_ONE)
+        said = _said_of(primitive, params, [*map(core.typeof, args)], means)
+        self._visit(name, self._path(), reads, gives, said)
+
+    def _only(self, within: Any) -> Any:
+        """Returns the one equation of a program that computes; found out once for each."""
+        known = self.recorder.equations
+        if id(within) not in known:  # itself, so that no other has its id
+            known[id(within)] = within, only(programs.flat_of(within))
+        return known[id(within)][1]
+
+    def _inside(self, opened: programs.OpenedProgram, args: list[Any]) -> list[Any]:
+        """Reports the equations of a compiled program from the values that it also returns."""
+        values = opened.values(args)
+        for equation in opened.program.equations:
+            given = [opened.read(each, values) for each in equation.slots]
+            gives = [values[n] for n in equation.gives]
+            reads = [self.values.seen(each) for each in given]
+            if equation.op in programs.LOOPS:
+                reads += [self.values.seen(each) for each in programs.constants(equation.words)]
+                means = Unknown(LOOP)
+            else:
+                means = meaning(equation.called())
+            path = "/".join(filter(None, (self._path(), equation.path)))
+            said = _said_of(equation.own, equation.words, equation.ins, means)
+            self._visit(equation.op, path, reads, gives, said)
+        return opened.results(values)
+
+    @staticmethod
+    def _decision(primitive: Any, args: Any, params: Any, gives: list[Any]) -> Any:
+        """Returns how a program is looked into, as of ``JaxRecorder.decisions``: as it gives its
+        bits."""
+        if _gives_bits(lambda: programs.unrolled(primitive, params, args), gives):
+            return "equations"
+        if (within := programs.inner(primitive, params)) is not None:
+            opened = programs.OpenedProgram(programs.flat_of(within))
+            if _gives_bits(lambda: opened.results(opened.values(args)), gives):
+                return opened
+        return ""
+
+    @staticmethod
+    def _path() -> str:
+        return str(source_info_util.current_name_stack())
+
+    def _told(
+        self,
+        primitive: Any,
+        params: Any,
+        args: Sequence[Any],
+        shown: Any,
+        means: Callable[[], Meaning],
+    ) -> Said:
+        """Returns what is said of a call. ``shown``: the parameters that are reported."""
+        ins = [*map(core.typeof, args)]
+
+        def said() -> Said:
+            whole = _said_of(primitive, params, ins, means())
+            return whole._replace(attributes=programs.params_of(shown))
+
+        return self.recorder.said.of(lambda: (primitive, tuple(params.items()), *ins), said)
+
+    def _visit(self, op: str, path: str, reads: list[Seen], gives: list[Any], said: Said) -> None:
+        results = [self.values.seen(value) for value in gives]
+        said = self._contracted(said, reads, results) if self.depth else said
+        self.visit(Operation(op, path, reads, results, *said))
+
+    def _contracted(self, said: Said, reads: list[Seen], results: list[Seen]) -> Said:
+        """Returns what is said of an operation that a compiled program has inside: LLVM may fuse a
+        product and the addition behind it (XLA's CPU compiler sets ``FPOpFusion::Fast``), so that
+        this sum isn't rounded as IEEE 754 has it, though these numbers may not show it."""
+        means, word = said.meaning, getattr(said.meaning, "word", "")
+        product = any(value.key in self.products for value in reads)
+        if isinstance(means, Each) and word in ("add", "subtract") and product:
+            return said._replace(meaning=replace(means, approximate=True))
+        if word in ("multiply", "square") or (product and (moves(means) or word == "negative")):
+            self.products.update(value.key for value in results)
+        return said
+
+
+def _said_of(primitive: Any, params: Any, ins: Sequence[Any], means: Meaning) -> Said:
+    again = programs.PrimitiveCall(primitive, params, ins)
+    lines = programs.lax_lines(primitive, params, ins)
+    return Said(means, programs.params_of(params), again, lines, IMPORTS)
+
+
+SEVERAL = "it computes several things in one"
+AS_ONE = "a compiled program that gives other bits where its equations run one by one"
+LOOP = "a loop inside of a compiled program"
+
+# Elements up to which either of two factors may be the weight.
+SMALL = 1 << 20
+
+# Operations whose second input is taken for weights where no operation gave it.
+WEIGHING = ("dot_general", "conv_general_dilated")
+
+
+IMPORTS = ("import jax", "import jax.numpy as jnp", "from jax import lax")
+
+
+def _gives_bits(run: Callable[[], list[Any] | None], gives: list[Any]) -> bool:
+    """Returns whether another way to compute a program's results gives its bits."""
+    try:
+        results = run()
+    except Exception:  # whatever a program's equations can't do apart
+        return False
+    return results is not None and all(
+        array_digest(_jax_bits(ours)) == array_digest(_jax_bits(theirs))
+        for ours, theirs in zip(results, gives, strict=True)
+    )
+
+
+def _meaning_of(primitive: Any, params: Any, args: Sequence[Any], gives: Sequence[Any]) -> Meaning:
+    ins, outs = ([*map(core.typeof, some)] for some in (args, gives))
+    return meaning(programs.call_of(primitive, params, ins, outs))
+
+
+# What watches a function of this library, see ``probe.record.subject``.
+RECORDER = JaxRecorder

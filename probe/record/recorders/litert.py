@@ -1,0 +1,414 @@
+"""LiteRT, watched operator by operator: each as a model of its own, with its constant weights.
+
+The XNNPACK delegate runs many operators as one and shows nothing between them; so each operator of
+the file runs alone, under the same delegate or without one, which also keeps memory flat. That the
+outputs have the bits of an unwatched run is checked at the first recording; where they don't, the
+whole model is one operation.
+
+A model of an operator keeps its constants, its options and what the file says of quantisation; what
+it reads else are inputs of the shapes that they have in the run. Its schema is an installed
+LiteRT's.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+from probe.case.errors import Foreign, InputError, foreign
+from probe.order.semantics import Meaning, Moves, Unknown
+from probe.order.semantics.contract import Call
+from probe.record.contract import Input
+from probe.record.recorders import graphs
+from probe.record.recorders.graphs import Body, Key, LiveValue, Node, repeated
+from probe.record.recorders.litert_table import meaning
+from probe.targets.backends.litert import aligned_buffer
+
+ENDINGS = (".tflite",)
+# Characters up to which an operator's model is written into a script.
+LONGEST = 1 << 15
+
+NAMES = {n: name for name, n in vars(schema.BuiltinOperator).items() if isinstance(n, int)}
+DTYPES = {
+    getattr(schema.TensorType, name.upper()): name
+    for name in "float16 float32 float64 bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
+    "complex64 complex128".split()
+}
+QUANTISED = "it computes with integers that stand for other numbers"
+# Stands in keys of what is passed on.
+PASSED = "from"
+# Operators that run other subgraphs of the file; these go with them.
+NESTED = ("IF", "WHILE", "CALL_ONCE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE", "CALL")
+
+
+@dataclass(eq=False)
+class LiteRTOperator(Node):
+    """An operator. ``operands``: keys of all that it is given, None where one is left out."""
+
+    operands: Sequence[Key] = ()
+
+
+class LiteRTFile:
+    """A model as it is read. ``body``: its first subgraph. Keys of values: numbers of that one's
+    tensors; of others (subgraph, number), and where they run what that is in front."""
+
+    def __init__(self, content: bytes) -> None:
+        root = schema.Model.GetRootAs(content, 0)
+        self.model = schema.ModelT.InitFromObj(root)
+        self.bodies: dict[int, Body] = {}
+        self.body = self.subgraph(0)
+
+    def subgraph(self, number: int) -> Body:
+        """Returns a subgraph; read once."""
+        if number not in self.bodies:
+            graph = self.model.subgraphs[number]
+            keys = {n: (number, n) if number else n for n in range(len(graph.tensors))}
+            ins, constants = [*map(int, graph.inputs)], dict[Key, np.ndarray]()
+            for n, tensor in enumerate(graph.tensors):
+                data = self._data(tensor)
+                if n not in ins and data is not None and tensor.type in DTYPES:
+                    shape = () if tensor.shape is None else tuple(tensor.shape)
+                    constants[keys[n]] = data.view(DTYPES[tensor.type]).reshape(shape)
+            every = (self._node(operator, keys, constants) for operator in graph.operators)
+            outs = [keys[int(n)] for n in graph.outputs]
+            ends = [keys[n] for n in ins], outs, constants
+            self.bodies[number] = Body(list(filter(None, every)), *ends)
+        return self.bodies[number]
+
+    def tensor(self, key: Key) -> Any:
+        subgraph, n = key[-2:] if isinstance(key, tuple) else (0, key)
+        if subgraph == PASSED:
+            return self.tensor(n)
+        return self.model.subgraphs[subgraph].tensors[n]
+
+    def _data(self, tensor: Any) -> np.ndarray | None:
+        data = self.model.buffers[tensor.buffer].data
+        return np.asarray(data, np.uint8) if data is not None and len(data) else None
+
+    def _node(
+        self, operator: Any, keys: Mapping[int, Key], constants: dict[Key, np.ndarray]
+    ) -> LiteRTOperator | None:
+        """Returns an operator; None of one that widens a constant, which XNNPACK unpacks as a
+        weight: then that is a constant."""
+        code = self.model.operatorCodes[operator.opcodeIndex]
+        op = NAMES[max(code.builtinCode, code.deprecatedBuiltinCode)]
+        if op == "CUSTOM":
+            op = str((code.customCode or b"custom").decode(errors="replace"))
+        every = (() if some is None else some for some in (operator.inputs, operator.outputs))
+        operands, gives = ([keys.get(int(n)) for n in some] for some in every)
+        # variables an operator keeps for itself
+        slots = [None if k is None or self.tensor(k).isVariable else k for k in operands]
+        half = constants.get(slots[0]) if slots else None
+        if op == "DEQUANTIZE" and half is not None and half.dtype == np.float16:
+            constants[gives[0]] = half.astype(np.float32)
+            return None
+        options = operator.builtinOptions or operator.builtinOptions2
+        words = {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in ({} if options is None else vars(options)).items()
+        }
+        path = self.name(gives[0]).removesuffix(":0") if gives else op
+        return LiteRTOperator(operator, op, slots, gives, words=words, path=path, operands=operands)
+
+    def name(self, key: Key) -> str:
+        text = self.tensor(key).name
+        return text.decode(errors="replace") if isinstance(text, bytes) else str(text or key)
+
+    def scaled(self, key: Key) -> bool:
+        """Returns whether a tensor's integers stand for other numbers."""
+        quantisation = self.tensor(key).quantization
+        scale = None if quantisation is None else quantisation.scale
+        return scale is not None and len(scale) > 0
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Returns the model's inputs; None for the batch, and for sizes that are left open."""
+        inputs = []
+        for key in self.body.inputs:
+            tensor, name = self.tensor(key), self.name(key)
+            if tensor.type not in DTYPES:
+                why = "this input is not an array"
+                raise InputError("network", name, why, "export it with arrays")
+            sizes = tensor.shape if tensor.shapeSignature is None else tensor.shapeSignature
+            shape = tuple(None if n < 0 else int(n) for n in ([] if sizes is None else sizes))
+            inputs.append(Input(name, shape, DTYPES[tensor.type]))
+        return tuple(inputs)
+
+    def model_of(
+        self, node: LiteRTOperator, fed: graphs.Fed, shapes: graphs.Fed, constants: graphs.Held
+    ) -> tuple[bytearray, dict[int, int]]:
+        """Returns a model of an operator, whose results are its outputs, and the numbers of its
+        constants' buffers.
+
+        ``fed``: what it reads from before; ``shapes``: of values, where they aren't the file's;
+        ``constants``: those of the file, or other numbers for them.
+        """
+        every = dict.fromkeys(n for n in (*node.operands, *node.gives) if n is not None)
+        places = {n: place for place, n in enumerate(every)}
+        # the schema asks for a first buffer that is empty: it is that of all tensors without one
+        model, graph = schema.ModelT(), schema.SubGraphT()
+        model.buffers, graph.tensors = [aligned_buffer(schema)], []
+        for n in places:
+            own = self.tensor(n)
+            data = constants[n] if n in constants else self._data(own)
+            tensor = self._tensor(own, None if n in fed else data, model.buffers)
+            tensor.shapeSignature = None
+            if n in fed or n in shapes:
+                tensor.shape = list((fed.get(n) or shapes[n])[0])
+            graph.tensors.append(tensor)
+        operator = copy(node.own)
+        operator.inputs = [places.get(n, -1) for n in node.operands]
+        operator.outputs = [places[n] for n in node.gives]
+        graph.operators, graph.inputs = [operator], [places[n] for n in fed]
+        graph.outputs, graph.name = operator.outputs, b"main"
+        model.operatorCodes, model.version = self.model.operatorCodes, self.model.version
+        model.subgraphs = [graph]
+        if node.op in NESTED:
+            for inner in map(copy, self.model.subgraphs[1:]):
+                own = [(t, self._data(t), model.buffers) for t in inner.tensors]
+                inner.tensors = [self._tensor(*held) for held in own]
+                model.subgraphs.append(inner)
+        else:
+            model.operatorCodes = [model.operatorCodes[operator.opcodeIndex]]
+            operator.opcodeIndex = 0
+        size = sum(len(buffer.data) for buffer in model.buffers if buffer.data is not None)
+        builder = schema.flatbuffers.Builder(size + 4096)
+        builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
+        buffers = {n: graph.tensors[places[n]].buffer for n in places if n in constants}
+        return bytearray(builder.Output()), {n: place for n, place in buffers.items() if place}
+
+    @staticmethod
+    def _tensor(tensor: Any, data: np.ndarray | None, buffers: list[Any]) -> Any:
+        """Returns a tensor with its constant, if it has one, in a buffer of its own."""
+        copied = copy(tensor)
+        copied.buffer = 0
+        if data is not None:
+            copied.buffer = len(buffers)
+            buffers.append(aligned_buffer(schema))
+            buffers[-1].data = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        return copied
+
+
+class LiteRTOperators(graphs.Graph):
+    """A file's operators with the model's inputs."""
+
+    BY_SHAPE = frozenset(("SHAPE", "RANK"))
+    IMPORTS = (
+        *("import base64", "import zlib"),
+        "from ai_edge_litert.interpreter import Interpreter, OpResolverType",
+    )
+
+    def __init__(
+        self,
+        file: LiteRTFile,
+        inputs: Mapping[str, np.ndarray],
+        switches: Mapping[str, str],
+        opens: bool = True,
+    ) -> None:
+        self.file, self.switches = file, switches
+        super().__init__(file.body, {n: inputs[file.name(n)] for n in file.body.inputs})
+        self.opens = opens
+
+    def started(self, node: LiteRTOperator, fed: graphs.Fed, held: graphs.Held) -> graphs.Runner:
+        numbers = {**self.constants, **held}
+        if "passed" in node.words:
+            return lambda arrays: [
+                {**numbers, **dict(zip(fed, arrays, strict=True))}[key] for key in node.slots
+            ]
+        model = bytes(self.file.model_of(node, fed, self.known, numbers)[0])
+        interpreter = interpreter_of(model, self.switches)
+        interpreter.allocate_tensors()
+
+        def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+            for detail, array in zip(interpreter.get_input_details(), arrays, strict=True):
+                interpreter.set_tensor(detail["index"], array)
+            # states of recurrent operators stay from one run to the next
+            interpreter.reset_all_variables()
+            interpreter.invoke()
+            gives = [detail["index"] for detail in interpreter.get_output_details()]
+            return [interpreter.get_tensor(n) for n in gives]
+
+        return run
+
+    def meaning(self, node: Node, call: Call) -> Meaning:
+        scaled = any(self.file.scaled(key) for key in (*node.reads, *node.gives))
+        means = meaning(call)
+        return means if isinstance(means, Moves) or not scaled else Unknown(QUANTISED)
+
+    def key_inside(self, key: Key, inside: str, constant: bool = False) -> Key:
+        return key if constant else (inside, *key)
+
+    def placed(self, node: LiteRTOperator, read: Sequence[Any], inside: str | None) -> Any:
+        placed = super().placed(node, read, inside)
+        if inside is None:
+            return placed
+        both = zip(placed.slots, node.operands, strict=True)
+        variables = [k and self.key_inside(k, inside) if s is None else s for s, k in both]
+        return replace(placed, path=inside + node.path, operands=variables)
+
+    def opened(
+        self, node: LiteRTOperator, read: list[Any], inside: str | None
+    ) -> list[LiveValue] | None:
+        if not self.opens or node.op not in ("IF", "WHILE"):
+            return None
+        file, words, path = self.file, node.words, node.path
+        if node.op == "IF":
+            which = "then" if self.array(read[0].key).any() else "else"
+            body, place = file.subgraph(words[f"{which}SubgraphIndex"]), f"{path}/"
+            passed = self.walk(body, self._own_state(node, read[1:], place), place)
+            return self._passed(node, passed, node.gives)
+        cond, body = (file.subgraph(words[f"{name}SubgraphIndex"]) for name in ("cond", "body"))
+        last = read
+
+        def next_state(number: int, state: Sequence[LiveValue]) -> list[LiveValue] | None:
+            nonlocal last
+            place = f"{path}[{number}]/"
+            last = self._own_state(node, state, place)
+            self.counted(len(cond.nodes) + len(body.nodes) + 2)
+            (goes,) = self.walk(cond, last, place)
+            return last if self.array(goes.key).any() else None
+
+        repeated(lambda number, read: self.walk(body, read, f"{path}[{number}]/"), read, next_state)
+        return self._passed(node, last, node.gives)
+
+    def _own_state(
+        self, node: LiteRTOperator, state: Sequence[LiveValue], place: str
+    ) -> list[LiveValue]:
+        """Returns what a body is given: it gets its first state as any other, since operators run
+        otherwise on what is constant."""
+        held = {value.key: value for value in state if value.key in self.constants}
+        if not held:
+            return [*state]
+        passed = self._passed(node, [*held.values()], [(place, PASSED, key) for key in held])
+        fresh = dict(zip(held, passed, strict=True))
+        return [fresh.get(value.key, value) for value in state]
+
+    def _passed(
+        self, node: LiteRTOperator, reads: Sequence[LiveValue], gives: Sequence[Key]
+    ) -> list[LiveValue]:
+        """Runs an operator that only passes values on, which is what is recorded of a node whose
+        body is."""
+        keys, words = [value.key for value in reads], {"passed": len(reads)}
+        return self.step(replace(node, slots=keys, gives=gives, words=words, operands=()))
+
+    def name(self, key: Key) -> str:
+        return self.file.name(key)
+
+    def lines(self, node: Node, own: Mapping[Any, str], out: str) -> list[str]:
+        """Returns a model of this one operator, whose weights are put into its bytes. ValueError:
+        it is too large for a script."""
+        if "passed" in node.words:
+            return [f"{out}{n or ''} = {own[key]}" for n, key in enumerate(node.slots)]
+        words = ""
+        if "threads" in self.switches:
+            words += f", num_threads={int(self.switches['threads'])}"
+        if self.switches.get("xnnpack") == "0":
+            plain = "OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES"
+            words += f", experimental_op_resolver_type={plain}"
+        fed = {n: self.described_at(n) for n in own if n not in self.constants}
+        empty = {n: np.zeros_like(self.constants[n]) for n in own if n not in fed}
+        packed, places = self.file.model_of(node, fed, self.known, self.constants | empty)
+        root = schema.Model.GetRootAs(packed, 0)
+        begin = np.frombuffer(packed, np.uint8).ctypes.data
+        text = base64.b85encode(zlib.compress(packed, 9)).decode()
+        if len(text) > LONGEST:
+            raise ValueError(f"{len(text)} characters")
+        quoted = [f"    {text[at : at + 88]!r}" for at in range(0, len(text), 88)]
+        code = ["model = bytearray(zlib.decompress(base64.b85decode(", *quoted, ")))"]
+        for n in filter(empty.__contains__, places):  # in one order in every process
+            data = root.Buffers(places[n]).DataAsNumpy()
+            start = data.ctypes.data - begin
+            span = f"{start}:{start + data.size}"
+            code.append(f"model[{span}] = np.ascontiguousarray({own[n]}).tobytes()")
+        arrays = ", ".join(own[n] for n in fed)
+        return [
+            *code,
+            f"one = Interpreter(model_content=bytes(model){words})",
+            "one.allocate_tensors()",
+            f"for detail, array in zip(one.get_input_details(), [{arrays}], strict=True):",
+            '    one.set_tensor(detail["index"], array)',
+            "one.invoke()",
+            'results = [one.get_tensor(d["index"]) for d in one.get_output_details()]',
+            *(f"{out}{n or ''} = results[{n}]" for n in range(len(node.gives))),
+        ]
+
+
+def interpreter_of(model: bytes, switches: Mapping[str, str]) -> Any:
+    """Returns an interpreter of a model: ``threads``, and ``xnnpack``: 0 for the
+    built-in kernels."""
+    words: dict[str, Any] = {}
+    if "threads" in switches:
+        words["num_threads"] = int(switches["threads"])
+    if switches.get("xnnpack") == "0":
+        words["experimental_op_resolver_type"] = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    return Interpreter(model_content=model, **words)
+
+
+class LiteRTRecorder(graphs.GraphRecorder):
+    """A model with its inputs.
+
+    ``model``: the file, or its bytes. ``inputs``: arrays by the names of the model's inputs.
+    ``switches``: ``threads`` and ``xnnpack`` (0: LiteRT's built-in kernels). InputError where
+    LiteRT refuses the model or the inputs.
+    """
+
+    LIBRARY = "litert"
+
+    def __init__(
+        self,
+        model: Path | str | bytes,
+        inputs: Mapping[str, np.ndarray],
+        switches: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = "model" if isinstance(model, bytes) else Path(model).name
+        content = model if isinstance(model, bytes) else graphs.content(Path(model))
+        super().__init__(content, inputs, switches)
+
+    def plain(self) -> list[np.ndarray]:
+        opening = partial(interpreter_of, self.model, self.switches)
+        interpreter = graphs.read(self.name, opening, AGAIN)
+        details = interpreter.get_input_details()
+        arrays = self.given(detail["name"] for detail in details)
+
+        def invoke() -> None:
+            for detail in details:
+                if tuple(detail["shape"]) != arrays[detail["name"]].shape:
+                    interpreter.resize_tensor_input(detail["index"], arrays[detail["name"]].shape)
+            interpreter.allocate_tensors()
+            for detail in details:
+                interpreter.set_tensor(detail["index"], arrays[detail["name"]])
+            interpreter.invoke()
+
+        try:
+            foreign(invoke)
+        except Foreign as error:
+            raise graphs.refused("LiteRT", self.inputs, error.__cause__) from None
+        ends = interpreter.get_output_details()
+        return [interpreter.get_tensor(detail["index"]) for detail in ends]
+
+    def cut(self, opens: bool) -> LiteRTOperators:
+        return LiteRTOperators(LiteRTFile(self.model), self.inputs, self.switches, opens)
+
+
+AGAIN = "convert or download it again"
+
+
+def opened(
+    path: Path, trust: bool = False, switches: Mapping[str, str] | None = None
+) -> graphs.OpenedGraph:
+    """Opens a ``.tflite`` file, which runs no code. InputError where it can't be read.
+
+    ``switches``: of the target, ``threads`` and ``xnnpack``.
+    """
+    path = Path(path)
+    inputs = graphs.read(path.name, lambda: LiteRTFile(graphs.content(path)).inputs(), AGAIN)
+    return graphs.OpenedGraph(inputs, lambda arrays: LiteRTRecorder(path, arrays, switches))

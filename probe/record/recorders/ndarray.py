@@ -1,0 +1,508 @@
+"""Plain NumPy functions, watched by NumPy's protocol: arrays report what is done with them.
+
+The function takes its arrays as arguments. It also stands in for any library where none is
+installed: :func:`operation` makes one operation of any Python function, with a meaning. A row of
+the table takes a call, and its arguments as NumPy's function does: arrays among them are operands,
+a row's own signature is the schema, and what it doesn't take is not described.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from probe.case import layout
+from probe.case.errors import InputError
+from probe.order.semantics import Meaning, Moves, Reshapes, Same, Unknown
+from probe.order.semantics import operations as o
+from probe.order.semantics.contract import Call, NotSettled, Operand, OperationTable, word_list
+from probe.order.semantics.elementwise import canonical
+from probe.record.contract import (
+    CONSTANT,
+    INPUT,
+    WEIGHT,
+    Laid,
+    Operation,
+    Seen,
+    Visit,
+    address_lines,
+)
+from probe.record.inputs import arrays_restored
+from probe.record.subject import Text, nested_leaves
+
+# What NumPy's functions compute, by name; ``getitem`` and ``setitem`` are ``a[...]``.
+TABLE = OperationTable()
+
+
+class ArrayRecorder:
+    """A function of arrays: ``inputs`` as they are given, ``weights`` by name."""
+
+    target, note = "numpy", ""
+
+    def __init__(self, function: Callable[..., Any], *inputs: Any, **weights: Any) -> None:
+        self.function = function
+        self.inputs = [np.asarray(array) for array in inputs]
+        self.weights = {name: np.asarray(array) for name, array in weights.items()}
+
+    def plain(self) -> list[np.ndarray]:
+        with arrays_restored([*self.inputs, *self.weights.values()]):
+            outputs = _several(self.function(*self.inputs, **self.weights))
+            return [np.array(_native(output)) for output in outputs]
+
+    def record(self, visit: Visit) -> list[Seen]:
+        run = _ArrayRun(visit)
+        inputs = [run.watched(array, INPUT, f"x{n}") for n, array in enumerate(self.inputs)]
+        weights = {name: run.watched(array, WEIGHT, name) for name, array in self.weights.items()}
+        with arrays_restored([*self.inputs, *self.weights.values()]):
+            outputs = self.function(*inputs, **weights)
+            return [run.kept(output) for output in _several(outputs)]
+
+
+def _several(result: Any) -> list[Any]:
+    return [leaf for leaf in nested_leaves(result) if not isinstance(leaf, Text)]
+
+
+def _native(value: Any) -> np.ndarray:
+    """Returns the same numbers in this processor's order of bytes, which bits are compared in."""
+    array = np.asarray(value)
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+_local = threading.local()
+
+
+@contextmanager
+def scope(name: str) -> Iterator[None]:
+    """Names a part of the function: the path of its operations."""
+    before = getattr(_local, "path", "")
+    _local.path = f"{before}.{name}" if before else name
+    try:
+        yield
+    finally:
+        _local.path = before
+
+
+def operation(
+    name: str, meaning: Callable[..., Meaning] | Meaning
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Makes one operation of a function of arrays; ``meaning``: itself, or from the arguments."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def called(*args: Any, **words: Any) -> Any:
+            run = _run_of((args, words))
+            if run is None:
+                return function(*args, **words)
+            means = meaning(*args, **words) if callable(meaning) else meaning
+            return run.done(name, function, args, words, means)
+
+        return called
+
+    return decorate
+
+
+# arguments
+
+
+class _ArgumentHole(int):
+    """The place of an array among arguments."""
+
+    def __repr__(self) -> str:
+        return f"array {int(self)}"
+
+
+def _swap(value: Any, to: Callable[[Any], Any], kind: type = np.ndarray) -> Any:
+    """Returns arguments with what is of a kind replaced."""
+    if isinstance(value, kind):
+        return to(value)
+    if isinstance(value, tuple | list):
+        return type(value)(_swap(item, to, kind) for item in value)
+    if isinstance(value, Mapping):
+        return {name: _swap(item, to, kind) for name, item in value.items()}
+    return value
+
+
+def _fill_in(value: Any, arrays: Sequence[Any]) -> Any:
+    return _swap(value, arrays.__getitem__, _ArgumentHole)
+
+
+def _of_kind(value: Any, kind: type) -> list[Any]:
+    """Returns what is of a kind among arguments."""
+    leaves: list[Any] = []
+    _swap(value, leaves.append, kind)
+    return leaves
+
+
+def _run_of(value: Any) -> _ArrayRun | None:
+    return next((array.run for array in _of_kind(value, WatchedArray)), None)
+
+
+def _np_lines(
+    name: str, function: Any, held: Any, addresses: Sequence[int | None]
+) -> Callable[[Sequence[str], str], list[str]] | None:
+    # some functions of ``np.linalg`` have the names of others, and ``np.fft`` is a module
+    module = str(getattr(function, "__module__", ""))
+    room = {"numpy.linalg": np.linalg, "numpy.fft": np.fft}.get(module, np)
+    if name == "put" or not callable(getattr(room, name, None)):  # put gives nothing
+        return None
+    called = f"{room.__name__.replace('numpy', 'np')}.{name}"
+
+    def written(value: Any, names: Sequence[str]) -> str:
+        if isinstance(value, _ArgumentHole):
+            return names[value]
+        if isinstance(value, tuple | list) and _of_kind(value, _ArgumentHole):
+            return f"[{', '.join(written(item, names) for item in value)}]"
+        return f"np.{value.__name__}" if isinstance(value, type) else repr(value)
+
+    def lines(names: Sequence[str], y: str) -> list[str]:
+        arguments = [written(value, names) for value in held[0]]
+        arguments += [f"{word}={written(value, names)}" for word, value in held[1].items()]
+        return [*address_lines(names, addresses), f"{y} = {called}({', '.join(arguments)})"]
+
+    return lines
+
+
+# a run
+
+
+class _ArrayRun:
+    """One recorded run: numbers values, and reports operations."""
+
+    def __init__(self, visit: Visit) -> None:
+        self.visit, self.count = visit, 0
+        self.written: dict[int, tuple[np.ndarray, Any]] = {}
+        """Arrays of the user's own that an operation wrote into, by id, with the value's key."""
+
+    def kept(self, value: Any) -> Seen:
+        """Returns an output as it is now; later its memory may hold something else."""
+        output, bits = self.seen(value), np.array(value)
+        output.array = lambda: bits
+        return output
+
+    def watched(self, array: np.ndarray, role: str = INPUT, name: str = "") -> WatchedArray:
+        """Returns an array that reports what is done with it."""
+        self.count += 1
+        watched = np.asarray(array).view(WatchedArray)
+        watched.run, watched.key, watched.role, watched.name = self, self.count, role, name
+        return watched
+
+    def seen(self, value: Any) -> Seen:
+        """Returns a value as the contract has it; numbers by their content."""
+        plain = _native(value)
+        key = getattr(value, "key", None)
+        if key is None and (known := self.written.get(id(value))) is not None:
+            key = known[1]
+        if key is None:
+            key = ("content", plain.dtype.str, plain.shape, plain.tobytes())
+        return Seen(
+            *(key, plain.shape, plain.dtype.name, lambda: plain),
+            *(getattr(value, "role", INPUT), getattr(value, "name", "")),
+            layout.bytes_behind_boundary(value) if isinstance(value, np.ndarray) else None,
+        )
+
+    def done(
+        self, name: str, function: Any, args: Any, words: Any, means: Meaning | None = None
+    ) -> Any:
+        """Runs an operation on plain arrays and reports it. ``means``: None, what the table says of
+        it by its name."""
+        reads = _of_kind((args, words), np.ndarray)
+        numbers = iter(range(len(reads)))
+        held = _swap((args, words), lambda _: _ArgumentHole(next(numbers)))
+        seen = [self.seen(array) for array in reads]
+
+        def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+            filled = _fill_in(held, arrays)
+            return [np.asarray(result) for result in _several(function(*filled[0], **filled[1]))]
+
+        addresses = [value.address for value in seen]
+        plain = _fill_in(held, [np.asarray(array) for array in reads])
+        result = function(*plain[0], **plain[1])
+        gives = [self.watched(array) for array in _several(result)]
+        again, results = Laid(run, addresses), [self.seen(array) for array in gives]
+        if means is None:
+            rounded = [any(kind in value.dtype for kind in ("float", "complex")) for value in seen]
+            operands = [
+                Operand(at, value.shape, value.dtype, None if rounded[at] else value.array)
+                for at, value in enumerate(seen)
+            ]
+            shapes, dtypes = [value.shape for value in results], [value.dtype for value in results]
+            call = Call(name, {}, operands, shapes, dtypes)
+            means = meaning(call, *_fill_in(held, operands))
+        # where an array stands among arguments is told by the others, but not of one with a name
+        numbered = {n: a for n, a in enumerate(held[0]) if not _of_kind(a, _ArgumentHole)}
+        attributes = {f"argument{n}": repr(a) for n, a in numbered.items()}
+        attributes |= {word: repr(a) for word, a in held[1].items()}
+        ends = name, getattr(_local, "path", ""), seen, results
+        lines = _np_lines(name, function, held, addresses)
+        self.visit(Operation(*ends, means, attributes, again, lines, ("import numpy as np",)))
+        return gives if isinstance(result, tuple | list) else gives[0]
+
+    def into(
+        self, target: np.ndarray, name: str, function: Any, args: Any, words: Any
+    ) -> np.ndarray:
+        """Runs an operation whose result is written into an array, which is returned: as of
+        ``x += y`` and ``out=x``."""
+        new = self.done(name, function, args, words)
+        np.asarray(target)[...] = np.asarray(new)
+        if isinstance(target, WatchedArray):
+            target.run, target.key, target.role, target.name = self, new.key, INPUT, ""
+        else:  # what is done with this array alone is not seen, but it is known where it is read
+            self.written[id(target)] = target, new.key
+        return target
+
+
+# Functions that ask an array for its shape and format alone.
+MADE = ("empty_like", "zeros_like", "ones_like", "full_like")
+
+# Functions that ask about arrays and compute none.
+QUERIES = "ndim shape size result_type can_cast array_equal array_repr array_str".split()
+
+
+class WatchedArray(np.ndarray):
+    """An array of a recorded run."""
+
+    run: _ArrayRun
+    key: Any
+    role: str
+    name: str
+
+    def __array_finalize__(self, parent: Any) -> None:
+        """A view that NumPy makes by itself is a value of its own, by content."""
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **words: Any) -> Any:
+        run = _run_of((args, words))
+        assert run is not None
+        out = words.pop("out", (None,))
+        if len(out) > 1:
+            why = "several results that are written into existing arrays are not recorded"
+            raise InputError("out", ufunc.__name__, why, "leave out out=")
+        name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+        function = ufunc if method == "__call__" else getattr(ufunc, method)
+        if method == "at":  # adds in place: the first array is read and written
+            run.into(args[0], name, _copying(function), args, words)
+            return None
+        if out[0] is None:
+            return run.done(name, function, args, words)
+        return run.into(out[0], name, _writing(function, out[0]), args, words)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, words: Any) -> Any:
+        run, name = _run_of((args, words)), func.__name__
+        assert run is not None
+        if name in QUERIES or name in MADE:
+            result = func(*_swap(args, np.asarray), **_swap(words, np.asarray))
+            if name == "empty_like":  # whatever memory holds is no number of the function's
+                result.fill(0)
+            return run.watched(result, CONSTANT) if name in MADE else result
+        args, out = _as_operands(name, args), words.pop("out", None)
+        if out is None:
+            return run.done(name, func, args, words)
+        return run.into(out, name, _writing(func, out), args, words)
+
+    def __getitem__(self, key: Any) -> Any:
+        if not hasattr(self, "run"):
+            return np.asarray(self)[key]
+        return self.run.done(
+            "getitem", lambda array, index: np.array(array[index]), (self, key), {}
+        )
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        put = _copying(lambda array, values: array.__setitem__(key, values))
+        values = value if isinstance(value, np.ndarray) else np.asarray(value, self.dtype)
+        self.run.into(self, "setitem", put, (self, values), {})
+
+    def astype(self, dtype: Any, *_: Any, **__: Any) -> Any:  # type: ignore[override]
+        means = o.cast(np.dtype(self.dtype).name, np.dtype(dtype).name)
+        return self.run.done("cast", lambda array: array.astype(dtype), (self,), {}, means)
+
+
+def _copying(function: Any) -> Callable[..., np.ndarray]:
+    """Returns what changes its first argument as a function that returns a changed copy."""
+
+    def changed(array: np.ndarray, *rest: Any, **words: Any) -> np.ndarray:
+        copy = np.array(array)
+        function(copy, *rest, **words)
+        return copy
+
+    return changed
+
+
+def _writing(function: Any, out: np.ndarray) -> Callable[..., np.ndarray]:
+    """Returns what writes into ``out`` as a function that returns its result: in an array that
+    lies like it, as a library may add differently where its result lies otherwise."""
+    like = np.asarray(out)
+    shape, dtype, order = like.shape, like.dtype, "F" if like.flags.fnc else "C"
+
+    def written(*args: Any, **words: Any) -> np.ndarray:
+        result = np.empty(shape, dtype, order)  # type: ignore[call-overload]
+        function(*args, out=result, **words)
+        return result  # type: ignore[no-any-return]
+
+    return written
+
+
+def _as_operands(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Returns arguments in which numbers and lists that stand for arrays are arrays: then they are
+    operands like others, with the type that NumPy would give them."""
+
+    def array(item: Any, dtype: Any = None) -> Any:
+        return item if isinstance(item, np.ndarray) else np.asarray(item, dtype)
+
+    if name == "where" and len(args) == 3:
+        both = (item if np.isscalar(item) else np.asarray(item) for item in args[1:])
+        dtype = np.result_type(*both)
+        return (array(args[0]), *(array(item, dtype) for item in args[1:]))
+    if name in ("concatenate", "stack") and isinstance(args[0], tuple | list):
+        return ([array(item) for item in args[0]], *args[1:])
+    return args
+
+
+def _method(name: str) -> Callable[..., Any]:
+    function = getattr(np, name)
+
+    def called(self: WatchedArray, *args: Any, **words: Any) -> Any:
+        if not hasattr(self, "run"):
+            return getattr(np.asarray(self), name)(*args, **words)
+        if name in ("reshape", "transpose") and len(args) > 1:
+            args = (args,)
+        if name == "copy" and not args:  # the method turns a transposed array, the function doesn't
+            words = {"order": "C", **words}
+        return function(self, *args, **words)
+
+    return called
+
+
+def _in_place(name: str) -> Callable[..., None]:
+    def called(self: WatchedArray, *args: Any, **words: Any) -> None:
+        changed = _copying(getattr(np.ndarray, name))
+        self.run.into(self, name, changed, (self, *args), words)
+
+    return called
+
+
+# Methods that change their array.
+CHANGE = ("sort", "partition", "fill", "put")
+
+for _name, _one in vars(np.ndarray).items():
+    if _name in CHANGE:
+        setattr(WatchedArray, _name, _in_place(_name))
+    elif (
+        callable(_one)
+        and hasattr(np, _name)
+        and _name[0] != "_"
+        and _name not in vars(WatchedArray)
+    ):
+        setattr(WatchedArray, _name, _method(_name))
+# NumPy has no function of this name, and its own attribute T reports nothing
+WatchedArray.flatten = _method("ravel")  # type: ignore[method-assign]
+WatchedArray.T = property(lambda self: np.transpose(self))  # type: ignore[assignment, method-assign]
+
+
+# what NumPy's functions compute
+
+# NumPy's functions of elements, whose names the table of all functions mostly knows.
+UFUNCS = {
+    ufunc.__name__: canonical(ufunc.__name__)
+    for ufunc in vars(np).values()
+    if isinstance(ufunc, np.ufunc) and ufunc.nout == 1 and ufunc.signature is None
+}
+
+REDUCTIONS = word_list("sum mean var:variance std:deviation prod")
+
+
+@TABLE.row([*UFUNCS])
+def _np_function(c: Call, *args: Any, **_: Any) -> Meaning:
+    """A function of elements, with the numbers that stand beside its arrays."""
+    each = o.function(UFUNCS[c.op])
+    numbers = [(n, arg) for n, arg in enumerate(args) if not isinstance(arg, Operand)]
+    if not numbers or any(isinstance(number, tuple | list) for _, number in numbers):
+        return each
+    place, number = numbers[0]
+    if len(args) == 2:
+        return o.beside(each.word, place, number, c.dtype())
+    return replace(each, numbers=tuple((n, repr(value)) for n, value in numbers))
+
+
+@TABLE.row([*REDUCTIONS])
+def _np_reduce(
+    c: Call, a: Operand, axis: Any = None, *, keepdims: bool = False, **words: Any
+) -> Meaning:
+    rank, word = len(a.shape), REDUCTIONS[c.op]
+    if set(words) - {"dtype", "ddof", "correction"}:
+        return Unknown(f"{word} with {', '.join(words)}")
+    axes = range(rank) if axis is None else (axis if isinstance(axis, tuple | list) else (axis,))
+    axes = tuple(k % rank for k in axes)
+    if word in ("variance", "deviation"):
+        correction = words.get("correction", words.get("ddof", 0))
+        return o.variance(word, axes, keepdims, correction)
+    numbers = tuple(f"{name}={value!r}" for name, value in words.items())
+    return o.reduced(word, axes, keepdims, numbers)
+
+
+@TABLE.row("dot")
+def _dot(c: Call, a: Any, b: Any) -> Meaning:
+    if 0 in (ranks := (c.rank(0), c.rank(1))):
+        return o.function("multiply")
+    return o.matmul(ranks) if ranks[1] <= 2 else Unknown("dot of more than two axes")
+
+
+@TABLE.row("einsum")
+def _einsum(c: Call, equation: str, *arrays: Any, **_: Any) -> Meaning:
+    if "." in equation or "->" not in equation:
+        return Unknown(f"einsum {equation}")
+    return o.einsum(equation)
+
+
+@TABLE.row("clip")
+def _np_clip(c: Call, a: Any, a_min: Any = None, a_max: Any = None, **words: Any) -> Meaning:
+    low, high = words.get("min", a_min), words.get("max", a_max)
+    if any(isinstance(bound, Operand) for bound in (low, high)):
+        return Unknown("clip with arrays as bounds")
+    return o.clip(low, high)
+
+
+@TABLE.row(["transpose", "swapaxes", "moveaxis", "rollaxis"])
+def _np_turn(c: Call, a: Operand, *args: Any, **words: Any) -> Meaning:
+    # of an array whose sizes count axes NumPy itself says the order
+    counted = np.broadcast_to(np.int8(0), range(2, len(a.shape) + 2))
+    return o.transpose([size - 2 for size in getattr(np, c.op)(counted, *args, **words).shape])
+
+
+@TABLE.row("pad")
+def _np_pad(c: Call, array: Any, pad_width: Any, mode: Any = "constant", **words: Any) -> Meaning:
+    if mode not in ("constant", "edge", "reflect", "symmetric", "wrap") or "reflect_type" in words:
+        return Unknown(f"a pad that computes, {mode}")
+    return Moves()
+
+
+# What moves, copies, chooses or counts elements.
+MOVES = """where concatenate stack hstack vstack dstack append split broadcast_to flip fliplr
+ flipud rot90 roll repeat tile getitem tril triu diagonal diag delete take take_along_axis setitem
+ sort argsort argmax argmin max amax min amin any all count_nonzero"""
+
+Row = Callable[..., Meaning]
+
+TABLE |= {
+    "matmul": lambda c, x1, x2, **_: o.matmul((c.rank(0), c.rank(1))),
+    "copy": lambda c, *_, **__: Same(),
+    **dict.fromkeys("reshape squeeze expand_dims ravel".split(), lambda c, *_, **__: Reshapes()),
+    **dict.fromkeys(MOVES.split(), lambda c, *_, **__: Moves()),
+}
+
+
+def meaning(c: Call, args: Sequence[Any], words: dict[str, Any]) -> Meaning:
+    """Returns what a call computes; unknown where its row takes no such arguments."""
+    row = TABLE.get(c.op)
+    if row is None:
+        return Unknown(f"{c.op} is not described in probe")
+    try:
+        return row(c, *args, **words)
+    except NotSettled as error:
+        return Unknown(str(error))
+    except (TypeError, ValueError, IndexError) as error:
+        return Unknown(f"it is called in a way that is not described in probe ({error})")

@@ -1,0 +1,465 @@
+"""ONNX models as graphs of nodes: constants, bodies, models of one node, blocked layouts.
+
+Weights stay constants of a node alone: ONNX Runtime packs constant weights and runs other kernels
+on them.
+
+ONNX Runtime's optimiser lays channels out in blocks (NCHWc). A value in this layout is declared as
+(batch, channels, height, width), and its memory is (batch, channels / block, height, width, block).
+Filters have one or two blocks: of filters, and of input channels where there are enough of them.
+Recordings have all of them in ONNX's own order.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from math import inf, prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper, parser, printer
+
+from probe.case import memory
+from probe.case.errors import InputError
+from probe.order.semantics import Meaning, Reshapes, Step, Steps, Turns
+from probe.record.contract import Input
+from probe.record.recorders.graphs import Body, Fed, Node, in_graph_order
+
+
+@functools.cache
+def dtype_of(kind: int) -> str:
+    if kind == onnx.TensorProto.BFLOAT16:
+        return "bfloat16"
+    return str(helper.tensor_dtype_to_np_dtype(kind))
+
+
+@functools.cache
+def onnx_type(dtype: str) -> int:
+    every = [n for n in onnx.TensorProto.DataType.values() if n != onnx.TensorProto.UNDEFINED]
+    return next(n for n in every if dtype_of(n) == dtype)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A constant of a model. ``kind``: ONNX's number of its type; ``array``: its container array.
+
+    ``other``: the tensor itself where its bytes are not the array's: texts, numbers of 4 bits.
+    """
+
+    kind: int
+    array: np.ndarray
+    other: Any = None
+
+    @staticmethod
+    def of(tensor: Any, mapped: np.ndarray | None = None) -> Constant:
+        """Returns a tensor of a file as a constant. ``mapped``: the bytes of the file beside it."""
+        bfloat16 = tensor.data_type == onnx.TensorProto.BFLOAT16
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            assert mapped is not None
+            said = {entry.key: entry.value for entry in tensor.external_data}
+            start, size = int(said.get("offset", 0)), int(said["length"])
+            dtype = "uint16" if bfloat16 else helper.tensor_dtype_to_np_dtype(tensor.data_type)
+            array = mapped[start : start + size].view(dtype).reshape(tuple(tensor.dims))
+            return Constant(tensor.data_type, array)
+        array = numpy_helper.to_array(tensor)
+        # NumPy has no bfloat16: containers hold its bits as integers
+        array = array.view(np.uint16) if bfloat16 else array
+        return Constant(tensor.data_type, array, None if array.dtype.kind in "biufc" else tensor)
+
+    @staticmethod
+    def held(node: Any) -> Constant | None:
+        """Returns what a Constant node holds; None for any other node."""
+        if node.op_type != "Constant" or node.domain not in ("", "ai.onnx"):
+            return None
+        (attribute,) = node.attribute
+        value = helper.get_attribute_value(attribute)
+        if attribute.name == "value":
+            return Constant.of(value)
+        kind = {"f": np.float32, "i": np.int64}.get(attribute.name.removeprefix("value_")[:1])
+        return None if kind is None else Constant.of(numpy_helper.from_array(np.array(value, kind)))
+
+    def tensor(self, name: str, array: np.ndarray | None = None) -> Any:
+        """Returns a tensor of this type; ``array``: other numbers for it."""
+        if self.other is not None:
+            copied = onnx.TensorProto.FromString(self.other.SerializeToString())
+            copied.name = name
+            return copied
+        array = self.array if array is None else array
+        bits = array.tobytes()
+        return onnx.TensorProto(name=name, data_type=self.kind, dims=array.shape, raw_data=bits)
+
+
+# nodes and their bodies
+
+
+@dataclass(eq=False)
+class OnnxNode(Node):
+    """A node of a graph or of a body in it.
+
+    ``outs``: keys of its results, None of one that is left out; ``within``: what its name stands
+    behind; ``fed``: constants that it doesn't hold.
+    """
+
+    outs: Sequence[str | None] = ()
+    within: str = ""
+    fed: frozenset[str] = frozenset()
+
+    @property
+    def name(self) -> str:
+        """Returns its name, or that of its first result."""
+        return f"{self.within}{self.own.name}" if self.own.name else str(self.gives[0])
+
+    def proto(self, called: Mapping[Any, str]) -> Any:
+        """Returns it as ONNX has it, with values called by their keys, or as ``called``."""
+        proto = onnx.NodeProto()
+        proto.CopyFrom(self.own)
+        proto.name = self.within + self.own.name if self.own.name and not called else ""
+        proto.input[:] = [called.get(key, str(key)) if key else "" for key in self.slots]
+        proto.output[:] = [called.get(key, key) if key else "" for key in self.outs]
+        names = dict(zip(captured(self.own), self.captured, strict=bool(self.captured)))
+        if any(called.get(key, key) != name for name, key in names.items()):
+            _rename(proto, {name: called.get(key, key) for name, key in names.items()})
+        return proto
+
+
+class OnnxPlace(NamedTuple):
+    """Where a body runs: what the keys of its values, those of its constants and the names of its
+    nodes begin with; ``depth``: in how many others; ``to``: keys that what it gives is to have."""
+
+    values: str
+    constants: str
+    names: str
+    depth: int
+    to: Mapping[str, str] = {}
+
+
+def node_of(proto: Any) -> OnnxNode:
+    """Returns a node of a graph, whose values have the names that they have there."""
+    slots, outs = ([name or None for name in names] for names in (proto.input, proto.output))
+    if proto.op_type == "Loop":  # whose first two may be left out
+        slots += [None] * (2 - len(slots))
+    domain = "" if proto.domain == "ai.onnx" else proto.domain  # the domain without a name, too
+    gives = [key for key in outs if key]
+    words = words_in(proto)
+    first = proto, proto.op_type, slots, gives, captured(proto), words, "", domain
+    return OnnxNode(*first, outs=outs)
+
+
+def new_node(op: str, reads: Sequence[str], gives: str, within: str, **words: Any) -> OnnxNode:
+    return replace(node_of(helper.make_node(op, reads, [gives], **words)), within=within)
+
+
+def graphs(proto: Any) -> Iterator[Any]:
+    """Yields the graphs in a node's attributes: branches and bodies."""
+    for attribute in proto.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def captured(proto: Any) -> list[str]:
+    """Returns names that the graphs in a node read from outside."""
+    return list(dict.fromkeys(name for graph in graphs(proto) for name in read_outside(graph)))
+
+
+def read_outside(graph: Any) -> list[str]:
+    """Returns names that a graph reads from outside."""
+    names: dict[str, None] = {}
+    own = {value.name for value in [*graph.input, *graph.initializer]}
+    for inner in graph.node:
+        every = [name for name in inner.input if name] + captured(inner)
+        names.update(dict.fromkeys(name for name in every if name not in own))
+        own.update(inner.output)
+    names.update(dict.fromkeys(value.name for value in graph.output if value.name not in own))
+    return list(names)
+
+
+def written_once(graph: Any) -> None:
+    """Takes out of the bodies in a graph the Constant nodes whose result they hold besides, as in
+    models that ONNX Runtime has saved: it reads no such body."""
+    for inner in [within for node in graph.node for within in graphs(node)]:
+        held = {tensor.name for tensor in inner.initializer}
+        kept = [n for n in inner.node if n.op_type != "Constant" or n.output[0] not in held]
+        del inner.node[:]
+        inner.node.extend(kept)
+        written_once(inner)
+
+
+def _rename(proto: Any, names: Mapping[str, str]) -> None:
+    """Calls what the graphs in a node read from outside otherwise."""
+    for graph in graphs(proto):
+        for inner in graph.node:
+            inner.input[:] = [names.get(name, name) for name in inner.input]
+            _rename(inner, names)
+        for output in graph.output:
+            output.name = names.get(output.name, output.name)
+
+
+def body(graph: Any, mapped: np.ndarray | None = None, wanted: Sequence[Any] = ()) -> Body:
+    """Returns a graph. Its inputs: its own, but for those that the file holds, and what it reads
+    from outside.
+
+    ``mapped``: the bytes of the file beside it; ``wanted``: of a branch, what its node gives, None
+    of what is left out: each of these is given by a node of its own.
+    """
+    constants = {tensor.name: Constant.of(tensor, mapped) for tensor in graph.initializer}
+    nodes = []
+    for proto in graph.node:
+        if (value := Constant.held(proto)) is None:
+            nodes.append(node_of(proto))
+        else:  # a weight, as ONNX Runtime itself has it
+            constants[proto.output[0]] = value
+    gives = [output.name for output in graph.output]
+    if wanted:
+        own, outputs = {key for node in nodes for key in node.gives}, list[str]()
+        for name in (name for name, key in zip(gives, wanted, strict=False) if key):
+            if name in own and name not in outputs:
+                outputs.append(name)
+            else:  # a constant, a value from outside, or one that is given twice
+                outputs.append(f"{name} as {len(outputs)}")
+                nodes.append(new_node("Identity", [name], outputs[-1], ""))
+        gives = outputs
+    inputs = [value.name for value in graph.input if value.name not in constants]
+    inputs += [name for name in read_outside(graph) if name not in inputs]
+    return Body(in_graph_order(nodes, gives), inputs, gives, constants)
+
+
+# Turns of a loop, or of loops in loops: at some microseconds each, minutes.
+MOST_TURNS = 1 << 24
+# Nodes that give a single number as it is.
+PASSING = ("Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape")
+
+
+def refuse_endless(graph: Any, outside: Mapping[str, Any] | None = None, turns: float = 1) -> None:
+    """InputError where a Loop of a graph, or of one in it, is to turn more than ``MOST_TURNS``
+    times, and no condition can end it before: the library would be gone, and heed no Ctrl-C.
+
+    ``outside``: constants of one element, by their names; ``turns``: of loops around it.
+    """
+    held = _single_constants(graph, outside or {})
+    for node in graph.node:
+        inner, count = {**held}, turns
+        for name in (value.name for each in graphs(node) for value in each.input):
+            inner.pop(name, None)
+        if node.op_type == "Loop":
+            (body,), most = graphs(node), node.input[0] if node.input else ""
+            goes = _single_constants(body, {**inner, body.input[1].name: True})
+            if goes.get(body.output[0].name):
+                count *= max(float(held.get(most, 1)) if most else inf, 1)
+            if count > MOST_TURNS:
+                often = f"{count:,.0f} times" if count < inf else "for ever"
+                why = f"a loop of it turns {often}"
+                todo = f"give one of at most {MOST_TURNS:,}"
+                raise InputError("network", node.name or node.output[0], why, todo)
+        for each in graphs(node):
+            refuse_endless(each, inner, count)
+
+
+# Nodes that make an array of a size that a file says, with the input that has its axes or how often
+# each is repeated.
+GROWING = {"ConstantOfShape": 0, "Expand": 1, "Tile": 1}
+
+
+def refuse_huge(graph: Any) -> None:
+    """InputError where a node of a graph, or of one in it, makes an array of more elements than
+    bytes are free: a file of a few bytes then takes all memory."""
+    shapes = {tensor.name: tensor for tensor in getattr(graph, "initializer", ())}
+    for node in graph.node:
+        constant, name = Constant.held(node), ""
+        if constant is not None and node.op_type == "Constant":
+            shapes[node.output[0]] = constant.array
+        if node.op_type in GROWING and len(node.input) > GROWING[node.op_type]:
+            name = node.input[GROWING[node.op_type]]
+        sizes = shapes.get(name)
+        if isinstance(sizes, onnx.TensorProto):
+            external = sizes.data_location == onnx.TensorProto.EXTERNAL
+            sizes = None if external else numpy_helper.to_array(sizes)
+        if sizes is not None:
+            elements = prod(int(size) for size in sizes.reshape(-1))
+            memory.require_room(elements, node.op_type, elements)
+        for inner in graphs(node):
+            refuse_huge(inner)
+
+
+def _single_constants(graph: Any, outside: Mapping[str, Any]) -> dict[str, Any]:
+    held = dict(outside)
+    for tensor in getattr(graph, "initializer", ()):  # a function has none
+        if prod(tensor.dims) == 1 and tensor.data_location != onnx.TensorProto.EXTERNAL:
+            held[tensor.name] = numpy_helper.to_array(tensor).reshape(-1)[0]
+    for node in graph.node:
+        constant = Constant.held(node)
+        if constant is not None and constant.array.size == 1:
+            held[node.output[0]] = constant.array.reshape(-1)[0]
+        elif node.op_type in PASSING and node.input[0] in held:
+            held[node.output[0]] = held[node.input[0]]
+    return held
+
+
+# a model of one node
+
+
+def submodel(
+    node: OnnxNode,
+    fed: Fed,
+    weights: Mapping[Any, tuple[Constant, np.ndarray | None]],
+    like: Any,
+    called: Mapping[Any, str],
+) -> Any:
+    """Returns a model of a node, whose results are its outputs.
+
+    ``fed``: what is read from before; ``weights``: constants, each with other numbers for it;
+    ``like``: the model that has the node; ``called``: names of values, where their keys aren't.
+    """
+    inputs = [
+        helper.make_tensor_value_info(called.get(key, key), onnx_type(dtype), None)
+        for key, (_, dtype) in fed.items()
+    ]
+    outputs = [onnx.ValueInfoProto(name=called.get(k, k)) for k in node.gives]
+    held = [own.tensor(called.get(key, key), array) for key, (own, array) in weights.items()]
+    graph = helper.make_graph([node.proto(called)], "piece", inputs, outputs, held)
+    return onnx.ModelProto(graph=graph, ir_version=like.ir_version, opset_import=like.opset_import)
+
+
+def model_lines(model: Any, weights: Iterable[tuple[str, str]]) -> list[str]:
+    """Returns lines of Python that make a model. ``weights``: names of its constants, with
+    arrays."""
+    # names and attributes are a stranger's text: only ``repr`` keeps them from ending the literal
+    text, again = printer.to_text(model), None
+    written = [f"    {line!r}" for line in text.splitlines(True)]
+    lines = ["model = parser.parse_model(", *written, ")"]
+    # a name may be no word of ONNX's text; what releases before 1.17 print has no names, and six
+    # digits of a number
+    with suppress(parser.ParseError):
+        again = parser.parse_model(text)
+        for node in again.graph.node:
+            if not node.domain:  # which the parser writes down
+                node.ClearField("domain")
+    if again != model:
+        lines = [f"model = onnx.load_model_from_string({model.SerializeToString()!r})"]
+    return lines + [
+        f'model.graph.initializer.append(numpy_helper.from_array({array}, "{name}"))'
+        for name, array in weights
+    ]
+
+
+def words_in(proto: Any) -> dict[str, Any]:
+    """A node's attributes as numbers, texts and lists; tensors as arrays; graphs left out."""
+    kinds = onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS
+    own = [attribute for attribute in proto.attribute if attribute.type not in kinds]
+    return {attribute.name: _plain_word(helper.get_attribute_value(attribute)) for attribute in own}
+
+
+def _plain_word(value: Any) -> Any:
+    if isinstance(value, onnx.TensorProto):
+        return numpy_helper.to_array(value)
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, int | float | str):
+        return value
+    return [_plain_word(item) for item in value] if isinstance(value, Iterable) else str(value)
+
+
+def graph_inputs(graph: Any) -> tuple[Input, ...]:
+    """Returns a graph's inputs that no constant of the file fills. InputError: one is no array."""
+    held, inputs = {tensor.name for tensor in graph.initializer}, []
+    for value in graph.input:
+        kind = value.type.tensor_type
+        if value.name in held:
+            continue
+        if value.type.WhichOneof("value") != "tensor_type":
+            why = f"its input {value.name} is not an array but a {value.type.WhichOneof('value')}"
+            raise InputError("network", value.name, why, "export the model with arrays as inputs")
+        shape = tuple(d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim)
+        inputs.append(Input(value.name, shape, dtype_of(kind.elem_type)))
+    return tuple(inputs)
+
+
+# ONNX Runtime's blocked layout
+
+
+# The domain of operators that work on blocks of channels.
+BLOCKED = "com.microsoft.nchwc"
+SPLIT = -1
+
+# Of data, of filters with one and with two blocks, which are axes of their own: how they lie in
+# memory, and the order back.
+ORDERS = {
+    0: ((0, 1, 3, 4, 2), (0, 1, 4, 2, 3)),
+    1: ((0, 2, 3, 4, 1), (0, 4, 1, 2, 3)),
+    2: ((0, 2, 4, 5, 3, 1), (0, 5, 1, 4, 2, 3)),
+}
+
+
+@dataclass(frozen=True)
+class Block:
+    """How a value's memory is ordered. ``size``: channels in a block.
+
+    ``inner``: 0 for data; for filters, whether there are blocks of input channels too (2) or not
+    (1); SPLIT for data with an axis more, which ONNX Runtime makes of blocked data to broadcast it:
+    such a value is recorded as it is.
+    """
+
+    size: int
+    inner: int = 0
+
+    def _steps(self, shape: Sequence[int], back: bool) -> tuple[list[int], tuple[int, ...]]:
+        """Returns the shape with blocks as axes, and the order in which these are wanted."""
+        n, c, *rest = shape
+        first = [n // self.size, self.size] if self.inner else [n]
+        second = [c] if self.inner == 1 else [c // self.size, self.size]
+        split, (order, inverse) = [*first, *second, *rest], ORDERS[self.inner]
+        return ([split[a] for a in order], inverse) if back else (split, order)
+
+    def turned(self, array: np.ndarray, back: bool = False) -> np.ndarray:
+        """Returns an array in ONNX's order, blocked; ``back``: a blocked one in ONNX's order."""
+        if self.inner == SPLIT:
+            return array
+        split, order = self._steps(array.shape, back)
+        return np.ascontiguousarray(array.reshape(split).transpose(order)).reshape(array.shape)
+
+    def lines(self, name: str, shape: tuple[int, ...], back: bool = False) -> list[str]:
+        """Lines of Python that do the same with the array of this name."""
+        if self.inner == SPLIT:
+            return []
+        split, order = self._steps(shape, back)
+        turned = f"np.ascontiguousarray({name}.reshape({split}).transpose({order}))"
+        return [
+            f"# blocks of {self.size} channels, ONNX Runtime's NCHWc",
+            f"{name} = {turned}.reshape({shape})",
+        ]
+
+
+def block_size(run: Any) -> int:
+    """Returns the channels in a block on this processor. ``run(node type, array)``: one node."""
+    reordered = run("ReorderInput", np.arange(128, dtype=np.float32).reshape(1, 64, 1, 2))
+    return int(np.argmax(reordered.reshape(-1) == 1))
+
+
+def block_of_filters(shape: tuple[int, ...], size: int) -> Block:
+    """Returns how the filters (filters, channels, height, width) of a blocked convolution lie."""
+    return Block(size, 2 if shape[1] % size == 0 else 1)
+
+
+def block_of_outputs(domain: str, op: str, reads: list[Block | None], size: int) -> Block | None:
+    """Returns how a node's output lies. Nodes of ONNX's own keep the layout of what they read."""
+    if domain == BLOCKED:
+        return None if op == "ReorderOutput" else Block(size)
+    first = next((block for block in reads if block is not None and block.inner <= 0), None)
+    if op == "Reshape" and first is not None:  # to five axes, and back
+        return Block(size, 0 if first.inner == SPLIT else SPLIT)
+    return first
+
+
+def reshaped_block(size: int, shape: tuple[int, ...], back: bool) -> Meaning:
+    """Returns what a Reshape of blocked memory of ``shape``, to five axes or ``back``, does."""
+    if back:
+        batch, count, high, wide, _ = shape
+        turned = Step(Turns((0, 1, 4, 2, 3)), (0,), (batch, count, size, high, wide))
+        return Steps((turned, Step(Reshapes(), (2,), (batch, count * size, high, wide))))
+    batch, channels, high, wide = shape
+    split = Step(Reshapes(), (0,), (batch, channels // size, size, high, wide))
+    turned = Step(Turns((0, 1, 3, 4, 2)), (2,), (batch, channels // size, high, wide, size))
+    return Steps((split, turned))

@@ -1,0 +1,451 @@
+"""ONNX Runtime, watched node by node: the nodes of the model as its optimiser left them.
+
+The optimised model is saved and its nodes run one after the other, without any more optimisation.
+Kernels, constant weights, layouts and threads are those of an unwatched run; that the outputs have
+its bits is checked at the first recording, and where they don't the whole model is one operation. A
+node alone runs as it did in the recording.
+Of an ``If`` the branch that runs is recorded, of a ``Loop`` and a ``Scan`` every iteration.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import helper
+
+from probe.case import layout
+from probe.case.errors import InputError
+from probe.order.semantics import Meaning
+from probe.order.semantics.contract import Call
+from probe.record.contract import Seen, Visit
+from probe.record.recorders import graphs, onnx_file, onnx_table
+from probe.record.recorders.graphs import Body, LiveValue, repeated
+from probe.record.recorders.onnx_file import BLOCKED, SPLIT, Block, Constant, OnnxNode, OnnxPlace
+from probe.record.recording import array_digest
+from probe.targets.backends.onnxruntime import session_entries
+
+ENDINGS = (".onnx",)
+PROVIDERS = ["CPUExecutionProvider"]
+BFLOAT16 = np.dtype(helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16))
+# Values of the option ``optimisation``; a session's own default is ``all``.
+LEVELS = {
+    "none": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
+    "basic": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    "extended": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+    "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
+}
+
+
+def options(switches: Mapping[str, str]) -> Any:
+    """Returns a session's options: those of the target's switches, and ``optimisation``."""
+    settings = onnxruntime.SessionOptions()
+    # fatal errors alone: what it refuses is raised, and said in one line
+    settings.log_severity_level = 4
+    # threads that spin while they wait take the cores of whatever runs beside them
+    settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    if "threads" in switches:
+        settings.intra_op_num_threads = int(switches["threads"])
+        settings.inter_op_num_threads = 1
+    if "deterministic" in switches:
+        settings.use_deterministic_compute = switches["deterministic"] == "1"
+    for entry, value in session_entries(switches):
+        settings.add_session_config_entry(entry, value)
+    if "optimisation" in switches:
+        settings.graph_optimization_level = LEVELS[switches["optimisation"]]
+    return settings
+
+
+class Optimised(graphs.Graph):
+    """The optimised model's nodes. ``mapped``: the bytes of large weights; ``opens``: whether
+    iterations are recorded."""
+
+    BY_SHAPE = frozenset(("Shape", "Size"))
+    IMPORTS = (
+        "import numpy as np",
+        "import onnxruntime",
+        "import onnx",
+        "from onnx import numpy_helper, parser",
+    )
+    LAID = True
+
+    def __init__(
+        self,
+        model: Any,
+        inputs: Mapping[str, np.ndarray],
+        switches: Mapping[str, str],
+        mapped: np.ndarray | None = None,
+        opens: bool = True,
+    ) -> None:
+        self.model, self.switches = model, {**switches, "optimisation": "none"}
+        self.mapped, self.opens = mapped, opens
+        self.sessions: dict[str, Any] = {}
+        self.blocks: dict[str, Block] = {}
+        self.paths: dict[str, str] = {}
+        own = (opset for opset in model.opset_import if opset.domain in ("", "ai.onnx"))
+        self.opset = max((opset.version for opset in own), default=1)
+        self.bodies: dict[Any, tuple[Any, Body]] = {}
+        onnx_file.written_once(model.graph)
+        body = onnx_file.body(model.graph, mapped)
+        del model.graph.initializer[:]
+        kinds = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
+        arrays = {key: _ort(inputs[key], onnx_file.dtype_of(kinds[key])) for key in body.inputs}
+        super().__init__(body, arrays)
+        if any(node.domain == BLOCKED for node in body.nodes):
+            self.block = onnx_file.block_size(self._reordered)
+
+    def _reordered(self, op: str, array: np.ndarray) -> np.ndarray:
+        """Runs a node of the blocked layout's domain on an array."""
+        node = onnx_file.new_node(op, ["x"], "y", "", domain=BLOCKED)
+        run = self.started(node, {"x": (array.shape, "float32")}, {})
+        (output,) = run([_ort(array, "float32")])
+        return output.numpy()  # type: ignore[no-any-return]
+
+    # values
+
+    def described(self, value: Any) -> graphs.Known:
+        if isinstance(value, Constant):
+            return value.array.shape, onnx_file.dtype_of(value.kind)
+        return tuple(value.shape()), onnx_file.dtype_of(value.element_type())
+
+    def container(self, key: Any, value: Any) -> np.ndarray:
+        bits: np.ndarray = value.array if isinstance(value, Constant) else value.numpy()
+        bits = bits.view(np.uint16) if bits.dtype == BFLOAT16 else bits
+        return self.blocks[key].turned(bits, back=True) if key in self.blocks else bits
+
+    def value(self, key: Any, array: np.ndarray) -> Any:
+        array = self.blocks[key].turned(array) if key in self.blocks else array
+        return _ort(np.ascontiguousarray(array).reshape(array.shape), self.described_at(key)[1])
+
+    def address(self, key: Any) -> int | None:
+        value = self.values[key].value
+        plain = key not in self.blocks and value.is_tensor()
+        return value.data_ptr() % layout.BOUNDARY if plain else None
+
+    # nodes
+
+    def started(self, node: OnnxNode, fed: graphs.Fed, held: graphs.Held) -> graphs.Runner:
+        if "stacked" in node.words:
+            return functools.partial(self._stacked, node, fed, held)
+        beside = {key: self.constants[key] for key in node.fed}
+        every_fed = {**fed, **{key: self.described(constant) for key, constant in beside.items()}}
+        keys = [key for key in node.uses if key not in every_fed and key in self.constants]
+        turned = {k: self.blocks[k].turned(a) if k in self.blocks else a for k, a in held.items()}
+        weights = {key: (self.constants[key], turned.get(key)) for key in keys}
+        # nothing has its own name, so that in other iterations it is the same model
+        called = {key: f"v{n}" for n, key in enumerate(dict.fromkeys((*node.uses, *node.gives)))}
+        made_of = onnx_file.submodel(node, every_fed, weights, self.model, called)
+        content = made_of.SerializeToString()
+        name = array_digest(np.frombuffer(content, np.uint8)) if node.within else ""
+        session = self.sessions.get(name)
+        if session is None:
+            settings = options(self.switches)
+            settings.enable_mem_pattern = False
+            session = onnxruntime.InferenceSession(content, settings, providers=PROVIDERS)
+            if name:
+                self.sessions[name] = session
+        ends = session.get_inputs(), session.get_outputs()
+        inputs, outputs = ([end.name for end in some] for some in ends)
+        own = [self.value(key, held.get(key, constant.array)) for key, constant in beside.items()]
+        return lambda values: session.run_with_ort_values(  # type: ignore[no-any-return]
+            outputs, dict(zip(inputs, (*values, *own), strict=True))
+        )
+
+    def _stacked(
+        self, node: OnnxNode, fed: graphs.Fed, held: graphs.Held, values: Sequence[Any]
+    ) -> list[Any]:
+        """What every iteration gave as one array: bits are copied. A body may give a constant."""
+        own = ((key, self.constants[key]) for key in {*node.slots} & self.constants.keys())
+        both = (*own, *zip(fed, values, strict=True))
+        every = {key: self.container(key, value) for key, value in both}
+        every.update(held)
+        array = np.stack([every[key] for key in node.slots], node.words["stacked"])
+        return [self.value(node.slots[0], array)]
+
+    def run(self, visit: Visit) -> list[Seen]:
+        try:
+            return super().run(visit)
+        finally:
+            self.sessions.clear()
+
+    def key_inside(self, key: str, inside: OnnxPlace, constant: bool = False) -> str:
+        return inside.to.get(key) or (inside.constants if constant else inside.values) + key
+
+    def placed(self, node: OnnxNode, read: Sequence[Any], inside: OnnxPlace | None) -> OnnxNode:
+        placed: OnnxNode = super().placed(node, read, inside)
+        if placed is node:
+            return node
+        gives = iter(placed.gives)
+        outs = [key and next(gives) for key in node.outs]
+        if inside is None:
+            return replace(placed, outs=outs)
+        # of a body in a body ONNX Runtime 1.31 packs no constant of the model for its kernels, and
+        # runs others
+        far = self.body.constants.keys() & placed.uses if inside.depth > 1 else ()
+        return replace(placed, outs=outs, within=inside.names, fed=frozenset(far))
+
+    def opened(self, node: OnnxNode, read: list[Any], inside: Any) -> list[LiveValue] | None:
+        if node.domain or node.op not in ("If", "Loop", "Scan"):
+            return None
+        slots, outer = read[: len(node.slots)], read[len(node.slots) :]
+        names = dict(zip(onnx_file.captured(node.own), outer, strict=True))
+        depth = 1 + (inside.depth if inside else 0)
+        if node.op == "If":
+            taken = "then_branch" if self.array(slots[0].key).any() else "else_branch"
+            (graph,) = (attribute.g for attribute in node.own.attribute if attribute.name == taken)
+            body, ahead = self._body(graph, node.outs), f"{node.gives[0]}/"
+            to = dict(zip(body.outputs, node.gives, strict=True))
+            place = OnnxPlace(ahead, ahead, node.within, depth, to)
+            return self.walk(body, [names[key] for key in body.inputs], place)
+        if not self.opens or (node.op == "Scan" and self.opset < 9):  # had the batch as an axis
+            return None
+        return self._iterated(node, slots, names, depth)
+
+    def _iterated(
+        self, node: OnnxNode, slots: Sequence[Any], names: Mapping[str, LiveValue], depth: int
+    ) -> list[LiveValue] | None:
+        """Runs every iteration of a Loop or a Scan; None: there is none. ``names``: what the body
+        reads from outside."""
+        (graph,) = onnx_file.graphs(node.own)
+        body, path, loop = self._body(graph), node.name, node.op == "Loop"
+        fixed = [names[key] for key in body.inputs[len(graph.input) :]]
+        # of a Loop its end and its state, first whether it goes on; of a Scan the other way round
+        at = 1 if loop else len(slots) - int(node.words["num_scan_inputs"])
+        lines, first = (slots[:at], slots[at:]) if loop else (slots[at:], slots[:at])
+        axes = [] if loop else node.words.get("scan_input_axes", [0] * len(lines))
+        back = [] if loop else node.words.get("scan_input_directions", [0] * len(lines))
+        ends = [self.described_at(line.key)[0][k] for line, k in zip(lines, axes, strict=not loop)]
+        if loop and lines[0] is not None:
+            ends = [int(self.array(lines[0].key).reshape(-1)[0])]
+
+        def reads_in_turn(number: int, state: Sequence[Any]) -> list[Any] | None:
+            goes, ahead = state[:1] if loop else (), f"{path}[{number}]/"
+            if any(value is not None and not self.array(value.key).any() for value in goes):
+                return None
+            if number >= min(ends, default=inf):
+                return None
+            # a body gets its first state as any other: what is constant, nodes run other kernels on
+            carried = state[len(goes) :]
+            constant = {value.key for value in carried} & self.constants.keys()
+            self.counted(len(body.nodes) + 1 + len(constant) + len(axes))
+            reads = [
+                self._new("Identity", [value], f"{ahead}{value.key}", ahead)
+                if value.key in constant
+                else value
+                for value in carried
+            ]
+            if loop:
+                on = goes[0] or self._held(f"{path}/goes on", True)
+                return [self._held(f"{path}/iteration {number}", number), on, *reads, *fixed]
+            for line, axis, turned, end in zip(lines, axes, back, ends, strict=True):
+                index = end - 1 - number if turned else number
+                both = [line, self._held(f"{path}/index {index}", index)]
+                reads.append(self._new("Gather", both, f"{ahead}{line.key}", ahead, axis=axis))
+            return reads + fixed
+
+        def turn(number: int, read: Iterable[Any]) -> list[Any]:
+            ahead = f"{path}[{number}]/"
+            return self.walk(body, read, OnnxPlace(ahead, f"{path}/", ahead, depth))
+
+        state, rows = repeated(turn, first, reads_in_turn)
+        if not rows:
+            return None
+        return self._ended(node, state[loop:], list(zip(*rows, strict=True)))
+
+    def _body(self, graph: Any, wanted: Sequence[Any] = ()) -> Body:
+        """Returns a graph in a node; read once."""
+        name = id(graph), tuple(key is not None for key in wanted)
+        if name not in self.bodies:  # itself, so that no other has its id
+            self.bodies[name] = graph, onnx_file.body(graph, self.mapped, wanted)
+        return self.bodies[name][1]
+
+    def _held(self, name: str, value: Any) -> LiveValue:
+        """Returns a constant that the file hasn't."""
+        array = np.array(value)
+        self.constants[name] = Constant(onnx_file.onnx_type(array.dtype.name), array)
+        return LiveValue(name)
+
+    def _new(self, op: str, reads: Sequence[LiveValue], to: str, within: str, **words: Any) -> Any:
+        """Runs a node that the file hasn't, and returns what it gives."""
+        keys = [value.key for value in reads]
+        return self.step(onnx_file.new_node(op, keys, to, within, **words))[0]
+
+    def _ended(
+        self, node: OnnxNode, state: Sequence[Any], columns: Sequence[Sequence[Any]]
+    ) -> list[LiveValue]:
+        """Makes what a Loop or a Scan gives: what the last iteration handed on, and arrays of what
+        each gave, which are the node as it is recorded."""
+        values = [
+            self._new("Identity", [value], out, node.within)
+            for value, out in zip(state, node.outs, strict=False)
+            if out
+        ]
+        axes, directions = (node.words.get(f"scan_output_{w}") for w in ("axes", "directions"))
+        for n, (column, out) in enumerate(zip(columns, node.outs[len(state) :], strict=False)):
+            keys = [value.key for value in column]
+            keys = keys[::-1] if directions and directions[n] else keys
+            words = {"stacked": axes[n] if axes else 0}
+            if out:
+                values += self.step(
+                    replace(node, slots=keys, gives=[out], outs=[out], captured=(), words=words)
+                )
+        return values
+
+    # what is said of them
+
+    def met(self, node: OnnxNode) -> None:
+        """Settles a node's path, since ONNX Runtime draws the names of nodes that it adds anew in
+        every session; and notes which values are in its blocked layout."""
+        blocked = node.domain == BLOCKED
+        node.path = node.name.removesuffix("_nchwc") if blocked else node.name
+        if re.fullmatch(node.op + r"(_token_\d+)?", node.path):
+            node.path = f"{self.paths.get(node.slots[0], node.slots[0])}/{node.op}"
+        self.paths.update(dict.fromkeys(node.gives, node.path))
+        if blocked and node.op == "Conv":
+            shape = self.constants[node.slots[1]].array.shape
+            self.blocks[node.slots[1]] = onnx_file.block_of_filters(shape, self.block)
+        if blocked or self.blocks:
+            reads = [self.blocks.get(key) for key in node.slots]
+            size = getattr(self, "block", 0)
+            block = onnx_file.block_of_outputs(node.domain, node.op, reads, size)
+            if block is not None:
+                self.blocks |= dict.fromkeys(node.gives, block)
+
+    def meaning(self, node: OnnxNode, call: Call) -> Meaning:
+        block = self.blocks.get(node.slots[0]) if node.slots else None
+        if node.op == "Reshape" and block is not None:
+            return onnx_file.reshaped_block(block.size, call.shape(), block.inner == SPLIT)
+        return onnx_table.meaning(call)
+
+    def lines(self, node: OnnxNode, own: Mapping[Any, str], out: str) -> list[str]:
+        outs = {key: f"{out}{n or ''}" for n, key in enumerate(node.gives)}
+        if "stacked" in node.words:
+            every = ", ".join(own[key] for key in node.slots)
+            return [f"{out} = np.stack([{every}], {int(node.words['stacked'])})"]
+        code = list[str]()
+        for key in filter(self.blocks.__contains__, own):
+            code += self.blocks[key].lines(own[key], self.described_at(key)[0])
+        held = self.constants.keys() - node.fed
+        fed = {key: self.described_at(key) for key in own if key not in held}
+        model = onnx_file.submodel(node, fed, {}, self.model, {**own, **outs})
+        code += onnx_file.model_lines(model, [(own[k], own[k]) for k in own if k not in fed])
+        code.append("options = onnxruntime.SessionOptions()")
+        if "threads" in self.switches:
+            code.append(f"options.intra_op_num_threads = {int(self.switches['threads'])}")
+        if "deterministic" in self.switches:
+            on = self.switches["deterministic"] == "1"
+            code.append(f"options.use_deterministic_compute = {on}")
+        for entry, value in session_entries(self.switches):
+            code.append(f"options.add_session_config_entry({entry!r}, {value!r})")
+        arrays = ", ".join(f'"{own[key]}": {own[key]}' for key in fed)
+        code += [
+            "options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL",
+            "session = onnxruntime.InferenceSession(model.SerializeToString(), options, "
+            'providers=["CPUExecutionProvider"])',
+            f"{', '.join(outs.values())}{',' * (len(outs) == 1)} = session.run(None, {{{arrays}}})",
+        ]
+        for key in filter(self.blocks.__contains__, outs):
+            code += self.blocks[key].lines(outs[key], self.described_at(key)[0], back=True)
+        return code
+
+
+def _ort(array: np.ndarray, dtype: str) -> Any:
+    """Returns an array, which must be contiguous, as ONNX Runtime's value, in its own memory."""
+    kind = onnxruntime.OrtValue
+    if dtype == "bfloat16":
+        return kind.ortvalue_from_numpy_with_onnx_type(array, onnx.TensorProto.BFLOAT16)
+    return kind.ortvalue_from_numpy(array)
+
+
+class OnnxRecorder(graphs.GraphRecorder):
+    """A model with its inputs.
+
+    ``model``: the file, or its bytes. ``inputs``: container arrays by name. ``switches``:
+    ``threads``, ``deterministic`` (0 or 1) and ``optimisation`` (a name of ``LEVELS``). InputError
+    where ONNX Runtime refuses the model or the inputs.
+    """
+
+    LIBRARY = "onnxruntime"
+
+    def __init__(
+        self,
+        model: Path | str | bytes,
+        inputs: Mapping[str, np.ndarray],
+        switches: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(model if isinstance(model, bytes) else str(model), inputs, switches)
+        level = self.switches.get("optimisation", "all")
+        if level not in LEVELS:
+            why = f"use one of {', '.join(LEVELS)}"
+            raise InputError("optimisation", level, "no such level", why)
+        self.refusing: list[Any] = []
+        """The session of the last run, where that was refused."""
+
+    def plain(self) -> list[np.ndarray]:
+        kept = self.refusing.pop() if self.refusing else None
+        session = kept or self._session(options(self.switches))
+        arrays = self.given(wanted.name for wanted in session.get_inputs())
+        try:
+            outputs = session.run(None, arrays)
+        except Exception as error:
+            # of sizes that are tried one after the other most may be refused, as by a U-Net: each
+            # would build the session anew. Behind a run that it takes nodes need its memory
+            self.refusing.append(session)
+            raise graphs.refused("ONNX Runtime", arrays, str(error).splitlines()[0]) from None
+        return [np.asarray(output) for output in outputs]
+
+    def cut(self, opens: bool) -> Optimised:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            path, beside = Path(folder, "optimised.onnx"), Path(folder, "weights")
+            settings = options(self.switches)
+            settings.optimized_model_filepath = str(path)
+            external = "session.optimized_model_external_initializers_"
+            settings.add_session_config_entry(f"{external}file_name", beside.name)
+            settings.add_session_config_entry(f"{external}min_size_in_bytes", str(1 << 12))
+            self._session(settings)
+            some = beside.exists() and beside.stat().st_size > 0
+            mapped = np.memmap(beside, np.uint8, "r") if some else None
+            model = onnx.load(path, load_external_data=False)
+            return Optimised(model, self.inputs, self.switches, mapped, opens)
+
+    def _session(self, settings: Any) -> Any:
+        name = "model" if isinstance(self.model, bytes) else Path(self.model).name
+        session = partial(onnxruntime.InferenceSession, self.model, settings, providers=PROVIDERS)
+        return graphs.read(name, session)
+
+
+def opened(
+    path: Path, trust: bool = False, switches: Mapping[str, str] | None = None
+) -> graphs.OpenedGraph:
+    """Opens an ``.onnx`` file, which runs no code. InputError where it can't be read.
+
+    ``switches``: of the target, such as ``threads``.
+    """
+    path = Path(path)
+
+    def load() -> Any:
+        model = onnx.load(path, load_external_data=False)
+        for graph in (*model.functions, model.graph):
+            onnx_file.refuse_endless(graph)
+            onnx_file.refuse_huge(graph)
+        return model
+
+    model = graphs.read(path.name, load)
+    refusing: list[Any] = []
+
+    def recorder(arrays: Mapping[str, np.ndarray]) -> OnnxRecorder:
+        fresh = OnnxRecorder(path, arrays, switches)
+        fresh.refusing = refusing
+        return fresh
+
+    return graphs.OpenedGraph(onnx_file.graph_inputs(model.graph), recorder)

@@ -1,0 +1,699 @@
+"""TensorFlow and Keras, watched: every eager operation, and the nodes of the graphs that run.
+
+Operations that run eagerly are seen by TensorFlow's own callbacks, behind the same kernels as
+without them. A function (``tf.function``, ``predict``, a saved model) runs once as always, and then
+once more, as TensorFlow itself runs it: the graph that is left when Grappler has optimised it,
+whose fused operations are nodes like others (``_FusedMatMul``). Its nodes are run one by one, so
+that nothing has to be fetched that would break a fusion and no more than a few values are held.
+Loops and branches are written out as they run; such a function is taken as it was traced. Either
+way the outputs must have the bits that the function itself gave, or it is one operation, as are
+functions compiled by XLA and those that change a state. Paths are the name scopes, in which Keras
+has the names of its layers.
+
+``.keras`` and ``.h5`` files: :mod:`probe.targets.trust` looks first at every class that they name.
+A
+SavedModel is a program: loading it makes its variables and runs its initialisers, calling it runs
+its graph. So its operations are read from ``saved_model.pb`` before TensorFlow loads it, and one
+that reads or writes files, calls Python or keeps a state that isn't a variable's is refused, unless
+the model is trusted. What TensorFlow itself does with a damaged file is out of reach here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+
+from probe.case.errors import InputError
+from probe.order.semantics import Meaning, Moves, Unknown
+from probe.record.contract import CONSTANT, INPUT, WEIGHT, Input, Operation, Said, Seen, Visit
+from probe.record.recorders import graphs
+from probe.record.recorders.graphs import Body, Interpreter, Key, SaidOnce
+from probe.record.recorders.tensorflow_table import meaning
+from probe.record.recorders.tensorflow_values import (
+    CALLS,
+    HANDED_ON,
+    HARMLESS,
+    NOTHING,
+    READS,
+    SHAPES,
+    FunctionNode,
+    Names,
+    RanOperation,
+    array,
+    arrays,
+    by_xla,
+    call_options,
+    called_functions,
+    held_in,
+    is_function,
+    name_scope,
+    number_of,
+    optimised_graph,
+    run_flow,
+    run_op,
+    schema,
+    sizes_of,
+    structure,
+    tensor_of,
+    tensors,
+    traced_graph,
+    type_of,
+    value_of,
+    watched_calls,
+)
+from probe.record.recording import array_digest
+from probe.targets import trust
+from probe.targets.progress import without_stderr
+
+# one watched run
+
+COMMUTE = ("Add", "AddV2", "Mul", "Maximum", "Minimum")
+# Elements of what is taken for a shape.
+SMALL_SHAPE = 16
+
+IMPORTS = ("import tensorflow as tf",)
+
+COMPILED, STATE, BITS = (
+    "compiled functions (XLA) are one operation",
+    "a function that changes a state, draws random numbers or calls Python is one operation",
+    "a function whose nodes, run one by one, give different bits is one operation",
+)
+
+
+class WatchedFunction(NamedTuple):
+    """How a function is watched: as a ``graph``, or as one operation, of ``meaning``."""
+
+    graph: Body | None
+    meaning: Meaning
+    why: str = ""
+
+
+class KnownGraphs:
+    """What stays from one run to the next.
+
+    ``functions``: how each is watched, by its name and inputs; ``traced``: graphs by their names;
+    ``said``: what is said of calls that are alike.
+    """
+
+    def __init__(self) -> None:
+        self.names = Names()
+        self.functions: dict[Hashable, WatchedFunction] = {}
+        self.traced: dict[str, Body] = {}
+        self.said = SaidOnce()
+
+
+class Watching(Interpreter):
+    """One watched run: the keys of its values, and what is known of them.
+
+    ``wanted``: shapes of outputs, of which NumPy may hold the numbers.
+    """
+
+    def __init__(
+        self, visit: Visit, known: KnownGraphs, wanted: Iterable[tuple[int, ...]] = ()
+    ) -> None:
+        self.visit, self.known, self.names = visit, known, known.names
+        self.wanted = set(wanted)
+        self.aliases: dict[int, Hashable] = {}
+        self.variables: dict[int, Hashable] = {}
+        self.lists: dict[int, list[Seen | None]] = {}
+        self.shapes: set[int] = set()
+        self.order: dict[Hashable, int] = {}
+        self.roles: dict[Hashable, tuple[str, str]] = {}
+        self.writes, self.graphs, self.busy = 0, 0, False
+        self.said: list[str] = []
+        self.memory: dict[tuple[Any, ...], Any] | None = None
+        self.sizes: set[tuple[int, ...]] | None = None
+        self.numpy: dict[tuple[tuple[int, ...], str, str], Hashable] = {}
+
+    def watching(self) -> AbstractContextManager[None]:
+        """Watches what this thread runs eagerly."""
+        return watched_calls(self._callback, self._by_nodes)
+
+    def _by_nodes(self, name: str, inputs: list[Any]) -> list[Any] | None:
+        """Runs a function by its nodes, if they are known to give its bits."""
+        watched = None if self.busy else self.known.functions.get(_signature(name, inputs))
+        if watched is None or watched.graph is None:
+            return None
+        with self._busy():
+            self.graphs += 1
+            return self.walk(watched.graph, inputs)
+
+    @contextmanager
+    def _busy(self) -> Iterator[None]:
+        self.busy = True
+        try:
+            yield
+        finally:
+            self.busy = False
+
+    def _callback(
+        self, op: Any, inputs: Any, attributes: Any, outputs: Any, *more: Any, **words: Any
+    ) -> None:
+        """Is called behind each operation; those of which a graph is being built are skipped."""
+        if self.busy or words.get("graph") is not None or not tf.executing_eagerly():
+            return
+        with self._busy():
+            name = op.decode() if isinstance(op, bytes) else op
+            results = list(outputs) if isinstance(outputs, list | tuple) else []
+            if is_function(name):
+                self.graphs += 1
+                self._called(name, list(inputs), results)
+                return
+            pairs = zip(attributes[::2], attributes[1::2], strict=True) if attributes else ()
+            # None stands for TensorFlow's default
+            flat = [item for pair in pairs if pair[1] is not None for item in pair]
+            self._met(name, list(inputs), flat, results, self._path())
+
+    def _path(self) -> str:
+        return self.names.path(name_scope())
+
+    def outputs(self, result: Any) -> list[Seen]:
+        """What a function returned; an array of NumPy's is the last value that had its bits."""
+        seen = []
+        for value in arrays(result):
+            tensor = tf.convert_to_tensor(value)
+            if isinstance(value, np.ndarray):
+                key = self.numpy.get((value.shape, tensor.dtype.name, array_digest(array(tensor))))
+                if key is None:
+                    self.said.append("an output was computed outside of TensorFlow, after it")
+                else:
+                    self.aliases[number_of(tensor)] = key
+            seen.append(self.seen(tensor))
+        return seen
+
+    # values
+
+    def key(self, tensor: Any) -> Hashable:
+        """Returns the key of a tensor; one that is merely handed on keeps that of what it was.
+
+        Where an operation is called with a variable, TensorFlow reads it past the callbacks: then
+        the tensor has the variable's own memory.
+        """
+        if number_of(tensor) not in self.aliases and number_of(tensor) not in self.order:
+            handle = self._held(tensor) if type_of(tensor).floating else None
+            key = number_of(tensor) if handle is None else self._variable(handle, "")
+            self.aliases[number_of(tensor)] = key
+        return self.aliases.get(number_of(tensor), number_of(tensor))
+
+    def _held(self, tensor: Any) -> Any:
+        """Returns the handle of the variable whose memory a tensor has, or None."""
+        if self.sizes is None:
+            self.sizes = self.names.shapes()
+        if sizes_of(tensor) not in self.sizes:
+            return None
+        if self.memory is None:
+            self.memory = {_memory_of(value): handle for handle, value in self.names.held()}
+        return self.memory.get(_memory_of(tensor))
+
+    def _variable(self, handle: Any, path: str) -> Hashable:
+        """Returns the key of what a variable holds now."""
+        key = self.variables.setdefault(number_of(handle), ("variable", number_of(handle), 0))
+        self.roles.setdefault(key, (WEIGHT, self.names.variable(number_of(handle)) or path))
+        return key
+
+    def seen(self, tensor: Any, path: str = "") -> Seen:
+        """Returns what the contract says of a value.
+        A variable's handle stands for what it holds."""
+        if type_of(tensor).name == "resource":
+            key = self._variable(tensor, path)
+            dtype = held[1] if (held := held_in(tensor)) else None
+            tensor = value_of(tensor, dtype)
+        else:
+            key = self.key(tensor)
+        role, name = self.roles.get(key, (INPUT, ""))
+        return Seen(key, sizes_of(tensor), type_of(tensor).name, lambda: array(tensor), role, name)
+
+    def _gives(self, gives: Sequence[Seen]) -> None:
+        self.order.update((value.key, len(self.order)) for value in gives)
+        for value in gives:
+            if value.shape in self.wanted:
+                self.numpy[value.shape, value.dtype, array_digest(value.array())] = value.key
+
+    # operations
+
+    def _met(
+        self, op: str, inputs: list[Any], attributes: Sequence[Any], outputs: list[Any], path: str
+    ) -> None:
+        if op == "ReadVariableOp":
+            self.aliases[number_of(outputs[0])] = self._variable(inputs[0], path)
+            return
+        if op in HANDED_ON:
+            for old, new in zip(inputs, outputs, strict=True):
+                if type_of(old).name != "variant":
+                    self.aliases[number_of(new)] = self.key(old)
+                elif number_of(old) in self.lists:
+                    self.lists[number_of(new)] = self.lists[number_of(old)]
+            return
+        if op.startswith("TensorList"):
+            self._listed(op, inputs, outputs, path)
+            return
+        if op not in READS:
+            self._written(op, inputs)
+        read = self._read(op, inputs)
+        ends = [n for n, output in enumerate(outputs) if not type_of(output).unread]
+        if "FusedBatchNorm" in op:
+            words = dict(zip(attributes[::2], attributes[1::2], strict=True))
+            # of a norm that isn't trained the first alone
+            ends = ends if words.get("is_training", True) else [0]
+        fixed = op in SHAPES and (op != "Range" or all(type_of(tensor).whole for tensor in inputs))
+        if fixed or not read or self._of_shapes([inputs[n] for n in read], outputs):
+            for tensor in outputs:
+                if op in SHAPES or type_of(tensor).whole:
+                    self.shapes.add(number_of(tensor))
+                    self.roles[number_of(tensor)] = CONSTANT, op
+        elif ends:
+            reads = [self.seen(inputs[n], path) for n in read]
+            gives = [self.seen(outputs[n], path) for n in ends]
+            self._gives(gives)
+            said = self._told(RanOperation(op, inputs, attributes, outputs, read, ends))
+            self.visit(Operation(op, path, reads, gives, *said))
+
+    def _told(self, ran: RanOperation) -> Said:
+        def said() -> Said:
+            return Said(meaning(ran.call()), ran.shown(), ran.again(), ran.lines(), IMPORTS)
+
+        return self.known.said.of(ran.signature, said)
+
+    def _read(self, op: str, inputs: list[Any]) -> list[int]:
+        """Returns the numbers of the inputs that are arrays."""
+        arguments = structure(op, len(inputs))
+        numbers = [
+            n
+            for n, tensor in enumerate(inputs)
+            if n not in arguments
+            and (not type_of(tensor).unread or (op == "ResourceGather" and n == 0))
+        ]
+        if op in COMMUTE:  # Grappler swaps them: what was given earlier stands first
+            numbers.sort(key=lambda n: self.order.get(self.key(inputs[n]), len(self.order)))
+        return numbers
+
+    def _of_shapes(self, inputs: list[Any], outputs: list[Any]) -> bool:
+        """Whether an operation only calculates with shapes, or with numbers of the program."""
+
+        def is_shape(tensor: Any) -> bool:
+            if number_of(tensor) in self.shapes:
+                return True
+            return not sizes_of(tensor) and self.key(tensor) not in self.order
+
+        if not all(type_of(tensor).whole and is_shape(tensor) for tensor in inputs):
+            return False
+        return all(type_of(t).whole and prod(sizes_of(t)) <= SMALL_SHAPE for t in outputs)
+
+    def _written(self, op: str, inputs: list[Any]) -> None:
+        """A variable that is written has another key from now on."""
+        for tensor in inputs:
+            if tensor.dtype == tf.resource and op != "ResourceGather":
+                self.writes += 1
+                self.memory = None
+                key: Hashable = "variable", number_of(tensor), self.writes
+                if op == "AssignVariableOp":
+                    key = self.key(inputs[1])
+                self.variables[number_of(tensor)] = key
+
+    def _listed(self, op: str, inputs: list[Any], outputs: list[Any], path: str) -> None:
+        """A list of tensors, as loops of a graph have it: its elements keep their keys."""
+        held = self.lists.get(number_of(inputs[0])) if inputs else None
+        if op == "TensorListReserve":
+            self.lists[number_of(outputs[0])] = [None] * int(array(inputs[1]))
+        elif op == "TensorListFromTensor":
+            whole = self.seen(inputs[0], path)
+            rest, count = (whole.shape[1:], whole.dtype), whole.shape[0]
+            gets = [lambda n=n: whole.array()[n] for n in range(count)]
+            parts = [Seen(("part", whole.key, n), *rest, gets[n]) for n in range(count)]
+            self.lists[number_of(outputs[0])] = list(parts)
+            self.visit(
+                Operation(op, path, [whole], parts, Moves(), again=lambda read: list(read[0]))
+            )
+        elif op == "TensorListGetItem" and held and (element := held[int(array(inputs[1]))]):
+            self.aliases[number_of(outputs[0])] = element.key
+            self.roles[element.key] = element.role, element.name
+        elif op == "TensorListSetItem" and held is not None:
+            changed = list(held)
+            changed[int(array(inputs[1]))] = self.seen(inputs[2], path)
+            self.lists[number_of(outputs[0])] = changed
+        elif op == "TensorListStack" and held is not None:
+            every = [element for element in held if element is not None]
+            gives = [self.seen(outputs[0], path)]
+            self.visit(Operation(op, path, every, gives, Moves(), again=lambda a: [np.stack(a)]))
+        elif op not in ("TensorListLength", "TensorListElementShape"):
+            self.said.append(f"{op}: its result is treated as an input")
+
+    # functions
+
+    def _called(self, name: str, inputs: list[Any], outputs: list[Any], path: str = "") -> None:
+        """A function has run and given ``outputs``."""
+        key = _signature(name, inputs)
+        if key not in self.known.functions:
+            self.known.functions[key] = self._opened(name, inputs, outputs)
+        watched = self.known.functions[key]
+        if watched.why:
+            self.said.append(watched.why)
+        if watched.graph is None:
+            self._as_one(name, inputs, outputs, watched.meaning, path)
+            return
+        for ours, theirs in zip(outputs, self.walk(watched.graph, inputs), strict=True):
+            self.aliases[number_of(ours)] = self.key(theirs)
+
+    def _opened(self, name: str, inputs: list[Any], outputs: list[Any]) -> WatchedFunction:
+        """Finds out how a function can be watched: by running it, and its nodes, once."""
+        nodes = [node for definition in called_functions(name) for node in definition.node_def]
+        if any(schema(node.op).stateful and node.op not in HARMLESS for node in nodes):
+            return WatchedFunction(None, Unknown(STATE), STATE)
+        if by_xla(name):
+            return WatchedFunction(None, Unknown(COMPILED), COMPILED)
+        for make in (optimised_graph, lambda *_: traced_graph(name, self.known.traced)):
+            graph = make(name, inputs)
+            if graph is not None and self._same(graph, inputs, outputs):
+                return WatchedFunction(graph, Unknown())
+        return WatchedFunction(None, Unknown(BITS), BITS)
+
+    def _same(self, graph: Body, inputs: list[Any], outputs: list[Any]) -> bool:
+        """Returns whether the nodes, run one by one, give the function's bits."""
+        try:
+            results = Watching(lambda _: None, self.known).walk(graph, inputs)
+        except (tf.errors.OpError, TypeError, ValueError, KeyError):
+            return False
+        return len(results) == len(outputs) and all(
+            a.dtype == b.dtype and array_digest(array(a)) == array_digest(array(b))
+            for a, b in zip(results, outputs, strict=True)
+        )
+
+    def constants_of(self, body: Body, inside: Any) -> dict[Key, Any]:
+        for (node, _), constant in body.constants.items():
+            key = self.aliases.setdefault(number_of(constant), ("constant", number_of(constant)))
+            self.roles.setdefault(key, (CONSTANT, node))
+        return super().constants_of(body, inside)
+
+    def walk(self, body: Body, arguments: Iterable[Any], inside: Any = None) -> list[Any]:
+        """As of ``Interpreter``; what variables hold is known by their memory as it is now."""
+        arguments = list(arguments)
+        for tensor in arguments:
+            if not type_of(tensor).unread:
+                self.key(tensor)
+        return super().walk(body, arguments, inside)
+
+    def run_node(self, node: FunctionNode, read: list[Any], inside: Any) -> list[Any]:
+        path = self.names.path(node.path.rpartition("/")[0], True)
+        if node.op in CALLS and by_xla(node.function):
+            results = run_op(node.function, read, call_options(), len(node.gives))
+            self._called(node.function, read, results, path)
+            return results
+        graph = partial(traced_graph, known=self.known.traced)
+        if (flowed := run_flow(self, node, read, graph)) is not None:
+            return flowed
+        results = run_op(node.op, read, node.own, len(node.gives))
+        for tensor in results:  # no variable's memory, where it would be looked for
+            self.aliases[number_of(tensor)] = number_of(tensor)
+        self._met(node.op, read, node.own, results, path)
+        return results
+
+    def _as_one(
+        self, name: str, inputs: list[Any], outputs: list[Any], meaning: Meaning, path: str
+    ) -> None:
+        path, places = path or self._path(), self.places(inputs)
+        reads = [self.seen(inputs[n], path) for n in places]
+        kinds = [type_of(tensor).name for tensor in outputs]
+        ends = [n for n, kind in enumerate(kinds) if kind not in ("resource", "variant")]
+        gives = [self.seen(outputs[n], path) for n in ends]
+        if gives and reads:
+            self._gives(gives)
+            plain, options = re.sub(r"^_*(inference_)?|_\d+$", "", name), call_options()
+
+            def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+                fed = list(inputs)
+                for n, bits in zip(places, arrays, strict=True):
+                    if inputs[n].dtype != tf.resource:
+                        fed[n] = tensor_of(bits, inputs[n].dtype)
+                results = run_op(name, fed, options, len(outputs))
+                return [np.array(array(results[n])) for n in ends]
+
+            self.visit(Operation(f"function {plain}", path, reads, gives, meaning, {}, again))
+
+    def places(self, inputs: list[Any]) -> list[int]:
+        """Returns the inputs that a function reads, weights last: the order of the others is the
+        program's."""
+
+        def is_read(tensor: Any) -> bool:
+            if tensor.dtype == tf.resource:
+                return held_in(tensor) is not None
+            return not type_of(tensor).unread
+
+        places = [n for n, tensor in enumerate(inputs) if is_read(tensor)]
+        return sorted(places, key=lambda n: self.seen(inputs[n]).role == WEIGHT)
+
+
+def _signature(name: str, inputs: Sequence[Any]) -> Hashable:
+    return name, tuple((type_of(tensor).name, sizes_of(tensor)) for tensor in inputs)
+
+
+# tensors
+
+
+def _memory_of(tensor: Any) -> tuple[Any, ...]:
+    """Returns where an array is in memory, and its kind."""
+    plain = array(tensor)
+    memory = plain
+    if not plain.ndim:  # of a single number NumPy gets a copy
+        if tensor.dtype == tf.bfloat16:  # which has no buffer to share
+            return number_of(tensor), (), ""
+        memory = np.asarray(memoryview(tensor))
+    return memory.ctypes.data, plain.shape, plain.dtype.str
+
+
+# what is watched
+
+
+class TensorFlowRecorder:
+    """A function of no arguments that computes with TensorFlow, or with Keras on TensorFlow.
+
+    ``straight``: it takes the same operations whatever numbers of these shapes it is given.
+    ``shapes``: of its outputs, from a run unwatched, by which layers were built and functions
+    traced; ``expected``: digests of these outputs, None where other numbers were run.
+    """
+
+    def __init__(self, function: Callable[[], Any], straight: bool = False) -> None:
+        self.function, self.straight = function, straight
+        self.target = target()
+        self.note = ""
+        self.known = KnownGraphs()
+        self.shapes: set[tuple[int, ...]] | None = None
+        self.expected: list[str] | None = None
+        self.already: list[str] | None = None
+
+    def plain(self) -> list[np.ndarray]:
+        outputs = [array(tensor) for tensor in tensors(self.function())]
+        self.shapes = {output.shape for output in outputs}
+        return outputs
+
+    def ran(self, outputs: Sequence[Any]) -> None:
+        """Takes the outputs of a run unwatched, which need not be run again then."""
+        every = [array(tensor) for tensor in tensors(outputs)]
+        self.shapes = {output.shape for output in every}
+        self.expected = [array_digest(output) for output in every]
+
+    def again(self, function: Callable[[], Any]) -> TensorFlowRecorder:
+        """Returns a recorder of the same on other numbers of these shapes, with layers built."""
+        other = TensorFlowRecorder(function, self.straight)
+        other.known, other.shapes = self.known, self.shapes
+        return other
+
+    def record(self, visit: Visit) -> list[Seen]:
+        """Runs it, and calls ``visit`` behind each operation.
+
+        The first time it runs unwatched before, so that layers are built and functions traced.
+        """
+        if self.shapes is None:
+            self.ran(self.function())
+            self.already = self.expected
+        assert self.shapes is not None
+        watch = Watching(visit, self.known, self.shapes)
+        with watch.watching():
+            result = self.function()
+        outputs = watch.outputs(result)
+        if watch.graphs and "mode=" not in self.target:
+            self.target += ",mode=graph"
+        digests = [array_digest(output.array()) for output in outputs]
+        if self.expected not in (None, digests):
+            watch.said.append("the recorded run gave different bits from the run before it")
+        self.note = "; ".join(dict.fromkeys(watch.said))
+        return outputs
+
+
+def target() -> str:
+    """Returns the text of this process' target: threads and oneDNN's operators as they are set."""
+    text = "tensorflow"
+    if (choice := os.environ.get("TF_ENABLE_ONEDNN_OPTS")) in ("0", "1"):
+        text += f",onednn={choice}"
+    threads = tf.config.threading.get_intra_op_parallelism_threads()
+    return text + (f",threads={threads}" if threads else "")
+
+
+# model files
+
+# Files; the folder of a SavedModel is known by its ``saved_model.pb``.
+ENDINGS = (".keras", ".h5", ".hdf5")
+
+AGAIN = "save the model again"
+# Operations with a state that read no file, write none and call nothing outside of the graph.
+PLAIN = (
+    *(*HARMLESS, "VarHandleOp", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"),
+    *("DestroyResourceOp", "HashTableV2", "MutableHashTableV2", "LookupTableImportV2"),
+    *("RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt"),
+    *("StatefulUniform", "StatefulStandardNormalV2", "Multinomial"),
+)
+
+# Parts of the names of operations that do: TensorFlow's registry marks not all of them.
+OUTSIDE = ("File", "Python", "PyFunc", "Dataset", "Summary", "Print", "Debug", "ImmutableConst")
+
+# Functions that every SavedModel has to save its variables; nothing in it calls them.
+SAVING = ("__inference__traced_save", "__inference__traced_restore")
+
+
+@dataclass(frozen=True)
+class OpenedTensorFlow:
+    """A model file, as ``contract.Opened`` says. ``call``: runs it on tensors in the order of its
+    inputs. ``model``: Keras's own, whose layers can be replaced; None of a SavedModel.
+    ``straight``: as of a recorder."""
+
+    inputs: tuple[Input, ...]
+    call: Callable[[Sequence[Any]], Any]
+    model: Any = None
+    straight: bool = False
+    recorders: dict[Any, TensorFlowRecorder] = field(default_factory=dict, compare=False)
+
+    def recorder(self, arrays: Mapping[str, np.ndarray]) -> TensorFlowRecorder:
+        """Returns a recorder of the model with these inputs (container arrays, by name); at shapes
+        that have run before it need not run unwatched first."""
+        operands = [tensor_of(arrays[own.name], tf.as_dtype(own.dtype)) for own in self.inputs]
+        shapes = tuple((tuple(tensor.shape), tensor.dtype) for tensor in operands)
+        call = lambda: self.call(operands)  # noqa: E731
+        like = self.recorders.get(shapes)
+        made = TensorFlowRecorder(call, self.straight) if like is None else like.again(call)
+        return self.recorders.setdefault(shapes, made) if like is None else made
+
+
+def opened(path: Path, trust: bool = False) -> OpenedTensorFlow:
+    """Opens a ``.keras`` or ``.h5`` file, or the folder of a SavedModel.
+
+    Errors: InputError where it can't be read, or holds code and is not trusted.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise InputError("network", path.name, "there is no such file", "check the name")
+    if path.is_dir():
+        return _saved_model(path, trust)
+    if path.suffix.lower() not in ENDINGS:
+        why = f"unsupported file type {path.suffix}" if path.suffix else "the file has no extension"
+        raise InputError("network", path.name, why, f"give {', '.join(ENDINGS)} or a SavedModel")
+    return _keras(path, trust)
+
+
+def _keras(path: Path, trusted: bool) -> OpenedTensorFlow:
+    with without_stderr():
+        named = trust.check_keras(path, trusted)
+    try:
+        with without_stderr():
+            import keras
+    except ImportError:
+        raise trust.library_missing("keras") from None
+    with without_stderr():
+        more = {"custom_objects": trust.imported(named), "safe_mode": not trusted}
+        load = partial(keras.models.load_model, path, compile=False, **more)
+        model = graphs.read(path.name, load, trust.IN_PYTHON if named else AGAIN)
+    if not model.inputs:
+        why = "it has not been built, so its inputs are not known"
+        raise InputError("network", path.name, why, "give it an Input, or call it once, and save")
+    inputs = tuple(_input_of(tensor.name, tensor.shape, tensor.dtype) for tensor in model.inputs)
+
+    def call(operands: Sequence[Any]) -> Any:
+        structure, packed = getattr(model, "input", None), list(operands)
+        if isinstance(structure, dict | list | tuple):  # in which the model takes its inputs
+            packed = keras.tree.pack_sequence_as(structure, packed)
+        elif len(packed) == 1:
+            (packed,) = packed
+        return model(packed, training=False)
+
+    # shapes alone decide which operations Keras' own layers take; code of others decides as it does
+    return OpenedTensorFlow(inputs, call, model, straight=not named)
+
+
+def _input_of(name: str, shape: Any, dtype: Any) -> Input:
+    sizes = tuple(None if n is None else int(n) for n in shape)
+    return Input(str(name), sizes, tf.as_dtype(dtype).name)
+
+
+def _saved_model(path: Path, trusted: bool) -> OpenedTensorFlow:
+    if not (path / "saved_model.pb").is_file():
+        why = "the folder has no saved_model.pb, so it is not a SavedModel"
+        raise InputError("network", path.name, why, "check the name")
+    if not trusted:
+        _check_graph(path)
+    with without_stderr():
+        model = graphs.read(path.name, lambda: tf.saved_model.load(str(path)), AGAIN)
+    signatures = dict(model.signatures)
+    if not signatures:
+        why = "it has no signature, so its inputs are unknown"
+        raise InputError("network", path.name, why, "save it with signatures=...")
+    function = signatures.get("serving_default") or signatures[min(signatures)]
+    specs = function.structured_input_signature[1]
+    inputs = tuple(_input_of(n, spec.shape.as_list(), spec.dtype) for n, spec in specs.items())
+    names = [entry.name for entry in inputs]
+
+    def call(operands: Sequence[Any]) -> Any:
+        _ = model  # its variables live as long as it does
+        for name, tensor in zip(names, operands, strict=True):
+            if not specs[name].shape.is_compatible_with(tensor.shape):  # a kernel may end Python
+                why, todo = f"has shape {tuple(tensor.shape)}", f"give {specs[name].shape}"
+                raise InputError("inputs", name, why, todo)
+        return function(**dict(zip(names, operands, strict=True)))
+
+    return OpenedTensorFlow(inputs, call)
+
+
+def _check_graph(path: Path) -> None:
+    """InputError where a SavedModel holds an operation that reaches beyond its graph."""
+    saved = saved_model_pb2.SavedModel()
+    content = (path / "saved_model.pb").read_bytes()
+    graphs.read(path.name, lambda: saved.ParseFromString(content), AGAIN)
+    todo = "if you trust where it comes from, give --trust"
+    for graph in saved.meta_graphs:
+        if not graph.HasField("object_graph_def"):
+            why = "it was saved by TensorFlow 1, and loading it runs operations on files"
+            raise InputError("network", path.name, why, todo)
+        functions = graph.graph_def.library.function
+        own = {function.signature.name for function in functions}
+        saving = {name for name in own if name.startswith(SAVING)}  # a call of these is refused
+        called = (function for function in functions if function.signature.name not in saving)
+        for node in (node for function in called for node in function.node_def):
+            words, known = [*node.attr.values()], schema(node.op)
+            reached = {value.func.name for value in words}
+            reached |= {func.name for value in words for func in value.list.func}
+            beyond = known is NOTHING or any(part in node.op for part in OUTSIDE)
+            beyond |= known.stateful and node.op not in PLAIN
+            if saves := reached & saving:
+                op = f"a call of {min(saves)}"
+            elif beyond and node.op not in own:
+                op = node.op
+            else:
+                continue
+            name = "".join(sign if sign.isprintable() else "?" for sign in op)[:100]
+            why = f"its graph holds {name}, which may read or write files or run code"
+            raise InputError("network", path.name, why, todo)
+
+
+__all__ = ["ENDINGS", "OpenedTensorFlow", "TensorFlowRecorder", "opened", "target"]
+
+
+# What watches a function of this library, see ``probe.record.subject``.
+RECORDER = TensorFlowRecorder

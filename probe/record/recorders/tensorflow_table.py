@@ -1,0 +1,238 @@
+"""TensorFlow's operations in the words of :mod:`probe.order.semantics.operations`: one line an
+operation.
+
+Operands and attributes are those of TensorFlow's op registry, defaults among them. What is only
+handed on (``Identity``, lists of tensors) the recorder knows by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from probe.order import semantics as s
+from probe.order.semantics import operations as o
+from probe.order.semantics.contract import Call
+
+# What each operation computes.
+TABLE = s.OperationTable()
+
+
+def _snake(names: str) -> dict[str, str]:
+    """Returns names with what they compute, as of ``word_list``, but ``IsNan`` is ``is_nan``."""
+    every = s.word_list(names)
+    inner = re.compile(r"(?<=[a-z])(?=[A-Z])")
+    return {
+        n: inner.sub("_", n).lower() if word == n.lower() else word for n, word in every.items()
+    }
+
+
+# Functions of the elements at one place without further arguments.
+FUNCTIONS = _snake(
+    "Selu Tanh Neg Abs Square Erf Softsign Sin Tan Atan Sinh Asinh Atanh Expm1 "
+    "Log1p Round Rint Floor Ceil Asin Sigmoid Exp Log Cos Rsqrt Softplus Erfc Cosh Acos Lgamma "
+    "Digamma Invert Acosh Erfinv Ndtri Sub Pow Maximum Minimum Atan2 Equal Less Greater Xdivy "
+    "Xlogy Mul IsNan IsInf IsFinite LogicalNot SquaredDifference FloorMod FloorDiv TruncateDiv "
+    "NotEqual LessEqual GreaterEqual LogicalAnd LogicalOr BitwiseAnd BitwiseOr BitwiseXor "
+    "TruncateMod DivNoNan MulNoNan RealDiv Div Add AddV2:add Mod:truncate_mod ClipByValue:clamp "
+    "BesselI0 BesselI0e BesselI1 BesselI1e BesselJ0 BesselJ1 BesselK0 BesselK0e BesselK1 "
+    "BesselK1e BesselY0 BesselY1 Betainc Igamma Igammac Zeta Polygamma Xlog1py Dawsn Expint "
+    "FresnelCos FresnelSin Spence LeftShift RightShift PopulationCount NextAfter:nextafter Conj "
+    "Real Imag Angle ComplexAbs:absolute Complex ReluGrad Relu6Grad EluGrad SeluGrad SigmoidGrad "
+    "TanhGrad SoftplusGrad SoftsignGrad SqrtGrad RsqrtGrad ReciprocalGrad InvGrad"
+)
+
+# By their place. TensorFlow's threads read subnormal numbers as zeros, which Eigen's vectors and
+# what is left over of them don't do alike where a function is a choice and no arithmetic: the ReLU
+# of 15 times 1e-40 is 0 in some places and 1e-40 in others. Eigen refines the processor's estimate
+# (``rcpps``, ``vrcp14ps``, ``vrsqrt14ps``) by Newton steps: up to 2 ulp off, and different on
+# another processor. Roots only where it is built for AVX-512; quotients are the processor's own
+# everywhere, and so correctly rounded.
+APPROXIMATE = s.word_list("Reciprocal Inv:reciprocal Sqrt Relu Relu6 Sign")
+
+NARROW = ("float16", "bfloat16")
+# Eigen converts to narrow formats by way of float32, and so rounds these twice.
+WIDE = ("float64", "int32", "uint32", "int64", "uint64")
+
+REDUCES = s.word_list("Mean Sum Prod EuclideanNorm:euclidean_norm")
+# What moves, copies, chooses or counts elements.
+MOVES = (
+    "StridedSlice Slice Tile MirrorPad ReverseV2 Reverse GatherNd ResizeNearestNeighbor Roll "
+    "ExtractImagePatches ExtractVolumePatches DepthToSpace SpaceToDepth SpaceToBatchND "
+    "BatchToSpaceND SpaceToBatch BatchToSpace ReverseSequence MatrixBandPart MatrixDiag "
+    "MatrixDiagV2 MatrixDiagV3 MatrixDiagPart MatrixDiagPartV2 MatrixDiagPartV3 Diag DiagPart "
+    "MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3 PadV2 Pad TensorStridedSliceUpdate "
+    "DynamicStitch ParallelDynamicStitch Select SelectV2 GatherV2 Gather ResourceGather "
+    "Concat ConcatV2 Pack Unpack Split SplitV BroadcastTo Fill OneHot TensorScatterUpdate "
+    "Where Unique UniqueV2 "
+    "ListDiff InvertPermutation ArgMax ArgMin TopKV2 Max Min All Any "
+    "MaxPoolWithArgmax"
+)
+
+
+@TABLE.row("Cast")
+def _tf_cast(c: Call) -> s.Meaning:
+    before, after = c.dtype(), c.dtypes[0]
+    if c["Truncate"] and before != after:
+        return o.function("truncating cast", to=after)
+    means = o.cast(before, after)
+    if isinstance(means, s.Each) and before in WIDE and after in NARROW:
+        return replace(means, approximate=True)
+    return means
+
+
+def _tf_function(c: Call, name: str) -> s.Meaning:
+    """What an operation applies behind. KeyError: there is none of this name."""
+    if name == "LeakyRelu":
+        return o.leaky_relu(c.get("leakyrelu_alpha", 0.2))
+    if name == "Elu":
+        return o.elu()
+    if name in ("GeluExact", "GeluApproximate"):
+        return o.gelu(name == "GeluApproximate")
+    return o.approximate(APPROXIMATE[name]) if name in APPROXIMATE else o.function(FUNCTIONS[name])
+
+
+def _channels_last(c: Call) -> bool:
+    return c.get("data_format", "NHWC") in ("NHWC", "NDHWC")
+
+
+@TABLE.row("BiasAdd BiasAddV1")
+def _bias_add(c: Call) -> s.Each:
+    return o.function("add", along=None if _channels_last(c) else 1)
+
+
+def _epilogue(c: Call, first: s.Meaning) -> s.Meaning:
+    """What Grappler's remapper made of several operations, in their order."""
+    behind: list[s.Meaning | tuple[s.Meaning, int]] = []
+    names, slot = list(map(str, c.get("fused_ops") or ())), 2
+    for name in names:
+        if name in ("BiasAdd", "Add"):
+            behind.append((_bias_add(c) if name == "BiasAdd" else o.function("add"), slot))
+            slot += 1
+        else:
+            behind.append(_tf_function(c, name))
+    if isinstance(first, s.Contracts) and len(names) == 1 and slot == 3:
+        return replace(first, bias=c.at(2))
+    return s.then(c, first, *behind)
+
+
+@TABLE.row("_UnaryOpsComposition")
+def _composition(c: Call) -> s.Meaning:
+    """Functions that Grappler has put in one kernel."""
+    first, *behind = (_tf_function(c, str(name)) for name in c["op_names"])
+    return s.then(c, first, *behind)
+
+
+@TABLE.row("FusedBatchNormV3 FusedBatchNormV2 FusedBatchNorm _FusedBatchNormEx")
+def _tf_bn(c: Call) -> s.Meaning:
+    """Also with an addition and an activation behind it, ``_FusedBatchNormEx``."""
+    along, mode = None if _channels_last(c) else 1, str(c.get("activation_mode", "Identity"))
+    if c["is_training"]:
+        if mode != "Identity" or c.get("exponential_avg_factor", 1.0) != 1:
+            return s.Unknown("it mixes means of the batch with others, as in training")
+        channels = along or c.rank() - 1
+        return o.batch_norm_in_training(c.rank(), c["epsilon"], along=channels)
+    first = o.batch_norm(c["epsilon"], along=along, reads=c.places(0, 1, 2, 3, 4))
+    added = [(o.function("add"), 5)] if c.get("num_side_inputs") else []
+    return s.then(c, first, *added, *([] if mode == "Identity" else [_tf_function(c, mode)]))
+
+
+def _tf_matmul(c: Call, left: str, right: str) -> s.Meaning:
+    turned = bool(c[left]), bool(c[right])
+    if any(turned) and left == "adj_x" and c.dtype().startswith("complex"):
+        return s.Unknown("it conjugates a matrix")
+    return _epilogue(c, o.matmul(turned=turned))
+
+
+def _spatial_ends(c: Call, every: Sequence[Any]) -> tuple[Any, ...]:
+    """What has one entry an axis, of the spatial axes alone."""
+    return tuple(every[1:-1] if _channels_last(c) else every[2:])
+
+
+def _tf_padding(
+    c: Call, ins: Sequence[int], outs: Sequence[int], *window: Sequence[int]
+) -> o.Padding:
+    kernel, stride, dilation = window
+    if c["padding"] == "EXPLICIT":
+        flat = c["explicit_paddings"]
+        return _spatial_ends(c, list(zip(flat[::2], flat[1::2], strict=True)))
+    if c["padding"] == "VALID":
+        return ((0, 0),) * len(kernel)
+    return o.same_padding(_spatial_ends(c, ins), _spatial_ends(c, outs), kernel, stride, dilation)
+
+
+@TABLE.row("Conv2D Conv3D DepthwiseConv2dNative")
+@TABLE.row("_FusedConv2D _FusedConv3D _FusedDepthwiseConv2dNative")
+def _tf_conv(c: Call) -> s.Meaning:
+    *kernel, inner, _ = c.shape(1)
+    window = tuple(kernel), _spatial_ends(c, c["strides"]), _spatial_ends(c, c["dilations"])
+    padding, rank = _tf_padding(c, c.shape(), c.gives[0], *window), len(kernel)
+    channels, weights = c.shape()[-1 if _channels_last(c) else 1], tuple(range(rank + 2))
+    if "Depthwise" in c.op:
+        inner = 1  # (height, width, channels, filters a channel): filters in their order
+    frame = s.Frame(*window, padding)
+    return _epilogue(c, o.convolution(frame, weights, channels // inner, _channels_last(c)))
+
+
+@TABLE.row("Conv2DBackpropInput Conv3DBackpropInputV2")
+def _tf_back(c: Call) -> s.Meaning:
+    *kernel, inner, _ = c.shape(1)
+    window = tuple(kernel), _spatial_ends(c, c["strides"]), _spatial_ends(c, c["dilations"])
+    padding = _tf_padding(c, c.gives[0], c.shape(2), *window)  # of the convolution it turns round
+    groups, rank = c.gives[0][-1 if _channels_last(c) else 1] // inner, len(kernel)
+    weights, reads = (*range(rank), rank + 1, rank), c.places(2, 1)
+    return o.convolution(s.Frame(*window, padding, True), weights, groups, _channels_last(c), reads)
+
+
+@TABLE.row(s.word_list("MaxPool:max MaxPool3D:max AvgPool:average AvgPool3D:average"))
+def _tf_pool(c: Call, kind: str) -> s.Meaning:
+    kernel, stride = _spatial_ends(c, c["ksize"]), _spatial_ends(c, c["strides"])
+    if sum(c["ksize"]) > sum(kernel) + 2:
+        return s.Unknown("it pools over channels or the batch")
+    window = kernel, stride, (1,) * len(kernel)
+    frame = s.Frame(*window, _tf_padding(c, c.shape(), c.gives[0], *window))
+    return o.pool(kind, frame, _channels_last(c))
+
+
+@TABLE.row(REDUCES)
+def _tf_reduce(c: Call, word: str) -> s.Meaning:
+    axes = sorted({axis % max(c.rank(), 1) for axis in c.integers(1)})
+    return o.reduced(word, axes, bool(c["keep_dims"])) if axes else s.Same()
+
+
+TABLE |= {
+    **s.worded(FUNCTIONS, lambda c, word: o.arithmetic(word, c.dtype())),
+    **s.worded(APPROXIMATE, lambda c, word: o.approximate(word)),
+    **s.rows_for(MOVES, lambda c: s.Moves()),
+    "Elu": lambda c: o.elu(),
+    "LeakyRelu": lambda c: o.leaky_relu(c["alpha"]),
+    "AddN": lambda c: o.several("add", c.count),
+    "BiasAddGrad": lambda c: o.reduced(
+        "sum", [a for a in range(c.rank()) if a != (c.rank() - 1 if _channels_last(c) else 1)]
+    ),
+    **s.rows_for(
+        "PreventGradient CheckNumerics CheckNumericsV2 EnsureShape GuaranteeConst",
+        lambda c: s.Same(),
+    ),
+    "FakeQuantWithMinMaxArgs": lambda c: o.function("fake_quant"),
+    # products and windows
+    **s.rows_for(
+        "MatMul SparseMatMul _FusedMatMul", lambda c: _tf_matmul(c, "transpose_a", "transpose_b")
+    ),
+    **s.rows_for(
+        "BatchMatMul BatchMatMulV2 BatchMatMulV3", lambda c: _tf_matmul(c, "adj_x", "adj_y")
+    ),
+    "Einsum": lambda c: o.einsum(c["equation"]),
+    # groups of elements
+    "Softmax": lambda c: o.softmax((-1,)),
+    "LogSoftmax": lambda c: o.log_softmax((-1,)),
+    "Bitcast": lambda c: o.bitcast(c.dtype(), c.dtypes[0], c.gives[0] == c.shape()),
+    **s.rows_for("Reshape ExpandDims Squeeze", lambda c: s.Reshapes()),
+    "Transpose": lambda c: o.transpose(c.integers(1)),
+}
+
+
+def meaning(c: Call) -> s.Meaning:
+    return s.by_table(TABLE, c)

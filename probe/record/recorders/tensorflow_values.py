@@ -1,0 +1,671 @@
+"""TensorFlow's tensors as container arrays; its operations by their schema, run alone and written;
+its functions, what runs them, and their graphs of nodes; people's names for variables.
+
+What TensorFlow has no public interface for is used in this file alone. Written with TensorFlow
+2.21.
+"""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import re
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import xxhash
+from tensorflow.python.eager import context, execute
+from tensorflow.python.framework import function_def_to_graph, op_callbacks, op_def_registry
+
+from probe.order.semantics.contract import Call, Operand
+from probe.record.contract import Isolated, Lines
+from probe.record.recorders.graphs import Body, Interpreter, Key, Node, behind_needs, repeated
+
+# Types of tensors that are no arrays.
+UNREAD = ("resource", "variant", "string")
+
+EAGER = tf.__internal__.EagerTensor
+BFLOAT16 = np.dtype(tf.bfloat16.as_numpy_dtype)
+
+
+class TensorType(NamedTuple):
+    """A type of tensors: its name; ``whole``: integers and bools; ``unread``: no arrays."""
+
+    name: str
+    floating: bool
+    whole: bool
+    unread: bool
+
+
+@cache
+def _type_numbered(number: int) -> TensorType:
+    dtype = tf.as_dtype(number)
+    whole = dtype.is_integer or dtype.is_bool
+    return TensorType(dtype.name, dtype.is_floating, whole, dtype.name in UNREAD)
+
+
+def type_of(tensor: Any) -> TensorType:
+    """An eager tensor's type, in a fifth of the time that TensorFlow's own description takes."""
+    return _type_numbered(tensor._datatype_enum())
+
+
+def sizes_of(tensor: Any) -> tuple[int, ...]:
+    shape: tuple[int, ...] = tensor._shape_tuple()
+    return shape
+
+
+# Returns what tells an eager tensor, or a variable's handle, from all others of the process.
+number_of = attrgetter("_id")
+
+
+def held_in(handle: Any) -> tuple[tf.TensorShape, tf.DType] | None:
+    """Returns shape and type of the array that a variable holds; None where it isn't one."""
+    data = handle._handle_data
+    if data is None or not data.is_set or len(data.shape_and_type) != 1:
+        return None
+    return tf.TensorShape(data.shape_and_type[0].shape), tf.as_dtype(data.shape_and_type[0].dtype)
+
+
+def tensors(returned: Any) -> list[Any]:
+    """The tensors in whatever a function returned, in order; numbers and arrays of NumPy or another
+    library become tensors."""
+    return [tf.convert_to_tensor(value) for value in arrays(returned)]
+
+
+def arrays(returned: Any) -> list[Any]:
+    """Tensors, variables and arrays in whatever a function returned."""
+    flat = tf.nest.flatten(returned, expand_composites=True)
+    kinds = tf.Tensor | tf.Variable | np.ndarray
+    held = [value.value if type(value).__module__.startswith("keras.") else value for value in flat]
+    for at, value in enumerate(held):
+        number = isinstance(value, complex | float | int)
+        if number or (hasattr(value, "__array__") and not isinstance(value, kinds)):
+            held[at] = np.array(value)
+    return [value for value in held if isinstance(value, kinds)]
+
+
+def array(tensor: Any) -> np.ndarray:
+    """A tensor's bits as a container array: the tensor's own memory where that is possible."""
+    plain = np.asarray(tensor._numpy())
+    if tensor.dtype == tf.string:  # pointers have no bits of their own: texts are equal or not
+        return np.vectorize(xxhash.xxh3_64_intdigest, otypes=[np.uint64])(plain)
+    return plain.view(np.uint16) if plain.dtype == BFLOAT16 else plain
+
+
+def tensor_of(bits: np.ndarray, dtype: Any) -> Any:
+    plain = np.ascontiguousarray(bits).reshape(np.shape(bits))
+    if dtype == tf.bfloat16:
+        plain = plain.view(tf.bfloat16.as_numpy_dtype)
+    return tf.constant(plain, dtype)
+
+
+def run_op(op: str, inputs: Sequence[Any], attributes: Sequence[Any], count: int) -> list[Any]:
+    """Runs one operation eagerly; returns its tensors. No callback is called."""
+    ctx = context.context()
+    return list(execute.quick_execute(op, count, list(inputs), tuple(attributes), ctx) or ())
+
+
+def value_of(handle: Any, dtype: Any) -> Any:
+    """Returns what a variable holds now, in its own memory."""
+    return run_op("ReadVariableOp", [handle], ("dtype", dtype), 1)[0]
+
+
+# functions, and what runs
+
+
+@contextmanager
+def watched_calls(
+    behind: Callable[..., None], instead: Callable[[str, list[Any]], list[Any] | None]
+) -> Iterator[None]:
+    """Calls ``behind(op, inputs, attributes, outputs, ...)`` behind each operation, while entered.
+
+    ``instead(name, inputs)``: gives the results of a function that this thread calls; None: the
+    function is to run itself.
+    """
+    ctx, thread = context.context(), threading.get_ident()
+    plain = ctx.call_function
+
+    def call(name: bytes, inputs: list[Any], count: int) -> Any:
+        results = instead(name.decode(), inputs) if threading.get_ident() == thread else None
+        return plain(name, inputs, count) if results is None else results or None
+
+    op_callbacks.add_op_callback(behind)
+    ctx.call_function = call
+    try:
+        yield
+    finally:
+        ctx.call_function = plain
+        op_callbacks.remove_op_callback(behind)
+
+
+def name_scope() -> str:
+    return (context.context().scope_name or "").rstrip("/")
+
+
+def is_function(name: str) -> bool:
+    """Returns whether it is the name of a function, rather than of an operation."""
+    return bool(context.context().has_function(name))
+
+
+def definition_of(name: str) -> Any:
+    return context.context().get_function_def(name)
+
+
+def graph_of(definition: Any) -> tuple[Any, dict[str, str]]:
+    """Returns the graph of a function, and the name of each value by that in the definition."""
+    return function_def_to_graph.function_def_to_graph_def(definition)  # type: ignore[no-any-return]
+
+
+def optimised_graphs(run: Callable[[], Any]) -> list[Any]:
+    """Returns the graphs of the functions that ``run`` calls, as Grappler has optimised them."""
+    ctx = context.context()
+    # Grappler optimises a function when a kernel of it is made: those that there are have to go, so
+    # that its graph is collected
+    ctx.clear_kernel_cache()
+    ctx.enable_graph_collection()
+    try:
+        run()
+        every = ctx.export_run_metadata().function_graphs
+        return [graphs.post_optimization_graph for graphs in every]
+    finally:
+        ctx.disable_graph_collection()
+
+
+def by_xla(name: str) -> bool:
+    """Returns whether a function is compiled by XLA, as one asked for who made it."""
+    words = definition_of(name).attr
+    return "_XlaMustCompile" in words and bool(words["_XlaMustCompile"].b)
+
+
+def call_options() -> tuple[Any, ...]:
+    """Returns the attributes with which TensorFlow calls a function."""
+    pairs = context.context().function_call_options.as_attrs().items()
+    return tuple(item for pair in pairs for item in pair)
+
+
+# operations by their schema
+
+
+# Elements of an argument that lines and attributes spell out.
+SMALL_ARGUMENT = 64
+
+# Names of inputs that say how an operation works, not on what: shapes, axes, paddings.
+STRUCTURE = frozenset(
+    "reduction_indices dimension axis dim dims perm shape size crop_size input_sizes filter_sizes "
+    "orig_input_shape multiples begin end strides paddings crops block_shape split_dim size_splits "
+    "concat_dim shift depth k num_lower num_upper num_rows num_cols padding_value fft_length "
+    "num_segments".split()
+)
+
+WHOLE = frozenset(
+    dtype.as_datatype_enum for dtype in (tf.bool, tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8)
+)
+
+
+class Schema(NamedTuple):
+    """An operation in TensorFlow's registry.
+
+    ``inputs``: (name, whether it is a list, whether it is structure); ``outputs``: of each the
+    attribute that counts it, empty if there is one, and whether that has its types; ``kinds``: of
+    its attributes by name; ``defaults``: theirs, where there are; ``inferred``: those that follow
+    from the inputs; ``stateful``: whether it has or changes a state.
+    """
+
+    inputs: tuple[tuple[str, bool, bool], ...]
+    outputs: tuple[tuple[str, bool], ...]
+    kinds: Mapping[str, str]
+    defaults: Mapping[str, Any]
+    inferred: frozenset[str]
+    stateful: bool = False
+
+
+# What is known of an operation that isn't registered.
+NOTHING = Schema((), (), {}, {}, frozenset())
+
+
+@cache
+def schema(op: str) -> Schema:
+    """Returns what is known of an operation."""
+    definition = op_def_registry.get(op)
+    if definition is None:
+        return NOTHING
+    allowed = {attr.name: set(attr.allowed_values.list.type) for attr in definition.attr}
+    inputs = []
+    for arg in definition.input_arg:
+        types = {arg.type} if arg.type else allowed.get(arg.type_attr, set())
+        whole = bool(types) and types <= WHOLE
+        how = (whole and arg.name in STRUCTURE) or arg.name == "padding_value"
+        inputs.append((arg.name, bool(arg.number_attr or arg.type_list_attr), how))
+    counts = [(arg.number_attr, arg.type_list_attr) for arg in definition.output_arg]
+    outputs = [(number or types, not number) for number, types in counts]
+    defaults = {
+        attr.name: plain_word(attribute(attr.default_value), attr.type)
+        for attr in definition.attr
+        if attr.HasField("default_value")
+    }
+    every = ((arg.type_attr, arg.number_attr, arg.type_list_attr) for arg in definition.input_arg)
+    inferred = frozenset(name for names in every for name in names if name)
+    kinds = {attr.name: attr.type for attr in definition.attr}
+    return Schema(tuple(inputs), tuple(outputs), kinds, defaults, inferred, definition.is_stateful)
+
+
+@cache
+def slots(op: str, count: int) -> list[tuple[str, bool, bool]]:
+    """Returns the argument to which each of ``count`` inputs belongs, as of ``Schema.inputs``.
+
+    A list's inputs share one, and all lists of an operation are taken to be of one length.
+    """
+    inputs = schema(op).inputs
+    lists = sum(several for _, several, _ in inputs)
+    length = (count - len(inputs) + lists) // max(lists, 1)
+    every = [slot for slot in inputs for _ in range(length if slot[1] else 1)]
+    return every if len(every) == count else [("", False, False)] * count
+
+
+@cache
+def structure(op: str, count: int) -> tuple[int, ...]:
+    """Returns the numbers of the inputs that say how an operation works."""
+    return tuple(n for n, (_, _, how) in enumerate(slots(op, count)) if how)
+
+
+# Kinds of attributes that eager operations take in another form than a node has them.
+TAKEN: dict[str, Callable[[Any], Any]] = {
+    "type": tf.as_dtype, "shape": tf.TensorShape, "func": attrgetter("name"),
+}  # fmt: skip
+
+
+def attribute(value: Any) -> Any:
+    """Returns an attribute of a node as eager operations take it."""
+    kind = value.WhichOneof("value")
+    if kind == "list":
+        kind, some = next(((f.name, list(v)) for f, v in value.list.ListFields()), ("", []))
+        return [TAKEN[kind](item) for item in some] if kind in TAKEN else some
+    own = getattr(value, kind) if kind else []
+    return TAKEN[kind](own) if kind in TAKEN else own
+
+
+def plain_word(value: Any, kind: str = "") -> Any:
+    """Returns an attribute as JSON has it."""
+    if kind == "type" or isinstance(value, tf.DType):
+        return tf.as_dtype(value).name
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, tf.TensorShape):
+        return value.as_list() if value.rank is not None else None
+    if isinstance(value, list | tuple):
+        return [plain_word(item) for item in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+@dataclass(eq=False)
+class RanOperation:
+    """An operation that has run. ``attributes``: names and values in turn; ``read``, ``given``:
+    numbers of the inputs and outputs that are arrays."""
+
+    op: str
+    inputs: Sequence[Any]
+    attributes: Sequence[Any]
+    outputs: Sequence[Any]
+    read: list[int]
+    given: list[int]
+
+    def __post_init__(self) -> None:
+        self.own, self.slots = schema(self.op), slots(self.op, len(self.inputs))
+        self.structure = structure(self.op, len(self.inputs))
+
+    def signature(self) -> Hashable:
+        """Returns what tells a call from others, but for the contents of arrays that it works on.
+        TypeError: there is no telling."""
+        if any(type_of(tensor).unread for tensor in self.inputs):
+            raise TypeError(self.op)
+        every = [(tensor._datatype_enum(), tensor._shape_tuple()) for tensor in self.inputs]
+        gives = [tensor._shape_tuple() for tensor in self.outputs]
+        says = [array(self.inputs[n]).tobytes() for n in self.structure]
+        # 0.0 and -0.0 are equal and hash alike; a list has no hash
+        plain = [repr(value) if isinstance(value, float) else value for value in self.attributes]
+        words = [tuple(value) if isinstance(value, list) else value for value in plain]
+        lists = every, gives, says, words, self.read, self.given
+        return (self.op, *map(tuple, lists))
+
+    def words(self) -> dict[str, Any]:
+        """Returns its attributes, plain enough for JSON."""
+        both = zip(self.attributes[::2], self.attributes[1::2], strict=True)
+        return {name: plain_word(value, self.own.kinds.get(name, "")) for name, value in both}
+
+    def shown(self) -> dict[str, Any]:
+        """Attributes as an event has them: none that the arrays' types say, and small arguments."""
+        every = [(self.slots[n][0], array(self.inputs[n])) for n in self.structure]
+        small = {name: arg.tolist() for name, arg in every if arg.size <= SMALL_ARGUMENT}
+        words = self.words().items()
+        return {name: value for name, value in words if name not in self.own.inferred} | small
+
+    def call(self) -> Call:
+        """Returns the call as a table is asked, which may look into what is no operand."""
+
+        def operand(n: int, tensor: Any) -> Operand:
+            at = self.read.index(n) if n in self.read else -1
+            dtype = type_of(tensor).name
+            if dtype == "resource":
+                held = held_in(tensor)
+                shape, dtype = (tuple(held[0].as_list()), held[1].name) if held else ((), dtype)
+                return Operand(at, shape, dtype)
+            content = None if at >= 0 else partial(array, tensor)
+            return Operand(at, sizes_of(tensor), dtype, content)
+
+        reads = [operand(n, tensor) for n, tensor in enumerate(self.inputs)]
+        gives = [self.outputs[n] for n in self.given]
+        shapes, dtypes = [*map(sizes_of, gives)], [type_of(tensor).name for tensor in gives]
+        return Call(self.op, {**self.own.defaults, **self.words()}, reads, shapes, dtypes)
+
+    def again(self) -> Isolated | None:
+        """Returns a function that runs it on other arrays; None where there is no such thing."""
+        op, attributes, count = self.op, self.attributes, len(self.outputs)
+        read, ends, kinds = self.read, self.given, [self.inputs[n].dtype for n in self.read]
+        rest = [None if n in read else tensor for n, tensor in enumerate(self.inputs)]
+        unread = [tensor is not None and type_of(tensor).unread for tensor in rest]
+        if tf.resource in kinds or any(unread):
+            return None
+
+        def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+            fed = list(rest)  # keeps no operand alive
+            for n, bits, dtype in zip(read, arrays, kinds, strict=True):
+                fed[n] = tensor_of(bits, dtype)
+            results = run_op(op, fed, attributes, count)
+            return [np.array(array(results[n])) for n in ends]
+
+        return again
+
+    def lines(self) -> Lines | None:
+        """Returns lines of ``tf.raw_ops`` for it; None for one that Grappler has fused."""
+        op, own, every, read = self.op, self.own, self.slots, self.read
+        held = {n: array(self.inputs[n]) for n in self.structure}
+        function = getattr(tf.raw_ops, op, None)
+        if (
+            function is None
+            or any(arg.size > SMALL_ARGUMENT for arg in held.values())
+            or not all(name for name, *_ in every)
+        ):
+            return None
+        # Python has other names for some, in the same order
+        parameters = [name for name in inspect.signature(function).parameters if name != "name"]
+        names = [name for name, *_ in own.inputs]
+        names += [name for name in own.kinds if name not in own.inferred]
+        free = [name for name in parameters if name not in names]
+        strange = [name for name in names if name not in parameters]
+        spelled = {name: name for name in names} | dict(zip(strange, free, strict=False))
+        words = [
+            f"{spelled[name]}={value!r}"
+            for name, value in self.words().items()
+            if spelled.get(name) in parameters
+        ]
+        texts = {n: repr(arg.tolist()) for n, arg in held.items()}
+        only = f"[{self.given[0]}]" if len(self.outputs) > len(self.given) == 1 else ""
+
+        def lines(names: Sequence[str], result: str) -> list[str]:
+            each = texts | dict(zip(read, names, strict=True))
+            operands = []
+            for slot, several, _ in own.inputs:
+                some = [each[n] for n, (name, *_) in enumerate(every) if name == slot]
+                text = f"[{', '.join(some)}]" if several else some[0]
+                operands.append(f"{spelled[slot]}={text}")
+            return [f"{result} = tf.raw_ops.{op}({', '.join([*operands, *words])}){only}"]
+
+        return lines
+
+
+# functions as graphs
+
+
+CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+LOOPS, BRANCHES = ("While", "StatelessWhile"), ("If", "StatelessIf", "Case", "StatelessCase")
+FLOW = ("Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond")
+# Stateful by TensorFlow's registry, and yet the same however often they run.
+HARMLESS = (
+    *(*CALLS, *LOOPS, *BRANCHES, "ReadVariableOp", "VarIsInitializedOp", "VariableShape", "NoOp"),
+    *("Assert", "ResourceGather", "Placeholder", "CheckNumerics", "EnsureShape"),
+    *("LookupTableFindV2", "LookupTableSizeV2", "TensorListReserve"),
+)
+
+READS = ("ReadVariableOp", "VarIsInitializedOp", "VariableShape")
+HANDED_ON = ("Identity", "IdentityN", "StopGradient", "Snapshot")
+# What they give depends on no element, or on sizes alone: it is a constant of the run.
+SHAPES = ("Shape", "ShapeN", "Size", "Rank", "VariableShape", "ZerosLike", "OnesLike", "Range")
+
+
+@dataclass(eq=False)
+class FunctionNode(Node):
+    """An operation of a function: ``own`` its attributes, names and values in turn, ``path`` its
+    name; ``after``: nodes that run before it. Keys of values: (node, output)."""
+
+    after: tuple[str, ...] = ()
+
+    @property
+    def function(self) -> str:
+        """Returns what a node calls that is of ``CALLS``."""
+        return str(self.words["f"])
+
+
+def run_flow(
+    runner: Interpreter, node: FunctionNode, read: list[Any], graph: Callable[[str], Body]
+) -> list[Any] | None:
+    """Runs a call, a loop or a branch by the nodes of what it calls, which ``graph`` gives by a
+    function's name. None of any other node."""
+    words = node.words
+    if node.op in CALLS:
+        return runner.walk(graph(node.function), read)
+    if node.op in LOOPS:
+        cond, body = graph(words["cond"]), graph(words["body"])
+
+        def next_state(_: int, state: Sequence[Any]) -> Sequence[Any] | None:
+            return state if bool(array(runner.walk(cond, state)[0])) else None
+
+        return repeated(lambda _, state: runner.walk(body, state), read, next_state)[0]
+    if node.op in BRANCHES:
+        which = int(array(read[0]))
+        names = words.get("branches") or [words["else_branch"], words["then_branch"]]
+        # any other number is the last one's
+        name = names[which if 0 <= which < len(names) else -1]
+        return runner.walk(graph(name), read[1:])
+    return None
+
+
+def traced_graph(name: str, known: dict[str, Body]) -> Body:
+    """Returns the graph of a function as it was traced, before any optimisation. ``known``: those
+    that have been read."""
+    if name not in known:
+        definition = definition_of(name)
+        graph, flat = graph_of(definition)
+        inputs = [arg.name for arg in definition.signature.input_arg]
+        nodes = [node for node in graph.node if node.name not in inputs]
+        outputs = definition.signature.output_arg
+        ends = [_end_of(flat[definition.ret[output.name]]) for output in outputs]
+        known[name] = _body(nodes, [node.name for node in nodes], inputs, ends)
+    return known[name]
+
+
+def optimised_graph(name: str, inputs: list[Any]) -> Body | None:
+    """Returns the graph that TensorFlow runs for these inputs; None where it holds loops."""
+    definition = definition_of(name)
+    count = len(definition.signature.output_arg)
+    graphs = optimised_graphs(lambda: run_op(name, inputs, call_options(), count))
+    outputs = ("_Retval", "_DeviceRetval")
+    graphs = [graph for graph in graphs if sum(node.op in outputs for node in graph.node) == count]
+    if len(graphs) != 1 or any(node.op in FLOW for node in graphs[0].node):
+        return None
+    # an input that was optimised away keeps a name that no node reads
+    fed, ends, nodes = [f"unread {n}" for n in range(len(inputs))], {}, []
+    for node in graphs[0].node:
+        if node.op in ("_Arg", "_DeviceArg"):
+            fed[int(node.attr["index"].i)] = node.name
+        elif node.op in outputs:
+            ends[int(node.attr["index"].i)] = _end_of(node.input[0])
+        else:
+            nodes.append(node)
+    order = list(_written_order(definition, ""))
+    return _body(nodes, order, fed, [ends[n] for n in range(count)])
+
+
+def _body(
+    protos: Sequence[Any], order: Sequence[str], inputs: Sequence[str], ends: Sequence[Key]
+) -> Body:
+    """Returns nodes in the order of the program, each behind what it reads; those that aren't of
+    the program (Grappler's) right before their first user."""
+    by_name, place = {node.name: node for node in protos}, {name: n for n, name in enumerate(order)}
+    first = sorted(by_name, key=lambda name: -place.get(name, len(order)))[::-1]
+
+    def needs(name: str) -> list[str]:
+        every = sorted(by_name[name].input, key=lambda text: text[0] == "^")
+        sources = (_end_of(text.removeprefix("^"))[0] for text in every)
+        return [source for source in sources if source in by_name]
+
+    ordered = [by_name[name] for name in behind_needs(first, needs)]
+    constants = {
+        (node.name, 0): tf.constant(tf.make_ndarray(node.attr["value"].tensor))
+        for node in ordered
+        if node.op == "Const"
+    }
+    nodes = [_function_node(node) for node in ordered if node.op != "Const"]
+    return Body(nodes, [(name, 0) for name in inputs], ends, constants)
+
+
+def _function_node(proto: Any) -> FunctionNode:
+    own = schema(proto.op)
+    words = {name: attribute(proto.attr[name]) for name in own.kinds if name in proto.attr}
+    count = 0
+    for name, types in own.outputs:
+        counted = proto.attr[name] if name else None
+        count += 1 if counted is None else len(counted.list.type) if types else int(counted.i)
+    slots = [_end_of(text) for text in proto.input if not text.startswith("^")]
+    after = tuple(text[1:] for text in proto.input if text.startswith("^"))
+    attributes = tuple(each for pair in words.items() for each in pair)
+    gives = [(proto.name, n) for n in range(count)]
+    return FunctionNode(attributes, proto.op, slots, gives, (), words, proto.name, after=after)
+
+
+def _end_of(text: str) -> tuple[str, int]:
+    name, _, number = text.partition(":")
+    return name, int(number or 0)
+
+
+def _written_order(definition: Any, prefix: str) -> Iterator[str]:
+    """The names of a function's nodes in the order of the program, those that it calls in place."""
+    for node in definition.node_def:
+        yield prefix + node.name
+        inner = node.attr["f"].func.name if node.op in CALLS else ""
+        if inner and is_function(inner):
+            yield from _written_order(definition_of(inner), f"{prefix}{node.name}/")
+
+
+def called_functions(name: str) -> Iterator[Any]:
+    """Yields the definition of a function, and of all that it calls."""
+    pending, met = [name], set()
+    while pending:
+        now = pending.pop()
+        if now in met or not is_function(now):
+            continue
+        met.add(now)
+        definition = definition_of(now)
+        yield definition
+        for node in definition.node_def:
+            for value in node.attr.values():
+                pending += [func.name for func in (value.func, *value.list.func) if func.name]
+
+
+# Name scopes that TensorFlow opens by itself, and its optimisers of graphs.
+NO_LAYER = re.compile(
+    r"((Stateful)?PartitionedCall(_\d+)?|ArithmeticOptimizer|ConstantFolding(Ctrl)?|LayoutOptimizer)$"
+)
+
+
+class ProcessState(NamedTuple):
+    """Variables and layers of a process. ``names``: of variables, by their handles."""
+
+    names: dict[int, str]
+    variables: list[weakref.ref[Any]]
+    layers: set[str]
+
+
+class Names:
+    """The variables that there are, and the names of them and of Keras' layers: looked for once."""
+
+    def __init__(self) -> None:
+        self.paths: dict[tuple[str, bool], str] = {}
+
+    def variable(self, handle: int) -> str:
+        return self.process.names.get(handle, "")
+
+    def path(self, scope: str, graph: bool = False) -> str:
+        """The path that a name scope stands for: the layers of Keras in it, if there are any.
+
+        In a ``graph`` a scope that is opened again has a number behind its name.
+        """
+        if (scope, graph) not in self.paths:
+            layers = self.process.layers
+            parts = [part for part in scope.split("/") if part and not NO_LAYER.match(part)]
+            if graph:
+                both = [(part, re.sub(r"_\d+$", "", part)) for part in parts]
+                parts = [a if a in layers and b not in layers else b for a, b in both]
+            path = "/".join([part for part in parts if part in layers] or parts)
+            self.paths[scope, graph] = path
+        return self.paths[scope, graph]
+
+    def floating(self) -> Iterator[Any]:
+        """Yields the floating-point variables that there still are."""
+        every = (reference() for reference in self.process.variables)
+        made: Any = (var for var in every if hasattr(var, "_dtype"))  # it is seen before it has one
+        return (var for var in made if var.dtype.is_floating)
+
+    def shapes(self) -> set[tuple[int, ...]]:
+        """Returns the shapes of all floating-point variables."""
+        known = (var.shape for var in self.floating() if var.shape.rank is not None)
+        return {tuple(shape.as_list()) for shape in known}
+
+    def held(self) -> Iterator[tuple[Any, Any]]:
+        """Yields the handle of each floating-point variable, and what it holds now."""
+        for var in self.floating():
+            handle = getattr(var, "_handle", None)
+            if isinstance(handle, EAGER):
+                try:
+                    yield handle, value_of(handle, var.dtype)
+                except tf.errors.OpError:  # not initialised
+                    continue
+
+    @cached_property
+    def process(self) -> ProcessState:
+        """What a look at all objects of the process finds."""
+        from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
+
+        keras, state = sys.modules.get("keras"), ProcessState({}, [], set())
+        # Keras 2, beside TensorFlow up to 2.15, has no variables but TensorFlow's
+        theirs: tuple[type, ...] = ()
+        if keras is not None and hasattr(keras, "Variable"):
+            theirs = (keras.Variable, keras.Operation)
+        kinds: dict[type, bool] = {}
+        gc.unfreeze()  # objects that a session in this process froze are not listed
+        for item in gc.get_objects():
+            kind = type(item)
+            if kind not in kinds:
+                kinds[kind] = issubclass(kind, (BaseResourceVariable, *theirs))
+            if not kinds[kind]:
+                continue
+            if isinstance(item, BaseResourceVariable):
+                state.variables.append(weakref.ref(item))
+                handle = getattr(item, "_handle", None)
+                if isinstance(handle, EAGER):
+                    state.names.setdefault(number_of(handle), str(item.name).split(":")[0])
+            elif hasattr(item, "path") and not hasattr(item, "call"):
+                handle = getattr(getattr(item, "_value", None), "_handle", None)
+                if isinstance(handle, EAGER):
+                    state.names[number_of(handle)] = str(item.path)
+            else:
+                state.layers.add(str(getattr(item, "name", "")))
+        return state

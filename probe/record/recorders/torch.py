@@ -1,0 +1,516 @@
+"""PyTorch, watched by dispatch: every ATen operation, with the path of the module that called it.
+
+A run under a dispatch mode calls the same kernels as one without. A compiled function is one
+operation (``compiled_as_one``). What an operation means stands in
+:mod:`probe.record.recorders.torch_table`; which value is which, in
+:mod:`probe.record.recorders.torch_values`.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import sys
+import weakref
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+
+from probe.case.errors import InputError
+from probe.order.semantics import Unknown
+from probe.record.contract import Again, Input, Operation, Said, Seen, Visit
+from probe.record.recorders.torch_calls import RanCall, aten_call, changed_by, op_facts, signed
+from probe.record.recorders.torch_table import meaning
+from probe.record.recorders.torch_values import (
+    CALL,
+    SKIPS,
+    Lays,
+    NamedWeight,
+    Place,
+    TorchDispatchMode,
+    Values,
+    address,
+    array,
+    called_for,
+    compiled_as_one,
+    modules,
+    skip,
+    tensors,
+    weights_of,
+)
+from probe.record.recording import array_digest
+from probe.targets.trust import check_pickle
+
+COMPILED = "compiled functions are one operation each"
+GRADIENTS = "it is recorded with gradients, as it was called: torch.no_grad() gives different bits"
+
+
+class TorchRecorder:
+    """A function of no arguments that computes with PyTorch.
+
+    Gradients are off, as in inference, unless the function itself asks for some: then they are on,
+    and what ``backward`` runs is watched too. They are on too where they change the bits of what
+    was called with gradients: PyTorch runs other kernels of LSTM and attention for training.
+    """
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.function = function
+        self.target = f"torch,threads={torch.get_num_threads()}"
+        self.note = ""
+        self.gradients = False
+        self.expected: list[str] | None = None
+        self.said: dict[Hashable, tuple[str, Said]] = {}
+        self.lays = Lays()
+        self.trees = list[ModuleTree]()
+        self.several = False  # whether its operations ran on several numbers of threads
+
+    def again(self, function: Callable[[], Any]) -> TorchRecorder:
+        """Returns a recorder of the same on other numbers, with gradients where these are on."""
+        other = TorchRecorder(function)
+        other.gradients = self.gradients
+        return other
+
+    def plain(self) -> list[np.ndarray]:
+        with torch.set_grad_enabled(self.gradients):
+            return [np.array(array(output)) for output in tensors(self.function(), beside=True)]
+
+    def ran(self, outputs: Any) -> None:
+        """Takes the outputs of a run as it was called, with gradients where the caller has them."""
+        if torch.is_grad_enabled():
+            self.expected = [
+                array_digest(array(output)) for output in tensors(outputs, beside=True)
+            ]
+
+    def _other_bits(self, outputs: Sequence[torch.Tensor]) -> bool:
+        """Returns whether gradients alone decide: without them, it never gives the bits of a call
+        with them, and these repeat. Costs two runs, and only where the recorded bits differ."""
+        expected, self.expected = self.expected, None
+        if self.gradients or expected in (None, [array_digest(array(t)) for t in outputs]):
+            return False
+        if [array_digest(output) for output in self.plain()] == expected:
+            return False
+        with torch.enable_grad():
+            again = [
+                array_digest(array(output)) for output in tensors(self.function(), beside=True)
+            ]
+        return again == expected
+
+    def record(self, visit: Visit) -> list[Seen]:
+        """Runs it, and calls ``visit`` behind each operation. Returns its outputs. Again: it asked
+        for gradients, and they are on from now on."""
+        mode = _Mode(self, visit)
+        compiled = compiled_as_one(mode.compiled)
+        try:
+            with torch.set_grad_enabled(self.gradients), compiled as mode.compiling, mode:
+                result = self.function()
+        except RuntimeError as error:
+            if self.gradients or "does not require grad" not in str(error):
+                raise
+            self.gradients = True
+            raise Again from error
+        if self._other_bits(tensors(result, beside=True)):
+            self.gradients = True
+            self.note = "; ".join(filter(None, (self.note, GRADIENTS)))
+            raise Again
+        # A function may set the threads for a part of what it does, and set them back: what counts
+        # is on how many its operations ran.
+        self.several = len(mode.threads) > 1
+        most = mode.threads.most_common(1)
+        self.target = f"torch,threads={most[0][0] if most else torch.get_num_threads()}"
+        if mode.regions and COMPILED not in self.note:
+            self.note = "; ".join(filter(None, (self.note, COMPILED)))
+        read, place = mode.values.read, mode.values.place
+        return [read(output, place(output), "") for output in tensors(result, beside=True)]
+
+
+IMPORTS = ("import torch",)
+RECORD = TorchRecorder.record.__code__
+
+
+class ModuleTree:
+    """The modules of a model with their paths, and its weights with their names; it keeps none of
+    them alive. ``front``: what stands in front of every path."""
+
+    def __init__(self, root: torch.nn.Module, front: str) -> None:
+        self.root, self.front = weakref.ref(root), front
+        every = modules(root)
+        paths = [(m, _module_path(front, name)) for m, name in every.items()]
+        self.paths = {id(m): (weakref.ref(m), path) for m, path in paths}
+        self.weights = [
+            NamedWeight(weakref.ref(tensor), address(tensor), _module_path(front, f"{name}.{key}"))
+            for module, name in every.items()
+            for key, tensor in weights_of(module)
+        ]
+
+
+def _module_path(front: str, name: str) -> str:
+    """Returns a path; what torch.compile puts around a module is left out."""
+    return ".".join(part for part in (front, *name.split(".")) if part not in ("", "_orig_mod"))
+
+
+class Paths:
+    """Where in its model a run is.
+
+    ``inside``: the modules that run, with their frames and paths, as they were at the last
+    operation; ``depth``: where in it a frame is. What called a frame never changes, so only those
+    that are new have to be looked at. (A frame that is kept keeps its arguments: until the next
+    operation begins, no longer.) ``trees``: the models of the runs before.
+    """
+
+    def __init__(self, values: Values, trees: list[ModuleTree]) -> None:
+        self.values, self.trees = values, trees
+        self.inside: list[tuple[FrameType, torch.nn.Module, str]] = []
+        self.depth: dict[FrameType, int] = {}
+        self.met = list[ModuleTree]()
+
+    def now(self) -> str:
+        """Returns the path of the innermost module that runs; empty outside and in the
+        outermost."""
+        frame: FrameType | None = sys._getframe(1)
+        fresh, kept, depth = list[FrameType](), 0, self.depth
+        while frame is not None:
+            code = frame.f_code
+            if code is CALL:
+                if frame in depth:
+                    kept = depth[frame] + 1
+                    break
+                fresh.append(frame)
+            elif code is RECORD:
+                break
+            frame = frame.f_back
+        inside = self.inside
+        if kept < len(inside):
+            for gone, _, _ in inside[kept:]:
+                del depth[gone]
+            del inside[kept:]
+        for frame in reversed(fresh):
+            self._enter(frame)
+        return inside[-1][2] if inside else ""
+
+    def _enter(self, frame: FrameType) -> None:
+        """A module has been called by the innermost one so far."""
+        module = frame.f_locals["self"]
+        if not self.inside and not any(module is tree.root() for tree in self.met):
+            self._named(module)
+        for tree in self.met:
+            known, path = tree.paths.get(id(module), (None, ""))
+            if known is not None and known() is module:
+                break
+        else:
+            outer = self.inside[-1][2] if self.inside else ""
+            path = f"{outer}.{type(module).__name__}".strip(".")
+        self.depth[frame] = len(self.inside)
+        self.inside.append((frame, module, path))
+
+    def _named(self, root: torch.nn.Module) -> None:
+        """A further model of the same run has the name of its class in front."""
+        front = f"{type(root).__name__}{len(self.met)}" if self.met else ""
+        known = (tree for tree in self.trees if tree.root() is root and tree.front == front)
+        tree = next(known, None)
+        if tree is None:
+            self.trees[:] = [other for other in self.trees if other.root() is not None]
+            tree = ModuleTree(root, front)
+            self.trees.append(tree)
+        self.met.append(tree)
+        self.values.weigh(tree.weights)
+
+
+class _Mode(TorchDispatchMode):
+    def __init__(self, recorder: TorchRecorder, visit: Visit) -> None:
+        super().__init__()
+        skip(type(self).__torch_dispatch__)
+        self.recorder, self.said = recorder, recorder.said
+        self.threads = Counter[int]()
+        self.visit, self.regions = visit, 0
+        self.compiling: Callable[[], bool] = lambda: False
+        self.values = Values(visit, recorder.lays)
+        self.paths = Paths(self.values, recorder.trees)
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Compiled functions run as they are."""
+        return True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Whether PyTorch wraps what is below, so that nothing compiles it: it takes as long as
+        some operations."""
+        return not SKIPS
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self.compiling():
+            return func(*args, **kwargs)
+        known, values = op_facts(func), self.values
+        place_of = values.place
+        reads: list[torch.Tensor] = []
+        places: list[Place] = []
+        same: Hashable = signed(args, kwargs, reads, places, place_of)
+        into: Sequence[torch.Tensor] = ()
+        read: Sequence[bool] | None = None
+        ordinary = known.reads_only
+        for place in places:
+            if place.memory.hollow or not place.lay.plain:
+                ordinary = False
+                if place.lay.meta:  # shapes without numbers
+                    return func(*args, **kwargs)
+        # inference mode alone shows such an operation in the place of those that it calls
+        if known.of_others and all(place.lay.plain for place in places):
+            return called_for(func, args, kwargs, self)
+        if not ordinary:
+            into, read = changed_by(known, args, kwargs)
+            reads = [tensor for tensor, is_read in zip(reads, read, strict=True) if is_read]
+            places = [place for place, is_read in zip(places, read, strict=True) if is_read]
+            if known.view and any(values.unwritten(place) for place in places):
+                return func(*args, **kwargs)
+        path, both = self.paths.now(), zip(reads, places, strict=True)
+        if into:
+            seen = [values.read(tensor, at, path, _is_among(tensor, into)) for tensor, at in both]
+        else:
+            seen = [values.read(tensor, at, path) for tensor, at in both]
+        states = _states(kwargs.get("generator")) if known.random else ()
+        result = func(*args, **kwargs)
+        every = [result] if type(result) is torch.Tensor else tensors(result)
+        returned = len(every)
+        if into:
+            every = [*every, *(tensor for tensor in into if not _is_among(tensor, every))]
+        if known.empty:
+            values.uninitialised(every)
+            return result
+        for tensor in into:
+            values.change(place_of(tensor))
+        after = [place_of(tensor) for tensor in every]
+        for place in after:
+            if place.lay.meta:
+                return result
+        keys = [place.key for place in places]
+        at = [n for n, place in enumerate(after) if place.key not in keys]
+        if at:
+            lies = tuple([None if place.key in keys else place.lay.like for place in after])
+            threads = torch.get_num_threads()
+            self.threads[threads] += 1
+            same = (id(func), same, lies, threads)  # ``op_facts`` keeps the function
+            try:
+                entry = self.said.get(same)
+            except (TypeError, NotImplementedError):  # an argument without a hash, or without ==
+                entry, same = None, None
+            if entry is None:
+                entry = self._told(same, RanCall(func, args, kwargs, read, every, returned, at))
+            gives = [values.given(every[n], after[n]) for n in at]
+            op, said = entry
+            if states and said.again is None:  # the same numbers come from the same states alone
+                drawn = [array_digest(state.numpy()) for state in states]
+                drawn = [str([tuple(tensor.shape) for tensor in every]), *drawn]
+                said = said._replace(attributes={**said.attributes, "drawn": drawn})
+            self.visit(Operation(op, path, seen, gives, *said))
+        for tensor in into:
+            values.written(tensor)
+        return result
+
+    def _told(self, same: Hashable, ran: RanCall) -> tuple[str, Said]:
+        """Its name, and what is said of a call. ``same``: what tells it from calls of which
+        something else is said, None: nothing does."""
+        call, plain, again = aten_call(ran)
+        recorder, first = self.recorder, f"torch.set_num_threads({torch.get_num_threads()})"
+
+        def lines(names: Sequence[str], result: str) -> list[str]:
+            # a target's text has room for one number of threads
+            return [first] * recorder.several + (plain(names, result) if plain else [])
+
+        view = object() if same is not None and op_facts(ran.func).view else None
+        op = str(ran.func).removesuffix(".default")
+        written = None if plain is None else lines
+        entry = op, Said(meaning(call), call.shown(), again, written, IMPORTS, view)
+        if same is not None:
+            self.said[same] = entry
+        return entry
+
+    def compiled(self, reads: Sequence[Any], run: Callable[[], Any], changed: Sequence[int]) -> Any:
+        """Returns one compiled region: an operation that shows nothing of its inside."""
+        self.regions += 1
+        path, values, place = self.paths.now(), self.values, self.values.place
+        into = [reads[n] for n in changed if isinstance(reads[n], torch.Tensor)]
+        arrays = [tensor for tensor in reads if isinstance(tensor, torch.Tensor)]
+        seen = [values.read(t, place(t), path, _is_among(t, into)) for t in arrays]
+        result = run()
+        for tensor in into:
+            values.change(place(tensor))
+        keys = {value.key for value in seen}
+        every = [(tensor, place(tensor)) for tensor in (*tensors(result), *into)]
+        gives = [values.given(tensor, at) for tensor, at in every if at.key not in keys]
+        for tensor in into:
+            values.written(tensor)
+        why = "it is compiled, so its operations can't be recorded"
+        self.visit(Operation("compiled", path, seen, gives, Unknown(why)))
+        return result
+
+
+def _states(chosen: torch.Generator | None) -> list[torch.Tensor]:
+    """Returns the states of what an operation may draw random numbers from."""
+    every = [chosen] if chosen is not None else [torch.default_generator]
+    if chosen is None and torch.cuda.is_initialized():
+        every += torch.cuda.default_generators
+    return [generator.get_state() for generator in every]
+
+
+def _is_among(tensor: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
+    return any(tensor is other for other in others)
+
+
+# Model files: exported programs, TorchScript, pickled modules. All of them are code. A pickle calls
+# whatever it names. Reading an exported program evaluates its expressions of sizes (SymPy's
+# ``sympify``, which is Python's ``eval``: a file that makes a folder when it is read takes one
+# edited line), and falls back to plain pickles for what it holds besides. TorchScript can open and
+# write files (``torch.from_file``). PyTorch's documentation says of each: never from a stranger. So
+# none is opened without ``trust``. Seen with PyTorch 2.13.
+
+ENDINGS = (".pt2", ".pt", ".pth", ".jit", ".ts")
+STATE = "every run starts with a fresh copy of the model, which keeps a state"
+TRUST = "if you trust where it comes from, give --trust"
+AGAIN = "save the model again, with torch.export.save, torch.jit.save or torch.save(module)"
+
+
+class OpenedTorch:
+    """A model of a file. ``inputs``: by name; TorchScript and a pickled module say nothing of
+    shapes and formats: then ``shape`` is empty and ``dtype`` is ``""``.
+    """
+
+    def __init__(self, path: Path, model: Callable[..., Any], inputs: tuple[Input, ...]) -> None:
+        self.path, self.model, self.inputs = path, model, inputs
+        self.needed = {entry.name for entry in inputs}
+        self.scalars: dict[str, type] = {}
+
+    def recorder(self, arrays: Mapping[str, np.ndarray]) -> Any:
+        """Returns a recorder of the model with these inputs. InputError where they don't fit."""
+        known = {entry.name: entry for entry in self.inputs}
+        for name in arrays:
+            if name not in known:
+                todo = f"its inputs are {', '.join(known)}"
+                raise InputError("inputs", name, f"{self.path.name} has no such input", todo)
+        for name in self.needed - arrays.keys():
+            raise InputError("inputs", name, "the model needs it", "give an array of that name")
+        arguments = {name: self._argument(known[name], array) for name, array in arrays.items()}
+
+        def call(model: Callable[..., Any]) -> Any:
+            return model(*arguments.values()) if len(arguments) == 1 else model(**arguments)
+
+        # whether a second run gives something else; TorchScript watches two before it compiles
+        kept, runs = copy.deepcopy(self.model), list[list[bytes]]()
+        for _ in range(3):
+            with torch.no_grad():
+                runs.append([array(output).tobytes() for output in tensors(call(kept))])
+        stateful = any(run != runs[0] for run in runs)
+        model = self.model
+        recorder = TorchRecorder(lambda: call(copy.deepcopy(model) if stateful else model))
+        recorder.note = STATE if stateful else ""
+        return recorder
+
+    def _argument(self, own: Input, values: np.ndarray) -> Any:
+        both = zip(own.shape, values.shape, strict=False)
+        fits = len(own.shape) == values.ndim and all(n in (None, m) for n, m in both)
+        if own.dtype and not fits:
+            shape = ", ".join("any" if n is None else str(n) for n in own.shape)
+            raise InputError("inputs", own.name, f"has shape {values.shape}", f"give ({shape})")
+        if own.name in self.scalars:
+            return self.scalars[own.name](np.asarray(values).item())
+        plain = torch.from_numpy(np.array(values))
+        bits = own.dtype == "bfloat16" and plain.dtype == torch.uint16
+        return plain.view(torch.bfloat16) if bits else plain
+
+
+def opened(path: str | Path, trust: bool = False) -> OpenedTorch:
+    """Opens a model file. InputError where it isn't one, or needs trust."""
+    path = Path(path)
+    if not path.is_file():
+        raise InputError("network", path, "there is no such file", "give the path of a model")
+    members = list[str]()
+    if zipfile.is_zipfile(path):
+        try:
+            with zipfile.ZipFile(path) as archive:
+                members = archive.namelist()
+        except zipfile.BadZipFile:
+            raise InputError("network", path, "it is a damaged archive", AGAIN) from None
+    last = {name.rpartition("/")[2] for name in members}
+    read, why = _pickled, ""
+    if last & {"archive_format", "serialized_exported_program.json"}:
+        read = _exported
+        why = "reading an exported program evaluates expressions that the file holds"
+    elif any("/code/" in f"/{name}" for name in members) and "constants.pkl" in last:
+        read, why = _torchscript, "TorchScript is a program, which can read and write files"
+    if read is _pickled:
+        check_pickle(path, trust)
+    elif not trust:
+        raise InputError("network", path, why, TRUST)
+    try:
+        return read(path)
+    except InputError:
+        raise
+    except Exception as error:
+        why = f"PyTorch can't read it ({' '.join(str(error).split())[:100]})"
+        raise InputError("network", path, why, AGAIN) from None
+
+
+def _exported(path: Path) -> OpenedTorch:
+    program = torch.export.load(str(path))
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    inputs = []
+    for name in program.graph_signature.user_inputs:
+        value = values.get(str(name))
+        if isinstance(value, torch.Tensor):
+            shape = tuple(n if isinstance(n, int) else None for n in value.shape)
+            inputs.append(Input(str(name), shape, str(value.dtype).removeprefix("torch.")))
+        elif name is not None:
+            why = f"its input {name} is not an array"
+            raise InputError("network", path, why, "export it with arrays as inputs alone")
+    model = program.module()
+    names = [entry.name for entry in inputs]
+    return OpenedTorch(path, _Positional(model, names), tuple(inputs))
+
+
+class _Positional:
+    """A program that takes its inputs by the names that its graph has, whatever its own are.
+    A class, since ``copy.deepcopy`` of a function is that function, with the state that it has."""
+
+    def __init__(self, model: Callable[..., Any], names: list[str]) -> None:
+        self.model, self.names = model, names
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self.model(*args, *(named[name] for name in self.names if name in named))
+
+
+SCALARS = {"int": int, "float": float, "bool": bool}
+
+
+def _torchscript(path: Path) -> OpenedTorch:
+    model = torch.jit.load(str(path), map_location="cpu").eval()
+    arguments = model.forward.schema.arguments[1:]
+    loaded = OpenedTorch(path, model, tuple(Input(argument.name, (), "") for argument in arguments))
+    loaded.scalars = {a.name: SCALARS[str(a.type)] for a in arguments if str(a.type) in SCALARS}
+    loaded.needed = {argument.name for argument in arguments if not argument.has_default_value()}
+    return loaded
+
+
+def _pickled(path: Path) -> OpenedTorch:
+    model = torch.load(str(path), map_location="cpu", weights_only=False)
+    if not isinstance(model, torch.nn.Module):
+        why = f"it holds a {type(model).__name__}, and weights alone do not define an architecture"
+        raise InputError("network", path, why, "save the module itself: torch.save(module, path)")
+    named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    every = inspect.signature(model.forward).parameters.values()
+    plain = [param for param in every if param.kind in named]
+    loaded = OpenedTorch(path, model.eval(), tuple(Input(param.name, (), "") for param in plain))
+    loaded.needed = {param.name for param in plain if param.default is param.empty}
+    return loaded
+
+
+__all__ = ["ENDINGS", "TorchRecorder", "array", "opened", "tensors"]
+
+
+# What watches a function of this library, see ``probe.record.subject``.
+RECORDER = TorchRecorder

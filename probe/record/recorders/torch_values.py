@@ -1,0 +1,732 @@
+"""PyTorch's tensors: bits as container arrays, how they lie in memory, which value each is.
+
+What PyTorch has no public interface for is used in this file alone. Written with PyTorch 2.13.
+
+A value is known by its memory, how often that was changed, and where in it it lies.
+
+Views share memory, and a change through one of them changes all others: each is another value from
+then on, put together from what was there and what was written. Addresses are never mistaken for
+each other: of every memory that a run meets a weak reference is kept until it has died, and each
+has a number of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch._dynamo.callback import callback_handler
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from probe.case.errors import InputError
+from probe.case.layout import BOUNDARY
+from probe.order.semantics import Moves, Unknown
+from probe.record.contract import CONSTANT, INPUT, WEIGHT, Operation, Seen, Visit
+
+try:  # what is never compiled, nor what it calls
+    from torch._C._dynamo import eval_frame
+
+    _SKIP: Any = eval_frame._FrameExecStrategy(*(eval_frame._FrameAction.SKIP,) * 2)
+except (ImportError, AttributeError):  # another release
+    _SKIP = None
+
+# Whether this release can be told to compile neither a function nor what it calls.
+SKIPS = _SKIP is not None
+
+
+def skip(function: Any) -> None:
+    """Says that a function is not to be compiled, where that can be said."""
+    if SKIPS:
+        eval_frame.set_code_exec_strategy(function.__code__, _SKIP)
+
+
+# What runs whenever a module is called. Looked for among the frames of Python: hooks on modules
+# would be compiled into compiled functions, and change them.
+CALL = torch.nn.Module._call_impl.__code__
+
+Region = Callable[[Sequence[Any], Callable[[], Any], Sequence[int]], Any]
+# The module of what Inductor compiles; it is large, and stays away until something is compiled.
+OUTPUT_CODE = "torch._inductor.output_code"
+
+
+@contextmanager
+def compiled_as_one(region: Region) -> Iterator[Callable[[], bool]]:
+    """Hands every compiled region that runs to ``region(operands, run, changed)`` while entered:
+    ``changed`` numbers the operands that it changes in place. Yields a function that says whether
+    something is being compiled at the moment.
+    """
+    with ExitStack() as stack:
+        compiling: list[Any] = []
+
+        def begin(args: Any) -> None:
+            compiling.append(args)
+            _watch(region, stack)
+
+        def end(_: Any) -> None:
+            compiling.clear()
+
+        callback_handler.register_start_callback(begin)
+        stack.callback(callback_handler.remove_start_callback, begin)
+        callback_handler.register_end_callback(end)
+        stack.callback(callback_handler.remove_end_callback, end)
+        if OUTPUT_CODE in sys.modules:
+            _watch(region, stack)
+        yield lambda: bool(compiling)
+
+
+def _watch(region: Region, stack: ExitStack) -> None:
+    from torch._inductor.output_code import CompiledFxGraph
+
+    plain = CompiledFxGraph.__call__
+    if getattr(plain, "watched", False):
+        return
+
+    def watched(self: Any, inputs: Sequence[Any]) -> Any:
+        operands = list(inputs)  # the region empties its list, to free memory early
+
+        def run() -> Any:
+            with _disable_current_modes():
+                return plain(self, inputs)
+
+        return region(operands, run, sorted(getattr(self, "mutated_input_idxs", ())))
+
+    watched.watched = True  # type: ignore[attr-defined]
+    CompiledFxGraph.__call__ = watched  # type: ignore[method-assign]
+    stack.callback(setattr, CompiledFxGraph, "__call__", plain)
+
+
+def of_others(func: Any) -> bool:
+    """Returns whether an operation is no more than others that PyTorch calls for it. Dispatch shows
+    these, but under ``torch.inference_mode()``, which leaves out the step that calls them."""
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    own = any(has(func.name(), key) for key in ("CPU", "CUDA"))
+    return bool(has(func.name(), "CompositeImplicitAutograd")) and not own
+
+
+with torch.inference_mode():
+    _INFERENCE = (
+        torch._C._dispatch_tls_local_include_set(),
+        torch._C._dispatch_tls_local_exclude_set(),
+    )
+
+
+def called_for(func: Any, args: Any, kwargs: Any, mode: TorchDispatchMode) -> Any:
+    """Calls these others under a mode, as PyTorch's own dispatch does: its ``decompose`` takes
+    Python's formulas where there are some, as of GRU, which give different bits; and inside a mode
+    the views of weights ask for no gradients, by which ``matmul`` chooses its kernel."""
+    with ExitStack() as stack:
+        if torch.is_inference_mode_enabled():
+            stack.enter_context(torch._C._ForceDispatchKeyGuard(*_INFERENCE))
+        stack.enter_context(mode)
+        return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+
+
+def modules(root: torch.nn.Module) -> dict[torch.nn.Module, str]:
+    """Returns a module and all in it with their paths, each once: as ``named_modules``, in a third
+    of the time, which a model of milliseconds feels."""
+    paths: dict[torch.nn.Module, str] = {}
+
+    def into(module: torch.nn.Module, name: str) -> None:
+        if module not in paths:
+            paths[module] = name
+            for key, child in module._modules.items():
+                if child is not None:
+                    into(child, f"{name}.{key}")
+
+    into(root, "")
+    return paths
+
+
+def weights_of(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yields its own parameters and buffers with their names."""
+    for every in (module._parameters, module._buffers):
+        there = {name: tensor for name, tensor in every.items() if tensor is not None}
+        for name, tensor in there.items():
+            # torch.func wraps what functional_call gives, once for each transformation
+            while _wrapped(tensor):
+                tensor = torch._C._functorch.get_unwrapped(tensor)
+            yield name, tensor
+
+
+_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+
+
+# Returns what tells a storage from others while it lives.
+storage_address = attrgetter("_cdata")
+
+# Returns an operation's schema: its name, arguments and results.
+schema = attrgetter("_schema")
+
+# Returns which of the operations of its name an operation is.
+overload = attrgetter("_overloadname")
+
+_EXPIRED, _FREE = torch.UntypedStorage._expired, torch.UntypedStorage._free_weak_ref
+
+
+class Held:
+    """Holds a weak reference to a storage, so that its address stays its own."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self, storage: torch.UntypedStorage) -> None:
+        self._held = storage._weak_ref()
+
+    def expired(self) -> bool:
+        return bool(_EXPIRED(self._held))
+
+    def __del__(self, free: Callable[[int], None] = _FREE) -> None:
+        free(self._held)  # not by a global name, which is gone when Python ends
+
+
+def packed_in(value: torch.ScriptObject) -> tuple[str, Any]:
+    """Returns the type of an object of C++, such as packed weights, and what it holds; None where
+    it can't be written to a file."""
+    name = str(value._type().qualified_name().rpartition(".")[2])
+    try:
+        return name, value.__getstate__()
+    except Exception:
+        return name, None
+
+
+# bits
+
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+NUMBERS = "return tensors of a device that computes, such as the CPU"
+# Types of numbers that NumPy has as they lie in memory.
+DIRECT = {torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.bool}
+
+# Types of numbers that NumPy has not: their bits are compared, as bytes.
+BYTES = {
+    kind
+    for name, kind in vars(torch).items()
+    if ("float8" in name or "float4" in name) and isinstance(kind, torch.dtype)
+}
+
+
+def is_strided(tensor: torch.Tensor) -> bool:
+    """Returns whether a tensor is memory with strides."""
+    return tensor.layout is torch.strided and not tensor.is_nested
+
+
+def array(tensor: torch.Tensor) -> np.ndarray:
+    """Returns a tensor's bits as a container array, a view of them where there can be one."""
+    as_it_lies = type(tensor) in PLAIN and tensor.is_cpu and tensor.dtype in DIRECT
+    if as_it_lies and is_strided(tensor) and not tensor.is_neg():
+        return direct(tensor)
+    plain = tensor.detach()
+    if plain.is_nested:
+        plain = torch.nested.to_padded_tensor(plain, 0.0)
+    if plain.layout != torch.strided:
+        plain = plain.to_dense()
+    if plain.is_meta:
+        raise InputError("function", "a meta tensor", "it has a shape and no numbers", NUMBERS)
+    plain = plain.cpu().resolve_conj().resolve_neg()
+    if plain.is_quantized:
+        plain = plain.int_repr()
+    if plain.dtype == torch.bfloat16 or plain.dtype in BYTES:
+        bits = torch.uint16 if plain.dtype == torch.bfloat16 else torch.uint8
+        return plain.contiguous().reshape(-1).view(bits).numpy().reshape(plain.shape)
+    return plain.numpy()
+
+
+def direct(tensor: torch.Tensor) -> np.ndarray:
+    """Returns the bits of a tensor whose numbers NumPy has as they lie: a view of them."""
+    if tensor.requires_grad:
+        tensor = tensor.detach()
+    # zeros without memory, where a gradient is known to be none
+    return tensor.numpy(force=tensor._is_zerotensor())
+
+
+def tensors(returned: Any, beside: bool = False) -> list[torch.Tensor]:
+    """Returns the tensors in whatever a function returned: in tuples, in dictionaries by key,
+    dataclasses and objects with attributes, such as the outputs of transformers' models.
+    ``beside``: numbers and arrays of NumPy or another library become tensors, too."""
+    every: list[torch.Tensor] = []
+    met = set[int]()
+
+    def gather(value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            every.append(value)
+        elif isinstance(value, dict):
+            for name in sorted(value, key=str):  # two runs may put the same names in another order
+                gather(value[name])
+        elif isinstance(value, list | tuple | set | frozenset):
+            for each in value:
+                gather(each)
+        elif (
+            beside
+            and not met
+            and (hasattr(value, "__array__") or isinstance(value, complex | float | int))
+        ):
+            plain = np.array(value)  # attributes of objects are settings and counters: left out
+            if plain.dtype.kind in "biufc":
+                every.append(torch.from_numpy(plain))
+        elif hasattr(value, "__dict__") and not isinstance(value, torch.nn.Module | type):
+            seen = id(value) in met
+            met.add(id(value))
+            gather({} if seen else vars(value))
+
+    gather(returned)
+    return every
+
+
+def shape(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Returns a tensor's shape; of sequences of several lengths, packed, that of all, padded."""
+    return tuple(array(tensor).shape if tensor.is_nested else tensor.shape)
+
+
+@cache
+def dtype(kind: torch.dtype) -> str:
+    return "uint8" if kind in BYTES else str(kind).removeprefix("torch.")
+
+
+# how a tensor lies in memory
+
+
+class Slot(NamedTuple):
+    """The place of an operand in a call. ``address``: as ``offset_of`` has it. ``number``: which of
+    the arrays that are read, None where it isn't read, but written or asked for its shape."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    address: int
+    dtype: torch.dtype
+    device: torch.device
+    number: int | None = None
+
+    @property
+    def dense(self) -> bool:
+        """Returns whether it lies in memory without gaps, in whatever order."""
+        return self.strides is not None and prod(self.shape) == extent(self.shape, self.strides)
+
+
+def extent(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Returns how many elements there are in memory from the first to the last."""
+    return 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+
+
+def offset_of(tensor: torch.Tensor) -> int:
+    """Returns how many bytes behind a multiple of 64 a tensor's memory begins.
+
+    PyTorch allocates at multiples of 64 on a CPU. Views begin anywhere in an allocation, and what
+    others have allocated anywhere at all (NumPy, ``torch.frombuffer``, mapped files: safetensors
+    puts weights at multiples of 8). MKL's order of additions depends on it.
+    """
+    try:
+        return tensor.data_ptr() % BOUNDARY
+    except RuntimeError:  # it has no memory of its own, as where PyTorch traces
+        return 0
+
+
+def slot_of(tensor: torch.Tensor, number: int | None = None) -> Slot:
+    strides = tuple(tensor.stride()) if is_strided(tensor) else None
+    shape = tuple(tensor.shape) if not tensor.is_nested else ()
+    address = 0 if strides is None else offset_of(tensor)
+    return Slot(shape, strides, address, tensor.dtype, tensor.device, number)
+
+
+def lay_like(bits: np.ndarray, slot: Slot) -> torch.Tensor:
+    """Returns a new tensor of these container bits that lies in memory as ``slot`` did, and begins
+    as many bytes behind a multiple of 64."""
+    values = torch.from_numpy(np.array(bits, order="C"))
+    if slot.dtype in BYTES or (slot.dtype == torch.bfloat16 and values.dtype == torch.uint16):
+        values = values.view(slot.dtype)
+    values = values.to(slot.dtype)
+    strides = None if slot.dtype in BYTES else slot.strides
+    if strides is None or len(strides) != values.dim() or not values.numel():
+        return values.to(slot.device)
+    if tuple(values.shape) != slot.shape:
+        strides = _no_gaps(tuple(values.shape), strides)
+    wide = [1 if step == 0 else n for n, step in zip(values.shape, strides, strict=True)]
+    once = values[tuple(slice(n) for n in wide)]
+    if wide != list(values.shape) and not torch.equal(once.expand_as(values), values):
+        # what was broadcast stays so if it still is the same
+        strides, wide, once = _no_gaps(tuple(values.shape), strides), list(values.shape), values
+    view = _zeros_at(slot, extent(wide, strides)).as_strided(wide, strides)
+    if slot.device.type == "cpu" and slot.dtype in INTEGERS:
+        # By NumPy: calls are made by the thousand, and PyTorch's threads would wait for each other
+        # on a processor that has other work.
+        bits_of = INTEGERS[slot.dtype]
+        np.copyto(view.view(bits_of).numpy(), once.view(bits_of).numpy())
+    else:
+        view.copy_(once)
+    return view.expand(values.shape)
+
+
+# Formats of numbers, and integers of the same size, as which NumPy copies them.
+INTEGERS = {
+    **dict.fromkeys((torch.float16, torch.bfloat16), torch.int16),
+    torch.float32: torch.int32,
+    torch.float64: torch.int64,
+}
+
+
+def copied_at(tensor: torch.Tensor, address: int) -> torch.Tensor:
+    """Returns a copy that lies in memory alike, and begins that many bytes behind a multiple of
+    64."""
+    return lay_like(array(tensor), slot_of(tensor)._replace(address=address))
+
+
+def _zeros_at(slot: Slot, count: int) -> torch.Tensor:
+    """Returns zeros for so many numbers, at the slot's address."""
+    if slot.device.type != "cpu":
+        start = slot.address // slot.dtype.itemsize
+        return torch.zeros(start + count, dtype=slot.dtype, device=slot.device)[start:]
+    size = count * slot.dtype.itemsize
+    raw = np.zeros(size + 2 * BOUNDARY, np.uint8)
+    start = -raw.ctypes.data % BOUNDARY + slot.address
+    return torch.from_numpy(raw[start : start + size]).view(slot.dtype)
+
+
+def _no_gaps(shape: tuple[int, ...], strides: Sequence[int]) -> tuple[int, ...]:
+    """Strides without gaps, with the axes in the same order in memory."""
+    dense, step = [0] * len(shape), 1
+    for axis in sorted(range(len(shape)), key=lambda a: (strides[a], -a)):
+        dense[axis] = step
+        step *= max(shape[axis], 1)
+    return tuple(dense)
+
+
+class MemoryLayout(NamedTuple):
+    """Where in its memory a tensor lies."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    dtype: str
+
+    def places(self) -> np.ndarray:
+        """Returns each element's place in the memory, flat: int64."""
+        places = np.full(self.shape, self.offset, np.int64)
+        for axis, (size, step) in enumerate(zip(self.shape, self.strides, strict=True)):
+            places += np.arange(size).reshape(-1, *(1,) * (len(self.shape) - axis - 1)) * step
+        return places.reshape(-1)
+
+
+class Lay:
+    """How tensors of one device, format, shape, strides, offset and address lie: made once for all
+    of them, so that two are the same where they are the same object.
+
+    ``geometry`` and its ``number``: the same where only strides of axes of size 1 differ; ``like``:
+    the same where operands of a run alone would lie alike. ``address``: as ``offset_of`` has it,
+    None of what is not memory with strides. ``plain``: memory of numbers with strides; ``meta``: a
+    shape alone; ``direct``: NumPy has such numbers as they lie; ``halves``: they are complex.
+    """
+
+    __slots__ = ("address", "direct", "geometry", "halves", "like", "meta", "number", "plain")
+
+    def __init__(
+        self, tensor: torch.Tensor, geometry: MemoryLayout, number: int, like: object
+    ) -> None:
+        self.geometry, self.number, self.like = geometry, number, like
+        self.meta = bool(tensor.is_meta)
+        self.plain = is_strided(tensor) and not self.meta
+        self.address = offset_of(tensor) if self.plain else None
+        self.direct = self.plain and bool(tensor.is_cpu) and tensor.dtype in DIRECT
+        self.halves = tensor.dtype.is_complex
+
+
+class Lays:
+    """All ways in which the tensors of a run lie, and what parts of a memory come to by them."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[Any, ...], Lay] = {}
+        self.numbers: dict[MemoryLayout, int] = {}
+        self.likes: dict[Slot, object] = {}
+        self.parts: dict[tuple[MemoryLayout, ...], Any] = {}
+
+    def of(self, tensor: torch.Tensor) -> Lay:
+        if not is_strided(tensor):
+            return self._new(tensor, MemoryLayout((), (), 0, dtype(tensor.dtype)))
+        return self.strided(tensor)
+
+    def strided(self, tensor: torch.Tensor) -> Lay:
+        shape, strides, offset = tensor.shape, tensor.stride(), tensor.storage_offset()
+        device = tensor.is_cpu or tensor.device
+        every = (shape, strides, offset, offset_of(tensor), tensor.dtype, device)
+        known = self.known.get(every)
+        if known is None:
+            if 1 in shape:  # their steps say nothing
+                strides = tuple(0 if n == 1 else s for n, s in zip(shape, strides, strict=True))
+            geometry = MemoryLayout(tuple(shape), strides, offset, dtype(tensor.dtype))
+            known = self.known[every] = self._new(tensor, geometry)
+        return known
+
+    def together(self, sources: Sequence[MemoryLayout], to: MemoryLayout) -> Gathers | Unknown:
+        """Returns how a value comes from parts of the same memory: the last that was written at
+        each place. Small ones are worked out once for all runs."""
+        every = *sources, to
+        known: Gathers | Unknown | None = self.parts.get(every)
+        if known is None:
+            known = _from_parts(every)
+            if sum(prod(part.shape) for part in every) <= SMALL:
+                self.parts[every] = known
+        return known
+
+    def _new(self, tensor: torch.Tensor, geometry: MemoryLayout) -> Lay:
+        number = self.numbers.setdefault(geometry, len(self.numbers))
+        return Lay(tensor, geometry, number, self.likes.setdefault(slot_of(tensor), object()))
+
+
+# which value a tensor is
+
+# Elements up to which it is worked out which of them a change through a view reached.
+MOST = 1 << 22
+
+# Elements up to which that is kept for the next time.
+SMALL = 1 << 14
+
+# Memories that are met between two looks for those that have died: among those that the run made,
+# and among weights and inputs too, of which few ever do.
+SWEEP, SWEEP_ALL = 8, 128
+
+
+class Memory(Held):
+    """A storage: how often it was changed, and what is known to lie in it.
+
+    ``number``: its own in this run; ``own``: whether the run itself made it. ``values``: keys, of
+    this change or before; ``parts``: what was written since ``cover`` last held all of it.
+    ``hollow``: some of it has not been written yet. ``places``: of its tensors as they lie, since
+    the last change. ``tensor``: one that isn't plain memory, which is rare: it is kept alive, so
+    that its id stays.
+    """
+
+    __slots__ = (
+        *("changes", "cover", "hollow", "number", "own", "parts", "places", "tensor", "values"),
+    )
+
+    def __init__(self, storage: torch.UntypedStorage, number: int, tensor: Any = None) -> None:
+        super().__init__(storage)
+        self.number, self.changes, self.tensor = number, 0, tensor
+        self.own = self.hollow = False
+        self.values: set[Hashable] = set()
+        self.cover: tuple[Hashable, MemoryLayout] | None = None
+        self.parts: list[tuple[Hashable, MemoryLayout]] = []
+        self.places: dict[Lay, Place] = {}
+
+    def note(self, key: Hashable, geometry: MemoryLayout) -> None:
+        if key in self.values:
+            return
+        self.values.add(key)
+        if self.hollow or (self.cover is not None and self.changes):
+            return
+        if self.cover is None or prod(geometry.shape) >= prod(self.cover[1].shape):
+            self.cover = key, geometry
+
+    def covered(self, tensor: torch.Tensor, key: Hashable, geometry: MemoryLayout) -> bool:
+        """Returns whether a value holds all that is known of it, and notes it if so."""
+        if self.hollow:
+            size = prod(geometry.shape) * tensor.element_size()
+            every = size >= tensor.untyped_storage().nbytes()
+        else:
+            every = self.cover is None or prod(geometry.shape) >= prod(self.cover[1].shape)
+        if every:
+            self.cover, self.parts, self.hollow = (key, geometry), [], False
+        return every
+
+
+NOWHERE = torch.UntypedStorage(0)
+
+
+class Place(NamedTuple):
+    """What there is to know of a tensor at a moment: its memory, its value's key, and how it
+    lies."""
+
+    memory: Memory
+    key: tuple[Any, ...]
+    lay: Lay
+
+
+class NamedWeight(NamedTuple):
+    """A weight, the address of its storage, and its name."""
+
+    tensor: weakref.ref[torch.Tensor]
+    address: int
+    name: str
+
+
+def address(tensor: torch.Tensor) -> int:
+    """Returns what tells a tensor's memory from others while it lives."""
+    return storage_address(tensor.untyped_storage()) if is_strided(tensor) else -id(tensor)
+
+
+class Values:
+    """All values of a run, by tensor. ``lays``: how tensors lie, of this run and those before;
+    ``named``: weights that may be met, by the address of their storage, and their names."""
+
+    def __init__(self, visit: Visit, lays: Lays) -> None:
+        self.visit, self.lays = visit, lays
+        self.named: dict[int, list[NamedWeight]] = {}
+        self.memories: dict[int, Memory] = {}
+        self.weights: dict[Hashable, str] = {}
+        self.weighed: set[int] = set()
+        self.met = 0
+
+    def weigh(self, named: Iterable[NamedWeight]) -> None:
+        """Names weights: those whose memory has been met, the others as soon as it is."""
+        for weight in named:
+            self.named.setdefault(weight.address, []).append(weight)
+            memory, tensor = self.memories.get(weight.address), weight.tensor()
+            if memory is not None and tensor is not None:
+                self._weigh(memory, tensor, weight.name)
+
+    def _weigh(self, memory: Memory, tensor: torch.Tensor, name: str) -> None:
+        self.weighed.add(memory.number)
+        self.weights.setdefault((memory.number, self.lays.of(tensor).number), name)
+
+    def place(self, tensor: torch.Tensor) -> Place:
+        """Returns which value a tensor is now; its ``key`` tells it from every other."""
+        if tensor.layout is not torch.strided or tensor.is_nested:
+            at = -id(tensor)
+            memory = self.memories.get(at) or self._met(NOWHERE, at, tensor)
+            lay = self.lays.of(tensor)
+            return Place(memory, (memory.number, memory.changes, lay.number), lay)
+        storage = tensor.untyped_storage()
+        at = storage_address(storage)
+        memory = self.memories.get(at) or self._met(storage, at)
+        lay = self.lays.strided(tensor)
+        known = memory.places.get(lay)
+        if known is None or lay.halves or tensor.is_neg():
+            key: tuple[Any, ...] = (memory.number, memory.changes, lay.number)
+            if tensor.is_neg() or tensor.is_conj():
+                return Place(memory, (*key, tensor.is_conj(), tensor.is_neg()), lay)
+            known = memory.places[lay] = Place(memory, key, lay)
+        return known
+
+    def _met(self, storage: torch.UntypedStorage, at: int, tensor: Any = None) -> Memory:
+        """Returns a memory that is met for the first time. Forgets those that have died: else the
+        little that is left of each would lie between what is allocated later, and the process would
+        grow."""
+        self.met += 1
+        if self.met % SWEEP == 0:
+            every = self.met % SWEEP_ALL == 0
+            for place, other in [*self.memories.items()]:
+                if (every or other.own) and other.tensor is None and other.expired():
+                    del self.memories[place]
+        memory = self.memories[at] = Memory(storage, self.met, tensor)
+        for named in self.named.get(at, ()):
+            weight = named.tensor()
+            if weight is not None and address(weight) == at:
+                self._weigh(memory, weight, named.name)
+        return memory
+
+    def read(self, tensor: torch.Tensor, place: Place, path: str, changes: bool = False) -> Seen:
+        """Returns a value that is read; ``changes``: this operation is about to change it."""
+        memory, key, lay = place
+        fresh = key not in memory.values
+        if fresh:
+            if memory.own:
+                self._renewed(tensor, place, path)
+            memory.note(key, lay.geometry)
+        seen = self.seen(tensor, place)
+        if fresh and changes:
+            bits = np.array(array(tensor))
+            seen.array = lambda: bits
+        return seen
+
+    def given(self, tensor: torch.Tensor, place: Place) -> Seen:
+        """Returns a value that an operation has just given. ``place``: as it is now."""
+        memory, key, lay = place
+        memory.own = memory.own or not memory.values
+        memory.note(key, lay.geometry)
+        return self.seen(tensor, place)
+
+    def seen(self, tensor: torch.Tensor, place: Place | None = None) -> Seen:
+        """Returns a value as the contract has it. ``place``: as it is now."""
+        memory, key, lay = place or self.place(tensor)
+        geometry, kind, name = lay.geometry, type(tensor), ""
+        if memory.number in self.weighed:
+            name = self.weights.get((memory.number, lay.number), "")
+        weight = name or (kind is not torch.Tensor and isinstance(tensor, torch.nn.Parameter))
+        rest = WEIGHT if weight else INPUT, name, lay.address
+        if lay.direct and kind in PLAIN and len(key) == 3:
+            return Seen(key, geometry.shape, geometry.dtype, lambda: direct(tensor), *rest)
+        return Seen(key, shape(tensor), geometry.dtype, lambda: array(tensor), *rest)
+
+    def uninitialised(self, every: Sequence[torch.Tensor]) -> None:
+        """Notes memory that has been allocated and not written yet."""
+        for tensor in every:
+            memory = self.place(tensor).memory
+            memory.own, memory.hollow = True, is_strided(tensor)
+
+    def unwritten(self, place: Place) -> bool:
+        """Whether a tensor's memory has not been written, so that looking at it reads no value."""
+        memory, key, lay = place
+        if not memory.hollow or key in memory.values:
+            return False
+        sources = [geometry for _, geometry in memory.parts]
+        return not sources or isinstance(self.lays.together(sources, lay.geometry), Unknown)
+
+    def change(self, place: Place) -> None:
+        """Notes that an operation has changed what lies in a tensor's memory."""
+        memory = place.memory
+        memory.changes += 1
+        memory.own = True
+        memory.places.clear()
+
+    def written(self, tensor: torch.Tensor) -> None:
+        """Notes what a change has written; the value has been given."""
+        memory, key, lay = self.place(tensor)
+        if not memory.covered(tensor, key, lay.geometry):
+            memory.parts.append((key, lay.geometry))
+
+    def _renewed(self, tensor: torch.Tensor, place: Place, path: str) -> None:
+        """Puts a value together from what was in its memory and what was written since."""
+        memory, key, lay = place
+        sources = [*([memory.cover] if memory.cover else []), *memory.parts]
+        if not sources:
+            return
+
+        def overwritten() -> np.ndarray:
+            raise LookupError("the value has been overwritten")
+
+        reads = [Seen(k, g.shape, g.dtype, overwritten, CONSTANT) for k, g in sources]
+        meaning = self.lays.together([g for _, g in sources], lay.geometry)
+        memory.values.add(key)
+        again = meaning.move if isinstance(meaning, Gathers) else None
+        call = None if again is None else lambda arrays: [again(*arrays)]
+        gives = [self.seen(tensor, place)]
+        self.visit(Operation("changed through a view", path, reads, gives, meaning, {}, call))
+        if memory.hollow or memory.cover:
+            memory.covered(tensor, key, lay.geometry)
+
+
+@dataclass(frozen=True)
+class Gathers(Moves):
+    """What is put together from parts of memory; ``move``: arrays of the parts to the value."""
+
+    move: Callable[..., np.ndarray]
+
+
+def _from_parts(every: Sequence[MemoryLayout]) -> Gathers | Unknown:
+    """As ``Lays.together``; the last of them is the value itself."""
+    to = every[-1]
+    if any(part.dtype != to.dtype for part in every):
+        return Unknown("its memory was written as numbers of a different type")
+    if sum(prod(part.shape) for part in every) > MOST:
+        return Unknown("it was changed through a view, and is too large to find out where")
+    places = [part.places() for part in every]
+    where = np.full(1 + max((int(part.max()) for part in places if part.size), default=0), -1)
+    start = 0
+    for part in places[:-1]:
+        where[part] = np.arange(start, start + part.size)
+        start += part.size
+    index = where[places[-1]].reshape(to.shape)
+    if index.size and index.max() < 0:
+        return Unknown("its memory was never written")
+    return Gathers(lambda *arrays: _all_flat(arrays)[index])
+
+
+def _all_flat(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """All elements, and a zero behind them: the element -1, where none was written."""
+    every = [np.asarray(array).reshape(-1) for array in arrays]
+    return np.concatenate([*every, np.zeros(1, every[0].dtype)])

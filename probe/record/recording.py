@@ -1,0 +1,451 @@
+"""What is kept of a run: its operations, and the bits of all values in a store.
+
+A run is watched once. A :class:`Run` says what it computed from what; its bits are in a store, by
+their digests. A folder on disk is the same (:mod:`probe.diff.folder`). Comparing two runs
+changes neither.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import accumulate
+from math import prod
+from operator import mul
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe.case import floats
+from probe.case.errors import InputError, Nondeterministic, printable
+from probe.order.semantics import Meaning, Moves, Step, Steps, Unknown, of_complex
+from probe.record.contract import Again, Operation, Recorder, Seen
+from probe.record.store import ProcessStore, RunStore, array_digest
+from probe.sweep.printing import counted
+
+OTHER_OPERATIONS = (
+    "it runs different operations from one run to the next: let it run a few times first, where a "
+    "library optimises what it runs often, and keep no state between runs"
+)
+
+COMPLEX = {"complex32", "complex64", "complex128"}
+
+
+class LeftOut(KeyError):
+    """A recording on disk has no bits of a value: there was no room for them."""
+
+
+class KeptArrays(dict[int, np.ndarray]):
+    """Arrays by the numbers of their values; LeftOut for one that isn't kept."""
+
+    def __missing__(self, number: int) -> np.ndarray:
+        raise LeftOut(number)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An array of a run. ``given``: the operation that gave it, -1 where none did.
+
+    ``role``, ``name`` and ``address``: as of ``Seen``, in the run that was recorded.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    digest: str
+    given: int = -1
+    role: str = ""
+    name: str = ""
+    address: int | None = None
+
+    @property
+    def key(self) -> tuple[tuple[int, ...], str, str]:
+        """Returns what is equal of equal values: shape, format and bits."""
+        return self.shape, self.dtype, self.digest
+
+    @property
+    def floating(self) -> bool:
+        return floating(self.dtype)
+
+
+def value_name(run: Run, number: int) -> str:
+    """Returns the name of a value, or of the one that it is moved from: a weight's transpose has
+    the weight's. Empty if there is none."""
+    value = run.values[number]
+    if value.name or value.given < 0:
+        return value.name
+    op = run.operations[value.given]
+    return value_name(run, op.reads[0]) if op.meaning.exact and len(op.reads) == 1 else ""
+
+
+def operations_between(
+    run: Run, ends: Iterable[int], bounds: Container[int]
+) -> tuple[tuple[int, ...], list[int]]:
+    """Returns the operations that values come from, in order, back to values of ``bounds`` or those
+    that no operation gave; and these values, in the order in which they are met."""
+    inside, reads, pending = set[int](), dict[int, None](), list(ends)
+    while pending:
+        value = pending.pop()
+        giver = run.values[value].given
+        if value in bounds or giver < 0:
+            reads[value] = None
+        elif giver not in inside:
+            inside.add(giver)
+            pending += run.operations[giver].reads
+    return tuple(sorted(inside)), list(reads)
+
+
+def floating(dtype: str) -> bool:
+    """Returns whether values of a dtype are floating-point numbers."""
+    return "float" in dtype or "complex" in dtype
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where and of what a recording on disk was made. ``made``: releases and the machine's facts;
+    ``left_out``: how many values have no bits there, and their bytes; ``notes``: what was said."""
+
+    folder: Path
+    subject: str
+    made: Mapping[str, Any]
+    notes: list[str]
+    left_out: Mapping[str, int]
+
+    @property
+    def left_out_text(self) -> str:
+        """Returns ``3 values (1,024 bytes), of which it has digests alone``."""
+        values = counted(self.left_out["values"], "value")
+        return f"{values} ({self.left_out['bytes']:,} bytes), of which it has digests alone"
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A run: what it computed from what, and the bits of all its values. It is never changed.
+
+    ``values``, ``operations``: of which ``reads`` and ``gives`` are numbers of values, as
+    ``outputs`` are; ``store``: has the bits of values, by their digests.
+    ``unsteady``: values that had different bits when it ran once more. ``untried``: why its
+    operations are not run alone, empty where they can be. ``made``: of one that is on disk.
+    ``kinds``: NumPy's dtypes of containers, by the names of those that they hold. ``plain``:
+    digests of the outputs of a run unwatched, whose bits ``store`` has; () where it was not run so.
+    """
+
+    target: str
+    note: str
+    values: Sequence[Value]
+    operations: Sequence[Operation]
+    outputs: tuple[int, ...]
+    store: RunStore
+    unsteady: frozenset[int] = frozenset()
+    untried: str = ""
+    made: Provenance | None = None
+    kinds: Mapping[str, np.dtype] = field(default_factory=dict)
+    plain: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Run of {len(self.operations)} operations on {self.target}"
+
+    def array(self, number: int) -> np.ndarray | None:
+        """Returns a value as a container array, not to be written to; None: it was left out.
+        InputError: a folder's file isn't what it should be."""
+        value = self.values[number]
+        kind = self.kinds.get(value.dtype) or container_dtype(value.dtype)
+        bits = self.store.bits(value.digest) if prod(value.shape) else np.zeros(0, np.uint8)
+        if bits is None:
+            return None
+        if bits.nbytes == prod(value.shape) * kind.itemsize:
+            return bits.view(kind).reshape(value.shape)
+        if self.made is None:  # of what NumPy has no dtype for: several numbers an element
+            return bits.view(kind).reshape(*value.shape, -1)
+        raise self.broken(f"{value.digest} has a different size from its value")
+
+    def broken(self, why: str) -> InputError:
+        """Returns the error for a recording that is not what it should be."""
+        folder = self.made.folder if self.made else "(none)"
+        return InputError("recording", folder, why, "record it again with probe record")
+
+    @cached_property
+    def integral(self) -> set[int]:
+        """Values that are known to come from integers and single numbers alone."""
+        known = {
+            n
+            for n, value in enumerate(self.values)
+            if value.given < 0 and (not value.floating or value.shape == ())
+        }
+        for op in self.operations:
+            if known.issuperset(op.reads):
+                known |= {n for n in op.gives if op.meaning.exact or not self.values[n].floating}
+        return known
+
+    @cached_property
+    def axis_sizes(self) -> set[int]:
+        """Returns the sizes that values have along axes, and their numbers of elements."""
+        sizes = set[int]()
+        for shape in {value.shape for value in self.values}:
+            for start in range(len(shape)):
+                sizes.update(accumulate(shape[start:], mul))
+        return sizes
+
+    @property
+    def results(self) -> list[np.ndarray | None]:
+        """Returns its outputs as container arrays."""
+        return [self.array(number) for number in self.outputs]
+
+    @property
+    def plain_results(self) -> list[np.ndarray | None]:
+        """Returns the outputs of the run unwatched as container arrays, None of another size than
+        the recorded ones; [] where it was not run so."""
+        results = list[np.ndarray | None]()
+        for number, digest in zip(self.outputs, self.plain, strict=False):
+            value = self.values[number]
+            kind = self.kinds.get(value.dtype) or container_dtype(value.dtype)
+            bits = self.store.bits(digest) if prod(value.shape) else np.zeros(0, np.uint8)
+            if bits is None or bits.nbytes != prod(value.shape) * kind.itemsize:
+                results.append(None)
+            else:
+                results.append(bits.view(kind).reshape(value.shape))
+        return results
+
+    def arrays(self, wanted: Iterable[int]) -> dict[int, np.ndarray]:
+        """Returns values as container arrays, by number, without those that were left out, of
+        which LeftOut says so."""
+        every = {n: self.array(n) for n in sorted(set(wanted))}
+        return KeptArrays({n: array for n, array in every.items() if array is not None})
+
+    def with_arrays(self, arrays: Mapping[int, np.ndarray]) -> Run:
+        """Returns the same run with a few values replaced."""
+        store, values = ProcessStore(self.store), list(self.values)
+        for number, array in arrays.items():
+            name = store.put(np.asarray(array))
+            values[number] = replace(values[number], digest=name)
+        return replace(self, values=values, store=store)
+
+
+def container_dtype(dtype: str) -> np.dtype:
+    """Returns the NumPy dtype that holds values of a dtype. ValueError where it isn't known."""
+    if dtype in floats.FORMATS:
+        return floats.container_of_format(dtype)
+    plain = np.dtype(dtype)
+    if plain.kind not in "biufc":
+        raise ValueError(f"there is no dtype {dtype[:40]!r}")
+    return plain
+
+
+class _Recorded:
+    """Keeps a run, whose values it numbers as they come; all runs of one thing get the same
+    numbers.
+
+    ``numbers``: of values, by the recorder's keys. ``views``: digests of views, by what tells them
+    apart and what they show. ``brief``: of values only what they are, their bits and addresses, and
+    no operations.
+    """
+
+    def __init__(
+        self, views: dict[Hashable, str], store: RunStore | None, brief: bool = False
+    ) -> None:
+        self.numbers: dict[Hashable, int] = {}
+        self.views, self.keep, self.store = views, store is not None, store or ProcessStore()
+        self.brief, self.ran = brief, 0
+        self.values, self.operations = list[Value](), list[Operation]()
+        self.kinds, self.names = dict[str, np.dtype](), Counter[str]()
+
+    def __call__(self, op: Operation) -> None:
+        known, values, meaning = self.numbers, self.values, op.meaning
+        reads = tuple(
+            [known[seen.key] if seen.key in known else self.number(seen) for seen in op.reads]
+        )
+        if not self.brief:
+            dtypes = [*(values[n].dtype for n in reads), *(seen.dtype for seen in op.gives)]
+            meaning = of_complex(meaning) if COMPLEX.intersection(dtypes) else meaning
+        begin = len(values)
+        for seen in op.gives:
+            known[seen.key] = len(values)
+            values.append(self._result(seen, op, reads))
+        if not self.brief:
+            path, kind = printable(op.path), printable(op.op)
+            name = path or kind
+            self.names[name] += 1
+            name = f"{name}#{self.names[name]}" if self.names[name] > 1 else name
+            gives = tuple(range(begin, len(values)))
+            rest = op.attributes, op.again, op.lines, op.imports, None, name, self.ran
+            self.operations.append(Operation(kind, path, reads, gives, meaning, *rest))
+        self.ran += 1
+
+    def number(self, seen: Seen) -> int:
+        """Returns the number of a value; one that no operation gave is met here."""
+        if seen.key not in self.numbers:
+            self.numbers[seen.key] = len(self.values)
+            name = self._kept(seen, seen.array())
+            role, said = ("", "") if self.brief else (seen.role, printable(seen.name))
+            self.values.append(Value(seen.shape, seen.dtype, name, -1, role, said, seen.address))
+        return self.numbers[seen.key]
+
+    def _result(self, seen: Seen, op: Operation, reads: tuple[int, ...]) -> Value:
+        if op.view is None or len(op.gives) != 1:
+            name = self._kept(seen, seen.array())
+        else:  # what a view shows follows from what it shows and how: its bits need not be read
+            same = (op.view, *(self.values[n].digest for n in reads))
+            if same not in self.views or (self.keep and not self.store.has(self.views[same])):
+                self.views[same] = self._kept(seen, seen.array())
+            name = self.views[same]
+        return Value(seen.shape, seen.dtype, name, self.ran, address=seen.address)
+
+    def _kept(self, seen: Seen, array: np.ndarray) -> str:
+        self.kinds.setdefault(seen.dtype, array.dtype)
+        return self.store.put(array) if self.keep else array_digest(array)
+
+
+def record_run(recorder: Recorder, keep: bool = True, store: RunStore | None = None) -> Run:
+    """Runs it once, watched. ``keep``: its values too, not only what has to be known of them;
+    ``store``: where, in one of its own if not given."""
+    store = (store or ProcessStore()) if keep else None
+    watch = _Recorded(getattr(recorder, "views", {}), store)
+    try:
+        outputs = tuple(watch.number(seen) for seen in recorder.record(watch))
+    # the recorder has learned on the way how to run what it runs
+    except Again:
+        return record_run(recorder, keep, store)
+    # its target and note are known by now
+    return Run(
+        *(recorder.target, recorder.note, watch.values, watch.operations, outputs, watch.store),
+        kinds=watch.kinds,
+    )
+
+
+def record_again(recorder: Recorder, run: Run) -> Run:
+    """Runs it once more; returns what bits its values have and where they begin, without its
+    operations. Nondeterministic where it gives values of other shapes than before."""
+    watch = _Recorded(getattr(recorder, "views", {}), None, brief=True)
+    try:  # an input that no operation reads may be an output
+        outputs = tuple(watch.number(seen) for seen in recorder.record(watch))
+    finally:
+        ours, theirs = ([(v.shape, v.dtype) for v in side.values] for side in (run, watch))
+        if theirs != ours[: len(theirs)]:
+            raise Nondeterministic(OTHER_OPERATIONS) from None
+    if len(theirs) != len(ours):
+        raise Nondeterministic(OTHER_OPERATIONS)
+    return Run(recorder.target, recorder.note, watch.values, (), outputs, watch.store)
+
+
+# Operations of a region that are named one by one.
+NAMED = 4
+
+
+def computes(op: Operation) -> bool:
+    """Returns whether an operation computes something that may be rounded in several ways."""
+    return not isinstance(op.meaning, Moves)
+
+
+def region_text(side: Run, numbers: Sequence[int]) -> str:
+    """Returns the operations of a region in words, without those that only move elements."""
+    names = [side.operations[n].op for n in numbers if computes(side.operations[n])]
+    names = names or [side.operations[n].op for n in numbers]
+    return " + ".join(names) if len(names) <= NAMED else f"{len(names)} operations to {names[-1]}"
+
+
+def as_one_operation(run: Run, group: Sequence[int], gives: Sequence[int]) -> Run:
+    """Returns a run with a group of its operations as a last operation more.
+
+    ``group``: their numbers; ``gives``: what is looked at of what the last of them gives.
+    """
+    moved: set[int] = set()  # by operations that only bring what the group reads into place
+    for number in group:
+        op = run.operations[number]
+        from_outside = all(run.values[n].given not in group or n in moved for n in op.reads)
+        if from_outside and not computes(op):
+            moved.update(op.gives)
+    end = group[-1]
+    group = [n for n in group if n == end or not moved.issuperset(run.operations[n].gives)]
+    inside = [run.operations[n] for n in group]
+    inner = {n for op in inside for n in op.gives}
+    read = tuple(dict.fromkeys(n for op in inside for n in op.reads if n not in inner))
+    last, ends = inside[-1], (read, tuple(gives))
+
+    def run_chain(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Runs the operations one after the other, each alone."""
+        values = dict(zip(read, arrays, strict=True))
+        for op in inside:
+            assert op.again is not None
+            values.update(zip(op.gives, op.again([values[n] for n in op.reads]), strict=False))
+        return [values[n] for n in gives]
+
+    def chain_lines(names: Sequence[str], out: str) -> list[str]:
+        """Writes the operations, one after the other."""
+        known, lines = dict(zip(read, names, strict=True)), []
+        for n, op in enumerate(inside):
+            assert op.lines is not None
+            alone = n == len(inside) - 1 and len(op.gives) == 1
+            variable = out if alone else f"{out}_{n}"
+            several = {v: f"{variable}[{k}]" for k, v in enumerate(op.gives)}
+            known |= several if len(op.gives) > 1 else {op.gives[0]: variable}
+            lines += op.lines([known[v] for v in op.reads], variable)
+        result = known[gives[0]]
+        return lines if result == out else [*lines, f"{out} = {result}"]
+
+    able = len(gives) == 1 and all(op.lines is not None for op in inside)
+    whole = Operation(
+        *(region_text(run, group), last.path, *ends, _joint_meaning(run, inside, *ends), {}),
+        run_chain if all(op.again is not None for op in inside) else None,
+        chain_lines if able else None,
+        tuple(dict.fromkeys(line for op in inside for line in op.imports)),
+        name=last.name,
+        number=len(run.operations),
+    )
+    return replace(run, operations=[*run.operations, whole])
+
+
+def _joint_meaning(
+    run: Run, inside: Sequence[Operation], read: tuple[int, ...], gives: tuple[int, ...]
+) -> Meaning:
+    """Returns the steps of a group that what it gives needs, those of each of its operations."""
+    # what an operation reads twice, as attention to itself does, the group reads once
+    if len(inside) == 1 and len(inside[0].gives) == 1 and inside[0].reads == read:
+        return inside[0].meaning
+    every: list[Entry] = []
+    for op in inside:
+        if isinstance(op.meaning, Unknown):
+            return op.meaning
+        if not isinstance(op.meaning, Steps):
+            shapes = [run.values[n].shape for n in op.gives]
+            step = Step(op.meaning, (), shapes[0], tuple(shapes[1:]))
+            every.append((step, [*op.reads], [*op.gives]))
+            continue
+        own, count = op.meaning.steps, sum(1 + len(step.more) for step in op.meaning.steps)
+        keys: list[Any] = [*op.reads, *((op.number, n) for n in range(count))]
+        ends = op.meaning.gives or (len(keys) - 1,)
+        if min(ends) < len(op.reads):
+            return Unknown(f"{op.op} is a part of it, and gives what it reads")
+        for end, value in zip(ends, op.gives, strict=False):
+            keys[end] = value
+        at = len(op.reads)
+        for step in own:
+            end = at + 1 + len(step.more)
+            every.append((step, [keys[n] for n in step.reads], keys[at:end]))
+            at = end
+    needed, chosen = set[Any](gives), list[Entry]()
+    for entry in reversed(every):
+        if needed.intersection(entry[2]):
+            chosen.insert(0, entry)
+            needed.update(entry[1])
+    steps = _number_steps(chosen, {value: n for n, value in enumerate(read)}, len(read), gives)
+    last = len(read) + sum(len(entry[2]) for entry in chosen) - 1
+    return replace(steps, gives=()) if steps.gives == (last,) else steps
+
+
+# A step that has no numbers yet, and names of what it reads and gives.
+Entry = tuple[Step, Sequence[Any], Sequence[Any]]
+
+
+def _number_steps(
+    entries: Sequence[Entry], operands: Mapping[Any, int], count: int, wanted: Sequence[Any]
+) -> Steps:
+    """Returns steps with the numbers of what they read. ``operands``: numbers among ``count``."""
+    numbered, numbers = list[Step](), dict(operands)
+    for step, reads, gives in entries:
+        numbered.append(replace(step, reads=tuple(numbers[key] for key in reads)))
+        for key in gives:
+            numbers.setdefault(key, count)
+            count += 1
+    return Steps(tuple(numbered), tuple(numbers[key] for key in wanted))

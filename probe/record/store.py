@@ -1,0 +1,334 @@
+"""Bits: of whatever a user gives (arrays and tensors of every library, numbers, bytes, files), and
+the arrays of runs by the digest of theirs, each once: in memory, or in nameless files beyond a
+bound. Those of a recording that is kept are written by ``folder.RecordingFolder``.
+
+The bits are all that counts: ``-0.0`` is not ``0.0``, and NaNs with different payloads or signs
+differ. How an array lies in memory (order, strides, byte order) does not count. What has no bits of
+its own is refused: arrays of objects, ragged lists, masked arrays.
+
+Two runs that are compared share most of their arrays (weights, what agrees), and so do the runs of
+one model at several sizes: an array that any store of this process holds is not copied again.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sys
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import numpy as np
+import xxhash
+
+from probe.case import memory
+from probe.case.errors import InputError
+
+# Bytes from which on an array that isn't contiguous is copied a few rows at a time.
+PIECE = 1 << 20
+
+
+def array_digest(array: np.ndarray) -> str:
+    """Returns a digest of an array's bits, row by row: 32 digits, however it lies in memory.
+
+    XXH3 of 128 bits reads memory as fast as it comes: 10 GB/s, and 38 in the cache, where SHA-1
+    reads 1.5 with the processor's own instructions. Nobody chooses arrays that collide.
+    """
+    # a type of ml_dtypes may have the kind f, and gives no buffer
+    if array.flags.c_contiguous and array.dtype.kind in "fiub" and array.dtype.isbuiltin == 1:
+        return xxhash.xxh3_128_hexdigest(array.data)
+    if array.flags.c_contiguous or array.nbytes < PIECE:
+        return xxhash.xxh3_128_hexdigest(_flat_bytes(array).data)
+    hasher = xxhash.xxh3_128()
+    rows = max(1, PIECE * len(array) // array.nbytes)
+    for at in range(0, len(array), rows):
+        hasher.update(_flat_bytes(array[at : at + rows]).data)
+    return hasher.hexdigest()
+
+
+def _flat_bytes(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+# Bytes of a file that are read at once.
+FILE_PIECE = 1 << 22
+
+
+@dataclass(frozen=True)
+class Bits:
+    """The dtype's name, the shape, and XXH3 (128 bits) of an array's bits in C order."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    hash: str
+
+    @property
+    def text(self) -> str:
+        """Returns ``float32 4x8 9c1f...``: the hash's first digits."""
+        return f"{self.dtype} {'x'.join(map(str, self.shape)) or 'scalar'} {self.hash[:8]}"
+
+
+def bits_of(value: Any) -> Bits:
+    """Returns the bits of an array, a tensor, a number, bytes, or a file by its ``Path``.
+
+    Hashing reads memory once. InputError: it has no bits of its own.
+    """
+    if not isinstance(value, Path):
+        array, dtype = array_of(value)
+        return Bits(dtype, array.shape, array_digest(array))
+    hasher, size = xxhash.xxh3_128(), 0
+    try:
+        with value.open("rb") as file:
+            while piece := file.read(FILE_PIECE):
+                hasher.update(piece)
+                size += len(piece)
+    except OSError as error:
+        why = error.strerror or "it can't be read"
+        raise InputError("value", value, why, "give a file that is there") from None
+    return Bits("file", (size,), hasher.hexdigest())
+
+
+def array_of(value: Any) -> tuple[np.ndarray, str]:
+    """Returns a container array in this machine's byte order, and its dtype's name. InputError."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        # a view with steps is no buffer of bytes in a row
+        stepped = isinstance(value, memoryview) and not value.c_contiguous
+        return np.frombuffer(bytes(value) if stepped else value, np.uint8), "bytes"
+    if isinstance(value, np.ma.MaskedArray):
+        why = "elements below a mask have no defined bits"
+        raise InputError("value", "masked array", why, "check value.filled(0) and value.mask")
+    if isinstance(value, str) or value is None:
+        todo = "give an array, a number, bytes, or a file as pathlib.Path"
+        raise InputError("value", repr(value)[:40], "it is not an array", todo)
+    kind = type(value).__name__
+    if _package(value) == "torch" and isinstance(value, sys.modules["torch"].Tensor):
+        torch = sys.modules["torch"]
+        if value.is_quantized or value.layout != torch.strided or value.is_nested:
+            why = "a quantized, sparse or nested tensor is made of several arrays"
+            raise InputError("value", kind, why, "check each of them, by name")
+        if value.is_meta:
+            todo = "give one of a device that computes"
+            raise InputError("value", kind, "a meta tensor has no elements", todo)
+        plain = value.detach().cpu().resolve_conj().resolve_neg()
+        try:
+            value = plain.numpy()
+        except TypeError:  # formats that NumPy lacks (bfloat16, float8, complex32) are their bytes
+            unit = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[value.element_size()]
+            held = np.asarray(plain.contiguous().view(unit).numpy())
+            return held, str(value.dtype).rpartition(".")[2]
+    try:
+        # Tensor.numpy() of TensorFlow is what __array__ gives; JAX's arrays and pandas' have it too
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        why = f"it is not one array ({' '.join(str(error).split())[:100]})"
+        raise InputError("value", kind, why, "check its parts, by name") from None
+    if array.dtype.kind in "OT":  # NumPy's strings of any length are pointers too
+        is_array = isinstance(value, np.ndarray)
+        why = "an array of objects has no bits of its own" if is_array else "it is not one array"
+        raise InputError("value", kind, why, "check arrays of numbers, by name")
+    if array.dtype.names is not None:
+        why = "the bytes between the fields of a structured array are not defined"
+        raise InputError("value", kind, why, "check its fields, by name")
+    return _portable(array), array.dtype.newbyteorder("=").name
+
+
+def _package(value: Any) -> str:
+    return type(value).__module__.partition(".")[0]
+
+
+def _portable(array: np.ndarray) -> np.ndarray:
+    """Returns the same bits on every machine: little-endian, without the padding of x87 numbers."""
+    kind = array.dtype
+    if kind in (np.longdouble, np.clongdouble) and np.finfo(np.longdouble).nmant == 63:
+        # 10 bytes of 16 are the number; whatever was on the stack stands in the others
+        parts = np.ascontiguousarray(array).view(np.longdouble).reshape(-1)
+        size = kind.itemsize // (1 + (kind.kind == "c"))
+        bare = np.ascontiguousarray(parts.view(np.uint8).reshape(len(parts), size)[:, :10])
+        per = 10 * (1 + (kind.kind == "c"))
+        return bare.reshape(array.size, per).view(f"V{per}").reshape(array.shape)
+    if kind.byteorder == ">" or (sys.byteorder == "big" and kind.byteorder == "="):
+        return array.astype(kind.newbyteorder("<"))
+    return array
+
+
+def named_arrays(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yields (name, array) of what may be nested in dictionaries, lists, tuples and frames.
+
+    Names are joined by dots: ``hidden.0``. A list of plain numbers is one array. InputError: two
+    arrays have one name; one has no parts.
+    """
+    names = set[str]()
+    for own, array in _named_parts(value, "", 0):
+        if own in names:
+            todo = "give them other names"
+            raise InputError("value", own, "two arrays have this name", todo)
+        names.add(own)
+        yield own, array
+
+
+# Lists in lists that are followed: one that holds itself has no end.
+DEEPEST = 100
+
+
+def _named_parts(value: Any, name: str, depth: int) -> Iterator[tuple[str, Any]]:
+    parts: Any = None
+    if isinstance(value, Mapping):
+        parts = [(str(key), part) for key, part in value.items()]
+    elif _package(value) in ("pandas", "polars") and hasattr(value, "columns"):
+        parts = [(str(key), value[key].to_numpy()) for key in value.columns]
+    elif isinstance(value, list | tuple) and not _only_numbers(value):
+        fields = getattr(value, "_fields", range(len(value)))
+        parts = [(str(key), part) for key, part in zip(fields, value, strict=True)]
+    elif isinstance(value, np.ndarray) and value.dtype.names is not None:
+        parts = [(key, value[key]) for key in value.dtype.names]
+    if parts is None:
+        yield name, value
+        return
+    if depth > DEEPEST:
+        why = f"it is nested more than {DEEPEST} deep, or holds itself"
+        raise InputError("value", type(value).__name__, why, "give lists of arrays")
+    parts = [(key, part) for key, part in parts if part is not None]  # as models leave out a loss
+    if not parts:
+        todo = "give at least one array (an array without elements is fine)"
+        raise InputError("value", name or type(value).__name__, "it holds no arrays", todo)
+    for key, part in parts:
+        yield from _named_parts(part, f"{name}.{key}" if name else key, depth + 1)
+
+
+def _only_numbers(value: Any, depth: int = 0) -> bool:
+    """Returns whether a nested list holds plain numbers alone: then it is one array."""
+    if isinstance(value, list | tuple):
+        shallow = bool(value) and depth <= DEEPEST
+        return shallow and all(_only_numbers(part, depth + 1) for part in value)
+    return isinstance(value, bool | int | float | complex)
+
+
+# Bytes of arrays that all stores together hold in memory: a part of what is free, in bounds. What
+# is beyond stays in the system's cache of files as long as there is room, and costs a copy more:
+# MobileNetV2's 800 MB at batch 8 take 0.32 s to record, 0.26 s to run.
+SURE, MOST, PART = 1 << 25, 1 << 27, 64
+
+# Bytes of a file for what is beyond; a larger array has one of its own.
+SEGMENT = 1 << 28
+
+# Libraries choose kernels by where operands begin: what is mapped begins as what is allocated.
+ALIGNED = 64
+
+
+class RunStore(Protocol):
+    """Where a run's arrays are kept: in memory, or in a folder."""
+
+    def put(self, array: np.ndarray, name: str = "") -> str:
+        """Keeps a copy of an array's bits, and returns their digest; ``name``: if it is known."""
+
+    def bits(self, name: str) -> np.ndarray | None:
+        """Returns the bytes of the array with this digest (flat uint8, not to be written to); None
+        where it was left out."""
+
+    def has(self, name: str) -> bool:
+        """Returns whether it was kept."""
+
+
+def memory_room() -> int:
+    """Returns bytes of arrays that may be held in memory at once: a part of what is free."""
+    free = memory.free()
+    return MOST if free is None else min(max(free // PART, SURE), MOST)
+
+
+class ProcessStore:
+    """A store of this process, beyond ``memory_room()`` in files that go with it, whatever ends it.
+
+    ``behind``: has the arrays that this one hasn't.
+    """
+
+    def __init__(self, behind: RunStore | None = None) -> None:
+        self.arrays: dict[str, np.ndarray] = {}
+        self.behind = behind
+
+    def put(self, array: np.ndarray, name: str = "") -> str:
+        name = name or array_digest(array)
+        if name not in self.arrays:
+            self.arrays[name] = _everywhere.get(name, array)
+        return name
+
+    def bits(self, name: str) -> np.ndarray | None:
+        bits = self.arrays.get(name)
+        return self.behind.bits(name) if bits is None and self.behind is not None else bits
+
+    def has(self, name: str) -> bool:
+        return name in self.arrays or (self.behind is not None and self.behind.has(name))
+
+
+class _Everywhere:
+    """Arrays that stores of this process hold. ``size``: bytes of those in memory."""
+
+    def __init__(self) -> None:
+        self.arrays: weakref.WeakValueDictionary[str, np.ndarray] = weakref.WeakValueDictionary()
+        self.size = 0
+        self.file: IO[bytes] | None = None
+        self.segment: Callable[[], np.ndarray | None] = lambda: None
+        self.taken = 0
+
+    def get(self, name: str, array: np.ndarray) -> np.ndarray:
+        """Returns an array's bytes, held already or copied; beyond ``memory_room()`` on disk."""
+        held = self.arrays.get(name)
+        if held is None:
+            size = self.size + array.nbytes
+            # below SURE free memory is not read, which takes half a ms: most runs of small models
+            # stay far below it
+            inside = size <= SURE or (size <= MOST and size <= memory_room())
+            held = None if inside else self._on_disk(array)
+            if held is None:
+                held = np.empty(array.nbytes, np.uint8)
+                np.copyto(held.view(array.dtype).reshape(array.shape), array)
+                held.flags.writeable = False
+                self.size += held.nbytes
+                weakref.finalize(held, self._gone, held.nbytes).atexit = False
+            self.arrays[name] = held
+        return held
+
+    def _gone(self, size: int) -> None:
+        self.size -= size
+
+    def _on_disk(self, array: np.ndarray) -> np.ndarray | None:
+        """Returns an array's bytes, mapped from a file; None where there is no room for it."""
+        segment, size = self.segment(), array.nbytes
+        if segment is None or self.taken + size > len(segment):
+            try:
+                self.file, segment = _segment(max(size, SEGMENT))
+            except OSError:
+                return None
+            self.segment, self.taken = weakref.ref(segment), 0  # goes with the last array in it
+        assert self.file is not None
+        self.file.seek(self.taken)
+        rest = _flat_bytes(array).data
+        try:
+            while len(rest):  # Linux writes 2 GB at once; through the map it would take memory too
+                rest = rest[self.file.write(rest) :]
+        except OSError:  # through the map a full disk would end the process
+            return None
+        piece = segment[self.taken : self.taken + size]
+        self.taken += -(-size // ALIGNED) * ALIGNED
+        return piece
+
+
+def _segment(size: int) -> tuple[IO[bytes], np.ndarray]:
+    """Returns a file without a name, which the system removes when nothing has it open, and its
+    bytes, mapped. OSError: there is no room for it."""
+    file = tempfile.TemporaryFile(prefix="probe-", buffering=0)  # noqa: SIM115
+    try:
+        # not posix_fallocate: on ext4 what is written then takes four times as long
+        os.ftruncate(file.fileno(), size)
+        segment = np.frombuffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ), np.uint8)
+    except OSError:
+        file.close()
+        raise
+    weakref.finalize(segment, file.close)
+    return file, segment
+
+
+_everywhere = _Everywhere()

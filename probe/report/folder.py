@@ -1,0 +1,290 @@
+"""Writes the folder for a bug report after the finding was reduced and proved."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from probe.case import floats
+from probe.case.errors import InputError, Misaligned, Nondeterministic, ProbeError
+from probe.explain.comparison import Comparison, Finding
+from probe.explain.evidence import Evidence, differing_example, without_zeros
+from probe.report import emulate, program, proof, report
+from probe.report.failing import (
+    Failing,
+    KeepsCause,
+    Predicate,
+    by_switches,
+    by_values,
+    effect,
+    failing,
+    shown_by_products,
+)
+from probe.report.report import FurtherTarget, Reproduction, facts_of
+from probe.report.shortest import shortest_script
+from probe.report.shrink import BUDGET, Shrunk, smallest_finding
+from probe.sweep.printing import plain
+from probe.targets import budget, machine
+from probe.targets.launch import library_variables
+from probe.targets.progress import VOICE, Say, silent
+from probe.targets.target import Target
+
+# Of ``machine.json``.
+FORMAT = 1
+
+# Summands up to which a report shows those that are 0 too.
+WRITTEN = 4
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """How a finding is reduced, proved and looked at before it is written.
+
+    ``by``, ``most``: see ``probe.report.shrink``. ``keep``: no shrinking. ``any_cause``: a smaller
+    case
+    may have another cause. ``times``: fresh processes that must say the same.
+    ``also``: targets that are asked about the smallest case. ``avoid``: what avoids it is looked
+    for too, at a start of the library for each switch. ``elsewhere``: what is known of others.
+    """
+
+    by: str = "bits"
+    most: int = BUDGET
+    keep: bool = False
+    any_cause: bool = False
+    times: int = 3
+    also: Sequence[Target] = ()
+    avoid: bool = True
+    elsewhere: Sequence[FurtherTarget] = ()
+
+
+def reproduce(
+    finding: Finding,
+    left: Target,
+    right: Target | None = None,
+    *,
+    tell: Say | None = None,
+    **options: Any,
+) -> Reproduction:
+    """Shrinks a finding, explains it, writes its script, and proves the script.
+
+    ``right``: another target for the right side. ``options``: those of ``ReportOptions``. Errors:
+    those of ``proved_reproduction``; TargetError.
+    """
+    tell, choices = tell or silent, ReportOptions(**options)
+    avoid = choices.avoid and left == (right or left)
+    with VOICE.steps(4 - choices.keep + avoid + len(choices.also), tell) as step:
+        with failing(left, right) as failed:
+            repro = proved_reproduction(failed, finding, choices, step)
+            if avoid and "reach" not in repro.explanation.causes:
+                repro.avoids = by_values(failed, repro.finding)
+        with budget.Ending():
+            if avoid:
+                step("trying what avoids it")
+                repro.avoids += by_switches(repro.finding, finding, left, tell)
+            for target in choices.also:
+                step(f"asking {target.text}")
+                try:
+                    with failing(target) as failed:
+                        said = "differs" if failed.by_bits(repro.finding) else "does not differ"
+                        version = str(failed.first.facts["library_version"])
+                except ProbeError as error:
+                    said, version = machine.publishable(str(error)), ""
+                further = FurtherTarget(target.text, version, said, machine.label(), "the smallest")
+                repro.elsewhere = [*repro.elsewhere, further]
+            step("writing its shortest script")
+            short = shortest_script(repro.finding, repro.targets, repro.versions, repro.evidence)
+            repro.short = short
+    return repro
+
+
+def proved_reproduction(
+    failed: Failing, finding: Finding, choices: ReportOptions, tell: Say | None = None
+) -> Reproduction:
+    """``reproduce`` on targets that are started, for many findings one after the other.
+
+    InputError: both sides agree, or no script is written for it. Nondeterministic. NotReproduced:
+    the script does not say what was measured.
+    """
+    tell = tell or silent
+    shrunk, smallest = None, finding
+    condition = KeepsCause(failed, finding, choices.any_cause)
+    if not choices.keep:
+        tell("shrinking")
+        shrunk = shrunken(failed, finding, choices.by, choices.most, kept=condition)
+        smallest = shrunk.finding
+    tell(f"explaining {smallest.label}")
+    comparison = failed.explained(smallest)
+    after = effect(comparison, smallest.label)
+    refusals = {comparison.left.refusal, comparison.right.refusal}
+    if "nondeterministic" in refusals:
+        raise Nondeterministic(f"{smallest.label}: the same run again gives different bits")
+    if "alignment" in refusals:
+        why = "the same run again gives different bits if its operands have a different address"
+        raise Misaligned(f"{smallest.label}: {why}")
+    if not len(comparison.differing):
+        why = "the operands do not show the difference"
+        raise InputError("case", smallest.label, why, "leave out --keep, or try --operands cancel")
+    targets = failed.targets
+    facts = (failed.first.facts, failed.second.facts)
+    versions = (str(facts[0]["library_version"]), str(facts[1]["library_version"]))
+    script = program.script_of_finding(smallest, targets, versions, failed.conventions(smallest))
+    tell(f"proving {smallest.label} in {choices.times} fresh processes")
+    began = time.perf_counter()
+    ran = proof.prove(script, targets, expected_bits(comparison), choices.times)
+    evidence = evidence_of(comparison, condition.before.cause)
+    repro = Reproduction(
+        *(smallest, targets, versions, comparison, evidence, script, ran),
+        facts=facts_of(targets, facts),
+        shrunk=shrunk,
+        elsewhere=choices.elsewhere,
+        runs=failed.runs,
+        seconds=time.perf_counter() - began,
+        before=condition.before,
+        after=after,
+        kept=None if choices.keep else condition.told(after),
+    )
+    add_emulated(repro)
+    return repro
+
+
+def add_emulated(repro: Reproduction) -> None:
+    """Writes the text of ``emulated.py`` and runs it: one that is wrong is none.
+
+    A few lines where those print every bit pattern that the script does; else the general one.
+    """
+    brief = emulate.brief(repro.explanation)
+    if brief and proof.replay_gives(brief, repro.ran.bits)[:2] == (True, True):
+        repro.emulated, repro.not_emulated, repro.shown = brief, "", True
+        return
+    comparison = repro.explanation
+    pairs = comparison.pairs.some(comparison.pairs.same_window)
+    note = "What reproduce.py computes, added up in the same order by NumPy alone."
+    try:
+        sides = [comparison.left, comparison.right]
+        repro.emulated = emulate.program_text(sides, pairs=pairs, partial=True, note=note)
+    except InputError as error:
+        repro.not_emulated = error.why
+        return
+    right, repro.shown, some = proof.replay_gives(repro.emulated, repro.ran.bits)
+    if not right or not some:
+        why = "they are not sums"
+        if not right:
+            why = "the replay in NumPy gives different bits from the library's"
+        repro.emulated, repro.not_emulated, repro.shown = "", f"{why}, where the two differ", None
+
+
+def shrunken(
+    failed: Failing,
+    finding: Finding,
+    by: str = "bits",
+    most: int = BUDGET,
+    tell: Callable[[int, Finding], None] | None = None,
+    kept: KeepsCause | None = None,
+) -> Shrunk:
+    """Returns the smallest case of a finding on started targets. InputError: it does not fail.
+
+    ``kept``: what it has to keep beside the difference; None: nothing.
+    """
+    fails = failed.predicate(by)
+    if kept is not None and fails(finding):
+        kept.before  # noqa: B018 (what the target refuses of the start is an error, not an answer)
+
+    def also(predicate: Predicate) -> Predicate:
+        return lambda small: (
+            predicate(small) and (kept is None or failed.survives(kept.keeps, small))
+        )
+
+    smallest = smallest_finding(
+        finding,
+        also(fails),
+        shows=None if by == "bits" else also(failed.by_bits),
+        kinds=("integers", "cancel") if failed.conventions(finding) else ("cancel",),
+        most=most,
+        tell=tell,
+    )
+    failed.revive()
+    if smallest is None:
+        why = "the outputs that must agree do agree, bit for bit"
+        todo = "give other lengths, --operands cancel, or --by order; `probe sweep` finds some"
+        raise InputError("case", finding.label, why, todo)
+    return smallest
+
+
+def expected_bits(comparison: Comparison) -> list[tuple[str, str]]:
+    """Returns bit patterns of the differing outputs in the order of the script's, hexadecimal."""
+    dtype = comparison.case.dtype
+    width = floats.format_of(dtype).bits // 4
+    sides = (floats.to_bits(y, dtype) for y in comparison.values(comparison.differing))
+    return [(f"{a:0{width}x}", f"{b:0{width}x}") for a, b in zip(*sides, strict=True)]
+
+
+def evidence_of(comparison: Comparison, cause: str | None = None) -> Evidence | None:
+    """Returns one differing output in full; without products that are 0 where those only take room.
+
+    ``cause``: of outputs by this cause, the one that shows it in the fewest products.
+    """
+    number = None if cause is None else shown_by_products(comparison, cause)
+    shown = differing_example(comparison, number)
+    if shown is None or "window" in comparison.causes:
+        return shown
+    return without_zeros(shown, WRITTEN)
+
+
+def fresh(out: Path, force: bool = False) -> None:
+    """Refuses a folder that has files. InputError."""
+    if not force and out.is_dir() and any(out.iterdir()):
+        why = "the folder has files that would be overwritten"
+        raise InputError("out", out, why, "give another folder, or --force")
+
+
+def write_folder(repro: Reproduction, out: Path, form: str | None = None) -> None:
+    """Writes ``reproduce.py``, ``report.md``, ``machine.json``, and of sums the other two.
+
+    ``form``: a name in ``report.FORMS``; the target's own if None. InputError: no such form, or the
+    folder can't be made.
+    """
+    chosen = report.form_of(repro.targets[0], form)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = error.strerror or "it can't be made"
+        raise InputError("out", out, why, "give a folder that can be made") from None
+    comparison, evidence = repro.explanation, repro.evidence
+    repro.files = ["reproduce.py", "report.md", "machine.json"]
+    # trees do not set windows apart, nor what reaches an output; a report is whole without them
+    drawn = not {"window", "reach"} & set(comparison.causes) and find_spec("matplotlib") is not None
+    drawn &= bool(evidence and evidence.left.summation and evidence.right.summation)
+    repro.files += ["order.png"] * drawn + ["emulated.py"] * bool(repro.emulated)
+    about = {  # the machine, and what ``probe report verify`` needs
+        "format": FORMAT,
+        "targets": [target.text for target in repro.targets],
+        "library_versions": list(repro.versions),
+        "variables": [library_variables(target) for target in repro.targets],
+        "case": repro.finding.to_json(),
+        "compared": comparison.compared,
+        "differing": len(comparison.differing),
+        "max_ulp": comparison.max_ulp,
+        "causes": comparison.causes,
+        "kernels": comparison.kernels,
+        "bits": repro.ran.bits,
+        "machine": repro.facts,
+    } | ({"model": repro.model} if repro.model else {})
+    texts = {
+        "reproduce.py": repro.script,
+        "report.md": report.report_text(repro, chosen),
+        "machine.json": json.dumps(about, indent=2, default=plain) + "\n",
+    } | ({"emulated.py": repro.emulated} if repro.emulated else {})
+    for name, text in texts.items():
+        emulate.write_text(text, out / name)
+    if drawn and evidence is not None:
+        from probe.report.plots import trees
+
+        left, right = program.sides_in_words(repro.finding, repro.targets)
+        picture = trees.sides(evidence, (left, right))
+        picture.savefig(out / "order.png", metadata={"Software": None})
+    repro.sizes = {name: len(text) for name, text in texts.items()}

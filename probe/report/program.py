@@ -1,0 +1,535 @@
+"""Writes what a library's user would write: lines that compute a case or a layer, and
+``reproduce.py``, a finding as a script of one or two libraries and NumPy.
+
+The lines are those that a backend emits, which the worker compiles and runs, so a script holds what
+was measured; ruff lays them out. Operands have their exact bits.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import subprocess
+import sys
+import textwrap
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from probe.case import floats
+from probe.case.case import Case
+from probe.case.errors import InputError
+from probe.case.operation import case_program
+from probe.explain.comparison import Arrays, Finding
+from probe.order import window
+from probe.targets import backends
+from probe.targets.backends.contract import Unsupported
+from probe.targets.backends.source import ValueShapes, Writing
+from probe.targets.launch import library_variables
+from probe.targets.runtimes.packages import release_recipe
+from probe.targets.target import Target
+
+WIDTH = 100
+
+
+def formatted(text: str) -> str:
+    """A program as ruff lays it out: imports in isort's order, lines of ``WIDTH`` characters.
+
+    Where ruff isn't installed the lines stay as they ran.
+    """
+    ruff = [sys.executable, "-m", "ruff"]
+    options = ["--isolated", "--quiet", f"--line-length={WIDTH}", "--target-version=py37", "-"]
+    for command in (["check", "--select=I", "--fix-only"], ["format"]):
+        done = subprocess.run(
+            [*ruff, *command, *options], input=text, capture_output=True, text=True, check=False
+        )
+        text = done.stdout if done.returncode == 0 else text
+    return text
+
+
+def in_docstring(text: object) -> str:
+    """A text as it stands within a docstring, but at its end."""
+    shown = "".join(letter if letter.isprintable() else "_" for letter in str(text))
+    return shown.replace("\\", "\\\\").replace('"' * 3, "'" * 3)
+
+
+def block(lines: Iterable[str]) -> list[str]:
+    """The lines of a function's body."""
+    return [f"    {line}" if line.strip() else "" for line in lines]
+
+
+# Numbers that are written one by one; more of them are packed.
+WRITTEN = 256
+
+# Numbers in an array of zeros that get a line each.
+PICKED = 24
+
+# Functions that read what ``assignments`` writes.
+READERS = {
+    "numbers": '''
+def numbers(text, dtype, *shape):
+    """An array from exact hexadecimal numbers."""
+    values = [float.fromhex(number) for number in text.split()]
+    return np.array(values, np.float64).astype(dtype).reshape(shape)
+''',
+    "unpacked": '''
+def unpacked(text, dtype, *shape):
+    """An array from its compressed bits."""
+    packed = zlib.decompress(base64.b64decode(text))
+    return np.frombuffer(packed, dtype).reshape(shape).copy()
+''',
+}
+
+
+def assignments(name: str, array: np.ndarray) -> list[str]:
+    """Assignments that make the array ``name``, whose dtype is one of NumPy's own."""
+    count, dtype, shape = int(np.count_nonzero(array)), array.dtype.name, list(array.shape)
+    real = array.dtype.kind == "f"
+    # mostly zeros, as after shrinking: the few that count are read at a glance
+    if real and count <= PICKED and array.size > max(8, 2 * count):
+        lines = [f'{name} = np.zeros({array.shape}, "{dtype}")']
+        for place in np.argwhere(array).tolist():
+            value, at = array[tuple(place)], ", ".join(map(str, place))
+            number = hexadecimal(float(value))
+            lines.append(f'{name}[{at}] = float.fromhex("{number}")  # {value!s}')
+        return lines
+    if real and array.size <= WRITTEN:
+        written = " ".join(map(hexadecimal, array.reshape(-1).tolist()))
+        lines = [_reader_call(name, "numbers", written, dtype, shape)]
+        if array.size <= 1:
+            return lines
+        # the first ones as decimals, as many as a line has room for
+        text, values = f"# {name} is ", [str(value) for value in array.reshape(-1)[:24]]
+        while len(text + ", ".join(values)) > 94:
+            values.pop()
+        more = ", ..." if len(values) < array.size else ""
+        return [text + ", ".join(values) + more, *lines]
+    if array.dtype.kind in "biu" and array.size <= WRITTEN:
+        values = array.reshape(-1).tolist()
+        return [f'{name} = np.array({values}, "{dtype}").reshape({array.shape})']
+    # the script may run on a machine of the other byte order, so the order is written down
+    little = array.astype(array.dtype.newbyteorder("<"))
+    packed = base64.b64encode(zlib.compress(little.tobytes(), 9)).decode()
+    return [_reader_call(name, "unpacked", packed, little.dtype.str, shape)]
+
+
+def _reader_call(name: str, reader: str, text: str, dtype: str, shape: list[int]) -> str:
+    """A call of one of ``READERS``, its text in pieces, since no formatter breaks strings."""
+    pieces = textwrap.wrap(text, 88, break_on_hyphens=False)
+    end = " " if reader == "numbers" else ""
+    shown = [f'"{piece}{end}"' for piece in pieces[:-1]] + [f'"{pieces[-1]}"'] if pieces else ['""']
+    arguments = [" ".join(shown), f'"{dtype}"', *map(str, shape)]
+    return f"{name} = {reader}({', '.join(arguments)})"
+
+
+def hexadecimal(value: float) -> str:
+    """``float.hex`` without the zeros at the end of its digits."""
+    digits, _, exponent = value.hex().partition("p")
+    if "." in digits:
+        digits = digits.rstrip("0").rstrip(".")
+    return f"{digits}p{exponent}" if exponent else digits
+
+
+# The name of probe's own arithmetic.
+NUMPY = "probe on NumPy"
+
+
+@dataclass(frozen=True)
+class ScriptLibrary:
+    """Lines of a script that uses one library. All of them run on Python 3.6 where it does.
+
+    ``name``: as its users write it. ``version``: the expression that tells it. ``imports``: after
+    NumPy's. ``setup``: once, before anything is computed. ``body``: of a function of the NumPy
+    arrays ``x`` (batch, *spatial, in_channels), ``w`` (*kernel, in_channels/groups, filters) and
+    ``b`` (filters,) or None, which returns (batch, *spatial_out, filters) as an array; bfloat16
+    goes in and out as float32. ``modules``: distributions that it needs beside NumPy. ``standard``:
+    modules of Python's own that ``body`` uses.
+    """
+
+    name: str
+    version: str
+    imports: tuple[str, ...]
+    body: tuple[str, ...]
+    setup: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    standard: tuple[str, ...] = ()
+
+
+def of_case(target: Target, version: str, case: Case, operands: Arrays) -> ScriptLibrary:
+    """Returns how a script computes ``case`` (its length set) with a target's release ``version``.
+
+    ``operands``: x, w and b of the case, for libraries whose models hold them.
+
+    Raises InputError where no script is written for it.
+    """
+    if target.name == "reference":  # probe's own arithmetic: such a script needs probe
+        if case.dtype == "bfloat16":
+            why = "no script is written for bfloat16"
+            raise InputError("target", target.text, why, "use another target")
+        names = ["w"] * case.weighted + ["b"] * (case.bias is not None)
+        given = ", ".join(f'"{name}": {name}' for name in names)
+        body: tuple[str, ...] = (
+            "from probe.targets.backends.reference import Reference",
+            "",
+            "backend = Reference()",
+            f'backend.start({dict(target.switches)!r}, "cpu")',
+            f"operator = backend.operator({case.spec()!r})",
+            f"run = operator.bind({{{given}}})",
+            "return operator.output(run(operator.input(x)))",
+        )
+        return ScriptLibrary(NUMPY, "np.__version__", (), body, modules=("probe-numerics",))
+    if not is_written(target):
+        todo = f"use one of {', '.join(backends.BACKENDS)}"
+        raise InputError("target", target.text, "no script is written for it", todo)
+    backend = backends.get(target.name)().described(dict(target.switches), target.device, version)
+    program, arrays = case_program(case.spec()), dict(zip("xwb", operands, strict=True))
+    held: list[str] = []
+    try:
+        backend.lay(program.layout)
+        source = backend.emit(program, ValueShapes(program, tuple(operands[0].shape)))
+        if source.hold is not None:  # models in formats of their own
+            wide = {}
+            for name in program.operands():
+                array = arrays[name]
+                if case.dtype == "bfloat16":
+                    array = floats.widen(array, case.dtype)
+                wide[name] = np.ascontiguousarray(array)
+            for name, content in source.hold(wide).items():
+                if isinstance(content, str):
+                    pieces = [repr(line) for line in content.splitlines(True)]
+                    held.append(f"{name} = ({' '.join(pieces)})")
+                else:
+                    text = textwrap.wrap(base64.b64encode(content).decode(), 84)
+                    pieces = [repr(line) for line in text]
+                    held.append(f"{name} = base64.b64decode({' '.join(pieces)})")
+    except Unsupported as error:
+        why = f"no script is written for {error}"
+        raise InputError("target", target.text, why, "use another target") from None
+    body = (*source.make, *source.enter, *held, *source.load, *source.run, f"return {source.leave}")
+    words = set(re.findall(r"\w+", "\n".join((*body, *backend.setup(), backend.version_text))))
+    imports = []
+    for line in backend.imports:  # a script imports what it uses, and no more
+        start, _, names_imported = line.partition(" import ")
+        if not line.startswith("from "):
+            imports += [line] * (re.split("[ .]+", line)[-1] in words)
+        elif used := [n for n in names_imported.split(", ") if n.split(" ")[-1] in words]:
+            imports.append(f"{start} import {', '.join(used)}")
+    standard = (*backend.standard, *source.standard)
+    if any("base64." in line for line in held):
+        standard += ("base64",)
+    return ScriptLibrary(
+        backend.title,
+        backend.version_text,
+        tuple(imports),
+        body,
+        setup=backend.setup(),
+        modules=backend.modules,
+        standard=standard,
+    )
+
+
+def is_written(target: Target) -> bool:
+    """Returns whether the target's library emits lines."""
+    return issubclass(backends.get(target.name), Writing)
+
+
+def library_title(target: Target) -> str:
+    """Returns the name of the target's library, as its users write it."""
+    return str(backends.get(target.name).title) if is_written(target) else NUMPY
+
+
+@dataclass(frozen=True)
+class ScriptFunction:
+    """One function of the script."""
+
+    name: str
+    parameters: str
+    about: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ScriptSide:
+    """One side of a script: ``calls`` is the expression of its outputs.
+
+    ``words``: the side in words. ``library``: as its users write it; ``version``: the expression
+    that tells it, which needs ``imports``. ``pinned``: the release that it must be, None for any.
+    ``variables``: of the environment.
+    """
+
+    calls: str
+    words: str
+    library: str
+    version: str
+    variables: dict[str, str]
+    imports: Sequence[str] = ()
+    pinned: str | None = None
+
+
+@dataclass(frozen=True)
+class Script:
+    """What a script says and computes. Its text: ``str(script)``.
+
+    ``about``: paragraphs below the title. ``needs``: distributions beside NumPy. ``isolated``: each
+    side runs in a process of its own. ``standard``: modules of Python's own, or statements that
+    import from them. ``imports``: before ``setup``, in every process. ``operands``: lines that make
+    the arrays; ``stored``: the file beside it where they are read from. ``compared``: which
+    outputs, on the left and on the right, as NumPy's indices. ``dtype``: of the outputs; bfloat16
+    stands in float32. ``apart``: what sets the sides' interpreters apart, a sentence each: then
+    both have to be named.
+    """
+
+    title: str
+    about: Sequence[str]
+    needs: Sequence[str]
+    sides: tuple[ScriptSide, ScriptSide]
+    isolated: bool
+    standard: set[str]
+    imports: Sequence[str]
+    setup: Sequence[str]
+    operands: Sequence[str]
+    compared: Sequence[tuple[str, str]]
+    functions: Sequence[ScriptFunction]
+    dtype: str
+    stored: str = ""
+    apart: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        environment = Environment(
+            loader=PackageLoader("probe.report"),
+            undefined=StrictUndefined,
+            keep_trailing_newline=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            autoescape=False,
+        )
+        environment.filters |= {"literal": repr, "in_docstring": in_docstring}
+        readers = [name for name in READERS if f" = {name}(" in "\n".join(self.operands)]
+        standard = self.standard | {"platform", "sys"}
+        if self.isolated:
+            standard |= {"base64", "json", "os", "shlex", "subprocess"}
+        if self.sides[0].variables or self.stored:
+            standard |= {"os"}
+        if "unpacked" in readers:
+            standard |= {"base64", "zlib"}
+        needs = list(dict.fromkeys(["numpy", *self.needs]))
+        needed = (", " if len(needs) > 2 else " and ").join(needs)
+        ending = f"Needs {needed}. Exit status: 1 they differ, 0 they don't, 2 it can't run."
+        about = [line for text in (*self.about, ending) for line in textwrap.wrap(text, 99)]
+        # only a number of a floating format has a place among its neighbours
+        floating = self.dtype in floats.FORMATS
+        bits = floats.format_of(self.dtype).bits if floating else 8 * np.dtype(self.dtype).itemsize
+        narrow = self.dtype == "bfloat16"
+        text = environment.get_template("reproduce.py.j2").render(
+            vars(self),
+            about=about,
+            left=self.sides[0],
+            right=self.sides[1],
+            standard=[name if name.startswith("from") else f"import {name}" for name in standard],
+            readers=[READERS[name].strip() for name in readers],
+            floating=floating,
+            narrow=narrow,
+            size=bits,
+            width=4 if narrow else bits // 8,
+        )
+        return formatted(text)
+
+
+# Processors that are not emulated.
+NATIVE = ("cpu", "gpu", "cuda")
+
+
+def script_of_finding(
+    finding: Finding, targets: tuple[Target, Target], versions: tuple[str, str], same_place: bool
+) -> str:
+    """Returns the script's text. ``versions``: of the two targets' libraries.
+
+    ``same_place``: outputs of the same index are compared (two targets, two paddings). InputError:
+    no script is written for the target, or for this case on it.
+    """
+    functions: list[ScriptFunction] = []
+    isolated, dtype = targets[0] != targets[1], finding.case.dtype
+    libraries, calls = [], []
+    for number, case in enumerate((finding.left, finding.right)):
+        library, call = _library_and_call(finding, case, targets, versions, number, functions)
+        libraries.append(library)
+        calls.append(call)
+    names = [library.name for library in libraries]
+    # x, w and b, as far as the operator has them
+    arrays = {"x": finding.x} | ({"w": finding.w} if finding.case.weighted else {})
+    arrays |= {} if finding.b is None else {"b": finding.b}
+    operands: list[str] = []
+    for name, array in arrays.items():
+        wide = np.asarray(floats.widen(array, dtype)).astype(numpy_dtype(dtype))
+        operands += assignments(name, wide)
+    sides, apart = [], list[str]()
+    words = sides_in_words(finding, targets)
+    for word, target, library, call, said in zip(
+        ("left", "right"), targets, libraries, calls, words, strict=True
+    ):
+        root = library.version.partition(".")[0]
+        needed = [line for line in library.imports if re.split("[ ,]+", line)[-1] == root]
+        pinned = target.version if isolated else None
+        emulated = isolated and target.device.partition(":")[0] not in NATIVE
+        variables = library_variables(target)
+        sides.append(
+            ScriptSide(*(call, said, library.name, library.version, variables, needed, pinned))
+        )
+        if pinned is not None:
+            try:
+                python = f", on Python {release_recipe(target.name, str(pinned)).python}"
+            except InputError:  # the release is not in the table of releases and Pythons
+                python = ""
+            apart.append(f"The {word} one has {library.name} {pinned}{python}.")
+        if emulated:
+            apart.append(f"The {word} one runs on the processor {target.device}, or emulates it.")
+    what = f"{finding.label}, {dtype}" if dtype not in finding.label else finding.label
+    what += f", on {targets[0].text}" + (f" and {targets[1].text}" if isolated else "")
+    which = "Outputs are compared where both sides read the same inputs with the same weights."
+    shapes = finding.left.output_shape(), finding.right.output_shape()
+    compared = []
+    for part in finding.blocks(same_place):
+        left, right = (slices_as_written(part, shape) for shape in shapes)
+        compared.append((f"np.s_[{left}]", f"np.s_[{right}]"))
+    script = Script(
+        title=finding_title(finding, targets, names, versions),
+        about=[f"{what}.", "Outputs of the same place are compared." if same_place else which],
+        needs=[name for library in libraries for name in library.modules],
+        sides=(sides[0], sides[1]),
+        isolated=isolated,
+        standard={name for library in libraries for name in library.standard},
+        # two targets run in processes of their own, each of which imports and sets up its library
+        imports=["import numpy as np", *([] if isolated else libraries[0].imports)],
+        setup=[] if isolated else libraries[0].setup,
+        operands=operands,
+        compared=compared,
+        functions=functions,
+        dtype=dtype,
+        apart=apart,
+    )
+    return str(script)
+
+
+def numpy_dtype(dtype: str) -> str:
+    """NumPy's dtype of a script's arrays: bfloat16 is written as float32."""
+    return "float32" if dtype == "bfloat16" else dtype
+
+
+def finding_title(
+    finding: Finding, targets: tuple[Target, Target], names: list[str], versions: tuple[str, str]
+) -> str:
+    """Returns one line: which library gives different bits, and where."""
+    first, op = f"{names[0]} {versions[0]}", finding.case.op
+    if targets[0] != targets[1]:
+        second = f"{names[1]} {versions[1]}"
+        if first == second:
+            what = "switches" if targets[0].device == targets[1].device else "processors"
+            return f"{first}: {op} gives different bits with different {what}."
+        if names[0] == names[1]:
+            return f"{op}: the bits changed between {first} and {second}."
+        return f"{first} and {second} give different bits for the same {op}."
+    if finding.padding is not None:
+        return f"{first}: {op} with {finding.left.padding_text} and {finding.right.padding_text}."
+    sides = " and at ".join(sides_in_words(finding, targets))
+    return f"{first}: {op} gives different bits at {sides}."
+
+
+def sides_in_words(finding: Finding, targets: tuple[Target, Target]) -> list[str]:
+    """Returns what each side is, in words, where it is not what the other one is."""
+    values = finding.at, finding.against
+    if finding.case.op == "network":
+        return [f"{finding.vary} {value}" for value in values]
+    sides = []
+    for target, case, value in zip(targets, (finding.left, finding.right), values, strict=True):
+        words = [target.text] * (targets[0] != targets[1])
+        if finding.paired:
+            words.append(f"{finding.vary} {window.shown_axis_value(finding.vary, value)}")
+        if finding.padding is not None:
+            words.append(f"padding {case.padding_text}")
+        sides.append(", ".join(words))
+    return sides
+
+
+def named_function(
+    functions: list[ScriptFunction], name: str, parameters: str, about: str, lines: tuple[str, ...]
+) -> str:
+    """Adds a function to a script's unless its like is there under another name; the name of it."""
+    for function in functions:
+        if (parameters, about, lines) == (function.parameters, function.about, function.lines):
+            return function.name
+    functions.append(ScriptFunction(name, parameters, about, lines))
+    return name
+
+
+def _library_and_call(
+    finding: Finding,
+    case: Case,
+    targets: tuple[Target, Target],
+    versions: tuple[str, str],
+    number: int,
+    functions: list[ScriptFunction],
+) -> tuple[ScriptLibrary, str]:
+    """One side's library, and the expression of its outputs, whose functions are added."""
+    isolated = targets[0] != targets[1]
+    x, w, b = finding.operands(case)
+    # what the side hands over: all operands, or the first of them
+    cut = [f":{case.batch}" if case.batch < finding.x.shape[0] else ":"]
+    if case.spatial_rank:
+        assert case.length is not None
+        cut += [":"] * (case.spatial_rank - 1)
+        cut.append(f":{case.length}" if case.length < finding.x.shape[-2] else ":")
+    fewer = case.filters < finding.w.shape[-1]
+    given = {"x": "x" if set(cut) == {":"} else f"x[{', '.join(cut)}]"}
+    if case.weighted:
+        given["w"] = f"w[..., :{case.filters}]" if fewer else "w"
+    if case.bias is not None:
+        given["b"] = f"b[:{case.filters}]" if fewer else "b"
+    given = {n: text if text == n else f"np.ascontiguousarray({text})" for n, text in given.items()}
+    parts = [(case, (x, w, b), given, "")]
+    if (at := case.split) is not None:
+        if case.dtype == "bfloat16":
+            why = "two calls are added here, and NumPy adds no bfloat16"
+            raise InputError("dtype", case.dtype, why, "use float32")
+        first = case.with_(in_channels=at, split=None)
+        second = case.with_(in_channels=case.in_channels - at, split=None, bias=None)
+        parts = []
+        for part, half, text, word in (
+            (first, slice(at), f":{at}", "_first"),
+            (second, slice(at, None), f"{at}:", "_rest"),
+        ):
+            copied = {
+                "x": f"np.ascontiguousarray({given['x']}[..., {text}])",
+                "w": f"np.ascontiguousarray(w[..., {text}, :])",
+            }
+            if part.bias is not None:
+                copied["b"] = given["b"]
+            parts.append((part, (x[..., half], w[..., half, :], b), copied, word))
+    called, libraries = [], []
+    for part, operands, arguments, word in parts:
+        library = of_case(targets[number], versions[number], part, operands)
+        libraries.append(library)
+        lines = [*library.imports, "", *library.setup, "", *library.body]
+        name = f"compute{'_right' if number == 1 else ''}{word}"
+        name = named_function(
+            functions,
+            name,
+            ", ".join(arguments),
+            "The outputs, channels last.",
+            tuple(lines if isolated else library.body),
+        )
+        called.append(f"{name}({', '.join(arguments.values())})")
+    return libraries[0], " + ".join(called)
+
+
+def slices_as_written(part: tuple[slice, ...], shape: tuple[int, ...]) -> str:
+    """Returns slices as they are written: ``:, 0:3``; what is whole at the end is left out."""
+    shown = [
+        ":" if (axis.start, axis.stop) == (0, size) else f"{axis.start}:{axis.stop}"
+        for axis, size in zip(part, shape, strict=True)
+    ]
+    while len(shown) > 1 and shown[-1] == ":":
+        shown.pop()
+    return ", ".join(shown)

@@ -1,0 +1,240 @@
+"""Runs a script in fresh processes, to prove it when written and to verify it later."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from probe.case.arguments import not_waiting
+from probe.case.errors import InputError, NotReproduced, TargetError
+from probe.targets import launch, target
+from probe.targets.runtimes.environments import Missing, Runtime
+from probe.targets.target import Target
+
+# What a script's exit status says.
+DIFFERS, AGREES, CANNOT_RUN = 1, 0, 2
+
+VERDICTS = {DIFFERS: "still there", AGREES: "gone"}
+# How the last line begins: Python itself ends with 1 too, where a script is broken.
+LAST = {DIFFERS: r"\d+ of \d+ outputs differ, up to ", AGREES: r"none of \d+ outputs differs"}
+
+CANNOT_TELL = "can't tell"
+
+# Seconds that one run of a script may take; longer where the processor is emulated.
+TIME_LIMIT = 600.0
+
+BITS = re.compile(r"= \S+ \(0x([0-9a-f]+)\)")
+
+
+@dataclass(frozen=True)
+class ScriptRun:
+    """One run: its exit status (negative: the signal that ended it) and what it printed."""
+
+    status: int
+    printed: str
+    errors: str = ""
+
+    @property
+    def bits(self) -> list[tuple[str, str]]:
+        """Returns the pairs of bit patterns that it printed, hexadecimal."""
+        patterns = BITS.findall(self.printed)
+        return list(zip(patterns[::2], patterns[1::2], strict=True))
+
+    @property
+    def verdict(self) -> str:
+        """``still there``, ``gone`` or ``can't tell``: status and last line must say the same."""
+        fits = re.match(LAST.get(self.status, "$^"), self.said)
+        return VERDICTS[self.status] if fits else CANNOT_TELL
+
+    @property
+    def said(self) -> str:
+        """Returns the last line, or how it ended without any."""
+        lines = self.printed.strip().splitlines() or self.errors.strip().splitlines()
+        if self.status < 0:
+            return f"ended by signal {-self.status}"
+        return lines[-1] if lines else f"exit status {self.status}, and nothing printed"
+
+
+def command(script: Path, targets: tuple[Target, Target]) -> tuple[list[str], float]:
+    """Returns what runs a script with its targets' interpreters, and how much slower that is.
+    TargetError.
+
+    A script of two targets starts their interpreters itself, those that are named behind it.
+    """
+    left, right = (_runtime(target) for target in targets)
+    arguments = [*left.command, str(script)]
+    if targets[0] != targets[1] and left.command != right.command:
+        # the script starts the other interpreter itself: another release, or an emulated processor
+        arguments += [shlex.join(left.command), shlex.join(right.command)]
+    return arguments, max(left.slower, right.slower)
+
+
+def _runtime(where: Target) -> Runtime:
+    why = target.why_unavailable(where)
+    try:
+        if not why:
+            return target.target_runtime(where)
+    except Missing as missing:
+        why = str(missing)
+    raise TargetError(where.text, "unavailable", str(why))
+
+
+def emulator(where: Target) -> str | None:
+    """Returns what emulates the target's processor; None: nothing."""
+    return _runtime(where).emulated
+
+
+def switch_variables(where: Target) -> dict[str, str]:
+    """Returns the variables that a target's switches set, without those that every target has."""
+    own = launch.library_variables(where)
+    plain = launch.library_variables(replace(where, switches=()))
+    return {name: value for name, value in own.items() if plain.get(name) != value}
+
+
+def run_script(
+    script: Path, targets: tuple[Target, Target], variables: Mapping[str, str] | None = None
+) -> ScriptRun:
+    """One run in a fresh process; variables are those of ``launch.child_environment``. TargetError.
+
+    ``variables``: more of them.
+    """
+    arguments, slower = command(script, targets)
+    return _run_command(arguments, TIME_LIMIT * slower, variables)
+
+
+def own_interpreter(script: Path, *options: str, arguments: tuple[str, ...] = ()) -> ScriptRun:
+    """Returns one run with this interpreter, for targets that are not here by their name."""
+    return _run_command([sys.executable, *options, str(script), *arguments])
+
+
+def _run_command(
+    arguments: list[str], limit: float = TIME_LIMIT, variables: Mapping[str, str] | None = None
+) -> ScriptRun:
+    """Returns what a command printed, and how it ended."""
+    try:
+        done = subprocess.run(
+            arguments,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=limit,
+            env=launch.child_environment(dict(variables or {})),
+        )
+    except subprocess.TimeoutExpired:
+        return ScriptRun(CANNOT_RUN, "", f"no answer within {limit:g} s")
+    return ScriptRun(done.returncode, done.stdout, done.stderr)
+
+
+def prove(
+    program: str, targets: tuple[Target, Target], expected: list[tuple[str, str]], times: int = 3
+) -> ScriptRun:
+    """Returns the run of a script that says the same ``times`` times and what was ``expected``.
+
+    ``expected``: bit patterns of the first differing outputs. NotReproduced says what happened
+    instead. TargetError: a target can't run here.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "reproduce.py"
+        script.write_text(program, encoding="utf-8")
+        runs = [run_script(script, targets) for _ in range(times)]
+    said = "; ".join(dict.fromkeys(f"exit status {run.status}: {run.said}" for run in runs))
+    if len({(run.status, run.printed) for run in runs}) > 1:
+        raise NotReproduced(f"script=reproduce.py: {times} fresh processes said: {said}")
+    first = runs[0]
+    if first.verdict != VERDICTS[DIFFERS]:
+        why = f"the bits differ in probe's process and not in {times} fresh ones"
+        raise NotReproduced(f"script=reproduce.py: {why}: {said}")
+    # a script prints the first few; those have to be the measured ones
+    if first.bits != expected[: len(first.bits)] or not first.bits:
+        gives = f"{first.bits[:1]} where {expected[:1]} was measured"
+        raise NotReproduced(f"script=reproduce.py: it gives different bits: {gives}")
+    return first
+
+
+def replay_gives(program: str, bits: list[tuple[str, str]]) -> tuple[bool, bool, bool]:
+    """Returns whether a replay gives the library's bits; whether it prints all of ``bits``, or a
+    pair.
+
+    It runs with this interpreter's NumPy and nothing else.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "emulated.py"
+        script.write_text(program, encoding="utf-8")
+        # -I: neither this folder, PYTHONPATH nor the user's packages, so NumPy alone serves it
+        ran = own_interpreter(script, "-I", arguments=("--all",))
+    # with --all it prints every output, also those that the script does not
+    printed = [all(f"(0x{bits_of_side})" in ran.printed for bits_of_side in pair) for pair in bits]
+    return ran.status == 0, all(printed), any(printed)
+
+
+def verdict(runs: list[ScriptRun]) -> tuple[str, str]:
+    """``still there``, ``gone`` or ``can't tell``, and why."""
+    verdicts = {run.verdict for run in runs}
+    said = "; ".join(dict.fromkeys(run.said for run in runs))
+    if len(verdicts) > 1:
+        return CANNOT_TELL, f"{len(runs)} runs disagree: {said}"
+    return verdicts.pop(), said
+
+
+@dataclass
+class Verified:
+    """``verdict``: ``still there``, ``gone`` or ``can't tell``; ``why``: what the script said.
+
+    ``same_bits``: whether it printed the bits of the machine where it was written; None where it
+    can't be told. ``interpreter``: ``target`` or ``own``, where the target is not here.
+    """
+
+    verdict: str
+    why: str
+    runs: int
+    same_bits: bool | None
+    interpreter: str
+    targets: list[str]
+
+
+def verify(folder: Path, times: int = 3, *, trust: bool = False) -> Verified:
+    """Runs a folder's script ``times`` times with its target's interpreter, else with this one.
+
+    InputError: no reproduction is in the folder, or nobody said that it is trusted: the script may
+    do anything. What can't be told is no error.
+    """
+    try:
+        path = not_waiting("dir", folder / "machine.json")
+        about = json.loads(path.read_text(encoding="utf-8"))
+        assert isinstance(about, dict) and about["targets"]
+    except OSError as error:
+        why = f"no machine.json can be read in it ({error.strerror})"
+        raise InputError("dir", folder, why, "give a folder of `probe report`") from None
+    except (ValueError, RecursionError, KeyError, AssertionError):
+        why = "its machine.json is not one of `probe report`"
+        raise InputError("dir", folder, why, "write the folder again") from None
+    script = folder / "reproduce.py"
+    if not script.is_file():
+        raise InputError("dir", folder, "there is no reproduce.py in it", "give a reproduction")
+    if not trust:
+        todo = "if you wrote it, or read it and trust it, give --trust"
+        raise InputError("dir", folder, "its reproduce.py is a program, which is run", todo)
+    script, interpreter, why = script.resolve(), "target", ""
+    try:
+        targets = [Target.parse(text) for text in about["targets"]]
+        runs = [run_script(script, (targets[0], targets[-1])) for _ in range(times)]
+    except (TargetError, InputError) as error:
+        interpreter, why = "own", str(error)
+        runs = [own_interpreter(script) for _ in range(times)]
+    answer, said = verdict(runs)
+    if answer == CANNOT_TELL and why:
+        said = f"{said}; {why}"
+    same = None
+    if answer == VERDICTS[DIFFERS]:
+        printed = {tuple(run.bits) for run in runs}
+        same = printed == {tuple(tuple(bits) for bits in about.get("bits", []))}
+    return Verified(answer, said, len(runs), same, interpreter, list(about["targets"]))

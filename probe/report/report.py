@@ -1,0 +1,619 @@
+"""Holds what a report says (a reproduction, facts of machine and libraries, the cause), and writes
+``report.md`` under the headings of the project's own bug form.
+
+First the shortest script, then where it comes from, what avoids it, why, and the question. The
+exact script, the listing of the replay and the machine's facts are attached, not pasted.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from probe.case import floats
+from probe.case.case import Case
+from probe.case.errors import InputError, StoreError, one_of
+from probe.explain.comparison import Comparison, Finding
+from probe.explain.evidence import Added, Evidence
+from probe.order.tree import BIAS, leaf_name
+from probe.report import program, proof
+from probe.report.failing import Effect
+from probe.report.program import library_title
+from probe.report.proof import ScriptRun
+from probe.report.shortest import Short
+from probe.report.shrink import Shrunk
+from probe.sweep.printing import as_json
+from probe.targets import machine
+from probe.targets.target import Target
+
+if TYPE_CHECKING:
+    from probe.sweep.store.results import Results
+
+
+@dataclass(frozen=True)
+class FurtherTarget:
+    """A further target that was run: ``said`` is ``differs``, ``does not differ``, or why not.
+
+    ``asked``: about which case.
+    """
+
+    target: str
+    version: str
+    said: str
+    machine: str = ""
+    asked: str = "as it was found"
+
+
+@dataclass
+class Reproduction:
+    """A finding with everything that the report says about it, proved and ready to be written.
+
+    ``finding`` is a ``Finding``, or a padded network (``networks.Padded``). ``shrunk`` is None
+    where the finding was kept as it was. ``emulated``: the text of ``emulated.py``, or empty, and
+    why there is none. ``shown``: whether it prints every bit pattern that the script does.
+    ``seconds``: what the proof took.
+    ``before``, ``after``: what the finding did, and what the smallest case does; None for networks.
+    ``kept``: whether the cause is the same, None where nothing was reduced.
+    ``short``: the script for reading, None where there is none. ``avoids``: what was tried to avoid
+    the difference and does. ``sizes``: characters of every text that was written. ``model``: where
+    in a model it was found, a sentence; empty where the case itself was given.
+    """
+
+    finding: Any
+    targets: tuple[Target, Target]
+    versions: tuple[str, str]
+    explanation: Comparison
+    evidence: Evidence | None
+    script: str
+    ran: ScriptRun
+    facts: dict[str, Any]
+    shrunk: Shrunk | None = None
+    elsewhere: Sequence[FurtherTarget] = ()
+    runs: int = 0
+    emulated: str = ""
+    not_emulated: str = ""
+    shown: bool | None = None
+    seconds: float = 0.0
+    files: list[str] = field(default_factory=list)
+    before: Effect | None = None
+    after: Effect | None = None
+    kept: dict[str, bool | None] | None = None
+    short: Short | None = None
+    avoids: list[str] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
+    model: str = ""
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Both sides' libraries, as their users write them."""
+        left, right = map(library_title, self.targets)
+        return left, right
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what ``probe report --json`` prints."""
+        comparison, shrunk = self.explanation, self.shrunk
+        answer: dict[str, Any] = as_json(
+            {
+                "targets": [target.text for target in self.targets],
+                "case": self.finding.to_json(),
+                "label": self.finding.label,
+                "compared": comparison.compared,
+                "differing": len(comparison.differing),
+                "max_ulp": comparison.max_ulp,
+                "causes": comparison.causes,
+                "kernels": comparison.kernels,
+                "replayed": comparison.replayed,
+                "calls": shrunk and shrunk.calls,
+                "ended": shrunk and shrunk.ended,
+                "near": near_json(shrunk),
+                "before": self.before,
+                "after": self.after,
+                "kept": self.kept,
+                "proof": {"status": self.ran.status, "said": self.ran.said},
+                "elsewhere": self.elsewhere,
+                "not_emulated": self.not_emulated or None,
+                "emulated": self.shown,
+                "short": self.short,
+                "avoids": self.avoids,
+                "files": self.files,
+                "sizes": self.sizes,
+            }
+        )
+        return answer
+
+
+def near_json(shrunk: Shrunk | None) -> dict[str, str] | None:
+    """Returns the nearest case that does not fail, and the step that leads there."""
+    near = None if shrunk is None else shrunk.near
+    return None if near is None else {"case": near.value.label, "step": near.step}
+
+
+# What a library says of itself that is written down.
+FACTS = (
+    *("build", "compiler", "onednn", "mode", "blas", "capability", "below", "jaxlib_version"),
+    *("onnx_version", "gpu", "cuda", "cudnn", "threads"),
+)
+
+
+def facts_of(targets: tuple[Target, Target], facts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Publishable facts of machine and libraries."""
+    own = machine.facts()
+    published: dict[str, Any] = {
+        "os": own["os"],
+        "architecture": platform.machine(),
+        "cpu": own["cpu_model"],
+        "cpu_vendor": own["cpu_vendor"],
+        "cpu_isa": own["cpu_isa"],
+        "cores": own["cores"],
+        "machine": own["machine"],
+        "probe": own["probe_version"],
+        "python": facts[0].get("python_version"),
+        "numpy": facts[0].get("numpy_version"),
+    }
+    emulator = proof.emulator(targets[0])
+    if emulator:
+        published |= {"emulated": emulator, "cpu": None, "cpu_isa": None, "cpu_vendor": None}
+        published |= {"architecture": "aarch64"} if targets[0].device == "arm64" else {}
+    published |= {name: facts[0][name] for name in FACTS if facts[0].get(name) not in (None, "")}
+    return {
+        name: (machine.publishable(value) if isinstance(value, str) else value)
+        for name, value in published.items()
+    }
+
+
+@dataclass(frozen=True)
+class StoredFinding:
+    """A stored finding, its target, and the same comparison on the store's other targets."""
+
+    finding: Finding
+    target: Target
+    row: int
+    elsewhere: tuple[FurtherTarget, ...]
+
+
+def stored_finding(path: Path, row: int | None = None) -> StoredFinding:
+    """Row ``row`` of the store's ``comparisons``, as ``probe.load`` numbers them; None: the worst.
+
+    The worst has the largest difference in units of eps * sum|x*w| (ulps explode where sums
+    cancel). StoreError: no store, or nothing differs. InputError: no such row, or it agrees.
+    """
+    from probe.sweep.store.results import load  # what keeps nothing needs no pyarrow
+
+    results = load(path)
+    table = results.comparisons
+    if row is None:
+        differing = table[table["differing"] > 0]
+        if not len(differing):
+            raise StoreError(f"store={path}: no stored comparison differs; sweep different shapes")
+        # pandas has None as NaN, which argmax would take
+        scaled = differing["max_scaled"].fillna(0.0).to_numpy(float)
+        row = int(differing.index[int(scaled.argmax())])
+    if not 0 <= row < len(table):
+        why = f"the store has {len(table)} comparisons"
+        raise InputError("row", row, why, f"give 0 to {len(table) - 1}")
+    chosen = table.iloc[row].to_dict()
+    if not chosen["differing"]:
+        raise InputError("row", row, "its outputs agree bit for bit", "give one that differs")
+    case = stored_case(results, chosen["case_id"])
+    finding = Finding.of(case, chosen["vary"], int(chosen["at"]), int(chosen["against"]))
+    # the same comparison on other targets and machines, in their latest runs
+    same = table[table["run_id"] != chosen["run_id"]]
+    for name in ("case_id", "vary", "at", "against"):
+        same = same[same[name] == chosen[name]]
+    versions = results.runs.drop_duplicates("run_id").set_index("run_id")["library_version"]
+    others: dict[tuple[str, str, str], FurtherTarget] = {}
+    for stored in same.to_dict("records"):
+        far = stored["max_ulp"]
+        # NaN is not equal to itself: so pandas hands over a missing number
+        far = "" if far is None or far != far else far
+        said = f"differs, up to {far} ulp" if stored["differing"] else "does not differ"
+        key = stored["target"], str(versions.get(stored["run_id"], "")), stored["machine"]
+        others[key] = FurtherTarget(key[0], key[1], said, key[2])
+    elsewhere = tuple(others[key] for key in sorted(others))
+    return StoredFinding(finding, Target.parse(chosen["target"]), row, elsewhere)
+
+
+def stored_case(results: Results, case_id: str) -> Case:
+    stored = results.cases.set_index("case_id")["json"][case_id]
+    return Case.from_json(stored if isinstance(stored, str) else json.dumps(stored))
+
+
+# Partial sums of an output that are written out.
+MOST_SUMS = 24
+
+# Products of an output that are written out.
+MOST_PRODUCTS = 12
+
+
+# A folder without a picture looked as if there were nothing to draw.
+NO_PICTURE = "`order.png` is left out: Matplotlib is not installed (pip install matplotlib)."
+
+
+def cause_in_full(comparison: Comparison, evidence: Evidence | None, drawn: bool) -> str:
+    """Returns both sides' orders, and one output in full. ``drawn``: a picture shows the orders."""
+    causes = ", ".join(comparison.causes)
+    if evidence is None:
+        return f"{causes}."
+    left, right = evidence.left, evidence.right
+    replayed = f"{comparison.replayed} of {comparison.compared} outputs"
+    proof = f"Replayed in NumPy, bit for bit: {replayed}."
+    if "window" in comparison.causes:
+        reads = []
+        for name, side in (("left", left), ("right", right)):
+            places = " ".join("-" if at < 0 else str(at) for at in side.reads or ())
+            reads.append(f"{name} reads x at {places or 'nothing'}")
+        return f"The windows differ: {reads[0]}; {reads[1]} (flat indices, `-` is padding)."
+    if evidence.cause == "reach":
+        name, side = ("left", left) if left.reached else ("right", right)
+        place = f"out[{', '.join(map(str, side.output))}]"
+        alone = side.sums[-1].text.rpartition(" = ")[2] if side.sums else "a number"
+        return (
+            f"On the {name} {place} adds {side.reached} to the products of its own window: that is "
+            "read too, and multiplied by 0. With finite operands it is invisible; 0 * NaN and "
+            f"0 * inf are NaN. Its own products add up to {alone}. {proof}"
+        )
+    if left.summation is None or right.summation is None:
+        seen = [
+            f"on the {name}, {run.evidence}"
+            for name, run in (("left", comparison.left), ("right", comparison.right))
+            if run.evidence
+        ]
+        if not seen:
+            return f"{causes}: no order is known."
+        op = comparison.left.case.op
+        if "_pool" in op:
+            return (
+                "The averages are added in different orders or with different roundings. The "
+                f"orders are not revealed, because {op} has no weights."
+            )
+        return (
+            "No order of additions gives these outputs: as with algorithms that do not form the "
+            f"products, such as Winograd's or an FFT. Seen {'; '.join(seen)}."
+        )
+    words = {
+        "alignment": "the operands begin at different memory addresses",
+        "order": "the products are added in a different order",
+        "rounding": left.summation.rounded_apart(right.summation)
+        or "products are rounded at different points",
+        "precision": "products or sums are kept in a different precision",
+        "flush": "one side flushes subnormal numbers to zero that the other keeps",
+    }
+    why = " and ".join(words.get(word, word) for word in evidence.cause.split("+"))
+    shown = " `order.png` shows both." * drawn
+    shown += "" if drawn or find_spec("matplotlib") else f" {NO_PICTURE}"
+    if len(left.products) > len(left.summation.tree.leaves):
+        shown += " Products that are 0 are left out below: they add nothing."
+    sums = [
+        f"{name}:\n\n```\n{_sum_lines(side)}\n```"
+        for name, side in (("left", left), ("right", right))
+    ]
+    return "\n\n".join([f"{why[0].upper()}{why[1:]}. {proof}{shown}", *sums])
+
+
+# Products of a sum up to which a report lists them, for a computation that anybody can check.
+LISTED = 200
+
+
+def beyond(comparison: Comparison) -> str:
+    """Returns the proof that an output is beyond rounding, as a computation in exact fractions;
+    empty where none is, or where it has more products than anybody reads.
+
+    n additions and products, each off by a factor of at most 1 + u, are off by at most
+    ((1 + u)^(n + 1) - 1) times the sum of magnitudes, in any order (Higham, "Accuracy and Stability
+    of Numerical Algorithms", section 4.2); smaller enclosures are what found it.
+    """
+    if (output := comparison.beyond()) is None:
+        return ""
+    side, (position, channel) = output[0], output[1].tolist()
+    operands, case = side.operands, side.case
+    group = channel // (case.filters // case.groups)
+    arrays = operands.columns[group][:, position], operands.weights[:, channel]
+    x, w = (floats.widen(array, case.dtype).tolist() for array in arrays)
+    y = float(floats.widen(operands.y[position, channel], case.dtype))
+    if operands.b is not None:
+        x.append(float(floats.widen(operands.b, case.dtype)[channel]))
+        w.append(1.0)
+    if len(x) > LISTED or not np.isfinite([*x, *w, y]).all():
+        return ""
+    digits = floats.format_of(case.dtype).precision
+    code = f"""from fractions import Fraction as F
+x, w, y = {x}, {w}, {y!r}
+terms = [F(a) * F(b) for a, b in zip(x, w)]
+most = ((1 + F(1, 2**{digits})) ** (len(x) + 2) - 1) * sum(map(abs, terms))
+print(float(abs(F(y) - sum(terms)) / most))  # above 1: no order of additions gives y"""
+    terms = [Fraction(a) * Fraction(b) for a, b in zip(x, w, strict=True)]
+    most = ((1 + Fraction(1, 2**digits)) ** (len(terms) + 2) - 1) * sum(map(abs, terms))
+    ratio = float(abs(Fraction(y) - sum(terms)) / most) if most else float("inf")
+    sharper = "" if ratio > 1 else ": a sharper bound found it"
+    name = "left" if side is comparison.left else "right"
+    head = f"An output on the {name} is beyond rounding: no order of its additions gives it. This"
+    return f"{head} prints {ratio:.3g}{sharper}:\n\n```python\n{code}\n```"
+
+
+def kernels(sides: dict[str, dict[str, list[str]]]) -> str:
+    """Returns what the libraries say that they ran, of sources that know it of a side at least."""
+    rows = []
+    for source in dict.fromkeys(source for side in sides.values() for source in side):
+        cells = [  # in brackets stands why a source names none
+            "<br>".join(f"`{name}`" for name in side.get(source, []) if name[:1] != "(")
+            for side in sides.values()
+        ]
+        if any(cells):
+            rows.append(f"| {source} | {' | '.join(cell or 'not told' for cell in cells)} |")
+    if not rows:
+        return ""
+    head = "What the libraries themselves name as each side runs: evidence beside the cause."
+    return "\n".join([head, "", "| asked by | left | right |", "| --- | --- | --- |", *rows])
+
+
+def _sum_lines(side: Added) -> str:
+    """Returns the products of a small sum, each with what it multiplies, the tree and its partial
+    sums, as text."""
+    assert side.summation is not None
+    tree, rounding = side.summation
+
+    def decimal(bits: int) -> str:
+        return floats.bits_text(bits, side.dtype).partition(" ")[0]
+
+    products = {product.leaf: product for product in side.products}
+    shown = [products[leaf] for leaf in tree.leaves if leaf in products]
+    lines = []
+    if len(shown) <= MOST_PRODUCTS:
+        lines += [f"{leaf_name(p.leaf)} = {decimal(p.x)} * {decimal(p.w)}" for p in shown]
+        if BIAS in tree.leaves and side.bias is not None:
+            lines.append(f"b = {decimal(side.bias)}")
+    whole = len(tree.formula) <= 200
+    lines.append(f"y = {tree.formula}" if whole else f"{len(tree.leaves)} summands")
+    if fused := sorted(set(rounding.fused) & set(tree.leaves)):
+        some = ", ".join(map(leaf_name, fused))
+        if len(fused) >= len(set(tree.leaves) - {BIAS}):
+            some = "all"
+        elif len(fused) > MOST_SUMS:
+            some = f"{len(fused)} products"
+        lines.append(f"fused: {some}")
+    if formats := side.summation.formats(side.dtype):
+        lines.append(", ".join(formats))
+    if not side.sums:
+        lines.append(f"= {floats.bits_text(side.library, side.dtype)}")
+    if (left_out := max(len(side.sums) - MOST_SUMS, 0)) > 0:
+        lines.append(f"... {left_out} sums")
+    mark = "  <- not on the other side"
+    lines += [line.text + mark * (line.node in side.own) for line in side.sums[left_out:]]
+    return "\n".join(lines)
+
+
+_TEXTS = tomllib.loads(
+    Path(__file__).with_name("templates").joinpath("forms.toml").read_text(encoding="utf-8")
+)
+# By the names of backends: where it goes (``tracker``), the mark of a heading (``level``), and
+# ``sections``: pairs of a heading and the name of what goes under it, or a fixed text in brackets.
+FORMS: dict[str, dict[str, Any]] = {
+    name: _TEXTS["forms"].get(form.get("like"), {}) | form for name, form in _TEXTS["forms"].items()
+}
+# What projects promise of bits, and where; apart: of two releases, switches or processors.
+PROMISES: dict[str, list[str]] = _TEXTS["promises"] | {"keras": _TEXTS["promises"]["tensorflow"]}
+PROMISES_APART: dict[str, list[str]] = _TEXTS["promises_apart"]
+
+# Characters that GitHub takes in one form.
+LIMIT = 65_536
+
+# Characters of the exact script up to which it stands in a report that has no shorter one.
+PASTED = 12_000
+
+# Lines of a short script that stands both first and in the form's own field for code.
+REPEATED = 14
+
+# Operations whose length counts rows.
+ROWS = ("matmul", "dot", "dense", "linear")
+
+# What is not pasted.
+ATTACHED = {
+    "reproduce.py": "prints every differing output with its bits; exit status 1: they differ",
+    "emulated.py": "both sides added up by NumPy alone, to the same bits",
+    "order.png": "both trees",
+    "machine.json": "versions, processor, and the bits that were measured",
+}
+
+
+def form_of(target: Target, name: str | None = None) -> str:
+    """Returns the name of the form: the given one, or the target's. InputError for another one."""
+    if name is None:
+        return target.name if target.name in FORMS else "other"
+    if name not in FORMS:
+        raise InputError("form", name, "there is no such form", one_of(name, FORMS))
+    return name
+
+
+def report_text(repro: Reproduction, form: str) -> str:
+    """The text of ``report.md``: no longer than ``LIMIT``, and no heading without a text."""
+    chosen = FORMS[form]
+    filled = _texts_of_form(repro, form)
+    parts = [f"# {filled['title']}", "", f"<!-- For {chosen['tracker']} -->", ""]
+    for heading, name in chosen["sections"]:
+        text = name[1:-1] if name.startswith("[") else filled[name]
+        parts += [f"{chosen['level']} {heading}", "", text, ""] if text else []
+    whole = "\n".join(parts).rstrip() + "\n"
+    if len(whole) <= LIMIT:
+        return whole
+    # GitHub refuses a longer text altogether
+    last = "\n\n(shortened here: longer than a form takes; the rest is in the attached files)\n"
+    return whole[: LIMIT - len(last)] + last
+
+
+def _texts_of_form(repro: Reproduction, form: str) -> dict[str, str]:
+    """Returns every text that a form may ask for; empty where there is nothing to say."""
+    finding, targets, facts, short = repro.finding, repro.targets, repro.facts, repro.short
+    causes = repro.explanation.causes
+    script = "The attached `reproduce.py` (it holds its operands)."
+    if short is not None or len(repro.script) <= PASTED:
+        script = f"```python\n{(short.text if short else repro.script).rstrip()}\n```"
+    printed = short.printed if short else repro.ran.printed
+    output = f"```\n{printed.rstrip()}\n```" if len(printed) <= PASTED else ""
+    both = f"{script}\n\nIt prints:\n\n{output}" if output else script
+    others = [
+        f"| {other.target} | {other.version} | {other.machine} | {other.asked} | {other.said} |"
+        for other in repro.elsewhere
+    ]
+    if others:
+        others = ["", "", "| target | version | machine | case | |", "| --- " * 5 + "|", *others]
+    # what is promised is of rounding; of conventions nothing is said
+    promises = PROMISES if targets[0] == targets[1] else PROMISES_APART
+    promised = form in promises and "window" not in causes
+    asks, story = question(repro), _finding_in_words(repro)
+    why = cause_in_full(repro.explanation, repro.evidence, not repro.not_emulated)
+    ran = kernels(repro.explanation.kernels)
+    sections = {
+        "Question": asks,
+        "The finding it came from": f"{repro.model} {story}".lstrip(),
+        "What avoids it": "\n".join(f"- {way}" for way in repro.avoids),
+        "Beyond rounding": beyond(repro.explanation),
+        "Why": why,
+        "Kernels": ran,
+        "Elsewhere": "\n".join(others),
+        "What the documentation says": ": ".join(promises[form]) if promised else "",
+        "Attached": "\n".join(
+            f"- `{name}`: {what}" for name, what in ATTACHED.items() if name in repro.files
+        ),
+    }
+    described = "\n\n".join(
+        f"**{heading}.**" + ("\n" if text[:2] == "- " else " ") + text
+        for heading, text in sections.items()
+        if text
+    )
+    brief = short is not None and short.text.count("\n") <= REPEATED
+    release = repro.versions[0]
+    if _releases(repro):
+        release = f"{release} (left), {repro.versions[1]} (right)"
+    versions = [
+        f"{name} {version}, target `{target.text}`"
+        for name, version, target in zip(repro.names, repro.versions, targets, strict=True)
+    ]
+    named = [("NumPy", "numpy"), ("Python", "python"), ("OS", "os"), ("CPU", "cpu")]
+    named += [("vector extension", "cpu_isa"), ("GPU", "gpu"), ("emulated by", "emulated")]
+    versions += [f"{word}: {facts[name]}" for word, name in named if facts.get(name)]
+    # the headline is the script's, or what reads beyond its window
+    title = program.finding_title(finding, targets, list(repro.names), repro.versions)
+    if set(causes) == {"reach"} and targets[0] == targets[1]:
+        at = program.sides_in_words(finding, targets)[int(repro.explanation.right.reached.any())]
+        what = f"{finding.case.op} lets NaN and infinities reach outputs that do not read them"
+        title = f"{repro.names[0]} {repro.versions[0]}: {what}, at {at}"
+    architectures = {"x86_64": "X64", "aarch64": "ARM64"}
+    gpu = str(facts.get("gpu") or "")
+    return {
+        "title": title.rstrip("."),
+        "summary": asks,
+        "description": f"{both}\n\n{described}" if brief else described,
+        "script": script,
+        "output": output,
+        "script_and_output": both,
+        "description_with_script": f"{both}\n\n{described}",
+        "actual_and_cause": "\n\n".join(filter(None, (story, why, ran))),
+        "expected": f"{asks} {_expectation(repro)}".rstrip(),
+        "version": release,
+        "version_below": f"the one in {repro.names[0]} {release}",
+        "versions": "\n".join(f"- {line}" for line in dict.fromkeys(versions)),
+        "os": str(facts.get("os")),
+        "platform": str(facts.get("os") or "").partition(" ")[0] or "Other / Unknown",
+        "architecture": architectures.get(str(facts.get("architecture")), "Other / Unknown"),
+        "python": str(facts.get("python")),
+        "cuda": str(facts.get("cuda") or ""),
+        "gpu": gpu,
+        "accelerator": gpu or f"CPU: {facts.get('cpu') or 'emulated'}",
+        "runtime": f"```\n{facts['blas']}\n```" if facts.get("blas") else "",
+    }
+
+
+def question(repro: Reproduction) -> str:
+    finding, op = repro.finding, repro.finding.case.op
+    if set(repro.explanation.causes) == {"reach"}:
+        return f"Should an output of {op} depend on inputs for which it has no weight?"
+    left, right = program.sides_in_words(finding, repro.targets)
+    if _releases(repro):
+        old, new = (f"{repro.names[0]} {version}" for version in repro.versions)
+        return f"The bits of {op} changed between {old} and {new}. Is that intended?"
+    if repro.targets[0] != repro.targets[1]:
+        return f"Should {op} give the same bits with {left} as with {right}?"
+    if finding.padding is not None:
+        return f"Are {left} and {right} meant to be the same {op}?"
+    part, same = ("the first rows",) * 2 if op in ROWS else ("a prefix", "the prefix")
+    questions = {
+        "length": f"Should {op} of {part} equal {same} of {op}?",
+        "batch": f"Should {op} of a part of a batch equal that part of {op} of the batch?",
+        "filters": f"Should {op} with the first filters alone equal those filters' outputs?",
+        "channels": f"Should {op} be the same where its channels are cut in two and added?",
+        "layout": f"Should {op} of the same numbers be the same however they lie in memory?",
+    }
+    other = f"Should the same outputs of one {op} be equal at every {finding.vary}?"
+    return questions.get(finding.vary, other)
+
+
+def _releases(repro: Reproduction) -> bool:
+    return repro.names[0] == repro.names[1] and repro.versions[0] != repro.versions[1]
+
+
+def _expectation(repro: Reproduction) -> str:
+    if "window" in repro.explanation.causes:
+        return "Both sides were taken to be the same operator."
+    if _releases(repro):
+        return "The call and its inputs are the same in both."
+    return "The outputs compared read the same inputs with the same weights on both sides."
+
+
+def _finding_in_words(repro: Reproduction) -> str:
+    """Returns what was found, and how the case above came of it."""
+    finding, shrunk, explanation = repro.finding, repro.shrunk, repro.explanation
+    here, far = f"{len(explanation.differing)} of {explanation.compared}", _far(explanation.max_ulp)
+    example = ""
+    if repro.evidence is not None:
+        left, right = (
+            f"out{list(side.output)} = {floats.bits_text(side.library, side.dtype)} at {words}"
+            for side, words in zip(
+                (repro.evidence.left, repro.evidence.right),
+                program.sides_in_words(finding, repro.targets),
+                strict=True,
+            )
+        )
+        example = f"There {left} and {right}."
+    head = f"{finding.label}: {here} compared outputs differ, {far}"
+    if repro.before is not None:
+        head = _effect(repro.before)
+    text = f"{head}. {_expectation(repro)} "
+    if shrunk is None or repro.before is None:
+        return f"{text}{example}".rstrip()
+    text += f"Reduced in {shrunk.calls} tries"
+    if shrunk.ended == "minimal":
+        text += ", until any further step would make the difference disappear,"
+    text += f" to {finding.label} ({here}, {far}). {example}"
+    kept = repro.kept or {}
+    if kept.get("cause") is False:
+        text += f" The cause of the smaller case is different: {', '.join(explanation.causes)}."
+    if shrunk.near is not None:
+        text += f" The nearest case without a difference: {shrunk.near.value.label}."
+    return text
+
+
+def _effect(before: Effect) -> str:
+    """Returns outputs, distances and causes in a sentence."""
+    text = f"{before.label}: {before.differing:,} of {before.compared:,} compared outputs differ"
+    text += f", {_far(before.max_ulp)}"
+    if before.max_difference is not None:
+        text += f", {before.max_difference:.3g} ({before.max_relative:.2g} of the larger value)"
+    causes = ", ".join(
+        f"{name} ({count:,})" if len(before.causes) > 1 else name
+        for name, count in before.causes.items()
+    )
+    text += f"; cause: {causes}"
+    return text
+
+
+def _far(ulp: int | None) -> str:
+    return "not by a number of ulps" if ulp is None else f"by up to {ulp:,} ulp"

@@ -1,0 +1,730 @@
+"""The sizes at which an operation gives the same bits, and how a call is cut and padded to them.
+
+The mark of a size is a digest of what the operation made of telling operands there; empty, where
+places of one call gave different bits. Sizes with the same mark are one class. ``Sizes`` are those
+of an operation, any of which can be tried; ``Buckets`` the few of a whole program. What was checked
+is an ``Entry`` of a ``Table``, which is stored as JSON, and checked before it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import index
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from probe.case import ulp
+from probe.case.errors import InputError
+from probe.targets import budget
+from probe.targets.progress import VOICE
+
+# Sizes of pieces that larger calls are cut into: the first of them that is in the class.
+PIECES = (1024, 512, 2048, 256, 4096, 128, 64)
+
+# The largest size that is tried as a padded one.
+MOST = 1 << 16
+CALL = 8  # what a further call costs, in units of size
+# Sizes directly above and below one whose places differ that are tried beside powers of two.
+NEXT, NEAR = 3, 12
+SAMPLED = 24  # sizes of the user at which classes are timed
+# Calls that are timed behind the first: the second number of short ones.
+TURNS, MANY = 2, 8
+SHORT = 1e-3  # s
+
+
+class InvariantOptions(NamedTuple):
+    """What ``invariant`` was called with; the sizes are checked, by axis."""
+
+    sizes: dict[str, tuple[int, ...]]
+    like: str
+    strict: bool
+    example: Any
+    table: Any
+
+
+class SizedCall(NamedTuple):
+    """One call: ``places`` from ``start`` on, padded to ``size``."""
+
+    start: int
+    places: int
+    size: int
+
+
+Plan = tuple[SizedCall, ...]
+
+
+class Checkable(Protocol):
+    """What is checked at a size."""
+
+    key: str
+    pieces: Sequence[int]
+
+    def mark(self, size: int) -> str:
+        """Returns the digest of the bits of telling operands; empty where places differ."""
+
+    def ready(self, size: int) -> Callable[[], Any]:
+        """Returns one call at this size, to be timed: its operands are there."""
+
+
+def mark_of_answers(answers: Iterable[tuple[np.ndarray, str]]) -> str:
+    """Returns the mark of answers to telling operands that were the same at every place.
+
+    Each is a container array (places, ...) and the name of its format. Empty where two places
+    differ, the sign of a zero included.
+    """
+    digest = hashlib.sha256()
+    for y, dtype in answers:
+        first = np.broadcast_to(y[:1], y.shape)
+        if not ulp.equal(y, first, dtype) or ulp.signed_zeros(y, first, dtype):
+            return ""
+        digest.update(np.ascontiguousarray(y[0]).tobytes())
+    return digest.hexdigest()[:16]
+
+
+@dataclass
+class Entry:
+    """What is known of one operation; a row of the table.
+
+    ``chosen``: the mark of the class; empty: there is none. ``largest``: the size that it was
+    chosen for. ``marks``: by number of threads, the mark of each size that was checked.
+    Not saved: ``orders``, by number of threads what asking for them came to; ``believed``, by
+    number of threads the sizes whose marks stand in a table that was read, and were not asked here;
+    ``home``: it was made where it is used.
+    """
+
+    chosen: str = ""
+    like: str = ""
+    largest: int = 0
+    marks: dict[int, dict[int, str]] = field(default_factory=dict)
+    orders: dict[int, str] = field(default_factory=dict)
+    believed: dict[int, set[int]] = field(default_factory=dict)
+    home: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in _UNSAVED}
+
+    @classmethod
+    def of(cls, row: dict[str, Any]) -> Entry:
+        """Returns what ``to_json`` gave. What errors come of other things: as of ``Table.of``."""
+        marks = {
+            _checked_threads(threads): {
+                _checked_size(int(size)): str(mark) for size, mark in each.items()
+            }
+            for threads, each in row["marks"].items()
+        }
+        return cls(str(row["chosen"]), str(row["like"]), int(row["largest"]), marks)
+
+
+_UNSAVED = ("orders", "believed", "home")
+
+
+class MarkedSizes:
+    """What was checked of one thing with one number of threads, and how it is cut and padded."""
+
+    operation: Any
+
+    def __init__(self, operation: Any, entry: Entry, threads: int) -> None:
+        self.operation, self.entry, self.threads = operation, entry, threads
+        self.marks = entry.marks.setdefault(threads, {})
+        self.plans: dict[int, Plan | None] = {}
+        self._seconds: dict[int, float] = {}
+
+    def mark(self, size: int) -> str:
+        """As ``Checkable.mark``, asked once."""
+        if size not in self.marks:
+            budget.require_time()
+            with VOICE.doing(f"checking {self.operation.key} at size {size:,}"):
+                self.marks[size] = self.operation.mark(size)
+        return self.marks[size]
+
+    def usable(self, size: int) -> bool:
+        """Whether all places of a call of this size have the bits of the chosen class."""
+        return bool(self.entry.chosen) and self.mark(size) == self.entry.chosen
+
+    def seconds(self, size: int) -> float:
+        """Of one call of this size, measured once."""
+        if size not in self._seconds:
+            call = self.operation.ready(size)
+            first = _timed(call)
+            turns = TURNS if first > SHORT else MANY
+            self._seconds[size] = min(first, *(_timed(call) for _ in range(turns)))
+        return self._seconds[size]
+
+    def take(self, mark: str) -> None:
+        """Sets the class: what is planned rests on it."""
+        self.entry.chosen = mark
+        self.plans.clear()
+
+    def take_cheapest(self, marks: Iterable[str], cost: Callable[[], float]) -> None:
+        """Sets the class of these whose ``cost`` is the least where it is the chosen one."""
+        costs = {}
+        for mark in filter(None, marks):
+            self.take(mark)
+            costs[mark] = cost()
+        self.take(min(costs, key=lambda mark: costs[mark]) if costs else "")
+
+
+class Sizes(MarkedSizes):
+    """One operation with one number of threads: which sizes are in the chosen class."""
+
+    operation: Checkable
+
+    def __init__(self, operation: Checkable, entry: Entry, threads: int) -> None:
+        super().__init__(operation, entry, threads)
+        self.believed = entry.believed.setdefault(threads, set())
+        self.notes: list[str] = []
+        self._piece = 0
+
+    def take(self, mark: str) -> None:
+        super().take(mark)
+        self._piece = 0
+
+    def choose(self, largest: int, like: str, wanted: Sequence[int]) -> None:
+        """Sets the class. ``wanted``: the user's sizes, for the cheapest one."""
+        self.entry.like, self.entry.largest = like, largest
+        self.take(self.of_largest(largest))
+        if like == "cheapest":
+            sizes = sorted({*wanted, largest})
+            if len(sizes) > SAMPLED:  # the ends included
+                at = np.linspace(0, len(sizes) - 1, SAMPLED).round().astype(int)
+                sizes = [sizes[number] for number in at]
+            marks = [self.mark(size) for size in sorted({*sizes, 1, 2, 4, 8, 16, 32, 64, 128})]
+            classes = dict.fromkeys([self.entry.chosen, *marks])
+            self.take_cheapest(classes, lambda: self._cost(sizes))
+
+    @property
+    def doubts(self) -> str:
+        """Returns why the chosen class is not that of the largest size; empty if it is."""
+        entry = self.entry
+        if entry.like != "largest" or self.marks.get(entry.largest) == entry.chosen:
+            return ""
+        alike = (size for size in _near(entry.largest) if self.marks.get(size) == entry.chosen)
+        return (
+            f"{self.operation.key}: places of one call of size {entry.largest} have different "
+            f"bits; those of size {next(alike, 0)} are kept"
+        )
+
+    def _cost(self, sizes: Sequence[int]) -> float:
+        """Seconds for these sizes in the class, each over its time as it is."""
+        total = 0.0
+        for size in sizes:
+            plan = self.plan(size)
+            if plan is None:
+                return float("inf")
+            total += sum(map(self.seconds, (piece.size for piece in plan))) / self.seconds(size)
+        return total
+
+    def plan(self, count: int) -> Plan | None:
+        """Returns the calls that compute ``count`` places in the class; None: there is no way."""
+        if count not in self.plans:
+            plan = self._plan(count) if self.entry.chosen else None
+            while plan is not None and not self._holds(plan):
+                plan = self._plan(count)
+            self.plans[count] = plan
+        return self.plans[count]
+
+    def _holds(self, plan: Plan) -> bool:
+        """Asks the sizes of a plan that are only believed; forgets all of these if one is false."""
+        for size in {piece.size for piece in plan}:
+            before = self.marks.get(size)
+            if self._here(size) == self.entry.chosen:
+                continue
+            if before is not None:
+                self.notes.append(f"{self.operation.key}: size {size} differs: checked anew")
+                for each in self.believed:
+                    del self.marks[each]
+                self.believed.clear()
+                self.entry.orders.clear()
+                self.take(self.entry.chosen)  # the plans rest on what is forgotten
+            return False
+        return True
+
+    def of_largest(self, largest: int) -> str:
+        """The mark of the size nearest to the largest whose places are alike; empty: none is."""
+        return next(filter(None, map(self._here, _near(largest))), "")
+
+    def _here(self, size: int) -> str:
+        """As ``mark``, but a mark that is only believed is asked again."""
+        if size in self.believed:
+            self.believed.discard(size)
+            del self.marks[size]
+        return self.mark(size)
+
+    def _plan(self, count: int) -> Plan | None:
+        pieces = self.operation.pieces
+        if (not pieces or count < 2 * pieces[0]) and self.usable(count):
+            return (SizedCall(0, count, count),)
+        if pieces and count > min(pieces):
+            if not self._piece:
+                usable = [size for size in pieces if self.usable(size)]
+                self._piece = usable[0] if usable else max(self._known(), default=0)
+            if self._piece and count > self._piece:
+                return self._in_pieces(count, self._piece)
+        if self.usable(count):
+            return (SizedCall(0, count, count),)
+        ways = [way for way in (self._padded(count), self._cut(count)) if way]
+        if ways:
+            return min(ways, key=lambda plan: sum(piece.size + CALL for piece in plan))
+        # two threads that share a larger call have places that differ
+        smaller = self._known(below=count)
+        return self._in_pieces(count, smaller[-1]) if smaller else None
+
+    def _in_pieces(self, count: int, piece: int, whole: int = 0) -> Plan | None:
+        """Returns pieces of one size, ``whole`` of them, and a plan for the rest.
+
+        If not given, the last of them is left to the rest: that by itself would cost a call more,
+        in which the library packs the weights anew.
+        """
+        whole = whole or max(1, count // piece - 1)
+        start = whole * piece
+        tail = self.plan(count - start) if count > start else ()
+        if tail is None:
+            return None
+        return (
+            *(SizedCall(number * piece, piece, piece) for number in range(whole)),
+            *(call._replace(start=call.start + start) for call in tail),
+        )
+
+    def _padded(self, count: int) -> Plan | None:
+        """Padded up to a size near the smallest that there is: doubled, then bisected."""
+        low = count
+        for high in _above(count):
+            if self.usable(high):
+                break
+            low = high
+        else:
+            return None
+        step = max(1, high // 16)
+        while high - low > step:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.usable(middle) else (middle, high)
+        return (SizedCall(0, count, high),)
+
+    def _cut(self, count: int) -> Plan | None:
+        """Returns the largest piece that was found below, and a plan for the rest."""
+        tried = {*_below(count - 1)[:8], count // 2, *self._known(below=count)[-1:]} - {0}
+        piece = next(filter(self.usable, sorted(tried, reverse=True)), 0)
+        return None if piece * 4 < count else self._in_pieces(count, piece, whole=1)
+
+    def _known(self, below: float = math.inf) -> list[int]:
+        """Returns the known sizes of the class, in increasing order."""
+        chosen = self.entry.chosen
+        return sorted(size for size, mark in self.marks.items() if mark == chosen and size < below)
+
+
+def _above(count: int) -> list[int]:
+    """The next sizes, then rounded up to more and more zeros at the end, in binary.
+
+    Some kernels work on 6 rows at a time: of these not every power of two is a good size.
+    """
+    rounded = (-(-count >> power) << power for power in range(1, 17))
+    sizes = dict.fromkeys((*range(count + 1, count + 1 + NEXT), *rounded))
+    return [size for size in sizes if count < size <= max(MOST, 2 * count)]
+
+
+def _below(count: int) -> list[int]:
+    """Returns the size itself, then rounded down to more and more zeros at the end, in binary."""
+    rounded = dict.fromkeys(count >> power << power for power in range(17))
+    return [size for size in rounded if size]
+
+
+def _near(count: int) -> list[int]:
+    """Returns the size, near ones below and above, and powers of two below, as the last resort."""
+    below = range(count - 1, max(count - 1 - NEAR, count // 2), -1)
+    above = [size for size in _above(count) if size <= 2 * count]
+    powers = [1 << power for power in reversed(range(3, count.bit_length())) if 1 << power < count]
+    return list(dict.fromkeys([*_below(count), *below, *above, *powers]))
+
+
+def _timed(call: Callable[[], Any]) -> float:
+    begun = time.perf_counter()
+    call()
+    return time.perf_counter() - begun
+
+
+# Sizes at which a whole program is run: a few, each checked before it is used.
+#
+# A program is compiled or prepared for each size, so that not every size can be tried as those of
+# one operation are. Smaller calls are padded to a bucket, larger ones cut into several, whichever
+# takes the least measured time. All buckets in use are in one class, so timing never decides a bit.
+
+
+# Up to that many sizes of the user are the buckets themselves.
+NAMED = 12
+
+# By how much a bucket is made larger whose places differ, in this order: kernels that take 6 or 12
+# rows at a time have a tail of 2 to 8 rows at a power of two, and may add it differently.
+BESIDE = (2, 4, 1)
+
+
+def ladder(sizes: Sequence[int], fixed: int | None = None) -> tuple[int, ...]:
+    """The buckets for the user's sizes, in increasing order; ``fixed``: the only one there is.
+
+    Of many sizes: powers of two, and the largest.
+    """
+    if fixed is not None:
+        return (fixed,)
+    if len(sizes) <= NAMED:
+        return tuple(sorted(sizes))
+    least, most = min(sizes), max(sizes)
+    powers = [1 << n for n in range(most.bit_length())]
+    below = max((power for power in powers if power <= least), default=1)
+    return tuple(sorted({*(power for power in powers if power >= below), most}))
+
+
+class Buckets(MarkedSizes):
+    """One program with one number of threads: which buckets are in the chosen class.
+
+    ``operation``: a ``whole.WholeProgram``. ``fixed``: there is no other size than these.
+    """
+
+    def __init__(
+        self, operation: Any, entry: Entry, threads: int, sizes: Sequence[int], fixed: bool = False
+    ) -> None:
+        super().__init__(operation, entry, threads)
+        self.ladder = tuple(sizes)
+        self.beside = () if fixed else BESIDE
+
+    @property
+    def tried(self) -> list[int]:
+        """Returns the ladder; a size whose places differ has one beside it whose places do not."""
+        sizes = set(self.ladder)
+        for size in self.ladder:
+            if not self.mark(size) and size not in self.operation.refused:
+                larger = (size + more for more in self.beside)
+                sizes |= {next(filter(self.mark, larger), size)}
+        return sorted(sizes)
+
+    @property
+    def used(self) -> list[int]:
+        """Returns the buckets whose every place has the bits of the chosen class."""
+        return [size for size in self.tried if self.usable(size)]
+
+    @property
+    def classes(self) -> list[str]:
+        """Returns the marks there are, that of the largest bucket first."""
+        return list(dict.fromkeys(filter(None, map(self.mark, reversed(self.tried)))))
+
+    def choose(self, like: str, wanted: Sequence[int]) -> None:
+        """Sets the class. ``wanted``: the user's sizes, for the cheapest one."""
+        self.entry.like, self.entry.largest = like, self.ladder[-1]
+        classes = self.classes
+        self.take(classes[0] if classes else "")
+        if like == "cheapest" and len(classes) > 1:
+            self.take_cheapest(classes, lambda: self._cost(wanted))
+
+    def recheck(self, quick: bool, notes: list[str]) -> None:
+        """Asks the buckets of a table again; ``quick``: each sample once, not at every place.
+
+        If one does not hold, all are asked anew, at every place. The chosen class stays where it
+        is found, so that the same bits are given; else one is chosen, and ``notes`` says so.
+        """
+        key, chosen, before = self.operation.key, self.entry.chosen, dict(self.marks)
+        self.marks.clear()
+        self.entry.orders.clear()
+        sizes = {size + more for size in self.ladder for more in (0, *self.beside)}
+        marks = {size: mark for size, mark in before.items() if size in sizes}
+        for size, mark in marks.items():
+            if self.operation.mark(size, quick=quick) != mark:
+                notes.append(f"{key}: size {size} differs from the table: checked anew")
+                marks.clear()
+                break
+        self.marks |= marks
+        why = ""
+        if not self.used:
+            why = "no size gives the bits of the table"
+        elif quick and before and self.entry.like == "largest" and self.classes[0] != chosen:
+            why = "the table's class is not that of the largest size"
+        if why:
+            notes.append(f"{key}: {why}: chosen anew")
+        self.entry.chosen = "" if why else chosen
+
+    @property
+    def doubts(self) -> str:
+        """Returns why the chosen class is not that of the largest bucket; empty if it is."""
+        entry, largest = self.entry, self.ladder[-1]
+        if entry.like != "largest" or self.mark(largest) == entry.chosen:
+            return ""
+        why = "it has bits of its own" if self.mark(largest) else "its places have different bits"
+        size = max(self.used, default=0)
+        return f"{self.operation.key}: size {largest}: {why}; those of size {size} are kept"
+
+    def _cost(self, sizes: Sequence[int]) -> float:
+        """Returns seconds a sample in the class, summed over some sizes."""
+        plans = [(self.plan(size) or (), size) for size in sizes]
+        return sum(self.seconds(piece.size) / size for plan, size in plans for piece in plan)
+
+    def plan(self, count: int) -> Plan | None:
+        """Returns the calls of least time that compute that many samples; None: there is no way."""
+        if count not in self.plans:
+            self.plans[count] = self._plan(count)
+        return self.plans[count]
+
+    def _plan(self, count: int) -> Plan | None:
+        """Largest pieces first, the last one padded."""
+        used = self.used
+        if not used:
+            return None
+        if count in used:
+            return (SizedCall(0, count, count),)
+        taken = [used[-1]] * max(0, count // used[-1] - 1)
+        taken += self._cheapest(count - sum(taken), used)
+        taken.sort(reverse=True)
+        starts = accumulate(taken, initial=0)
+        return tuple(
+            SizedCall(start, min(size, count - start), size)
+            for start, size in zip(starts, taken, strict=False)
+        )
+
+    def _cheapest(self, count: int, used: Sequence[int]) -> list[int]:
+        """Buckets that hold that many samples, of the least sum of times.
+
+        In falling order only the last of them is padded: else it could be left out.
+        """
+        times = np.maximum.accumulate([self.seconds(size) for size in used])
+        best: list[tuple[float, int]] = [(0.0, 0)]
+        for places in range(1, count + 1):
+            ways = [
+                (float(spent) + best[max(0, places - size)][0], size)
+                for spent, size in zip(times, used, strict=True)
+            ]
+            best.append(min(ways))
+        buckets = []
+        while count > 0:
+            buckets.append(best[count][1])
+            count -= buckets[-1]
+        return buckets
+
+
+# The table of what was checked.
+
+
+FORMAT = 1
+VARIABLES = ("MKL_", "ONEDNN_", "DNNL_", "OMP_", "KMP_")
+MOST_BYTES, MOST_THREADS = 1 << 26, 4096  # of a table that is read
+NO_TABLE = "it is not a table of classes"
+CHECKED = 6  # sizes of each operation that are asked again where a table is read
+
+
+def table_environment(library: str) -> dict[str, Any]:
+    """What decides which kernels a library takes: none of it names the machine or its user."""
+    if library == "torch":
+        import torch
+
+        switches = {
+            "library": library,
+            "version": str(torch.__version__),
+            "capability": torch.backends.cpu.get_cpu_capability(),
+            "mkldnn": bool(torch.backends.mkldnn.enabled),
+            "precision": torch.get_float32_matmul_precision(),
+            "deterministic": torch.are_deterministic_algorithms_enabled(),
+        }
+        return conditions(switches, (*VARIABLES, "ATEN_"))
+    import keras
+    import tensorflow as tf
+    from tensorflow.python.framework import config
+
+    switches = {
+        "library": library,
+        "version": str(tf.__version__),
+        "keras": str(keras.__version__),
+        "deterministic": bool(config.is_op_determinism_enabled()),
+    }
+    own = "TF_ENABLE_", "TF_DISABLE_", "TF_SET_ONEDNN", "TF_DETERMINISTIC", "XLA_"
+    return conditions(switches, (*VARIABLES, *own))
+
+
+def conditions(switches: dict[str, Any], prefixes: tuple[str, ...]) -> dict[str, Any]:
+    """Returns a library's switches with the processor and the variables that it reads."""
+    from probe.targets.machine import facts
+
+    here = facts()
+    processor = {"processor": here["cpu_model"], "isa": here["cpu_isa"]}
+    variables = {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name.startswith(prefixes) and "/" not in value  # a path would name the machine
+    }
+    return {**switches, **processor, "variables": variables}
+
+
+@dataclass
+class Table:
+    """Entries by the operation's key.
+
+    ``threads``: with that many were classes chosen. ``notes``: what did not hold when it was read;
+    ``trusted``: whether the environment is the one that it was made in. ``recipes``: of the samples
+    that whole programs were checked with, by key (``samples``).
+    """
+
+    like: str
+    sizes: dict[str, tuple[int, ...]]
+    threads: int
+    environment: dict[str, Any]
+    entries: dict[str, Entry] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    trusted: bool = True
+    recipes: dict[str, Any] = field(default_factory=dict)
+
+    def save(self, path: str | Path) -> None:
+        """Writes it whole, or not at all. InputError: not there."""
+        text = self.text()
+        try:
+            # a reader sees the old table or the new one
+            part = Path(path).with_name(Path(path).name + ".part")
+            part.write_text(text)
+            part.replace(path)
+        except (OSError, ValueError, TypeError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            raise InputError("path", path, f"it can't be written: {why}", "give another") from error
+
+    def text(self) -> str:
+        content = {
+            "format": FORMAT,
+            "like": self.like,
+            "threads": self.threads,
+            "sizes": self.sizes,
+            "environment": self.environment,
+            "operations": {key: entry.to_json() for key, entry in sorted(self.entries.items())},
+        }
+        content |= {"samples": self.recipes} if self.recipes else {}
+        return json.dumps(content, indent=1)
+
+    @classmethod
+    def read(cls, path: Path, now: dict[str, Any]) -> Table:
+        """A table as it was written. InputError: it is none, or of another format or library.
+
+        ``now``: the environment that there is.
+        """
+        try:
+            if path.stat().st_size > MOST_BYTES:
+                raise ValueError(f"more than {MOST_BYTES >> 20} MiB")
+            text = path.read_text()
+        except ValueError as error:
+            raise _no_table(path.name, f"{NO_TABLE} ({type(error).__name__})") from error
+        except OSError as error:
+            raise _no_table(path.name, str(error.strerror)) from error
+        return cls.of(text, path.name, now)
+
+    @classmethod
+    def of(cls, text: str, name: str, now: dict[str, Any]) -> Table:
+        """As ``read``, of the text of a table, which errors call ``name``."""
+        try:
+            content = json.loads(text)
+            sizes = content["sizes"].items()
+            table = cls(
+                str(content["like"]),
+                {axis: tuple(map(_checked_size, values)) for axis, values in sizes},
+                _checked_threads(content["threads"]),
+                now,
+                entries={key: Entry.of(row) for key, row in content["operations"].items()},
+            )
+            number, before = content["format"], dict(content["environment"])
+            table.recipes = dict(content.get("samples", {}))
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+            raise _no_table(name, f"{NO_TABLE} ({type(error).__name__})") from error
+        except RecursionError as error:
+            raise _no_table(name, "it is nested too deeply") from error
+        if number != FORMAT:
+            raise InputError("table", name, f"its format is {number}, not {FORMAT}")
+        if (its := before.get("library")) != now["library"]:
+            why = f"it is of {its}, not of {now['library']}"
+            raise InputError("table", name, why, "give a different table")
+        names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+        if names:
+            table.trusted = False
+            table.notes.append(
+                f"the table was made with another {', '.join(names)}: all sizes are checked anew"
+            )
+        return table
+
+    @classmethod
+    def opened(
+        cls,
+        path: str | Path | None,
+        like: str,
+        sizes: dict[str, tuple[int, ...]],
+        threads: int,
+        now: dict[str, Any],
+    ) -> Table:
+        """Returns the table of this path, or a new one in the environment that there is ``now``.
+        InputError: it is for other sizes."""
+        try:
+            there = path is not None and Path(path).is_file()
+        except OSError as error:
+            raise _no_table(repr(path)[:40], str(error.strerror)) from error
+        if path is None or not there:
+            return cls(like, sizes, threads, now)
+        table = cls.read(Path(path), now)
+        if (table.like, table.sizes) != (like, sizes):
+            why = f"it is for like={table.like}, sizes={table.sizes}"
+            raise InputError("table", Path(path).name, why, "give the same, or another table")
+        return table
+
+    def recheck(self, sizes: Sizes) -> None:
+        """Asks some sizes of an operation again; what does not hold is forgotten.
+
+        All of them are forgotten if one doesn't hold, or where the environment is another. Those
+        that were not asked are believed until one of them is to be run: then it is asked first. The
+        chosen class stays, so that the same bits are looked for; where no size gives them any
+        more, a class is chosen anew, and ``notes`` says so.
+        """
+        marks, before = sizes.marks, dict(sizes.marks)
+        most = CHECKED * max(self.sizes["batch"]) * max(self.sizes.get("length", (1,)))
+        small = sorted(size for size in before if size <= most)
+        at = np.linspace(0, len(small) - 1, min(len(small), CHECKED)).round().astype(int)
+        marks.clear()
+        sizes.believed.clear()
+        sizes.notes, sizes.entry.home = self.notes, self.trusted
+        for size in (small[number] for number in at):
+            if sizes.mark(size) != before[size]:
+                self.notes.append(f"{sizes.operation.key}: size {size} differs: checked anew")
+                sizes.entry.orders.clear()
+                return
+        # thousands of sizes may stand there: few are ever run
+        if self.trusted:
+            sizes.believed |= before.keys() - marks.keys()
+            marks |= before | marks
+        else:
+            sizes.entry.orders.clear()
+
+
+def _no_table(name: str, why: str) -> InputError:
+    return InputError("table", name, why, "write one with report.save")
+
+
+def _checked_size(value: Any) -> int:
+    """Returns a size. ValueError, TypeError: it is none."""
+    if isinstance(value, bool) or index(value) < 1:
+        raise ValueError(value)
+    return index(value)
+
+
+def _checked_threads(value: Any) -> int:
+    if not 1 <= (threads := int(value)) <= MOST_THREADS:
+        raise ValueError(value)
+    return threads
+
+
+def anew(sizes: Sizes, largest: int, like: str, wanted: Sequence[int], notes: list[str]) -> None:
+    """Chooses a class where that of the table is not the one that is wanted, or has no sizes."""
+    entry = sizes.entry
+    if (entry.like, entry.largest) != (like, largest):
+        why = "the table's class is for other sizes"
+    elif like == "largest" and entry.home and sizes.of_largest(largest) != entry.chosen:
+        why = "the table's class is not that of the largest size"
+    elif sizes.plan(largest) is None:
+        why = "no size gives the bits of the table"
+    else:
+        return
+    notes.append(f"{sizes.operation.key}: {why}: chosen anew")
+    sizes.choose(largest, like, wanted)

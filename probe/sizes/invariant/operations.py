@@ -1,0 +1,301 @@
+"""The operands that show how an operation adds: of every library.
+
+What is neither exact nor a function by place (``asked``) is asked with telling operands, which are
+the same for all time. A sum hides its
+rounding errors unless it ends small. Here it ends at nothing: half of the products are the other
+half with the sign turned, at shuffled places, over 16 binades. The exact sum is zero, so what comes
+out *is* the rounding errors, and another order or rounding makes others: also where the library
+adds in a wider format and rounds at the end, which no other operands show. A bias is too small to
+hide them, or (``of_bias``) takes away one product that has no partner: what is left is then how
+that product was rounded, and where the bias was added.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from probe.case import floats, operands, ulp
+from probe.case.case import Case
+from probe.sizes.invariant.classes import PIECES, mark_of_answers
+
+Tensors = tuple[Any, ...]
+
+# Sets of telling operands; each is held at every place of the call.
+SETS = 3
+
+BINADES = 12
+# Of about the size of what the products leave, so that neither hides the other.
+OF_BIAS = 2.0**-16
+
+
+def spread_numbers(
+    seed: int, tensor: str, shape: tuple[int, ...], binades: int = BINADES
+) -> np.ndarray:
+    """Returns numbers of either sign over some binades, float64: hashes of seed and coordinates."""
+    drawn = operands.hashes(seed, tensor, 0, shape)
+    fraction = 1.0 + (drawn >> np.uint64(12)).astype(np.float64) * 2.0**-52
+    powers = np.ldexp(1.0, np.arange(binades) - binades // 2)
+    power = (drawn >> np.uint64(8)) % np.uint64(binades)
+    power += (drawn & np.uint64(1)) * np.uint64(binades)
+    scaled: np.ndarray = fraction * np.concatenate([powers, -powers])[power.astype(np.intp)]
+    return scaled
+
+
+def rounded_to(values: np.ndarray, dtype: str) -> np.ndarray:
+    """Returns float64 values rounded once to a format, as float64."""
+    return floats.widen(floats.round_to(values, dtype), dtype)
+
+
+def cancelling_products(
+    seed: int,
+    leaves: int,
+    filters: int,
+    dtype: str,
+    of_bias: bool = False,
+    constant: float | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """x (leaves,), w (leaves, filters) and b (filters,) whose products cancel.
+
+    They are float64 values of ``dtype``. ``constant``: the value of all x; None: they are spread.
+    """
+    x = spread_numbers(seed, "x", (leaves,), 4) if constant is None else np.full(leaves, constant)
+    x, w = rounded_to(x, dtype), rounded_to(spread_numbers(seed, "w", (leaves, filters)), dtype)
+    shuffled = np.argsort(operands.hashes(seed, "x", 1, (leaves,)), kind="stable").tolist()
+    b = rounded_to(OF_BIAS * spread_numbers(seed, "b", (filters,), 4), dtype)
+    if of_bias or leaves == 1:
+        alone = shuffled.pop()
+        b = -rounded_to(x[alone] * w[alone], dtype)
+    if len(shuffled) % 2 and len(shuffled) > 1:  # three that cancel: once, once, and twice less
+        first, second, twice = (shuffled.pop() for _ in range(3))
+        x[second] = x[twice] = x[first]
+        w[second], w[twice] = w[first], -2 * w[first]
+    if len(shuffled) == 1:
+        w[shuffled] = 0
+    half = len(shuffled) // 2
+    left, right = shuffled[:half], shuffled[half : 2 * half]
+    x[right], w[right] = x[left], -w[left]
+    return x, w, b
+
+
+# Whose products are not exact in any format.
+CONSTANT = 1.37
+
+
+def convolved_operands(
+    number: int, shape: tuple[int, ...], leaves: int, filters: int, dtype: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """x (shape), w (leaves, filters) and b (filters,) of a set of operands of a convolution.
+
+    One value everywhere keeps the products of a window paired; the last set is of others.
+    """
+    _, w, b = cancelling_products(number, leaves, filters, dtype, number == 1, CONSTANT)
+    x = spread_numbers(number, "x", shape, 4) if number == 2 else np.full(shape, CONSTANT)
+    return x, w, b
+
+
+class IndependentRows(ABC):
+    """An operation whose samples, along axis 0, have nothing to do with each other.
+
+    ``key`` says all that decides its bits but the number of samples.
+    """
+
+    pieces: Sequence[int] = PIECES
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self._kept: dict[int, tuple[Tensors, Tensors]] = {}  # telling operands by their numbers
+
+    @abstractmethod
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        """Returns the library's call; ``out``: where to write, which may be ignored."""
+
+    @abstractmethod
+    def mark(self, size: int) -> str:
+        """As ``classes.Checkable.mark``."""
+
+    @abstractmethod
+    def ready(self, size: int) -> Callable[[], Any]:
+        """As ``classes.Checkable.ready``."""
+
+    @property
+    def kept(self) -> int:
+        """Returns how many numbers of telling operands there are in memory."""
+        every = (operand for both in self._kept.values() for side in both for operand in side)
+        return sum(math.prod(operand.shape) for operand in every if operand is not None)
+
+    def forget(self) -> None:
+        """Gives back the memory of the operands."""
+        self._kept.clear()
+
+    def case(self) -> Case | None:
+        """Returns the case of one sample, whose order can be asked; None where there is none."""
+        return None
+
+
+class Tools(NamedTuple):
+    """What an operation needs of its library. ``formats``: names by dtype.
+
+    ``tensor(values, dtype)`` rounds float64 values; ``repeated(sample, size)`` holds the same
+    sample at every place; ``taken(x, at)`` gives the elements of a flat tensor at whole numbers;
+    ``container(y)`` gives bits and the name of their format.
+    """
+
+    formats: Mapping[Any, str]
+    tensor: Callable[[np.ndarray, Any], Any]
+    repeated: Callable[[Tensors, int], Tensors]
+    taken: Callable[[Any, np.ndarray], Any]
+    container: Callable[[Any], tuple[np.ndarray, str]]
+
+
+class TestedRows(IndependentRows):
+    """Rows that are asked with sets of telling operands."""
+
+    sets = SETS
+    tools: Tools
+
+    @abstractmethod
+    def drawn(self, number: int) -> tuple[Tensors, Tensors]:
+        """Returns one sample of each input of a set of operands, and the parameters."""
+
+    def telling(self, number: int) -> tuple[Tensors, Tensors]:
+        """Returns what ``drawn`` does, which is kept: to draw it may take longer than to ask."""
+        if number not in self._kept:
+            self._kept[number] = self.drawn(number)
+        return self._kept[number]
+
+    def answer(self, number: int, size: int) -> Any:
+        """Returns what comes out of a set of operands that is held at every place."""
+        sample, parameters = self.telling(number)
+        return self.call(self.tools.repeated(sample, size), parameters)
+
+    def mark(self, size: int) -> str:
+        every = (self.answer(number, size) for number in range(self.sets))
+        return mark_of_answers(map(self.tools.container, every))
+
+    def ready(self, size: int) -> Callable[[], Any]:
+        sample, parameters = self.telling(0)
+        samples = self.tools.repeated(sample, size)
+        return lambda: self.call(samples, parameters)
+
+
+class IndependentSamples(TestedRows):
+    """Any function of samples along axis 0, whose shapes and options are in its name.
+
+    ``shapes``: of one sample of each of its inputs; ``held``: what else it is called with.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        shapes: Sequence[tuple[int, ...]],
+        dtype: Any,
+        function: Callable[..., Any],
+        held: Tensors = (),
+        pieces: Sequence[int] = (),
+    ) -> None:
+        said = ", ".join("x".join(map(str, shape)) or "1" for shape in shapes)
+        super().__init__(f"{name} of {said} {self.tools.formats[dtype]}")
+        self.shapes, self.dtype, self.function = shapes, dtype, function
+        self.held, self.pieces = held, pieces
+
+    def drawn(self, number: int) -> tuple[Tensors, Tensors]:
+        """Spread numbers; in the second set each is followed by itself with the sign turned."""
+        samples = []
+        for at, shape in enumerate(self.shapes):
+            size, binades = (math.prod(shape),), 4 if number else 2
+            values = spread_numbers(SETS * at + number, "x", size, binades)
+            if number == 1 and not at:
+                values[1::2] = -values[: len(values) // 2 * 2 : 2]
+            samples.append(self.tools.tensor(values.reshape(shape), self.dtype))
+        return tuple(samples), self.held
+
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        return self.function(*samples, *parameters)
+
+
+# Elements of a function by place from which fewer turns of the values are asked.
+LARGE = 1 << 20
+# Values that are held at places, a number that no vector's width divides; places of one value in an
+# array whose middle is not a tail.
+TOLD, LONG = 61, 4096
+
+# Zeros and subnormal numbers of either sign, in pairs.
+ODD = 4
+SMALL = {"float16": 1e-7, "bfloat16": 1e-40, "float32": 1e-40, "float64": 1e-310}
+
+
+class ByPlace(IndependentRows):
+    """A function of one element, such as tanh: its bits may change with the place in a vector.
+
+    It is called on flat tensors, ``inputs`` of them. The values that are held at places are zeros
+    and subnormal numbers, which even a maximum treats differently in a vector's tail, and those at
+    which one element alone and a long tensor give different bits, if there are any.
+    """
+
+    tools: Tools
+    tried: int
+    """Half as many values are tried to find those that a body and a tail see differently."""
+
+    def __init__(
+        self, name: str, dtype: Any, function: Callable[..., Any], inputs: int = 1
+    ) -> None:
+        super().__init__(f"{name} by place {self.tools.formats[dtype]}")
+        self.dtype, self.function, self.inputs = dtype, function, inputs
+        self._held: Tensors = ()  # the values, and their answers in the middle of a long tensor
+        self._answers, self._name = np.empty(0), self.tools.formats[dtype]
+
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        return self.function(*samples)
+
+    def shown(self, values: Tensors, first: bool) -> Any:
+        """Returns the function of values at places; ``first``: of the first that are shown."""
+        return self.function(*values)
+
+    def values(self) -> np.ndarray:
+        """``TOLD`` values of each input as float64, (inputs, TOLD): after the odd ones those that
+        one element alone sees differently, each beside the one that it was seen with."""
+        name, tools = self.tools.formats[self.dtype], self.tools
+        drawn = rounded_to(np.abs(spread_numbers(5, "x", (self.tried,), 8)), name)
+        both = np.concatenate([drawn, drawn * np.where(np.arange(self.tried) % 2, 1.0, -1.0)])
+        drawn = np.stack([both, np.roll(both, 1)][: self.inputs])
+        inputs = tuple(tools.tensor(row, self.dtype) for row in drawn)
+        at = np.arange(len(both))
+        single = (tuple(tools.taken(x, at[n : n + 1]) for x in inputs) for n in at)
+        alone = np.concatenate([tools.container(self.function(*xs))[0] for xs in single])
+        long, _ = tools.container(self.function(*inputs))
+        apart = np.flatnonzero(ulp.bits_apart(long, alone, name, zeros="differ"))
+        inside = apart[apart < len(both) - len(both) % 1024]  # behind it a long tensor has a tail
+        chosen = inside if len(inside) else np.arange(self.tried, self.tried + TOLD)
+        odd = np.array([0.0, -0.0, SMALL[name], -SMALL[name]])
+        every = np.stack([odd, odd[[1, 0, 3, 2]]][: self.inputs])
+        return np.concatenate([every, drawn[:, np.resize(chosen, TOLD - ODD)]], 1)
+
+    def _values_at(self, numbers: np.ndarray) -> Tensors:
+        return tuple(self.tools.taken(values, numbers) for values in self._held)
+
+    def mark(self, size: int) -> str:
+        """As ``classes.Checkable.mark``: a long tensor gives each value the bits of its middle."""
+        if not self._held:
+            self._held = tuple(self.tools.tensor(row, self.dtype) for row in self.values())
+            numbers = np.arange(TOLD * LONG) // LONG
+            y, _ = self.tools.container(self.function(*self._values_at(numbers)))
+            self._answers = y.reshape(TOLD, LONG)[:, LONG // 2].copy()
+        large, rest = size >= LARGE, np.arange(TOLD - ODD)
+        turns = [ODD + np.roll(rest, -17 * at) for at in range(1 if large else SETS)]
+        turns += [np.roll(rest[:ODD], -at) for at in range(1, 3 if large else ODD + 1)]
+        for number, turn in enumerate(turns):
+            turned = np.resize(turn, size)
+            y, _ = self.tools.container(self.shown(self._values_at(turned), not number))
+            wanted = self._answers[turned]
+            if not ulp.equal(y, wanted, self._name) or ulp.signed_zeros(y, wanted, self._name):
+                return ""
+        return mark_of_answers([(self._answers[None], self._name)])
+
+    def ready(self, size: int) -> Callable[[], Any]:
+        half = self.tools.tensor(np.full(size, 0.5), self.dtype)
+        return lambda: self.function(*(half,) * self.inputs)

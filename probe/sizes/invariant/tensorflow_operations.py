@@ -1,0 +1,729 @@
+"""Decides what is done with each TensorFlow operation: class, exact, or left."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import reduce
+from itertools import compress
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from probe.record.recorders.graphs import Body, Interpreter
+from probe.record.recorders.tensorflow_values import (
+    BRANCHES,
+    CALLS,
+    HANDED_ON,
+    LOOPS,
+    NOTHING,
+    READS,
+    SHAPES,
+    FunctionNode,
+    RanOperation,
+    array,
+    by_xla,
+    call_options,
+    definition_of,
+    held_in,
+    run_flow,
+    run_op,
+    schema,
+    structure,
+    traced_graph,
+    type_of,
+)
+from probe.sizes.invariant.asked import (
+    NOT_ROUNDED_ONCE,
+    AskedCall,
+    OperationKind,
+    operation_kind,
+    samples_apart,
+)
+from probe.sizes.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
+from probe.sizes.invariant.operations import IndependentRows, spread_numbers
+from probe.sizes.invariant.tensorflow_calls import (
+    FORMATS,
+    Contraction,
+    MatrixProduct,
+    Softmax,
+    TensorFlowByPlace,
+    TensorFlowConvolution,
+    TensorFlowSamples,
+    plainly,
+    reshaped,
+    tensor,
+)
+
+# Pieces of what is computed row by row, in one pass over memory.
+ROWS = (1 << 14, 1 << 12)
+
+LEFT = f"{UNKNOWN}: {OUTSIDE}"
+BATCH = "both of its operands depend on the batch, and neither along its first axis alone"
+TWO = "give einsums two operands at a time, with the batch first in each and in what comes out"
+INSIDE = "the batch is not along its first axis: its shape, and so its class, depends on the batch"
+
+
+class TensorFlowOperations:
+    """One model's operations, by the nodes that call them."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self.keeper = keeper
+        self.kept: dict[Any, ReadyOperation] = {}
+        self.samples = 1
+        self._first: dict[int, tuple[Any, ...]] = {}
+        self.program = FunctionRunner(self.handler)
+        self.own: dict[str, Callable[[FunctionNode, tuple[bool, ...]], Handler | None]] = {
+            "MatMul": self._matmul,
+            "Einsum": self._einsum,
+            **dict.fromkeys(MATRICES, self._matrices),
+            **dict.fromkeys((*CONVOLUTIONS, *TRANSPOSED), self._convolution),
+            **dict.fromkeys(NORMALISED, self._normalised),
+            # of functions that XLA compiles, Keras' grouped convolutions alone keep samples apart
+            **dict.fromkeys(
+                CALLS, lambda node, follows: self._along(node, follows) if convolves(node) else None
+            ),
+            **dict.fromkeys(SOFTMAX, self._softmax),
+        }
+
+    def handler(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler:
+        """Returns what runs a node.
+        ``follows``: which of its inputs depend on the model's inputs."""
+        handed_on = node.op in (*HANDED_ON, *READS, *SHAPES) or node.op.startswith("TensorList")
+        if handed_on or not len(node.gives) or not any(follows):
+            return once(node)
+        if node.op in self.own:
+            return self.own[node.op](node, follows) or self._plain(node, LEFT)
+        # by what the node computes, when it first has samples: of none the labels say nothing
+        chosen: list[Handler] = []
+
+        def handler(read: list[Any]) -> list[Any]:
+            if not chosen and _nothing_in(compress(read, follows)):
+                return once(node)(read)
+            if not chosen:
+                chosen.append(self._chosen(node, follows, read))
+            return chosen[0](read)
+
+        return handler
+
+    def _chosen(self, node: FunctionNode, follows: tuple[bool, ...], read: list[Any]) -> Handler:
+        outputs = once(node)(read)
+        which = _node_kind(node, read, outputs)
+        left = self._plain(node, LEFT)
+        of_samples = [x.dtype for x, along in zip(read, follows, strict=True) if along]
+        # what is computed of integers is exact; to 16 bits a cast rounds twice, each time by IEEE
+        if node.op == CONVERTED or not all(dtype in FORMATS for dtype in of_samples):
+            exact = node.op == CONVERTED or which in (OperationKind.EXACT, OperationKind.EITHER)
+            return once(node) if exact else left
+        if which is OperationKind.EITHER and node.op in (*EITHER_ZERO, *SUBNORMAL):
+            return self._element(node, follows)
+        if which in (OperationKind.EXACT, OperationKind.EITHER):
+            return once(node)
+        if len(outputs) != 1 or outputs[0].dtype not in FORMATS:
+            return left
+        if which is OperationKind.PLACE:
+            return left if follows.count(True) > 1 else self._element(node, follows)
+        if node.op in REDUCTIONS:
+            return self._reduction(node)
+        return self._along(node, follows) if self._apart(node, follows, read) else left
+
+    def _apart(self, node: FunctionNode, follows: tuple[bool, ...], read: list[Any]) -> bool:
+        """Whether a node works on each sample by itself."""
+        both = list(zip(read, follows, strict=True))
+        if any(along and not x.shape.rank for x, along in both):
+            return False
+        two = [tf.concat([x[:1]] * 2, 0) if along else x for x, along in both]
+        try:
+            outputs = once(node)(two)
+            call = _asked_node(node, two, outputs)
+            carries = [follows[n] for n in _arrays_read(node, two)]
+            return call is not None and samples_apart(call, carries)
+        except tf.errors.OpError:  # sizes among its attributes or operands are those of the batch
+            return False
+
+    def _plain(self, node: FunctionNode, why: str) -> Handler:
+        """Runs a node as it is, and reports it if there are floating-point numbers in it."""
+        as_it_is = once(node)
+
+        def handler(read: list[Any]) -> list[Any]:
+            outputs = as_it_is(read)
+            floating = any(x.dtype.is_floating or x.dtype.is_complex for x in (*read, *outputs))
+            # of no samples there are no bits to keep
+            if floating and not all(0 in y.shape for y in outputs):
+                shapes = ", ".join("x".join(map(str, x.shape)) for x in read)
+                self.keeper.leave(f"{node.op} of {shapes}", why, f"{node.op} {node.path}")
+            return outputs
+
+        return handler
+
+    def __call__(self, name: str, inputs: Sequence[Any], follows: tuple[bool, ...]) -> list[Any]:
+        """Runs a function by its name; the first of ``inputs`` has a sample a row."""
+        self.samples = max(1, int(inputs[0].shape[0]))
+        return self.program(name, inputs, follows)
+
+    def _known(
+        self,
+        node: FunctionNode,
+        key: tuple[Any, ...],
+        make: Callable[[], IndependentRows],
+        count: int = 0,
+        axis: str = "batch",
+    ) -> ReadyOperation:
+        """An operation by what it is called with; ``count``: its places now, along ``axis``.
+
+        The batch alone is open, so what a node is called with may not change.
+        """
+        # one node, another shape but for the first axis: the batch stands elsewhere in it
+        if self._first.setdefault(id(node), key) != key:
+            self.keeper.leave(f"{node.op} {node.path}", INSIDE)
+        if key not in self.kept:
+            each = max(1, count // self.samples)
+            self.kept[key] = self.keeper.first([make()], axis, each)
+        return self.kept[key]
+
+    # sums of products
+
+    def _matmul(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
+        words = node.words
+        if follows[1] or words.get("transpose_a") or not known_format(words):
+            return None
+        turned, as_it_is = bool(words.get("transpose_b")), once(node)
+
+        def handler(read: list[Any]) -> list[Any]:
+            x, w = read
+            if _nothing_in(read):
+                return as_it_is(read)
+            channels, filters = tuple(w.shape)[::-1] if turned else tuple(w.shape)
+            known = self._known(
+                node,
+                ("matmul", channels, filters, x.dtype, turned),
+                lambda: MatrixProduct(channels, filters, x.dtype, turned),
+                len(x),
+                "rows",
+            )
+            return [known((x,), (w,))]
+
+        return handler
+
+    def _matrices(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
+        words = node.words
+        if not known_format({"T": words.get("T", words.get("Ta"))}):
+            return None
+        ends = ("km" if words.get("adj_x") else "mk", "nk" if words.get("adj_y") else "kn")
+
+        def labels(first: int, second: int) -> tuple[str, str, str] | None:
+            outer = "zyxwv"[: first - 2]
+            if first < 3 or second not in (2, first):
+                return None
+            return outer + ends[0], outer[: second - 2] + ends[1], outer + "mn"
+
+        return self._contraction(node, follows, labels)
+
+    def _einsum(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
+        words = node.words
+        equation = words["equation"]
+        text = (equation.decode() if isinstance(equation, bytes) else equation).replace(" ", "")
+        ins, _, out = text.partition("->")
+        left, comma, right = ins.partition(",")
+        if "." in text or not comma or any(len({*part}) < len(part) for part in (left, right, out)):
+            return None
+        # letters that one operand alone has are sums before the products
+        summed_alone = ({*left} ^ {*right}) - {*out}
+        if "," in right or summed_alone or not known_format(words):
+            return None
+        return self._contraction(node, follows, lambda *_: (left, right, out))
+
+    def _contraction(
+        self,
+        node: FunctionNode,
+        follows: tuple[bool, ...],
+        labels: Callable[[int, int], tuple[str, str, str] | None],
+    ) -> Handler:
+        """Returns a product of two operands, along the first axis of one or of both."""
+        as_it_is = once(node)
+        left = self._plain(node, f"{BATCH if all(follows) else INSIDE}; {TWO}")
+        name = " ".join([node.op, *map(plainly, extra_of(node))])
+        paired = all(follows)
+        # 1 where the second operand alone has samples, which is then given first
+        turn = -1 if follows[1] and not paired else 1
+
+        def make(letters: tuple[str, ...], shapes: tuple[Any, ...], kind: Any) -> Contraction:
+            parts = [part[along:] for part, along in zip(letters, follows, strict=False)][::turn]
+            said = name if turn == 1 else f"{name} second"
+            return Contraction(
+                said,
+                (parts[0], parts[1], letters[2][1:]),
+                shapes[::turn],
+                kind,
+                paired,
+                lambda *xs: as_it_is([*xs][::turn])[0],
+            )
+
+        def handler(read: list[Any]) -> list[Any]:
+            letters = labels(*(len(x.shape) for x in read))
+            if _nothing_in(read):
+                return as_it_is(read)
+            fits = letters is not None and along_first(letters, follows)
+            if letters is None or not fits or (paired and not one_size_a_letter(letters, read)):
+                return left(read)
+            both, kind = zip(read, follows, strict=True), read[0].dtype
+            shapes = tuple(tuple(x.shape)[along:] for x, along in both)
+            known = self._known(
+                node,
+                (name, letters, shapes, kind, follows),
+                lambda: make(letters, shapes, kind),
+                len(read[follows.index(True)]),
+            )
+            self.keeper.limit_lengths(known)
+            x, w = read[::turn]
+            return [known((x, w)) if paired else known((x,), (w,))]
+
+        return handler
+
+    def _convolution(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
+        words, back = node.words, node.op in TRANSPOSED
+        where = 2 if back else 0
+        if follows[1] or not follows[where] or not known_format(words) or not channels_last(words):
+            return None
+        as_it_is = once(node)
+
+        def handler(read: list[Any]) -> list[Any]:
+            x, w = read[where], read[1]
+            if _nothing_in(read):
+                return as_it_is(read)
+            sizes = tuple(array(read[0]).tolist()[1:]) if back else ()
+            shapes = tuple(x.shape)[1:], tuple(w.shape)
+            known = self._known(
+                node,
+                (node.op, *shapes, x.dtype, sizes, *map(str, node.own)),
+                lambda: TensorFlowConvolution(node.op, *shapes, x.dtype, node.own, sizes),
+                len(x),
+            )
+            self.keeper.limit_lengths(known)
+            return [known((x,), (w,))]
+
+        return handler
+
+    # samples
+
+    def _normalised(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
+        words = node.words
+        if any(follows[1:]) or words.get("is_training") or not channels_last(words):
+            return None
+        return self._along(node, follows)
+
+    def _along(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler:
+        """One operation along the first axis of its first output; parameters are spread numbers."""
+        called = node.op in CALLS
+        extra = (digest_of(node.function),) if called else map(plainly, extra_of(node))
+        name = " ".join(["compiled function" if called else node.op, *extra])
+        left = self._plain(node, LEFT)
+
+        def handler(read: list[Any]) -> list[Any]:
+            xs = list(compress(read, follows))
+            rest = [x for x, along in zip(read, follows, strict=True) if not along]
+            fits = all(x.dtype in FORMATS and len(x.shape) > 1 for x in xs)
+            if not fits or len({(x.shape[0], x.dtype) for x in xs}) > 1 or 0 in xs[0].shape:
+                return left(read)
+            shapes = [tuple(x.shape)[1:] for x in xs]
+            more: list[Any] = []
+
+            def function(*operands: Any) -> Any:
+                samples, held = iter(operands[: len(xs)]), iter(operands[len(xs) :])
+                first, *others = run_op(
+                    str(node.function) if called else node.op,
+                    [next(samples if along else held) for along in follows],
+                    call_options() if called else tuple(node.own),
+                    len(node.gives),
+                )
+                more[:] = others
+                return first
+
+            sizes = tuple(map(size_of, rest))
+
+            def make() -> TensorFlowSamples:
+                positive = node.op in NORMALISED
+                spread = [spread_parameter(x, at, positive) for at, x in enumerate(rest)]
+                said, held = (
+                    " ".join([name, *(f"({size})" for size in sizes)]),
+                    (x for x, _ in spread),
+                )
+                operation = TensorFlowSamples(said, shapes, xs[0].dtype, function, tuple(held))
+                operation.variables = [variable for _, variable in spread]
+                return operation
+
+            key = node.path, name, *shapes, xs[0].dtype, *sizes
+            known = self._known(node, key, make, len(xs[0]))
+            self.keeper.limit_lengths(known)
+            return [known(tuple(xs), tuple(rest)), *more]
+
+        return handler
+
+    def _reduction(self, node: FunctionNode) -> Handler:
+        words = node.words
+        name, attributes = node.op, tuple(node.own)
+        as_it_is, left = once(node), self._plain(node, "it adds over the batch")
+
+        def handler(read: list[Any]) -> list[Any]:
+            x, rank = read[0], len(read[0].shape)
+            axes = sorted({int(axis) % max(rank, 1) for axis in array(read[1]).reshape(-1)})
+            if not axes or 0 in x.shape:
+                return as_it_is(read)
+            if 0 in axes:
+                return left(read)
+            trailing = axes == list(range(axes[0], rank))
+            shape = tuple(x.shape)[axes[0] if trailing else 1 :]
+            inner = tf.constant([axis - (axes[0] - 1 if trailing else 0) for axis in axes])
+
+            def function(part: Any) -> Any:
+                return run_op(name, [part, inner], attributes, 1)[0]
+
+            which = "" if trailing else f" {axes}"
+            known = self._known(
+                node,
+                (name, shape, which, x.dtype, words.get("keep_dims")),
+                lambda: TensorFlowSamples(f"{name}{which}", [shape], x.dtype, function, (), ROWS),
+                math.prod(tuple(x.shape)[: axes[0]]) if trailing else len(x),
+                "rows" if trailing and axes[0] > 1 else "batch",
+            )
+            if not trailing or axes[0] == 1:
+                self.keeper.limit_lengths(known)
+            y = known((reshaped(x, (-1, *shape)) if trailing else x,))
+            keep = bool(words.get("keep_dims"))
+            sizes = [1 if at in axes else size for at, size in enumerate(x.shape)]
+            return [reshaped(y, [n for at, n in enumerate(sizes) if keep or at not in axes])]
+
+        return handler
+
+    def _softmax(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
+        if not known_format(node.words):
+            return None
+        as_it_is = once(node)
+
+        def handler(read: list[Any]) -> list[Any]:
+            (x,) = read
+            if 0 in x.shape:
+                return as_it_is(read)
+            size = x.shape[-1]
+            known = self._known(
+                node,
+                (node.op, size, x.dtype),
+                lambda: Softmax(node.op, [(size,)], x.dtype, lambda y: as_it_is([y])[0], (), ROWS),
+                math.prod(tuple(x.shape)[:-1]),
+                "rows",
+            )
+            return [reshaped(known((reshaped(x, (-1, size)),)), x.shape)]
+
+        return handler
+
+    # functions by place
+
+    def _element(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler:
+        """A function by place of one operand or two, of which one may be a single number."""
+        as_it_is, left = once(node), self._plain(node, LEFT)
+        name, places = node.op, [at for at, along in enumerate(follows) if along]
+
+        def handler(read: list[Any]) -> list[Any]:
+            if _nothing_in(read):
+                return as_it_is(read)
+            fixed = [x for x, along in zip(read, follows, strict=True) if not along]
+            if any(x.shape.num_elements() != 1 for x in fixed):
+                return left(read)
+            xs = [read[at] for at in places]
+            shape = reduce(tf.broadcast_static_shape, (x.shape for x in xs))
+            said = " ".join([name, *(f"{places} {number.numpy()}" for number in fixed)])
+
+            def function(*flat: Any) -> Any:
+                samples, rest = iter(flat), iter(fixed)
+                return as_it_is([next(samples if along else rest) for along in follows])[0]
+
+            known = self._known(
+                node,
+                (said, xs[0].dtype, len(xs)),
+                lambda: TensorFlowByPlace(said, xs[0].dtype, function, len(xs)),
+                axis="place",
+            )
+            flat = [x if x.shape == shape else tf.broadcast_to(x, shape) for x in xs]
+            return [reshaped(known(tuple(reshaped(x, (-1,)) for x in flat)), shape)]
+
+        return handler
+
+
+def _nothing_in(read: Iterable[Any]) -> bool:
+    return any(0 in x.shape for x in read)
+
+
+def _arrays_read(node: FunctionNode, read: Sequence[Any]) -> list[int]:
+    """Returns the numbers of the inputs that are arrays."""
+    says = structure(node.op, len(read))
+    return [n for n, x in enumerate(read) if n not in says and not type_of(x).unread]
+
+
+def _asked_node(node: FunctionNode, read: list[Any], gave: list[Any]) -> AskedCall | None:
+    """Returns a node that has run as it can be asked about; None: it can't be run alone."""
+    gives = [n for n, y in enumerate(gave) if not type_of(y).unread]
+    reads = _arrays_read(node, read)
+    ran = RanOperation(node.op, read, node.own, gave, reads, gives)
+    again = ran.again()
+    if again is None:
+        return None
+    plain = (None, 0, 1)
+    return AskedCall(
+        "Add" if node.op == "AddN" and len(reads) == 2 else node.op,
+        again,
+        [np.array(array(read[n])) for n in reads],
+        [type_of(read[n]).name for n in reads],
+        [type_of(gave[n]).name for n in gives],
+        frozenset(name for name, value in ran.words().items() if value not in plain),
+        node.op in NOT_ROUNDED_ONCE or node.op in SUBNORMAL,
+    )
+
+
+def _node_kind(node: FunctionNode, read: list[Any], gave: list[Any]) -> OperationKind:
+    try:
+        call = _asked_node(node, read, gave)
+        return OperationKind.SOME if call is None else operation_kind(call)
+    except tf.errors.OpError:  # it doesn't take other numbers
+        return OperationKind.SOME
+
+
+# Nodes: what has classes of its own here, and what attributes say
+
+
+# To 16 bits it goes by way of float32: it is rounded twice, each time as IEEE 754 asks.
+CONVERTED = "Cast"
+
+SOFTMAX = ("LogSoftmax", "Softmax")
+REDUCTIONS = ("Mean", "Sum", "Max", "Min", "Prod", "All", "Any", "EuclideanNorm")
+# Choices by place between zeros of unlike signs.
+EITHER_ZERO = ("Maximum", "Minimum", "ClipByValue")
+# Choices that read subnormal numbers as zeros in some places of a vector.
+SUBNORMAL = ("Relu", "Relu6", "Sign")
+CONVOLUTIONS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
+TRANSPOSED = ("Conv2DBackpropInput", "Conv3DBackpropInputV2")
+NORMALISED = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+# Operations that have classes of their own here.
+MATRICES = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+
+
+def known_format(words: Mapping[str, Any]) -> bool:
+    return words.get("T") in FORMATS
+
+
+def channels_last(words: Mapping[str, Any]) -> bool:
+    """Whether channels are last, so that samples and places are where they are looked for."""
+    return words.get("data_format", b"NHWC") in (b"NHWC", b"NDHWC", "NHWC", "NDHWC")
+
+
+TYPES = ("T", "Ta", "Tb", "Tout", "Tin", "U", "N", "Tidx", "f", "config", "config_proto")
+
+
+def extra_of(node: FunctionNode) -> list[Any]:
+    """Attributes that decide what is computed, besides types."""
+    words = node.words
+    return [value for name, value in words.items() if name not in TYPES and value not in ([], b"")]
+
+
+def along_first(labels: tuple[str, str, str], follows: Sequence[bool]) -> bool:
+    """Whether the first axis of what depends on the batch is the first one that comes out."""
+    first = labels[2][:1]
+    each = zip(labels[:2], follows, strict=True)
+    return all(part[:1] == first if along else first not in part for part, along in each)
+
+
+def one_size_a_letter(labels: tuple[str, str, str], read: list[Any]) -> bool:
+    """Whether each letter has one size, so that nothing is repeated."""
+    sizes: dict[str, int] = {}
+    return all(
+        sizes.setdefault(letter, size) == size
+        for part, x in zip(labels, read, strict=False)
+        for letter, size in zip(part, x.shape, strict=True)
+    )
+
+
+def digest_of(name: str) -> str:
+    """Returns what a function does, without the names that TensorFlow gave."""
+    digest = hashlib.sha256()
+    for node in definition_of(name).node_def:
+        attributes = sorted((word, value) for word, value in node.attr.items() if word[0] != "_")
+        digest.update(f"{node.op} {len(node.input)}".encode())
+        for word, value in attributes:
+            digest.update(word.encode() + (b"" if value.func.name else value.SerializeToString()))
+    return digest.hexdigest()[:8]
+
+
+AROUND = frozenset("Const ExpandDims Identity NoOp ReadVariableOp Squeeze".split())
+
+
+def convolves(called: FunctionNode) -> bool:
+    """Whether a function is one convolution, and axes of one are all that it adds or removes."""
+    nodes = definition_of(called.function).node_def
+    first = (0, -4, -5)  # the samples' axis is never one of these
+    moved = any(axis in first for node in nodes for axis in node.attr["squeeze_dims"].list.i)
+    kinds = [node.op for node in nodes if node.op not in AROUND]
+    return len(kinds) == 1 and kinds[0] in CONVOLUTIONS and not moved
+
+
+def size_of(parameter: Any) -> str:
+    """Returns what of a parameter decides an operation: of whole numbers their values."""
+    if parameter.dtype == tf.resource:
+        held = held_in(parameter)
+        return "x".join(map(str, held[0] if held else ()))
+    if parameter.dtype in FORMATS:
+        return "x".join(map(str, parameter.shape))
+    return " ".join(map(str, array(parameter).reshape(-1).tolist()))
+
+
+def spread_parameter(parameter: Any, at: int, positive: bool) -> tuple[Any, Any]:
+    """Spread numbers in place of weights, and the variable that holds them, if one does."""
+    handle = parameter.dtype == tf.resource
+    shape, dtype = (held_in(parameter) if handle else None) or (parameter.shape, parameter.dtype)
+    if dtype not in FORMATS:
+        return parameter, None
+    values = spread_numbers(7 + at, "w", tuple(shape), 2)
+    weights = tensor(np.abs(values) if positive else values, dtype)
+    variable = tf.Variable(weights, trainable=False) if handle else None
+    return (weights if variable is None else variable.handle), variable
+
+
+# Runs a traced TensorFlow function eagerly, operation by operation.
+#
+# Inside a graph Grappler and oneDNN's rewrites fuse operations, and sizes are unknown where it is
+# made. Run one by one, each operation is the library's own, at sizes that are known.
+
+
+Handler = Callable[[list[Any]], list[Any]]
+
+# Of a range the numbers decide.
+OF_SHAPES = tuple(op for op in SHAPES if op != "Range")
+# Shapes of which a node's value is kept, if it has few numbers: else that of one.
+KEPT, SMALL = 64, 1 << 16
+
+
+@dataclass(eq=False)
+class PlannedNode(FunctionNode):
+    """A node, and what runs it."""
+
+    handler: Handler | None = None
+
+
+class FunctionRunner(Interpreter):
+    """Runs functions by name. ``choose(node, follows)`` says what runs a node.
+
+    ``follows``: for each input of the node, whether it depends on the inputs of the model.
+    """
+
+    def __init__(self, choose: Callable[[FunctionNode, tuple[bool, ...]], Handler]) -> None:
+        self.choose = choose
+        self._graphs: dict[str, Body] = {}
+        self._plans: dict[tuple[str, tuple[bool, ...]], Body] = {}
+
+    def __call__(self, name: str, inputs: Sequence[Any], follows: tuple[bool, ...]) -> list[Any]:
+        """Runs the function; returns its outputs' tensors."""
+        return self.walk(self._planned(name, follows), inputs)
+
+    def run_node(self, node: PlannedNode, read: list[Any], inside: Any) -> list[Any]:
+        assert node.handler is not None
+        return node.handler(read)
+
+    def _planned(self, name: str, follows: tuple[bool, ...]) -> Body:
+        """Returns the nodes of a function that are needed, each with what runs it."""
+        if (name, follows) in self._plans:
+            return self._plans[name, follows]
+        graph = traced_graph(name, self._graphs)
+        depends = {path for (path, _), along in zip(graph.inputs, follows, strict=True) if along}
+        by_shape, wanted = _by_shape(graph), _needed_nodes(graph)
+        nodes = []
+        for node in graph.nodes:
+            if node.path not in wanted:
+                continue
+            flags = tuple(path in depends for path, _ in node.slots)
+            if any(flags):
+                depends.add(node.path)
+            handler = self._handler(node, flags)
+            if node.path in by_shape:
+                handler = _run_once_for_each(handler, by_id=node.op not in OF_SHAPES)
+            own = {field.name: getattr(node, field.name) for field in fields(node)}
+            nodes.append(PlannedNode(**own, handler=handler))
+        self._plans[name, follows] = plan = replace(graph, nodes=nodes)
+        return plan
+
+    def _handler(self, node: FunctionNode, flags: tuple[bool, ...]) -> Handler:
+        if node.op in CALLS and by_xla(node.function):
+            return self.choose(node, flags)
+        if node.op in LOOPS:
+            # what its body gives back as it is, such as weights, depends on no samples
+            body, unchanged = traced_graph(node.words["body"], self._graphs), set[int]()
+            by_name = {inner.path: inner for inner in body.nodes}
+            for at, (name, place) in enumerate(body.outputs):
+                while name in by_name and by_name[name].op == "Identity":
+                    name = by_name[name].slots[0][0]
+                if place == 0 and at < len(body.inputs) and name == body.inputs[at][0]:
+                    unchanged.add(at)
+            flags = tuple(at not in unchanged for at in range(len(flags)))
+        elif node.op in BRANCHES:
+            flags = flags[1:]
+        elif node.op not in CALLS:
+            return self.choose(node, flags)
+        return lambda read: (
+            run_flow(self, node, read, lambda name: self._planned(name, flags)) or []
+        )
+
+
+def once(node: FunctionNode) -> Handler:
+    """Runs a node as it is; one that gives back its input needs no call."""
+    if node.op in HANDED_ON:
+        return lambda read: read
+    return lambda read: run_op(node.op, read, node.own, len(node.gives))
+
+
+def _by_shape(graph: Body) -> set[str]:
+    """Returns the nodes whose values are decided by the shapes of others, or by constants.
+
+    A Dense layer of Keras has some fifteen, which compute the shape of its outcome.
+    """
+    decided = {name for name, _ in graph.constants}
+    for node in graph.nodes:
+        known = all(name in decided for name, _ in node.slots)
+        flows = node.op in (*CALLS, *LOOPS, *BRANCHES, *HANDED_ON)
+        if node.slots and not flows and (known or node.op in OF_SHAPES):
+            known_op = schema(node.op)
+            if known_op is not NOTHING and not known_op.stateful:
+                decided.add(node.path)
+    return decided
+
+
+def _run_once_for_each(handler: Handler, by_id: bool) -> Handler:
+    """Returns a handler that runs once for each shape that it reads, or each tensor."""
+    known: dict[tuple[Any, ...], tuple[list[Any], list[Any]]] = {}
+
+    def run_once(read: list[Any]) -> list[Any]:
+        name = tuple(map(id, read)) if by_id else tuple(tuple(x.shape) for x in read)
+        if name in known:
+            return known[name][1]
+        outputs = handler(read)
+        if all(y.dtype.is_integer or y.dtype.is_floating for y in outputs):
+            if len(known) >= KEPT or any(y.shape.num_elements() > SMALL for y in outputs):
+                known.clear()
+            # what was read is held, so that no other tensor gets the place in memory that names it
+            known[name] = (read if by_id else []), outputs
+        return outputs
+
+    return run_once
+
+
+def _needed_nodes(graph: Body) -> set[str]:
+    by_name = {node.path: node for node in graph.nodes}
+    pending = [name for name, _ in graph.outputs]
+    pending += [node.path for node in graph.nodes if node.op.startswith("Assign")]
+    needed: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name not in needed:
+            needed.add(name)
+            if name in by_name:
+                pending += [*(path for path, _ in by_name[name].slots), *by_name[name].after]
+    return needed

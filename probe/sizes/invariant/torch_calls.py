@@ -1,0 +1,640 @@
+"""PyTorch's operations as they are checked and as they are run: the same calls for both."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as functional
+from torch.nn.modules import module as modules
+from torch.utils._pytree import tree_leaves
+
+from probe.case import ulp
+from probe.case.case import Case
+from probe.case.errors import InputError
+from probe.sizes.invariant import operations
+from probe.sizes.invariant.classes import Plan, SizedCall
+from probe.sizes.invariant.keeper import ReadyOperation
+from probe.sizes.invariant.operations import Tensors, cancelling_products, convolved_operands
+
+BATCHES = (1024, 512, 256, 128, 64, 32, 16)  # pieces of a convolution's batch
+# Of a piece of more than 64 samples: a larger one would save nothing.
+NUMBERS = 1 << 20
+# Bytes: where PyTorch's own memory begins, and the longest vector of a processor.
+ALIGNED = 64
+
+FORMATS = {
+    torch.float32: "float32",
+    torch.float64: "float64",
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+}
+CONVOLUTIONS = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
+TRANSPOSED = {
+    1: functional.conv_transpose1d,
+    2: functional.conv_transpose2d,
+    3: functional.conv_transpose3d,
+}
+
+
+# PyTorch 2.4 has these tables of hooks, and no function that looks into all of them
+_HOOKS = [
+    hooks
+    for name, hooks in vars(modules).items()
+    if name.startswith(("_global_forward", "_global_backward")) and isinstance(hooks, dict)
+]
+# Whether hooks are registered for all modules; PyTorch's own function, which models call often.
+hooked_anywhere = getattr(modules, "_has_any_global_hook", lambda: any(_HOOKS))
+
+
+def threads() -> int:
+    return torch.get_num_threads()
+
+
+def require_evaluation(model: Any) -> None:
+    if any(module.training for module in model.modules()):
+        why = "training is not covered: it has dropout, and statistics of the batch"
+        raise InputError("model", type(model).__name__, why, "call model.eval()")
+
+
+_mkldnn, _exactly = torch._C._get_mkldnn_enabled, torch._C._get_deterministic_algorithms
+_of_products = torch._C._get_float32_matmul_precision
+_precision = getattr(torch._C, "_get_fp32_precision_getter", lambda *_: _of_products())
+
+
+def settings() -> tuple[Any, ...]:
+    """Returns PyTorch's settings that choose kernels, in the order of ``SETTINGS``.
+
+    It is asked at each call of a model, so it calls what PyTorch's own functions call. That of
+    matrix products is what ``torch.set_float32_matmul_precision`` sets too.
+    """
+    return (
+        _mkldnn(),
+        _exactly(),
+        _precision("mkldnn", "matmul"),
+        _precision("mkldnn", "conv"),
+        _precision("mkldnn", "rnn"),
+    )
+
+
+SETTINGS = (
+    *("mkldnn", "deterministic", "mkldnn.matmul.fp32_precision"),
+    *("mkldnn.conv.fp32_precision", "mkldnn.rnn.fp32_precision"),
+)
+
+
+def changed(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
+    exact = ("none", "highest", "ieee")  # the default of a precision is exact
+    return ", ".join(
+        f"{name}={new}"
+        for name, old, new in zip(SETTINGS, before, now, strict=True)
+        if old != new and not (old in exact and new in exact)
+    )
+
+
+@contextmanager
+def with_threads(count: int) -> Iterator[int]:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(count)
+        yield count
+    finally:
+        torch.set_num_threads(before)
+
+
+def container(y: Any) -> tuple[np.ndarray, str]:
+    """Returns a tensor's bits as a container array, and the name of its format."""
+    name = FORMATS[y.dtype]
+    y = y.detach().contiguous()
+    if name == "bfloat16":
+        return y.view(torch.int16).numpy().view(np.uint16), name
+    return y.numpy(), name
+
+
+def of_container(array: np.ndarray, dtype: str) -> Any:
+    """Returns a container array's tensor, in the same memory."""
+    if dtype == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def tensor(values: np.ndarray, dtype: Any) -> Any:
+    """float64 values rounded to a tensor's format."""
+    return aligned_contiguous(torch.from_numpy(np.array(values, order="C")).to(dtype))
+
+
+def is_weight(x: Any) -> bool:
+    """Returns whether these are weights: a parameter, or a view of one."""
+    return isinstance(x, torch.nn.Parameter) or isinstance(x._base, torch.nn.Parameter)
+
+
+def misplaced(x: Any) -> int:
+    """Returns how many bytes behind a whole vector a tensor begins."""
+    return int(x.data_ptr() % ALIGNED)
+
+
+def aligned_tensor(x: Any) -> Any:
+    """Returns the same contiguous values where a vector begins: a copy if they begin elsewhere.
+
+    MKL has products whose order of additions depends on that, on processors without AVX-512.
+    """
+    return x.clone() if x.data_ptr() % ALIGNED else x
+
+
+def aligned_contiguous(x: Any) -> Any:
+    """Returns what ``strided`` does, where a vector begins."""
+    return aligned_tensor(strided(x))
+
+
+def strided(x: Any) -> Any:
+    """Contiguous, with the strides that follow from the shape.
+
+    Axes of size 1 may have any stride, and by them libraries take another kernel.
+    """
+    x = x.contiguous()
+    if 1 not in x.shape and x.numel():
+        return x
+    strides, step = [], 1
+    for size in reversed(x.shape):
+        strides.append(step)
+        step *= size
+    wanted = tuple(reversed(strides))
+    return x if x.stride() == wanted else x.as_strided(x.shape, wanted)
+
+
+def moved_by(x: Any, by: int) -> Any:
+    """Returns the same contiguous values in memory that begins ``by`` bytes behind a vector."""
+    many = by // x.element_size()
+    room = torch.empty(x.numel() + many, dtype=x.dtype)[many:]
+    return room.copy_(x.reshape(-1)).view(x.shape)
+
+
+def shifted_tensor(x: Any) -> Any:
+    """Returns the same contiguous values elsewhere in memory: at no whole multiple of a vector."""
+    return moved_by(x, x.element_size())
+
+
+def rows_apart(shape: Sequence[int], dtype: Any) -> Any:
+    """Returns room for rows, along the last axis, each of which begins where a vector does."""
+    vector = ALIGNED // dtype.itemsize
+    *others, channels = shape
+    return torch.empty(*others, -(-channels // vector) * vector, dtype=dtype)[..., :channels]
+
+
+def repeated(sample: Tensors, size: int) -> Tensors:
+    every = (x.expand(size, *x.shape) for x in sample)
+    return tuple(strided(x.clone(memory_format=torch.contiguous_format)) for x in every)
+
+
+class TorchRows(operations.IndependentRows):
+    def empty(self, samples: Tensors) -> Any:
+        """Room for the outputs; None where their shape is known from a call alone."""
+        return None
+
+    def mark(self, size: int) -> str:
+        with torch.no_grad():
+            return super().mark(size)  # type: ignore[safe-super]
+
+    def ready(self, size: int) -> Callable[[], Any]:
+        return torch.no_grad()(super().ready(size))  # type: ignore[safe-super]
+
+
+TOOLS = operations.Tools(
+    FORMATS, tensor, repeated, lambda x, at: x[torch.from_numpy(at)], container
+)
+
+
+class TorchTestedRows(TorchRows, operations.TestedRows):
+    tools = TOOLS
+
+    def answer(self, number: int, size: int) -> Any:
+        """As of ``TestedRows``; of the first set twice, once written where it is told to."""
+        sample, parameters = self.telling(number)
+        samples = repeated(sample, size)
+        y = self.call(samples, parameters)
+        if number:
+            return y
+        return torch.cat([y, self.call(samples, parameters, torch.empty_like(y))])
+
+
+class TorchLinear(TorchTestedRows):
+    """Rows times a matrix: w (filters, channels), or (channels, filters) if it is ``turned``.
+
+    ``at``: how many bytes behind a whole vector the weights begin.
+    """
+
+    own = True
+    """Whether the call is the library's own, of operands as they are."""
+
+    def __init__(
+        self,
+        channels: int,
+        filters: int,
+        dtype: Any,
+        bias: bool,
+        turned: bool = False,
+        at: int = 0,
+    ) -> None:
+        with_bias, laid = " with bias" * bias, " turned" * turned
+        laid += f" weights {at} bytes on" if at else ""
+        super().__init__(f"linear {channels} -> {filters}{with_bias}{laid} {FORMATS[dtype]}")
+        self.channels, self.filters, self.dtype, self.bias = channels, filters, dtype, bias
+        self.turned, self.at = turned, at
+
+    def drawn(self, number: int) -> tuple[Tensors, Tensors]:
+        x, w, b = cancelling_products(
+            number, self.channels, self.filters, FORMATS[self.dtype], number == 1
+        )
+        held = moved_by(tensor(w if self.turned else w.T, self.dtype), self.at)
+        bias = tensor(b, self.dtype) if self.bias else None
+        return (tensor(x, self.dtype),), (held, bias)
+
+    def empty(self, samples: Tensors) -> Any:
+        return samples[0].new_empty((len(samples[0]), self.filters))
+
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        (x,), (w, b) = samples, parameters
+        if self.turned:
+            return torch.mm(x, w, out=out) if b is None else torch.addmm(b, x, w, out=out)
+        if out is None:
+            return functional.linear(x, w, b)
+        return torch.mm(x, w.t(), out=out) if b is None else torch.addmm(b, x, w.t(), out=out)
+
+    def asked(self, x: Any, w: Any, b: Any) -> Any:
+        """The call of samples and weights as ``functional.linear`` takes them."""
+        return self.call(
+            (x,), (moved_by(aligned_contiguous(w.t()) if self.turned else w, self.at), b)
+        )
+
+    def case(self) -> Case | None:
+        return Case(
+            "dense",
+            in_channels=self.channels,
+            filters=self.filters,
+            dtype=FORMATS[self.dtype],
+            bias="normal" if self.bias else None,
+        )
+
+
+class AlignedLinear(TorchLinear):
+    """As a ``TorchLinear``, whose rows and answers each begin where a vector does.
+
+    Where they don't, MKL adds some rows of a narrow product in another order.
+    """
+
+    own = False
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.key += " rows apart"
+
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        (x,), (w, b) = samples, parameters
+        rows = rows_apart(x.shape, x.dtype).copy_(x)
+        y = super().call((rows,), (w, b), rows_apart((len(x), self.filters), x.dtype))
+        return y.contiguous() if out is None else out.copy_(y)
+
+
+class TorchConvolution(TorchTestedRows):
+    """A convolution of one spatial size, along the batch; ``at`` as of ``TorchLinear``."""
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        weights: tuple[int, ...],
+        dtype: Any,
+        bias: bool,
+        words: dict[str, Any],
+        at: int = 0,
+    ) -> None:
+        transposed = "output_padding" in words  # an option of theirs alone
+        filters = weights[1] * words.get("groups", 1) if transposed else weights[0]
+        sample = max(shape[0], filters) * math.prod(shape[1:])
+        self.pieces = tuple(size for size in BATCHES if size <= max(64, NUMBERS // sample))
+        parts = {k: v if isinstance(v, tuple | list) else (v,) for k, v in words.items()}
+        said = " ".join(f"{name}={'x'.join(map(str, parts[name]))}" for name in sorted(parts))
+        said += f" weights {at} bytes on" if at else ""
+        name = "transposed convolution" if transposed else "convolution"
+        text = "x".join(map(str, shape)), "x".join(map(str, weights))
+        with_bias = " with bias" * bias
+        super().__init__(f"{name} of {text[0]} by {text[1]}{with_bias} {said} {FORMATS[dtype]}")
+        self.shape, self.weights, self.dtype, self.bias = shape, weights, dtype, bias
+        self.words, self.transposed, self.at = words, transposed, at
+        self.function = (TRANSPOSED if transposed else CONVOLUTIONS)[len(shape) - 1]
+
+    def drawn(self, number: int) -> tuple[Tensors, Tensors]:
+        groups = self.words.get("groups", 1)
+        filters = self.weights[1] * groups if self.transposed else self.weights[0]
+        leaves, name = math.prod(self.weights) // filters, FORMATS[self.dtype]
+        x, w, b = convolved_operands(number, self.shape, leaves, filters, name)
+        held = w.reshape(self.weights) if self.transposed else w.T.reshape(self.weights)
+        bias = tensor(b, self.dtype) if self.bias else None
+        return (tensor(x, self.dtype),), (moved_by(tensor(held, self.dtype), self.at), bias)
+
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        return self.function(*samples, *parameters, **self.words)
+
+    def asked(self, x: Any, w: Any, b: Any) -> Any:
+        """The call of samples and weights as the library's function takes them."""
+        return self.call((x,), (moved_by(w, self.at), b))
+
+    def case(self) -> Case | None:
+        rank, words = len(self.shape) - 1, self.words
+        if self.transposed or rank == 3 or isinstance(words.get("padding"), str):
+            return None
+        return Case(
+            f"conv{rank}d",
+            "x".join(map(str, self.weights[2:])),
+            self.shape[0],
+            self.weights[0],
+            stride=for_each_axis(words.get("stride", 1), rank),
+            dilation=for_each_axis(words.get("dilation", 1), rank),
+            groups=words.get("groups", 1),
+            padding=[(zeros, zeros) for zeros in for_each_axis(words.get("padding", 0), rank)],
+            height=self.shape[1] if rank == 2 else None,
+            length=self.shape[-1],
+            dtype=FORMATS[self.dtype],
+            bias="normal" if self.bias else None,
+        )
+
+
+class TorchSamples(operations.IndependentSamples, TorchTestedRows):
+    """PyTorch's calls whose samples are computed each by itself."""
+
+
+class MatrixPairs(TorchSamples):
+    """Products of pairs of matrices, (rows, leaves) and (leaves, filters), perhaps with a summand.
+
+    What each row adds cancels, as that of ``TorchLinear``.
+    """
+
+    def drawn(self, number: int) -> tuple[Tensors, Tensors]:
+        (rows, leaves), (_, filters) = self.shapes[:2]
+        x, w, b = cancelling_products(number, leaves, filters, FORMATS[self.dtype], number == 1)
+        drawn = np.broadcast_to(x, (rows, leaves)), w, np.broadcast_to(b, (rows, filters))
+        return tuple(tensor(values, self.dtype) for values in drawn[: len(self.shapes)]), ()
+
+
+class PairsApart(MatrixPairs):
+    """As ``MatrixPairs``, rows and answers begin where a vector does: see ``AlignedLinear``.
+
+    Its function takes ``out``.
+    """
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.key += " rows apart"
+
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        a, b, *_ = samples
+        y = rows_apart((*a.shape[:-1], b.shape[-1]), a.dtype)
+        every = (rows_apart(x.shape, x.dtype).copy_(x) for x in samples)
+        return self.function(*every, *parameters, out=y).contiguous()
+
+
+class TorchByPlace(TorchRows, operations.ByPlace):
+    """``written(x, out)``: where its values go, if that can be said."""
+
+    tools, tried = TOOLS, 3_003
+    pieces = (1 << 22,)
+
+    def __init__(
+        self,
+        name: str,
+        dtype: Any,
+        function: Callable[..., Any],
+        written: Callable[..., Any] | None = None,
+        inputs: int = 1,
+    ) -> None:
+        super().__init__(name, dtype, function, inputs)
+        self.written = written
+
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        if out is None or self.written is None:
+            return self.function(*samples)
+        return self.written(*samples, out)
+
+    def empty(self, samples: Tensors) -> Any:
+        return torch.empty_like(samples[0])
+
+    def shown(self, values: Tensors, first: bool) -> Any:
+        """The first time where no vector begins, and written to such memory."""
+        if not first:
+            return self.function(*values)
+        values = tuple(map(shifted_tensor, values))
+        return self.call(values, (), shifted_tensor(self.function(*values)))
+
+
+def for_each_axis(value: int | tuple[int, ...], rank: int) -> tuple[int, ...]:
+    return (value,) * rank if isinstance(value, int) else tuple(value)
+
+
+def written_in_pieces(operation: Any, plan: Plan, samples: Tensors, parameters: Tensors) -> Any:
+    """As ``keeper.Library.runner``, of contiguous samples."""
+    call = operation.call
+    if len(plan) == 1:
+        return whole_call(plan[0], call, samples, parameters)
+    return in_pieces([(p, call, parameters) for p in plan], samples, operation.empty(samples))
+
+
+runner = written_in_pieces
+
+
+def whole_call(piece: SizedCall, call: Callable[..., Any], samples: Tensors, held: Tensors) -> Any:
+    """Returns a call of all samples, which are filled up where it is of more."""
+    _, count, size = piece
+    if count == size:
+        return call(samples, held)
+    return call(tuple(padded_samples(x, size) for x in samples), held)[:count]
+
+
+def in_pieces(
+    steps: Iterable[tuple[SizedCall, Callable[..., Any], Tensors]], samples: Tensors, y: Any
+) -> Any:
+    """Returns the calls of some samples each, one behind the other in ``y``, or in new memory."""
+    for (start, count, size), call, held in steps:
+        part = tuple(x[start : start + count] for x in samples)
+        if count < size:
+            rows = call(tuple(padded_samples(x, size) for x in part), held)[:count]
+        elif y is None:
+            rows = call(tuple(map(aligned_tensor, part)), held)
+        else:
+            out = y[start : start + count]  # if it begins where a vector does, as a call's own
+            out = None if out.data_ptr() % ALIGNED else out
+            rows = call(tuple(map(aligned_tensor, part)), held, out)
+            if rows.data_ptr() == y[start].data_ptr():
+                continue  # it was written where it belongs
+        if y is None:
+            y = rows.new_empty((len(samples[0]), *rows.shape[1:]))
+        y[start : start + count] = rows
+    return y
+
+
+def padded_samples(x: Any, size: int) -> Any:
+    """Copies of the first sample behind the others: no sample is odd, such as one of zeros."""
+    count = x.shape[0]
+    if count == 1:
+        return x.expand(size, *x.shape[1:]).contiguous()
+    if x.dim() == 2:
+        return torch.cat((x, x[:1].expand(size - count, x.shape[1])))
+    padded = x.new_empty((size, *x.shape[1:]))
+    padded[:count] = x
+    padded[count:] = x[:1]
+    return padded
+
+
+@dataclass(frozen=True)
+class InOrder:
+    """An implementation of a function, called with all of its arguments in their order.
+
+    ``usual``: their names, with what is taken where one is left out.
+    """
+
+    run: Callable[..., Any]
+    usual: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], run: Callable[..., Any]) -> InOrder:
+        """Returns it with the names and defaults of a function, None where there is none."""
+        every = signature(function).parameters.values()
+        return cls(run, {p.name: None if p.default is p.empty else p.default for p in every})
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        if len(args) < len(self.usual):
+            rest = list(self.usual.items())[len(args) :]
+            args = (*args, *(named.get(name, usual) for name, usual in rest))
+        return self.run(*args)
+
+
+# Calls of PyTorch's functions that are the library's own: found once, then made at once.
+#
+# Most functions are run operation by operation, which costs more than small operations do. Where
+# each operation of a call was exact, or in its class at the very size and place in memory that it
+# has, the function's own call makes the same calls below. A call is known by all that decides this:
+# shapes, strides, formats and alignment of its tensors, its other arguments, and the number of
+# threads.
+
+
+PLAIN = (int, float, bool, str, type(None), torch.dtype)
+
+
+class WatchedCalls(threading.local):
+    """What became of the operations of a function's call, in one thread.
+
+    ``own``: all so far are the library's own calls; ``whole``: so is that which runs now.
+    ``exact``: all so far were exact; ``plain``: all of the last call that was watched were;
+    ``others``: those of some function within attention were not.
+    """
+
+    own = whole = exact = plain = others = False
+
+
+class Ready:
+    """Operations on one tensor whose own call, of the library, is in the class as it is."""
+
+    def __init__(self) -> None:
+        self.watched = WatchedCalls()
+        self.strides: dict[Any, Any] = {}
+
+    def __call__(self, met: Any, x: Any) -> bool:
+        """Returns whether the library's own call of x is in the class: see ``note``."""
+        return x.stride() == self.strides.get(met) and not x.data_ptr() % ALIGNED
+
+    def note(self, met: Any, x: Any, known: ReadyOperation, count: int) -> None:
+        """Keeps the strides of x by all else that decides a call's bits, where it is one call.
+
+        ``met``: None: only what watches this call is told.
+        """
+        if known.whole(count) and strided(x) is x:
+            self.watched.whole = not x.data_ptr() % ALIGNED
+            if met is not None:
+                self.strides[met] = x.stride()
+
+
+class Natives:
+    """The calls that are known to be the library's own."""
+
+    def __init__(self, watched: WatchedCalls) -> None:
+        self.watched = watched
+        self.known: dict[Any, bool] = {}
+
+    def __call__(self, mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Returns ``func`` of its arguments, within a mode that sees its operations or alone."""
+        key, watched = call_key(func, args, kwargs), self.watched
+        watched.plain = False
+        if key is not None and self.known.get(key):
+            return func(*args, **kwargs)
+        own, exact = watched.own, watched.exact
+        watched.own = watched.exact = True
+        counts = None if key is None or key in self.known else _changes(args, kwargs)
+        try:
+            with mode:
+                y = func(*args, **kwargs)
+            if counts is not None:
+                same = watched.own and counts == _changes(args, kwargs)
+                self.known[key] = same and _same_bits(y, func(*args, **kwargs))
+            watched.plain = watched.exact
+        finally:
+            watched.own, watched.exact = own and watched.own, exact and watched.exact
+        return y
+
+
+def call_key(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Returns a call's key; None: it has arguments of another kind."""
+    parts = [func, torch.get_num_threads(), torch.is_inference_mode_enabled()]
+    for x in args:
+        if not _add_to_key(x, parts):
+            return None
+    for name, x in kwargs.items():
+        parts.append(name)
+        if not _add_to_key(x, parts):
+            return None
+    return tuple(parts)
+
+
+def _add_to_key(x: Any, parts: list[Any]) -> bool:
+    """Adds an argument to a key. Numbers of other kinds may be equal, so the kind is told too."""
+    kind = type(x)
+    parts.append(kind)
+    if kind is torch.Tensor or kind is torch.nn.Parameter:
+        if x.is_nested or x.layout is not torch.strided or x.is_conj() or x.is_neg():
+            return False
+        parts += x.shape, x.stride(), x.dtype, x.data_ptr() % ALIGNED
+    elif kind in PLAIN:
+        parts.append(x)
+    elif kind in (tuple, list, torch.Size):
+        parts.append(len(x))
+        return all(_add_to_key(each, parts) for each in x)
+    else:
+        return False
+    return True
+
+
+def _changes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int] | None:
+    """Returns how often each tensor was changed in place; None where PyTorch does not count."""
+    every = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+    return None if any(x.is_inference() for x in every) else [x._version for x in every]
+
+
+def _same_bits(answer: Any, again: Any) -> bool:
+    here, there = tree_leaves(answer), tree_leaves(again)
+    if len(here) != len(there) or not all(isinstance(x, torch.Tensor) for x in here):
+        return False
+    for x, y in zip(here, there, strict=True):
+        if (x.shape, x.stride(), x.dtype) != (y.shape, y.stride(), y.dtype):
+            return False
+        if x.dtype not in FORMATS:
+            if not torch.equal(x, y):
+                return False
+            continue
+        (mine, name), (yours, _) = container(x), container(y)
+        if not ulp.equal(mine, yours, name) or ulp.signed_zeros(mine, yours, name):
+            return False
+    return True

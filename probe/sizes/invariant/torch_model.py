@@ -1,0 +1,616 @@
+"""Runs every operation of a PyTorch model in its class of sizes."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import is_dataclass
+from functools import wraps
+from inspect import signature
+from itertools import compress
+from types import FrameType, MethodType, new_class
+from typing import Any
+
+import numpy as np
+import torch
+from torch.autograd import forward_ad
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+from torch.utils.hooks import RemovableHandle
+
+from probe.case import ulp
+from probe.case.errors import Foreign, InputError, foreign
+from probe.sizes.invariant import torch_calls
+from probe.sizes.invariant.classes import InvariantOptions, Table, table_environment
+from probe.sizes.invariant.keeper import Keeper, Report
+from probe.sizes.invariant.programs import LibraryProgram
+from probe.sizes.invariant.samples import UNREAD, Axes, Company, EndedCall, Value
+from probe.sizes.invariant.torch_calls import (
+    FORMATS,
+    container,
+    hooked_anywhere,
+    of_container,
+    require_evaluation,
+)
+from probe.sizes.invariant.torch_functions import (
+    HOOKS,
+    Functions,
+    KnownModules,
+    unusual,
+    usual_tensor,
+)
+from probe.sizes.invariant.torch_operations import TorchOperations
+from probe.targets.unchanged import unchanged
+
+_in_inference = torch.is_inference_mode_enabled
+_cast_anywhere = torch._C._is_any_autocast_enabled  # a third of the time of asking about the CPU
+_transformed, _traced = torch._C._functorch.peek_interpreter_stack, torch._C._get_tracing_state
+# What each call of a model asks. Some of it says that ``require_numbers`` is to look closer.
+_watching, _threads = torch._C._len_torch_dispatch_stack, torch.get_num_threads
+
+FUSED = (torch.nn.TransformerEncoderLayer, torch.nn.MultiheadAttention)
+FAST = (
+    "PyTorch's fused path for attention is not taken: at the largest size the bits are those of "
+    "torch.backends.mha.set_fastpath_enabled(False)"
+)
+
+
+def made(model: Any, options: InvariantOptions, batched: Any) -> tuple[Any, Report]:
+    """As ``probe.sizes.invariant.invariant``."""
+    sizes, like, strict, example, table = options
+    if not isinstance(model, torch.nn.Module):
+        name = type(model).__name__
+        raise InputError(
+            "model", name, "only PyTorch modules are supported", "give a torch.nn.Module"
+        )
+    require_evaluation(model)
+    require_uncompiled(model)
+    classes = Table.opened(table, like, sizes, torch_calls.threads(), table_environment("torch"))
+    keeper = Keeper(classes, strict, torch_calls)
+    if any(isinstance(part, FUSED) for part in model.modules()) and FAST not in classes.notes:
+        classes.notes.append(FAST)
+    if any(weights.is_complex() for weights in (*model.parameters(), *model.buffers())):
+        keeper.leave("complex weights", COMPLEX)
+    invariant = in_mode(model, keeper, batched)
+    if example is not None:
+        inputs = example if isinstance(example, tuple) else (example,)
+        try:
+            y = foreign(invariant, *inputs)
+        except Foreign as error:  # a mistake of the mode, unless the model itself refuses it
+            try:
+                with torch.no_grad():
+                    foreign(model, *inputs)
+            except Foreign as refused:
+                todo = "give inputs as the model takes them, several as a tuple"
+                why = f"the model does not take it: {refused}"
+                raise InputError("example", type(example).__name__, why, todo) from None
+            raise (error.__cause__ or error) from None
+        every = [x for x in inputs if isinstance(x, torch.Tensor)]
+        of_batch = {x.shape[0] if x.dim() else 0 for x in every} == {keeper.batch}
+        of_length = any(keeper.length in x.shape[1:] for x in every)
+        if like == "largest" and of_batch and (of_length or "length" not in sizes):
+            with torch.no_grad():
+                native = model(*inputs)
+            total = apart = 0
+            for ours, theirs in zip(tree_leaves(y), tree_leaves(native), strict=False):
+                dtype = getattr(theirs, "dtype", None)
+                if dtype in FORMATS and ours.dtype is dtype and ours.shape == theirs.shape:
+                    (there, name), (here, _) = container(theirs), container(ours)
+                    apart += int(ulp.bits_apart(here, there, name).sum())
+                    total += theirs.numel()
+            if apart:
+                classes.notes.append(
+                    f"at the largest size {apart:,} of {total:,} numbers of the example differ "
+                    "from the unchanged model's, whose bits depend on the place or the layout "
+                    "even there"
+                )
+    return invariant, keeper.report
+
+
+def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
+    """Returns the model in the mode: a second object with the attributes of the first.
+
+    Both have one ``__dict__``, so what is set, loaded or registered on one is there on the other.
+    Its class is a subclass of the model's, as an attribute ``forward`` would be passed over by
+    whatever calls the function of the class (``torch.fx``), and would run the first object's
+    weights in a copy. A copy has its own weights, and the classes and the report in common.
+    """
+    state, numbers = ModelState(model), Numbers()
+    company = Company(keeper, _axes_of(model.forward, batched, type(model).__name__))
+    modes: dict[Any, Mode] = {}
+    here = [Mode(keeper, model)]  # that of the last call
+    modes[here[0].settings] = here[0]
+    base = type(model)
+    custom = base.__call__ is not torch.nn.Module.__call__  # GraphModule, layers of Keras
+
+    def forward(called: Any, hooks: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if _in_inference():
+            args, kwargs = tree_map(usual_tensor, (args, kwargs))
+            with torch.inference_mode(False), torch.no_grad():
+                return forward(called, hooks, args, kwargs)
+        # what was asked of samples is of a model that is no more
+        if state.changed():
+            company.forget()
+            for each in modes.values():
+                each.done.clear()
+        if True in [part.training for part in state.parts]:
+            require_evaluation(model)
+        if _cast_anywhere() and torch.is_autocast_enabled("cpu"):
+            todo = "leave torch.autocast, and give model.to(torch.bfloat16)"
+            raise InputError("model", base.__name__, AUTOCAST, todo)
+        looked_at = _transformed() is not None or _traced() is not None or _watching()
+        if looked_at or forward_ad._current_level >= 0:
+            require_numbers(base, args, kwargs)
+        owner = model if type(called) is kind else _without(called, kind)
+        inner = owner.forward
+        if hooks and not custom:  # whether a call runs more than its forward
+            own = map(owner.__dict__.__getitem__, HOOKS)
+            hooks = state.hooked and bool(hooked_anywhere() or any(own))
+        if hooks:
+            inner = owner.__call__ if custom else owner._call_impl
+        mode, settings = here[0], torch_calls.settings()
+        if mode.settings != settings:
+            mode = here[0] = modes.setdefault(settings, Mode(keeper, model))
+            keeper.note_setting()
+        watched = torch.is_grad_enabled()
+        # as no_grad, whose objects cost as much as a small layer
+        if watched:
+            require_no_gradients(base, args)
+            torch._C._set_grad_enabled(False)
+        try:
+            met = _in_common(args, kwargs, numbers)
+            if met in mode.done:
+                keeper.calls.again()
+                run = None if hooks or kwargs or len(args) != 1 else mode.alone.of(owner)
+                try:
+                    y = NotImplemented if run is None else run(owner, args[0])
+                except RuntimeError:  # such as a sparse input, whose shape is that of another
+                    if not unusual(args):
+                        raise
+                    y = NotImplemented
+                if y is not NotImplemented:
+                    return y
+                with mode.functions:
+                    return inner(*args, **kwargs)
+            require_numbers(base, args, kwargs)
+            leaves = tree_leaves((args, kwargs))
+            every = [x for x in leaves if isinstance(x, torch.Tensor)]
+            if every and all(x.dim() and not len(x) for x in every):
+                # of no samples there are no bits to keep
+                return inner(*args, **kwargs)
+            kind_of, arrays = _kind_and_arrays(args, kwargs)
+            company.begin(kind_of, [tuple(x.shape) for x in arrays], (args, kwargs))
+            if any("complex" in str(x.dtype) for x in arrays):
+                keeper.leave("complex inputs", COMPLEX)
+            # a model may write to what it is given
+            before = [x.copy() if isinstance(x, np.ndarray) else x.clone() for x in arrays]
+            with mode.functions, Settled(keeper, settings):
+                y = inner(*args, **kwargs)
+            keeper.calls.end()
+            if kind_of is None:
+                keeper.leave(UNREAD, STRANGE)
+            else:
+                with unchanged(model):
+                    single = (
+                        leaf
+                        for leaf in leaves
+                        if type(leaf) in (int, float)
+                        or (isinstance(leaf, ARRAYS) and not leaf.ndim)
+                    )
+                    about = kind_of, before, tuple(map(numbers, single))
+                    _ask_in_company(company, mode, inner, about, (args, kwargs), y)
+        except (RuntimeError, NotImplementedError) as error:
+            if unusual((args, kwargs)):
+                todo = "give contiguous tensors on the CPU"
+                raise InputError("model", base.__name__, UNUSUAL, todo) from error
+            if "Inplace update to inference tensor" in str(error):
+                todo = "make the model outside of torch.inference_mode"
+                raise InputError("model", base.__name__, INFERRED, todo) from error
+            raise
+        finally:
+            if watched:
+                torch._C._set_grad_enabled(True)
+        if met is not None:
+            mode.done.add(met)
+        return y
+
+    kind, keeper.where = _class_in_mode(model, keeper, batched, UncompiledCall(forward)), module_now
+    return _sharing_attributes(kind, model)
+
+
+def _sharing_attributes(kind: Any, model: Any) -> Any:
+    twin = object.__new__(kind)
+    object.__setattr__(twin, "__dict__", model.__dict__)
+    return twin
+
+
+def module_now() -> str:
+    """Returns the name of the innermost module that a model in the mode runs now.
+
+    It is read from the frames, as nothing else is kept about modules, which would cost each call.
+    """
+    frame: FrameType | None = sys._getframe()
+    met = []
+    while frame is not None:
+        code, names = frame.f_code, frame.f_locals
+        if code is torch.nn.Module._call_impl.__code__:
+            met.append(names["self"])
+        elif code is KnownModules._sequential.__code__:
+            met.append(names.get("part"))
+        elif code.co_filename == __file__ and "owner" in names:
+            owner = names["owner"]
+            known = {id(part): name for name, part in owner.named_modules()}
+            there = [known[id(part)] for part in met if id(part) in known]
+            return (there[0] if there else "") or type(owner).__name__
+        frame = frame.f_back
+    return ""
+
+
+class _Forward:
+    """``forward`` of a class: it goes before what an object has of this name, which it runs."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __get__(self, model: Any, kind: Any = None) -> Any:
+        return self.function if model is None else MethodType(self.function, model)
+
+    def __set__(self, model: Any, value: Any) -> None:
+        model.__dict__["forward"] = value
+
+    def __delete__(self, model: Any) -> None:
+        del model.__dict__["forward"]
+
+
+def _class_in_mode(model: Any, keeper: Keeper, batched: Any, run: Callable[..., Any]) -> Any:
+    """Returns the class of a model in the mode.
+
+    ``run(called, hooks, args, kwargs)``: a call of an object of it, with its hooks or without.
+    """
+    base = type(model)
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return run(self, True, args, kwargs)
+
+    @wraps(base.forward)
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return run(self, False, args, kwargs)
+
+    def made_anew(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        todo = "make it from the plain model, and call stable.invariant"
+        raise InputError("model", base.__name__, ANOTHER, todo)
+
+    def copied(self: Any) -> Any:
+        return in_mode(copy.copy(_owner(self)), keeper, batched)
+
+    def deeply_copied(self: Any, memo: dict[int, Any]) -> Any:
+        memo[id(self)] = in_mode(copy.deepcopy(_owner(self), memo), keeper, batched)
+        return memo[id(self)]
+
+    def reduced(self: Any, protocol: Any) -> Any:
+        return restored_model, (_owner(self), keeper.strict, keeper.table.text(), batched)
+
+    def scripted(self: Any) -> Any:
+        raise InputError("model", base.__name__, UNSEEN, "give the model without the mode")
+
+    def _owner(called: Any) -> Any:
+        return model if type(called) is kind else _without(called, kind)
+
+    there = {
+        "__module__": base.__module__,
+        "__qualname__": base.__qualname__,
+        "__doc__": base.__doc__,
+        "__new__": made_anew,
+        "__call__": call,
+        "__copy__": copied,
+        "__deepcopy__": deeply_copied,
+        "__reduce_ex__": reduced,
+        "__prepare_scriptable__": scripted,
+        "forward": _Forward(forward),
+        "invariant_report": keeper.report,
+    }
+    kind: Any = new_class(base.__name__, (base,), {}, lambda names: names.update(there))
+    return kind
+
+
+def restored_model(model: Any, strict: bool, text: str, batched: Any = None) -> Any:
+    """Returns what was pickled of a model in the mode: with its classes, which are checked anew."""
+    table = Table.of(text, "pickle", table_environment("torch"))
+    return in_mode(model, Keeper(table, strict, torch_calls), batched)
+
+
+def _without(called: Any, kind: Any) -> Any:
+    """Returns a model in the mode whose class was changed, as by a parametrization: without it."""
+    own = {name: value for name, value in vars(type(called)).items() if name not in BASICS}
+    plain = new_class(kind.__name__, kind.__bases__, {}, lambda names: names.update(own))
+    return _sharing_attributes(plain, called)
+
+
+BASICS = ("__dict__", "__weakref__")
+
+
+class Mode:
+    """A model's operations with one choice of settings. ``done``: calls that are known."""
+
+    def __init__(self, keeper: Keeper, model: Any) -> None:
+        self.settings = torch_calls.settings()
+        self.functions = Functions(TorchOperations(keeper, model.parameters))
+        self.alone = KnownModules(self.functions.quick, self.functions)
+        self.done: set[Any] = set()
+
+
+class Settled(TorchFunctionMode):
+    """Reports a setting that a model changes inside: operations are known by those of the call."""
+
+    def __init__(self, keeper: Keeper, settings: tuple[Any, ...]) -> None:
+        super().__init__()
+        self.keeper, self.settings = keeper, settings
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if said := torch_calls.changed(self.settings, torch_calls.settings()):
+            why = "it runs with settings that are not those of the call"
+            self.keeper.leave(f"{getattr(func, '__name__', 'operation')} with {said}", why)
+        return func(*args, **(kwargs or {}))
+
+
+class ModelState:
+    """What a model is made of. ``parts``: its modules when it was made, which are not to train.
+
+    A layer that is replaced, or a hook, may make samples read each other. PyTorch counts neither,
+    so all modules are compared, by identity, at every call (0.3 us for 5, 4 us for 100), and hooks
+    where any was registered anywhere. Other attributes would cost small models too much.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.parts = tuple(model.modules())
+        self._look()
+
+    def _look(self) -> None:
+        self.hooks = RemovableHandle.next_id
+        self.now = tuple(self.model.modules())
+        self.inside = [part._modules for part in self.now]
+        self.there = [part for inside in self.inside for part in inside.values()]
+        own = [tuple(vars(part)[name]) for part in self.now for name in HOOKS]
+        self.hooks_of = [hooked_anywhere(), *own]
+        self.hooked = any(self.hooks_of)
+        """Whether there are hooks, or there were when one was last registered."""
+
+    def changed(self) -> bool:
+        """Whether modules or hooks are not those of the last time that this was asked."""
+        alike = self.there == [part for inside in self.inside for part in inside.values()]
+        if alike and self.hooks == RemovableHandle.next_id:
+            return False
+        before = self.hooks_of
+        self._look()
+        return not alike or before != self.hooks_of
+
+
+# Whole numbers up to that may choose a branch, such as a number of steps.
+SMALL = 16
+DIFFERENT = 8  # of all other numbers
+
+
+class Numbers:
+    """The first different numbers among arguments, each of which may choose a branch.
+
+    Of more than these none is asked about: a step of time may be new at each call.
+    """
+
+    def __init__(self) -> None:
+        self.there: set[str] = set()
+
+    def __call__(self, x: Any) -> str | None:
+        """Returns a name of a number or tensor without axes; None: it is one of too many."""
+        name = repr(x.item() if isinstance(x, ARRAYS) else x)  # NaN is not equal to itself
+        if name not in self.there:
+            if len(self.there) >= DIFFERENT:
+                return None
+            self.there.add(name)
+        return name
+
+
+def _in_common(args: tuple[Any, ...], kwargs: dict[str, Any], numbers: Numbers) -> Any:
+    """Returns what calls of the same shapes have in common; None: an argument can't be read."""
+    if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor and args[0].shape:
+        return _threads(), args[0].shape, args[0].dtype
+    met: list[Any] = [_threads()]
+    for x in args:
+        if type(x) is torch.Tensor:
+            shape = x.shape
+            met += shape, x.dtype
+            if not shape:
+                met.append(numbers(x))
+        elif not _add_in_common(x, met, numbers):
+            return None
+    for name, x in kwargs.items():
+        met.append(name)
+        if not _add_in_common(x, met, numbers):
+            return None
+    return tuple(met)
+
+
+# What may carry samples: a function may take NumPy's arrays and make tensors of them.
+ARRAYS = torch.Tensor, np.ndarray
+
+
+def _add_in_common(x: Any, met: list[Any], numbers: Numbers | None = None) -> bool:
+    """Adds an argument to what calls have in common; returns whether it can be read.
+
+    ``numbers``: None: those that are not small are not told.
+    """
+    kind = type(x)
+    if isinstance(x, ARRAYS):
+        met += kind, x.shape, x.dtype
+        if numbers is not None and not x.ndim:
+            met.append(numbers(x))
+    elif kind in (list, tuple):
+        met += kind, len(x)
+        return all(_add_in_common(each, met, numbers) for each in x)
+    elif kind is dict:
+        met += kind, tuple(x)
+        return all(_add_in_common(each, met, numbers) for each in x.values())
+    elif x is None or kind in (bool, str, torch.dtype) or (kind is int and abs(x) <= SMALL):
+        met += kind, x
+    elif kind in (int, float):
+        met += kind, numbers and numbers(x)
+    else:
+        leaves, shape = tree_flatten(x)  # PyTorch takes it apart, such as a named tuple
+        if len(leaves) == 1 and leaves[0] is x:
+            return False
+        met += kind, str(shape)
+        return all(_add_in_common(each, met, numbers) for each in leaves)
+    return True
+
+
+def _axes_of(function: Any, batched: Any, name: str) -> Any:
+    """Returns what reads the axis of samples of each tensor of a call; None: none was named."""
+    if batched is None:
+        return None
+    program = LibraryProgram(function, batched, name)
+
+    def read(called: tuple[tuple[Any, ...], dict[str, Any]]) -> Axes:
+        leaves, _ = program.flat(*called)
+        arrays = ((x, leaf.axis) for leaf in leaves for x in tree_leaves(leaf.value))
+        return tuple(
+            axis % x.ndim if axis is not None and -x.ndim <= axis < x.ndim else None
+            for x, axis in arrays
+            if isinstance(x, ARRAYS)
+        )
+
+    return read
+
+
+def _kind_and_arrays(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
+    """Returns what arguments have in common but their sizes, and their arrays; None: unknown."""
+    leaves, shape = tree_flatten((args, kwargs))
+    places = tuple(isinstance(leaf, ARRAYS) for leaf in leaves)
+    arrays = list(compress(leaves, places))
+    kind: list[Any] = [torch_calls.settings()]
+    if not _add_in_common([leaf for leaf in leaves if not isinstance(leaf, ARRAYS)], kind):
+        return None, arrays
+    kind += ((type(x), x.ndim, x.dtype) for x in arrays)
+    return (str(shape), places, torch.get_num_threads(), *kind), arrays
+
+
+STRANGE = "there is an argument or a result of a type that is not known here"
+
+
+def _ask_in_company(
+    company: Company, mode: Mode, inner: Any, about: tuple[Any, Any, Any], called: Any, y: Any
+) -> None:
+    """Asks whether the samples of a call that has ended keep their bits in other company."""
+    kind, inputs, numbers = about
+    leaves, shape = tree_flatten(called)
+
+    def run(values: Sequence[Value]) -> list[Value]:
+        changed, rest = list(leaves), iter(values)
+        for n, leaf in enumerate(leaves):
+            if isinstance(leaf, ARRAYS):
+                value, dtype = next(rest)  # copied: a model may write to it
+                plain = isinstance(leaf, np.ndarray)
+                changed[n] = value.copy() if plain else of_container(value, dtype).clone()
+        args, kwargs = tree_unflatten(changed, shape)
+        with mode.functions:
+            return _container_values(inner(*args, **kwargs))
+
+    try:
+        before, answer = [*map(_container_value, inputs)], _container_values(y)
+    except (TypeError, RuntimeError) as error:
+        company.keeper.leave(UNREAD, f"{STRANGE} ({' '.join(str(error).split())[:80]})")
+        return
+    company.ask(kind, EndedCall(before, answer, run), numbers)
+
+
+def _container_values(y: Any) -> list[Value]:
+    """Returns the tensors and numbers of a result. TypeError: there is something else in it."""
+    leaves: list[Any] = []
+    for part in tree_leaves(y):
+        of_data = is_dataclass(part) and not isinstance(part, type)
+        leaves += tree_leaves(vars(part)) if of_data else [part]
+    return [_container_value(x) for x in leaves if x is not None and not isinstance(x, str)]
+
+
+def _container_value(x: Any) -> Value:
+    if isinstance(x, bool | int | float):
+        x = torch.tensor(x, dtype=None if isinstance(x, bool | int) else torch.float64)
+    if isinstance(x, np.ndarray) and x.dtype.kind in "fiub":
+        return np.array(x), x.dtype.name
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(f"{type(x).__name__} is not a tensor")
+    if x.dtype in FORMATS:
+        return container(x)
+    value = x.detach().numpy()
+    return value, value.dtype.name
+
+
+AUTOCAST = "autocast changes formats inside of operations, and the classes are those of one format"
+TRANSFORMED = "torch.func and forward-mode gradients change the calls that the mode has checked"
+UNSEEN = "a program that is traced or exported keeps the operations of one call, without the mode"
+ANOTHER = "a new object of this class, such as a slice of its modules, would not be in the mode"
+INFERRED = "it changes numbers in place that were made in torch.inference_mode"
+UNUSUAL = "an input is sparse, nested, or on a different device"
+GRADIENTS = "an input requires gradients, and the mode is for inference: there are none"
+# PyTorch 2.4 has only the question that is wider: whether it is compiled or exported
+_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)
+
+COMPLEX = "products and quotients of complex numbers depend on the place in a vector"
+COMPILED = "the invariant mode runs operation by operation: fused, their bits would be different"
+
+
+def require_numbers(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """InputError where a call is transformed or traced: its operations are then not run as such."""
+    if _transformed() is not None or forward_ad._current_level >= 0:
+        todo = "call it with a whole batch, and take gradients and torch.vmap of the plain model"
+        raise InputError("model", kind.__name__, TRANSFORMED, todo)
+    traced = _traced() is not None or _exporting()
+    if not traced and _watching():
+        traced = any(mode.is_infra_mode() for mode in _get_current_dispatch_mode_stack())
+    if traced or any(type(x).__name__ in PLACEHOLDERS for x in (*args, *kwargs.values())):
+        todo = "export the plain model; stable.invariant takes an .onnx file too"
+        raise InputError("model", kind.__name__, UNSEEN, todo)
+
+
+# Classes of what stands for a tensor while ``torch.fx`` and ``torch.export`` look at a model.
+PLACEHOLDERS = ("Proxy", "FakeTensor", "FunctionalTensor")
+
+
+def require_no_gradients(kind: Any, args: tuple[Any, ...]) -> None:
+    """InputError for an input whose gradient somebody waits for: it would be silently none."""
+    for x in args:
+        if isinstance(x, torch.Tensor) and x.requires_grad and x.is_leaf:
+            todo = "use torch.no_grad() or x.detach(), or take gradients of the plain model"
+            raise InputError("model", kind.__name__, GRADIENTS, todo)
+
+
+def require_uncompiled(model: Any) -> None:
+    """InputError for a model with a part that is compiled: that is one program, not operations."""
+    for name, part in model.named_modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            why = f"{name or 'it'} is TorchScript, whose operations are run where nothing sees them"
+            todo = "give the model before torch.jit.script or torch.jit.trace"
+            raise InputError("model", type(model).__name__, why, todo)
+        compiled = part is not model and getattr(part, "_compiled_call_impl", None) is not None
+        if compiled or hasattr(part, "_orig_mod"):
+            why = f"{name or 'it'} is compiled, and a compiled program has bits of its own"
+            raise InputError("model", type(model).__name__, why, "give it before torch.compile")
+
+
+class UncompiledCall:
+    """A function that ``torch.compile`` leaves as it is."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self._apart: Callable[..., Any] | None = None
+
+    def __call__(self, called: Any, hooks: bool, args: tuple[Any, ...], kwargs: Any) -> Any:
+        if self._apart is None and "torch._dynamo" in sys.modules:
+            apart = torch.compiler.disable
+            able = "reason" in signature(apart).parameters  # not in 2.4
+            why = {"reason": COMPILED} if able else {}
+            self._apart = apart(self.function, **why)
+        return (self._apart or self.function)(called, hooks, args, kwargs)

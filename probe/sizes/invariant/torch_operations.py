@@ -1,0 +1,773 @@
+"""What becomes of each of PyTorch's operations: run in its class, known to be exact, or left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import compress
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import torch
+import torch.nn.functional as functional
+from torch import Tag
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
+
+from probe.order.semantics.elementwise import MORE
+from probe.record.recorders.torch_calls import RanCall, aten_call, changed_by, op_facts
+from probe.record.recorders.torch_values import array, dtype, tensors
+from probe.sizes.invariant.asked import (
+    NOT_ROUNDED_ONCE,
+    AskedCall,
+    OperationKind,
+    named_kind,
+    operation_kind,
+    samples_apart,
+    unlike,
+)
+from probe.sizes.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
+from probe.sizes.invariant.operations import spread_numbers
+from probe.sizes.invariant.torch_calls import (
+    ALIGNED,
+    FORMATS,
+    InOrder,
+    Ready,
+    Tensors,
+    TorchByPlace,
+    TorchSamples,
+    aligned_contiguous,
+    is_weight,
+    tensor,
+)
+from probe.sizes.invariant.torch_products import Einsum, MetOperations, Products
+from probe.sizes.invariant.torch_sequences import Attention, mkldnn_rnn_layer
+
+# Pieces of what is computed row by row, in one pass over memory.
+ROWS = (1 << 14, 1 << 12)
+
+PARTS = "complex numbers are covered in Fourier transforms alone: take torch.view_as_real of them"
+ONE_HOT = "each sample has whole numbers of its own: multiply by nn.functional.one_hot instead"
+# Of ``torch.cdist``, by their numbers in ATen.
+MODES = (
+    *("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist"),
+    "donot_use_mm_for_euclid_dist",
+)
+
+# Sets of operands of a function of several operands, whose products do not cancel.
+MANY = 12
+
+
+class TorchOperations:
+    """One model's operations, by what they are called with."""
+
+    def __init__(self, keeper: Keeper, parameters: Callable[[], Iterable[Any]] = tuple) -> None:
+        self.keeper, self.met, self.parameters = keeper, MetOperations(keeper), parameters
+        self.ready = Ready()
+        self.watched, self.places = self.ready.watched, Places(self.met, self.ready)
+        self.products, self.attention = Products(self.met, self.watched), Attention(self.met)
+        self.kinds = Kinds()
+
+        def normed(func: Any, x: Any, w: Any, b: Any, *rest: Any, training: Any = ()) -> Any:
+            mean, var, *options = rest
+            return _with_statistics(2, self._batch_normed(x, mean, var, w, b, *training, *options))
+
+        def attended(
+            func: Any, q: Any, k: Any, v: Any, *rest: Any, attn_mask: Any = None, **words: Any
+        ) -> Any:
+            return _with_statistics(1, self.attention(q, k, v, attn_mask, *rest, **words))
+
+        self.own: dict[str, Callable[..., Any]] = {
+            **self.products.own,
+            "native_layer_norm": lambda func, *args: _with_statistics(2, self.layer_norm(*args)),
+            "native_group_norm": self._native_group_norm,
+            "native_batch_norm": normed,
+            "_native_batch_norm_legit_no_training": partial(normed, training=(False,)),
+            "_softmax": self._softmax,
+            "_log_softmax": self._softmax,
+            "_safe_softmax": self._softmax,
+            "_scaled_dot_product_flash_attention_for_cpu": attended,
+            "mkldnn_rnn_layer": lambda func, *args: mkldnn_rnn_layer(self.met, *args),
+        }
+
+        self.quick: dict[Any, Callable[..., Any]] = {
+            **self.products.quick,
+            **self.places.quick,
+            torch.einsum: Einsum(self.products),
+            torch.cdist: self._distances,
+            torch.bilinear: self._bilinear,
+            functional.scaled_dot_product_attention: self.attention,
+            functional.layer_norm: self.layer_norm,
+            functional.batch_norm: InOrder.of(functional.batch_norm, self._batch_normed),
+            functional.instance_norm: InOrder.of(functional.instance_norm, self._instance_normed),
+            **dict.fromkeys(
+                (functional.softmax, torch.softmax, torch.Tensor.softmax), self._softmaxed
+            ),
+            # it leaves an evaluated model's numbers as they are
+            functional.dropout: lambda x, p=0.5, training=True, inplace=False: (
+                NotImplemented if training else x
+            ),
+        }
+        """Functions that are called often, without the dispatcher; each may say NotImplemented."""
+
+    def run(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> Any:
+        kind = self.kinds(func, args, kwargs)
+        watched = self.watched
+        if kind is OperationKind.EXACT:
+            if not self.kinds.general:
+                watched.exact = False
+            # it gives numbers to the program, which may then call others
+            if Tag.data_dependent_output in func.tags or Tag.dynamic_output_shape in func.tags:
+                watched.own = False
+            return func(*args, **kwargs)
+        watched.exact = False
+        space, _, name = func._schema.name.rpartition("::")
+        y: Any = NotImplemented
+        if space != "aten":  # whoever made it gave it its name
+            name = func._schema.name
+        elif kind is OperationKind.EITHER:
+            watched.own = False
+            y = func(*args, **kwargs)
+            for part in tree_leaves(y):
+                if part.is_floating_point():
+                    # -0 + 0 is +0, and no other number changes
+                    part.add_(0.0)
+            return y
+        elif not _floating(args, kwargs):
+            return self._of_integers(func, name, args, kwargs, kind)
+        else:
+            watched.whole = False
+            if all(x.layout is torch.strided and not x.is_nested for x in tensors((args, kwargs))):
+                y = self._in_class(func, name, args, kwargs, kind)
+        if y is NotImplemented:
+            return self._left(name, args, kwargs, func(*args, **kwargs))
+        written = name.endswith("_") and not name.startswith("_")
+        whole = watched.whole and (not written or kind is OperationKind.PLACE)
+        watched.own = watched.own and whole
+        return args[0].copy_(y) if written else y
+
+    def _in_class(
+        self, func: Any, name: str, args: Tensors, kwargs: dict[str, Any], kind: OperationKind
+    ) -> Any:
+        if name not in self.own:
+            if kind is OperationKind.PLACE:
+                return self.places(func, args, kwargs)
+            return self._of_samples(func, args, kwargs)
+        complex_ = any(map(torch.is_complex, filter(torch.is_tensor, args)))
+        if kwargs.get("out") is not None or complex_:
+            return NotImplemented
+        return self.own[name](func, *args, **kwargs)
+
+    def _left(self, name: str, args: Tensors, kwargs: dict[str, Any], y: Any) -> Any:
+        """Returns what an operation gave as it is; reported unless there are no numbers."""
+        self.watched.own = False
+        both = [tensors(args), tensors(y)]
+        nothing = any(side and not any(map(torch.numel, side)) for side in both)
+        own, read = set(map(id, self.parameters())), tensors((args, kwargs))
+        # a call of the model's own parameters alone is always the same
+        if not nothing and not (read and all(id(x) in own for x in read)):
+            every = [x for side in both for x in side if not x.is_nested and x.dim()]
+            first = len(every[0]) if every else 0
+            todo = OUTSIDE
+            if any(map(torch.is_complex, every)):
+                todo = PARTS
+            elif any(_integral(x) and len(x) == first for x in every[: len(both[0])]):
+                todo = ONE_HOT
+            operands = [x for x in args if isinstance(x, torch.Tensor)]
+            said = ("nested" if x.is_nested else "x".join(map(str, x.shape)) for x in operands)
+            # without the first axis it is the same for every batch
+            kind = ["nested" if x.is_nested else tuple(x.shape)[1:] for x in operands]
+            why = f"{UNKNOWN}: {todo}"
+            self.keeper.leave(f"{name} of {', '.join(said)}", why, f"{name} {kind}")
+        return y
+
+    def _of_integers(
+        self, func: Any, name: str, args: Tensors, kwargs: dict[str, Any], kind: OperationKind
+    ) -> Any:
+        """Returns one operation of integers and truth values: exact, but where it gives others."""
+        y = func(*args, **kwargs)
+        if op_facts(func).random:
+            self.watched.own = False
+        of_tensors = any(isinstance(x, torch.Tensor) for x in (*args, *kwargs.values()))
+        if not of_tensors or not _floating(tree_leaves(y), {}):
+            return y
+        self.watched.own = False
+        if kind is OperationKind.PLACE and not kwargs:
+            wide = tuple(x.to(y.dtype) if isinstance(x, torch.Tensor) else x for x in args)
+            again = self.places(func, wide, {})
+            if again is not NotImplemented:
+                return again
+        return self._left(name, args, kwargs, y)
+
+    # row by row
+
+    def layer_norm(
+        self,
+        x: Any,
+        normalized_shape: Sequence[int],
+        weight: Any = None,
+        bias: Any = None,
+        eps: float = 1e-5,
+    ) -> Any:
+        """``functional.layer_norm``."""
+        shape, count = tuple(normalized_shape), torch.get_num_threads()
+        kinds = [None if held is None else held.dtype for held in (weight, bias)]
+        met = "layer_norm", x.shape, x.dtype, shape, eps, *kinds, count
+        if self.ready(met, x):
+            return torch.layer_norm(x, shape, weight, bias, eps)
+        if x.dtype not in FORMATS or not x.numel():
+            return NotImplemented
+
+        def function(rows: Any, w: Any, b: Any) -> Any:
+            return functional.layer_norm(rows, shape, w, b, eps)
+
+        rows, said = x.reshape(-1, *shape), f"layer_norm eps={eps}"
+        y, known = self._normed(said, rows, shape, function, (weight, bias), by_rows=True)
+        self.ready.note(met, x, known, len(rows))
+        return y.view(x.shape)
+
+    def _normed(
+        self,
+        said: str,
+        x: Any,
+        sizes: tuple[int, ...],
+        function: Callable[..., Any],
+        parameters: Tensors,
+        by_rows: bool = False,
+    ) -> tuple[Any, ReadyOperation]:
+        """A normalisation of samples, or of rows, by parameters of these ``sizes``: perhaps a mean
+        and a variance, then a scale and a shift; None of those that are left out."""
+        shape, pieces = tuple(x.shape[1:]), ROWS if by_rows else ()
+        which = [held is not None for held in parameters]
+        kind = next((held.dtype for held in parameters if held is not None), x.dtype)
+
+        def make() -> TorchSamples:
+            drawn = [tensor(spread_numbers(7 + n, "w", sizes, 2), kind) for n in range(len(which))]
+            if len(drawn) > 2:  # the variance
+                drawn[1] = drawn[1].abs()
+            held = tuple(x if there else None for x, there in zip(drawn, which, strict=True))
+            name = f"{said} weight={which[-2]} bias={which[-1]} {FORMATS[kind]}"
+            return TorchSamples(name, [shape], x.dtype, function, held, pieces)
+
+        axis = "rows" if by_rows else "batch"
+        known = self.met.known((said, shape, *which, x.dtype, kind), make, axis=axis)
+        return known((aligned_contiguous(x),), parameters), known
+
+    def _softmaxed(
+        self, x: Any, dim: Any = None, dtype: Any = None, *, _stacklevel: int = 3
+    ) -> Any:
+        """``torch.softmax``."""
+        if self.ready(("softmax", x.shape, x.dtype, dim, dtype, torch.get_num_threads()), x):
+            return torch.softmax(x, dim)
+        if not isinstance(dim, int) or dtype is not None or not x.dim():
+            return NotImplemented
+        return self._softmax(torch.ops.aten._softmax.default, x, dim, False)
+
+    def _softmax(self, func: Any, x: Any, dim: int, *options: Any) -> Any:
+        dim %= max(x.dim(), 1)
+        if x.dtype not in FORMATS or not x.numel() or any(options):
+            return NotImplemented
+        if dim != x.dim() - 1:
+            return self._of_samples(func, (x, dim, *options), {})
+        name, size = func._schema.name.rpartition("::")[2], x.shape[-1]
+
+        def function(rows: Any) -> Any:
+            return func(rows, 1, *options)
+
+        known = self.met.known(
+            (name, size, x.dtype),
+            lambda: TorchSamples(name, [(size,)], x.dtype, function, (), ROWS),
+            axis="rows",
+        )
+        rows = aligned_contiguous(x.reshape(-1, size))
+        y = known((rows,)).view(x.shape)
+        if name == "_softmax":
+            for axis in (dim, dim - x.dim()):
+                met = "softmax", x.shape, x.dtype, axis, None, torch.get_num_threads()
+                self.ready.note(met, x, known, len(rows))
+        return y
+
+    # samples
+
+    def _of_samples(self, func: Any, args: Tensors, kwargs: Any, call: Any = None) -> Any:
+        """Returns a function of samples along axis 0; ``call``: what is run in its place.
+
+        Of several operands some have samples, others are the same for all of them. Complex numbers
+        are pairs of real ones.
+        """
+        leaves, form = tree_flatten((tuple(args), kwargs))
+        every = tensors(leaves)
+        operands = [_real(x) for x in every]
+        if not every or every[0] is not args[0] or every[0].dim() < 2:
+            return NotImplemented
+        several, dtype = len(every) > 1 or every[0].is_complex(), operands[0].dtype
+        if dtype not in FORMATS or not all(map(torch.numel, every)):
+            return NotImplemented
+        if (apart := self.kinds.samples(func, leaves, form)) is None:
+            return NotImplemented
+        carries, gives_complex = apart
+        for x, its in zip(operands, carries, strict=True):  # whole numbers are held at most
+            if x.dtype is not dtype and (its or x.is_floating_point()):
+                return NotImplemented
+        xs = list(compress(operands, carries))
+        held = [x for x, its in zip(operands, carries, strict=True) if not its]
+        shapes = [tuple(x.shape[1:]) for x in xs]
+        rest, samples = [], set(map(id, compress(every, carries)))
+        for argument in (*args, *kwargs.values()):
+            if id(argument) in samples:
+                continue
+            if isinstance(argument, torch.Tensor):
+                # all samples share it: whole numbers by what they are
+                bits = argument.contiguous().numpy().tobytes() if _integral(argument) else b""
+                sizes = "x".join(map(str, argument.shape))
+                rest.append(sizes + (f" {crc32(bits):x}" if bits else ""))
+            else:
+                rest.append(argument)
+        name = f"{func._schema.name.rpartition('::')[2]} {rest}"
+        complex_ = tuple(map(torch.is_complex, every))
+
+        def function(*parts: Any) -> Any:
+            both = iter(parts[: len(xs)]), iter(parts[len(xs) :])
+            fed = zip((next(both[not its]) for its in carries), complex_, strict=True)
+            numbers = [torch.view_as_complex(x) if pairs else x for x, pairs in fed]
+            args, kwargs = refilled(options, form, numbers)
+            return _real((call or func)(*args, **kwargs))
+
+        def make() -> TorchSamples:
+            drawn = tuple(
+                tensor(spread_numbers(7 + n, "w", tuple(x.shape), 2), dtype)
+                if x.is_floating_point()
+                else x.clone()  # places: drawn ones might lie outside
+                for n, x in enumerate(held)
+            )
+            operation = TorchSamples(name, shapes, dtype, function, drawn)
+            operation.sets = MANY if several else operation.sets
+            return operation
+
+        options = [leaf[:0] if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        known = self.met.known((str(func), name, *shapes, dtype, carries, complex_), make)
+        self.keeper.limit_lengths(known)
+        y = known(tuple(map(aligned_contiguous, xs)), tuple(map(aligned_contiguous, held)))
+        if not several:
+            self.ready.note(None, every[0], known, len(every[0]))
+        return torch.view_as_complex(y) if gives_complex else y
+
+    def _distances(
+        self,
+        x1: Any,
+        x2: Any,
+        p: float = 2.0,
+        compute_mode: str = "use_mm_for_euclid_dist_if_necessary",
+    ) -> Any:
+        """``torch.cdist``: from 26 rows on a product of matrices, below it another kernel. So it is
+        one operation here, whose sizes are in one class or not."""
+        func = torch.ops.aten._cdist_forward.default
+        if x1.dim() != x2.dim() or x1.dim() < 2 or compute_mode not in MODES:
+            return NotImplemented
+
+        def call(x1: Any, x2: Any, p: float, mode: int) -> Any:
+            return torch.cdist(x1, x2, p, MODES[mode])
+
+        return self._of_samples(func, (x1, x2, float(p), MODES.index(compute_mode)), {}, call)
+
+    def _bilinear(self, x1: Any, x2: Any, weight: Any, bias: Any = None) -> Any:
+        """``functional.bilinear``: as two products, since PyTorch's own has no size at which all
+        rows of a batch add alike."""
+        a, b = (x.reshape(-1, x.shape[-1]) for x in (x1, x2))
+        y = self.quick[torch.einsum]("bi,kij,bj->bk", a, weight, b)
+        if y is NotImplemented:
+            return y
+        note = "bilinear: computed as two products, whose bits the unchanged model does not give"
+        if self.keeper.table.like == "largest" and note not in self.keeper.table.notes:
+            self.keeper.table.notes.append(note)
+        y = y.reshape(*x1.shape[:-1], len(weight))
+        return y if bias is None else y + bias
+
+    def _native_group_norm(self, func: Any, x: Any, w: Any, b: Any, *sizes: Any) -> Any:
+        _, channels, _, groups, eps = sizes
+        if x.dtype not in FORMATS or not x.numel():
+            return NotImplemented
+
+        def function(part: Any, weight: Any, bias: Any) -> Any:
+            return functional.group_norm(part, groups, weight, bias, eps)
+
+        said = f"group_norm groups={groups} eps={eps}"
+        y, known = self._normed(said, x, (channels,), function, (w, b))
+        self.ready.note(None, x, known, len(x))
+        return _with_statistics(2, y)
+
+    def _instance_normed(self, x: Any, *options: Any) -> Any:
+        """``functional.instance_norm`` with the statistics of each sample."""
+        mean, var, weight, bias, of_input, _, eps = options
+        if mean is not None or var is not None or not of_input:
+            return NotImplemented
+        if x.dtype not in FORMATS or not x.numel() or x.dim() < 3:
+            return NotImplemented
+
+        def function(part: Any, w: Any, b: Any) -> Any:
+            return functional.instance_norm(part, None, None, w, b, eps=eps)
+
+        said, sizes = f"instance_norm eps={eps}", tuple(x.shape[1:2])
+        y, known = self._normed(said, x, sizes, function, (weight, bias))
+        self.keeper.limit_lengths(known)
+        return y
+
+    def _batch_normed(self, x: Any, *options: Any) -> Any:
+        """``functional.batch_norm``."""
+        mean, var, w, b, training, _, eps = options
+        if training or mean is None or var is None:
+            return NotImplemented
+        kinds = [None if held is None else held.dtype for held in options[:4]]
+        met = "batch_norm", x.shape, x.dtype, eps, *kinds, torch.get_num_threads()
+        if self.ready(met, x):
+            return torch.batch_norm(
+                x, w, b, mean, var, False, 0.0, eps, torch.backends.cudnn.enabled
+            )
+        if x.dtype not in FORMATS or not x.numel():
+            return NotImplemented
+
+        def function(part: Any, mean: Any, var: Any, w: Any, b: Any) -> Any:
+            return functional.batch_norm(part, mean, var, w, b, False, 0.0, eps)
+
+        said, sizes = f"batch_norm eps={eps}", tuple(x.shape[1:2])
+        y, known = self._normed(said, x, sizes, function, options[:4])
+        self.ready.note(met, x, known, len(x))
+        return y
+
+
+def _with_statistics(count: int, y: Any) -> Any:
+    """Returns a result beside the statistics that nothing reads at inference: empty ones."""
+    return y if y is NotImplemented else (y, *(y.new_empty(0) for _ in range(count)))
+
+
+def refilled(leaves: Sequence[Any], form: Any, tensors: Iterable[Any]) -> Any:
+    """Returns arguments whose tensors are these, one after the other."""
+    fed = iter(tensors)
+    return tree_unflatten([next(fed) if torch.is_tensor(leaf) else leaf for leaf in leaves], form)
+
+
+def _real(x: Any) -> Any:
+    """Returns a tensor's numbers; of complex ones pairs along a further axis."""
+    return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+
+
+def _integral(x: Any) -> bool:
+    return not (x.is_floating_point() or x.is_complex())
+
+
+def _floating(args: Any, kwargs: dict[str, Any]) -> bool:
+    return any(
+        not _integral(x)
+        if isinstance(x, torch.Tensor)
+        else isinstance(x, list | tuple) and _floating(x, {})
+        for x in (*args, *kwargs.values())
+    )
+
+
+# What PyTorch's operations are, asked at the calls that a model makes.
+#
+# The schema says what only looks at memory or gives numbers to the program, its tags what draws
+# random numbers, a few names what IEEE 754 defines, and running it the rest.
+
+
+# Calls that are kept. Numbers that change at every call, as a step of time, would add to them.
+MOST = 1 << 14
+
+# Arguments that choose what is computed by what they are: an axis, a mode, an exponent.
+VALUES = frozenset((bool, str, int, type(None)))
+
+# Operations that move elements, or make whole numbers, at any sizes and numbers, where they do so
+# at some.
+MOVING = frozenset(
+    "cat stack clone contiguous index_select gather embedding masked_fill where constant_pad_nd"
+    " repeat flip roll fill zero zeros ones full zeros_like ones_like full_like new_zeros new_ones"
+    " new_full arange scalar_tensor".split()
+)
+
+# What writes some elements of an operand into places that another names: one place may be named
+# twice, and chance decides then.
+WRITING = frozenset("scatter index_put _index_put_impl index_copy put masked_scatter".split())
+
+# Elements from which a call is asked about by its first two samples.
+LARGE = 1 << 16
+
+
+class Kinds:
+    """What the operations of one model are, by what they are called with.
+
+    ``general``: whether the last one is that at any sizes and with any numbers. ``complex``:
+    whether complex numbers were met, of which products round more than once.
+    """
+
+    def __init__(self) -> None:
+        self.general, self.complex = True, False
+        self._known: dict[Any, tuple[OperationKind, bool]] = {}
+        self._samples: dict[Any, tuple[tuple[bool, ...], bool] | None] = {}
+
+    def __call__(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> OperationKind:
+        """Returns what a call of an operation of ATen is. It is run a few times, on copies, where
+        this is not known."""
+        key = (
+            func,
+            *map(_what_decides, args),
+            *((n, _what_decides(kwargs[n])) for n in kwargs),
+        )
+        # of all sizes; of these; and with these numbers
+        every = [x for x in tensors((args, kwargs)) if not x.is_nested and x.dim()]
+        sized = *key, *((min(len(x), 2), *x.shape[1:]) for x in every)
+        numbers = *sized, repr([x for x in (*args, *kwargs.values()) if isinstance(x, float)])
+        for each in (key, sized, numbers):
+            if each in self._known:
+                kind, self.general = self._known[each]
+                return kind
+        if len(self._known) >= MOST:
+            self._known.clear()
+        kind, self.general, once = self._of_call(func, args, kwargs)
+        exact = kind in (OperationKind.EXACT, OperationKind.EITHER)
+        if not once:
+            kept = key if self.general else numbers if exact else sized
+            self._known[kept] = kind, self.general
+        return kind
+
+    def _of_call(
+        self, func: Any, args: Tensors, kwargs: dict[str, Any]
+    ) -> tuple[OperationKind, bool, bool]:
+        """Returns what a call is, whether that holds at all sizes and numbers, and whether it is
+        said of this call alone."""
+        facts, schema = op_facts(func), func._schema
+        if not schema.name.startswith("aten::") or facts.random:
+            return OperationKind.SOME, True, False
+        whole = all("Tensor" not in str(each.type) for each in schema.returns)
+        if facts.view:
+            self.complex |= any(map(torch.is_complex, tensors(func(*args, **kwargs))))
+        # it looks at memory in another way, or gives numbers to the program
+        if facts.view or facts.turns or facts.empty or whole:
+            return OperationKind.EXACT, True, False
+        if any(x.layout is not torch.strided or x.is_nested for x in tensors((args, kwargs))):
+            return OperationKind.SOME, False, True
+        call = asked_call(func, *_first_samples(args, kwargs))
+        self.complex |= call.complex
+        pointwise = Tag.pointwise in func.tags or call.name == "_to_copy"
+        if pointwise and (named := named_kind(call)) is not None:
+            # what adds a multiple, or rounds to tenths, is told by its numbers, and so is a power
+            return named, not {"exponent", *MORE}.intersection(facts.defaults), False
+        if call.name in WRITING:
+            return _written_kind(call), False, True
+        try:
+            kind = operation_kind(replace(call, name=""))
+        except (RuntimeError, IndexError):  # an operation that doesn't take other numbers
+            return OperationKind.SOME, False, False
+        return kind, kind is OperationKind.EXACT and call.name in MOVING, False
+
+    def samples(
+        self, func: Any, leaves: Sequence[Any], form: Any
+    ) -> tuple[tuple[bool, ...], bool] | None:
+        """Which operands have samples along their first axes where an operation works on each by
+        itself, and whether what it gives is complex; None: it does not, or gives several tensors.
+
+        ``leaves``, ``form``: of its arguments. Operands with as many entries as the first have
+        samples, but for parameters; or the first alone.
+        """
+        every = tensors(leaves)
+        alike = tuple(len(x) == len(every[0]) and not is_weight(x) for x in every if x.dim())
+        shapes = [x.shape[its:] for x, its in zip(every, alike, strict=False)]
+        rest = [leaf for leaf in leaves if not isinstance(leaf, torch.Tensor)]
+        key = func, str(form), repr(rest), alike, *shapes, *(x.dtype for x in every)
+        if key in self._samples:
+            return self._samples[key]
+        self._samples[key] = None
+        numbers = tuple(its and not _integral(x) for x, its in zip(every, alike, strict=False))
+        for carries in dict.fromkeys((alike, numbers, (True, *(False,) * (len(every) - 1)))):
+            if len(carries) != len(every) or not carries[0]:
+                continue
+            try:  # of three too: a batch of two may fit what is held by chance
+                calls = []
+                for count in (3, 2):
+                    both = zip(every, carries, strict=True)
+                    part = [
+                        x[:1].expand(count, *x.shape[1:]).contiguous() if its else x
+                        for x, its in both
+                    ]
+                    calls.append(asked_call(func, *refilled(leaves, form, part)))
+                formats = {*FORMATS.values(), "complex64", "complex128"}
+                fits = len(calls[1].gives) == 1 and calls[1].gives[0] in formats
+                fits = fits and len(calls[1].reads) == len(part)
+                if fits and all(samples_apart(call, carries) for call in calls):
+                    self._samples[key] = carries, "complex" in calls[1].gives[0]
+                    break
+            except (RuntimeError, IndexError):  # sizes that go with the batch
+                continue
+        return self._samples[key]
+
+
+def asked_call(func: Any, args: Tensors, kwargs: dict[str, Any]) -> AskedCall:
+    """Returns a call that can be asked about; it changes copies where it changes anything."""
+    into, read = changed_by(op_facts(func), args, kwargs)
+    if into:
+        args, kwargs = tree_map_only(torch.Tensor, torch.clone, (tuple(args), kwargs))
+        into, read = changed_by(op_facts(func), args, kwargs)
+    with torch.no_grad():
+        every = tensors(func(*args, **kwargs))
+        returned = len(every)
+        every += [x for x in into if not any(x is y for y in every)]
+        ran = RanCall(func, args, kwargs, read, every, returned, range(len(every)))
+        call, _, again = aten_call(ran)
+
+    def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        if again is None:
+            raise RuntimeError(f"{call.op} can't be run alone")
+        return again(arrays)
+
+    squares = call.op == "pow" and call.count == 1 and call.get("exponent") == 2
+    return AskedCall(
+        "square" if squares else call.op,
+        run,
+        [np.array(array(x)) for x in call.tensors],
+        [dtype(x.dtype) for x in call.tensors],
+        call.dtypes,
+        frozenset(name for name, _ in call.more()),
+        call.op in NOT_ROUNDED_ONCE,
+    )
+
+
+def _written_kind(call: AskedCall) -> OperationKind:
+    """What an operation is that writes into places: exact where each place is named once, so that
+    as many results change as there are elements to write."""
+    sources = [n for n in call.floating() if n]
+    count = max((call.reads[n].size for n in sources), default=0)
+    filled = [
+        [np.full_like(x, 2 if n in some else 0) if n in call.floating() else x
+         for n, x in enumerate(call.reads)]
+        for some in ([], sources)
+    ]  # fmt: skip
+    before, after = (call.run(reads)[0] for reads in filled)
+    changed = int(unlike(before, after).sum())
+    return OperationKind.EXACT if sources and changed == count else OperationKind.SOME
+
+
+def _first_samples(args: Tensors, kwargs: dict[str, Any]) -> tuple[Tensors, dict[str, Any]]:
+    """Returns arguments with two samples of large tensors alone: what it is doesn't depend on how
+    many there are."""
+    every = tensors((args, kwargs))
+    count = len(every[0]) if every and every[0].dim() else 0
+    if count <= 2 or max(map(torch.numel, every)) < LARGE:
+        return args, kwargs
+    shapes = {x.shape[:1] for x in every if x.dim()}
+    if len(shapes) > 1 or any(is_weight(x) for x in every):
+        return args, kwargs
+    first = tree_map_only(torch.Tensor, lambda x: x[:2] if x.dim() else x, (tuple(args), kwargs))
+    return first[0], first[1]
+
+
+def _what_decides(argument: Any) -> Any:
+    if isinstance(argument, torch.Tensor):
+        return argument.dtype
+    return argument if type(argument) in VALUES else type(argument)
+
+
+# Functions of one element in PyTorch, whose bits may depend on the place in a vector.
+
+
+# Elements from which PyTorch shares a function's out among threads (at::parallel).
+GRAIN = 1 << 15
+
+
+class Places:
+    """Those of one model: of one tensor, or of two such as ``hypot``, and numbers beside them.
+
+    ``quick``: by the functions that models call by themselves, not in place.
+    """
+
+    def __init__(self, met: MetOperations, ready: Ready) -> None:
+        self.met, self.ready = met, ready
+        self.placed: dict[Any, ReadyOperation] = {}
+        aten, self.quick = torch.ops.aten, dict[Any, Callable[..., Any]]()
+        for name in ("exp", "log", "tanh", "sigmoid", "erf", "sin", "cos", "rsqrt"):
+            run = self._called_by_itself(getattr(aten, name))
+            self.quick |= dict.fromkeys((getattr(torch, name), getattr(torch.Tensor, name)), run)
+        for name in ("silu", "hardswish", "hardsigmoid", "mish"):
+            self.quick[getattr(functional, name)] = self._called_by_itself(getattr(aten, name))
+        self.quick[functional.gelu] = self._gelu
+
+    def _gelu(self, x: Any, approximate: str = "none") -> Any:
+        met = "gelu", approximate, x.shape, x.dtype, torch.get_num_threads()
+        if self.ready(met, x):
+            return functional.gelu(x, approximate=approximate)
+        return self(torch.ops.aten.gelu.default, (x,), {"approximate": approximate}, met)
+
+    def _called_by_itself(self, packet: Any) -> Callable[..., Any]:
+        call = packet.default
+
+        def run(x: Any, inplace: bool = False, *, out: Any = None) -> Any:
+            if inplace or out is not None:
+                return NotImplemented
+            met = packet, x.shape, x.dtype, torch.get_num_threads()
+            return call(x) if self.ready(met, x) else self(call, (x,), {}, met)
+
+        return run
+
+    def __call__(self, func: Any, args: Tensors, kwargs: dict[str, Any], met: Any = None) -> Any:
+        xs = [x for x in args if isinstance(x, torch.Tensor)]
+        rest = [x for x in (*args, *kwargs.values()) if not isinstance(x, torch.Tensor)]
+        if not 1 <= len(xs) <= 2 or len(xs) + len(rest) != len(args) + len(kwargs):
+            return NotImplemented
+        dtype = xs[0].dtype
+        if dtype not in FORMATS or any(x.dtype is not dtype or not x.numel() for x in xs):
+            return NotImplemented
+        # None where a tensor stands
+        numbers = tuple(None if isinstance(x, torch.Tensor) else (x,) for x in args)
+        key = func, numbers, tuple(kwargs.items()), dtype, torch.get_num_threads()
+        known = self.placed.get(key)
+        if known is None:
+            odd = any(isinstance(number, complex) for number in rest)
+            if odd or len(func._schema.returns) != 1 or "out" in kwargs:
+                return NotImplemented
+            known = self.placed[key] = self._placed(func, numbers, kwargs, dtype)
+        x, *others = torch.broadcast_tensors(*xs) if len(xs) > 1 else xs
+        y = known(tuple(flat.contiguous().view(-1) for flat in (x, *others))).view(x.shape)
+        plan = known.plans.get(x.numel()) or ()
+        if others:
+            tail = not known.whole(x.numel())  # the library's own call has one somewhere
+        elif self._by_rows(x, known):
+            self.ready.watched.whole = True
+            return y
+        else:
+            tail = bool(plan) and (plan[-1].places < plan[-1].size or not x.is_contiguous())
+        if tail:
+            self.met.keeper.by_place(known.operation.key)
+        elif not others:
+            self.ready.note(met, x, known, x.numel())
+        return y
+
+    def _by_rows(self, x: Any, known: ReadyOperation) -> bool:
+        """Returns whether PyTorch calls such an array row by row, each as a call of its own: a part
+        of the columns of a matrix, whose rows are whole vectors and are not shared by threads."""
+        if x.dim() != 2 or x.is_contiguous() or x.stride(1) != 1 or x.numel() >= GRAIN:
+            return False
+        aligned = not (x.data_ptr() | x.stride(0) * x.element_size()) % ALIGNED
+        return aligned and known.plan(x.shape[1]) is not None and known.whole(x.shape[1])
+
+    def _placed(
+        self, func: Any, numbers: tuple[Any, ...], kwargs: dict[str, Any], dtype: Any
+    ) -> ReadyOperation:
+        base = func._schema.name.rpartition("::")[2].rstrip("_")
+        packet = getattr(torch.ops.aten, base)
+        call, inputs = getattr(packet, func._overloadname), numbers.count(None)
+        options = [number[0] for number in numbers if number]
+
+        def function(*flat: Any) -> Any:
+            fed = iter(flat)
+            return call(*(number[0] if number else next(fed) for number in numbers), **kwargs)
+
+        def written(flat: Any, out: Any) -> Any:
+            return packet.out(flat, *options, **kwargs, out=out)
+
+        def make() -> TorchByPlace:
+            # where a number stands first: of ``2.0 ** x``, not of ``x ** 2.0``
+            words = base, *(["of"] if numbers[0] else []), *options, *kwargs.values()
+            out = "out" in packet.overloads() and func._overloadname == "default" and inputs == 1
+            name = " ".join(map(str, words))
+            return TorchByPlace(name, dtype, function, written if out else None, inputs)
+
+        return self.met.known((base, numbers, *kwargs.values(), dtype), make, axis="place")

@@ -1,0 +1,755 @@
+"""Sums of products in PyTorch, in their classes: linear layers, products, convolutions, einsums.
+
+A model calls the same shapes again and again. So a shape at which the library's own call is in the
+class is kept with the strides that were checked, and such a call is made at once: what it takes
+beside the library's own call is the search in a table.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
+from itertools import combinations
+from string import ascii_letters
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as functional
+
+from probe.sizes.invariant.classes import Plan, Sizes
+from probe.sizes.invariant.keeper import Keeper, ReadyOperation
+from probe.sizes.invariant.operations import cancelling_products
+from probe.sizes.invariant.torch_calls import (
+    ALIGNED,
+    CONVOLUTIONS,
+    FORMATS,
+    TRANSPOSED,
+    AlignedLinear,
+    InOrder,
+    MatrixPairs,
+    PairsApart,
+    Tensors,
+    TorchConvolution,
+    TorchLinear,
+    TorchRows,
+    TorchTestedRows,
+    WatchedCalls,
+    aligned_contiguous,
+    for_each_axis,
+    in_pieces,
+    is_weight,
+    misplaced,
+    moved_by,
+    strided,
+    tensor,
+    whole_call,
+)
+
+LINEAR = ("linear", TorchLinear, AlignedLinear)
+PAIRS = "products of pairs of matrices: along the pairs alone, sizes are fixed"
+
+
+# What the functions of convolutions take, with PyTorch's defaults.
+CONVOLVED: dict[str, Any] = {"input": None, "weight": None, "bias": None, "stride": 1, "padding": 0}
+CONVOLVED_BACK = CONVOLVED | {"output_padding": 0, "groups": 1, "dilation": 1}
+CONVOLVED |= {"dilation": 1, "groups": 1}
+RANKS = {function: rank for kinds in (CONVOLUTIONS, TRANSPOSED) for rank, function in kinds.items()}
+
+
+class MetOperations:
+    """The operations of one model that were met so far."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self.keeper = keeper
+        self.kept: dict[Any, ReadyOperation] = {}
+
+    def known(
+        self, key: tuple[Any, ...], *makes: Callable[[], Any], axis: str = "batch"
+    ) -> ReadyOperation:
+        """Returns an operation by what it is called with and the number of threads.
+
+        ``makes``: the ways in which it may be called; the first that has a class is taken.
+        """
+        key = (*key, torch.get_num_threads())
+        known = self.kept.get(key)
+        if known is None:
+            known = self.kept[key] = self.keeper.first([make() for make in makes], axis)
+        return known
+
+
+class Products:
+    """The sums of products of one model."""
+
+    def __init__(self, met: MetOperations, watched: WatchedCalls) -> None:
+        self.met, self.watched, self.copies = met, watched, Copies()
+        self.ways: dict[Any, Ways] = {}
+        self.ready: dict[Any, tuple[Any, Ways | None]] = {}
+        """The strides of both operands and the way, by all else that decides a call's bits.
+
+        None is the library's own call of operands with these strides, the first where a vector
+        begins.
+        """
+        self.own: dict[str, Callable[..., Any]] = {
+            "addmm": lambda func, *args, **words: self.addmm(*args, **words),
+            "mm": lambda func, *args: self.matmul(*args),
+            "bmm": lambda func, *args: self.bmm(*args),
+            "baddbmm": self.baddbmm,
+            "convolution": self.convolution,
+            "_convolution": self.convolution,
+        }
+        self.quick: dict[Any, Callable[..., Any]] = {
+            functional.linear: self.linear,
+            **dict.fromkeys((torch.addmm, torch.Tensor.addmm), self.addmm),
+            **dict.fromkeys((torch.bmm, torch.Tensor.bmm), self.bmm),
+            **dict.fromkeys((torch.mm, torch.Tensor.mm), self.matmul),
+            **dict.fromkeys((torch.matmul, torch.Tensor.matmul), self.matmul),
+            torch.Tensor.__matmul__: self.matmul,
+            **{
+                function: InOrder(partial(self._called, function), usual)
+                for kinds, usual in ((CONVOLUTIONS, CONVOLVED), (TRANSPOSED, CONVOLVED_BACK))
+                for function in kinds.values()
+            },
+        }
+
+    # products of rows
+
+    def linear(self, x: Any, weight: Any, bias: Any = None) -> Any:
+        """``functional.linear``."""
+        w, b = weight, bias
+        at = w.data_ptr() % ALIGNED
+        key = x.shape, w.shape, x.dtype, w.dtype, b is None, at, torch.get_num_threads()
+        ready = None if x.data_ptr() % ALIGNED else self.ready.get(key)
+        if ready is not None and ready[0] == (x.stride(), w.stride()):
+            way, flat = ready[1], x if x.dim() == 2 else x.view(-1, x.shape[-1])
+            y = functional.linear(flat, w, b) if way is None else way(flat, w, b)
+            return y if flat is x else y.view(*x.shape[:-1], len(w))
+        if x.dtype not in FORMATS or w.dtype is not x.dtype or w.dim() != 2 or not x.numel():
+            return NotImplemented
+        return self.rows(x, w, b, False, key)
+
+    def matmul(self, a: Any, b: Any, *, out: Any = None) -> Any:
+        """``a @ b``: the rows of a have nothing to do with each other."""
+        if out is not None or not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
+            return NotImplemented
+        at = b.data_ptr() % ALIGNED
+        key = a.shape, b.shape, a.dtype, b.dtype, at, torch.get_num_threads()
+        ready = None if a.data_ptr() % ALIGNED else self.ready.get(key)
+        if ready is not None and ready[0] == (a.stride(), b.stride()):
+            way, flat = ready[1], a if a.dim() == 2 else a.view(-1, a.shape[-1])
+            y = torch.mm(flat, b) if way is None else way(flat, b, None)
+            return y if flat is a else y.view(*a.shape[:-1], b.shape[1])
+        if a.dtype not in FORMATS or b.dtype is not a.dtype or not a.numel() or not b.numel():
+            return NotImplemented
+        if b.dim() == 2 and (a.dim() == 2 or (a.dim() > 2 and a.is_contiguous())):
+            return self.rows(a, b, None, True, key)
+        if a.dim() == b.dim() > 2 and a.shape[:-2] == b.shape[:-2]:
+            y = self.bmm(*(pairs.reshape(-1, *pairs.shape[-2:]) for pairs in (a, b)))
+            return y.view(*a.shape[:-1], b.shape[-1])
+        return NotImplemented
+
+    def addmm(
+        self, c: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1, out: Any = None
+    ) -> Any:
+        """``c + a @ b`` where c is a bias."""
+        if out is not None or beta != 1 or alpha != 1 or a.dtype not in FORMATS:
+            return NotImplemented
+        if c.dim() != 1 or len(c) != b.shape[1] or not a.numel():
+            return NotImplemented
+        return self.rows(a, b, c.contiguous(), True, None)
+
+    def rows(
+        self, x: Any, w: Any, b: Any, turned: bool, key: Any, kinds: tuple[Any, ...] = LINEAR
+    ) -> Any:
+        """``x @ w.T``, or ``x @ w`` if it is ``turned``, of all rows.
+
+        ``key``: in ``ready``; None: it is not kept there. ``kinds``: a name, and the operations
+        that may be called, the first that has a class.
+        """
+        strides, begins = (x.stride(), w.stride()), w.data_ptr()
+        if w.stride() != (w.shape[1], 1):
+            if w.t().is_contiguous() and 1 not in w.shape:
+                w, turned, key = w.t(), not turned, None
+            w = strided(w)
+        channels, filters = w.shape if turned else w.shape[::-1]
+        flat = x if x.dim() == 2 else x.reshape(-1, channels)
+        rows = aligned_contiguous(flat)
+        parts = channels, filters, x.dtype, b is not None, turned, misplaced(w)
+        name, *calls = kinds
+        way = (name, *parts, torch.get_num_threads())
+        layer = self.ways.get(way)
+        if layer is None:
+            makes = [partial(call, *parts) for call in calls]
+            known = self.met.known((name, *parts), *makes, axis="rows")
+            layer = Ways(known) if turned else LinearLayer(known, self.copies)
+            self.ways[way] = layer
+        y = layer(rows, w, b)
+        same = rows is flat and rows.data_ptr() == x.data_ptr()
+        self.watched.whole = same and w.data_ptr() == begins and layer.native(len(rows))
+        if key is not None and same and strides[1] == w.stride():
+            self.ready[key] = strides, None if layer.native(len(rows)) else layer
+        return y if x.dim() == 2 else y.view(*x.shape[:-1], filters)
+
+    # pairs of matrices
+
+    def bmm(self, a: Any, b: Any, *, out: Any = None) -> Any:
+        """Returns products of pairs of matrices: each pair is a sample."""
+        if out is not None or a.dtype not in FORMATS or b.dtype is not a.dtype:
+            return NotImplemented
+        if a.dim() != 3 or b.dim() != 3 or not a.numel() or not b.numel():
+            return NotImplemented
+        return self._pairs("bmm", torch.bmm, a, b)
+
+    def _pairs(self, name: str, function: Callable[..., Any], *operands: Any) -> Any:
+        shapes, dtype = tuple(tuple(x.shape[1:]) for x in operands), operands[0].dtype
+        makes = (partial(kind, name, shapes, dtype, function) for kind in (MatrixPairs, PairsApart))
+        known = self.met.known((name, shapes, dtype), *makes)
+        self.met.keeper.limit_lengths(known, PAIRS)
+        return known(tuple(map(aligned_contiguous, operands)))
+
+    def baddbmm(self, func: Any, c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+        """As ``bmm``, with a summand."""
+        if not a.numel() or not b.numel():
+            return NotImplemented
+
+        def function(a: Any, b: Any, c: Any, out: Any = None) -> Any:
+            return torch.baddbmm(c, a, b, beta=beta, alpha=alpha, out=out)
+
+        full = c.expand(len(a), a.shape[1], b.shape[2])
+        return self._pairs(f"baddbmm beta={beta} alpha={alpha}", function, a, b, full)
+
+    # convolutions
+
+    def _called(self, function: Callable[..., Any], x: Any, w: Any, b: Any, *options: Any) -> Any:
+        """A call of a function of convolutions, which takes all of these in this order."""
+        kinds = x.dtype, w.dtype, b is None, torch.get_num_threads()
+        key = function, x.shape, w.shape, options, kinds, w.data_ptr() % ALIGNED
+        try:
+            ready = self.ready.get(key)
+        except TypeError:  # a list among the options
+            return NotImplemented
+        ready = None if x.data_ptr() % ALIGNED else ready
+        if ready is not None and ready[0] == (x.stride(), w.stride()):
+            way = ready[1]
+            return function(x, w, b, *options) if way is None else way(x, w, b)
+        rank = RANKS[function]
+        if x.dim() != rank + 2 or any(isinstance(option, str) for option in options):
+            return NotImplemented
+        if x.dtype not in FORMATS or w.dtype is not x.dtype or not x.numel():
+            return NotImplemented
+        # one number may be a tuple too
+        every = (for_each_axis(option, rank) for option in options)
+        stride, padding, third, _, *last = (n * rank if len(n) == 1 else n for n in every)
+        dilation, more = (last[0], third) if last else (third, (0,) * rank)
+        x, w = aligned_contiguous(x), strided(w)
+        words = ConvolutionOptions(stride, padding, dilation, bool(last), more, options[3])
+        way = self._way(x, w, b, words)
+        y = way(x, w, b)
+        self.ready[key] = (x.stride(), w.stride()), None if way.native(len(x)) else way
+        return y
+
+    def convolution(self, func: Any, x: Any, w: Any, b: Any, *options: Any) -> Any:
+        """Convolutions of one to three axes, along the batch."""
+        if x.dtype not in FORMATS or w.dtype is not x.dtype or not x.numel():
+            return NotImplemented
+        x, w = aligned_contiguous(x), strided(w)
+        return self._way(x, w, b, ConvolutionOptions(*options[:6]))(x, w, b)
+
+    def _way(self, x: Any, w: Any, b: Any, options: ConvolutionOptions) -> Ways:
+        words: dict[str, Any] = {
+            name: tuple(getattr(options, name)) for name in ("stride", "padding", "dilation")
+        }
+        if options.transposed:
+            words["output_padding"] = tuple(options.output_padding)
+        words["groups"] = options.groups
+        parts = tuple(x.shape[1:]), tuple(w.shape), x.dtype, b is not None
+        at = misplaced(w)
+        key = ("convolution", *parts, tuple(words.items()), at)
+        way = (*key, torch.get_num_threads())
+        if way not in self.ways:
+            known = self.met.known(key, lambda: TorchConvolution(*parts, words, at))
+            self.met.keeper.limit_lengths(known)
+            self.ways[way] = (Ways if options.transposed else Convolved)(known)
+        return self.ways[way]
+
+
+class ConvolutionOptions(NamedTuple):
+    """What ``aten::convolution`` takes behind a bias, in its order; a number an axis."""
+
+    stride: Sequence[int]
+    padding: Sequence[int]
+    dilation: Sequence[int]
+    transposed: bool
+    output_padding: Sequence[int]
+    groups: int
+
+
+# Few rows or samples: other ways to the bits that many get, where a library has one.
+#
+# With few rows of a linear layer a library leaves out packing, and then adds in another order.
+# Given the weights turned, as (channels, filters), it often adds as with many rows, from two rows
+# on. Where it adds many channels block by block, so do the products of such blocks, added up one
+# after the other. Few samples of a convolution are left to PyTorch's own kernels, many to oneDNN:
+# asked for, oneDNN computes one sample as well. Which of these gives the bits of the chosen class
+# is found by marks, as for every size; which of those is run is a matter of time.
+
+
+# Channels that are added at a time: the first of them that gives the bits is taken.
+BLOCKS = (384, 256, 192, 320, 336, 448, 512, 128, 768, 96, 64)
+
+TRIED = (2, 4, 8, 16, 1)  # rows at which a way is looked for
+MEMORY = 1 << 28  # bytes of all copies of one model
+SAMPLES = 61  # numbers of the weights that are compared before each call
+
+
+class Turned(TorchLinear):
+    """As a ``TorchLinear``, of turned weights; that many channels at a time."""
+
+    own = False
+    pieces: Sequence[int] = ()
+
+    def __init__(self, like: TorchLinear, block: int) -> None:
+        self.like = like
+        super().__init__(like.channels, like.filters, like.dtype, like.bias, turned=True)
+        whole = block >= like.channels
+        self.key = f"{like.key} few rows" + ("" if whole else f" in blocks of {block} channels")
+        self.blocks = [slice(at, at + block) for at in range(0, like.channels, block)]
+
+    def drawn(self, number: int) -> tuple[Tensors, Tensors]:
+        sample, (w, b) = self.like.telling(number)
+        return sample, (w if self.like.turned else aligned_contiguous(w.t()), b)
+
+    def forget(self) -> None:
+        super().forget()
+        self.like.forget()
+
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        (x,), (w, b) = samples, parameters
+        if len(self.blocks) == 1:
+            return super().call(samples, parameters, out)
+        first, *others = self.blocks
+        y = super().call((x[:, first],), (w[first], b), out)
+        for block in others:
+            y.addmm_(x[:, block], w[block])
+        return y
+
+
+class OneDNN(TorchConvolution):
+    """As a ``TorchConvolution``, whatever the number of samples by oneDNN."""
+
+    pieces: Sequence[int] = ()
+
+    def __init__(self, like: TorchConvolution) -> None:
+        super().__init__(like.shape, like.weights, like.dtype, like.bias, like.words, at=like.at)
+        self.key, self.like = f"{like.key} by oneDNN", like
+        self.flat = len(like.shape) == 2  # one axis, to which another of size 1 is added
+        named = (("padding", 0), ("stride", 1), ("dilation", 1))
+        rank = len(like.shape) - 1
+        options = [for_each_axis(like.words.get(name, usual), rank) for name, usual in named]
+        if self.flat:
+            options = [(usual, *axes) for axes, (_, usual) in zip(options, named, strict=True)]
+        self.options = (*options, like.words.get("groups", 1))
+
+    def telling(self, number: int) -> tuple[Tensors, Tensors]:
+        return self.like.telling(number)
+
+    def forget(self) -> None:
+        self.like.forget()
+
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        (x,), (w, b) = samples, parameters
+        # of others mkldnn_convolution reads wrong numbers
+        b = b if b is None else b.contiguous()
+        if not self.flat:
+            return torch.mkldnn_convolution(x, w, b, *self.options)
+        return torch.mkldnn_convolution(x[:, :, None], w[:, :, None], b, *self.options).squeeze(2)
+
+    def mark(self, size: int) -> str:
+        """As ``TorchRows.mark``; empty too where oneDNN has no kernel of this format."""
+        try:
+            return super().mark(size)
+        except RuntimeError:
+            return ""
+
+
+class Copy(NamedTuple):
+    """A turned copy. ``there``: some numbers of the weights, in their memory; ``some``: as copied.
+
+    ``weights``: a weak reference. ``state``: what PyTorch counts and names of them.
+    """
+
+    weights: Any
+    state: tuple[Any, ...]
+    there: Any
+    some: Any
+    turned: Any
+
+
+class Copies:
+    """Turned copies of the weights of one model: made when first asked for, and made anew.
+
+    Weights that changed in place are noticed by PyTorch's count of changes; that count misses what
+    is done through ``.data`` or NumPy, so some of the numbers are compared as well.
+    """
+
+    def __init__(self) -> None:
+        self._copies: dict[int, Copy] = {}
+
+    def get(self, w: Any) -> Any:
+        """Returns the copy of a parameter, (channels, filters); None: there is none."""
+        if type(w) is not torch.nn.Parameter or w.is_inference():
+            return None
+        state = w._version, w.data_ptr(), w.shape, w.dtype
+        copy = self._copies.get(id(w))
+        known = copy is not None and copy.weights() is w and copy.state == state
+        if copy is not None and known and torch.equal(copy.there, copy.some):
+            return copy.turned
+        self._copies = {
+            key: copy
+            for key, copy in self._copies.items()
+            if copy.weights() is not None and key != id(w)
+        }
+        held = sum(copy.turned.nbytes for copy in self._copies.values())
+        if held + w.nbytes > MEMORY or not w.is_contiguous():
+            return None
+        with torch.no_grad():
+            there = w.detach().as_strided((SAMPLES,), (w.numel() // SAMPLES,))
+            copy = Copy(weakref.ref(w), state, there, there.clone(), aligned_contiguous(w.t()))
+        self._copies[id(w)] = copy
+        return copy.turned
+
+
+class Ways:
+    """An operation on samples and weights whose class is known, in the ways that give its bits."""
+
+    def __init__(self, known: ReadyOperation) -> None:
+        self.known = known
+        self.steps: dict[int, tuple[Plan, Plan, TorchRows]] = {}
+        """By the number of samples: pieces of the operation as it is, further ones, and whose."""
+        self._others: list[Any] | None = None
+
+    def other_ways(self) -> Iterable[Sizes]:
+        """Other operations that give the bits at some number of samples."""
+        return ()
+
+    def held(self, w: Any) -> Any:
+        """Returns the weights as other operations take them; None: they can't be had."""
+        return w
+
+    def native(self, count: int) -> bool:
+        """Whether that many samples, which were computed before, are one call of the library's."""
+        if count not in self.steps or not getattr(self.known.operation, "own", True):
+            return False
+        whole, rest, operation = self.steps[count]
+        alone = not whole and len(rest) == 1 and rest[0].size == count
+        return alone and operation is self.known.operation
+
+    def __call__(self, x: Any, w: Any, b: Any) -> Any:
+        """The operation of x (samples, ...), contiguous, with weights and a bias or None."""
+        count, own = x.shape[0], self.known.operation
+        steps = self.steps.get(count)
+        if steps is None:
+            steps = self.steps[count] = self._steps(count)
+        whole, rest, operation = steps
+        weights = w if operation is own else self.held(w)
+        if weights is None or not rest:
+            return self.known((x,), (w, b))
+        if not whole and len(rest) == 1:
+            return whole_call(rest[0], operation.call, (x,), (weights, b))
+        every = [(piece, own.call, (w, b)) for piece in whole]
+        every += [(piece, operation.call, (weights, b)) for piece in rest]
+        return in_pieces(every, (x,), own.empty((x,)))
+
+    def _steps(self, count: int) -> tuple[Plan, Plan, TorchRows]:
+        """By the plan of the operation as it is; what that pads in the cheapest way there is."""
+        known, operation = self.known, self.known.operation
+        plan = known.plan(count) or ()
+        large = plan[0].size if plan and count > operation.pieces[0] else 0
+        start = count // large * large if large else 0  # before that stand pieces of one size
+        whole = tuple(piece for piece in plan if piece.start < start)
+        rest = plan[len(whole) :]
+        alone = len(rest) == 1 and rest[0].places == rest[0].size
+        if plan and (alone or not rest):
+            return (), plan, operation
+        with known.keeper.lock:
+            least = _seconds(known.sizes, rest)
+            if self._others is None:
+                self._others = list(self.other_ways())
+            for other in self._others:
+                few = other.plan(count - start) or ()
+                if (seconds := _seconds(other, few)) < least:
+                    rest = tuple(piece._replace(start=piece.start + start) for piece in few)
+                    least, operation = seconds, other.operation
+                known.keeper.remember(other.operation)
+        return whole, rest, operation
+
+
+class LinearLayer(Ways):
+    """A linear layer: few rows take turned copies of its weights."""
+
+    def __init__(self, known: ReadyOperation, copies: Copies) -> None:
+        super().__init__(known)
+        self.copies = copies
+
+    def held(self, w: Any) -> Any:
+        return self.copies.get(w)
+
+    def other_ways(self) -> Iterable[Sizes]:
+        """As of ``Ways``: on turned weights, perhaps block by block."""
+        known = self.known
+        like: TorchLinear = known.operation
+        # of a narrow format the sum of each block would be rounded
+        narrow = torch.empty((), dtype=like.dtype).element_size() < 4
+        blocks = [] if narrow else [block for block in BLOCKS if block < like.channels]
+        for block in [like.channels, *blocks]:
+            operation = Turned(like, block)
+            sizes = known.keeper.beside(operation, known.sizes.entry, TRIED)
+            if sizes is not None:
+                yield sizes
+                if block < like.channels:
+                    return
+
+
+class Convolved(Ways):
+    """A convolution: few samples are given to oneDNN."""
+
+    def other_ways(self) -> Iterable[Sizes]:
+        known = self.known
+        if torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled:
+            sizes = known.keeper.beside(OneDNN(known.operation), known.sizes.entry, TRIED)
+            if sizes is not None:
+                yield sizes
+
+
+def _seconds(sizes: Sizes, plan: Plan) -> float:
+    """Of all pieces; infinite where there is none."""
+    return sum(sizes.seconds(piece.size) for piece in plan) if plan else float("inf")
+
+
+# ``torch.einsum`` of two operands, as rows times weights or as pairs of matrices.
+#
+# PyTorch turns an einsum into a product of pairs of matrices below what a mode of functions sees,
+# and the rows are then a part of the shape of one pair. Which axis is which is known from the
+# letters alone, so it is decided here: a size of 1 changes nothing.
+#
+# Without a letter that both operands and the answer have, one operand has the rows: the one that is
+# not a ``Parameter``, or else the one whose letter comes first in the answer. With such letters,
+# each stands for a pair of matrices, unless one operand is a ``Parameter``: then they are groups,
+# and the rows are those of the other operand.
+
+
+class OnePair(TorchLinear):
+    """As a ``TorchLinear``, as the product of one pair of matrices: what an einsum calls."""
+
+    own = False
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.key = "einsum" + self.key.removeprefix("linear")
+
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        (x,), (w, _) = samples, parameters
+        columns = w if self.turned else w.t()
+        where = None if out is None else out[None]
+        return torch.bmm(x[None], columns[None], out=where)[0]
+
+
+class Grouped(TorchTestedRows):
+    """Rows (groups, channels) times weights (groups, channels, filters), group by group.
+
+    ``at`` as of ``TorchLinear``.
+    """
+
+    def __init__(self, groups: int, channels: int, filters: int, dtype: Any, at: int) -> None:
+        said = f" weights {at} bytes on" if at else ""
+        sizes = f"{groups} groups of {channels} -> {filters}"
+        super().__init__(f"einsum {sizes}{said} {FORMATS[dtype]}")
+        self.groups, self.channels, self.filters = groups, channels, filters
+        self.dtype, self.at = dtype, at
+
+    def drawn(self, number: int) -> tuple[Tensors, Tensors]:
+        every = self.groups * self.filters
+        x, w, _ = cancelling_products(number, self.channels, every, FORMATS[self.dtype], False)
+        each = w.reshape(self.channels, self.groups, self.filters).swapaxes(0, 1)
+        rows = tensor(x, self.dtype).expand(self.groups, self.channels)
+        return (rows,), (moved_by(tensor(each, self.dtype), self.at),)
+
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        """Gives (rows, groups, filters)."""
+        (x,), (w,) = samples, parameters
+        return torch.bmm(x.transpose(0, 1), w).transpose(0, 1)
+
+
+class EinsumRoles(NamedTuple):
+    """An einsum of two operands whose roles are known. Axes are given by their letters.
+
+    ``first``: the operand that has the rows, or the left one of pairs. ``shared``: of both and the
+    answer; ``summed``: of both alone; ``rows`` and ``columns``: of one operand and the answer.
+    ``pairs``: the shared letters are pairs of matrices, not groups of weights.
+    """
+
+    first: int
+    given: tuple[str, str]
+    shared: str
+    summed: str
+    rows: str
+    columns: str
+    answer: str
+    pairs: bool
+
+
+@lru_cache(maxsize=1024)
+def letters(
+    equation: str, ranks: tuple[int, int], weights: tuple[bool, bool]
+) -> EinsumRoles | None:
+    """Returns the roles of an equation's letters; None: it is not a product of two matrices.
+
+    ``ranks``: of the operands; ``weights``: which of them are parameters.
+    """
+    spelled = _spelled(equation.replace(" ", ""), ranks)
+    if spelled is None:
+        return None
+    *operands, answer = spelled
+    if any(len(set(part)) < len(part) for part in spelled) or not answer:
+        return None
+    left, right, out = map(set, spelled)
+    if (left ^ right) - out or out - (left | right):  # sums of one operand, or no such letter
+        return None
+    shared = "".join(n for n in answer if n in left & right)
+    # PyTorch takes the letters that it sums over in this order
+    summed = "".join(sorted((left & right) - out))
+    if not summed:
+        return None
+    weighs = weights[0] != weights[1]
+    pairs = bool(shared) and not weighs
+    first = int(weights[0] if weighs else not pairs and answer[0] in right)
+    free = ["".join(n for n in answer if n in own) for own in (left - right, right - left)]
+    both = operands[0], operands[1]
+    return EinsumRoles(first, both, shared, summed, free[first], free[1 - first], answer, pairs)
+
+
+def _spelled(equation: str, ranks: tuple[int, int]) -> tuple[str, str, str] | None:
+    """Returns the letters of both operands and the answer, without dots; None: unreadable."""
+    inputs, arrow, answer = equation.partition("->")
+    operands = inputs.split(",")
+    if len(operands) != 2:
+        return None
+    wide = [rank - len(part.replace("...", "")) for part, rank in zip(operands, ranks, strict=True)]
+    if any(
+        more < 0 or (more and "..." not in part) for more, part in zip(wide, operands, strict=True)
+    ):
+        return None
+    unused = "".join(n for n in ascii_letters if n not in equation)[: max(wide)]
+    if not arrow:
+        inside = inputs.replace("...", "").replace(",", "")
+        answer = "..." + "".join(sorted(n for n in set(inside) if inside.count(n) == 1))
+    left, right, out = (
+        part.replace("...", unused[len(unused) - more :], 1)
+        for part, more in zip((*operands, answer), (*wide, len(unused)), strict=True)
+    )
+    return (left, right, out) if {*left, *right, *out} <= {*ascii_letters} else None
+
+
+class Einsum:
+    """The einsums of one model."""
+
+    def __init__(self, products: Products) -> None:
+        self.products, self.met = products, products.met
+
+    def __call__(self, equation: Any, *operands: Any) -> Any:
+        if len(operands) == 1 and isinstance(operands[0], list | tuple):
+            operands = tuple(operands[0])
+        if len(operands) > 2 and isinstance(equation, str):
+            return self._several(equation, operands)
+        if len(operands) != 2 or not isinstance(equation, str):
+            return NotImplemented
+        a, b = operands
+        if a.dtype not in FORMATS or b.dtype is not a.dtype or not a.numel() or not b.numel():
+            return NotImplemented
+        roles = letters(equation, (a.dim(), b.dim()), (is_weight(a), is_weight(b)))
+        if roles is None:
+            return NotImplemented
+        sizes: dict[str, int] = {}
+        for part, operand in zip(roles.given, operands, strict=True):
+            for letter, size in zip(part, operand.shape, strict=True):
+                if sizes.setdefault(letter, size) != size:
+                    return NotImplemented  # one of them is 1: it is repeated
+        if all(sizes[letter] == 1 for letter in roles.summed):
+            return NotImplemented  # products that are rounded once: PyTorch's own are exact
+        x, w = operands[roles.first], operands[1 - roles.first]
+        axes = roles.given[roles.first], roles.given[1 - roles.first]
+        run = self._pairs if roles.pairs else self._groups if roles.shared else self._rows
+        y, order = run(x, w, axes, roles, sizes)
+        if y is NotImplemented:
+            return y
+        return _permuted(y.view([sizes[letter] for letter in order]), order, roles.answer)
+
+    def _several(self, equation: str, operands: Sequence[Any]) -> Any:
+        """Returns an einsum of more operands: two that add something, then that with the others.
+
+        PyTorch takes them in an order that depends on their sizes, and so on the batch.
+        """
+        inputs, arrow, answer = equation.replace(" ", "").partition("->")
+        parts = inputs.split(",")
+        if not arrow or "." in equation or len(parts) != len(operands):
+            return NotImplemented
+        for at in combinations(range(len(parts)), 2):
+            both = "".join(parts[n] for n in at)
+            rest = [n for n in range(len(parts)) if n not in at]
+            wanted = {*answer, *"".join(parts[n] for n in rest)}
+            # the answer's letters first: samples stay along the first axis
+            left = "".join(n for n in dict.fromkeys(answer + both) if n in both and n in wanted)
+            y = self(f"{','.join(parts[n] for n in at)}->{left}", *(operands[n] for n in at))
+            if y is not NotImplemented:
+                others = ",".join((left, *(parts[n] for n in rest)))
+                return self(f"{others}->{answer}", y, *(operands[n] for n in rest))
+        return NotImplemented
+
+    def _rows(
+        self, x: Any, w: Any, axes: tuple[str, str], roles: EinsumRoles, sizes: Mapping[str, int]
+    ) -> tuple[Any, str]:
+        """Returns rows times weights, and the letters of its axes."""
+        channels = _together(sizes, roles.summed)
+        turned = axes[1] != roles.columns + roles.summed
+        order = roles.summed + roles.columns if turned else roles.columns + roles.summed
+        rows = _permuted(x, axes[0], roles.rows + roles.summed).reshape(-1, channels)
+        weights = _permuted(w, axes[1], order)
+        weights = weights.reshape(channels, -1) if turned else weights.reshape(-1, channels)
+        kinds = "einsum", OnePair, AlignedLinear
+        y = self.products.rows(rows, weights, None, turned, None, kinds)
+        return y, roles.rows + roles.columns
+
+    def _groups(
+        self, x: Any, w: Any, axes: tuple[str, str], roles: EinsumRoles, sizes: Mapping[str, int]
+    ) -> tuple[Any, str]:
+        """Returns rows times weights of each group, and the letters of its axes."""
+        wanted = roles.shared, roles.summed, roles.columns
+        groups, channels, filters = (_together(sizes, letters) for letters in wanted)
+        rows = _permuted(x, axes[0], roles.rows + roles.shared + roles.summed)
+        weights = _permuted(w, axes[1], "".join(wanted))
+        rows = aligned_contiguous(rows.reshape(-1, groups, channels))
+        weights = strided(weights.reshape(groups, channels, filters))
+        parts = groups, channels, filters, x.dtype, misplaced(weights)
+        known = self.met.known(("einsum groups", *parts), lambda: Grouped(*parts), axis="rows")
+        y = known((rows,), (weights,))
+        return y.contiguous(), roles.rows + roles.shared + roles.columns
+
+    def _pairs(
+        self, x: Any, w: Any, axes: tuple[str, str], roles: EinsumRoles, sizes: Mapping[str, int]
+    ) -> tuple[Any, str]:
+        """Returns the products of pairs of matrices, and the letters of its axes."""
+        wanted = roles.shared, roles.rows, roles.summed, roles.columns
+        count, rows, leaves, columns = (_together(sizes, letters) for letters in wanted)
+        a = _permuted(x, axes[0], roles.shared + roles.rows + roles.summed)
+        b = _permuted(w, axes[1], roles.shared + roles.summed + roles.columns)
+        y = self.products.bmm(a.reshape(count, rows, leaves), b.reshape(count, leaves, columns))
+        return y, roles.shared + roles.rows + roles.columns
+
+
+def _together(sizes: Mapping[str, int], letters: str) -> int:
+    return math.prod(sizes[letter] for letter in letters)
+
+
+def _permuted(x: Any, order: str, wanted: str) -> Any:
+    return x if order == wanted else x.permute([*map(order.index, wanted)])

@@ -1,0 +1,740 @@
+"""A whole program at a few sizes of its batch, each checked: the same bits for a sample anywhere.
+
+Where a library runs a model as one program, its operations can't be put into classes one by one.
+So the program itself is one operation. A size is checked with several samples (``samples``): each
+stands at every place of the call once, with different neighbours, from aligned memory and from
+other; its answer has to have the same bits everywhere, and those of the chosen size. Calls are
+padded with copies of their first sample, or cut.
+
+That is a test and no proof: a size is not refuted. ``WholeReport.orders`` asks the operations.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe.case import floats, ulp
+from probe.case.errors import Foreign, InputError, ProbeError, foreign, line_of
+from probe.sizes.invariant import samples
+from probe.sizes.invariant.classes import (
+    Buckets,
+    Entry,
+    InvariantOptions,
+    Plan,
+    Table,
+    conditions,
+    ladder,
+    mark_of_answers,
+)
+from probe.sizes.invariant.keeper import NotInvariant, Report
+from probe.sizes.invariant.programs import (
+    HOW,
+    Leaf,
+    LibraryProgram,
+    ProgramOutput,
+    Rebuild,
+    aligned_array,
+    padded_piece,
+    program_of_function,
+    program_with_library,
+    together,
+)
+from probe.targets.unchanged import leaves_unchanged, unchanged
+
+SPENT = 0.3  # seconds, about, on more samples than stand at every place
+DRAWN = 1 << 20  # numbers of their inputs
+
+
+class WholeProgram:
+    """A program with inputs of one shape but for the batch: an operation of ``classes``.
+
+    ``leaves``: the inputs of the first call. ``recipe``: of the samples; ``fresh``: it was made
+    now, and not read from a table.
+    """
+
+    pieces: Sequence[int] = ()
+
+    def __init__(
+        self,
+        key: str,
+        program: LibraryProgram,
+        leaves: list[Leaf],
+        rebuild: Rebuild,
+        recipe: dict[str, Any],
+    ) -> None:
+        self.key, self.program, self.rebuild = key, program, rebuild
+        self.leaves, self.recipe = leaves, recipe
+        self.refused: dict[int, str] = {}
+        self.fresh = True
+        self.outputs: list[ProgramOutput] = []
+        self.pool: list[np.ndarray] = []
+        self.alike: list[np.ndarray] = []
+        self.dtypes: list[str] = []
+        self.placed = 0
+        """How many of the samples are run at every place; further ones at one."""
+
+    # samples
+
+    def prepare(self, sizes: Sequence[int]) -> None:
+        """Finds where the outputs carry samples, and draws the samples. InputError."""
+        largest, other = sizes[-1], (sizes[-2] if len(sizes) > 1 else 1 if sizes[-1] > 1 else 2)
+        self.pool = self._drawn(range(samples.FEW))
+        shapes = self._shapes(largest)
+        if self.program.fixed is not None:
+            axis = next(leaf.axis for leaf in self.leaves if leaf.axis is not None)
+            for number, (shape, dtype) in enumerate(shapes):  # along the axis of its inputs
+                if len(shape) <= axis or shape[axis] != largest:
+                    said = f"output {number} has shape {list(shape)} for {largest} samples"
+                    why = "no axis of it has an entry for each sample"
+                    raise InputError("model", said, why, HOW)
+                self.outputs.append(ProgramOutput(axis, 1, dtype))
+        else:
+            both = enumerate(zip(shapes, self._shapes(other), strict=True))
+            self.outputs = [
+                samples.output_of(n, mine, largest, yours, other) for n, (mine, yours) in both
+            ]
+        numbers = sum(math.prod(shape) for shape, _ in shapes) // largest
+        self.placed = samples.how_many(numbers)
+        if "chosen" not in self.recipe:  # candidates whose answers are numbers, and show most
+            candidates = range(self.placed * samples.CANDIDATES)
+            self.pool = self._drawn(candidates)
+            changed, _, finite = self.seen(sizes[0])
+            good = np.flatnonzero(finite) if finite.any() else np.array(candidates)
+            order = good[np.argsort(-changed[good], kind="stable")]
+            most_telling = sorted(order[: self.placed].tolist())
+            self.recipe["chosen"] = most_telling + self._more(numbers, sizes)
+        self.pool = self._drawn(self.recipe["chosen"])
+        self.alike = self._alike()
+
+    def _alike(self) -> list[np.ndarray]:
+        """Returns the samples, and behind them the first with all whole numbers alike: one, the
+        smallest and the largest of those that were given, where the program takes them.
+
+        They may be lengths, and a program may multiply as many rows as the longest sample has
+        steps: then the others decide the order of additions, and one step alone has its own.
+        """
+        recipes = [recipe for recipe in self.recipe["inputs"] if recipe is not None]
+        alike = self.pool
+        for choose in (min, max, lambda values: 1):
+            more = [
+                np.full_like(rows[:1], choose(recipe["values"]))
+                if rows.dtype.kind in "iub" and dtype not in floats.FORMATS
+                else rows[:1]
+                for recipe, rows, dtype in zip(recipes, self.pool, self.dtypes, strict=True)
+            ]
+            if all(map(np.array_equal, more, (rows[:1] for rows in self.pool))):
+                continue
+            call = self._call(np.zeros(self.program.fixed or 1, int), False, more)
+            try:
+                foreign(call)
+            except (Foreign, ProbeError):
+                continue
+            alike = [np.concatenate(both) for both in zip(alike, more, strict=True)]
+        return alike
+
+    def _more(self, numbers: int, sizes: Sequence[int]) -> list[int]:
+        """Returns further samples, of a quick program: each is run at one place of every size.
+
+        One number of several hundred may be all that two sizes round differently.
+        """
+        order, seconds = np.arange(sizes[-1]) % len(self.pool[0]), []
+        for _ in range(3):  # it is compiled by now
+            begun = time.perf_counter()
+            self._call(order, False)()
+            seconds.append(time.perf_counter() - begun)
+        runs = 1 + sum(1 / size for size in sizes)  # of each sample
+        drawn = sum(rows[0].size for rows in self.pool)
+        most = min(
+            math.ceil(samples.PLENTY / max(numbers, 1)),
+            samples.MOST,
+            SPENT / min(seconds) / runs,
+            DRAWN / max(drawn, 1),
+        )
+        start = self.placed * samples.CANDIDATES
+        every = range(start, start + max(0, int(most) - self.placed))
+        if not every:
+            return []
+        self.pool = self._drawn(every)
+        *_, finite = self.seen(sizes[0])
+        return [number for number, good in zip(every, finite, strict=True) if good]
+
+    def _shapes(self, size: int) -> list[tuple[tuple[int, ...], str]]:
+        call = self._call(np.zeros(size, int), False)
+        try:
+            answers = foreign(call)
+        except Foreign as error:
+            todo = f"{HOW}; a file or signature of one batch has to be exported with an open one"
+            why = f"it does not run on {size} samples: {error}"
+            raise InputError("model", self.program.name, why, todo) from None
+        if not answers:
+            raise InputError("model", self.program.name, "it returns no array", "return one")
+        return [(bits.shape, dtype) for bits, dtype in answers]
+
+    def _drawn(self, numbers: Sequence[int]) -> list[np.ndarray]:
+        """Returns the samples of each input that carries them: container arrays, a sample a row."""
+        pool, self.dtypes = [], []
+        for at, leaf in enumerate(self.leaves):
+            if leaf.axis is None:
+                continue
+            shape, dtype = self.program.form(leaf.value)
+            shape = (*shape[: leaf.axis], *shape[leaf.axis + 1 :])
+            recipe = self.recipe["inputs"][at]
+            pool.append(samples.drawn_samples(recipe, shape, dtype, numbers, at))
+            self.dtypes.append(dtype)
+        return pool
+
+    # runs
+
+    def _call(
+        self, order: np.ndarray, odd: bool, pool: Sequence[np.ndarray] | None = None
+    ) -> Callable[[], list[tuple[np.ndarray, str]]]:
+        """Returns a call of these samples; ``odd``: from memory that is not aligned."""
+        program, drawn = self.program, iter(zip(pool or self.pool, self.dtypes, strict=True))
+        values = []
+        for leaf in self.leaves:
+            if leaf.axis is None:
+                values.append(program.whole(leaf.value, None))
+                continue
+            rows, dtype = next(drawn)
+            array = aligned_array(np.moveaxis(rows[order], 0, leaf.axis))
+            if odd:  # elsewhere in memory: at no whole multiple of a vector
+                moved = np.empty(array.size + 1, array.dtype)[1:]
+                moved[:] = array.reshape(-1)
+                array = moved.reshape(array.shape)
+            values.append(program.whole(program.native(array, dtype), leaf.axis))
+        args, kwargs = self.rebuild(values)
+
+        def call() -> list[tuple[np.ndarray, str]]:
+            answers, _ = program.split(program.at(len(order))(*args, **kwargs))
+            return [program.bits(answer) for answer in answers]
+
+        return call
+
+    def answers(
+        self, order: np.ndarray, odd: bool, pool: Sequence[np.ndarray] | None = None
+    ) -> list[tuple[np.ndarray, str]]:
+        """Calls it: a row of each output for each sample, (samples, ...). ValueError."""
+        by_sample = []
+        for (bits, dtype), output in zip(self._call(order, odd, pool)(), self.outputs, strict=True):
+            rows = np.moveaxis(bits, output.axis, 0)
+            if len(rows) != output.each * len(order):
+                raise ValueError(f"an output has {len(rows)} rows of {len(order)} samples")
+            by_sample.append((rows.reshape(len(order), output.each, *rows.shape[1:]), dtype))
+        return by_sample
+
+    def ready(self, size: int) -> Callable[[], Any]:
+        return self._call(np.arange(size) % len(self.pool[0]), False)
+
+    # checks
+
+    def mark(self, size: int, quick: bool = False) -> str:
+        """As ``classes.Checkable.mark``; empty too where the library refuses the size.
+
+        ``quick``: each sample is run once, rather than at every place.
+        """
+        try:
+            return self._mark(size, quick)
+        except (ProbeError, MemoryError):
+            raise
+        except Exception as error:  # a library raises what it likes
+            self.refused[size] = line_of(error, 160)
+            return ""
+
+    def _mark(self, size: int, quick: bool) -> str:
+        every, places = len(self.pool[0]), np.arange(size)
+        count = min(self.placed, every)
+        seen: dict[tuple[int, int], str] = {}
+        turns = range(0, count, min(size, count) if quick else 1)
+        orders = [(places + turn) % count for turn in turns]
+        orders += [np.minimum(at + places, every - 1) for at in range(count, every, size)]
+        for alike in range(every, len(self.alike[0])):  # beside others, and beside itself
+            orders += [np.where(places, places % count, alike), np.full(size, alike)]
+        for turn, order in enumerate(orders):
+            answers = self.answers(order, bool(turn % 2), self.alike)
+            for output, (rows, dtype) in enumerate(answers):
+                for sample in np.unique(order).tolist():
+                    mark = _mark_of_rows(rows[order == sample], dtype)
+                    if not mark or seen.setdefault((sample, output), mark) != mark:
+                        return ""
+        text = ";".join(mark for _, mark in sorted(seen.items()))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def mixes(self, size: int) -> bool:
+        """Whether a sample's answer changes where nothing changes but its neighbours.
+
+        Asked at the first, the middle and the last place, beside the other samples, and beside
+        numbers that are large, small, and none. InputError: runs do not repeat.
+        """
+        count = len(self.pool[0])
+        if size < 2 or count < 2:
+            return False
+        marks, again = (self._marks_of(np.zeros(size, int)) for _ in range(2))
+        if marks != again:
+            why = f"two runs of the same {size} samples have different bits"
+            raise InputError("model", self.program.name, why, "nothing can keep bits that vary")
+        for place in {0, size // 2, size - 1}:
+            order = 1 + np.arange(size) % (count - 1)
+            order[place] = 0
+            if self._marks_of(order)[place] != marks[place]:
+                return True
+        # hundreds of rows that are drawn from one sample repeat its few numbers: only whole ones
+        # (masks, tokens) are taken for codes then, which are never made larger
+        both = zip(self.pool, self.dtypes, strict=True)
+        every = [rows if samples.all_whole(rows, dtype) else rows[:1] for rows, dtype in both]
+        for name, place in (("large", 0), ("small", size // 2), ("nan", size - 1)):
+            pool = [
+                np.concatenate([rows[:1], samples.altered(own, rows[:1], dtype, name)])
+                for rows, own, dtype in zip(self.pool, every, self.dtypes, strict=True)
+            ]
+            order = np.ones(size, int)
+            order[place] = 0
+            try:
+                beside = self._marks_of(order, pool)
+            except ProbeError:
+                raise
+            except Exception:
+                continue
+            if beside[place] != marks[place]:
+                return True
+        return False
+
+    def _marks_of(
+        self, order: np.ndarray, pool: Sequence[np.ndarray] | None = None
+    ) -> list[list[str]]:
+        """By place: the mark of each output."""
+        answers = self.answers(order, False, pool)
+        return [
+            [_mark_of_rows(rows[place : place + 1], dtype) for rows, dtype in answers]
+            for place in range(len(order))
+        ]
+
+    def seen(self, size: int) -> tuple[np.ndarray, int, np.ndarray]:
+        """What the samples show where all their inputs are moved by one unit in the last place.
+
+        How many numbers of each sample's answer change, of how many, and whether they are finite.
+        """
+        count = len(self.pool[0])
+        nudged = [samples.nudged(p, d) for p, d in zip(self.pool, self.dtypes, strict=True)]
+        changed, finite, each = np.zeros(count, int), np.ones(count, bool), 0
+        for start in range(0, count, size):
+            order, rows = (start + np.arange(size)) % count, slice(min(size, count - start))
+            plain, moved = self.answers(order, False), self.answers(order, False, nudged)
+            for (a, dtype), (b, _) in zip(plain, moved, strict=True):
+                a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
+                apart = a != b
+                if dtype in floats.FORMATS:
+                    apart = ulp.bits_apart(a, b, dtype, "differ")
+                    finite[order] &= floats.is_finite(a, dtype).reshape(size, -1).all(1)
+                changed[order[rows]] += apart.reshape(size, -1).sum(1)[rows]
+            each = sum(answer[0].size for answer, _ in plain)
+        return changed, each, finite
+
+
+def _mark_of_rows(rows: np.ndarray, dtype: str) -> str:
+    """As ``classes.mark_of_answers``, of integers and truth values too."""
+    if dtype in floats.FORMATS:
+        return mark_of_answers([(rows, dtype)])
+    marks = {hashlib.sha256(np.ascontiguousarray(row).tobytes()).hexdigest()[:16] for row in rows}
+    return marks.pop() if len(marks) == 1 else ""
+
+
+# What the bits of a program rest on that is run whole, and what that does not show.
+#
+# A run at the largest size in use is compared, operation by operation, with runs at the smaller
+# ones (``probe.sizes.orders``): sums by the order in which each of their outputs is added, which
+# no luck of the data hides. Content of the smallest size is put at each place of the largest run:
+# so all places are alike. What is not a sum, nor exact, is compared by bits or place by place, and
+# then no order is known.
+
+
+TESTED = (
+    "each sample held at every place of each size, beside other samples: not refuted, which is no "
+    "proof for other samples; orders() asks the operations"
+)
+BLIND = "no number of its answers changes where all inputs change in their last place"
+
+# After which no further place is asked about.
+SECONDS = 240.0
+
+UNWATCHED = (
+    "operations of a compiled program, a session or a net can't be asked one by one; where there "
+    "is a model file, give that"
+)
+
+INTEGERS = "its inputs are integers, so how much its answers show is not known"
+
+
+class WholeReport(Report):
+    """As ``Report``, of a program that is run whole.
+
+    ``sizes``: the sizes that it is run at, by key and threads. ``shown``: of the numbers in the
+    answers of all samples, how many change where every input changes by one unit in the last place,
+    and of how many. Where few do, an operation that adds differently may not be seen either.
+    """
+
+    def __init__(self, table: Table, program: Any) -> None:
+        super().__init__(table)
+        self.program = program
+        self.sizes: dict[tuple[str, int], list[int]] = {}
+        self.shown: dict[str, tuple[int, int]] = {}
+        self.samples: dict[str, int] = {}
+
+    def met(self, operation: Any, buckets: Any, strict: bool) -> None:
+        """Notes a program of one shape that was checked. NotInvariant with ``strict``."""
+        key, threads = operation.key, buckets.threads
+        self.operations[key, threads] = operation
+        self.sizes[key, threads] = buckets.used
+        self.samples[key] = len(operation.pool[0])
+        self.table.notes += [buckets.doubts] if buckets.doubts else []
+        self.table.notes += [
+            f"{key}: size {size} is not used, the library refuses it: {why}"
+            for size, why in operation.refused.items()
+        ]
+        if not any(dtype in floats.FORMATS for dtype in operation.dtypes):
+            self.limited[key] = INTEGERS
+            return
+        changed, each, _ = operation.seen(buckets.used[0])
+        self.shown[key] = int(changed.sum()), each * len(changed)
+        if not changed.any():
+            if strict:
+                raise NotInvariant(key, BLIND)
+            self.limited[key] = BLIND
+
+    @leaves_unchanged
+    def orders(self) -> dict[str, str]:
+        """Asks the operations of each program that was met, at the smallest size and the largest.
+
+        What it came to, by key: words that begin with ``same``, ``different`` or ``not known``.
+        Takes seconds to minutes.
+        """
+        found = {}
+        for (key, threads), operation in list(self.operations.items()):
+            found[key] = orders_of_program(operation, self.sizes[key, threads])
+            self.table.entries[key].orders[threads] = found[key]
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        content = super().to_json() | {"how": TESTED}
+        for row in content["operations"]:
+            key = row["operation"]
+            row["used"] = self.sizes.get((key, row["threads"]), [])
+            row["samples"] = self.samples.get(key)
+            row["shown"], row["numbers"] = self.shown.get(key, (None, None))
+        return content
+
+    def __repr__(self) -> str:
+        same = [row.operation for row in self.rows if row.orders.startswith("same")]
+        programs = "; ".join(
+            f"{key}{' (by order)' * (key in same)}: run at {', '.join(map(str, sizes))} of "
+            f"{', '.join(map(str, sorted(self.table.entries[key].marks[threads])))}"
+            for (key, threads), sizes in self.sizes.items()
+        )
+        changed, total = (sum(counts[n] for counts in self.shown.values()) for n in (0, 1))
+        shown = f"; {changed:,} of {total:,} numbers show a change of the inputs' last place"
+        limits = "; ".join(dict.fromkeys((*self.limited.values(), *self.table.notes))) or "none"
+        return (
+            f"{programs or 'nothing was called yet'}, like={self.table.like}\n"
+            f"{TESTED}{shown * bool(total)}\nlimits: {limits}"
+        )
+
+
+def orders_of_program(operation: Any, sizes: Sequence[int]) -> str:
+    """What asking came to, in words that begin with ``same``, ``different`` or ``not known``.
+
+    ``operation``: a ``whole.WholeProgram``; ``sizes``: those in use.
+    """
+    if operation.program.watched is None:
+        return f"not known: {UNWATCHED}"
+    largest = sizes[-1]
+    if operation.program.fixed is not None or largest == 1:
+        return f"not known: places of one size are not asked ({largest} samples a call)"
+    if len(sizes) == 1:
+        return f"not known: {largest} is the only size in use, so nothing is compared with it"
+    begun, least, known, sets = time.monotonic(), sizes[0], dict[Any, Any](), 0
+    questions = [(size, 0) for size in sizes[:-1]]
+    # moved by one place, each sample of the smallest size is held against its neighbour
+    blocks = {1, *range(least, largest - least + 1, least), largest - least}
+    questions += [(least, place) for place in sorted(blocks)]
+    for number, (size, place) in enumerate(questions):
+        if time.monotonic() - begun > SECONDS:
+            done = f"{number} of {len(questions)} questions about sizes and places"
+            return f"not known: {SECONDS:.0f} seconds were over after {done}"
+        try:  # sums that were revealed for one question serve the next
+            told = foreign(_orders_at_place, operation, size, largest, place, known)
+        except (Foreign, ProbeError) as error:
+            return f"not known: {error}"
+        where = f"size {size} against place {place} of size {largest}"
+        if told.verdict != "same":
+            word = "different" if told.verdict == "differs" else "not known"
+            return f"{word}: {where}: {', '.join(filter(None, (told.name, told.why)))}"
+        sets = min(sets or told.sets, told.sets or sets)
+    said = ", ".join(map(str, sizes))
+    on = f", replayed on {sets} sets of operands" * bool(sets)
+    return f"same: all outputs of sizes {said} are computed alike at every place{on}"
+
+
+def _orders_at_place(operation: Any, size: int, largest: int, place: int, known: Any) -> Any:
+    """How a program adds samples alone and at a place of the largest batch, among zeros."""
+    from probe.diff.watched import CHANGED, watched
+    from probe.record.recording import record_run
+    from probe.sizes import orders
+
+    small, large, along = {}, {}, {}
+    names = [leaf.name or f"input {number}" for number, leaf in enumerate(operation.leaves)]
+    pools = iter(operation.pool)
+    for name, leaf in zip(names, operation.leaves, strict=True):
+        if leaf.axis is not None:
+            pool = next(pools)
+            samples = pool[np.arange(size) % len(pool)]
+            batch = np.zeros((largest, *samples.shape[1:]), samples.dtype)
+            batch[place : place + size] = samples
+            small[name], large[name] = (
+                np.ascontiguousarray(np.moveaxis(rows, 0, leaf.axis)) for rows in (samples, batch)
+            )
+            along[name] = leaf.axis
+
+    def recorder(inputs: Mapping[str, np.ndarray]) -> Any:
+        """Watches the program with these samples, beside the inputs that carry none."""
+        both = zip(names, operation.leaves, strict=True)
+        values = [leaf.value if leaf.axis is None else inputs[name] for name, leaf in both]
+        return operation.program.watched(values, operation.rebuild)
+
+    whole, notes = watched(recorder(large), "the program")
+    marks = orders.marked(whole, recorder, large, along, place + size, place)
+    part = record_run(recorder(small))
+    told = orders.by_order(orders.compared(part, whole, marks, Fraction(place, largest)), known)
+    doubt = next((note for note in notes if CHANGED in note), "")
+    if doubt and told.verdict == "same":
+        told = orders.OrderVerdict("unknown", "the whole run", doubt)
+    return told
+
+
+# Makes a whole program callable as its users call it, invariant to the batch
+
+
+# What begins the names of variables of the environment that choose kernels.
+VARIABLES = (
+    *("MKL_", "ONEDNN_", "DNNL_", "ATEN_", "OMP_", "KMP_", "OPENBLAS_", "XLA_", "JAX_"),
+    *("TF_ENABLE_ONEDNN", "TF_XLA", "ORT_", "OPENCV_", "TORCHINDUCTOR_"),
+)
+
+
+class SameBitsProgram:
+    """A program that gives a sample the same bits in every batch and at every place.
+
+    Called as the program itself. ``report``: what that rests on. Thread-safe.
+    """
+
+    def __init__(
+        self,
+        program: LibraryProgram,
+        sizes: dict[str, Any],
+        like: str,
+        strict: bool,
+        path: Path | None,
+    ) -> None:
+        self.program, self.strict, self.path = program, strict, path
+        self.table = Table(like, sizes, 0, {})
+        self.report = WholeReport(self.table, program)
+        self._known: dict[Any, Buckets] = {}
+        self._quick: dict[Any, Callable[..., Any]] = {}
+        self._lock = threading.RLock()
+        self._settings: Any = ()
+        if program.library:
+            self._read()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        signature = self.program.signature(args, kwargs)
+        if signature is None:
+            return self._called(args, kwargs)[0]
+        signature = signature, self.program.settings()
+        quick = self._quick.get(signature)
+        if quick is not None:
+            return quick(*args, **kwargs)
+        answer, parts = self._called(args, kwargs)
+        if (quick := self.program.planned(*parts)) is not None:
+            self._quick[signature] = quick
+        return answer
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Raises InputError: neither copied nor pickled."""
+        why = "what is run whole is neither copied nor pickled: a library holds its program"
+        todo = "write its sizes with report.save, and call stable.invariant there with table="
+        raise InputError("model", self.program.name, why, todo)
+
+    def _called(self, args: Any, kwargs: Any) -> tuple[Any, tuple[Any, ...]]:
+        """Returns the answer, and what ``LibraryProgram.planned`` takes."""
+        if not self.program.library:
+            with self._lock, unchanged(self.program.function):
+                self.program = program_with_library(self.program, args, kwargs)
+                self.report.program = self.program
+                self._read()
+        leaves, rebuild = self.program.flat(args, kwargs)
+        count, shapes = self._signature(leaves)
+        key = self.program.threads(), shapes, self.program.settings()
+        buckets = self._known.get(key) or self._checked(key, leaves, rebuild)
+        with self._lock:
+            plan = buckets.plan(count)
+        assert plan is not None  # ``_checked`` refuses a program without a way
+        operation: Any = buckets.operation
+        answer = self._ran(plan, operation, leaves, rebuild, count)
+        return answer, (plan, leaves, rebuild, operation.outputs)
+
+    def _read(self) -> None:
+        """The table of the user, or an empty one, as soon as the library is known."""
+        table, program = self.table, self.program
+        facts = {"library": program.library, "version": program.version, **program.facts()}
+        now = conditions(facts, VARIABLES)
+        self.table = Table.opened(self.path, table.like, table.sizes, program.threads(), now)
+        self.report.table = self.table
+        self._settings = program.settings()
+
+    def _signature(self, leaves: list[Leaf]) -> tuple[int, tuple[str, ...]]:
+        """Returns how many samples there are, and what is alike in calls that share their sizes."""
+        counts: dict[str, int] = {}
+        alike: list[str] = []
+        for number, leaf in enumerate(leaves):
+            if leaf.axis is None:
+                alike.append(str(self.program.told(leaf.value)))
+                continue
+            name = leaf.name or f"input {number}"
+            if not self.program.holds(leaf.value):
+                raise InputError("batched", type(leaf.value).__name__, f"{name}: not an array", HOW)
+            shape, dtype = self.program.form(leaf.value)
+            if not -len(shape) <= leaf.axis < len(shape):
+                raise InputError("batched", leaf.axis, f"{name} has shape {list(shape)}", HOW)
+            leaf.axis %= len(shape)
+            if dtype not in floats.FORMATS and not dtype.startswith(("int", "uint", "bool")):
+                why = "samples are floating-point numbers, integers and truth values"
+                raise InputError("inputs", dtype, f"{name} has this format; {why}", "")
+            counts[name] = shape[leaf.axis]
+            sizes = ["n" if axis == leaf.axis else str(size) for axis, size in enumerate(shape)]
+            alike.append(f"{'x'.join(sizes)} {dtype}")
+        if len(set(counts.values())) != 1 or not all(counts.values()):
+            said = ", ".join(f"{name} {size}" for name, size in counts.items()) or "none"
+            raise InputError("batched", said, "one number of samples, at least 1, is needed", HOW)
+        return next(iter(counts.values())), tuple(alike)
+
+    def _checked(self, signature: Any, leaves: list[Leaf], rebuild: Rebuild) -> Buckets:
+        """Returns the buckets of a shape that is met first: each is checked.
+        InputError; NotInvariant."""
+        with self._lock, unchanged(self.program.function, [leaf.value for leaf in leaves]):
+            if signature in self._known:
+                return self._known[signature]
+            name = self._key(leaves, signature[1]) + self._setting(signature[2])
+            sizes = ladder(self.table.sizes["batch"], self.program.fixed)
+            recipes, carries = self.table.recipes, [leaf.axis is not None for leaf in leaves]
+            if fresh := not samples.is_recipe(recipes.get(name), carries):
+                inputs: list[Any] = []
+                recipes[name] = {"inputs": inputs}
+                for leaf in leaves:
+                    recipe = None
+                    if leaf.axis is not None:
+                        bits, dtype = self.program.bits(leaf.value)
+                        recipe = samples.sample_recipe(np.moveaxis(bits, leaf.axis, 0), dtype)
+                    inputs.append(recipe)
+            operation = WholeProgram(name, self.program, leaves, rebuild, recipes[name])
+            operation.fresh = fresh
+            operation.prepare(sizes)
+            if operation.mixes(sizes[-1]):
+                why = "a sample's answer depends on the values of its neighbours"
+                todo = "sizes=[1] computes each sample alone; or name the axes: batched="
+                raise InputError("model", self.program.name, why, todo)
+            self._known[signature] = buckets = self._chosen(operation, sizes)
+            return buckets
+
+    def _key(self, leaves: Sequence[Leaf], alike: Sequence[str]) -> str:
+        """Names the program and the shapes of its inputs; of those without samples a digest."""
+        both = list(zip(leaves, alike, strict=True))
+        shapes = ", ".join(said for leaf, said in both if leaf.axis is not None)
+        rest = ";".join(said for leaf, said in both if leaf.axis is None)
+        beside = f" beside {hashlib.sha256(rest.encode()).hexdigest()[:8]}" if rest else ""
+        return f"{self.program.library} {self.program.name} of {shapes}{beside}"
+
+    def _setting(self, now: Any) -> str:
+        """Returns what tells a program with changed settings from that with the first ones."""
+        if now == self._settings:
+            return ""
+        said = hashlib.sha256(str(now).encode()).hexdigest()[:8]
+        note = f"settings of {self.program.library} changed: its programs have bits of their own"
+        self.table.notes += [note] * (note not in self.table.notes)
+        return f" with settings {said}"
+
+    def _chosen(self, operation: WholeProgram, sizes: Sequence[int]) -> Buckets:
+        table, threads = self.table, self.program.threads()
+        in_table = operation.key in table.entries
+        entry = table.entries.setdefault(operation.key, Entry())
+        buckets = Buckets(operation, entry, threads, sizes, self.program.fixed is not None)
+        if in_table:
+            buckets.recheck(table.trusted and not operation.fresh, table.notes)
+        if not entry.chosen:
+            buckets.choose(table.like, table.sizes["batch"])
+        if not buckets.used:
+            del table.entries[operation.key]
+            why = next(iter(operation.refused.values()), "no size repeats its bits at all places")
+            raise InputError("model", self.program.name, why, "give other sizes=")
+        self.report.met(operation, buckets, self.strict)
+        return buckets
+
+    def _ran(
+        self, plan: Plan, operation: WholeProgram, leaves: list[Leaf], rebuild: Rebuild, count: int
+    ) -> Any:
+        program = self.program
+        if len(plan) == 1 and plan[0].size == count:
+            args, kwargs = rebuild([program.whole(leaf.value, leaf.axis) for leaf in leaves])
+            return program.at(count)(*args, **kwargs)
+        arrays = {
+            number: program.bits(leaf.value)
+            for number, leaf in enumerate(leaves)
+            if leaf.axis is not None
+        }
+        pieces = []
+        for piece in plan:
+            values = [program.whole(leaf.value, None) for leaf in leaves]
+            for number, (bits, dtype) in arrays.items():
+                part = padded_piece(bits, leaves[number].axis or 0, piece)
+                values[number] = program.native(part, dtype)
+            args, kwargs = rebuild(values)
+            answers, build = program.split(program.at(piece.size)(*args, **kwargs))
+            pieces.append(([program.bits(answer)[0] for answer in answers], piece.places))
+        outputs = operation.outputs
+        joined = zip(together(pieces, outputs), outputs, strict=True)
+        return build([program.native(array, output.dtype) for array, output in joined])
+
+
+def program_of(model: Any, batched: Any, threads: int | None) -> LibraryProgram | None:
+    """Returns what is run whole; None of a model whose operations are run one by one.
+    InputError."""
+    from probe.sizes.invariant.files import of_file
+
+    program = of_file(model, batched, threads)
+    if program is None:
+        program = program_of_function(model, batched)
+        if program is not None and threads is not None:
+            todo = "set it in the library"
+            raise InputError("threads", threads, "a function has those of its library", todo)
+    return program
+
+
+def made(program: LibraryProgram, options: InvariantOptions) -> tuple[SameBitsProgram, WholeReport]:
+    """As ``probe.sizes.invariant.invariant``."""
+    sizes, like, strict, example, table = options
+    if "length" in sizes:
+        why = "programs that are run whole are padded along batches"
+        todo = "pad samples to one length yourself; or give a torch.nn.Module, not compiled"
+        raise InputError("sizes", "length", why, todo)
+    model = SameBitsProgram(program, sizes, like, strict, None if table is None else Path(table))
+    if isinstance(example, dict) and hasattr(program, "names"):
+        model(**example)
+    elif example is not None:
+        model(*(example if isinstance(example, tuple) else (example,)))
+    return model, model.report

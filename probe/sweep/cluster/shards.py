@@ -1,0 +1,399 @@
+"""Divides sweeps and experiments into shards: tasks of Dask, whose answers are stored here.
+
+A shard is a part of the values of a sweep, or of the questions of an experiment, as ``--shard``
+makes them. All shards of a target go to nodes of one kind, alike in machine, library, versions and
+switches: the rows are of one run. Every kind of machine runs an experiment whole: results are told
+apart by machine, so half of them from one and half from another would be neither's. What a node
+runs is ``experiments/NAME.py`` of its own checkout, if that is the very same script.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from probe.case import schema
+from probe.case.errors import ClusterError, Foreign, InputError, TargetError, foreign, one_of
+from probe.sweep.campaign import Failure, failure_row
+from probe.sweep.cluster.nodes import (
+    DaskNode,
+    answer_script,
+    answer_sweep,
+    connected_nodes,
+    file_digest,
+    host_of,
+    one_line,
+    scheduler_gone,
+)
+from probe.sweep.plan import SweepRequest
+from probe.sweep.shard import Shard
+from probe.sweep.store import Store
+from probe.sweep.summary import Summary, TargetSummary
+from probe.targets import machine
+from probe.targets.progress import Tell
+from probe.targets.target import Target
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+Row = dict[str, Any]
+
+# Shards for every process of a kind of node, so that all end at about the same time.
+EACH = 4
+
+# Values of a shard: each costs operands and a run of the longest value; and a node that is lost
+# takes those along.
+LEAST, MOST = 4, 256
+
+# How often Dask repeats what raised on a node.
+REPEATS = 2
+
+# Seconds without a node before what is left is recorded as not run.
+PATIENCE = 30.0
+
+# Seconds for which nothing is waited for longer, so that Ctrl-C is heard.
+HEARD = 0.05
+
+
+class Task(NamedTuple):
+    """A shard as a task of Dask: what a node of these ``hosts`` answers, who takes the answer, or
+    why there is none. ``size``: how much it counts for in the progress, which says ``name``.
+
+    ``take`` raises ValueError for an answer that can't be stored.
+    """
+
+    name: str
+    size: int
+    hosts: list[str]
+    answer: Callable[[str], Any]
+    question: Row
+    take: Callable[[Any], None]
+    fail: Callable[[str], None]
+
+
+def deal(client: Client, tasks: Sequence[Task], progress: Tell) -> None:
+    """Has Dask run all tasks, and takes answers as they come. ClusterError: no scheduler."""
+    from distributed import as_completed
+
+    done = as_completed(loop=client.loop, with_results=True)
+    under_way = {}
+    for task in tasks:
+        # The function travels by its name, the question as JSON: no object is pickled. Dask gives
+        # calls with equal arguments one key, and one answer, where they are pure.
+        how = {"workers": task.hosts, "retries": REPEATS, "pure": False}
+        future = client.submit(task.answer, json.dumps(task.question), **how)
+        under_way[future.key] = future, task
+        done.add(future)
+    total, counted, seen = sum(task.size for task in tasks), 0, time.monotonic()
+    while under_way:
+        batch = done.next_batch(block=False)
+        for future, result in batch:
+            _, task = under_way.pop(future.key)
+            if future.status == "cancelled":
+                raise scheduler_gone()  # a client that reconnects lost all that was under way
+            try:
+                if future.status == "error":  # also where each node that had it was lost
+                    raise ValueError(one_line(result[1] if isinstance(result, tuple) else result))
+                task.take(result)
+            except ValueError as error:
+                task.fail(str(error))
+            counted += task.size
+            progress(counted, total, task.name)
+        if batch:
+            continue
+        time.sleep(HEARD)
+        if client.status != "running":
+            raise scheduler_gone()
+        try:
+            addresses = foreign(client.nthreads)
+        except Foreign as error:
+            raise scheduler_gone() from error
+        there = {host_of(address) for address in addresses}
+        if any(not there.isdisjoint(task.hosts) for _, task in under_way.values()):
+            seen = time.monotonic()
+        elif time.monotonic() - seen > PATIENCE:
+            client.cancel([future for future, _ in under_way.values()], force=True)
+            for _, task in under_way.values():
+                task.fail(f"no node with it for {PATIENCE:g} seconds")
+            break
+
+
+def total_threads(nodes: Iterable[DaskNode]) -> int:
+    """How many shards nodes run at a time."""
+    return sum(node.threads for node in nodes)
+
+
+def by_kind(nodes: Iterable[DaskNode], target: str) -> dict[tuple[str, str], list[DaskNode]]:
+    """Nodes by the label of their machine, and the run that they would give of a target."""
+    kinds: dict[tuple[str, str], list[DaskNode]] = defaultdict(list)
+    for node in nodes:
+        kinds[node.label, node.targets[target]["run_id"]].append(node)
+    return kinds
+
+
+def unpacked_tables(packed: Mapping[str, bytes]) -> dict[str, pa.Table]:
+    """The tables of an answer. ValueError: a node of another version sent other ones."""
+    tables = {}
+    for name, data in packed.items():
+        with pa.ipc.open_stream(data) as stream:  # ArrowInvalid is a ValueError
+            rows = stream.read_all()
+        wanted = schema.arrow_schema(name).remove_metadata() if name in schema.TABLES else None
+        if rows.schema.remove_metadata() != wanted:
+            raise ValueError(f"its {name} have different columns from this probe's")
+        tables[name] = rows
+    return tables
+
+
+# Stored before all others: what comparisons say is done has its other rows on the disk already.
+ORDER = ("runs", "cases", "differences", "outputs")
+
+
+def append_tables(store: Store, tables: Mapping[str, pa.Table]) -> None:
+    for name in sorted(tables, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)):
+        if len(rows := tables[name]):
+            store.extend(name, {column: rows[column] for column in rows.column_names})
+
+
+class Wanted(NamedTuple):
+    """A target, and the label of the machines that it is asked on; None: of the most nodes."""
+
+    target: Target
+    label: str | None = None
+
+    @classmethod
+    def parse(cls, text: str | Target | Wanted) -> Wanted:
+        """Reads a target's text, which may have ``machine=LABEL`` beside its switches."""
+        if not isinstance(text, str):
+            return text if isinstance(text, Wanted) else cls(text)
+        rest, labels = list[str](), list[str]()
+        for part in map(str.strip, text.split(",")):
+            key, _, value = map(str.strip, part.partition("="))
+            if key == "machine" and rest:  # the name stands first
+                labels.append(value)
+            else:
+                rest.append(part)
+        if len(labels) > 1 or labels == [""]:
+            todo = "write machine=LABEL once; `probe targets machine` prints a machine's label"
+            raise InputError("target", text, "it names no machine, or several", todo)
+        return cls(Target.parse(",".join(rest)), labels[0] if labels else None)
+
+    @property
+    def text(self) -> str:
+        """The target's text, with the machine where one was asked for."""
+        return self.target.text + (f",machine={self.label}" if self.label else "")
+
+
+def sweep_on_nodes(
+    address: str,
+    request: SweepRequest,
+    targets: Sequence[Wanted],
+    folder: Path | None,
+    progress: Tell,
+    note: Callable[[str], None],
+) -> Summary:
+    """Sweeps one case on the nodes of a cluster, into ``folder``/<machine> (None keeps nothing).
+
+    Ctrl-C ends it with what there is, stored, and ``interrupted``. Errors: InputError before
+    anything runs, ClusterError where the scheduler goes: what was measured is stored.
+    """
+    start, interrupted = time.monotonic(), False
+    texts = [wanted.target.text for wanted in targets]
+    with connected_nodes(address, texts, note) as (client, nodes), ExitStack() as stack:
+        there = sorted({node.label for node in nodes})
+        for wanted in targets:
+            if wanted.label is not None and wanted.label not in there:
+                why = f"no node of the cluster is machine={wanted.label}"
+                raise InputError("target", wanted.text, why, one_of(wanted.label, there))
+        stores = {}
+        if folder is not None:
+            stores = {label: stack.enter_context(Store(folder / label)) for label in there}
+        sweeps = [_TargetSweep(request, wanted, nodes, stores, note) for wanted in targets]
+        try:
+            deal(client, [task for sweep in sweeps for task in sweep.tasks], progress)
+        except KeyboardInterrupt:
+            interrupted = True
+    place = None if folder is None else str(folder)
+    if folder is not None and len(used := {sweep.label for sweep in sweeps}) == 1:
+        place = str(folder / used.pop())
+    seconds = time.monotonic() - start
+    summaries = {sweep.wanted.text: sweep.summary for sweep in sweeps}
+    plans = request.plans
+    return Summary(plans.vary, plans.against, 1, place, seconds, interrupted, summaries)
+
+
+class _TargetSweep:
+    """One target's values in shards, on one kind of node: one with the target, with rows that are
+    stored already, of most processes. ``stores``: by label; none where nothing is kept."""
+
+    def __init__(
+        self,
+        request: SweepRequest,
+        wanted: Wanted,
+        nodes: Sequence[DaskNode],
+        stores: Mapping[str, Store],
+        note: Callable[[str], None],
+    ) -> None:
+        self.request, self.plan, self.wanted = request, request.plans[0], wanted
+        text, values = wanted.target.text, list(request.values)
+        self.summary = TargetSummary(text)
+        kinds = by_kind([n for n in nodes if wanted.label in (None, n.label)], text)
+
+        def stored(label: str, run_id: str) -> tuple[set[int], list[Mapping[str, Any]]]:
+            if label not in stores:
+                return set(), []
+            place = (run_id, text, self.plan.vary, self.plan.against)
+            controlled = request.control == "every"
+            recalled = stores[label].recall(*place, controlled=controlled)
+            return recalled.case(self.plan.id, sorted(values))
+
+        def worth(kind: tuple[str, str]) -> tuple[bool, int, int, str]:
+            has = any(node.has(text) for node in kinds[kind])
+            return has, len(stored(*kind)[0]), total_threads(kinds[kind]), kind[0]
+
+        self.label, run_id = best = max(kinds, key=worth)
+        self.store = stores.get(self.label)
+        if others := sum(map(len, kinds.values())) - len(kinds[best]):
+            note(
+                f"{text}: asked on {self.label}; not on {others} more nodes: machine=LABEL in the "
+                "target selects a different type"
+            )
+        done, rows = stored(*best)
+        for row in rows:
+            self.summary.add(row, before=True)
+        # some libraries say their version only once they have started: then nothing was recalled,
+        # and the first answer says which run this is
+        self.summary.run_id = run_id if done else None
+        left = [value for value in values if value not in done]
+        able = [node for node in kinds[best] if node.has(text)]
+        # shards take every n-th value, so short and long ones cost all of them the same
+        count = max(
+            min(EACH * total_threads(able), len(left) // LEAST), math.ceil(len(left) / MOST)
+        )
+        count = max(count, 1) if able else 1  # where no node has it, one says why
+        hosts = sorted({node.host for node in able or kinds[best]})
+        parts = (tuple(Shard(number, count).part(left)) for number in range(1, count + 1))
+        self.tasks = [
+            Task(
+                text,
+                len(part),
+                hosts,
+                answer_sweep,
+                {"target": text, **request.to_json(part)},
+                partial(self.take, part),
+                partial(self.fail, part),
+            )
+            for part in parts
+            if part
+        ]
+
+    def take(self, part: Sequence[int], answer: Mapping[str, bytes]) -> None:
+        """Stores and counts a shard's rows."""
+        tables = unpacked_tables(answer)
+        rows = {name: some.to_pylist() for name, some in tables.items() if name != "differences"}
+        run_ids = [row["run_id"] for row in rows.get("runs", [])]
+        self.summary.run_id = self.summary.run_id or next(iter(run_ids), None)
+        if run_ids != [self.summary.run_id]:
+            raise ValueError("the node has changed: its machine, library or switches are different")
+        failed = []  # what ends every shard alike is one failure
+        for row in rows.get("failures", []):
+            failure = Failure(row["kind"], row["message"], row["case_id"], row["at"])
+            if failure not in self.summary.failures:
+                self.summary.failures.append(failure)
+                failed.append(row)
+        tables.pop("failures", None)
+        if self.store is not None:
+            append_tables(self.store, tables)
+            for row in failed:
+                self.store.append("failures", row)
+        for row in rows.get("comparisons", []):
+            self.summary.add(row)
+
+    def fail(self, part: Sequence[int], why: str) -> None:
+        """Records that values were not run."""
+        error = TargetError(self.summary.target, "lost", machine.publishable(f"not run: {why}"))
+        for at in part:
+            place = {"case_id": self.plan.id, "vary": self.plan.vary, "at": at}
+            run_id = self.summary.run_id or "unknown"
+            row = failure_row(run_id, self.wanted.target, error, place)
+            self.summary.failures.append(Failure("lost", row["message"], self.plan.id, at))
+            if self.store is not None:
+                self.store.append("failures", row)
+
+
+# Beside a shard's tables: of which script and which versions they are, written after them.
+DONE = "done.json"
+
+
+def run_on_nodes(
+    address: str, script: Path, folder: Path, quick: bool, progress: Tell, note: Callable[..., None]
+) -> bool:
+    """Runs an experiment's shards on the nodes; whether Ctrl-C ended it.
+
+    ``folder``: gets ``shard-i-of-n/<machine>``, as ``--shard i/n`` would; shards that are there
+    already, by the same script and versions, are not run again. Errors: InputError before anything
+    runs; ClusterError: the scheduler is gone, or parts could not be run.
+    """
+    about = {"name": script.stem, "digest": file_digest(script), "quick": quick}
+    failed: list[str] = []
+    with connected_nodes(address, ["*"], note) as (client, nodes):
+        tasks = []
+        for label in sorted({node.label for node in nodes}):
+            kinds = by_kind([node for node in nodes if node.label == label], "*")
+            best = max(kinds, key=lambda kind: (total_threads(kinds[kind]), kind))
+            if others := sum(map(len, kinds.values())) - len(kinds[best]):
+                note(f"{others} nodes are left out: most nodes of {label} have different versions")
+            tasks += _script_tasks(about, best, kinds[best], folder, failed)
+        try:
+            deal(client, tasks, progress)
+        except KeyboardInterrupt:
+            return True
+    if failed:
+        why = f"{len(failed)} parts were not run: {failed[0]}"
+        raise ClusterError(f"cluster={address}: {why}")
+    return False
+
+
+def _script_tasks(
+    about: Row, kind: tuple[str, str], nodes: Sequence[DaskNode], folder: Path, failed: list[str]
+) -> list[Task]:
+    """The shards of an experiment that one kind of machine has not run yet."""
+    label, versions = kind
+    mark = {"script": about["digest"], "versions": versions, "quick": about["quick"]}
+    # as this machine's results were divided before, if they were
+    there = [path.parent.parent.name for path in folder.glob(f"shard-*-of-*/{label}/{DONE}")]
+    totals = [int(match[1]) for name in there if (match := re.search(r"-of-(\d+)\Z", name))]
+    total = max(totals, default=max(2, EACH * total_threads(nodes)))
+    hosts = sorted({node.host for node in nodes})
+
+    def take(place: Path, answer: Row) -> None:
+        if answer["status"]:
+            lines = [line for line in answer["stderr"].splitlines() if line.strip()]
+            raise ValueError(lines[-1] if lines else "it gave no message")
+        with Store(place) as store:
+            append_tables(store, unpacked_tables(answer["tables"]))
+        partial_file = place / f".{DONE}.tmp"
+        partial_file.write_text(json.dumps(mark) + "\n")
+        partial_file.replace(place / DONE)
+
+    tasks = []
+    for shard in (Shard(number, total) for number in range(1, total + 1)):
+        place = folder / shard.folder / label
+        try:
+            done = json.loads((place / DONE).read_text()) == mark
+        except (OSError, ValueError):
+            done = False
+        if not done:
+            question = about | {"shard": shard.text}
+            task = (about["name"], 1, hosts, answer_script, question)
+            tasks.append(Task(*task, partial(take, place), failed.append))
+    return tasks

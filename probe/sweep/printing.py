@@ -1,0 +1,222 @@
+"""Prints results: the console, tables, counts, ranges of numbers.
+
+Experiments and the command line print alike. Results go to stdout, progress and notes to stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import click
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.table import Column, Table
+from rich.text import Text
+
+from probe.case.errors import printable
+from probe.targets import supervisor
+from probe.targets.progress import VOICE, Reporter
+
+# Columns where stdout is not a terminal and COLUMNS does not say.
+PIPED_WIDTH = 120
+
+
+class Output:
+    """How one command prints and ends.
+
+    ``as_json``: one object on stdout instead of text. ``fail_on``: which finding ends it with 1.
+    """
+
+    def __init__(
+        self, as_json: bool = False, verbose: bool = False, fail_on: str | None = None
+    ) -> None:
+        self.as_json, self.verbose, self.fail_on = as_json, verbose, fail_on
+        self.results = _console(stderr=False)
+        self.notes = _console(stderr=True)
+
+    def give(self, answer: dict[str, Any], show: Callable[[], RenderableType]) -> None:
+        """Prints the result: ``answer`` as JSON, or what ``show`` makes of it for people."""
+        VOICE.stop()
+        if supervisor.BOARD is not None:
+            supervisor.BOARD.printing = True
+        if self.as_json:
+            indent = 2 if self.results.is_terminal else None
+            click.echo(json.dumps(answer, indent=indent, default=plain))
+        else:
+            self._print(show())
+
+    def _print(self, shown: RenderableType) -> None:
+        """Prints; long lines stay whole, and in a pipe no spaces are left at their ends.
+
+        Below a text that counts in ulps, a line says what a ulp is.
+        """
+        with self.results.capture() as captured:
+            self.results.print(shown, crop=False)
+        if self.results.is_terminal:
+            self.results.print(shown, crop=False)
+        else:
+            click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+        if _ULP.search(captured.get()):
+            self.results.print(ULP, style="dim", soft_wrap=True)
+
+    def status(self, finding: bool) -> int:
+        """Returns the exit status: 1 on a finding, where --fail-on asks for that."""
+        return int(finding and self.fail_on is not None)
+
+    def note(self, text: str) -> None:
+        """Prints one line beside the result."""
+        VOICE.clear()
+        self.notes.print(f"note: {printable(text)}", soft_wrap=True, style="dim")
+
+    def progress(self, what: str, whole: bool = False) -> AbstractContextManager[Reporter]:
+        """Says on stderr how far the work is that goes on meanwhile: ``tell(done, total, text)``.
+
+        ``whole``: what is counted is all the work; no time left is shown of a part of it. On a
+        terminal one line that changes; elsewhere a line every few seconds, an object with --json:
+        ``{"progress": {"done": ...}}``. Any thread may tell. Of progress within progress the inner
+        one is shown.
+        """
+        return VOICE.speaking(Reporter(whole), what, self.as_json)
+
+
+_ULP = re.compile(r"\bulp\b")
+ULP = "ulp: unit in the last place, the distance from a floating-point number to the next one"
+
+
+def _console(stderr: bool) -> Console:
+    console = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    if not console.is_terminal and not os.environ.get("COLUMNS"):
+        console.width = PIPED_WIDTH
+    return console
+
+
+def plain(value: Any) -> Any:
+    """Returns what JSON has for a value that it does not know. TypeError: there is nothing.
+
+    It is the one converter of results: of NumPy's numbers and arrays, of dataclasses by their
+    fields, and of what says by ``to_json`` that its JSON is another.
+    """
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if is_dataclass(value):
+        return {item.name: getattr(value, item.name) for item in fields(value)}
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def as_json(value: Any) -> Any:
+    """Returns a result as ``--json`` prints it, in plain Python."""
+    return json.loads(json.dumps(value, default=plain))
+
+
+# Columns that a cell which may be folded gets at least.
+FOLDED = 30
+
+
+class Rows(Table):
+    """A table; where its columns do not fit side by side, row after row with every cell named."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        needs = [self._needs(console, options, column) for column in self.columns]
+        spare = options.max_width - 2 * (len(needs) - 1) - sum(least for least, _ in needs)
+        if spare >= 0:
+            self._share_out(needs, spare)
+            yield from super().__rich_console__(console, options)
+            return
+        named = [str(column.header) for column in self.columns]
+        cells = [list(column.cells) for column in self.columns]
+        for row in zip(*cells, strict=True):
+            first, *rest = (_text(cell) for cell in row)
+            yield Text.assemble(f"{named[0]}: ", first, style="bold")
+            pairs = [
+                Text.assemble((f"{name}: ", "dim"), cell)
+                for name, cell in zip(named[1:], rest, strict=True)
+                if cell.plain
+            ]
+            yield Padding(Text("; ").join(pairs), (0, 0, 0, 2))
+
+    def _needs(self, console: Console, options: ConsoleOptions, column: Column) -> tuple[int, int]:
+        """The fewest columns of a terminal that a column can do with, and all that it could use.
+
+        Numbers and targets need all; of what may be folded the longest word stays whole.
+        """
+        header = [Text(str(column.header))] * self.show_header
+        wide = options.update(max_width=10_000)
+        cells = (*header, *(_text(cell) for cell in column.cells))
+        sizes = [console.measure(cell, options=wide) for cell in cells]
+        whole = max((size.maximum for size in sizes), default=0)
+        word = max((size.minimum for size in sizes), default=0)
+        return (whole if column.no_wrap else min(FOLDED, word)), whole
+
+    def _share_out(self, needs: list[tuple[int, int]], spare: int) -> None:
+        """Gives every column what it needs, and of the rest as much as each can use, alike."""
+        order = sorted(range(len(needs)), key=lambda number: needs[number][1] - needs[number][0])
+        for place, number in enumerate(order):
+            least, whole = needs[number]
+            more = min(whole - least, spare // (len(order) - place))
+            self.columns[number].width = least + more
+            spare -= more
+
+
+def _text(cell: RenderableType) -> Text:
+    return cell if isinstance(cell, Text) else Text(str(cell))
+
+
+def table(*columns: str, right: Sequence[str] = ()) -> Table:
+    """Returns a table without lines. Columns in ``right`` are numbers: not folded, nor targets."""
+    lines = Rows(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+    for column in columns:
+        whole = column == "target" or column in right
+        side: JustifyMethod = "right" if column in right else "left"
+        lines.add_column(column, justify=side, overflow="fold", no_wrap=whole)
+    return lines
+
+
+def next_commands(after: Sequence[tuple[str, str]]) -> Iterator[RenderableType]:
+    """Yields the commands that come next, each with what it does, to be copied."""
+    if after:
+        yield ""
+    for command, what in after:  # one line, however long: it is copied as it stands
+        yield Text(f"next: {command}  # {what}", no_wrap=True, overflow="ignore")
+
+
+def ranges(numbers: Iterable[int], most: int = 12) -> str:
+    """``5, 7..60``: neighbours as ranges; at most ``most`` parts, then how many numbers follow."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    parts: list[tuple[str, int]] = []  # each with how many numbers it stands for
+    for run in runs:
+        several = len(run) > 2
+        parts += [(f"{run[0]}..{run[-1]}", len(run))] if several else [(str(n), 1) for n in run]
+    shown = parts if len(parts) <= most + 1 else parts[:most]
+    text = ", ".join(part for part, _ in shown)
+    hidden = sum(size for _, size in parts[len(shown) :])
+    return f"{text}, ... ({hidden} more)" if hidden else text
+
+
+def counted(count: int, thing: str) -> str:
+    """Returns ``1 output``, ``2,304 outputs``."""
+    ending = "es" if thing.endswith("ch") else "s"
+    return f"{count:,} {thing}{'' if count == 1 else ending}"
+
+
+def up_to(max_ulp: int | None) -> str:
+    """Returns ``, up to 2 ulp``; empty where no distance is a number."""
+    return "" if max_ulp is None else f", up to {max_ulp:,} ulp"
+
+
+def differ(differing: int, compared: int, max_ulp: int | None) -> str:
+    """Returns ``2 of 3 outputs differ, up to 2 ulp``."""
+    verb = "differs" if differing == 1 else "differ"
+    return f"{differing:,} of {counted(compared, 'output')} {verb}{up_to(max_ulp)}"

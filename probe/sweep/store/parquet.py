@@ -1,0 +1,396 @@
+"""Reads the rows of a table that count, over all files of one or several machines, by DuckDB.
+
+Files are appended to, never changed in place, so a store may hold a row twice (measured again, or
+written twice around an interruption): those written later count. :meth:`Stored.sql` is the one
+place that says which rows these are; whoever reads a store asks DuckDB for them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from probe.case import schema
+from probe.case.errors import StoreError
+from probe.sweep.store import file
+from probe.sweep.store.file import table_files as files
+
+Answer = TypeVar("Answer")
+
+_ATTEMPTS = 20
+PAIR = ("run_id", "case_id", "target", "vary", "at", "against")
+PLACE = PAIR[:-1]
+# Tables whose rows with equal values here were found together: the later set replaces the older as
+# a whole, though the two may differ in their keys.
+TOGETHER: dict[str, tuple[str, ...]] = {"reveals": PLACE, "causes": PAIR}
+# Tables whose rows others name, and the column that does.
+IDENTIFIED = {
+    table: key for table in ("runs", *file.CONTENT) for (key,) in [schema.key_columns(table)]
+}
+
+_TYPES = {"string": "VARCHAR", "float64": "DOUBLE", "bool": "BOOLEAN", "int64": "BIGINT"}
+_TYPES |= {"uint64": "UBIGINT", "timestamp[us, UTC]": "TIMESTAMPTZ", "list<int64>": "BIGINT[]"}
+# More than a file has: a row's place is its file's number and its own.
+_ROWS = 2**40
+
+
+def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """Returns the rows of a table that count, over all files of one machine; no file: no rows.
+
+    Errors: StoreError for a file that is damaged or of a newer format.
+    """
+    wanted = schema.column_names(name) if columns is None else columns
+    empty = schema.arrow_schema(name).empty_table().select(wanted)
+    return steady(
+        lambda: pa.concat_tables([empty, *Stored([folder]).rows(name, columns)]), folder
+    ).replace_schema_metadata(empty.schema.metadata)
+
+
+def steady(read: Callable[[], Answer], folder: Path) -> Answer:
+    """Returns what ``read`` gives, which starts anew where another process compacts files
+    meanwhile.
+
+    Errors: StoreError where files that are listed can't be opened.
+    """
+    gone = FileNotFoundError()
+    for _ in range(_ATTEMPTS):
+        try:
+            return read()
+        except FileNotFoundError as error:
+            gone = error
+    name = Path(gone.filename or folder).name
+    raise StoreError(f"store={folder}: {name} can't be opened; fix its links") from gone
+
+
+class Stored:
+    """The files of machines' folders as they are now, the later folder's rows later.
+
+    Folders of one name are one machine's. ``left_out``: files that are not read. Where another
+    process replaces a file, what reads it raises FileNotFoundError: see :func:`steady`.
+    """
+
+    def __init__(self, folders: Sequence[Path], left_out: frozenset[Path] = frozenset()) -> None:
+        self.folders, self.left_out = list(folders), left_out
+        self._machines: dict[str, dict[Path, str]] = {}
+        self._states: dict[Path, tuple[int, int, int]] = {}
+
+    def files(self, name: str) -> list[Path]:
+        """Returns the files of a table, the later rows later."""
+        if name == "differences":
+            self.files("comparisons")  # first, since writers write it last
+        if name not in self._machines:
+            shared = name in file.CONTENT
+            self._machines[name] = {
+                path: "" if shared else folder.name
+                for folder in self.folders
+                for path in files(folder, name)
+                if path not in self.left_out
+            }
+            self._states |= {path: file.state(path) for path in self._machines[name]}
+        return list(self._machines[name])
+
+    @property
+    def listed(self) -> list[Path]:
+        """Returns the files of all tables that were asked for."""
+        return list(self._states)
+
+    def verify(self) -> None:
+        """Raises StoreError where a file is not as it was written."""
+        # DuckDB checks no page: damage would be read as data
+        for path in self._states:
+            file.require_unchanged(path)
+
+    def unchanged(self) -> None:
+        """Raises FileNotFoundError where a file was replaced since it was listed."""
+        for path, before in self._states.items():
+            if file.state(path) != before:
+                raise FileNotFoundError(2, "it was replaced meanwhile", str(path))
+
+    def settled(self, name: str) -> bool:
+        """Returns whether no row of a table is outdated: each file is compacted, of its part."""
+        if name == "differences" and not self.settled("comparisons"):
+            return False
+        files = self.files(name)
+        # a partition and the files of a folder each have the last word on their rows alone
+        parts = {
+            (self._machines[name][path], path.parts[-3:-1] if file.columns_of_path(path) else ())
+            for path in files
+        }
+        return len(parts) == len(files) and all(map(file.is_compacted, files))
+
+    def sql(self, name: str) -> str:
+        """Returns SQL for the rows of a table that count, with the columns of today's schema.
+
+        Columns younger than a file are null. Beside them: ``_folder`` is the machine's folder,
+        ``_place`` ascends with time, and ``_file`` is the same for what was written together.
+        """
+        if self.settled(name):
+            return self.every(name)
+        last = f"({counting_sql('comparisons', self.every('comparisons'))})"
+        return counting_sql(name, self.every(name), last)
+
+    def every(self, name: str) -> str:
+        """Returns SQL as :meth:`sql`, for all rows of all files."""
+        several = [
+            _select_of_file(name, path, self._machines[name][path], number)
+            for number, path in enumerate(self.files(name))
+        ]
+        return " UNION ALL ".join(several or [_select_of_file(name, None)])
+
+    def rows(
+        self, name: str, columns: Sequence[str] | None = None, labelled: bool = False
+    ) -> Iterator[pa.Table]:
+        """Yields the rows that count, a row group or less at a time, in the order of the files.
+
+        ``labelled``: with the name of their folder as ``machine``. Errors: StoreError for a file
+        that is damaged or of a newer format, and as the class.
+        """
+        if not self.files(name):
+            return
+        form = schema.arrow_schema(name).remove_metadata()
+        fields = [form.field(field) for field in (form.names if columns is None else columns)]
+        if labelled and "machine" not in form.names:
+            fields.append(pa.field("machine", pa.string()))
+        texts = [
+            "_folder AS machine" if labelled and field.name == "machine" else f'"{field.name}"'
+            for field in fields
+        ]
+        order = "" if self.settled(name) else " ORDER BY _place"
+        query = f"SELECT {', '.join(texts)} FROM ({self.sql(name)}){order}"
+        for rows in self.query(query):
+            yield rows.cast(pa.schema(fields))
+
+    def query(self, sql: str) -> Iterator[pa.Table]:
+        """Yields what a query over :meth:`sql` gives, a row group or less at a time."""
+        import duckdb  # here: what only writes needs none
+
+        self.verify()
+        with _connection().cursor() as cursor:
+            try:
+                for batch in cursor.sql(sql).to_arrow_reader(file.ROW_GROUP):
+                    yield pa.Table.from_batches([batch])
+            except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
+                self.unchanged()  # gone: another process has just compacted it away
+                named = (path for path in self._states if str(path) in str(error))
+                raise file.damaged(next(named, next(iter(self._states))), error) from error
+        self.unchanged()
+
+    def number(self, what: str, rows: str) -> int:
+        """Returns an aggregate of integers, such as ``sum(kept)``, over SQL of this class."""
+        (columns,) = self.query(f"SELECT CAST(coalesce({what}, 0) AS BIGINT) AS n FROM ({rows})")
+        return int(columns["n"][0].as_py())
+
+    def lost(self) -> Iterator[str]:
+        """Yields which rows of one machine are missing, by the rows that name or count them.
+
+        The tables that the folder lists are all there. Of parts of one other tables name rows of
+        ``IDENTIFIED`` by their id, comparisons say how many rows of ``differences`` are kept of
+        each, and writers write what is named first; so what names is listed first here. Where no
+        file says of which library its rows are, they may have been appended alone. What a damaged
+        file had, which is left out, is not said to be missing too.
+        """
+        there = [name for name in schema.TABLES if name not in IDENTIFIED and self.files(name)]
+        there += [name for name in IDENTIFIED if self.files(name)]
+        footers = (file.footer(path).metadata for name in there for path in self.files(name))
+        measured = any(b"probe.library" in metadata for metadata in footers)
+        for table, name in IDENTIFIED.items():
+            naming = [
+                f'SELECT "{name}" FROM ({self.every(other)})'
+                for other in there  # each difference is of a comparison, and there are most of them
+                if other not in (table, "differences") and name in schema.column_names(other)
+            ]
+            damaged = any(path.name.startswith(f"{table}.") for path in self.left_out)
+            if naming and measured and not damaged:
+                kept = f'SELECT "{name}" FROM ({self.every(table)})'
+                named = f'SELECT * FROM ({" UNION ALL ".join(naming)}) WHERE "{name}" IS NOT NULL'
+                if count := self.number("count(*)", f"{named} EXCEPT {kept}"):
+                    yield (
+                        f"store={self.folders[0]}: other tables name {count:,} rows of {table} "
+                        f"that aren't there; put the missing files of {table} back, or move the "
+                        "store away to measure again"
+                    )
+        if "comparisons" in there:
+            listed = self.number("sum(kept)", self.sql("comparisons"))
+            rows = self.number("count(*)", self.every("differences"))
+            if rows < listed:
+                yield (
+                    f"store={self.folders[0]}: its comparisons list {listed:,} differing outputs, "
+                    f"and its differences have {rows:,} rows; put the missing files of differences "
+                    "back, or move the store away to measure again"
+                )
+        for folder in self.folders:
+            for table in sorted(file.listed_tables(folder)):
+                # once more: a file may be put in place of its parts while they are listed
+                if not any(file.table_files(folder, table) for _ in range(2)):
+                    yield (
+                        f"store={folder}: its {table} aren't there, which {file.LIST} lists; put "
+                        "the missing files back, or move the store away to measure again"
+                    )
+
+
+def require_whole(folders: Sequence[Path]) -> None:
+    """Raises StoreError where a file of a machine is damaged, or its rows have lost others.
+
+    The one check of whoever opens a store to read it or to go on with it.
+    """
+    paths = (path for folder in folders for name in schema.TABLES for path in files(folder, name))
+    for path in dict.fromkeys(paths):
+        file.verify_file(path)
+    if why := next(Stored(folders).lost(), ""):
+        raise StoreError(why)
+
+
+def _select_of_file(name: str, path: Path | None, machine: str = "", number: int = 0) -> str:
+    """Returns the SELECT of one file's rows; no ``path``: of no row."""
+    from_path = {} if path is None else file.columns_of_path(path)
+    there = set() if path is None else set(file.footer(path).names)
+    columns = []
+    for column in schema.TABLES[name]:
+        value = sql_text(from_path[column.name]) if column.name in from_path else f'"{column.name}"'
+        value = value if column.name in there | from_path.keys() else "NULL"
+        columns.append(f'CAST({value} AS {_TYPES[schema.TYPES[column.type]]}) AS "{column.name}"')
+    columns += [f"CAST({sql_text(machine)} AS VARCHAR) AS _folder", f"{number} AS _file"]
+    if path is None:
+        return f"SELECT {', '.join(columns)}, 0 AS _place WHERE false"
+    source = (
+        f"read_parquet({sql_text(str(path))}, file_row_number = true, hive_partitioning = false)"
+    )
+    return (
+        f"SELECT {', '.join(columns)}, {number * _ROWS} + file_row_number AS _place FROM {source}"
+    )
+
+
+def counting_sql(
+    name: str, rows: str, comparisons: str = "", apart: Sequence[str] = ("_folder",)
+) -> str:
+    """Returns SQL for the rows of a table that count.
+
+    ``rows``: SQL of all of them, see :meth:`Stored.sql`; ``comparisons``: a relation of those that
+    count, for differences; ``apart``: columns whose values share no row. SQL takes nulls in keys
+    as equal here.
+    """
+    if name == "differences":  # the last ``kept`` ones of their comparison as it was measured last
+        pair = [*PAIR, *apart]
+        same = " AND ".join(f'd."{name}" IS NOT DISTINCT FROM c."{name}"' for name in pair)
+        return f"""
+            SELECT d.* FROM (SELECT *, {_back(pair)} AS _back FROM ({rows})) d
+            JOIN {comparisons} c ON {same} WHERE d._back <= c.kept
+        """
+    query = f"SELECT * FROM ({rows}) QUALIFY {_back([*schema.key_columns(name), *apart])} = 1"
+    if name in TOGETHER:
+        together = sql_names([*TOGETHER[name], *apart])
+        query += f" AND _file = max(_file) OVER (PARTITION BY {together})"
+    return query
+
+
+def _back(columns: Sequence[str]) -> str:
+    """Returns SQL for a row's number among those with equal ``columns``, the last one's being 1."""
+    return f"row_number() OVER (PARTITION BY {sql_names(columns)} ORDER BY _place DESC)"
+
+
+def sql_names(columns: Sequence[str]) -> str:
+    return ", ".join(f'"{column}"' for column in columns)
+
+
+def sql_text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def newest(name: str, rows: pa.Table, batches: np.ndarray) -> pa.Table:
+    """Returns the rows, not of differences, that no later one replaces.
+
+    batches: int array (rows,), not decreasing: rows of one batch were appended together.
+    """
+    chosen, together = schema.key_columns(name), TOGETHER.get(name, ())
+    places = pa.array(np.arange(len(rows)))
+    placed = rows.append_column("_place", places).append_column("_file", pa.array(batches))
+
+    def distinct(*columns: str) -> int:
+        return int(placed.select(columns).group_by(list(columns)).aggregate([]).num_rows)
+
+    # the usual buffer has every row once, and importing DuckDB takes longer than seeing that
+    if distinct(*chosen) == len(rows) and (
+        not together or distinct(*together) == distinct(*together, "_file")
+    ):
+        return rows
+    with _connection().cursor() as cursor:
+        cursor.register("placed", placed)
+        query = (
+            f"SELECT _place FROM ({counting_sql(name, 'FROM placed', apart=())}) ORDER BY _place"
+        )
+        return rows.take(cursor.sql(query).to_arrow_table().column("_place"))
+
+
+@cache
+def _connection() -> Any:
+    """Returns this process's DuckDB: a start takes 20 ms, a cursor of it less than one."""
+    import duckdb  # here: what only writes needs none
+
+    spilled = Path(gettempdir(), f"probe-store-{os.getpid()}")  # made where it is needed
+    return duckdb.connect(":memory:", config={"temp_directory": str(spilled)})
+
+
+GROUP = ("run_id", "target", "vary", "against")
+SUMS = ("compared", "not_compared", "differing", "signed_zero")
+
+
+class Recalled:
+    """What a sweep need not measure again: stored comparisons of one run of one target, by case.
+
+    They are read anew from the files for every target: what is not on the disk is never taken for
+    done. ``group``: values of ``GROUP``. ``rows``: how many there are. ``controlled``: those alone
+    whose shape was run again. Errors: StoreError.
+    """
+
+    def __init__(self, folder: Path, group: tuple[str, str, str, int], controlled: bool) -> None:
+        def read() -> list[pa.Table]:
+            stored = Stored([folder])
+            same = [f'"{k}" = {sql_text(str(v))}' for k, v in zip(GROUP, group, strict=True)]
+            same += ["control IS NOT NULL"] * controlled
+            # a comparison without a control (control=differing) agrees as well as one that repeated
+            agrees = "differing = 0 AND coalesce(control, 'equal') = 'equal'"
+            columns = sql_names(("case_id", "at", "control", "max_ulp", "first", "kept", *SUMS))
+            return list(
+                stored.query(
+                    f"SELECT {columns}, {agrees} AS agrees FROM ({stored.sql('comparisons')}) "
+                    f'WHERE {" AND ".join(same)} ORDER BY case_id, "at"'
+                )
+            )
+
+        pieces = steady(read, folder)
+        self._cases: dict[str, tuple[int, int]] = {}
+        self.rows = sum(map(len, pieces))
+        if not self.rows:
+            return
+        self._found = pa.concat_tables(pieces).combine_chunks()
+        self._sums = {name: self._found[name].fill_null(0).to_numpy() for name in SUMS}
+        self._at, self._agrees = (self._found[name].to_numpy() for name in ("at", "agrees"))
+        counts = self._found["case_id"].combine_chunks().value_counts()
+        ends = np.cumsum(counts.field("counts").to_numpy()).tolist()
+        places = zip([0, *ends], ends, strict=False)
+        self._cases = dict(zip(counts.field("values").to_pylist(), places, strict=True))
+
+    def case(self, case_id: str, values: Sequence[int]) -> tuple[set[int], list[Mapping[str, Any]]]:
+        """Returns which of the values of a case are stored, and rows of ``comparisons`` of these.
+
+        One row stands for all those ``rows`` that agree: there may be thousands, and a summary
+        counts them alone.
+        """
+        if case_id not in self._cases:
+            return set(), []
+        start, end = self._cases[case_id]
+        mine = np.isin(self._at[start:end], list(values))
+        agree = mine & self._agrees[start:end]
+        rest = self._found.slice(start, end - start).filter(pa.array(mine & ~agree))
+        differing: list[Mapping[str, Any]] = rest.to_pylist()
+        if count := int(agree.sum()):
+            sums = {name: int(each[start:end][agree].sum()) for name, each in self._sums.items()}
+            differing.append({"case_id": case_id, "control": "equal", "rows": count, **sums})
+        return set(self._at[start:end][mine].tolist()), differing

@@ -1,0 +1,420 @@
+"""Runs LiteRT's interpreter on .tflite models such as TensorFlow's converter writes.
+
+A model holds its weights, and has one shape. ReLU and ReLU6 are fused into the operator before
+them, padding is PAD or PADV2 (TensorFlow's SAME and VALID are the operators' own), and what LiteRT
+has no operator for is made of those that the converter makes it of. Only folding is left out: a
+bias or a scale behind an operator stays ADD and MUL, since folded into its weights it is another
+sum. One spatial axis gets a height of 1 for the whole model, where a converter reshapes around
+every layer; so ``conv1d`` is CONV_2D. ``matmul`` and ``dense`` are FULLY_CONNECTED, and the bias of
+what has none is zeros.
+
+A ``LiteRTGraph`` (tensors, constants and operators of LiteRT's schema) is recorded without LiteRT;
+its ``LiteRTModel`` is packed once by the schema of an installed one, no TensorFlow is needed, and
+arrays are copied into the finished bytes. Buffer 0 of a model is empty by definition; every
+constant has its own.
+"""
+
+from collections import namedtuple
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from probe.case.geometry import WindowSizes
+from probe.case.operation import case_program
+from probe.targets.backends.contract import Key, Unsupported
+from probe.targets.backends.layers import PoolingLibrary, composed_pool, pool_kind
+from probe.targets.backends.source import Source, ValueShapes, Writing
+
+KEYS = {
+    "xnnpack": Key(("0", "1"), "1", "the XNNPACK delegate; 0: LiteRT's built-in kernels"),
+    "threads": Key(None, "1", "threads of the interpreter"),
+}
+# Dtypes that LiteRT's kernels have.
+DTYPES = ("float32", "float16")
+# Spec's op -> the schema's operator.
+OPERATORS = {
+    "conv1d": "CONV_2D",
+    "conv2d": "CONV_2D",
+    "conv3d": "CONV_3D",
+    "depthwise_conv2d": "DEPTHWISE_CONV_2D",
+    "matmul": "FULLY_CONNECTED",
+    "dense": "FULLY_CONNECTED",
+    "max": "MAX_POOL_2D",
+    "avg": "AVERAGE_POOL_2D",
+}
+# Arrays' dtypes -> the schema's.
+TYPES = {"float32": "FLOAT32", "float16": "FLOAT16", "int32": "INT32"}
+# Operators with options -> the schema's name for these.
+OPTIONS = {
+    "CONV_2D": "Conv2D",
+    "CONV_3D": "Conv3D",
+    "DEPTHWISE_CONV_2D": "DepthwiseConv2D",
+    "FULLY_CONNECTED": "FullyConnected",
+    "MAX_POOL_2D": "Pool2D",
+    "AVERAGE_POOL_2D": "Pool2D",
+    "PADV2": "PadV2",
+    "PAD": "Pad",
+    "DIV": "Div",
+}
+# Options whose values are names of an enumeration of the schema.
+NAMED = {"padding": "Padding"}
+SCHEMA_VERSION = 3
+# of a buffer's bytes: the schema's force_align, which the Python packer ignores
+ALIGNMENT = 16
+
+# ``content``: an array, f(operands) -> array, or None for what is computed.
+Tensor = namedtuple("Tensor", "name shape dtype content")
+# ``inputs``: numbers of tensors, ``output``: one; ``fields``: of the options.
+Operation = namedtuple("Operation", "name inputs output fields")
+
+
+class LiteRT(Writing):
+    """ai_edge_litert's Interpreter, one process a target."""
+
+    name = "litert"
+    distributions = ("ai-edge-litert",)
+    module = "ai_edge_litert"
+    keys = KEYS
+    doc = "a .tflite model of one operator; XNNPACK"
+    suggestions = (",xnnpack=0", ",threads=2", ",xnnpack=0,threads=2")
+    title = "LiteRT"
+    version_text = 'metadata.version("ai-edge-litert")'
+    standard = ("from importlib import metadata",)
+    modules = ("ai-edge-litert",)
+    constant_weights = True
+
+    def described(self, switches, device, version):
+        resolver = ", OpResolverType" * (switches.get("xnnpack") == "0")
+        self.imports = ("from ai_edge_litert.interpreter import Interpreter" + resolver,)
+        return Writing.described(self, switches, device, version)
+
+    def start(self, switches, device):
+        from importlib import metadata
+
+        version = metadata.version(self.distributions[0])
+        self.refusals = (RuntimeError, ValueError)
+        self.opened(switches, device, version)
+        return self.facts(threads=int(switches.get("threads", 1)))
+
+    def operator(self, spec):
+        require_litert(spec)
+        return Writing.operator(self, spec)
+
+    def emit(self, program, shapes):
+        graph = LiteRTGraph(program.steps[0].layer["dtype"], shapes.shape)
+        model = LiteRTModel(graph, step_operators(graph, program.steps[0]))
+        words = ["model_content=model"]
+        if "threads" in self.switches:
+            words.append("num_threads=" + self.switches["threads"])
+        if self.switches.get("xnnpack") == "0":
+            built_in = "OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES"
+            words.append("experimental_op_resolver_type=" + built_in)
+        return Source(
+            enter=("x = x[:, None]",) if graph.flat else (),
+            load=(
+                "interpreter = Interpreter(%s)" % ", ".join(words),
+                "interpreter.allocate_tensors()",
+                'source = interpreter.get_input_details()[0]["index"]',
+                'sink = interpreter.get_output_details()[0]["index"]',
+            ),
+            run=(
+                "interpreter.set_tensor(source, x)",
+                "interpreter.invoke()",
+                "y = interpreter.get_tensor(sink)",
+            ),
+            leave="y[:, 0]" if graph.flat else "y",
+            held=("model",),
+            hold=model,
+        )
+
+    def kernels(self, spec, shapes):
+        """Returns the operators that the interpreter runs, each with who runs it."""
+        if pool_kind(spec):
+            return {}
+        program = case_program(spec)
+        source = self.emit(program, ValueShapes(program, shapes["x"]))
+        named = dict(shapes, b=(spec["filters"],))
+        zeros = {name: np.zeros(named[name], spec["dtype"]) for name in program.operands()}
+        names = dict(self.namespace, **source.hold(zeros))
+        self.guarded(lambda: exec("\n".join(source.load), names))()
+        return {"interpreter": runners(names["interpreter"]._get_ops_details())}
+
+
+def runners(details):
+    """Of the interpreter's list of operators: ``CONV_2D by XNNPACK``, ``PAD built in``, in order.
+
+    Operators that a delegate took stay in the list; the delegate itself stands behind them.
+    """
+    delegates = [operator for operator in details if operator["op_name"] == "DELEGATE"]
+    read = {int(tensor) for delegate in delegates for tensor in delegate["inputs"]}
+    written = {int(tensor) for delegate in delegates for tensor in delegate["outputs"]}
+    names, delegated = [], False
+    for operator in details[::-1]:
+        if operator["op_name"] == "DELEGATE":
+            continue
+        output = int(operator["outputs"][0])
+        delegated = output in written or (delegated and output not in read)
+        names.append(operator["op_name"] + (" by XNNPACK" if delegated else " built in"))
+    return names[::-1]
+
+
+def require_litert(spec):
+    """Raises Unsupported where no model is built for a spec, or LiteRT has no such numbers."""
+    if pool_kind(spec):
+        if spec["dtype"] != "float32" or any(step != 1 for step in spec["dilation"]):
+            raise Unsupported("LiteRT's pooling has float32 and no dilation")
+    elif spec["op"] not in OPERATORS:
+        raise Unsupported(f"op={spec['op']}: no LiteRT model is built for it here")
+    if spec["dtype"] not in DTYPES:
+        raise Unsupported(f"dtype={spec['dtype']}: LiteRT's kernels have {', '.join(DTYPES)}")
+
+
+def step_operators(graph, step):
+    """Returns the Value behind a step, which reads the graph's input. Raises Unsupported."""
+    spec, x = step.layer, graph.x
+    require_litert(spec)
+    if pool_kind(spec):
+        return pool_operators(graph, spec, x)
+    if OPERATORS[spec["op"]] == "FULLY_CONNECTED":
+        shape, keep = x.shape[:-1] + (spec["filters"],), len(x.shape) > 2
+        inputs = [x] + weight_operands(graph, step)
+        return graph.operator("FULLY_CONNECTED", inputs, shape, keepNumDims=keep)
+    return convolution_operators(graph, step, x)
+
+
+def weight_operands(graph, step):
+    """Returns the weights and the bias of a step; zeros where it has none."""
+    spec, at = step.layer, step.arrays
+
+    def weights(operands):
+        return schema_weights(spec, operands[at["w"]])
+
+    w = graph.operand("w", kernel_shape(spec), weights)
+    if "b" in at:
+        return [w, graph.operand("b", (spec["filters"],), itemgetter(at["b"]))]
+    return [w, graph.constant("b", np.zeros(spec["filters"], spec["dtype"]))]
+
+
+def ahead(spec, name):
+    """Sizes of ``kernel``, ``stride`` or ``dilation``, behind a 1 for the height of a flat spec."""
+    return [1] * (len(spec["kernel"]) == 1) + list(spec[name])
+
+
+def convolution_operators(graph, step, x):
+    """Returns a convolution, behind PAD where its padding is neither SAME nor VALID."""
+    spec = step.layer
+    same, inputs = spec["padding"] == "same", weight_operands(graph, step)
+    shape, pads = window_outputs(spec, x)
+    if not same:
+        x = graph.padded(x, pads)
+    fields = {"padding": "SAME" if same else "VALID"}
+    steps = zip("WHD", ahead(spec, "stride")[::-1], ahead(spec, "dilation")[::-1])
+    for axis, stride, dilation in steps:
+        fields["stride" + axis] = stride
+        fields[f"dilation{axis}Factor"] = dilation
+    if spec["op"] == "depthwise_conv2d":
+        fields["depthMultiplier"] = spec["filters"] // spec["in_channels"]
+    return graph.operator(OPERATORS[spec["op"]], [x] + inputs, shape, **fields)
+
+
+def window_outputs(spec, x):
+    """The shape of what windows give of x, and their padding. Raises Unsupported: none fits."""
+    rank = len(spec["kernel"])
+    spans = WindowSizes.of(spec).spans(x.shape[-1 - rank : -1])
+    if not all(span.outputs for span in spans):
+        raise Unsupported(f"input {list(x.shape)}: no window fits into it")
+    sizes = x.shape[: -1 - rank] + tuple(span.outputs for span in spans)
+    return sizes + (spec["filters"],), [(span.before, span.after) for span in spans]
+
+
+def pool_operators(graph, spec, x):
+    """A pool: a maximum or an average of what is there by LiteRT's SAME, else behind a PAD."""
+    (high, wide), (down, along) = ahead(spec, "kernel"), ahead(spec, "stride")
+    fields = {"filterHeight": high, "filterWidth": wide, "strideH": down, "strideW": along}
+    whole = dict(spec, padding="valid", ceil_mode=False)
+
+    def operator(x, padding):
+        shape = window_outputs(dict(whole, padding=padding), x)[0][:-1] + x.shape[-1:]
+        name, words = OPERATORS[pool_kind(spec)], dict(fields, padding=padding.upper())
+        return graph.operator(name, [x], shape, **words)
+
+    def native(x, spans):
+        own = spec["padding"] == "same" and spec["pad_with"] != "zeros"
+        return operator(x, "same") if own and not any(span.beyond for span in spans) else None
+
+    library = PoolingLibrary(
+        graph.padded,
+        lambda x: operator(x, "valid"),
+        lambda x: graph.constant("ones", np.ones((1,) + x.shape[1:-1] + (1,), graph.dtype)),
+        native,
+    )
+    return composed_pool(spec, library, x.shape[-1 - len(spec["kernel"]) : -1], x)
+
+
+def kernel_shape(spec):
+    kernel, filters = tuple(ahead(spec, "kernel")), spec["filters"]
+    channels = spec["in_channels"] // spec["groups"]
+    if OPERATORS[spec["op"]] == "FULLY_CONNECTED":
+        return (filters, channels)
+    if spec["op"] == "conv3d":
+        return kernel + (channels, filters)
+    if spec["op"] == "depthwise_conv2d":
+        return (1,) + kernel + (filters,)
+    return (filters,) + kernel + (channels,)
+
+
+def schema_weights(spec, w):
+    """Returns a container array (*kernel, channels/groups, filters) in the operator's layout."""
+    if OPERATORS[spec["op"]] == "FULLY_CONNECTED":
+        w = w.reshape(w.shape[-2:]).T
+    if OPERATORS[spec["op"]] == "CONV_2D":
+        w = np.moveaxis(w, -1, 0)
+    return w.reshape(kernel_shape(spec))
+
+
+class LiteRTTensor:
+    """One tensor of a graph."""
+
+    def __init__(self, graph, index, shape):
+        self.graph, self.index, self.shape = graph, index, tuple(shape)
+
+    def __truediv__(self, other):
+        return self.graph.quotient(self, other)
+
+
+class LiteRTGraph:
+    """A model of one input ``x``, as it is recorded. ``dtype``: of what is computed.
+
+    ``shape``: (batch, *spatial, channels); one spatial axis gets a height of 1: ``flat``.
+    """
+
+    def __init__(self, dtype, shape):
+        self.dtype, self.tensors, self.operations = dtype, [], []
+        self.flat = len(shape) == 3
+        self.x = self._tensor("x", shape[:1] + (1,) * self.flat + shape[1:], dtype)
+
+    def constant(self, name, array):
+        return self._tensor(name, array.shape, str(array.dtype), array)
+
+    def operand(self, name, shape, layout):
+        """A Value whose numbers the model holds: ``layout(operands)``, an array of this shape."""
+        return self._tensor(name, shape, self.dtype, layout)
+
+    def operator(self, name, inputs, shape, **fields):
+        """Returns the Value of one operator's output. ``fields``: of its options."""
+        y = self._tensor(name.lower(), shape, self.dtype)
+        self.operations.append(
+            Operation(name, [tensor.index for tensor in inputs], y.index, fields)
+        )
+        return y
+
+    def quotient(self, x, y):
+        return self.operator("DIV", [x, y], x.shape)
+
+    def padded(self, x, pairs, value=0.0):
+        """x with ``value`` around it; ``pairs`` of its last axes but the channels.
+
+        x itself where they are all 0.
+        """
+        ahead = len(x.shape) - 1 - len(pairs)
+        pairs = np.array([(0, 0)] * ahead + [tuple(pair) for pair in pairs] + [(0, 0)], np.int32)
+        if not pairs.any():
+            return x
+        shape = [size + before + after for size, (before, after) in zip(x.shape, pairs.tolist())]
+        inputs = [x, self.constant("pads", pairs)] + ([self._number(value)] if value else [])
+        return self.operator("PADV2" if value else "PAD", inputs, shape)
+
+    def _number(self, number):
+        return self.constant("number", np.array(number, self.dtype))
+
+    def _tensor(self, name, shape, dtype, content=None):
+        self.tensors.append(Tensor(name, [int(size) for size in shape], dtype, content))
+        return LiteRTTensor(self, len(self.tensors) - 1, shape)
+
+
+class LiteRTModel:
+    """A graph up to its value ``y``; calling it with operands by name gives ``{"model": bytes}``.
+
+    Raises Unsupported where LiteRT, whose schema packs it, is not installed.
+    """
+
+    def __init__(self, graph, y):
+        self.graph, self.y, self.places = graph, y, []
+        self.packed: Any = None
+
+    def __call__(self, operands):
+        if self.packed is None:
+            self._pack()
+        for place, layout in self.places:
+            place[:] = np.ascontiguousarray(layout(operands)).reshape(-1).view(np.uint8)
+        return {"model": bytes(self.packed)}
+
+    def _pack(self):
+        try:
+            from ai_edge_litert import schema_py_generated as schema
+        except ImportError:
+            raise Unsupported("LiteRT where ai-edge-litert is not installed") from None
+        graph, model, codes = schema.SubGraphT(), schema.ModelT(), []
+        graph.name, graph.inputs, graph.outputs = "main", [self.graph.x.index], [self.y.index]
+        graph.tensors, graph.operators, model.operatorCodes = [], [], []
+        model.version, model.subgraphs, model.buffers = SCHEMA_VERSION, [graph], []
+        model.buffers.append(aligned_buffer(schema))
+        for tensor in self.graph.tensors:
+            packed = schema.TensorT()
+            packed.name, packed.shape, packed.buffer = tensor.name, tensor.shape, 0
+            packed.type = getattr(schema.TensorType, TYPES[tensor.dtype])
+            graph.tensors.append(packed)
+            if tensor.content is not None:
+                zeros = callable(tensor.content)
+                array = np.zeros(tensor.shape, tensor.dtype) if zeros else tensor.content
+                packed.buffer = len(model.buffers)
+                model.buffers.append(aligned_buffer(schema))
+                model.buffers[-1].data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        for operation in self.graph.operations:
+            name, packed = operation.name, schema.OperatorT()
+            if name not in codes:
+                code, number = schema.OperatorCodeT(), getattr(schema.BuiltinOperator, name)
+                # the older field is a byte: 127 in it says that the newer one counts
+                code.builtinCode, code.deprecatedBuiltinCode = number, min(number, 127)
+                code.version = 1
+                codes.append(name)
+                model.operatorCodes.append(code)
+            packed.opcodeIndex = codes.index(name)
+            packed.inputs, packed.outputs = operation.inputs, [operation.output]
+            graph.operators.append(packed)
+            if name in OPTIONS:
+                options = OPTIONS[name] + "Options"
+                packed.builtinOptionsType = getattr(schema.BuiltinOptions, options)
+                packed.builtinOptions = getattr(schema, options + "T")()
+                for field, value in operation.fields.items():
+                    if field in NAMED:
+                        value = getattr(getattr(schema, NAMED[field]), value)
+                    setattr(packed.builtinOptions, field, value)
+        builder = schema.flatbuffers.Builder(1024)
+        builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
+        self.packed = bytearray(builder.Output())
+        buffers = schema.Model.GetRootAs(self.packed, 0).Buffers
+        # packed once with zeros; each set of operands is copied into these places
+        for packed, tensor in zip(graph.tensors, self.graph.tensors):
+            if callable(tensor.content):
+                self.places.append((buffers(packed.buffer).DataAsNumpy(), tensor.content))
+
+
+def aligned_buffer(schema):
+    """Returns a BufferT of the schema that packs its bytes at a multiple of ALIGNMENT."""
+
+    def pack(self, builder):
+        data = None
+        if self.data is not None:
+            size = len(self.data)
+            builder.StartVector(1, size, ALIGNMENT)
+            builder.head -= size
+            builder.Bytes[builder.head : builder.head + size] = self.data.tobytes()
+            data = builder.EndVector()
+        schema.BufferStart(builder)
+        if data is not None:
+            schema.BufferAddData(builder, data)
+        return schema.BufferEnd(builder)
+
+    return type("AlignedBuffer", (schema.BufferT,), {"Pack": pack})()

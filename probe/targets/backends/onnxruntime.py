@@ -1,0 +1,317 @@
+"""Runs ONNX Runtime on models made with the ``onnx`` package, NCHW.
+
+The sizes of batch and space are symbolic, so one model serves every length. Weights and bias are
+initializers, as in users' models: ONNX Runtime then packs them, lays channels out in blocks, and
+runs other kernels than for weights that are fed (``weights=argument``). A network is one model, of
+which the optimiser sees everything: it fuses activations into convolutions, folds scales into their
+weights, and keeps channels in blocks from one layer to the next.
+
+Products: a matrix product with a bias is Gemm, as PyTorch's exporter writes linear layers, and
+where Gemm can't be (vectors, stacks of matrices) MatMul and Add. A dense layer is Gemm with a bias
+and without one; its weights are (filters, in_channels) and ``transB`` is 1, as in exported layers.
+"""
+
+import json
+import os
+import tempfile
+from typing import Any, Dict
+
+from probe.case import layout
+from probe.targets.backends.contract import Key, Unsupported
+from probe.targets.backends.layers import pool_kind
+from probe.targets.backends.source import (
+    PRODUCT_OPS,
+    ChannelsFirstGraph,
+    Lines,
+    Writing,
+    keywords,
+    straight,
+    weight_sizes,
+)
+
+# ONNX's names of dtypes. Its bfloat16 can't be fed from NumPy, and has no Conv on CPUs.
+TYPES = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "FLOAT16"}
+# ONNX's names of the conventions whose padding depends on the size.
+AUTO_PAD = {"same": "SAME_UPPER", "same_lower": "SAME_LOWER"}
+# The operator set, and the first version of the file's format that has it. Of one convolution or
+# product: the first in which Conv's text is today's, and ReduceSum's axes are still an attribute.
+SINGLE = 11, 6
+# Of everything else: the first in which an average has dilations, and ceil_mode means one thing.
+OPSET = 19, 9
+
+KEYS = {
+    "threads": Key(None, "one per physical core", "threads within an operator"),
+    "weights": Key(
+        ("argument", "constant"), "constant", "constant: initializers of the model; argument: fed"
+    ),
+    "deterministic": Key(("0", "1"), "0", "the session's use_deterministic_compute"),
+    "flush": Key(("0", "1"), "0", "session.set_denormal_as_zero: subnormal numbers become zero"),
+    "x64quantprecision": Key(
+        ("0", "1"), "0", "1: int8 products without instructions that saturate (session's option)"
+    ),
+    "kleidiai": Key(("0", "1"), "1", "KleidiAI's kernels; 0: MLAS's own; Arm processors"),
+}
+
+# Switch -> the entry of a session's configuration, and its value for each of the switch's.
+CONFIG = {
+    "flush": ("session.set_denormal_as_zero", {"0": "0", "1": "1"}),
+    "x64quantprecision": ("session.x64quantprecision", {"0": "0", "1": "1"}),
+    "kleidiai": ("mlas.disable_kleidiai", {"0": "1", "1": "0"}),
+}
+
+
+def session_entries(switches):
+    """Returns (entry, value) of a session's configuration for the switches that are set there."""
+    return [
+        (key, values[switches[name]]) for name, (key, values) in CONFIG.items() if name in switches
+    ]
+
+
+class OnnxRuntime(Writing):
+    """onnxruntime.InferenceSession, one process a target."""
+
+    name = "onnxruntime"
+    distributions = ("onnxruntime",)
+    installs = "onnx onnxruntime"
+    module = "onnxruntime"
+    keys = KEYS
+    doc = "a model of one node (Conv, MatMul, ...) with constant weights, NCHW"
+    suggestions = (",threads=1", ",threads=2", ",weights=argument")
+    title = "ONNX Runtime"
+    version_text = "onnxruntime.__version__"
+    layouts: Lines = (layout.CONTIGUOUS, "offset:N")
+    imports = ("import onnxruntime", "from onnx import TensorProto, helper, numpy_helper")
+    modules = ("onnxruntime", "onnx")
+    runs = 'y = session.run(["y"], {%s})[0]'
+
+    @classmethod
+    def requires(cls, switches):
+        return (("onnx", "onnx"),)
+
+    def start(self, switches, device):
+        import onnx
+        import onnxruntime
+
+        said = onnxruntime.capi.onnxruntime_pybind11_state
+        self.refusals = (said.NotImplemented, said.InvalidGraph, said.InvalidArgument)
+        self.refusals += (said.Fail, said.RuntimeException)
+        self.opened(switches, device, onnxruntime.__version__)
+        self.constant_weights = self.holds()
+        return self.facts(onnx_version=onnx.__version__)
+
+    def run_file(self, path, arrays):
+        providers = ["CPUExecutionProvider"]
+        onnxruntime, options = self.namespace["onnxruntime"], self.namespace["options"]()
+        return onnxruntime.InferenceSession(path, options, providers=providers).run(None, arrays)
+
+    def holds(self):
+        return self.switches.get("weights", "constant") == "constant"
+
+    def setup(self):
+        """Returns the session's options. Idle threads sleep instead of spinning.
+
+        That moves no bits, and a model is rebuilt for every set of weights: its old threads would
+        take the processor from the new ones.
+        """
+        lines = [
+            "",
+            "def options():",
+            '    """How it runs."""',
+            "    found = onnxruntime.SessionOptions()",
+            # 4: fatal errors alone
+            "    found.log_severity_level = 4",
+            '    found.add_session_config_entry("session.intra_op.allow_spinning", "0")',
+        ]
+        if "threads" in self.switches:
+            lines.append("    found.intra_op_num_threads = " + self.switches["threads"])
+            lines.append("    found.inter_op_num_threads = 1")
+        if "deterministic" in self.switches:
+            on = self.switches["deterministic"] == "1"
+            lines.append("    found.use_deterministic_compute = %s" % on)
+        line = '    found.add_session_config_entry("%s", "%s")'
+        lines += [line % entry for entry in session_entries(self.switches)]
+        return (*lines, "    return found")
+
+    def check(self, program):
+        dtype = program.steps[0].layer["dtype"]
+        if dtype not in TYPES:
+            raise Unsupported("dtype=%s: it can't be fed from NumPy" % dtype)
+
+    def emit(self, program, shapes):
+        self.check(program)
+        graph = self.graph(program, shapes)
+        source = straight(graph, program, shapes, distinct=True)
+        nodes = ", ".join(source.run)
+        # a model without weights, or one that is fed with them, is made once
+        names = [name for name in program.operands() if '"%s"' % name in nodes]
+        held, fed = (names, []) if self.holds() else ([], names)
+        model = self.model(graph, nodes, held, fed)
+        feeds = ", ".join('"%s": %s' % (name, name) for name in ["x", *fed])
+        return source._replace(
+            make=() if held else model,
+            load=source.load + (model if held else ()),
+            run=(self.runs % feeds,),
+        )
+
+    def shown(self, program, shapes):
+        return straight(self.graph(program, shapes), program, shapes, distinct=True).run
+
+    def graph(self, program, shapes):
+        return OnnxGraph(program, shapes)
+
+    def model(self, graph, nodes, held, fed):
+        """Returns lines that make the session of nodes."""
+        inputs = [graph.value_info("x", graph.sizes())]
+        inputs += [graph.value_info(name, graph.sizes_of(name)) for name in fed]
+        constants = ['numpy_helper.from_array(%s, "%s")' % (name, name) for name in held]
+        parts = ["nodes", '"model"', "[%s]" % ", ".join(inputs)]
+        parts += ["[%s]" % graph.value_info("y", None)]
+        parts += ["[%s]" % ", ".join(constants)] if constants else []
+        opset, version = SINGLE if not graph.pool else OPSET
+        return (
+            "value_info = helper.make_tensor_value_info",
+            "nodes = [%s]" % nodes,
+            "graph = helper.make_graph(%s)" % ", ".join(parts),
+            'opset = helper.make_opsetid("", %d)' % opset,
+            "model = helper.make_model(graph, opset_imports=[opset], ir_version=%d)" % version,
+            *self.opens(),
+        )
+
+    def opens(self):
+        """Returns the lines from a model to its session."""
+        return (
+            "session = onnxruntime.InferenceSession(model.SerializeToString(), options(), "
+            'providers=["CPUExecutionProvider"])',
+        )
+
+    def kernels(self, spec, shapes):
+        """Returns the nodes of the optimised model, such as ``Conv (com.microsoft.nchwc)``."""
+        import onnx
+
+        options = self.namespace["options"]
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "optimised.onnx")
+
+            def writing():
+                written = options()
+                written.optimized_model_filepath = path
+                return written
+
+            self.watched(spec, shapes, options=writing)
+            nodes = onnx.load(path).graph.node
+        named = [
+            "%s (%s)" % (node.op_type, node.domain) if node.domain else node.op_type
+            for node in nodes
+        ]
+        return {"optimised-model": named}
+
+
+class OnnxGraph(ChannelsFirstGraph):
+    """A program as the text of nodes, channels first; see ``source.straight``."""
+
+    def __init__(self, program, shapes):
+        layer = program.steps[0].layer
+        ChannelsFirstGraph.__init__(self, program, shapes)
+        self.kind = "TensorProto." + TYPES[layer["dtype"]]
+        self.pool = pool_kind(layer)
+
+    def value_info(self, name, sizes):
+        """Returns the declaration of a value; of sizes None it is open."""
+        return 'value_info("%s", %s, %s)' % (name, self.kind, json.dumps(sizes) if sizes else None)
+
+    def sizes(self):
+        """Returns the sizes of x, all open but the channels."""
+        return self.sizes_of_x("batch", "size{}".format)
+
+    def sizes_of(self, operand):
+        """Returns the sizes of an operand."""
+        layer, name = self.named(operand)
+        return [layer["filters"]] if name == "b" else weight_sizes(layer)
+
+    def operand(self, layer, name, at):
+        # a Conv or a Gemm takes a bias as it is
+        return [] if name == "b" else ChannelsFirstGraph.operand(self, layer, name, at)
+
+    def lines(self, layer, number, x, y, operands, shapes):
+        """Returns the nodes from the value named ``x`` to ``y``."""
+        if layer["op"] in PRODUCT_OPS:
+            return self.multiplied(layer, x[0], y, list(operands.values()))
+        if pool_kind(layer):
+            return self.pooled(layer, number, x[0], y)
+        if "kernel" in layer:
+            words = self.windows(layer, number)
+            if layer["groups"] > 1:
+                words["group"] = layer["groups"]
+            return [node_text("Conv", [x[0], *operands.values()], y, words)]
+        raise Unsupported("op=%s: no node is written for it" % layer["op"])
+
+    def multiplied(self, layer, x, y, operands):
+        rank = len(self.sizes())
+        if layer["op"] == "sum":
+            return [node_text("ReduceSum", [x], y, {"axes": [rank - 1], "keepdims": 0})]
+        if layer["op"] == "dense":
+            return [node_text("Gemm", [x, *operands], y, {"transB": 1})]
+        if layer["bias"] and rank == 2 and len(self.sizes_of("w")) == 2:
+            return [node_text("Gemm", [x, *operands], y)]
+        return matmul_nodes(x, y, operands)
+
+    def windows(self, layer, number):
+        """Returns a convolution's attributes. ``same`` is SAME_UPPER: the odd zero goes after.
+
+        ONNX Runtime refuses auto_pad with dilation. Without a stride its pads are the same at all
+        sizes and are written out, as converters do.
+        """
+        words: Dict[str, Any] = {"kernel_shape": layer["kernel"], "strides": layer["stride"]}
+        dilated, name = set(layer["dilation"]) != {1}, AUTO_PAD.get(str(layer["padding"]))
+        if dilated:
+            words["dilations"] = layer["dilation"]
+        if name and (not dilated or set(layer["stride"]) != {1} or pool_kind(layer)):
+            words["auto_pad"] = name
+        elif layer["padding"] != "valid":
+            before, after = zip(*self.shapes.around(number))
+            words["pads"] = [*before, *after]
+        return words
+
+    def pooled(self, layer, number, x, y):
+        """MaxPool or AveragePool, behind a Pad where zeros count: MaxPool leaves padding out."""
+        words, zeros = self.windows(layer, number), layer["pad_with"] == "zeros"
+        if layer["ceil_mode"]:
+            words["ceil_mode"] = 1
+        if pool_kind(layer) == "avg":
+            if zeros:
+                words["count_include_pad"] = 1
+            return [node_text("AveragePool", [x], y, words)]
+        if "auto_pad" in words and zeros:
+            raise Unsupported("ONNX's MaxPool leaves auto_pad's padding out: use explicit padding")
+        pads = words.pop("pads", None) if zeros else None
+        if not pads:
+            return [node_text("MaxPool", [x], y, words)]
+        before, after = zip(*self.shapes.around(number))
+        pad = [
+            integers(y + "_padded_pads", [0, 0, *before, 0, 0, *after]),
+            node_text("Pad", [x, y + "_padded_pads"], y + "_padded"),
+        ]
+        return pad + [node_text("MaxPool", [y + "_padded"], y, words)]
+
+
+def matmul_nodes(x, y, operands):
+    """MatMul, and Add where there is a bias."""
+    product = y if len(operands) == 1 else y + "_product"
+    nodes = [node_text("MatMul", [x, operands[0]], product)]
+    return nodes + [node_text("Add", [product, bias], y) for bias in operands[1:]]
+
+
+def integers(name, numbers):
+    """Whole numbers that a node takes as an input: sizes, axes."""
+    return constant_node(name, "TensorProto.INT64", [len(numbers)], numbers)
+
+
+def constant_node(name, kind, sizes, numbers):
+    text = 'helper.make_tensor("%s", %s, %s, %s)' % (name, kind, sizes, numbers)
+    return 'helper.make_node("Constant", [], ["%s"], value=%s)' % (name, text)
+
+
+def node_text(kind, inputs, output, attributes=None):
+    words = {name: json.dumps(value) for name, value in (attributes or {}).items()}
+    text = 'helper.make_node("%s", %s, ["%s"]' % (kind, json.dumps(inputs), output)
+    return text + (", " + keywords(words) if words else "") + ")"

@@ -1,0 +1,545 @@
+"""Writes a program in a library's own words: lines that are run exactly as they are printed.
+
+A library's ``emit`` gives the lines of a program; the worker compiles and runs these very lines,
+bug reports print them. Python 3.6 runs this file.
+"""
+
+import functools
+import hashlib
+import linecache
+import math
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from probe.case import floats, layout
+from probe.case.geometry import BY_SIZE, WindowSizes
+from probe.case.operation import case_program
+from probe.targets.backends.contract import (
+    Backend,
+    Operator,
+    OutOfMemory,
+    Unavailable,
+    Unsupported,
+    declined,
+)
+
+Lines = Tuple[str, ...]
+
+# What general errors of libraries say where they could not allocate.
+SHORTAGES = (
+    *("can't allocate memory", "Failed to allocate memory", "Insufficient memory"),
+    *("bad_alloc", "RESOURCE_EXHAUSTED"),
+)
+
+
+class Source(NamedTuple):
+    """Lines of a program. Stages share their names; each runs as often as it is said here.
+
+    ``make``      once, before there are operands: a function that is traced, a layer
+    ``enter``     for each input: from the NumPy array ``x`` (batch, *spatial, channels) to the
+                  library's value ``x``
+    ``load``      for each set of operands: from NumPy arrays, named as in the program, to the
+                  library's; these names may not be assigned to in ``run``
+    ``run``       from the value ``x`` to the value ``y``; this alone is timed
+    ``leave``     an expression of ``y``: the NumPy array (batch, *spatial, filters)
+    ``standard``  modules that the lines need beside NumPy and the library: ``math``
+    ``held``      names of texts and bytes that stand for a model in a format of its own; ``hold``
+                  makes them of the operands, ``{name: array}``, before ``load``
+
+    bfloat16 enters and leaves as float32, whose values it holds exactly.
+    """
+
+    run: Lines
+    leave: str = "y"
+    enter: Lines = ()
+    load: Lines = ()
+    make: Lines = ()
+    standard: Lines = ()
+    held: Lines = ()
+    hold: Optional[Callable] = None
+
+    def body(self):
+        """Returns the lines of a function of ``x`` and the operands, as scripts print it."""
+        return self.make + self.enter + self.load + self.run + ("return " + self.leave,)
+
+
+class Writing(Backend):
+    """A library described by what its users write: it emits lines, which run as they are printed.
+
+    ``title``           its name as users write it
+    ``version_text``    the expression of its version in a script
+    ``standard``        modules of Python's own, or statements that import of them, which that needs
+    ``imports``         import statements, after NumPy's
+    ``modules``         distributions that a script needs beside NumPy
+    ``holds_weights``   whether ``load`` puts operands into what ``make`` made, such as layers
+    ``refusals``        exceptions by which it refuses an operator, and
+    ``exhausted``       by which it says that memory is short: set when it is started
+    """
+
+    title = ""
+    version_text = ""
+    standard: Lines = ()
+    imports: Lines = ()
+    modules: Lines = ()
+    constant_weights = False
+    holds_weights = False
+    refusals: Tuple[Any, ...] = ()
+    exhausted: Tuple[Any, ...] = (MemoryError,)
+
+    def described(self, switches, device, version):
+        """Itself, ready to emit for these switches, a device and a release; imports nothing."""
+        self.switches, self.device, self.version = dict(switches), device, version
+        return self
+
+    def opened(self, switches, device, version):
+        """The same in the process where the lines run: imports, and what applies the switches."""
+        self.described(switches, device, version)
+        self.namespace: Dict[str, Any] = {"np": np}
+        exec("\n".join(self.imports + self.setup()), self.namespace)
+
+    def facts(self, **more):
+        """What every library publishes of itself once it is opened; ``threads``: the switch's."""
+        threads = int(self.switches["threads"]) if "threads" in self.switches else None
+        facts = {"library": self.name, "library_version": self.version, "threads": threads}
+        return dict(facts, numpy_version=np.__version__, devices=[self.device], **more)
+
+    def setup(self):
+        """Lines that apply the switches which are not variables, before anything is computed."""
+        return ()
+
+    def emit(self, program, shapes):
+        """The Source of a program for inputs of these Shapes. Raises Unsupported, with the reason.
+
+        It may read ``switches``, ``device`` and ``version``, and imports no library.
+        """
+        raise Unsupported("%s has no lines for it" % self.name)
+
+    def check(self, program):
+        """Raises Unsupported for what the library has at no size, as soon as it is asked for."""
+
+    def shown(self, program, shapes):
+        """The lines from ``x`` to ``y`` for a reader, without what only compiles or waits."""
+        return self.emit(program, shapes).run
+
+    def watched(self, spec, shapes, **names):
+        """Runs an operation once, of zeros, with other things under names that its lines use.
+
+        ``shapes``: of x and w as containers.
+        """
+        dtype = floats.container_of_format(spec["dtype"])
+        zeros = {name: np.zeros(shape, dtype) for name, shape in shapes.items()}
+        zeros["b"] = np.zeros(spec["filters"], dtype)
+        own, self.namespace = self.namespace, dict(self.namespace, **names)
+        try:
+            operator = self.operator(spec).at(shapes["x"])
+            operator.bind({name: zeros[name] for name in operator.names})(
+                operator.input(zeros["x"])
+            )
+        finally:
+            self.namespace = own
+
+    def operator(self, spec):
+        return EmittedProgram(self, case_program(spec))
+
+    def program(self, program):
+        return EmittedProgram(self, program)
+
+    def release(self):
+        """(major, minor) of the version; later than any where none is given."""
+        return major_minor(self.version or "999")
+
+    def said(self, error):
+        """Returns what an error of the library says, in one line of at most 300 characters."""
+        return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+
+    def guarded(self, call):
+        """``call`` with the library's refusals as Unsupported, a shortage as OutOfMemory."""
+        refusals, exhausted = self.refusals, self.exhausted
+
+        def guarded(*arguments):
+            try:
+                return call(*arguments)
+            except exhausted as error:
+                raise OutOfMemory(self.said(error)) from None
+            except Exception as error:
+                refused = isinstance(error, refusals)
+                if refused and any(text in str(error) for text in SHORTAGES):
+                    raise OutOfMemory(self.said(error)) from None
+                if not refused and not declined(error):
+                    raise
+                raise Unsupported("%s refuses: %s" % (self.title, self.said(error))) from None
+
+        return guarded
+
+
+def refuse_gpu_keys(keys, switches, device, gpu):
+    """Raises Unavailable where a switch of GPUs' kernels is set for a CPU. ``gpu``: a device."""
+    for key in keys:
+        if key in switches and device == "cpu":
+            raise Unavailable(f"{key} is a switch of the GPU's kernels: use @{gpu}, or no {key}")
+
+
+def channels_first_axis(axis, rank):
+    """Returns where an axis of (batch, *spatial, channels) is where channels come first."""
+    return 1 if axis == rank + 1 else axis + (axis > 0)
+
+
+def major_minor(version):
+    numbers = [int("".join(filter(str.isdigit, part)) or 0) for part in version.split(".")[:2]]
+    return numbers[0], numbers[1] if len(numbers) > 1 else 0
+
+
+# Matrix products and sums, whose arrays are handed over as users of the libraries write them:
+#
+# ``matmul``  x (length, in_channels) @ w (in_channels, filters); with a batch of more than one,
+#             x is a stack of matrices that share w
+# ``dot``     the same, with one row or one column as a vector: dot product, matrix times vector
+# ``dense``   x (batch, in_channels) @ w (in_channels, filters), as layers do it
+# ``sum``     x (batch, length, in_channels) over its last axis; the weights, all 1, go nowhere
+#
+# Of every other operator the functions below give the names as they are.
+PRODUCT_OPS = ("matmul", "dot", "sum", "dense")
+
+
+def left_expression(spec, shapes):
+    """Returns the expression of x (batch, length, in_channels) as it is written in the call."""
+    if spec["op"] not in ("matmul", "dot") or shapes.stacked:
+        return "x"
+    return "x[0, 0]" if spec["op"] == "dot" and shapes.shape[1] == 1 else "x[0]"
+
+
+def right_expression(spec, w):
+    """Returns the expression of w (1, in_channels, filters), of the name given, in the call."""
+    if spec["op"] not in ("matmul", "dot"):
+        return w
+    return w + ("[0, :, 0]" if spec["op"] == "dot" and spec["filters"] == 1 else "[0]")
+
+
+def is_vector(array):
+    """Whether an expression of these functions is a vector, which can't be turned."""
+    return "," in array
+
+
+def result_expression(spec, y, shapes):
+    """The expression of the result as (batch, length, filters); of ``dense`` (batch, filters)."""
+    if spec["op"] == "sum":
+        return y + "[..., None]"
+    if spec["op"] not in ("matmul", "dot") or shapes.stacked:
+        return y
+    return "%s.reshape(1, -1, %d)" % (y, spec["filters"])
+
+
+class ValueShapes:
+    """Sizes of a program's values, told on demand.
+
+    ``asked`` is then true: the lines hold for inputs of this shape alone. Lines that ask for
+    nothing but padding that no size decides hold for inputs of every size.
+    """
+
+    def __init__(self, program, shape):
+        self.program, self._shape, self.asked = program, tuple(shape), False
+        self.rank, self.stacked = len(shape) - 2, shape[0] > 1
+
+    @property
+    def shape(self):
+        """Returns the input's: (batch, *spatial, channels)."""
+        self.asked = True
+        return self._shape
+
+    def around(self, number):
+        """Zeros before and after each axis of what step ``number`` reads: a list of pairs."""
+        layer = self.program.steps[number].layer
+        if layer["padding"] in BY_SIZE and set(layer["stride"]) != {1}:
+            self.asked = True
+        return WindowSizes.of(layer).pads(self._sizes(number))
+
+    def spatial(self, number):
+        """Returns sizes of the spatial axes of what step ``number`` reads."""
+        self.asked = True
+        return self._sizes(number)
+
+    def _sizes(self, number):
+        """Returns sizes of the first value that a step reads."""
+        return self._of(self.program.steps[number].reads[0])[1:-1]
+
+    def _of(self, value):
+        """Returns the shape of a value."""
+        if not value:
+            return self._shape
+        step = self.program.steps[value - 1]
+        return shape_of(step.layer, [self._of(read) for read in step.reads])
+
+
+def shape_of(layer, shapes):
+    """The shape of a step's value, for inputs of these shapes: (batch, *spatial, channels)."""
+    shape = list(shapes[0])
+    if layer["op"] == "concat":
+        shape[layer["axis"]] = sum(other[layer["axis"]] for other in shapes)
+    elif layer["op"] == "slice":
+        shape[layer["axis"]] = layer["stop"] - layer["start"]
+    elif layer["op"] == "pad":
+        shape[1:-1] = [size + sum(pair) for size, pair in zip(shape[1:-1], layer["padding"])]
+    elif "kernel" in layer:
+        if layer["op"] != "matmul":
+            shape[1:-1] = WindowSizes.of(layer).outputs(shape[1:-1])
+        shape[-1] = layer["filters"]
+    return tuple(shape)
+
+
+def straight(backend, program, shapes, distinct=False):
+    """Returns the Source of a library whose operations are calls, a line or a few for each step.
+
+    ``backend`` has ``enter(program, shapes)``, lines; ``operand(layer, name, at)``, lines that
+    assign to ``at`` what the library's call takes; ``lines(layer, number, x, y, operands,
+    shapes)``, lines from the names ``x`` (one for each value that the step reads) to the name
+    ``y``, with operands of these names; and ``leave(program, shapes)``. A value that a later step
+    reads again has a name of its own, every other one is ``x``, which lines may assign to, until
+    the last. ``distinct``: every value has a name of its own, as graphs want it.
+    """
+    last = len(program.steps)
+    reads = [(value, number) for number, step in enumerate(program.steps) for value in step.reads]
+    # what the next step alone reads may be overwritten
+    again = {value for value, number in reads if value != number}
+    if distinct:
+        again = set(range(1, 1 + last))
+    named, load, run, held = {0: "x"}, [], [], set()
+    # ``x`` may be assigned to before a later step reads the input again
+    if 0 in again and any(value == 0 and number for value, number in reads):
+        named[0], run = "y0", ["y0 = x"]
+    for number, step in enumerate(program.steps):
+        for name, at in step.arrays.items():
+            if at not in held:
+                load += backend.operand(step.layer, name, at)
+                held.add(at)
+        value = number + 1
+        named[value] = "y" if number + 1 == last else "y%d" % value if value in again else "x"
+        inputs = [named[read] for read in step.reads]
+        run += backend.lines(step.layer, number, inputs, named[value], step.arrays, shapes)
+    return Source(
+        run=tuple(run),
+        leave=backend.leave(program, shapes),
+        enter=tuple(backend.enter(program, shapes)),
+        load=tuple(load),
+    )
+
+
+class ChannelsFirstGraph:
+    """What libraries share whose program is a graph of values with the channels first; see
+    ``straight``. Of one product there is no such axis: arrays are as users write them."""
+
+    def __init__(self, program, shapes):
+        self.program, self.shapes, self.rank = program, shapes, shapes.rank
+        self.product = program.single and program.steps[0].layer["op"] in PRODUCT_OPS
+
+    def named(self, operand):
+        """Returns the layer that an operand belongs to, and the layer's name for it."""
+        steps = self.program.steps
+        return next(
+            (s.layer, name) for s in steps for name, at in s.arrays.items() if at == operand
+        )
+
+    def sizes_of_x(self, batch, size):
+        """Returns the sizes of x, open but for the channels; ``size(axis)``: the word for those."""
+        layer = self.program.steps[0].layer
+        channels = layer["in_channels" if "kernel" in layer else "channels"]
+        if not self.product:
+            return [batch, channels] + [size(axis) for axis in range(self.rank)]
+        outer = {"x": self.rank + 1, "x[0]": 1, "x[0, 0]": 0}[left_expression(layer, self.shapes)]
+        return [size(axis) for axis in range(outer)] + [channels]
+
+    def enter(self, program, shapes):
+        lines = ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
+        if self.product:
+            lines = assignment("x", left_expression(program.steps[0].layer, shapes))
+        # NumPy's memory is read, not copied
+        return lines + layout.offset_copy_lines("x", program.layout)
+
+    def leave(self, program, shapes):
+        if self.product:
+            return result_expression(program.steps[0].layer, "y", shapes)
+        return "np.moveaxis(y, 1, -1)"
+
+    def operand(self, layer, name, at):
+        if layer["op"] in PRODUCT_OPS:
+            w = right_expression(layer, at) + ".T.copy()" * (layer["op"] == "dense")
+            moved = layout.offset_copy_lines(at, layout.layout_of_spec(layer))
+            return [] if name == "b" else ["%s = %s" % (at, w), *moved]
+        if name == "w":
+            return ["%s = np.ascontiguousarray(np.moveaxis(%s, (-1, -2), (0, 1)))" % (at, at)]
+        return ["%s = %s.reshape(%s)" % (at, at, (1, -1) + (1,) * self.rank)]
+
+
+def weight_sizes(layer):
+    """Returns the sizes of a layer's weights where channels come first."""
+    filters, channels = layer["filters"], layer["in_channels"]
+    if layer["op"] == "dense":
+        return [filters, channels]
+    if layer["op"] in PRODUCT_OPS:
+        return [channels] + [filters] * (layer["op"] != "dot" or filters > 1)
+    return [filters, channels // layer["groups"], *layer["kernel"]]
+
+
+class CompiledSource(Operator):
+    """A Source as functions: ``input``, ``bind``, ``output``, see ``contract.Operator``."""
+
+    def __init__(self, backend, program, source):
+        spec = program.steps[0].layer
+        Operator.__init__(self, spec)
+        self.source, self.backend = source, backend
+        self.constant_weights = backend.constant_weights
+        self.dtype, self.returned = spec["dtype"], returned(program)
+        self.names = program.operands()
+        self.dtypes = {
+            at: step.layer["dtype"] for step in program.steps for at in step.arrays.values()
+        }
+        stages = backend.guarded(compiled_stages)(source, program, backend.namespace)
+        self._enter, self._load, self._leave = stages
+
+    def input(self, x):
+        return self._enter(_entering(x, self.dtype))
+
+    def bind(self, operands):
+        wanted = [(np.ascontiguousarray(operands[name]), self.dtypes[name]) for name in self.names]
+        arrays, source = [_entering(*each) for each in wanted], self.source
+        if source.hold is not None:
+            held = source.hold(dict(zip(self.names, arrays)))
+            arrays += [held[name] for name in source.held]
+        load = self.backend.guarded(self._load)
+        run = self.backend.guarded(load(*arrays))
+        if not self.backend.holds_weights:
+            return run
+        self.loaded = run
+
+        def reloaded(*values):
+            if self.loaded is not run:  # other operands came meanwhile
+                load(*arrays)
+                self.loaded = run
+            return run(*values)
+
+        return reloaded
+
+    def output(self, y):
+        y = np.ascontiguousarray(self._leave(y))
+        narrow = self.returned == "bfloat16"
+        return floats.round_float32_to(y, self.returned) if narrow else y
+
+
+def _entering(array, dtype):
+    """Returns a container array as lines get it."""
+    return floats.widen(array, dtype).astype(np.float32) if dtype == "bfloat16" else array
+
+
+def returned(program):
+    """Returns the dtype of a program's output."""
+    layer = program.steps[-1].layer
+    return layer.get("to", layer["dtype"])
+
+
+class EmittedProgram(Operator):
+    """A program on a library that emits its lines: ``at`` gives them for inputs of one shape."""
+
+    def __init__(self, backend, program):
+        Operator.__init__(self, program.steps[0].layer)
+        backend.check(program)
+        self.backend, self.program = backend, program
+        self.constant_weights = backend.constant_weights
+        # lines that hold for inputs of every size, by what lines may differ in
+        self.every = {}
+        self.by_shape = functools.lru_cache(64)(self._for_shape)
+        self.by_source = functools.lru_cache(16)(
+            functools.partial(CompiledSource, backend, program)
+        )
+
+    def at(self, shape):
+        """Returns the CompiledSource for inputs (batch, *spatial, channels) of this shape.
+        Raises Unsupported."""
+        return self.every.get(_shape_class(shape)) or self.by_shape(tuple(shape))
+
+    def _for_shape(self, shape):
+        shapes = ValueShapes(self.program, shape)
+        source = self.backend.emit(self.program, shapes)
+        compiled = self.by_source(source)
+        # nothing was asked of the size, so these lines hold for all of them
+        if not shapes.asked:
+            self.every[_shape_class(shape)] = compiled
+        return compiled
+
+
+def _shape_class(shape):
+    """What ``ValueShapes`` tells unasked: the number of axes, and whether x is a stack."""
+    return len(shape), shape[0] > 1
+
+
+def compiled_stages(source, program, namespace):
+    """The functions ``enter(x)``, ``load(*operands)``, which gives ``run(x)``, and ``leave(y)``."""
+    names = program.operands()
+    run = _function_lines("run", ["x"], source.run, "y")
+    parameters = ", ".join(names + list(source.held))
+    lines = list(source.make)
+    lines += _function_lines("enter", ["x"], source.enter, "x")
+    lines += _function_lines("load", [parameters], source.load + tuple(run), "run")
+    lines += _function_lines("leave", ["y"], (), source.leave)
+    text = "\n".join(["import %s" % name for name in source.standard] + lines) + "\n"
+    functions: Dict[str, Callable] = dict(namespace)
+    exec(_compiled_text(text), functions)
+    return functions["enter"], functions["load"], functions["leave"]
+
+
+# lines of many shapes are the same text
+@functools.lru_cache(256)
+def _compiled_text(text):
+    """Returns the lines of a program compiled, under a name by which tracebacks find them."""
+    # tracebacks and inspect find the lines of compiled text in linecache, by this name
+    name = "<probe %s>" % hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    return compile(text, name, "exec")
+
+
+def _function_lines(name, parameters, lines, result):
+    head = "def %s(%s):" % (name, ", ".join(parameters))
+    return [head, *indented(lines), "    return " + result]
+
+
+def joins_windows(program):
+    """Whether what is rewritten are windows by themselves: neither split ones nor products."""
+    layers = [step.layer for step in program.steps]
+    products = any("remedy" in layer and layer["op"] in PRODUCT_OPS for layer in layers)
+    return not products and not any("split" in layer for layer in layers)
+
+
+def defined(name, parameters, lines):
+    """Returns the lines of a function that returns what its last line assigns to ``y``."""
+    *body, last = lines
+    head = "def %s(%s):" % (name, ", ".join(parameters))
+    return (head, *indented(body + [last.replace("y = ", "return ", 1)]), "")
+
+
+def indented(lines):
+    return tuple("    " + line for line in lines)
+
+
+def assignment(name, expression):
+    """Returns the line that assigns to a name; none where it would assign the name to itself."""
+    return [] if expression == name else ["%s = %s" % (name, expression)]
+
+
+def keywords(words):
+    return ", ".join("%s=%s" % pair for pair in words.items())
+
+
+def one_or_all(entries):
+    """``2`` where all axes have the same, else ``(1, 2)``."""
+    return str(entries[0]) if len(set(entries)) == 1 else str(tuple(entries))
+
+
+def number_text(value):
+    """Returns a number in Python's words, infinity too."""
+    return 'float("%s")' % value if math.isinf(value) else str(value)
+
+
+class Text(str):
+    """An expression in a library's code, of which ``composed_pool`` makes quotients."""
+
+    def __truediv__(self, other):
+        return Text("%s / %s" % (self, other))

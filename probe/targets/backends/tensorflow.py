@@ -1,0 +1,579 @@
+"""TensorFlow as its users call it: ``tf.nn``, eager from 2.0 on, fed placeholders before.
+
+Explicit padding goes to the operator where it takes it (conv2d, depthwise_conv2d without dilation,
+the maximum of two axes), and through ``tf.pad`` elsewhere. The bias is ``tf.nn.bias_add`` after the
+operator. A matrix takes the kernel ``MatMul``, a stack of them (a batch of more than one)
+``BatchMatMulV2``, as users' arrays of two and three dimensions do.
+
+A graph is the function ``traced`` in the lines: a tf.function whose sizes are open, so that there
+is one trace for all lengths, or before 2.0 the graph of a session. Its input is always fed: with a
+constant one it would be folded before oneDNN's rewrite. Weights are arguments
+(``weights=constant``: constants of the graph).
+
+How TensorFlow is started, what it says of itself and what its errors say is Keras' too.
+"""
+
+import re
+
+import numpy as np
+
+from probe.case.geometry import BY_SIZE, WindowSizes
+from probe.targets.backends.contract import ONEDNN_KEY, Key, Unavailable, Unsupported, isa_variables
+from probe.targets.backends.layers import PoolingLibrary, composed_pool, pool_kind
+from probe.targets.backends.source import (
+    PRODUCT_OPS,
+    Text,
+    Writing,
+    assignment,
+    joins_windows,
+    keywords,
+    left_expression,
+    major_minor,
+    number_text,
+    one_or_all,
+    result_expression,
+    returned,
+    right_expression,
+    straight,
+)
+
+# Places in a graph, operator names and colours: what an error's line holds beside its message.
+NOISE = re.compile(r"\[\[.*?\]\]|{{.*?}}|\[Op:.*?\]|\x1b\[\d+m|\s+name:\s*$|^\s*\w+Error: ")
+# Errors that tell where before what.
+HEADINGS = ("in user code", "Graph execution error")
+
+KEYS = {
+    "onednn": Key(
+        ("0", "1"),
+        "TensorFlow's own choice: 1 from 2.9 on x86 with VNNI, AVX512_BF16 or AMX",
+        "1: oneDNN's operators, 0: TensorFlow's own",
+    ),
+    "contraction": Key(
+        ("0", "1"), "1", "1: oneDNN's sgemm inside Eigen's matrix products, 0: Eigen's own"
+    ),
+    "isa": ONEDNN_KEY,
+    "threads": Key(None, "one per core", "threads within an operator; one operator at a time"),
+    "mode": Key(
+        ("eager", "graph"),
+        "eager; graph before 2.0, with xla=1 and with weights=constant",
+        "graph: a tf.function, or a session before 2.0",
+    ),
+    "xla": Key(("0", "1"), "0", "a tf.function with jit_compile"),
+    "weights": Key(
+        ("argument", "constant"), "argument", "constant: part of the graph, one graph for each"
+    ),
+    "deterministic": Key(("0", "1"), "0", "op determinism (2.9 on; TF_DETERMINISTIC_OPS before)"),
+    "algorithm": Key(
+        ("operator", "elementwise"),
+        "operator",
+        "elementwise: a multiplication and an addition for each product (probe.sizes.stable)",
+    ),
+}
+
+# Those of every target that runs on TensorFlow; ``keras`` has them too.
+SWITCHES = {
+    name: KEYS[name] for name in ("onednn", "contraction", "isa", "threads", "deterministic")
+}
+
+
+# Any of these turns oneDNN on by default, under Linux (`DefaultOneDnnPolicy` in TensorFlow's
+# core/util/port.cc). Of ARM it is the model, Neoverse V1, which no flag says.
+ONEDNN_FLAGS = ("avx512_vnni", "avx512_bf16", "avx_vnni", "amx_tile", "amx_int8", "amx_bf16")
+
+
+class TensorFlow(Writing):
+    """tf.nn, one process a target."""
+
+    name = "tensorflow"
+    distributions = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly")
+    module = "tensorflow"
+    keys = KEYS
+    devices = ("cpu", "gpu:N")
+    doc = "tf.nn, eager from 2.0 on"
+    suggestions = (
+        *(",onednn=0", ",onednn=0,contraction=0", ",onednn=0,threads=1", ",onednn=1"),
+        *(",isa=sse41", ",isa=avx2", ",isa=avx512_core", ",isa=avx512_core_amx"),
+        *(",threads=1", ",threads=2", ",mode=graph", ",xla=1", ",weights=constant"),
+        *(",deterministic=1", ",algorithm=elementwise", "@gpu:0", "@gpu:0,deterministic=1"),
+    )
+    title = "TensorFlow"
+    version_text = "tf.__version__"
+    imports = ("import tensorflow as tf",)
+    modules = ("tensorflow",)
+
+    @classmethod
+    def conflict(cls, switches):
+        """Eager operators are neither compiled nor part of a graph."""
+        if switches.get("mode") != "eager":
+            return ()
+        for key, value in (("xla", "1"), ("weights", "constant")):
+            if switches.get(key) == value:
+                return (key, f"{value} needs a graph, and mode=eager has none", "leave out mode")
+        return ()
+
+    @classmethod
+    def unneeded(cls, switches):
+        """Keras, which registers its classes for saved models, JAX, which tf.lite converts, and
+        SciPy, whose sparse matrices its former Keras takes: half of the processor time of
+        ``import tensorflow``."""
+        return ("keras", "jax", "scipy")
+
+    @classmethod
+    def environment(cls, switches, device):
+        return tensorflow_variables(switches, device)
+
+    @classmethod
+    def defaults_on(cls, version, flags):
+        if "asimd" in flags:
+            return {}
+        on = major_minor(version) >= (2, 9) and not flags.isdisjoint(ONEDNN_FLAGS)
+        return {"onednn": "1" if on else "0"}
+
+    def start(self, switches, device):
+        import tensorflow as tf
+
+        if major_minor(tf.__version__) >= (2, 0):
+            require_gpu(tf, device)
+        elif switches.get("mode") == "eager" and not hasattr(tf, "enable_eager_execution"):
+            # which is from 1.7 on
+            why = f"TensorFlow {tf.__version__} has no eager mode; leave out mode=eager"
+            raise Unavailable(why)
+        self.refusals, self.exhausted = refusals(tf), (tf.errors.ResourceExhaustedError,)
+        self.opened(switches, device, tf.__version__)
+        return dict(tensorflow_facts(tf, switches), devices=[device], mode=self.mode())
+
+    def setup(self):
+        return setup_lines(self.switches, self.device, self.version)
+
+    def mode(self):
+        """Returns how lines run: ``eager``, ``graph`` (a tf.function) or ``session``."""
+        switches = self.switches
+        if self.release() < (2, 0) and switches.get("mode") != "eager":
+            return "session"
+        graph = switches.get("mode") == "graph" or switches.get("weights") == "constant"
+        return "graph" if graph or switches.get("xla") == "1" else "eager"
+
+    def said(self, error):
+        return error_line(error)
+
+    def stable(self, spec, accumulate=None):
+        return self.operator(spec if pool_kind(spec) else dict(spec, stable=accumulate))
+
+    def joins(self, program):
+        elementwise = self.switches.get("algorithm") == "elementwise"
+        return self.mode() == "eager" and not elementwise and joins_windows(program)
+
+    def emit(self, program, shapes):
+        source, mode = straight(self, program, shapes), self.mode()
+        if mode != "eager":
+            write = self.in_session if mode == "session" else self.in_function
+            source = write(source, program, shapes)
+        if any("stable" in step.layer for step in program.steps):
+            line = "from probe.sizes.stable.tensorflow import conv, dense"
+            source = source._replace(make=(line,) + source.make)
+        if self.device.startswith("gpu") and mode != "session" and self.release() >= (2, 12):
+            source = source._replace(run=source.run + ("tf.test.experimental.sync_devices()",))
+        return source
+
+    @property
+    def constant(self):
+        return self.switches.get("weights") == "constant"
+
+    def in_function(self, source, program, shapes):
+        """Returns the Source whose ``run`` calls a tf.function with the lines of ``source``."""
+        dtype, arguments = program.steps[0].layer["dtype"], ["x"]
+        if not self.constant:
+            arguments += program.operands()
+        specs = [f"tf.TensorSpec({shape}, tf.{dtype})" for shape in self.fed(program, shapes)]
+        options = f"input_signature=[{', '.join(specs[: len(arguments)])}]"
+        if self.switches.get("xla") == "1":
+            word = "jit_compile" if self.release() >= (2, 5) else "experimental_compile"
+            options += f", {word}=True"
+        lines = traced_function(arguments, source.run, f"@tf.function({options})")
+        run = (f"y = traced({', '.join(arguments)})",)
+        if not self.constant:
+            return source._replace(make=lines, run=run)
+        return source._replace(load=source.load + lines, run=run)
+
+    def in_session(self, source, program, shapes):
+        """The Source whose ``run`` calls a session of a graph with the lines of ``source``."""
+        names = [] if self.constant else program.operands()
+        arguments, body = ["x", *names], source.run
+        dtype = program.steps[0].layer["dtype"]
+        if dtype == "bfloat16":  # fed and fetched as float32
+            casts = tuple(f"{name} = tf.cast({name}, tf.bfloat16)" for name in arguments)
+            body, dtype = casts + body + ("y = tf.cast(y, tf.float32)",), "float32"
+        fed = [f"tf.placeholder(tf.{dtype}, {shape})" for shape in self.fed(program, shapes)]
+        where = self.device if ":" in self.device else f"{self.device}:0"
+        lines = traced_function(arguments, body)
+        lines += (
+            f'with tf.Graph().as_default(), tf.device("/{where}"):',
+            f"    fed = [{', '.join(fed[: len(arguments)])}]",
+        )
+        if self.release() >= (1, 2):
+            session = "tf.Session(config=config).make_callable(traced(*fed), fed)"
+            lines += (f"    call = {session}",)
+            run = (f"y = call({', '.join(arguments)})",)
+        else:
+            lines += ("    outputs, session = traced(*fed), tf.Session(config=config)",)
+            run = (f"y = session.run(outputs, dict(zip(fed, [{', '.join(arguments)}])))",)
+        if self.constant:
+            return source._replace(load=source.load + lines, run=run)
+        return source._replace(make=lines, run=run)
+
+    def fed(self, program, shapes):
+        """Returns shapes of the inputs and of the operands as texts; batch and sizes are open."""
+        layer = program.steps[0].layer
+        names = program.operands()
+        axes = shapes.rank + 2
+        if self.flat(layer):
+            axes -= left_expression(layer, shapes).count("0")
+        operand_shapes = {
+            at: self.operand_shape(step.layer, name, shapes.rank)
+            for step in program.steps
+            for name, at in step.arrays.items()
+        }
+        first = str((None,) * (axes - 1) + (layer["in_channels"],))
+        return [first] + [str(operand_shapes[name]) for name in names]
+
+    def operand_shape(self, layer, name, rank):
+        """Returns the shape of an operand as the call takes it, with None for what is open."""
+        if name != "w":
+            return (layer["filters"],)
+        channels, filters = layer["in_channels"], layer["filters"]
+        if self.flat(layer):
+            vector = layer["op"] == "dot" and filters == 1
+            return (channels,) if vector else (channels, filters)
+        if self.multiplied(layer):
+            return tuple(layer["kernel"]) + (channels, filters // channels)
+        return tuple(layer["kernel"]) + (channels // layer["groups"], filters)
+
+    def by_hand(self, layer):
+        """Whether lines compute a layer by elementwise operations."""
+        chosen = self.switches.get("algorithm") == "elementwise" and "kernel" in layer
+        return "stable" in layer or (chosen and not pool_kind(layer))
+
+    def flat(self, layer):
+        """Whether a layer is a product whose arrays are handed over as matrices and vectors."""
+        return layer["op"] in PRODUCT_OPS and not self.by_hand(layer)
+
+    def multiplied(self, layer):
+        """Whether a layer's weights are (*kernel, channels, multiplier)."""
+        return layer["op"] == "depthwise_conv2d" and not self.by_hand(layer)
+
+    def enter(self, program, shapes):
+        layer = program.steps[0].layer
+        written = program.single and self.flat(layer)
+        x = left_expression(layer, shapes) if written else "x"
+        return assignment("x", x if self.mode() == "session" else tensor_expression(x, layer))
+
+    def operand(self, layer, name, at):
+        array = at
+        if name == "w" and self.flat(layer):
+            array = right_expression(layer, at)
+        elif name == "w" and self.multiplied(layer):
+            array = f"{at}.reshape({self.operand_shape(layer, name, 2)})"
+        fed = self.constant or self.mode() == "session"
+        return assignment(at, array if fed else tensor_expression(array, layer))
+
+    def leave(self, program, shapes):
+        layer, array = program.steps[-1].layer, "y"
+        if self.mode() != "session":
+            narrow = returned(program) == "bfloat16"
+            array = ("tf.cast(y, tf.float32)" if narrow else "y") + ".numpy()"
+        if program.single and self.flat(layer):
+            return result_expression(layer, array, shapes)
+        return array
+
+    def lines(self, layer, number, x, y, operands, shapes):
+        """Returns lines from the values named ``x`` to ``y``; see ``source.straight``."""
+        if self.constant:
+            operands = {name: tensor_expression(at, layer) for name, at in operands.items()}
+        if pool_kind(layer):
+            text = self.pooled(layer, x[0], number, shapes)
+            total, quotient, count = text.partition(" / ")
+            if y == x[0] or not quotient:
+                return [f"{y} = {text}"]
+            return [f"{y} = {total}", f"{y} = {y} / {count}"]
+        if "kernel" not in layer:
+            return [f"{y} = {self.rewriting(layer, x)}"]
+        if "stable" in layer:
+            return [f"{y} = {stable(layer, x[0], operands)}"]
+        if self.flat(layer):
+            return self.product(layer, x[0], y, operands, shapes)
+        if self.by_hand(layer):
+            lines = by_hand(layer, operands, shapes.around(number), self.mode() != "eager")
+        else:
+            lines = self.convolution(layer, x[0], y, operands["w"])
+        if "b" in operands:
+            lines.append(f"{y} = tf.nn.bias_add({y}, {operands['b']})")
+        return lines
+
+    def product(self, layer, x, y, operands, shapes):
+        """Lines of a matrix product or a sum."""
+        op, w, b = layer["op"], operands.get("w"), operands.get("b")
+        if op == "sum":
+            return [f"{y} = tf.reduce_sum({x}, 2)"]
+        add = [f"{y} = tf.nn.bias_add({y}, {b})"] * bool(b)
+        if self.mode() == "session" and op == "dot":
+            raise Unsupported("op=dot: not in TensorFlow before 2.0 here; use matmul")
+        if self.mode() == "session" and op == "matmul" and shapes.stacked:
+            raise Unsupported(
+                "batch: TensorFlow before 2.0 can't multiply a stack of matrices by one"
+            )
+        if op != "dot":
+            return [f"{y} = tf.matmul({x}, {w})", *add]
+        written = left_expression(layer, shapes) + right_expression(layer, "w")
+        if b and written.count("0") > 2:  # of a vector
+            add = [f"{y} = {y} + {b}"]
+        return [f"{y} = tf.tensordot({x}, {w}, 1)", *add]
+
+    def convolution(self, layer, x, y, w):
+        """Lines of a ``tf.nn`` convolution, behind ``tf.pad`` where it takes no padding itself."""
+        op, padding, release = layer["op"], layer["padding"], self.release()
+        stride, dilation = list(layer["stride"]), list(layer["dilation"])
+        dilated = set(dilation) != {1}
+        if op == "conv1d":
+            words, more = {"stride": stride[0]}, {"dilations": dilation[0]}
+        elif op == "depthwise_conv2d":
+            if dilated and set(stride) != {1}:
+                both = "tf.nn.depthwise_conv2d has strides or dilations, and warns about both"
+                raise Unsupported(both)
+            words = {"strides": [1] + stride + [1]}
+            more = {"rate" if release < (2, 0) else "dilations": dilation}
+        elif (op == "conv2d" and release >= (2, 0)) or (op == "conv3d" and dilated):
+            words, more = {"strides": stride}, {"dilations": dilation}
+        else:  # releases up to 1.5 do not know the word for dilations
+            words, more = {"strides": [1] + stride + [1]}, {"dilations": [1] + dilation + [1]}
+        lines, own = [], op == "conv2d" and release >= (2, 0)
+        own = own or (op == "depthwise_conv2d" and not dilated and release >= (2, 4))
+        if isinstance(padding, str):
+            words["padding"] = f'"{padding.upper()}"'
+        elif own:
+            words["padding"] = outside(padding)
+        else:
+            before, x = x, "x" if x == "x" else y
+            lines, words["padding"] = [f"{x} = {padded(before, padding)}"], '"VALID"'
+        # tf.nn.conv3d refuses on CPUs; this rearranges, as Keras
+        if op == "conv3d" and dilated:
+            op = "convolution"
+        words.update(more if dilated else {})
+        return lines + [f"{y} = tf.nn.{op}({x}, {w}, {keywords(words)})"]
+
+    def pooled(self, layer, x, number, shapes):
+        """Returns the expression of ``tf.nn``'s pooling: SAME, VALID, or ``tf.pad`` before it."""
+        kind, rank, padding = pool_kind(layer), len(layer["kernel"]), layer["padding"]
+        name = f"tf.nn.{kind}_pool{rank}d"
+        if set(layer["dilation"]) != {1}:
+            raise Unsupported(f"{name} has no dilation")
+        sizes = [list(layer["kernel"]), list(layer["stride"])]
+        if self.release() >= (2, 0):
+            windows = ", ".join(map(one_or_all, sizes))
+        else:  # where the operator of two axes has this name
+            name = f"tf.nn.{kind}_pool" if rank == 2 else name
+            windows = ", ".join(str([1] + size + [1]) for size in sizes)
+        if padding in ("valid", "same") and not layer["ceil_mode"]:
+            if padding == "same" and layer["pad_with"] == "zeros":
+                why = "SAME of tf.nn's pooling leaves padding out: use explicit padding"
+                raise Unsupported(why)
+            return f'{name}({x}, {windows}, padding="{padding.upper()}")'
+        pads_itself = name == "tf.nn.max_pool2d" and self.release() >= (2, 4)
+
+        def native(x, spans):
+            if not pads_itself or layer["pad_with"] == "zeros" or any(s.beyond for s in spans):
+                return None
+            pairs = outside([(span.before, span.after) for span in spans])
+            return f"{name}({x}, {windows}, padding={pairs})"
+
+        def whole(x):
+            return Text(f'{name}({x}, {windows}, padding="VALID")')
+
+        library = PoolingLibrary(padded, whole, "tf.ones_like({})".format, native)
+        known = self.mode() == "eager" and (layer["ceil_mode"] or padding in BY_SIZE)
+        spatial = shapes.spatial(number) if known else [None] * rank
+        return composed_pool(layer, library, spatial, x)
+
+    def rewriting(self, layer, xs):
+        """The expression of a step that pads, cuts, joins or converts; ``xs``: what it reads."""
+        op, x = layer["op"], xs[0]
+        if op == "pad":
+            return padded(x, layer["padding"])
+        if op == "slice":
+            return f"{x}[{':, ' * layer['axis']}{layer['start']}:{layer['stop']}]"
+        if op == "concat":
+            return f"tf.concat([{', '.join(xs)}], {layer['axis']})"
+        return f"tf.cast({x}, tf.{layer['to']})"
+
+
+def traced_function(names, lines, *decorators):
+    """The function ``traced`` of these names whose lines end with the assignment of ``y``."""
+    *body, last = lines
+    body += ["return " + last[4:]] if last.startswith("y = ") else [last, "return y"]
+    head = f"def traced({', '.join(names)}):"
+    return ("", *decorators, head, *("    " + line for line in body), "")
+
+
+def tensor_expression(array, layer):
+    if layer["dtype"] == "bfloat16":
+        return f"tf.cast(tf.constant({array}), tf.bfloat16)"
+    return f"tf.constant({array})"
+
+
+def outside(pairs):
+    """Returns pairs of the spatial axes, with those of the batch and the channels."""
+    return [[0, 0]] + [list(pair) for pair in pairs] + [[0, 0]]
+
+
+def padded(x, pairs, value=0.0):
+    """Returns the expression of x with ``value`` around its spatial axes."""
+    fill = f", constant_values={number_text(value)}" if value else ""
+    return f"tf.pad({x}, {outside(pairs)}{fill})"
+
+
+def stable(layer, x, arrays):
+    """Returns the expression of ``probe.sizes.stable``'s convolution or dense layer."""
+    w = arrays.get("w", f"tf.ones([1, {layer['in_channels']}, 1], {x}.dtype)")  # of a sum
+    name, words = "dense", {}
+    if layer["op"] != "dense":
+        name, words = "conv", {n: layer[n] for n in ("stride", "dilation", "groups", "padding")}
+    words["accumulate"] = layer["stable"]
+    operands = ", ".join([x, w] + [arrays.get("b")] * ("b" in arrays))
+    return f"{name}({operands}, {keywords({n: repr(value) for n, value in words.items()})})"
+
+
+def by_hand(layer, operands, pairs, graph):
+    """Returns lines from ``x`` to ``y``: a multiplication and an addition for each product.
+
+    Products are added row by row of the window, channels innermost, as ``probe.sizes.stable``
+    does, so no
+    length moves a bit. Channels of a group are split, groups have an axis of their own. In a graph
+    products are subtracted: grappler makes one AddN of a chain of additions.
+    """
+    groups, filters, windows = layer["groups"], layer["filters"], WindowSizes.of(layer)
+    depth, lines = layer["in_channels"] // groups, []
+    if any(map(any, pairs)):
+        lines.append(f"x = {padded('x', pairs)}")
+    if groups > 1:
+        lines.append(f"x = tf.reshape(x, tf.concat([tf.shape(x)[:-1], [{groups}, {depth}]], 0))")
+    letters, parts = "ijk"[: len(layer["kernel"])], []
+    for letter, extent, stride in zip(letters, windows.extents, layer["stride"]):
+        part = f"{letter} : {letter} - {extent - 1} or None" if extent > 1 else ":"
+        parts.append(part + (f" : {stride}" if stride > 1 else ""))
+    seen = f"x[:, {', '.join(parts)}]" if set(parts) - {":"} else "x"
+    columns = [groups, filters // groups] if groups > 1 else [filters]
+    starts = [
+        tuple(at * step for at, step in zip(place, layer["dilation"])) for place in windows.places()
+    ]
+    names = f"({', '.join(letters)})"
+    if len(letters) == 1:
+        starts, names = [start for (start,) in starts], letters
+    w = operands.get("w", f"tf.ones([{depth}, 1], x.dtype)")  # of a sum
+    shape = [len(starts) * depth] + columns
+    lines += [f"weights = tf.unstack(tf.reshape({w}, {shape}))", "y = None"]
+    outer = len(starts) > 1
+    if outer:
+        lines.append(f"for n, {names} in enumerate({starts}):")
+    inner, index = "    " * outer, "n"
+    if depth > 1:
+        lines.append(f"{inner}for c, part in enumerate(tf.split({seen}, {depth}, axis=-1)):")
+        inner, seen, index = inner + "    ", "part", f"{depth} * n + c" if outer else "c"
+    weight = f"weights[{index if outer or depth > 1 else 0}]"
+    if graph:
+        weight = f"{weight} if y is None else -{weight}"
+        lines.append(f"{inner}# subtracted, since grappler makes one AddN of a chain of additions")
+    lines.append(f"{inner}product = tf.multiply({seen}, {weight})")
+    joined = f"tf.{'subtract' if graph else 'add'}(y, product)"
+    lines.append(f"{inner}y = product if y is None else {joined}")
+    if groups > 1:
+        lines.append(f"y = tf.reshape(y, tf.concat([tf.shape(y)[:-2], [{filters}]], 0))")
+    return lines
+
+
+def tensorflow_variables(switches, device):
+    """Returns variables of SWITCHES, and those that keep the log short. CPU targets see no GPU."""
+    variables = {"TF_CPP_MIN_LOG_LEVEL": "3", "ABSL_MIN_LOG_LEVEL": "3"}
+    variables.update(isa_variables(switches))
+    if "onednn" in switches:
+        variables["TF_ENABLE_ONEDNN_OPTS"] = switches["onednn"]
+    if "contraction" in switches:
+        variables["TENSORFLOW_USE_CUSTOM_CONTRACTION_KERNEL"] = switches["contraction"]
+    if switches.get("deterministic") == "1":
+        variables["TF_DETERMINISTIC_OPS"] = "1"
+    if not device.startswith("gpu"):
+        variables["CUDA_VISIBLE_DEVICES"] = "-1"
+    return variables
+
+
+def setup_lines(switches, device, version):
+    """Lines that apply threads, determinism and device to a TensorFlow that has done nothing yet.
+
+    ``version``: its text. Before 2.0 they make ``config``, the ConfigProto of sessions.
+    """
+    lines, threads = [], switches.get("threads")
+    if major_minor(version) < (2, 0):
+        lines.append("config = tf.ConfigProto(allow_soft_placement=True)")
+        if threads:
+            lines.append(f"config.intra_op_parallelism_threads = {threads}")
+            lines.append("config.inter_op_parallelism_threads = 1")
+        if switches.get("xla") == "1":
+            level = "config.graph_options.optimizer_options.global_jit_level"
+            lines.append(f"{level} = tf.OptimizerOptions.ON_1")
+        if switches.get("mode") == "eager":
+            lines.append("tf.enable_eager_execution(config=config)")
+        return tuple(lines)
+    if threads:
+        lines.append(f"tf.config.threading.set_intra_op_parallelism_threads({threads})")
+        lines.append("tf.config.threading.set_inter_op_parallelism_threads(1)")
+    if switches.get("deterministic") == "1" and major_minor(version) >= (2, 9):
+        lines += ["tf.random.set_seed(1)", "tf.config.experimental.enable_op_determinism()"]
+    if device.startswith("gpu"):
+        gpu = f'tf.config.list_physical_devices("GPU")[{device.partition(":")[2]}]'
+        lines.append(f'tf.config.set_visible_devices({gpu}, "GPU")')
+    return tuple(lines)
+
+
+def require_gpu(tf, device):
+    """Raises Unavailable where a TensorFlow 2 doesn't see the device."""
+    if device.startswith("gpu"):
+        number, count = int(device.split(":")[1]), len(tf.config.list_physical_devices("GPU"))
+        if number >= count:
+            raise Unavailable(f"TensorFlow sees {count} GPUs here, so there is no {device}")
+
+
+def tensorflow_facts(tf, switches):
+    """What to publish about a started TensorFlow; ``onednn`` is None where it doesn't say."""
+    try:
+        from tensorflow.python.framework import test_util
+
+        rewritten = bool(test_util.IsMklEnabled())
+    except (ImportError, AttributeError):
+        rewritten = None
+    return {
+        "library": "tensorflow",
+        "library_version": tf.__version__,
+        "build": str(getattr(tf, "__git_version__", "")),
+        "compiler": str(getattr(tf, "__compiler_version__", "")),
+        "numpy_version": np.__version__,
+        "onednn": rewritten,
+        "threads": int(switches["threads"]) if "threads" in switches else None,
+    }
+
+
+def refusals(tf):
+    """Exceptions by which TensorFlow refuses an operator, or a release does not have it."""
+    errors = tf.errors
+    own = (errors.UnimplementedError, errors.InvalidArgumentError, errors.NotFoundError)
+    return own + (NotImplementedError, ValueError, TypeError, AttributeError)
+
+
+def error_line(error):
+    """Returns what a library's error says, in one line of at most 300 characters.
+
+    That is its first line after Keras' heading, and its last one where a call stack is in between.
+    """
+    text = str(error).partition("Original stack trace")[0]
+    lines = [NOISE.sub("", line).strip() for line in text.splitlines()]
+    lines = [line for line in lines if line and not line.startswith("Exception encountered when")]
+    if not lines:
+        return type(error).__name__
+    return lines[-1 if lines[0].startswith(HEADINGS) else 0][:300]

@@ -1,0 +1,138 @@
+"""Defines what all answers have in common, and how their arguments are read."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from probe.case.arguments import whole_numbers
+from probe.case.case import Case
+from probe.case.errors import InputError
+from probe.sweep.printing import as_json
+from probe.targets.target import Target
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DEFAULT_TARGET = "tensorflow"
+# Columns of an answer's first and last line where it is not printed on a terminal.
+WIDTH = 100
+
+
+class Answer(ABC):
+    """Holds the result of a question. ``found`` has all of it, and its attributes are also the
+    result's own.
+
+    A result prints as three lines, and a notebook shows its picture.
+    """
+
+    found: Any
+
+    @abstractmethod
+    def lines(self) -> tuple[str, str, str]:
+        """Returns the question, the finding, and what it means or what to do next."""
+
+    @abstractmethod
+    def report(self) -> dict[str, Any]:
+        """Returns what ``to_json`` says, perhaps in NumPy's numbers."""
+
+    @abstractmethod
+    def drawn(self) -> Figure | None:
+        """Returns what ``picture`` gives, without its style."""
+
+    def picture(self) -> Figure | None:
+        """Returns the matplotlib figure that a notebook shows; None if there is nothing to draw."""
+        import matplotlib.pyplot as plt
+
+        from probe.report import plots
+
+        with plt.rc_context():
+            plots.style()
+            figure = self.drawn()
+        if figure is not None:
+            plt.close(figure)  # else a notebook shows it once more
+        return figure
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the object that the command prints with ``--json``, in plain Python."""
+        plain: dict[str, Any] = as_json(self.report())
+        return plain
+
+    def __repr__(self) -> str:
+        """Three lines: the question and the last one end at the terminal's width; the finding,
+        which says why, is never cut."""
+        question, finding, last = (" ".join(line.split()) for line in self.lines())
+        return "\n".join((_cut_to_terminal(question), finding, _cut_to_terminal(last)))
+
+    def _repr_png_(self) -> bytes | None:
+        """Returns the picture for notebooks; None makes them print the three lines."""
+        return self._drawn_as("png") or None
+
+    def _drawn_as(self, form: str) -> bytes:
+        """Returns the picture in a format of matplotlib's; empty if there is nothing to draw."""
+        figure = self.picture()
+        if figure is None:
+            return b""
+        file = BytesIO()
+        # matplotlib writes its version and the time: equal pictures would be different files
+        undated = {"Date": None} if form == "svg" else {"Software": None}
+        figure.savefig(file, format=form, metadata=undated)
+        return file.getvalue()
+
+    def __getattr__(self, name: str) -> Any:
+        # copy and pickle ask for attributes before there is a ``found``: no recursion then
+        if name.startswith("_") or "found" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return getattr(self.found, name)
+
+
+def _cut_to_terminal(line: str) -> str:
+    width = WIDTH
+    if sys.stdout is not None and sys.stdout.isatty():
+        width = max(shutil.get_terminal_size().columns, 40)
+    return line if len(line) <= width else line[: width - 3] + "..."
+
+
+def checked_case(case: object) -> Case:
+    """Returns the case that was given. InputError for anything else, such as a text or a model."""
+    if not isinstance(case, Case):
+        todo = 'give one such as probe.Case(op="conv1d", kernel=5, in_channels=4)'
+        raise InputError("case", type(case).__name__, "this is not a probe.Case", todo)
+    return case
+
+
+def checked_target(target: str | Target) -> Target:
+    """Returns a target, or that of a text. Raises InputError."""
+    return target if isinstance(target, Target) else Target.parse(target)
+
+
+def checked_targets(targets: str | Target | Iterable[str | Target]) -> list[Target]:
+    """Returns one target or several, each once. Raises InputError."""
+    several: Iterable[Any] = targets if isinstance(targets, Iterable) else [targets]
+    several = [targets] if isinstance(targets, str | Target) else several
+    return list(dict.fromkeys(map(checked_target, several)))
+
+
+# Values of an axis: what is none of these is said by ``length_values``, with what to write.
+Lengths = Iterable[int | str] | str | None
+
+
+def length_values(lengths: Any, vary: str = "length") -> list[int]:
+    """Returns the values of an axis ascending, each once. InputError: they aren't whole numbers."""
+    if isinstance(lengths, int | np.integer):
+        why = "one length has nothing to be compared with"
+        todo = f"write range(1, {lengths + 1}) or [1, {lengths}]"
+        raise InputError("lengths", lengths, why, todo)
+    if isinstance(lengths, str):
+        return whole_numbers("lengths" if vary == "length" else f"{vary} values", lengths)
+    whole = list(lengths) if isinstance(lengths, Iterable) else None
+    if whole is None or not all(isinstance(length, int | np.integer) for length in whole):
+        todo = "write range(5, 41), [5, 9] or 5..40"
+        raise InputError("lengths", lengths, "these are not whole numbers", todo)
+    return sorted({int(length) for length in whole})

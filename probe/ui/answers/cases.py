@@ -1,0 +1,468 @@
+"""Answers questions on a case: why two runs differ, what every output reads, in which order outputs
+are added (of any function too), and at which sizes that changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from probe.case.arguments import optional_number, typed
+from probe.case.case import Case, require_length
+from probe.case.errors import InputError
+from probe.explain.comparison import CaseRun, ComparedShapes, Comparison, run_and_reveal
+from probe.explain.evidence import Evidence, checked_kernels, differing_example, named_kernels
+from probe.explain.evidence import explain_case as explained
+from probe.order import functions
+from probe.order.masks import SessionOperator
+from probe.order.summation import Summation, ranges_of_mask
+from probe.order.window import Geometry, axis_of
+from probe.order.windows import Reach, reveal_reach, reveal_windows
+from probe.sizes import floors
+from probe.sizes.thresholds import Thresholds, find_thresholds, islands
+from probe.sweep.printing import counted, plain
+from probe.targets.launch import open_session
+from probe.targets.progress import Say
+from probe.targets.target import Target
+from probe.ui.answers.answer import DEFAULT_TARGET, Answer, checked_case, checked_target
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(repr=False)
+class Explained(Answer):
+    """Says why runs differ. ``evidence``: one differing output in full; None: none differs."""
+
+    found: Comparison
+    evidence: Evidence | None
+
+    def report(self) -> dict[str, Any]:
+        evidence = None if self.evidence is None else self.evidence.to_json()
+        return self.found.to_json() | {"example": evidence}
+
+    def lines(self) -> tuple[str, str, str]:
+        return self.found.lines()
+
+    def drawn(self) -> Figure | None:
+        from probe.report.plots import trees
+
+        return trees.draw_explained(self.found, self.evidence)
+
+
+@typed
+def explain(
+    case: Case,
+    target: str | Target = DEFAULT_TARGET,
+    at: int | str | None = None,
+    against: int | str | None = None,
+    *,
+    vary: str | None = None,
+    against_target: str | Target | None = None,
+    against_padding: object = None,
+    kernels: str = "none",
+    zeros: str = "equal",
+) -> Explained:
+    """Explains why ``case`` differs at ``at`` and ``against`` of the axis ``vary``, with proof.
+
+    ``vary``: length, batch, filters, channels or layout, whose values are words, such as
+    ``transposed`` against ``contiguous``; None: length, of a dense layer batch. With
+    ``against_target`` (another library, device or switch) or ``against_padding`` the two sides may
+    have the same shape: leave ``against`` out.
+    ``kernels``: which kernels are named beside the causes: ``none``, ``said`` (by the library) or
+    ``all`` (also symbols sampled while it runs); each source starts the target again. ``zeros``:
+    ``differ`` makes +0 and -0 a difference, at 0 ulp; ``equal`` counts them. Costs a start and a
+    reveal on each side.
+    Errors: InputError; TargetError where a target fails.
+
+    >>> import probe
+    >>> case = probe.Case(op="conv1d", kernel=5, in_channels=64, filters=64)
+    >>> why = probe.explain(case, "tensorflow,onednn=0", 5, 40)  # doctest: +SKIP
+    >>> why.causes, why.replayed  # doctest: +SKIP
+    """
+    where, other = checked_target(target), checked_target(against_target or target)
+    checked_kernels(kernels)
+    shapes = ComparedShapes.named(checked_case(case), vary, at, against, against_padding)
+    comparison = explained(shapes, where, other, zeros=zeros)
+    evidence = differing_example(comparison)
+    comparison.kernels = named_kernels(comparison, kernels)
+    return Explained(comparison, evidence)
+
+
+@dataclass(frozen=True)
+class WindowsAnswer:
+    """Says which inputs every output of a case reads on a target.
+
+    ``revealed``: int array (groups, positions, products), flat indices into x, -1 for padding.
+    ``same``: bool array (groups, positions), whether that is what the case's padding says.
+    ``reach``: what reaches outputs although they have no weight for it; None where that was not
+    tested: for pools, and for windows that differ from what the padding implies.
+    """
+
+    case: Case
+    target: str
+    revealed: np.ndarray
+    same: np.ndarray
+    reach: Reach | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what ``--json`` prints: an entry of ``windows`` for every group and output
+        position.
+
+        Where something else reaches outputs there is ``reach``, how many of them; an entry then has
+        ``reaches``, flat indices into x, and ``reaches_some`` where one of them does but which was
+        not told apart.
+        """
+        case, width = self.case, self.case.filters // self.case.groups
+        places = case.output_shape()[:-1]
+        named = [] if self.reach is None else self.reach.named
+        reached = {
+            (e.group, e.position): {"reaches" if e.exact else "reaches_some": e.inputs.tolist()}
+            for e in named
+        }
+        report = {
+            "case": case.to_json(),
+            "target": self.target,
+            "input_shape": list(case.input_shape()),
+            "output_shape": list(case.output_shape()),
+            "windows_read": int(self.same.size),
+            "as_predicted": int(self.same.sum()),
+            "windows": [
+                {
+                    "filter": group * width,
+                    "output": [int(i) for i in np.unravel_index(position, places)],
+                    "reads": [
+                        None if i < 0 else i for i in self.revealed[group, position].tolist()
+                    ],
+                    "as_predicted": bool(self.same[group, position]),
+                }
+                | reached.get((group, position), {})
+                for group in range(case.groups)
+                for position in range(self.revealed.shape[1])
+            ],
+        }
+        return report if self.reach is None else report | self.reach.to_json()
+
+
+def window(case: Case, target: Target) -> WindowsAnswer:
+    """Reveals what every output of a case, its length set, reads. Errors: TargetError.
+
+    Exact for finite operands. What else reaches an output, if it is infinite or NaN, is tested too.
+    """
+    with open_session(target) as session:
+        revealed = reveal_windows(SessionOperator(session, case))
+        same = (revealed == predicted(case)).all(axis=2)
+        # masks for infinities are put where the padding says; pools have no weights to put them in
+        testable = same.all() and not case.pool
+        reach = reveal_reach(session, case) if testable else None
+    return WindowsAnswer(case, target.text, revealed, same, reach)
+
+
+def predicted(case: Case) -> np.ndarray:
+    """Returns where the case's own padding puts its windows: int64 (groups, positions, leaves), -1
+    pads.
+
+    Flat indices into x; positions are batch entries times output positions, as in
+    ``reveal_windows``.
+    """
+    geometry = Geometry.of(case)
+    # geometry speaks of one entry of the batch; the revealed indices go through all of x
+    entries = np.arange(case.batch)[:, None, None] * (np.prod(case.input_shape()) // case.batch)
+    firsts = range(0, case.filters, case.filters // case.groups)  # a filter of each group
+    reads = [geometry.gather_indices(first) for first in firsts]
+    return np.stack([np.where(r < 0, -1, r + entries).reshape(-1, r.shape[1]) for r in reads])
+
+
+@dataclass(repr=False)
+class Ordered(Answer):
+    """Says how every output of one call is added. ``found.orders`` is None if this is unknown."""
+
+    found: CaseRun
+
+    def report(self) -> dict[str, Any]:
+        """``ranges`` of a summation: start, stop, ... of the flat indices of its outputs."""
+        side = self.found
+        report: dict[str, Any] = {
+            "case": side.case.to_json(),
+            "target": side.target.text,
+            "shape": list(side.case.output_shape()),
+            "outputs": side.replays.size,
+            "control": side.control,
+            "refusal": side.refusal or None,
+            "evidence": side.evidence or None,
+        }
+        if side.pooled is not None or side.orders is None:
+            report |= {"orders": [], "replayed": 0, "not_a_sum": 0, "sets": 0}
+            if side.pooled is not None:
+                report["orders"] = side.pooled.orders(side.pooled.index)
+                report["replayed"] = int(side.replays.sum())
+            elif side.refusal == "not-a-sum":
+                report["not_a_sum"] = side.replays.size
+            return report | {"calls": None, "checks": None, "seconds": None}
+        orders, summations = side.orders, []
+        for number, summation in enumerate(orders.summations):
+            mine = orders.index == number
+            where = {"outputs": int(mine.sum()), "ranges": ranges_of_mask(mine)}
+            summations.append(summation.to_json(side.case.dtype) | where)
+        return report | {
+            # most outputs first
+            "orders": sorted(summations, key=lambda entry: -entry["outputs"]),
+            "replayed": int((orders.replayed & side.replays).sum()),
+            "not_a_sum": int(orders.not_a_sum.sum()),
+            "sets": orders.sets,
+            "calls": orders.calls,
+            "checks": orders.checks,
+            "seconds": round(orders.seconds, 3),
+        }
+
+    def lines(self) -> tuple[str, str, str]:
+        side, report = self.found, self.report()
+        replayed = f"replayed {report['replayed']:,} of {report['outputs']:,} outputs"
+        if side.pooled is not None:
+            return (self._asked(), replayed, side.evidence)
+        if not report["orders"]:
+            why = "not a sum in one order" if report["not_a_sum"] else side.refusal or "not known"
+            about = f"{why}: {report['outputs']:,} of {report['outputs']:,} outputs have no order"
+            return (self._asked(), about, side.evidence)
+        count, first = len(report["orders"]), report["orders"][0]
+        summations = counted(count, "summation")
+        fused = {"all": "every product fused (FMA)", "none": "no product fused"}
+        rounding = fused.get(first["rounding"], "some products fused (FMA)")
+        return (
+            self._asked(),
+            f"{summations}; {replayed} on {report['sets']} sets of operands",
+            f"{rounding}, sums in {first['accumulator']}: {first['tree']}",
+        )
+
+    def _asked(self) -> str:
+        case, target = self.found.case, self.found.target
+        what = f"{counted(case.in_channels, f'{case.dtype} number')} by"
+        return f"{what if isinstance(target, functions.Own) else case.label + ' on'} {target.text}"
+
+    @property
+    def tree(self) -> str | None:
+        """Returns the order of most outputs, such as ``(((0+1)+2)+3)``; None if it is unknown."""
+        orders = self.report()["orders"]
+        return orders[0]["tree"] if orders else None
+
+    def drawn(self) -> Figure | None:
+        from probe.report.plots import trees
+
+        return trees.draw_ordered(self.found)
+
+    def _most(self) -> Summation:
+        """Returns the summation of most outputs. InputError: no order is known."""
+        orders = self.found.orders
+        if orders is None or not orders.summations:
+            why = self.found.evidence or "no order is known"
+            raise InputError("tree", self._asked(), why, "give a case whose outputs are sums")
+        counts = orders.counts()
+        return orders.summations[max(range(len(counts)), key=lambda number: counts[number])]
+
+    def to_nested(self) -> dict[str, Any]:
+        """Returns the order of most outputs as nested lists, with its roundings; for JSON.
+
+        ``nested``: a product's number, ``"b"``, or ``{"products": n, "adds": [[0, 1], [2]]}``, a
+        running sum: each list is added to it at once, and rounded once. InputError: it is unknown.
+        """
+        from probe.report.plots import trees
+
+        return trees.nested_json(self._most(), self.found.case.dtype)
+
+    def to_dot(self) -> str:
+        """Returns the same tree for Graphviz. InputError."""
+        from probe.report.plots import trees
+
+        return trees.dot(self._most())
+
+    def to_svg(self) -> str:
+        """Returns the picture that a notebook shows, as SVG. InputError."""
+        self._most()
+        return self._drawn_as("svg").decode()
+
+    def to_html(self) -> str:
+        """Returns a page with the tree of most outputs, whose running sums fold. InputError."""
+        from probe.report.plots import trees
+
+        return trees.html(self._most(), self._asked())
+
+    def save_tree(self, file: str | Path) -> None:
+        """Writes the order of most outputs as the file's name ends: .json, .dot, .svg or .html.
+
+        Errors: InputError for another ending, where no order is known or the file can't be written.
+        """
+        path = Path(file)
+        forms: dict[str, Callable[[], str]] = {
+            ".json": lambda: json.dumps(self.to_nested(), default=plain) + "\n",
+            ".dot": self.to_dot,
+            ".svg": self.to_svg,
+            ".html": self.to_html,
+        }
+        if path.suffix not in forms:
+            why = "its ending names no format of a tree"
+            raise InputError("tree", file, why, f"use one of {', '.join(forms)}")
+        try:
+            path.write_text(forms[path.suffix](), encoding="utf-8")
+        except OSError as error:
+            why = error.strerror or "it can't be written"
+            raise InputError("tree", file, why, "give a file in a folder that exists") from None
+
+
+@typed
+def order(
+    what: Case | Callable[..., Any],
+    target: str | Target | int = DEFAULT_TARGET,
+    *,
+    n: int | None = None,
+    dtype: str = "float32",
+    products: bool | None = None,
+) -> Ordered:
+    """Reveals in which order, and with which roundings, every output is added, and replays it.
+
+    ``what`` is a case with its length set, run on ``target``; or any Python function that adds,
+    with ``n``, how many: ``probe.order(f, n)``. Then ``f(x)`` adds the n numbers of the array x, or
+    ``f(x, w)`` the n products of x and w, and returns one number; it is called in this process,
+    some 2 n times, and on up to 128 sets of operands (fewer of more than 2,048 numbers) that are
+    replayed. ``dtype``: of x and w, and of what comes back. ``products``: whether f takes two
+    arrays; None: as many as it needs. What is not a sum in one order is reported as such, with
+    the evidence: exact sums (``math.fsum``), compensated ones, clipped ones, or no sums at all.
+
+    >>> import numpy as np
+    >>> import probe
+    >>> def halves(x):  # any function of yours
+    ...     if len(x) == 1:
+    ...         return x[0]
+    ...     return halves(x[: len(x) // 2]) + halves(x[len(x) // 2 :])
+    >>> probe.order(halves, 5)
+    5 float32 numbers by halves
+    1 summation; replayed 1 of 1 outputs on 128 sets of operands
+    no product fused, sums in float32: ((0+1)+(2+(3+4)))
+
+    Errors: InputError, also where f fails or returns no number; TargetError.
+    """
+    if not isinstance(what, Case):
+        return _of_function(what, target if n is None else n, dtype, products)
+    if isinstance(target, int) or n is not None:
+        why = "a case defines how many products are added"
+        raise InputError("n", target if n is None else n, why, "leave it out")
+    case, where = require_length(what), checked_target(target)
+    with open_session(where) as session:
+        return Ordered(run_and_reveal(session, case))
+
+
+def _of_function(f: object, n: object, dtype: str, products: bool | None) -> Ordered:
+    if not callable(f):
+        why = f"{type(f).__name__} is neither a case nor a function"
+        raise InputError("what", repr(f)[:40], why, "give probe.Case(...), or f and n")
+    if isinstance(n, np.integer):
+        n = int(n)
+    if not isinstance(n, int):
+        shown = "(none)" if n in (None, DEFAULT_TARGET) else repr(n)
+        why = "the number of summands is required"
+        raise InputError("n", shown, why, "write probe.order(f, 9)")
+    case = functions.case_of_function(f, n, dtype, products)
+    side = run_and_reveal(functions.FunctionSession(f, case), case)
+    # no order replays: it may still be a known way to add, of which no order is the cause
+    refused = side.refusal == "not-a-sum" or (side.orders and side.orders.not_a_sum.any())
+    sets = f"on {functions.COUNT} sets of operands it gave"
+    replays, why = bool(side.orders and side.orders.replayed.all()), ""
+    if refused and functions.exactly_rounded(f, case):
+        why = f"exactly rounded: {sets} the exact sum, rounded once; no order of additions does"
+    elif not replays and (how := functions.compensated(f, case)):
+        why = f"compensated: {sets} the bits of {how}"
+    return Ordered(replace(side, evidence=f"{why}; {side.evidence}") if why else side)
+
+
+# The largest size that is looked at where none is given.
+UPTO = {"length": 1_000_000, "batch": 1024}
+
+
+@dataclass(repr=False)
+class Switching(Answer):
+    """Where a target switches along an axis: ``found``; ``classes`` of sizes, and the ``floor``."""
+
+    found: Thresholds
+
+    @property
+    def classes(self) -> list[floors.SizeClass]:
+        """Returns sizes that were run and at which every row adds alike, class by class."""
+        return floors.classes(self.found)
+
+    @property
+    def floor(self) -> floors.Floor:
+        """Returns which floor keeps every row's sum as at the largest size, and why."""
+        return floors.floor(self.found)
+
+    def report(self) -> dict[str, Any]:
+        stretches = [
+            {"first": first, "last": last, "kind": kind}
+            for first, last, kind in islands(self.found)
+        ]
+        return self.found.to_json() | {
+            "stretches": stretches,
+            "classes": [size_class.to_json() for size_class in self.classes],
+            "floor": self.floor.to_json(),
+        }
+
+    def lines(self) -> tuple[str, str, str]:
+        measured = self.found
+        switches = counted(len(measured.switches), "switch")
+        classes = ", ".join(size_class.text for size_class in self.classes[:8]) or "none"
+        span = f"{measured.sizes} {measured.shortest:,} to {measured.upto:,}"
+        return (
+            f"{measured.case.label} on {measured.target}, {measured.threads_text}, {span}: "
+            f"{switches}",
+            f"classes of {measured.sizes} that add alike: {classes}",
+            self.floor.text,
+        )
+
+    def drawn(self) -> Figure | None:
+        from probe.report.plots import pictures
+
+        return pictures.draw_switching(self.found)
+
+
+@typed
+def thresholds(
+    case: Case,
+    target: str | Target = DEFAULT_TARGET,
+    *,
+    vary: str | None = None,
+    upto: int | str | None = None,
+    scan: int | str | None = None,
+    seconds: float | str | None = None,
+    progress: Say | None = None,
+) -> Switching:
+    """Finds the sizes at which the order or rounding of the outputs changes, and what adds alike.
+
+    ``vary``: ``length``, or ``batch`` (the rows of a dense layer), the case's length then being
+    set; None: the length, of a dense layer the batch. ``upto``: the largest size; a million, of
+    batches 1,024. ``scan``: that many of the smallest sizes are all run; None: 64, and as many more
+    as take some seconds. A class holds the sizes that were run; what is expected of others is
+    listed apart. All of it holds for the number of threads that is named. ``seconds``: no size is
+    begun after that time. Errors: InputError; TargetError where the target fails at the first size.
+    """
+    case, where = checked_case(case), checked_target(target)
+    if case.pool:
+        why = "a pool has no weights that could show an order"
+        raise InputError("op", case.op, why, "compare two sizes with probe explain")
+    vary = axis_of(case, vary)
+    scan, upto = optional_number("scan", scan), optional_number("upto", upto)
+    # the command hands over the word as typed, Python a number of any kind
+    if isinstance(seconds, str):
+        seconds = optional_number("seconds", seconds)
+    limits: dict[str, Any] = {"scanned": scan, "seconds": seconds}
+    longest: int = UPTO.get(vary, 1) if upto is None else upto  # type: ignore[assignment]
+
+    with open_session(where) as session:
+        measured = find_thresholds(
+            *(session, case, longest),
+            progress=progress,
+            vary=vary,
+            **{name: limit for name, limit in limits.items() if limit is not None},
+        )
+    return Switching(measured)

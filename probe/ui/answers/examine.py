@@ -1,0 +1,560 @@
+"""Asks everything of a model: which operation, why, what keeps the bits, the cost, a report.
+
+It is ``probe MODEL``. Each part is given as soon as it is known, the next ones cost more: two runs
+compared; the first source explained; what keeps the bits, tried on both runs; its cost, timed in
+turns; the verified report. What is known stays where the time is over or somebody interrupts.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time as clock
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib import import_module
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from probe.case.arguments import choice, typed, whole_number
+from probe.case.errors import InputError, NotReproduced
+from probe.case.floats import rounded_text
+from probe.diff.alone import unequal_bits
+from probe.diff.difference import Pair, Region
+from probe.diff.source import find_cause
+from probe.diff.walk import walk
+from probe.record.inputs import first_entries, varied_axes
+from probe.record.subject import run_unwatched
+from probe.sizes.invariant import mitigated_models
+from probe.sweep.printing import counted, differ
+from probe.targets import budget
+from probe.targets.budget import within
+from probe.targets.progress import VOICE, Say, heard
+from probe.targets.target import Target
+from probe.ui.answers.answer import Answer
+from probe.ui.answers.first_difference import ComparisonQuestion, Walked, diff, operation_text
+from probe.ui.answers.record import GivenModel, record
+from probe.ui.answers.two_runs import ADVICE, TwoSides, repeats, samples_alone, two_runs
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# What people mean, by the words of ``ask``.
+ASK = {
+    "batch": "one sample alone against the same sample in a batch",
+    "padding": "one sample alone without padding against the same sample padded",
+    "release": "this release, device or library against another one",
+    "machine": "this machine against a recording of another one",
+}
+
+PARTS = ("outputs", "operation", "cause", "fix", "cost", "report")
+TIME = "10m"
+# Rows of a batch where the inputs don't say how many: as ``--against`` of the examples.
+BATCH = 8
+
+# Sources that are explained until one has a cause: one that is refuted is none.
+SOURCES = 3
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A part of the answer: its ``name`` in ``PARTS``, the ``text``, what JSON has beside that, and
+    the ``seconds`` since the question was put."""
+
+    name: str
+    text: str
+    told: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+@dataclass(repr=False)
+class Diagnosis(Answer):
+    """Holds what is known of a model: ``parts`` in the order in which they came.
+
+    ``found``: both runs, as of ``probe.first_difference``. ``ended``: why parts are missing, empty
+    if none is.
+    """
+
+    found: Walked
+    ask: str
+    asked: str
+    parts: list[Learned]
+    ended: str = ""
+
+    def text(self, name: str) -> str:
+        """Returns what is known of a part; where it came in several, the last."""
+        return next((part.text for part in self.parts[::-1] if part.name == name), "")
+
+    def lines(self) -> tuple[str, str, str]:
+        why = "; ".join(filter(None, (self.text("operation"), self.text("cause"))))
+        last = [self.text("fix"), self.text("cost"), self.ended]
+        after = "; ".join(filter(None, last)) or self.found.outcome()
+        return f"{self.asked}: {self.text('outputs')}", why, after
+
+    def report(self) -> dict[str, Any]:
+        return {
+            "verdict": self.found.verdict,
+            "ask": self.ask,
+            "asked": self.asked,
+            "parts": [
+                {"part": p.name, "text": p.text, "seconds": round(p.seconds, 1)} | p.told
+                for p in self.parts
+            ],
+            "ended": self.ended or None,
+            "comparison": self.found.report(),
+        }
+
+    def drawn(self) -> Figure | None:
+        return self.found.drawn()
+
+
+@typed
+def examine(
+    model: Any,
+    inputs: Any = None,
+    ask: str | None = None,
+    *,
+    at: int | None = None,
+    against: int | None = None,
+    against_target: str | Target | None = None,
+    recording: str | Path | None = None,
+    target: str | Target | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    out: str | Path | None = None,
+    trust: bool = False,
+    seed: int = 0,
+    time: str | None = TIME,
+    part: Callable[[Learned], None] | None = None,
+    progress: Say | None = None,
+) -> Diagnosis:
+    """Says which operation of a model differs, why, what keeps the bits, at what cost; and reports.
+
+    ``model``: a file, a model in memory, a function or ``"module:function"``, as ``probe.network``
+    takes it. ``inputs``: arrays or tensors in order or by name, or a .npz file; generated ones of
+    ``shapes`` if not given. ``ask``: ``batch`` (a sample alone against in a batch; the default),
+    ``padding`` (alone without padding against padded), ``release`` (``target`` against
+    ``against_target``) or ``machine`` (against a ``recording`` of ``probe record`` from there).
+    ``at``, ``against``: the sizes; 1 and all rows of a batch, the valid part of the first padded
+    sample and its full length, if not given. ``out``: a new folder for the report; none is written
+    if it is not given. ``time``: stop after this long. ``part``: called with each ``Learned`` as
+    soon as it is known. Ctrl-C returns what is known, if that is anything. Errors: InputError;
+    TargetError; Nondeterministic where a run does not repeat.
+    """
+    ask = _which_question(ask, against_target, recording)
+    for name, size in (("at", at), ("against", against)):
+        if size is not None and ask in ("release", "machine"):
+            why = f"with ask={ask} both sides have the same inputs"
+            raise InputError(name, size, why, "leave it out, or ask for batch or padding")
+    if out is not None and Path(out).is_dir() and any(Path(out).iterdir()):
+        why = "the folder has files that would be overwritten"
+        raise InputError("out", out, why, "give another folder")
+    user_model = GivenModel(model, inputs, shapes, trust, seed)
+    parts: list[Learned] = []
+    begun = clock.monotonic()
+
+    def tell_part(name: str, text: str, details: dict[str, Any] | None = None) -> None:
+        parts.append(Learned(name, text, details or {}, clock.monotonic() - begun))
+        (part or (lambda learned: None))(parts[-1])
+
+    with (
+        within(time),
+        heard("examine", progress) as tell,
+        # which operation, why, what keeps the bits at what cost, the report
+        VOICE.steps(3 + (out is not None), tell) as step,
+    ):
+        step("opening the model")
+        sides: SizedInputs | None = None
+        if ask == "release":
+            other = TwoSides(against_target=against_target)
+            walked = two_runs(user_model, other, target, explain=False, progress=tell)
+        elif ask == "machine":  # a run here against a recording of another machine
+            with ExitStack() as running:
+                folder = running.enter_context(tempfile.TemporaryDirectory(prefix="probe-"))
+                words: dict[str, Any] = {"inputs": inputs, "shapes": shapes, "target": target}
+                words |= {"trust": trust, "seed": seed}
+                here = record(model, Path(folder) / "here", **words, progress=tell)
+                assert recording is not None
+                walked = diff(here, recording, trust=trust, explain=False, progress=tell)
+                # its values are read again for a report: the folder goes with the answer
+                weakref.finalize(walked, running.pop_all().close)
+        else:
+            subject = user_model.opened()
+            arrays, along, size, whole = _inputs_and_sizes(user_model, subject, ask, (at, against))
+            if target is None:
+                vary = "batch" if ask == "batch" else "length"
+                right = first_entries(arrays, along, whole)
+                left, filled, samples = first_entries(arrays, along, size), {}, None
+                if ask == "batch":
+                    plain = lambda inputs: run_unwatched(subject.recorder(inputs))  # noqa: E731
+                    samples = samples_alone((plain, plain), right, along, (size, whole), tell)
+                    left = first_entries(right, along, size, start=samples.first_apart())
+                for name, array in left.items():
+                    width = [
+                        (0, b - a) for a, b in zip(array.shape, right[name].shape, strict=True)
+                    ]
+                    # a batch is filled with its first sample: zeros may be no input at all, as of a
+                    # division
+                    mode = {"mode": "wrap"} if vary == "batch" else {}
+                    filled[name] = np.pad(array, width, **mode)  # type: ignore[call-overload]
+                sides = SizedInputs(subject, vary, (size, whole), left, right, filled)
+                runs = [subject.recorder(side) for side in (left, right)]
+                ends = f"{vary} {size}", f"{vary} {whole}"
+                question = ComparisonQuestion(user_model.name, *ends, ADVICE[vary])
+                match = repeats(subject)((left, right))
+                walked = Walked(walk(runs[0], runs[1], False, tell, match=match), question)
+                walked.found.notes += user_model.notes
+                if samples is not None:
+                    walked.found.take_samples(samples)
+            else:
+                vary = ",".join(f"{name}:{axis}" for name, axis in along.items())
+                both = TwoSides("batch" if ask == "batch" else vary, size, whole)
+                cut = replace(user_model, inputs=arrays)
+                walked = two_runs(cut, both, target, explain=False, progress=tell)
+        head = f"{walked.asked.model}: {walked.asked.left} against {walked.asked.right}"
+        diagnosis = Diagnosis(walked, ask, head.removeprefix(": "), parts)
+        examination = Examination(model, walked, sides, out, tell, step, tell_part)
+        with budget.Ending():
+            for ended in examination.give_parts():
+                diagnosis.ended = ended
+        diagnosis.ended = diagnosis.ended or budget.ended()
+        if ask == "padding" and (text := _reads_padding(walked)):
+            tell_part("fix", text)
+    return diagnosis
+
+
+def _which_question(ask: str | None, against_target: object, recording: object) -> str:
+    """Returns what is asked. InputError: what that needs is missing, or contradicts it."""
+    ask = ask or ("release" if against_target else "machine" if recording else "batch")
+    choice("ask", ask, tuple(ASK))
+    if ask == "release" and against_target is None:
+        why, todo = "the other release is not given", "give --against-target such as torch==2.4.0"
+        raise InputError("against_target", "(none)", why, todo)
+    if ask == "machine" and recording is None:
+        why = "the run of the other machine is not given"
+        todo = "run probe record MODEL --out RUN there, copy RUN here, and give --recording RUN"
+        raise InputError("recording", "(none)", why, todo)
+    for name, value, word in (
+        ("against_target", against_target, "release"),
+        ("recording", recording, "machine"),
+    ):
+        if value is not None and ask != word:
+            raise InputError(name, value, f"it belongs to ask={word}", f"leave out ask={ask}")
+    return ask
+
+
+@dataclass
+class SizedInputs:
+    """Both sides' inputs of a model in this process, and the left's filled up to the right's."""
+
+    opened: Any
+    vary: str
+    sizes: tuple[int, int]
+    left: dict[str, np.ndarray]
+    right: dict[str, np.ndarray]
+    filled: dict[str, np.ndarray]
+
+
+def _valid_lengths(arrays: Mapping[str, np.ndarray], along: Mapping[str, int]) -> np.ndarray:
+    """Returns how much of each sample is not padding: up to its last entry that isn't zero."""
+    lengths = np.zeros(1, int)
+    for name, axis in along.items():
+        array = arrays[name]
+        if array.ndim < 2 or axis == 0:
+            continue
+        rest = tuple(n for n in range(1, array.ndim) if n != axis)
+        some = (array != 0).any(axis=rest) if rest else array != 0
+        # zeros within a sample are data: only those behind its last entry are padding
+        last = np.where(some, np.arange(1, some.shape[1] + 1), 0).max(axis=1)
+        lengths = np.maximum(lengths, last) if len(lengths) in (1, len(last)) else lengths
+    return lengths
+
+
+def _inputs_and_sizes(
+    user_model: GivenModel, subject: Any, ask: str, wanted: tuple[int | None, int | None]
+) -> tuple[dict[str, np.ndarray], dict[str, int], int, int]:
+    """Returns the inputs, the axis of each along which the sides differ, and both sides' sizes.
+
+    ``wanted``: the sizes that the user gave. To ask about padding one sample is taken, the first
+    that has any; its length is the axis along which samples end in zeros, which need not be the
+    longest one, as of (batch, channels, length).
+    """
+    at, against = wanted
+    vary = "batch" if ask == "batch" else "length"
+    user_model.require_inputs(subject.inputs)
+    # generated inputs need a size; given ones have theirs, and 0 asks for nothing
+    most = against or (BATCH if ask == "batch" else 0)
+    arrays = user_model.arrays(subject.inputs, vary, most)
+    along = varied_axes(vary, arrays, subject.inputs)
+    if ask == "padding" and arrays:
+        first = next(iter(along))
+        axes = [along, *({first: axis} for axis in range(1, arrays[first].ndim))]
+        valid = [_valid_lengths(arrays, some) for some in axes]
+        sizes = [min(arrays[name].shape[axis] for name, axis in some.items()) for some in axes]
+        ends = [((v > 0) & (v < size)).any() for v, size in zip(valid, sizes, strict=True)]
+        chosen = ends.index(True) if any(ends) else 0
+        along, lengths = axes[chosen], valid[chosen]
+        whole = max(arrays[name].shape[axis] for name, axis in along.items())
+        short = np.flatnonzero((lengths > 0) & (lengths < whole))
+        row, samples = int(short[0]) if len(short) else 0, varied_axes("batch", arrays, ())
+        arrays = {
+            name: np.ascontiguousarray(array[row : row + 1]) if name in samples else array
+            for name, array in arrays.items()
+        }
+    whole = min(arrays[name].shape[axis] for name, axis in along.items())
+    against = whole_number("against", whole if against is None else against)
+    if at is None and ask == "padding":
+        valid_length = int(_valid_lengths(arrays, along).max())
+        at = valid_length if 0 < valid_length < against else max(1, against // 4)
+    at = whole_number("at", 1 if at is None else at)
+    if at >= against:
+        why = f"the other side has {against}"
+        what = "a batch of several samples" if ask == "batch" else "a longer input"
+        raise InputError("at", at, why, f"give {what}: --inputs FILE.npz, or --against N")
+    return arrays, along, at, against
+
+
+@dataclass
+class Examination:
+    """What the parts of an answer are found with. ``sides``: of a model in this process; ``out``:
+    where the report goes; ``step``: called as a step begins; ``tell_part``: called with a part's
+    name, text and details."""
+
+    model: Any
+    walked: Walked
+    sides: SizedInputs | None
+    out: str | Path | None
+    tell: Say
+    step: Say
+    tell_part: Callable[..., None]
+
+    def give_parts(self) -> Iterator[str]:
+        """Gives one part after the other; yields why it ends early."""
+        first = self.walked.found.first
+        self.tell_part("outputs", self.walked.counts_text())
+        self.tell_part("operation", _operation_in_words(self.walked, first))
+        if first is None:
+            return
+        self.step("looking for the cause")
+        if (explained := _explained_source(self.walked, self.tell)) is not None:
+            first, text, details = explained
+            self.tell_part("cause", text, details)
+        sides = self.sides
+        if sides is not None and first.op in FUSED and not first.cause and not budget.spent():
+            first = self._without_fusion(first, sides)
+        if budget.spent():
+            yield budget.spent()
+            return
+        if sides is None:
+            todo = self.walked.asked.todo or ADVICE["target"]
+            more = "probe bisect MODEL --between A --and B finds the condition"
+            self.tell_part("fix", f"{todo}; {more}")
+        else:
+            yield from self._try_remedies(sides)
+        if budget.spent():
+            yield budget.spent()
+            return
+        if self.out is None:
+            text = "not asked for: --report DIR (Python: out=DIR) writes it, verified"
+            self.tell_part("report", text)
+            return
+        self.step("writing the report, proved in fresh processes")
+        try:
+            written = self.walked.reproduce(self.out, first, progress=self.tell)
+            why = written.no_case
+            own = f" (the operation's own script, no case: {why})" * bool(why)
+            self.tell_part("report", f"{written.path}: {', '.join(written.files)}{own}")
+        except (NotReproduced, InputError) as error:
+            self.tell_part("report", f"none was written: {error}")
+
+    def _without_fusion(self, first: Region, sides: SizedInputs) -> Region:
+        """Looks into a fused layer by running the model without fusion: a different program, as the
+        answer says. Returns the source for the report; ``walked`` is the run that has it."""
+        # the switch is the whole process's: models of the user's own have it too
+        mha = import_module("torch").backends.mha
+        before = mha.get_fastpath_enabled()
+        mha.set_fastpath_enabled(False)
+        try:
+            self.tell("looking into the fused layer")
+            left, right = (sides.opened.recorder(side) for side in (sides.left, sides.right))
+            match = repeats(sides.opened)((sides.left, sides.right))
+            inside = Walked(walk(left, right, False, self.tell, match=match), self.walked.asked)
+            source = inside.found.first
+            head = f"the layer is one fused operation; without it ({SWITCH})"
+            if source is None:
+                self.tell_part("cause", f"{head} {inside.ending()[0]}")
+                return first
+            text = f"{head} the first to differ is {_operation_in_words(inside, source)}"
+            if (explained := _explained_source(inside, self.tell)) is not None:
+                source, why, details = explained
+                details |= {"without": "fused layers"}
+                self.tell_part("cause", f"{text}; {why}", details)
+            if not source.cause:
+                return first
+            self.walked = inside
+            return source
+        finally:
+            mha.set_fastpath_enabled(before)
+
+    def differing(self, left: int, ours: Sequence[Any], theirs: Sequence[Any]) -> int:
+        """Returns how many outputs must agree and don't. ``left``: on which side of the comparison
+        the first run's outputs stand; the second run's stand on the right."""
+        total, whole = 0, self.walked.found.right
+        places = (self.walked.found.left, whole)[left].outputs
+        for output in self.walked.found.outputs:
+            number, right = (output.left, output.right)[left], output.right
+            if number in places:
+                mine = output.selection.taken(np.asarray(ours[places.index(number)]), left)
+                other = output.selection.taken(np.asarray(theirs[whole.outputs.index(right)]), 1)
+                total += int(unequal_bits(mine, other, whole.values[right].dtype).sum())
+        return total
+
+    def _try_remedies(self, sides: SizedInputs) -> Iterator[str]:
+        """Tries what keeps the bits, the quick way first, and times it."""
+        at, against = sides.sizes
+        what = "fill each batch up to" if sides.vary == "batch" else "pad every input to"
+        self.step("trying one size")
+        names = ("left", "right", "filled")
+        run = {name: sides.opened.recorder(getattr(sides, name)).plain for name in names}
+        exact = not self.differing(1, run["filled"](), run["right"]())
+        one_size: dict[str, Any] = {"remedy": "one size", "exact": exact}
+        checked = "has the bits of the other side here" if exact else "still differs here"
+        text = f"{what} {against}, so that each call has one shape: {checked}"
+        self.tell_part("fix", text, {"remedies": [dict(one_size)]})
+        took = mitigated_models.timed_in_turns({n: run[n] for n in ("left", "filled")}, min)
+        one_size["ratio"] = took["filled"] / took["left"]
+        times = f"{rounded_text(one_size['ratio'])} times {sides.vary} {at} as it is"
+        text = f"one size of {against}: {times}"
+        self.tell_part("cost", text, {"remedies": [dict(one_size)]})
+        if why := budget.spent():
+            yield f"the invariant mode was not tried: {why}"
+            return
+        self.tell("trying the invariant mode")
+        batches = {array.shape[0] for array in sides.right.values() if array.ndim}
+        sizes = {"batch": sorted(batches)} | {sides.vary: [at, against]}
+        ends, count = (sides.left, sides.right), partial(self.differing, 0)
+        mode = mitigated_models.of_runs(sides.opened, self.model, sizes, ends, count)
+        entry: dict[str, Any] = {"remedy": "invariant", "exact": mode.verdict == "exact"}
+        entry |= {"verdict": mode.verdict, "why": mode.refusal or None}
+        ways, known = [one_size, entry], "padded length" if sides.vary != "batch" else "batch"
+        words = [f"one {known} of {against}", "probe.stable.invariant(model)"]
+        some = [text for text, way in zip(words, ways, strict=True) if way["exact"]]
+        exact_ways = f"exact here: {' or '.join(some) or 'none that was tried'}"
+        if mode.report is None or mode.verdict != "exact":
+            why = mode.refusal or f"{mode.differing:,} outputs differ still"
+            text = f"{exact_ways}; probe.stable.invariant: {mode.verdict} ({why})"
+            self.tell_part("fix", text, {"remedies": ways})
+            return
+        calls = {"left": run["left"], "filled": run["filled"]}
+        calls |= {"invariant": mitigated_models.calls_in_mode(mode, sides.left)}
+        self.tell("timing")
+        # others may be at work here
+        took = mitigated_models.timed_in_turns(calls, min)
+        entry["ratio"], one_size["ratio"] = (
+            took[n] / took["left"] for n in ("invariant", "filled")
+        )
+        self.tell_part("fix", exact_ways, {"remedies": ways})
+        best = min((way for way in ways if way["exact"]), key=lambda way: float(way["ratio"]))
+        each = ", ".join(
+            f"{way['remedy']} {rounded_text(way['ratio'])}{' (not exact)' * (not way['exact'])}"
+            for way in ways
+        )
+        text = f"times {sides.vary} {at} as it is: {each}; recommended: {best['remedy']}"
+        self.tell_part("cost", text, {"remedies": ways, "recommended": best["remedy"]})
+
+
+# PyTorch's operations that are a whole layer: what is within has no tests of its own.
+FUSED = ("aten._transformer_encoder_layer_fwd", "aten._native_multi_head_attention")
+
+SWITCH = "torch.backends.mha.set_fastpath_enabled(False)"
+
+
+def _operation_in_words(walked: Walked, first: Region | None) -> str:
+    """Returns the first source in the library's words, and what becomes of it in the outputs."""
+    if first is None:
+        return "; ".join([walked.ending()[0], walked.outcome()])
+    from probe.report import modelled  # late: it needs jinja2
+
+    what = modelled.layer_of(walked.found, first) or first.op
+    where = f"{first.path}: {what}" if first.path else what
+    text = f"{where}: {differ(first.differing, first.compared, first.max_ulp)}"
+    more = len(walked.differ_by_themselves()) - 1
+    text += f"; {counted(more, 'operation')} behind it differ by themselves too" * (more > 0)
+    return text
+
+
+def _reads_padding(walked: Walked) -> str:
+    """Says how many outputs read the padded part, and from which operation on; empty if none do.
+
+    Their difference has nothing to do with rounding, however small or large it is.
+    """
+    difference, rest, most = walked.found, 0, 0.0
+    for pair in difference.outputs:
+        ours, theirs = (
+            run.arrays({number}).get(number)
+            for run, number in ((difference.left, pair.left), (difference.right, pair.right))
+        )
+        if not pair.known or ours is None or theirs is None or ours.ndim != theirs.ndim:
+            continue
+        cut = tuple(slice(min(sizes)) for sizes in zip(ours.shape, theirs.shape, strict=True))
+        other = np.ones(ours.shape, bool)
+        numbers = np.arange(ours.size).reshape(ours.shape)
+        other.flat[pair.selection.taken(numbers, 0).ravel()] = pair.compared == 0
+        other[cut] &= ours[cut] != theirs[cut]
+        rest += int(other[cut].sum())
+        if ours.dtype.kind == "f" and other[cut].any():
+            apart = np.abs(ours[cut].astype(np.float64) - theirs[cut].astype(np.float64))
+            most = max(most, float(np.nan_to_num(apart[other[cut]]).max()))
+    if not rest:
+        return ""
+    by = f", and differ by up to {rounded_text(most)}" if most else ""
+
+    # some in the smaller run are computed from other inputs there
+    def partly(pair: Pair) -> bool:
+        values = difference.left.values[pair.left], difference.right.values[pair.right]
+        return pair.known and pair.compared < min(prod(value.shape) for value in values)
+
+    first = next((op for op in difference.operations if any(map(partly, op.gives))), None)
+    start = "" if first is None else f", from {operation_text(first)} on"
+    return (
+        f"{counted(rest, 'output')} read the padding{start}{by}; that is no rounding: the padded "
+        "run reads what earlier layers made of its padding, the short run the layers' own padding, "
+        "or nothing; run each sample at its own length, or mask what lies behind it in each such "
+        "layer"
+    )
+
+
+def _explained_source(walked: Walked, tell: Say) -> tuple[Region, str, dict[str, Any]] | None:
+    """Explains the first source, and the next where it turns out to be none."""
+    from probe.report import modelled  # late: it needs jinja2
+
+    difference, known = walked.found, dict[Any, Any]()
+    for number, operation in list(enumerate(difference.operations)):
+        if operation.verdict != "source" or len(difference.causes) >= SOURCES:
+            continue
+        tell(f"explaining {operation.name}")
+        cause = find_cause(difference.left, difference.right, operation, known=known)
+        difference.causes[number] = cause
+        operation.cause = cause.kind
+        if cause.refuted:
+            operation.doubted(cause.why)
+            continue
+        where = modelled.where_it_differs(cause)
+        proof = f"{cause.replayed:,} of {cause.examined:,} examined outputs replay on both sides"
+        text = f"{where}; {proof}" if where else cause.why
+        if not cause.kind:
+            # what sets two calls of one kernel apart
+            reads = []
+            for run, op in difference.sides(operation):
+                shapes = [run.values[n].shape for n in op.reads[:3]]
+                reads.append(" and ".join("x".join(map(str, shape)) or "1" for shape in shapes))
+            text = f"{cause.why}; the library is called with other sizes: it reads {reads[0]} "
+            text += f"against {reads[1]}"
+        if difference.rounding.words:
+            text = f"{difference.rounding.words}; {text}"
+        return operation, text, {"name": operation.name, "explanation": cause.to_json()}
+    return None

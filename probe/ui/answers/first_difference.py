@@ -1,0 +1,694 @@
+"""Finds the first operation of two runs whose bits differ although its inputs agree."""
+
+from __future__ import annotations
+
+import weakref
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from html import escape
+from importlib import import_module
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from probe.case import floats
+from probe.case.arguments import typed
+from probe.case.errors import InputError, ProbeError
+from probe.diff.apart import RunnableRecording, switch_lines
+from probe.diff.captured import Captured
+from probe.diff.difference import Difference, Pair, Region, grouped_reasons, of_outputs
+from probe.diff.folder import read_recording
+from probe.diff.functions import FunctionSide, by_reading
+from probe.diff.running import Matches
+from probe.diff.walk import compare_and_explain, walk
+from probe.explain.comparison.outputs import Decision, counts_text, decisions
+from probe.record.contract import Recorder
+from probe.record.inputs import listed_inputs, require_arguments
+from probe.record.recording import Provenance, Run
+from probe.record.subject import function_recorder, is_net, net_recorder
+from probe.sweep.printing import counted, differ, ranges
+from probe.targets import budget
+from probe.targets.budget import within
+from probe.targets.progress import Say, heard, silent
+from probe.targets.target import Target
+from probe.ui.answers.answer import Answer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from probe.ui.answers.record import Recorded
+
+
+@dataclass(repr=False)
+class Walked(Answer):
+    """Compares two runs of a model: ``found`` has both runs, operation by operation.
+
+    ``asked``: the model and both sides, in words. ``script``: what a report's scripts need besides:
+    ``before``, lines that set each side's switches; ``whole``, lines that repeat the comparison.
+    ``sizes``: of other sizes that were compared with the right side: ``at``, ``verdict``,
+    ``first``, ``differing``; where sums were tested ``by_order`` (``same``, ``differs``,
+    ``unknown``), ``in_the_way``, ``why`` and ``sets``. Without these they are of these inputs.
+    """
+
+    found: Difference
+    asked: ComparisonQuestion
+    script: Mapping[str, Any] = field(default_factory=dict)
+    sizes: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str:
+        """``equal``, ``differs`` or ``unknown``: of the outputs by index, as a user runs them."""
+        return self.found.verdict
+
+    @property
+    def finding(self) -> bool:
+        """Returns whether outputs differ, or whether that is unknown."""
+        return self.verdict != "equal"
+
+    @property
+    def window(self) -> int:
+        """Returns how many outputs read other inputs than the right run's at the same index."""
+        return sum(output.window for output in self.found.plain)
+
+    def counts(self) -> dict[str, int]:
+        """Returns how many operations have each verdict."""
+        counts = Counter(operation.verdict for operation in self.found.operations)
+        return {name: counts[name] for name in VERDICTS if counts[name]}
+
+    def differ_by_themselves(self) -> list[int]:
+        """Returns the numbers of operations that differ although their inputs agree, or would."""
+        operations = enumerate(self.found.operations)
+        return [number for number, op in operations if op.verdict == "source" or op.own]
+
+    def report(self) -> dict[str, Any]:
+        difference, first = self.found, self.found.first
+        samples = difference.samples
+        samples_json = samples and {"compared": samples[0], "of": samples[1]}
+        total = len(difference.operations)
+        operations = [op.to_json() | {"rounding": None} for op in difference.operations]
+        for number, cause in difference.causes.items():
+            explanation = cause.to_json()
+            operations[number] |= {"rounding": explanation.pop("rounding")}
+            operations[number]["explanation"] = explanation
+        return {
+            "verdict": self.verdict,
+            "examined": difference.examined,
+            "operations_total": total,
+            "first": None if first is None else first.name,
+            **asdict(self.asked),
+            "same_inputs": difference.same_inputs,
+            "window": self.window,
+            "not_compared": sum(output.not_compared for output in difference.plain),
+            "samples": samples_json,
+            "not_whole": difference.not_whole or None,
+            "shares": {name: count / total for name, count in self.counts().items()},
+            "differ_by_themselves": len(self.differ_by_themselves()),
+            "rounding": difference.rounding.to_json(),
+            "decisions": self.decided(),
+            "unknown": [
+                {"operations": len(some), "first": some[0].name, **asdict(why)}
+                for why, some in grouped_reasons(difference)
+            ],
+            "operations": operations,
+            "outputs": [self.report_output(output) for output in difference.outputs],
+            "matched": difference.matched,
+            "weights": [weight.to_json() for weight in difference.weights],
+            "notes": difference.notes,
+            "sizes": self.sizes,
+            "sets": min((size.get("sets", 0) for size in self.sizes), default=0),
+        }
+
+    def same_bits(self) -> str:
+        """Returns which sizes have the right run's bits, in words; empty if none was tested."""
+        if not self.sizes:
+            return ""
+        # for all finite inputs
+        if "by_order" in self.sizes[0]:
+            same = [size for size in self.sizes if size["by_order"] == "same"]
+            each = [str(size["at"]) for size in same]
+            text = f"sizes that add as {self.asked.right} does: {', '.join(each) or 'none'}"
+            for word, why in (("differs", "added differently"), ("unknown", "not known")):
+                some = [size for size in self.sizes if size["by_order"] == word]
+                each = [f"{size['at']} ({size['in_the_way']}: {size['why']})" for size in some]
+                text += f"; {why}: {', '.join(each)}" if each else ""
+            return text
+        equal, other, unknown = (
+            ranges(size["at"] for size in self.sizes if size["verdict"] == verdict)
+            for verdict in ("equal", "differs", "unknown")
+        )
+        parts = [f"the bits of {self.asked.right}: {equal or 'none'}"]
+        parts += [f"different bits: {other}"] * bool(other)
+        parts += [f"not known: {unknown}"] * bool(unknown)
+        return f"sizes with {'; '.join(parts)} (on these inputs)"
+
+    def report_output(self, output: Pair) -> dict[str, Any]:
+        """Returns an entry of ``outputs``. ``growth``: how the difference over the largest value
+        compares with the first source's."""
+        first = self.found.first
+        start = max((pair.scaled for pair in first.gives), default=0.0) if first else 0.0
+        growth = output.scaled / start if start and output.compared else None
+        plain = self.found.plain[self.found.outputs.index(output)]
+        must_agree = {name: getattr(output, name) for name in ("differing", "max_ulp")}
+        return plain.to_json() | {
+            "window": plain.window,
+            "must_agree": {"compared": output.compared} | must_agree,
+            "left_shape": list(self.found.left.values[output.left].shape),
+            "right_shape": list(self.found.right.values[output.right].shape),
+            "compared": output.compared,
+            "scaled": output.scaled,
+            "growth": growth,
+            "decisions": [asdict(each) for each in self.decisions(output)],
+        }
+
+    def decisions(self, output: Pair) -> list[Decision]:
+        """Returns what an output decides and where the runs decide differently; [] of integers."""
+        dtype = self.found.left.values[output.left].dtype
+        key = (output.left, output.right)
+        known: dict[tuple[int, int], list[Decision]]
+        known = self.__dict__.setdefault("_decided", {})
+        if key not in known:
+            known[key] = []
+            if output.compared and dtype in floats.FORMATS:
+                both = _decision_sides(self.found, output)
+                if both is not None and both[0].size:
+                    left, right = map(np.atleast_1d, both)
+                    known[key] = list(decisions(left, right, dtype))
+        return known[key]
+
+    def decided(self) -> dict[str, float | None]:
+        """Returns how many decisions the outputs take, how many change, and the smallest margin
+        that one has before it would, in units of the largest difference; None: nothing differs."""
+        total = changed = 0
+        margins = list[float]()
+        for output in self.found.outputs:
+            for each in self.decisions(output):
+                total, changed = total + each.taken, changed + each.crossed
+                if output.scaled:
+                    margins.append(each.margin / output.scaled)
+        return {"total": total, "changed": changed, "margin": min(margins, default=None)}
+
+    def crossed(self) -> list[str]:
+        """Returns the decisions that differ between the two runs, in words."""
+        lines = []
+        for number, output in enumerate(self.found.outputs):
+            which = f" of output {number}" if len(self.found.outputs) > 1 else ""
+            lines += [
+                f"{NAMED[each.decision]}{which} changes in {each.crossed:,} of {each.taken:,}"
+                for each in self.decisions(output)
+                if each.crossed
+            ]
+        return lines
+
+    def lines(self) -> tuple[str, str, str]:
+        total = len(self.found.operations)
+        compared = f"{self.asked.left} against {self.asked.right}: {self.counts_text()}"
+        name = f"{self.asked.model}, " if self.asked.model else ""
+        first, last = self.ending()
+        operations = f"{counted(total, 'operation')}, {self.found.examined:,} compared"
+        operations += f", matched {self.found.matched}"
+        return f"{name}{compared}", f"{first} ({operations})", last
+
+    def counts_text(self) -> str:
+        """How many outputs differ by index, and of how many samples."""
+        samples = self.found.samples
+        text = counts_text(self.found.plain, batch=samples is not None)
+        if samples is not None:
+            text += f"; compared: {samples[0]:,} of {counted(samples[1], 'sample')}"
+        return text
+
+    def ending(self) -> tuple[str, str]:
+        """Returns the first source in words, and how far its difference spreads."""
+        first = self.found.first
+        if first is None:
+            weights = [str(weight) for weight in self.found.weights if not weight.convention]
+            weights = weights or [self.found.other_weights] * bool(self.found.other_weights)
+            why = "; ".join(weights) or self._elsewhere() or self._no_source()
+            return why, self.outcome()
+        causes = self.found.causes.values()
+        sought = any(cause.kind or NOT_SOUGHT not in cause.why for cause in causes)
+        inside = "the outputs agree, the bits inside differ; " * (self.verdict == "equal")
+        words = self.found.rounding.words
+        others = f"{self.found.other_weights}; " * bool(self.found.other_weights)
+        beyond = f"{words}; " * bool(words)
+        text = f"{others}{beyond}{inside}{source_text(first, sought)}{self._placed(first)}"
+        return text, self.outcome()
+
+    def _placed(self, first: Region) -> str:
+        """Returns what a first source is in its library's words, and where it differs, in brackets;
+        empty where it is no product or convolution of which that is known."""
+        cause = self.found.causes.get(self.found.operations.index(first))
+        if cause is None or cause.comparison is None or not cause.kind:
+            return ""
+        modelled = import_module("probe.report.modelled")
+        layer = modelled.layer_of(self.found, first)
+        text = ": ".join(filter(None, (layer, modelled.where_it_differs(cause))))
+        return f" ({text})" if text else ""
+
+    def table(self) -> str:
+        """Returns the operations that differ as a table of text, the first source first: name,
+        operation, outputs that differ, the largest distance in ulp, verdict and cause."""
+        rows = self._rows()
+        widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        return "\n".join(lines)
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        """Returns the cells of the table, its head first."""
+        rows: list[tuple[str, ...]] = [HEAD]
+        for region in [region for region in self.found.operations if region.differing][:ROWS]:
+            far = "" if region.max_ulp is None else f"{region.max_ulp:,}"
+            differing = f"{region.differing:,} of {region.compared:,}"
+            why = region.why or region.note
+            rows.append((region.name, region.op, differing, far, region.verdict, why))
+        return rows
+
+    def _repr_html_(self) -> str:
+        """Returns the three lines, the table and the picture, for notebooks."""
+        rows = self._rows()
+        cells = [
+            "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row)
+            for tag, row in zip(["th", *["td"] * len(rows)], rows, strict=False)
+        ]
+        table = "".join(f"<tr>{row}</tr>" for row in cells)
+        picture = b64encode(self._drawn_as("png")).decode()
+        shown = f'<img src="data:image/png;base64,{picture}">' if picture else ""
+        return f"<pre>{escape(repr(self))}</pre><table>{table}</table>{shown}"
+
+    def _elsewhere(self) -> str:
+        """Returns how many outputs read what the other run lacks; or nothing."""
+        if not self.window:
+            return ""
+        verb = "reads" if self.window == 1 else "read"
+        what = f" of {counted(sum(output.elements for output in self.found.plain), 'output')}"
+        first = next((op for op in self.found.operations if op.cause == "window"), None)
+        start = "" if first is None else f"; from {operation_text(first)} on"
+        return f"window: {self.window:,}{what} {verb} different inputs{start}"
+
+    def _no_source(self) -> str:
+        counts = self.counts()
+        # the first operation that one side has alone, and how many follow
+        apart = []
+        for side in filter(counts.get, ("left", "right")):
+            first = next(op for op in self.found.operations if op.verdict == side)
+            more = f" and {counts[side] - 1:,} more" if counts[side] > 1 else ""
+            apart.append(f"only {side}: {operation_text(first)}{more}")
+        if self.found.only_whole:
+            return f"{self.verdict}: {WHOLE_PROGRAM}"
+        if self.verdict == "unknown" and self.found.not_whole:
+            return f"unknown: {self.found.not_whole}"
+        if self.verdict == "equal" and not self.found.examined:
+            return "equal: the outputs agree; no operation could be compared"
+        if self.verdict == "equal":
+            zeros = " (zeros of different signs count as equal)" if self._zeros() else ""
+            return f"equal: every compared operation whose inputs agree gives the same bits{zeros}"
+        if self.verdict == "unknown" and (why := of_outputs(self.found)):
+            return f"unknown: {why}"
+        if apart:
+            return f"{self.verdict}: {'; '.join(apart)}; no common operation is a source"
+        return f"{self.verdict}: no operation was found whose inputs agree and whose outputs differ"
+
+    def unknown(self) -> list[str]:
+        """Returns why nothing is known of operations, in words: how many, from which one on."""
+        lines = []
+        for why, some in grouped_reasons(self.found):
+            first = operation_text(some[0])
+            start = f"from {first} on" if len(some) > 1 else first
+            text = why.why if why.name == some[0].name else str(why)
+            lines.append(f"unknown: {counted(len(some), 'operation')}, {start}: {text}")
+        return lines
+
+    def outcome(self, how: str = "") -> str:
+        """Returns how the outputs differ, and what to do. ``how``: what writes a report."""
+        outputs = self.found.outputs
+        compared = sum(output.compared for output in outputs)
+        differing = [output for output in outputs if output.differing]
+        if self.found.only_whole:
+            return self.asked.todo
+        if not compared and self.found.other_weights:
+            return self.asked.todo or "give both sides the same weights"
+        if not compared:
+            hollow = outputs and all(output.hollow for output in outputs)
+            return "the outputs have no elements" if hollow else NOT_KNOWN
+        if not differing:
+            more = f"; {self.asked.todo}" if self.found.first and self.asked.todo else ""
+            every = f"all {compared:,} outputs that must agree do"
+            every = "the one output that must agree does" if compared == 1 else every
+            return f"{every}{self._zeros()}{self._unjudged()}{self._others()}{more}"
+        ulps = [output.max_ulp for output in differing if output.max_ulp is not None]
+        most = max(ulps) if len(ulps) == len(differing) else None
+        text = differ(sum(output.differing for output in differing), compared, most)
+        text += self._unjudged()
+        if self.window:
+            text = f"{self._elsewhere()}; of those that must agree {text}"
+        decided = "; ".join(self.crossed()) or "no decision changes"
+        how = how or "reproduce('folder')" * (not self.asked.todo)
+        return "; ".join([text, decided, *filter(None, [self.asked.todo]), *self._offer(how)])
+
+    def _unjudged(self) -> str:
+        """Returns of how many of several outputs nothing could be compared."""
+        outputs = self.found.outputs
+        some = sum(not output.compared and not output.hollow for output in outputs)
+        what = "it is not known what must agree"
+        return f"; of {some:,} of the {len(outputs):,} returned arrays {what}" if some else ""
+
+    def _offer(self, how: str) -> list[str]:
+        """Returns what writes a report of the first source, where one can be written."""
+        first = self.found.first
+        # the library did what it was asked
+        if first is not None and first.arguments:
+            return [DIFFERENT]
+        if first is None or not how:
+            return []
+        cause = self.found.causes.get(self.found.operations.index(first))
+        if cause is not None and not cause.alone:
+            return []
+        if any(not run.untried and op.lines is None for run, op in self.found.sides(first)):
+            return []  # the recorder has no lines of it: reproduce() would refuse
+        # it is written if a script repeats the difference
+        return [f"try {how} for a report"]
+
+    def _zeros(self) -> str:
+        """Returns how many outputs are zeros of different signs, which count as equal."""
+        count = sum(output.signed_zero for output in self.found.outputs)
+        return f" ({count:,} of them are zeros of different signs)" if count else ""
+
+    def _others(self) -> str:
+        """Returns how many outputs of the smaller run need not agree, as far as known."""
+        rest = 0
+        for output in self.found.outputs:
+            sides = (self.found.left, output.left), (self.found.right, output.right)
+            sizes = [prod(side.values[number].shape) for side, number in sides]
+            rest += min(sizes) - output.compared
+        return f"; {rest:,} others have different inputs or formulas" if rest > 0 else ""
+
+    def drawn(self) -> Figure | None:
+        from probe.report.plots import walks
+
+        return walks.walked(self.found, self.lines())
+
+    def reproduce(
+        self,
+        folder: str | Path,
+        source: int | str | Region | None = None,
+        *,
+        case: bool = True,
+        progress: Say | None = None,
+    ) -> Any:
+        """Writes a verified bug report of a source, the first one if none is named.
+
+        ``source``: an operation that differs by itself, its name, or its number among
+        ``operations``. A product of weights or a convolution that gives its recorded bits as a case
+        gets the report of a case, reduced with its cause kept; everything else, and with
+        ``case=False`` this too, a script of the operation as it was recorded (``no_case`` of what
+        comes back says why). InputError: there is none, the two runs give it different arguments,
+        or the folder exists.
+        """
+        import_module("probe.report.folder").fresh(Path(folder))
+        number = self._source(source)
+        operation = self.found.operations[number]
+        if operation.arguments:
+            why = f"{DIFFERENT}: {operation.arguments}"
+            raise InputError("source", operation.name, why, "give both runs the same arguments")
+        cause = self.found.causes.get(number)
+        sides = self.found.left, self.found.right
+        why = "its sums were not compared" if case else "it was not asked for"
+        if case and cause is not None and cause.comparison is not None and cause.kind:
+            try:
+                return self._as_case(Path(folder), operation, cause, progress or silent)
+            except ProbeError as error:
+                why = getattr(error, "why", str(error))
+            except (LookupError, ValueError) as error:  # the operation's own script needs no case
+                why = f"a mistake of probe's own ({type(error).__name__}: {error})"
+        recorded = import_module("probe.report.recorded")
+        script = recorded.ModelScript(**self.script)
+        written = recorded.write_operation(Path(folder), sides, operation, cause, script)
+        written.no_case = why
+        return written
+
+    def _as_case(self, folder: Path, operation: Region, cause: Any, tell: Say) -> Any:
+        """Writes the report of a case. InputError: it is none; NotReproduced."""
+        modelled = import_module("probe.report.modelled")
+        model = f"`{self.asked.model}`" if self.asked.model else "a model"
+        place = f" at `{operation.path}`" if operation.path else ""
+        layer = modelled.layer_of(self.found, operation)
+        place += f", `{layer}`" * bool(layer)
+        count = f"{operation.differing:,} of {operation.compared:,} outputs differ"
+        where = modelled.where_it_differs(cause)
+        said = f"In {model}{place}: {count}{f'; {where}' if where else ''}."
+        said += " By itself, in a fresh process, the case gives the bits of both runs."
+        sides = self.found.left, self.found.right
+        written = modelled.write_case(folder, sides, operation, cause, said, tell=tell)
+        if whole := self.script.get("whole"):
+            text = "\n".join(whole).rstrip() + "\n"
+            (folder / "model.py").write_text(text, encoding="utf-8")
+            written.files.append("model.py")
+        kind = import_module("probe.report.recorded").WrittenFolder
+        return kind(folder, written.files, written.script, written.ran)
+
+    def _source(self, wanted: int | str | Region | None) -> int:
+        operations, sources = self.found.operations, self.differ_by_themselves()
+        if not sources:
+            why = "no operation differs while its inputs agree, so there is nothing to report"
+            raise InputError("source", "(none)", why, "compare two runs that differ")
+        if wanted is None:
+            return sources[0]
+        for number in sources:
+            if wanted in (number, operations[number].name) or wanted is operations[number]:
+                return number
+        names = ", ".join(operations[n].name for n in sources[:8])
+        raise InputError("source", wanted, "this operation is not a source", f"use one of {names}")
+
+
+WHOLE_PROGRAM = (
+    "one by one, all operations agree; what differs is what the library makes of the whole program "
+    "(its optimiser, or what it compiles)"
+)
+
+VERDICTS = ("source", "carried", "healed", "equal", "left", "right", "unknown")
+HEAD = ("operation", "op", "differing", "max ulp", "verdict", "cause")
+# Operations of a table, for notebooks and terminals; ``to_json`` has all.
+ROWS = 20
+
+NAMED = {"argmax": "the argmax", "top-5": "the set of the five largest", "threshold": "the sign"}
+
+
+@dataclass(frozen=True)
+class ComparisonQuestion:
+    """What was compared: the model, the left and the right side, and what to do about it."""
+
+    model: str = ""
+    left: str = "left"
+    right: str = "right"
+    todo: str = ""
+
+
+def source_text(operation: Region, sought: bool = True) -> str:
+    """Returns a source in words. ``sought``: whether its cause was searched for."""
+    text = f"{operation.differing:,} of {operation.compared:,} differ"
+    text += "" if operation.max_ulp is None else f" by up to {operation.max_ulp:,} ulp"
+    # first, as lines are cut at their end
+    if "argument" in operation.cause:
+        return f"first: {operation_text(operation)}: {operation.why}; {text}"
+    also = f"; the arguments differ: {operation.arguments}" if operation.arguments else ""
+    why = operation.cause or (NOT_YET if sought else NOT_SOUGHT)
+    return f"first: {operation_text(operation)}, {text}: {why}{also}"
+
+
+def operation_text(operation: Region) -> str:
+    """Returns an operation and its place in the model: ``aten.addmm at encoder.0``."""
+    return f"{operation.op} at {operation.path}" if operation.path else operation.op
+
+
+DIFFERENT = "the two runs ask for different things"
+
+NOT_KNOWN = "it is not known which outputs must agree"
+NOT_YET, NOT_SOUGHT = "not explained yet", "no cause was looked for"
+
+
+def _decision_sides(difference: Difference, output: Pair) -> tuple[np.ndarray, np.ndarray] | None:
+    """Returns the elements of an output that must agree, as rows of decisions; None: not kept."""
+    mine = difference.left.arrays({output.left}).get(output.left)
+    other = difference.right.arrays({output.right}).get(output.right)
+    if mine is None or other is None:
+        return None
+    both = _decision_rows(mine, output, 0), _decision_rows(other, output, 1)
+    if both[0].shape == both[1].shape:
+        return both
+    # a part of a line decides no largest
+    return both[0].reshape(-1, 1), both[1].reshape(-1, 1)
+
+
+def _decision_rows(array: np.ndarray, output: Pair, side: int) -> np.ndarray:
+    """Returns the elements of a side's output that must agree, as rows of decisions: as lines
+    along the last axis, where whole ones are selected, so that a largest one is decided."""
+    chosen, rank = output.selection, array.ndim
+    taken = chosen.taken(array, side)
+    if rank and (chosen.whole or (not chosen.flat and rank - 1 not in chosen.axes)):
+        return taken
+    size = array.shape[-1] if rank else 0
+    named = chosen.flat or chosen.axes == tuple(range(rank))
+    for index in (chosen.left, chosen.right):
+        # flat indices that are whole lines of ``size`` elements, each in its order
+        if index is None or not size or not len(index) or len(index) % size:
+            named = False
+        elif named:
+            lines = index.reshape(-1, size)
+            named = bool((lines == lines[:, :1] + np.arange(size)).all())
+            named = named and not (lines[:, 0] % size).any()
+    if named:
+        return taken.reshape(-1, size)
+    return np.atleast_1d(taken)[:, None]
+
+
+@typed
+def first_difference(
+    left: Callable[..., Any] | Any,
+    right: Callable[..., Any] | Any,
+    *,
+    inputs: Sequence[Any] | None = None,
+    explain: bool = True,
+    time: str | None = None,
+    progress: Say | None = None,
+) -> Walked:
+    """Runs two functions that should agree, and finds the first operation where they don't.
+
+    ``left``, ``right``: functions without arguments, such as ``lambda: model(x[:1])`` and ``lambda:
+    model(x)``; each is run three times, more often where watching changes bits. They return arrays
+    of PyTorch, TensorFlow, Keras or JAX, alone or nested. ``inputs``: arrays that both are called
+    with, for functions that take arguments, as those of plain NumPy have to, and for nets of OpenCV
+    (``cv2.dnn.readNet``), which stand in the place of functions: by name, or one array.
+    ``explain``: find the causes. ``time``: stop after this long (``30s``, ``5m``); what is
+    found by then is returned, and a note names what is left. ``progress``: is called with what is
+    done now; if not given, lines on stderr say it after three seconds. Which outputs must
+    agree is found from the operations: the same rows of a batch, what padding doesn't reach, all of
+    them if the inputs are the same. Errors: InputError where the sides have different weights or
+    inputs; Nondeterministic where one does not repeat.
+
+    >>> import probe
+    >>> found = probe.first_difference(lambda: model(x[:1]), lambda: model(x))  # doctest: +SKIP
+    >>> found.first, found.verdict  # doctest: +SKIP
+    """
+    arrays, names = listed_inputs(inputs), []
+    for runnable, side in ((left, "left"), (right, "right")):
+        if inputs is not None and callable(runnable):
+            require_arguments(runnable, arrays)
+        # a recorder has a name of its own, the model's
+        name = getattr(runnable, "__name__", getattr(runnable, "name", type(runnable).__name__))
+        names.append(side if str(name)[:1] in ("", "<") else f"{side} ({name})")
+
+    def recorder(given: tuple[Any, Sequence[Any]], like: Recorder | None = None) -> Recorder:
+        function, arguments = given
+        if is_net(function):
+            return net_recorder(function, arguments)
+        as_it_is = inputs is None or not callable(function)
+        call = function if as_it_is else lambda: function(*arguments)
+        return function_recorder(call, bare=given, like=like)
+
+    with within(time), heard("first_difference", progress) as tell:
+        tell("running both sides once, unwatched")
+        recorders, sides = [], []
+        for given in ((left, arrays), (right, arrays)):
+            recorders.append(recorder(given))
+            sides.append(FunctionSide(Captured(given), partial(recorder, like=recorders[-1])))
+        match = by_reading(*sides)
+        difference = walk(recorders[0], recorders[1], explain, tell, match=match)
+    return Walked(difference, ComparisonQuestion("", *names))
+
+
+@typed
+def diff(
+    left: str | Path | Recorded,
+    right: str | Path | Recorded,
+    *,
+    trust: bool = False,
+    explain: bool = True,
+    time: str | None = None,
+    progress: Say | None = None,
+) -> Walked:
+    """Compares two recordings of ``probe.record`` or ``probe record``. Errors: InputError.
+
+    ``left``, ``right``: their folders, or what ``probe.record`` returned. ``explain``: find causes.
+    ``time``: stop looking for causes after this long, such as ``5m``.
+    ``trust``: explain the sources too, by running the lines of Python that the recordings have for
+    their operations, each on its target in a process of its own. Give it for recordings that you
+    made, or whose origin you trust. Without it nothing of a recording is run.
+    """
+    folders = list[Path]()
+    # a path, or an answer that has one
+    for recording in (left, right):
+        provenance = getattr(getattr(recording, "found", None), "made", None)
+        folders.append(provenance.folder if isinstance(provenance, Provenance) else Path(recording))  # type: ignore[arg-type]
+    with within(time), heard("diff", progress) as tell, ExitStack() as running:
+        if trust:
+            runs = [running.enter_context(RunnableRecording(folder)) for folder in folders]
+        else:
+            runs = [read_recording(folder) for folder in folders]
+        walked = of_stored(runs[0], runs[1], explain, tell)
+        if not trust and walked.found.first is not None and not walked.found.first.cause:
+            walked.found.notes.append(UNTRUSTED)
+        # a report runs operations of the recordings again: they stay as long as the answer does
+        weakref.finalize(walked, running.pop_all().close)
+    return walked
+
+
+UNTRUSTED = (
+    "no cause was looked for, because no code of a recording is run; --trust (Python: trust=True) "
+    "runs its operations, for recordings whose origin you trust"
+)
+
+
+# Facts of a recording that decide no bits, or that others say better.
+FACTS_BESIDE = ("libraries", "cores", "cpu_vendor", "machine", "probe_version")
+
+
+def of_stored(
+    left: Run,
+    right: Run,
+    explain: bool = True,
+    progress: Say | None = None,
+    question: ComparisonQuestion | None = None,
+    match: Matches | None = None,
+) -> Walked:
+    """Compares two recordings on disk. ``match``: repeats them, where they were made. Errors:
+    InputError, where one contradicts itself too."""
+    assert left.made is not None
+    assert right.made is not None
+    ours, theirs = left.made, right.made
+    notes = [*ours.notes, *(note for note in theirs.notes if note not in ours.notes)]
+    for name, provenance in (("left", ours), ("right", theirs)):
+        if provenance.left_out["values"]:
+            notes.append(f"the {name} recording left out {provenance.left_out_text}")
+    # where they were made differently, as far as it decides bits
+    mine, other = ({**side.made, **side.made.get("libraries", {})} for side in (ours, theirs))
+    for name in dict.fromkeys((*mine, *other)):
+        if mine.get(name) != other.get(name) and name not in FACTS_BESIDE:
+            # libraries that a run did not load have none
+            both = ("not recorded" if v is None else v for v in (mine.get(name), other.get(name)))
+            notes.append("{}: {} on the left, {} on the right".format(name, *both))
+    try:
+        matched = None
+        if match is not None:
+            with budget.Ending():
+                matched = match(left, right)
+        difference = compare_and_explain(
+            left, right, explain, progress or silent, notes=notes, match=matched
+        )
+    except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
+        why = f"a recording contradicts itself ({type(error).__name__}: {str(error)[:120]})"
+        where = f"{ours.folder} and {theirs.folder}"
+        raise InputError("recording", where, why, "record again with probe record") from None
+    if question is None:
+        subjects = dict.fromkeys((ours.subject, theirs.subject))
+        names = (f"{run.made.folder.name} ({run.target})" for run in (left, right) if run.made)
+        question = ComparisonQuestion(" and ".join(filter(None, subjects)), *names)
+    try:
+        lines = switch_lines(Target.parse(left.target), Target.parse(right.target))
+    except InputError:  # it was recorded on no target
+        lines = (), ()
+    return Walked(difference, question, {"before": lines})

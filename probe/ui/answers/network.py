@@ -1,0 +1,703 @@
+"""What a model does on padded inputs or in two runs, and what keeps the bits at what cost: at which
+sizes its outputs keep the full run's bits, and what to do."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from probe.case import memory
+from probe.case.arguments import typed, whole_number
+from probe.case.case import Case
+from probe.case.errors import InputError, TargetError
+from probe.case.floats import rounded_text
+from probe.diff.apart import Apart, is_own_library
+from probe.diff.walk import compare_and_explain
+from probe.diff.watched import CHANGED, watched
+from probe.record.inputs import varied_axes
+from probe.sizes import orders
+from probe.sizes import plan as graph_plan
+from probe.sizes.invariant import mitigated_models
+from probe.sizes.invariant.mitigated_models import InvariantResult
+from probe.sizes.invariant.mitigations import (
+    INVARIANT,
+    Measured,
+    RemedyResult,
+    advise,
+    measured_remedies,
+    remedies_report,
+    remedy_rows,
+)
+from probe.sizes.plan import GraphPlan
+from probe.sizes.search import PaddedModel, SafeSize, Serves, WholeFile
+from probe.targets import budget
+from probe.targets.budget import within
+from probe.targets.launch import AnySession, open_session
+from probe.targets.progress import VOICE, Say, Tell, silent
+from probe.targets.target import Target
+from probe.ui.answers.answer import (
+    DEFAULT_TARGET,
+    Answer,
+    checked_target,
+    checked_targets,
+    length_values,
+)
+from probe.ui.answers.first_difference import ComparisonQuestion, Walked
+from probe.ui.answers.record import GivenModel
+from probe.ui.answers.two_runs import TwoSides, of_two, refuse_padding, two_runs
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@typed
+def network(
+    model: Any,
+    target: str | Target | Iterable[str | Target] = DEFAULT_TARGET,
+    *,
+    lengths: Iterable[int] | None = None,
+    fixed: int | None = None,
+    padded: int | None = None,
+    value: float = 0.0,
+    seed: int = 0,
+    safe: bool = True,
+    plan: str | Path | None = None,
+    trust: bool = False,
+    **two: Any,
+) -> Padded | OnTargets | Walked:
+    """Runs a model at short padded lengths and at its full one, and compares all; or compares two
+    runs of it, operation by operation.
+
+    Two runs: where ``at``, ``against`` or ``against_target`` is given, any model is run twice and a
+    ``Walked`` comes back, as of ``probe.first_difference``: ``vary`` (``batch``, ``length`` or
+    ``NAME:AXIS``), ``at`` and ``against``: the sizes of the two sides' inputs; ``inputs``: arrays
+    by name, or a .npz file; ``shapes``: of generated inputs, by name; ``against_target``: another
+    target for the right side; ``sizes``: more sizes to compare with ``against``, ``by`` bits or
+    ``order`` (all finite inputs); ``explain=False``: find no causes; ``time``: stop after this
+    long, such as ``5m``. ``target`` and ``against_target`` run in processes of their own, so the
+    model is a file or ``"module:function"`` then.
+
+    Otherwise inputs are padded, along what ``vary`` says, which may be the batch: a ``Padded``
+    comes back, or ``OnTargets`` of several. On a target that is not the model's own library, or of
+    another release or processor, the whole file is run there.
+
+    ``model``: a file as ``probe diff --help`` lists them, a Keras model, a PyTorch module, or a
+    function, by itself or as ``"module:function"``. ``lengths``: valid lengths; 1, a tenth and a
+    quarter of the full one if not given. ``fixed``: the length to which users pad the content, with
+    which short runs are compared; that of ``inputs`` if not given. ``padded``: pad to this length
+    instead of each content's least. ``value``: what padding holds. ``safe``: find safe lengths.
+    ``plan``: a folder for plan.json and padded.py; of several targets with a folder each.
+    ``trust``: read a file that runs code of its own. Errors: InputError; TargetError where the only
+    target fails.
+    """
+    for name in two:
+        # as Python says it of its own
+        if name not in TWO:
+            raise TypeError(f"network() got an unexpected keyword argument {name!r}")
+    two = {name: option for name, option in two.items() if _is_set(option)}
+    # the default is "the model's own library", in this process; what is typed is a target
+    targets = [] if target == DEFAULT_TARGET else checked_targets(target)
+    two_sided = of_two(two, (fixed, lengths, plan))
+    user_model = GivenModel(model, two.pop("inputs", None), two.pop("shapes", None), trust, seed)
+    how = {name: two.pop(name) for name in ("explain", "time", "progress") if name in two}
+    if two_sided:
+        refuse_padding({"fixed": fixed, "lengths": lengths, "padded": padded, "plan": plan})
+        if len(targets) > 1:
+            texts = ", ".join(each.text for each in targets)
+            todo = "give one target, and the second one as against_target"
+            raise InputError("target", texts, "each of two runs has one target", todo)
+        return two_runs(user_model, TwoSides(**two), *targets, **how)
+    limit = how.pop("time", None)
+    if (by := two.get("by", "bits")) != "bits":
+        why = "padding compares orders wherever it can"
+        raise InputError("by", by, why, "leave it out, or give at, against and sizes")
+    vary = two.get("vary", "length")
+    padding = PaddingQuestion(vary, fixed, lengths, padded, value, safe, plan)
+    with within(limit):
+        if target == DEFAULT_TARGET or len(targets) == 1:
+            return pad_model(user_model, padding, next(iter(targets), None), **how)
+        return on_targets(user_model, padding, targets, **how)
+
+
+def _is_set(value: Any) -> bool:
+    return value is not None and (not isinstance(value, tuple | dict) or bool(value))
+
+
+# What ``network`` takes for two runs of any model.
+TWO = (
+    *("vary", "at", "against", "inputs", "shapes", "against_target", "sizes", "by"),
+    *("explain", "time", "progress"),
+)
+
+
+@dataclass(repr=False)
+class Remedied(Answer):
+    """Holds every remedy of a case or a network on one target, tested, timed and compared."""
+
+    found: Measured
+
+    def report(self) -> dict[str, Any]:
+        return remedies_report(self.found)
+
+    def lines(self) -> tuple[str, str, str]:
+        measured, verdicts = self.found, []
+        for result in measured.found:
+            cost = rounded_text(measured.of_fixed(result))
+            share = f" ({cost} of the full size's time)" if cost else ""
+            verdicts.append(f"{result.remedy.name} {result.verdict}{share}")
+        sizes = f"{len(measured.lengths):,} {measured.sizes} against {measured.fixed:,}"
+        question = f"{measured.label}: {sizes} on {measured.target.text}"
+        return question, advise(measured).text, "; ".join(verdicts)
+
+    def drawn(self) -> Figure | None:
+        from probe.report.plots import pictures
+
+        return pictures.draw_mitigated(self.found)
+
+
+# Why a case does not take what a model does, and what to do.
+OF_MODEL = {
+    "fixed": ("a case is compared with its largest length", "add it to --lengths"),
+    "inputs": ("a case generates its own", "leave it out"),
+    "shapes": ("a case says its own sizes", "leave it out"),
+    "table": ("it is of a model in the invariant mode", "give a model, or leave it out"),
+    "trust": ("a case reads no model file", "leave it out"),
+}
+
+
+@typed
+def remedies(
+    subject: Case | Any,
+    lengths: Iterable[int],
+    target: str | Target = DEFAULT_TARGET,
+    *,
+    fixed: int | None = None,
+    content: int | None = None,
+    chunks: Iterable[int] | None = None,
+    only: Iterable[str] | None = None,
+    store: str | Path | None = None,
+    trust: bool = False,
+    progress: Tell | None = None,
+    each: Callable[[RemedyResult], None] = silent,
+    time: str | None = None,
+    vary: str | None = None,
+    inputs: Mapping[str, np.ndarray] | Sequence[Any] | str | Path | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    table: str | Path | None = None,
+) -> Remedied | Padded:
+    """Tests every remedy of a case, times it and compares it with exact sums.
+
+    Of a model the answer is a ``Padded`` with ``remedies``: how far to pad, and
+    ``probe.stable.invariant``.
+
+    ``vary``: of a case ``length`` (the default) or ``batch`` (the rows of a dense layer); of a
+    model also ``NAME:AXIS``. ``inputs``, ``shapes``: of a model, as of ``probe.network``.
+    ``table``: a file with the classes of the invariant mode, which is read and checked where it is
+    there, and written.
+
+    ``subject``: a case, or a model as ``probe.network`` takes it. ``lengths``: of a case two or
+    more, each compared with the largest; of a model valid lengths. ``fixed``: of a model, the full
+    size that content is padded to. ``content``: the length at which costs are reported; about a
+    tenth of the largest if not given. ``chunks``: outputs of the chunks that are tried. ``only``:
+    names of remedies; of a model the target's switches, which are tried only where they are named.
+    ``store``: of a case, a folder for the results. ``trust``: read a model file that runs code of
+    its own. ``time``: begin nothing new after this long, such as
+    ``5m``; what is left is "not known", as after Ctrl-C. ``each``: of a case, called with a remedy
+    as soon as it is judged. Errors: InputError; TargetError where the default can't run.
+    """
+    where = checked_target(target)
+    sizes = list(chunks or ())
+    tried = [*(only or ()), *(f"chunks={size}" for size in sizes)]
+    if only is not None:
+        sizes = [whole_number("chunks", name[7:]) for name in tried if name.startswith("chunks=")]
+    values = length_values(lengths)
+    if isinstance(subject, Case):
+        of_model: dict[str, Any] = {"inputs": inputs, "shapes": shapes, "table": table}
+        of_model |= {"trust": trust or None, "fixed": fixed}
+        for name, option in of_model.items():
+            if _is_set(option):
+                raise InputError(name, option, *OF_MODEL[name])
+        how: dict[str, Any] = {"only": None if only is None else tried, "progress": progress}
+        how |= {"chunks": sizes} if sizes else {}
+        with within(time):
+            measured = measured_remedies(
+                subject, where, values, vary=vary, content=content, each=each, **how
+            )
+        if store is not None:
+            from probe.sweep.store import Store  # what keeps nothing needs no pyarrow
+
+            with Store.here(Path(store)) as opened:
+                for name, found_rows in remedy_rows(measured).items():
+                    opened.append(name, found_rows)
+        return Remedied(measured)
+    if store is not None:
+        why = "only a case's remedies are stored"
+        raise InputError("store", store, why, "leave it out: this is a model")
+    user_model = GivenModel(subject, inputs, shapes, trust)
+    padding = PaddingQuestion(vary or "length", fixed, values)
+    tell = None if progress is None else (lambda text: progress(0, 0, text))
+    words = {} if target == DEFAULT_TARGET else {"target": where}
+    with within(time):
+        return remedied(
+            user_model, padding, content=content, table=table, only=tried, progress=tell, **words
+        )
+
+
+FIXED = (
+    "give --fixed N, the full size to which inputs are usually padded; or compare two runs: "
+    "probe diff MODEL --vary batch --at 1 --against 8"
+)
+
+
+@dataclass(repr=False)
+class Padded(Answer):
+    """Holds the results of a padded graph: ``found`` has a ``SafeSize`` for each valid size.
+
+    ``walked``: the run at the least size that differs, against the full one, operation by
+    operation; None where none does. ``plan``: what to pad to, if a plan was asked for.
+    ``remedies``: ways of padding, and the invariant mode, with verdicts and costs, as of
+    ``invariant.mitigated_models``, where they were asked for. ``invariant``: that mode's runs.
+    """
+
+    found: list[SafeSize]
+    model: str
+    graph: PaddedModel
+    vary: str
+    walked: Walked | None = None
+    plan: GraphPlan | None = None
+    written: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    remedies: list[dict[str, Any]] = field(default_factory=list)
+    invariant: InvariantResult | None = None
+
+    @property
+    def verdict(self) -> str:
+        """Of the least sizes: ``differs`` if one changes bits, ``equal`` if none does; ``unknown``
+        where no shorter size has the outputs, or nothing could be said."""
+        every = [size.at_least for size in self.found]
+        if any(not least.serves and not least.lacking for least in every):
+            return "differs" if any(least.by_order == "differs" for least in every) else "unknown"
+        return "unknown" if any(least.lacking for least in every) else "equal"
+
+    @property
+    def target(self) -> str:
+        return self.graph.text
+
+    @property
+    def finding(self) -> bool:
+        """Returns whether a least size changes bits, or whether that is unknown."""
+        return self.verdict != "equal"
+
+    @property
+    def first(self) -> str | None:
+        """Returns the operation that changes bits at a least size, for the shortest content."""
+        differing = [size.at_least for size in self.found if size.at_least.by_order == "differs"]
+        return differing[0].name if differing else None
+
+    @property
+    def given(self) -> str:
+        """Returns for which values alone the safe sizes are; empty: for all."""
+        return next((size.at_safe.given for size in self.found if size.at_safe.given), "")
+
+    @property
+    def sets(self) -> int:
+        """On how many fresh sets of operands each order was replayed; 0: none had to be."""
+        return min((size.at_safe.sets for size in self.found if size.at_safe.sets), default=0)
+
+    @property
+    def in_the_way(self) -> Serves | None:
+        """Returns what stands against a proof, or against every shorter size."""
+        every = [serves for size in self.found for serves in (size.at_safe, size.at_least)]
+        return next((each for each in every if each.name and each.by_order == "unknown"), None)
+
+    def report(self) -> dict[str, Any]:
+        graph, stands = self.graph, self.in_the_way
+        operations = len(graph.whole(self.found[0].content).operations) if graph.recorded else 0
+        report: dict[str, Any] = {
+            "verdict": self.verdict,
+            "examined": operations,
+            "operations_total": operations,
+            "part": None,
+            "first": self.first,
+            "in_the_way": stands.name if stands else None,
+            "why": stands.why if stands else None,
+            "sets": self.sets,
+            "valid_for": self.given or None,
+            "model": self.model,
+            "target": self.target,
+            "vary": self.vary,
+            "along": self.graph.along,
+            "fixed": self.graph.fixed,
+            "contents": [
+                {
+                    "content": size.content,
+                    "least": size.least,
+                    "safe": size.safe,
+                    "at_least": _serves_to_json(size.at_least),
+                    "at_safe": _serves_to_json(size.at_safe),
+                    "sets": size.at_safe.sets,
+                    "over": size.over or None,
+                }
+                for size in self.found
+            ],
+            "walked": None if self.walked is None else self.walked.report(),
+            "plan": None if self.plan is None else self.plan.to_json(),
+            "notes": self.notes,
+            "written": self.written,
+        }
+        if self.remedies:
+            report["remedies"] = self.remedies
+            report["recommended"] = mitigated_models.recommended_way(self.remedies)
+            report["invariant"] = None if self.invariant is None else self.invariant.to_json()
+        return report
+
+    def lines(self) -> tuple[str, str, str]:
+        what = f"{self.model}: {self.vary} padded, against {self.graph.fixed:,}"
+        said = []
+        for size in self.found[:6]:
+            words = f"to {size.safe:,}" + " or less" * bool(size.over)
+            words += f" (not {size.least:,})" * (size.safe > size.least)
+            alone = size.at_least.lacking and size.safe == size.least
+            said.append(f"{size.content:,}: " + (f"to {size.safe:,} alone" if alone else words))
+        safe = "; ".join(said)
+        if not self.remedies:
+            return what, f"{self.verdict}; pad {safe}", self.advice()
+        ways = [
+            f"{way['name']} {way['verdict']} ({rounded_text(way['of_fixed']) or '-'})"
+            for way in self.remedies
+        ]
+        best = f"recommended: {mitigated_models.recommended_way(self.remedies)}; pad {safe}"
+        return what, f"{'; '.join(ways)} of the full size's time", best
+
+    def advice(self) -> str:
+        """Returns what the result means, in a sentence."""
+        stands = self.in_the_way
+        parts = []
+        if self.first:
+            least = next(size.at_least for size in self.found if size.at_least.name == self.first)
+            parts.append(f"changes bits first: {least.name} ({least.why})")
+        if stands is not None:
+            parts.append(f"prevented by {stands.name}: {stands.why}")
+        elif any(size.safe < self.graph.fixed for size in self.found):
+            same = "all sums whose size changes are added in the same order"
+            same += f", replayed on {self.sets} sets of operands" * bool(self.sets)
+            parts.append(same + f", for {self.given}" * bool(self.given))
+        return "; ".join(parts) or "every input is padded to the full size"
+
+    def reproduce(self, folder: str | Path) -> Any:
+        """Writes the report of what changes bits at the least size. InputError: nothing does."""
+        if self.walked is None:
+            why = "no least padded size changes bits, so there is nothing to report"
+            raise InputError("source", "(none)", why, "compare two runs that differ")
+        return self.walked.reproduce(folder)
+
+    def drawn(self) -> Figure | None:
+        """Draws the operations of the run that differs; where none does, how far to pad."""
+        if self.walked is not None:
+            return self.walked.drawn()
+        from probe.report import plots
+
+        figure, (axes,) = plots.panels(1, 1, 5.0, 3.2)
+        contents = [size.content for size in self.found]
+        for name in ("least", "safe"):
+            axes.plot(contents, [getattr(size, name) for size in self.found], "o-", label=name)
+        axes.set(xlabel=f"valid {self.vary}", ylabel="padded to", title=self.model)
+        axes.legend()
+        return figure
+
+
+@dataclass(repr=False)
+class OnTargets(Answer):
+    """Holds a model padded on several targets. ``failures``: of the others, target and message."""
+
+    found: list[Padded]
+    failures: list[dict[str, str]]
+
+    @property
+    def verdict(self) -> str:
+        """Returns ``differs`` if it does on one, ``equal`` if on all it is, else ``unknown``."""
+        verdicts = {padded.verdict for padded in self.found}
+        if "differs" in verdicts:
+            return "differs"
+        return "unknown" if self.failures or "unknown" in verdicts else "equal"
+
+    @property
+    def finding(self) -> bool:
+        """Returns whether a least size changes bits on some target, or whether that is unknown."""
+        return any(padded.finding for padded in self.found)
+
+    def report(self) -> dict[str, Any]:
+        report = self.found[0].report() if self.found else {}
+        return {
+            "verdict": self.verdict,
+            **{name: report.get(name) for name in ("examined", "operations_total", "part")},
+            **{name: report.get(name) for name in ("model", "vary", "fixed")},
+            "targets": {each.target: each.report() for each in self.found},
+            "failures": self.failures,
+            "written": [path for each in self.found for path in each.written],
+        }
+
+    def lines(self) -> tuple[str, str, str]:
+        what = self.found[0].lines()[0] if self.found else ""
+        findings = [f"{padded.target}: {padded.lines()[1]}" for padded in self.found]
+        findings += [f"{each['target']}: failed: {each['message']}" for each in self.failures]
+        advised = "; ".join(f"{padded.target}: {padded.advice()}" for padded in self.found)
+        return what, "; ".join(findings), advised
+
+    def drawn(self) -> Figure | None:
+        """Draws the first target's run that differs; None where none does."""
+        return next((drawn for padded in self.found if (drawn := padded.drawn())), None)
+
+
+@dataclass(frozen=True)
+class PaddingQuestion:
+    """How a model's inputs are padded, and what is wanted.
+
+    ``vary``: ``length``, ``batch`` or ``NAME:AXIS``. ``fixed``: the size that is the reference;
+    None: that of the inputs. ``lengths``: of content; None: 1, a tenth and a quarter of the full
+    size. ``to``: pad to this size instead of each content's least. ``value``: what padding holds.
+    ``safe``: find safe sizes. ``plan``: a folder for plan.json and padded.py.
+    """
+
+    vary: str = "length"
+    fixed: int | None = None
+    lengths: Iterable[int] | None = None
+    to: int | None = None
+    value: float = 0.0
+    safe: bool = True
+    plan: str | Path | None = None
+
+
+def on_targets(
+    user_model: GivenModel, padding: PaddingQuestion, targets: Sequence[Target], **words: Any
+) -> OnTargets:
+    """Does as ``pad_model`` on each target; one that fails is a failure."""
+    answers, failures, plan = list[Padded](), list[dict[str, str]](), padding.plan
+    for target in targets:
+        if plan is not None:
+            name = "".join(c if c.isalnum() or c in "._=-" else "-" for c in target.text)
+            padding = replace(padding, plan=Path(plan) / name)
+        done = False
+        with budget.Ending([*answers, *failures]):
+            budget.require_time()
+            try:
+                answers.append(pad_model(user_model, padding, target, **words))
+            except TargetError as error:
+                failures.append({"target": target.text, "kind": error.kind, "message": error.why})
+            done = True
+        if not done:
+            why = f"not run to the end: {budget.spent()}"
+            failures.append({"target": target.text, "kind": "timeout", "message": why})
+    return OnTargets(answers, failures)
+
+
+def _serves_to_json(serves: Serves) -> dict[str, Any]:
+    return {
+        "serves": serves.serves,
+        "by_order": serves.by_order,
+        "lacking": serves.lacking,
+        "operation": serves.name or None,
+        "why": serves.why or None,
+        "sets": serves.sets,
+        "valid_for": serves.given or None,
+        "kept": [None if box is None else [vars(part) for part in box] for box in serves.boxes],
+    }
+
+
+def remedied(
+    user_model: GivenModel,
+    padding: PaddingQuestion,
+    *,
+    content: int | None = None,
+    table: str | Path | None = None,
+    only: Sequence[str] = (),
+    **words: Any,
+) -> Padded:
+    """Does as ``pad_model``, with the ways of padding and the invariant mode judged and timed at
+    ``content``; the middle one of the lengths if it is not given. ``table``: of the classes of the
+    invariant mode: it is read and checked where it is there, and written. ``only``: no others than
+    these and the default; also the target's: see ``mitigated_models.tried_switches``."""
+    if table is not None and Path(table).is_dir():
+        raise InputError("table", table, "it is a folder", "give a file, such as classes.json")
+    if table is not None and not Path(table).absolute().parent.is_dir():
+        raise InputError("table", table, "there is no such folder", "make it first")
+    tell = words.get("progress") or silent
+    every = sorted({*(padding.lengths or ()), *([] if content is None else [content])})
+    padded = pad_model(user_model, replace(padding, lengths=every), **words)
+    graph, sizes = padded.graph, padded.found
+    known = [size.content for size in sizes]
+    at = content if content in known else known[len(known) // 2]
+    if not only or INVARIANT in only:
+        tell("the invariant mode")
+        mode = InvariantResult("")
+        with budget.Ending():
+            budget.require_time()
+            mode = mitigated_models.of_graph(graph, sizes, user_model.model, table)
+        if why := budget.spent():  # what padding came to stays
+            mode = InvariantResult(f"not tried to the end: {why}")
+        if table is not None and mode.report is not None:
+            padded.written.append(str(table))
+        padded.invariant = mode
+        padded.notes += [f"invariant: {note}" for note in mode.notes]
+    ways = mitigated_models.judged_ways(graph, sizes, at, padded.invariant)
+    padded.remedies = [way for way in ways if not only or way["name"] in ("default", *only)]
+    others = [name for name in only if name not in {way["name"] for way in ways}]
+    if others and not budget.spent():
+        tell(f"trying {', '.join(others)}")
+        padded.remedies += mitigated_models.tried_switches(
+            graph, sizes, at, others, partial(_opened_on, user_model)
+        )
+    return padded
+
+
+def pad_model(
+    user_model: GivenModel,
+    padding: PaddingQuestion,
+    target: str | Target | None = None,
+    explain: bool = True,
+    progress: Say | None = None,
+) -> Padded:
+    """Pads a model's inputs along an axis, and finds the sizes that keep the full-size run's bits.
+
+    ``target``: run it there; a file or ``"module:function"`` in a process of its own with the
+    target's switches, where that is its own library. On another library, release or processor the
+    whole file is run, and no operation of it is asked. Errors: InputError; TargetError;
+    Nondeterministic.
+    """
+    tell = progress or silent
+    tell("opening the model")
+    graph = _padded_model(user_model, padding)
+    fixed, lengths = graph.fixed, padding.lengths
+    some = {max(part, 1) for part in (1, fixed // 10, fixed // 4)}
+    contents = sorted(some if lengths is None else {whole_number("lengths", n) for n in lengths})
+    with ExitStack() as running:
+        notes = _watch_full_run(graph, user_model, contents[0], target, running)
+        sizes = list[SafeSize]()
+        for content in VOICE.counting(contents, "valid sizes"):
+            if sizes and budget.spent():
+                break
+            graph.checked(content)
+            tell(f"{padding.vary} {content:,} of {fixed:,}")
+            alone = padding.to is not None or not padding.safe
+            with budget.Ending(sizes):
+                one = _one_size(graph, content, padding.to) if alone else graph.sized(content)
+                sizes.append(one)
+        notes = [*user_model.notes, *notes]
+        answer = Padded(sizes, user_model.name, graph, padding.vary, notes=notes)
+        first = next((size for size in sizes if size.at_least.by_order == "differs"), None)
+        # explained where the bits of its content show it
+        if first is not None and graph.recorded:
+            ends = graph.side(first.content, first.least), graph.whole(first.content)
+            match = orders.match_of(*ends, graph.marks(first.content, first.least))
+            left, todo = f"{first.content:,} padded to {first.least:,}", f"pad to {first.safe:,}"
+            question = ComparisonQuestion(user_model.name, left, f"padded to {fixed:,}", todo)
+            difference = compare_and_explain(*ends, explain, tell, match=match)
+            answer.walked = Walked(difference, question)
+        planned: graph_plan.GraphPlan | None = None
+        if (padding.plan is not None or padding.safe) and not budget.spent():
+            with budget.Ending():
+                tell("checking the plan")
+                every = contents if padding.plan is None else range(1, contents[-1] + 1)
+                planned = graph_plan.make(graph, every, user_model.name, tell)
+        if why := budget.spent():
+            later = next((content for content in contents if content > sizes[-1].content), None)
+            looked = "" if later is None else f"valid sizes from {later:,} on were not looked at: "
+            answer.notes = [*notes, f"{looked}{why}"]
+        else:
+            answer.plan = planned
+        if padding.plan is not None and answer.plan is not None:
+            answer.written = [str(path) for path in answer.plan.save(Path(padding.plan))]
+        # a report runs the model again: its process stays as long as the answer does
+        weakref.finalize(answer, running.pop_all().close)
+    return answer
+
+
+def _watch_full_run(
+    graph: PaddedModel, user_model: GivenModel, content: int, target: Any, running: ExitStack
+) -> list[str]:
+    """Watches the full run, in this process or on a target's; what is to be said of it."""
+    graph.check(content)
+    if target is None:
+        recorder = graph.opened.recorder(graph.inputs(content, graph.fixed))
+        graph.sides[content, graph.fixed], notes = watched(recorder, "the model")
+        graph.doubt = next((note for note in notes if CHANGED in note), "")
+        return notes
+    where = checked_target(target)
+    graph.opened = running.enter_context(_opened_on(user_model, where))
+    if isinstance(graph.opened, WholeFile):
+        graph.outputs(graph.inputs(content, graph.fixed))  # refused before anything is searched for
+        return [f"{where.text}: the whole file is run there, and {WholeFile.untold}"]
+    whole = graph.whole(content)
+    watched_notes = [] if whole.made is None else whole.made.notes
+    graph.doubt = next((note for note in watched_notes if CHANGED in note), "")
+    return []
+
+
+@contextmanager
+def _opened_on(user_model: GivenModel, where: Target) -> Iterator[Any]:
+    """Opens the model on a target, in a process of its own."""
+    with ExitStack() as running:
+        text = user_model.text("target")
+        if is_own_library(where, text):
+            folder = Path(tempfile.mkdtemp(prefix="probe-"))
+            running.callback(shutil.rmtree, folder, ignore_errors=True)
+            yield running.enter_context(Apart(text, where, user_model.trust, folder))
+        else:  # another library, release or processor
+            session: AnySession = open_session(where)
+            running.enter_context(session)
+            yield WholeFile(session, text)
+
+
+def _padded_model(user_model: GivenModel, padding: PaddingQuestion) -> PaddedModel:
+    """Opens the model with inputs of the full size. InputError: it, or its size, is not known."""
+    subject, shapes = user_model.opened(), user_model.shapes or {}
+    vary, fixed = padding.vary, padding.fixed
+    if fixed is None and user_model.inputs is None and not shapes:
+        raise InputError("fixed", "(none)", "the size to compare with is not given", FIXED)
+    user_model.require_inputs(subject.inputs, ", of full size")
+    if fixed is not None and shapes:
+        memory.require_room(
+            memory.need(shapes.values(), shapes.values(), "float32"), "fixed", fixed
+        )
+    arrays = user_model.arrays(subject.inputs, vary, fixed or 0)
+    if not arrays:
+        why = f"without inputs there is no {vary} to pad"
+        raise InputError("inputs", "(none)", why, "give --inputs FILE.npz")
+    along = varied_axes(vary, arrays, subject.inputs)
+    have = {name: arrays[name].shape[axis] for name, axis in along.items()}
+    if len(set(have.values())) > 1:
+        said = ", ".join(f"{name} has {size}" for name, size in have.items())
+        todo = "name one of these axes: {}:{}".format(*next(iter(along.items())))
+        raise InputError("vary", vary, f"{said} entries, and inputs are padded to one size", todo)
+    fixed = fixed or have.popitem()[1]
+    for name, axis in along.items():
+        if (there := arrays[name].shape[axis]) < fixed:
+            why = f"{name} has {there} entries along axis {axis}"
+            raise InputError("fixed", fixed, why, f"use {there} or less, or longer inputs")
+        arrays[name] = np.take(arrays[name], range(fixed), axis)
+    return PaddedModel(subject, arrays, along, fixed, padding.value)
+
+
+def _one_size(graph: PaddedModel, content: int, to: int | None) -> SafeSize:
+    """Returns what is known of one size: the one that was asked for, or else the least."""
+    if to is not None and not content <= to <= graph.fixed:
+        why = f"the content has {content} entries, and the fixed size is {graph.fixed}"
+        raise InputError("padded", to, why, f"use {content} to {graph.fixed}")
+    size = graph.least(content) if to is None else to
+    if size == graph.fixed and to is None:
+        hopeless = graph.hopeless(content)
+        return SafeSize(content, graph.fixed, graph.fixed, hopeless, hopeless)
+    serves = graph.serves(content, size)
+    if serves.serves:
+        return SafeSize(content, size, size, serves, serves)
+    # a shorter one than the fixed size may serve: it was not looked for
+    return SafeSize(content, size, graph.fixed, serves, graph.own(content), "not looked for")

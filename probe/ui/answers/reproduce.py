@@ -1,0 +1,217 @@
+"""Writes the folder for a bug report, the smallest case, and a run as a file of NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from probe.case import floats
+from probe.case.arguments import typed
+from probe.case.case import Case
+from probe.case.errors import InputError
+from probe.explain.comparison import CaseRun, ComparedShapes, Finding, OutputPairs, run_and_reveal
+from probe.explain.evidence import checked_kernels, named_kernels
+from probe.explain.evidence import explain_case as explained
+from probe.report import emulate
+from probe.report import folder as room
+from probe.report.failing import KeepsCause, effect, failing
+from probe.report.report import Reproduction, form_of, near_json
+from probe.report.shrink import BUDGET
+from probe.sweep.printing import as_json
+from probe.targets.launch import open_session
+from probe.targets.progress import Tell
+from probe.targets.target import Target
+from probe.ui.answers.answer import (
+    DEFAULT_TARGET,
+    Answer,
+    checked_case,
+    checked_target,
+    checked_targets,
+)
+from probe.ui.answers.cases import Explained
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(repr=False)
+class Reproduced(Answer):
+    """Holds a bug report that was verified and written to ``out``."""
+
+    found: Reproduction
+    out: Path
+
+    def report(self) -> dict[str, Any]:
+        return self.found.to_json() | {"out": str(self.out)}
+
+    def lines(self) -> tuple[str, str, str]:
+        reproduction = self.found
+        targets = " against ".join(dict.fromkeys(target.text for target in reproduction.targets))
+        _, differing, why = reproduction.explanation.lines()
+        return (
+            f"{reproduction.finding.label} on {targets}",
+            f"{differing}; {why}",
+            f"written to {self.out}: {', '.join(reproduction.files)}",
+        )
+
+    def drawn(self) -> Figure | None:
+        return Explained(self.found.explanation, self.found.evidence).drawn()
+
+
+def write_reproduced(
+    reproduction: Reproduction, out: Path, form: str | None, kernels: str
+) -> Reproduced:
+    """Names the kernels of a reproduction that was proved, and writes it. InputError."""
+    reproduction.explanation.kernels = named_kernels(reproduction.explanation, kernels)
+    room.write_folder(reproduction, out, form)
+    return Reproduced(reproduction, out)
+
+
+@typed
+def reproduce(
+    case: Case,
+    target: str | Target = DEFAULT_TARGET,
+    at: int | str | None = None,
+    against: int | str | None = None,
+    *,
+    out: str | Path,
+    vary: str | None = None,
+    against_target: str | Target | None = None,
+    against_padding: object = None,
+    by: str = "bits",
+    most: int = BUDGET,
+    keep: bool = False,
+    form: str | None = None,
+    also: Iterable[str | Target] = (),
+    times: int = 3,
+    kernels: str = "all",
+    any_cause: bool = False,
+    avoid: bool = True,
+    force: bool = False,
+) -> Reproduced:
+    """Reduces a case, explains it, verifies a script in fresh processes, and writes a bug report.
+
+    The runs are named as ``probe.explain`` names them. ``out``: the folder. ``by``: what a smaller
+    case has to keep, ``bits`` or ``order``; ``most``: smaller cases to try; ``keep``: no shrinking.
+    ``form``: whose bug form; the target's own if None. ``also``: targets that are also run on the
+    smallest case. ``times``: fresh processes that must agree. ``kernels``: as in
+    ``probe.explain``. ``any_cause``: a smaller case may have a different cause than the
+    finding; the report says so. ``avoid``: try what avoids the difference. ``force``: write
+    into a folder that has files. Errors: InputError, also where both sides agree; TargetError;
+    NotReproduced where the script does not give the measured bits: then nothing is written.
+    """
+    left, right = checked_target(target), checked_target(against_target or target)
+    checked_kernels(kernels)
+    form_of(left, form)
+    # a folder with files is refused before minutes of work
+    room.fresh(Path(out), force)
+    if against is None and right == left and against_padding is None:
+        todo = "give against, against_target or against_padding"
+        raise InputError("against", None, "there is nothing to compare with", todo)
+    finding = Finding.of(checked_case(case), vary, at, against, against_padding)
+    how: dict[str, Any] = {
+        "by": by,
+        "keep": keep,
+        "any_cause": any_cause,
+        "avoid": avoid,
+        "most": most,
+    }
+    how |= {"times": times, "also": checked_targets(also)}
+    reproduction = room.reproduce(finding, left, right, **how)
+    return write_reproduced(reproduction, Path(out), form, kernels)
+
+
+# Operands of a smallest case up to which they are part of its JSON.
+LISTED = 4096
+
+
+def shrunk_report(
+    finding: Finding,
+    targets: tuple[Target, Target],
+    by: str,
+    budget: int,
+    any_cause: bool,
+    progress: Tell,
+) -> dict[str, Any]:
+    """Reduces a failing case and returns what ``probe report shrink --json`` prints.
+
+    ``targets``: of both sides. ``by``, ``any_cause``: as :func:`reproduce` has them. ``budget``:
+    smaller cases to try. Errors: TargetError.
+    """
+    with failing(*targets) as failed:
+        keeps = KeepsCause(failed, finding, any_cause)
+        shrunk = room.shrunken(
+            *(failed, finding, by, budget),
+            lambda calls, best: progress(calls, budget, best.label),
+            keeps,
+        )
+        explanation = failed.explained(shrunk.finding)
+        after = effect(explanation, shrunk.finding.label)
+        runs = failed.runs
+    smallest = shrunk.finding
+    listed: dict[str, Any] | None = None
+    if smallest.x.size + smallest.w.size <= LISTED:
+        listed, arrays = {}, {"x": smallest.x, "w": smallest.w}
+        arrays |= {} if smallest.b is None else {"b": smallest.b}
+        for name, array in arrays.items():
+            # JSON has exact decimals of float64, into which every format widens exactly; it has no
+            # infinities and no NaN: they are the texts inf, -inf and nan
+            values = floats.widen(array, smallest.case.dtype)
+            numbers, odd = values.astype(object), ~np.isfinite(values)
+            numbers[odd] = [str(value) for value in values[odd].tolist()]
+            listed[name] = numbers.tolist()
+    report = {
+        "targets": [target.text for target in targets],
+        "case": smallest.to_json(),
+        "label": smallest.label,
+        "operands": listed,
+        "shown": shrunk.shown,
+        "calls": shrunk.calls,
+        "runs": runs,
+        "ended": shrunk.ended,
+        "near": near_json(shrunk),
+        "before": keeps.before,
+        "after": after,
+        "kept": keeps.told(after),
+        "compared": explanation.compared,
+        "differing": len(explanation.differing),
+        "max_ulp": explanation.max_ulp,
+        "by_order": explanation.by_order,
+        "causes": explanation.causes,
+    }
+    plain: dict[str, Any] = as_json(report)
+    return plain
+
+
+def emulated_report(
+    case: Case,
+    target: Target,
+    file: Path,
+    against: int | str | None,
+    vary: str | None,
+    partial: bool,
+) -> dict[str, Any]:
+    """Writes a run as a file that replays it with NumPy; returns what the command prints as JSON.
+
+    ``against``: the value of the axis ``vary`` at which a second run is put in too. ``partial``:
+    leave out outputs that do not replay. Errors: TargetError; NotReproduced.
+    """
+    sides: list[CaseRun]
+    pairs: OutputPairs | None = None
+    if against is not None:
+        comparison = explained(ComparedShapes.named(case, vary, None, against), target)
+        sides, pairs = [comparison.left, comparison.right], comparison.pairs
+    else:
+        with open_session(target) as session:
+            sides = [run_and_reveal(session, case)]
+    emulate.save(sides, file, pairs=pairs, partial=partial, note=f"{case.label} on {target.text}")
+    return {
+        "out": str(file),
+        "bytes": file.stat().st_size,
+        "runs": [side.named() | {"outputs": side.replays.size} for side in sides],
+        "replayed": sum(int(side.replays.sum()) for side in sides),
+    }

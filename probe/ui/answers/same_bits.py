@@ -1,0 +1,158 @@
+"""``probe.assert_same_bits``: where two values differ, or rows of a model at different sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from probe.case import floats, ulp
+from probe.case.arguments import typed
+from probe.case.errors import InputError, ProbeError
+from probe.record.inputs import arrays_restored, listed_inputs, require_arguments
+from probe.record.store import array_of, bits_of, named_arrays
+from probe.targets.progress import silent
+
+# Elements that differ, of each array, which a message shows.
+SHOWN = 3
+
+
+@typed
+def assert_same_bits(left: Any, right: Any, *, inputs: Any = None) -> None:
+    """Raises AssertionError unless two values have the same bits: where they differ, and how far.
+
+    ``left``, ``right``: arrays or tensors of any library, numbers, files (``pathlib.Path``), or
+    these in dictionaries and lists. Zeros of different signs and NaNs of different payloads differ;
+    dtypes and shapes count. Two functions are called, with ``inputs`` (an array, or several) if
+    given; where they differ, ``probe.first_difference`` says at which operation and why.
+    Errors: InputError for what has no bits of its own, such as arrays of objects.
+    """
+    __tracebackhide__ = True
+    both = callable(left) and callable(right)
+    arguments = listed_inputs(inputs)
+    for side in (left, right) if both else ():
+        require_arguments(side, arguments)
+    sides = list[dict[str, Any]]()
+    for side in (left, right):
+        with arrays_restored(arguments):  # a function may change them, and may return one of them
+            parts = named_arrays(side(*arguments) if both else side)
+            sides.append(
+                {name: a.copy() if isinstance(a, np.ndarray) else a for name, a in parts}
+                if both
+                else dict(parts)
+            )
+    lines = []
+    for name in dict.fromkeys((*sides[0], *sides[1])):
+        if name not in sides[0] or name not in sides[1]:
+            lines.append(f"{name}: only the {'left' if name in sides[0] else 'right'} side has it")
+        elif bits_of(sides[0][name]) != bits_of(sides[1][name]):
+            lines.append(where_they_differ(sides[0][name], sides[1][name], name or "out"))
+    arrays = [[bits_of(array) for array in side.values()] for side in sides]
+    if lines and both and arrays[0] == arrays[1]:
+        lines.append(ONLY_FORM)
+    elif lines and both:
+        lines += _why_functions_differ(left, right, arguments if inputs is not None else None)
+    if lines:
+        raise AssertionError("\n".join(lines))
+
+
+def where_they_differ(
+    left: Any, right: Any, name: str = "out", dtype: str = "", shown: int = SHOWN
+) -> str:
+    """Returns where two values differ, and by how many ulps: ``3 of 8 differ, by up to 2 ulp``.
+
+    ``dtype``: the format of the numbers, where the arrays only hold their bits.
+    """
+    ours, other = bits_of(left), bits_of(right)
+    if dtype:
+        ours, other = replace(ours, dtype=dtype), replace(other, dtype=dtype)
+    if ours.dtype == "file" or other.dtype == "file":
+        return f"{name}: the files differ: {ours.text}, against {other.text}"
+    if (ours.dtype, ours.shape) != (other.dtype, other.shape):
+        return f"{name}: {ours.text}, against {other.text}"
+    arrays = [np.ascontiguousarray(array_of(each)[0]) for each in (left, right)]
+    number = ours.dtype in floats.FORMATS
+    if number:
+        arrays = [each.view(floats.container_of_format(ours.dtype)) for each in arrays]
+    # a scalar has become a row
+    a, b = (each.reshape(ours.shape) for each in arrays)
+    # bytes are compared, not numbers: -0.0 == 0.0, and a NaN is not equal to itself
+    size = a.dtype.itemsize
+    # complex numbers and records have no whole number of their size
+    unit = f"u{size}" if size in (1, 2, 4, 8) else f"V{size}"
+    raw = [each.view(unit) for each in arrays]
+    places = np.flatnonzero(np.asarray(raw[0] != raw[1]).reshape(-1))
+    head = f"{name}: {len(places):,} of {a.size:,} differ"
+    if number:
+        distances = ulp.differences(a, b, ours.dtype)
+        if not len(distances.index):
+            return f"{head}, in the signs of zeros or the payloads of NaNs alone"
+        most = ulp.largest_ulp(distances)
+        head += ", numbers against NaN" if most is None else f", by up to {most:,} ulp"
+    some = []
+    for at in map(int, places[:shown]):
+        index = [int(n) for n in np.unravel_index(at, a.shape)] if a.ndim else ""
+        texts = []
+        for flat in (a.reshape(-1)[at : at + 1], b.reshape(-1)[at : at + 1]):
+            text = str(flat[0])
+            if number:
+                value = flat if ours.dtype.startswith("float") else floats.widen(flat, ours.dtype)
+                text = f"{value[0]} ({int(floats.to_bits(flat, ours.dtype)[0]):#x})"
+            texts.append(text)
+        some.append(f"{name}{index}={texts[0]}, against {texts[1]}")
+    return f"{head}: {'; '.join(some)}{'; ...' * (len(places) > shown)}"
+
+
+ONLY_FORM = (
+    "one after the other the arrays have the same numbers, so no operation is a source: their "
+    "names, signs of zeros or payloads of NaNs differ"
+)
+
+
+def _why_functions_differ(left: Any, right: Any, inputs: Any = None) -> Iterator[str]:
+    """Yields the first operation that differs and its cause, as far as they can be found."""
+    from probe.ui.answers.first_difference import first_difference
+
+    try:
+        found = first_difference(left, right, inputs=inputs, progress=silent)
+        yield from found.lines()[1:] if found.finding else [ONLY_FORM]
+    except ProbeError as error:
+        yield f"no operation can be named: {error}"
+
+
+def differing_rows(
+    model: Callable[..., Any], inputs: Any, sizes: list[int], axis: int = 0
+) -> list[str]:
+    """Returns at which sizes rows differ from those of the largest one, and why, in lines."""
+    for name, array in named_arrays(inputs):
+        if len(getattr(array, "shape", ())) <= axis or array.shape[axis] < sizes[-1]:
+            shape = "x".join(map(str, getattr(array, "shape", ()))) or "scalar"
+            why = f"its shape {shape} has no {sizes[-1]} rows along axis {axis}"
+            raise InputError("inputs", name or "array", why, "give more, or smaller sizes")
+
+    def run(size: int) -> Any:
+        rows = (*[slice(None)] * axis, slice(size))
+        if isinstance(inputs, Mapping):
+            return model(**{name: array[rows] for name, array in inputs.items()})
+        several = inputs if isinstance(inputs, list | tuple) else [inputs]
+        return model(*[array[rows] for array in several])
+
+    whole, lines, first = dict(named_arrays(run(sizes[-1]))), list[str](), 0
+    for size in sizes[:-1]:
+        for name, output in named_arrays(run(size)):
+            rows = (*[slice(None)] * axis, slice(size))
+            same = whole[name][rows] if name in whole else None
+            if same is None or len(output.shape) <= axis or output.shape[axis] != size:
+                why = f"it has no {size} rows along axis {axis} at batch {size}"
+                raise InputError("output", name or "array", why, "return rows for rows")
+            if bits_of(output) != bits_of(same):
+                first = first or size
+                lines.append(f"batch={size}: {where_they_differ(output, same, name or 'out')}")
+    if lines:
+        more = [f"... and at {len(lines) - 3} more"] * (len(lines) > 4)
+        lines = [f"rows differ from those at batch {sizes[-1]}:", *lines[: 4 - len(more)], *more]
+        lines += _why_functions_differ(partial(run, first), partial(run, sizes[-1]))
+    return lines

@@ -1,0 +1,511 @@
+"""Finds where bits, or the orders of sums, differ along an axis; and summarises what is stored."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from probe.case import layout
+from probe.case.arguments import choice, optional_number, typed
+from probe.case.case import Case
+from probe.case.errors import InputError
+from probe.order.window import axis_of, number_of, shown_axis_value
+from probe.sweep.bits import answer_request
+from probe.sweep.campaign import Campaign, CampaignPart, case_row, run_row
+from probe.sweep.plan import Plans, SweepRequest, axis_values
+from probe.sweep.printing import up_to
+from probe.sweep.shard import Shard, within_shard
+from probe.sweep.summary import Summary
+from probe.targets import backends
+from probe.targets.budget import within
+from probe.targets.progress import Tell, silent
+from probe.targets.target import Target
+from probe.ui.answers.answer import (
+    DEFAULT_TARGET,
+    Answer,
+    Lengths,
+    checked_case,
+    checked_targets,
+    length_values,
+)
+
+if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
+    import pyarrow as pa
+    from matplotlib.figure import Figure
+
+    from probe.sizes.by_order import ByOrder
+    from probe.sweep.store import Store
+    from probe.sweep.store.results import Results
+
+
+@dataclass(repr=False)
+class Swept(Answer):
+    """Holds a case at many values of an axis, each compared with the largest, bit for bit.
+
+    ``notes``: what a cluster said of its nodes.
+    """
+
+    found: Summary
+    case: Case
+    values: Sequence[int]
+    notes: Sequence[str] = ()
+
+    def report(self) -> dict[str, Any]:
+        """Returns the summary; with several targets, their totals beside them."""
+        report = self.found.to_json()
+        if "targets" in report:
+            parts = list(report["targets"].values())
+            counts = "compared differing not_compared comparisons stored_before signed_zero"
+            report |= {name: sum(part[name] for part in parts) for name in counts.split()}
+            ulps = [part["max_ulp"] for part in parts if part["max_ulp"] is not None]
+            report["max_ulp"] = max(ulps) if ulps else None
+            if "time" in report:
+                left = sum(part["left_out"]["comparisons"] for part in parts)
+                report["left_out"] = {"comparisons": left}
+            report["failures"] = [
+                {"target": name} | failure
+                for name, part in report["targets"].items()
+                for failure in part["failures"]
+            ]
+        return report | {"case": self.case.to_json()}
+
+    def lines(self) -> tuple[str, str, str]:
+        report, vary, parts = self.report(), self.found.vary, self.found.targets.items()
+        count = f"{report['differing']:,} of {report['compared']:,} outputs differ"
+        where = {name: sorted({each.at for each in part.differences}) for name, part in parts}
+        findings = [
+            f"{name}: differs at {first_values(at, vary)}" for name, at in where.items() if at
+        ]
+        findings += [f"{name}: failed" for name, part in parts if part.failures]
+        findings += [f"{name}: {part.unasked:,} left out" for name, part in parts if part.unasked]
+        findings += ["interrupted"] * self.found.interrupted
+        other = against_in_words(self.values, vary)
+        stable = f"every {vary} agrees with {other}, with these operands"
+        if not report["compared"]:
+            stable = f"no {vary} has outputs that must agree with those of {other}"
+        elif report["not_compared"]:
+            stable = f"every output that must agree with one of {other} does, with these operands"
+        return (
+            sweep_title(self.case, vary, self.values, self.found.targets),
+            count + up_to(report["max_ulp"]) * bool(report["differing"]),
+            "; ".join(findings) or stable,
+        )
+
+    def drawn(self) -> Figure | None:
+        from probe.report.plots import pictures
+
+        return pictures.draw_swept(self.found, self.values)
+
+
+@dataclass
+class ByOrders:
+    """Sweeps by order by target, those that failed, and where it was stored."""
+
+    targets: dict[str, ByOrder] = field(default_factory=dict)
+    failures: list[dict[str, str]] = field(default_factory=list)
+    store: str | None = None
+
+
+@dataclass(repr=False)
+class SweptByOrder(Answer):
+    """Holds a case at many values of an axis, whose summations are compared, for all data."""
+
+    found: ByOrders
+    case: Case
+    values: Sequence[int]
+    vary: str
+
+    def report(self) -> dict[str, Any]:
+        """Returns the report: one target's at the top level, several under ``targets``."""
+        targets = {target: by_order.to_json() for target, by_order in self.found.targets.items()}
+        parts, failures = list(targets.values()), self.found.failures
+        about: dict[str, Any] = {"by": "order", "failures": failures, "store": self.found.store}
+        about |= {"case": self.case.to_json()}
+        if len(parts) == 1 and not failures:
+            return parts[0] | about
+        counts = ("compared", "differing", "unknown")
+        totals = {name: sum(part[name] for part in parts) for name in counts}
+        totals["sets"] = min((part["sets"] for part in parts), default=0)
+        return {"targets": targets} | totals | about
+
+    @property
+    def failed(self) -> bool:
+        """Returns whether a target failed, or failed at the value that all others are compared
+        with."""
+        known = ("", "alignment", "nondeterministic", "not-a-sum", "not-asked")
+        refused = [by_order.base.refusal not in known for by_order in self.found.targets.values()]
+        return bool(self.found.failures) or any(refused)
+
+    def lines(self) -> tuple[str, str, str]:
+        report = self.report()
+        unknown = f", {report['unknown']:,} are unknown" if report["unknown"] else ""
+        count = f"{report['differing']:,} of {report['compared']:,} outputs"
+        count += " are added in a different order or rounding"
+        findings = [
+            f"{name}: differs at {first_values(differs, self.vary)}"
+            for name, by_order in self.found.targets.items()
+            if (differs := [at.at for at in by_order.values if at.outputs])
+        ]
+        findings += [f"{failure['target']}: failed" for failure in self.found.failures]
+        other = against_in_words(self.values, self.vary)
+        same = f"every {self.vary} adds in the same order as {other}"
+        if not report["compared"]:
+            same = f"no {self.vary} has outputs that must agree with those of {other}"
+        elif unknown:
+            same = "none of those that are known is added differently"
+        return (
+            f"{sweep_title(self.case, self.vary, self.values, self.found.targets)}, by order",
+            count + unknown,
+            "; ".join(findings) or same,
+        )
+
+    def drawn(self) -> Figure | None:
+        from probe.report.plots import pictures
+
+        return pictures.draw_swept_by_order(self.found.targets, self.values, self.vary)
+
+
+def sweep_title(case: Case, vary: str, values: Sequence[int], targets: Iterable[str]) -> str:
+    """Returns the first line of a sweep: what is compared with what, and where."""
+    shown = case.with_(length=None) if vary == "length" else case
+    span = f"{first_values(values[:1], vary)} to {first_values(values[-2:-1], vary)}"
+    if vary == "layout":
+        span = first_values(values[:-1], vary)
+    span += f" against {first_values(values[-1:], vary)}"
+    return f"{shown.label}: {vary} {span} on {', '.join(targets)}"
+
+
+def against_in_words(values: Sequence[int], vary: str) -> str:
+    """Returns what all others are compared with: ``the longest``, ``batch 4``, ``contiguous``."""
+    shown = first_values(values[-1:], vary)
+    return {"length": "the longest", "layout": shown}.get(vary, f"{vary} {shown}")
+
+
+def first_values(values: Sequence[int], vary: str) -> str:
+    """Returns the first six values of an axis, and how many more there are."""
+    shown = (shown_axis_value(vary, value) for value in values[:6])
+    text = ", ".join(value if isinstance(value, str) else f"{value:,}" for value in shown)
+    return text + (f", ... ({len(values) - 6:,} more)" if len(values) > 6 else "")
+
+
+@typed
+def sweep(
+    case: Case,
+    lengths: Lengths,
+    target: str | Target | Iterable[str | Target] = DEFAULT_TARGET,
+    *,
+    vary: str | None = None,
+    by: str = "bits",
+    store: str | Path | Store | None = None,
+    control: str = "every",
+    keep: int | None = None,
+    workers: int | None = None,
+    progress: Tell | None = None,
+    zeros: str = "equal",
+    shard: str = "1/1",
+    cluster: str | None = None,
+    time: str | None = None,
+) -> Swept | SweptByOrder:
+    """Runs ``case`` at many lengths and compares each with the longest, output by output.
+
+    ``lengths``: two or more values of the axis ``vary`` (length, batch, filters, channels or
+    layout; None: length, of a dense layer batch), such as ``range(5, 41)`` or ``"5..40"``. Layouts
+    are words, each compared with ``contiguous``; ``lengths`` None: all that the targets keep.
+    ``target``: one or several.
+    ``by``: ``bits``, or ``order``: the summations are compared, for all finite operands.
+    ``store``: a folder, or a store of the caller's, who closes it; what is there is not measured
+    again; None keeps nothing. ``control``:
+    ``every`` shape runs again, or only ``differing`` ones.
+    ``keep``: differing outputs stored of each comparison; None: 1,000,000. ``workers``: targets
+    side by side. ``zeros``: ``differ`` makes +0 against -0 a difference, at 0 ulp, and keeps
+    nothing; ``equal`` counts them. ``shard``: ``2/8`` runs the second of eight parts of the values
+    and keeps it in a folder beside the others'. ``cluster``: ``local:2`` or a Dask scheduler's
+    address: nodes run it, and it is stored here by their machines; a target then may say
+    ``machine=LABEL``. ``time``: ``30m`` (90s, 2h) runs lengths evenly over the whole range, ends
+    when the time is up and reports what was left out; the same call continues. Errors: InputError
+    before anything runs. A target's failure is part of the answer.
+
+    >>> import probe
+    >>> case = probe.Case(op="conv1d", kernel=5, in_channels=64, filters=64)
+    >>> probe.sweep(case, range(5, 41), ["tensorflow,onednn=0", "torch"])  # doctest: +SKIP
+    """
+    part = Shard.parse(shard)
+    choice("by", by, ("bits", "order"))
+    keep, workers = optional_number("keep", keep, least=0), optional_number("workers", workers)
+    if by == "order":
+        options = {"workers": workers, "keep": keep, "time": time, "cluster": cluster}
+        options |= {"zeros": None if zeros == "equal" else zeros}
+        options |= {"control": None if control == "every" else control}
+        for name, value in options.items():
+            if value is not None:
+                raise InputError(name, value, *NOT_BY_ORDER[name])
+    if zeros == "differ" and store is not None:
+        todo = "store nothing: --no-store (store=None)"
+        raise InputError("zeros", zeros, "stored results count +0 and -0 as equal", todo)
+    if cluster is not None:
+        if time is not None:
+            why = "nodes do not know when the time is up"
+            raise InputError("time", time, why, "leave out --cluster, or divide by --shard")
+        if workers is not None:
+            todo = "leave --workers out; `dask worker --nworkers` says how many a node runs"
+            raise InputError("workers", workers, "the cluster's nodes decide this", todo)
+        if store is not None and not isinstance(store, str | Path):
+            why = "the nodes are different machines"
+            raise InputError("store", store.path, why, "give a folder")
+        from probe.sweep.cluster import shards
+
+        several = [target] if isinstance(target, str | Target) else target
+        wanted = list(dict.fromkeys(map(shards.Wanted.parse, several)))
+        targets = [each.target for each in wanted]
+    else:
+        targets = checked_targets(target)
+    if (vary := axis_of(checked_case(case), vary)) == "layout":
+        values = _layout_numbers(lengths, case, targets)
+    else:
+        values = length_values(lengths, vary)
+    plans = Plans([case], vary, *axis_values(values, vary))
+    # the largest value is in every part: all others are compared with it
+    if part.total > len(values) - 1:
+        why = f"there are {len(values) - 1:,} values to compare, so some parts would have none"
+        raise InputError("shard", shard, why, f"use {len(values) - 1} parts at most")
+    request = SweepRequest(plans, control, keep, zeros)
+    if cluster is not None:
+        folder = None if store is None else Path(str(store)) / part.folder
+        notes: list[str] = []
+        request = replace(request, only=tuple(part.part(plans.values)))
+        summary = shards.sweep_on_nodes(
+            *(cluster, request, wanted, folder), progress or silent, notes.append
+        )
+        return Swept(summary, plans[0].case, values, notes)
+    if isinstance(store, str | Path):
+        from probe.sweep.store import Store
+
+        opened: AbstractContextManager[Store | None] = Store.here(Path(store) / part.folder)
+    else:
+        opened = nullcontext(store)
+    with within(time), within_shard(part), opened as open_store:
+        if by == "order":
+            values = [*part.part(values[:-1]), values[-1]]
+            job = _ByOrderCampaign(values, vary, open_store, progress)
+            if job.run([(where, [case]) for where in targets]).interrupted:
+                raise KeyboardInterrupt
+            return SweptByOrder(job.orders(), case, values, vary)
+        return Swept(answer_request(request, targets, open_store, workers, progress), case, values)
+
+
+# What a sweep by order does not take, why, and what to do.
+NOT_BY_ORDER = {
+    "zeros": ("orders do not depend on the sign of zeros", "use --by bits"),
+    "time": ("a sweep by order can't be resumed", "use --by bits, or fewer values"),
+    "cluster": ("sweeps by order do not run on a cluster", "give each machine a part: --shard i/n"),
+    "workers": ("a sweep by order asks one target after another", "leave it out, or use --by bits"),
+    "keep": ("a sweep by order stores no outputs", "leave it out, or use --by bits"),
+    "control": ("a sweep by order has no such choice", "leave it out, or use --by bits"),
+}
+
+
+# Bytes of the offsets that a sweep of all layouts tries.
+OFFSETS = (4, 16, 32)
+
+
+def _layout_numbers(
+    layouts: Iterable[int | str] | None, case: Case, targets: Sequence[Target]
+) -> list[int]:
+    """Returns the numbers of layouts, ``contiguous`` last; None: all that the targets keep."""
+    if layouts is None:
+        known = tuple(dict.fromkeys(w for t in targets for w in backends.get(t.name).layouts))
+        words = [word for word in known if not word.startswith(layout.OFFSET)]
+        offsets = (f"{layout.OFFSET}{count}" for count in OFFSETS)
+        words += [word for word in offsets if layout.keeps_layout(word, known)]
+        layouts = []
+        for word in words:
+            # operands of this case can't lie so
+            with suppress(InputError):
+                case.with_(layout=word)
+                layouts.append(word)
+    several = layouts.split(",") if isinstance(layouts, str) else list(layouts)
+    numbers = [number_of("layout", word) for word in several]
+    others, against = axis_values([number for number in numbers if number is not None], "layout")
+    return [*others, against]
+
+
+class _ByOrderCampaign(Campaign[Case]):
+    """A sweep by order of one case on each target; what a target fails at is not stored."""
+
+    def __init__(
+        self, values: Sequence[int], vary: str, store: Store | None, progress: Tell | None
+    ) -> None:
+        super().__init__(progress=progress)
+        self.values, self.vary, self.kept = values, vary, store
+        self.found: dict[str, ByOrder] = {}
+
+    def size(self, question: Case) -> int:
+        """Counts nothing: the sweep itself counts the values of its axis."""
+        return 0
+
+    def share(self, number: int, questions: Sequence[Case]) -> list[Case]:
+        """Returns every target runs: a shard has a part of the values."""
+        return list(questions)
+
+    def ask(self, part: CampaignPart[Case], question: Case) -> None:
+        """Sweeps one target, and stores it."""
+        # here: a sweep by bits needs none
+        from probe.sizes.by_order import sweep_by_order
+
+        text = part.target.text
+        by_order = sweep_by_order(
+            *(part.session, question, self.values, self.vary),
+            progress=lambda done, total: self.tell(done, total, text),
+        )
+        self.found[text] = by_order
+        if self.kept is not None:
+            run = run_row(part.target, part.session.facts, part.session.variables)
+            tables: dict[str, Any] = {"runs": run, "cases": case_row(by_order.case)}
+            for table, rows in (tables | by_order.rows(part.run_id)).items():
+                self.kept.append(table, rows)
+
+    def orders(self) -> ByOrders:
+        """Returns what was found, and what failed."""
+        failures = [
+            {"target": text, "kind": failure.kind, "message": failure.message}
+            for text, part in self.parts.items()
+            for failure in part.failures
+        ]
+        return ByOrders(self.found, failures, None if self.kept is None else str(self.kept.path))
+
+
+BY = ["machine", "target", "library_version", "vary"]
+# What a target has of which failures alone are stored.
+_NOTHING: dict[str, Any] = dict.fromkeys(
+    ("cases", "comparisons", "compared", "differing", "max_ulp", "unstable", "nondeterministic"), 0
+)
+
+# ``unstable``: comparisons with a difference.
+_TARGETS = """
+    SELECT c.machine, c.target, r.library_version, c.vary, count(DISTINCT case_id) AS cases,
+        count(*) AS comparisons, sum(compared) AS compared, sum(differing) AS differing,
+        CASE WHEN max(differing) > 0 THEN max(max_ulp) FILTER (differing > 0) ELSE 0 END AS max_ulp,
+        count(*) FILTER (differing > 0) AS unstable,
+        count(*) FILTER (control = 'differs') AS nondeterministic
+    FROM comparisons c LEFT JOIN runs r USING (machine, run_id) GROUP BY ALL
+"""
+_CAUSES = """
+    SELECT machine, target, vary, cause, sum(outputs) AS n FROM causes GROUP BY ALL ORDER BY cause
+"""
+_FAILURES = "SELECT machine, target, count(*) AS n FROM failures GROUP BY ALL"
+_RUNS = """
+    SELECT machine, count(*) AS n, min(started) AS first, max(started) AS last
+    FROM runs GROUP BY ALL
+"""
+_SWITCHES = "SELECT DISTINCT machine, target, switches FROM runs ORDER BY ALL"
+
+
+def summary_of_stores(results: Results) -> dict[str, Any]:
+    """Summarises stores as ``probe results --json`` prints them.
+
+    Totals, and one entry of ``targets`` for each machine and target.
+    """
+    from probe.sweep.store import parquet
+
+    def once() -> dict[str, Any]:
+        answers = results.answered(_TARGETS, _CAUSES, _FAILURES, _RUNS, _SWITCHES)
+        targets, explained, failed, runs, switches = (rows.to_pylist() for rows in answers)
+        causes: dict[tuple[str, ...], dict[str, int]] = {}
+        for row in explained:
+            place = row["machine"], row["target"], row["vary"]
+            causes.setdefault(place, {})[row["cause"]] = row["n"]
+        failures = {(row["machine"], row["target"]): row["n"] for row in failed}
+        when = {name: {"runs": 0, "first": None, "last": None} for name in results.machines}
+        for row in runs:
+            ends = {name: row[name].isoformat() for name in ("first", "last")}
+            when[row["machine"]] = {"runs": row["n"], **ends}
+        order = {name: place for place, name in enumerate(results.machines)}
+        targets.sort(
+            key=lambda row: (
+                [order[row["machine"]]] + [(row[name] is None, row[name] or "") for name in BY[1:]]
+            )
+        )
+        for entry in targets:
+            where = entry["machine"], entry["target"]
+            entry["failures"] = failures.pop(where, 0)
+            entry["causes"] = causes.get((*where, entry["vary"]), {})
+        targets += [
+            dict.fromkeys([*BY, *_NOTHING])
+            | _NOTHING
+            | {"machine": place[0], "target": place[1]}
+            | {"failures": count, "causes": {}}
+            for place, count in sorted(failures.items())
+        ]
+        totals = {name: sum(entry[name] for entry in targets) for name in ("compared", "differing")}
+        return {
+            "machines": results.machines,
+            "cases": results.count("cases"),
+            **totals,
+            "targets": targets,
+            "when": when,
+            "defaults": defaults_apart(switches),
+            "tables": {name: n for name in results.tables if (n := results.count(name))},
+            "left_out": list(results.left_out.values()),
+            "missing": [
+                why for machine in results.machines for why in results.stored(machine).lost()
+            ],
+        }
+
+    # others may write meanwhile
+    return parquet.steady(once, results.folders[0])
+
+
+def defaults_apart(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Switches that a target leaves to the library, and that come to other values on another
+    machine; ``rows`` of ``runs``: machine, target, switches."""
+    values: dict[tuple[str, str], dict[str, str]] = {}
+    for row in rows:
+        with suppress(ValueError, AttributeError):  # a stranger's store
+            for switch, value in json.loads(row["switches"]).items():
+                # stores of earlier releases have a sentence for a default
+                if f"{switch}=" not in row["target"] and str(value).isalnum():
+                    values.setdefault((row["target"], switch), {})[row["machine"]] = value
+    return [
+        {"target": target, "switch": switch, "machines": machines}
+        for (target, switch), machines in values.items()
+        if len(set(machines.values())) > 1
+    ]
+
+
+def query_json(rows: pa.Table) -> dict[str, Any]:
+    """Returns the result of a query as ``probe results --sql ... --json`` prints it.
+
+    Times are text, and so are NaN and infinities, which JSON hasn't. Errors: InputError where two
+    columns have one name.
+    """
+    names = rows.column_names
+    if twice := {name for name in names if names.count(name) > 1}:
+        why = "two columns of the result have this name"
+        raise InputError("column", min(twice), why, "rename one of them, for example AS other")
+    lists = [[_json_value(value) for value in column.to_pylist()] for column in rows.columns]
+    records = [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
+    return {"columns": names, "rows": records}
+
+
+def _json_value(value: Any) -> Any:
+    # json would write NaN and Infinity, which are no JSON
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [_json_value(element) for element in value]
+    if isinstance(value, dict):
+        return {str(name): _json_value(element) for name, element in value.items()}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, bytes):
+        return value.hex()
+    # DuckDB sums BIGINT as HUGEINT, which Arrow hands over as a decimal
+    if isinstance(value, Decimal) and value.as_tuple().exponent == 0:
+        return int(value)
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)

@@ -1,0 +1,416 @@
+"""Compares two runs of one model, at different batches, lengths or targets; and finds which
+conditions of a target pin its bits."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe.case.arguments import choice, whole_number
+from probe.case.errors import InputError, TargetError
+from probe.diff.alone import Known
+from probe.diff.apart import (
+    Apart,
+    TargetRuns,
+    file_outputs,
+    is_own_library,
+    own_target,
+    switch_lines,
+)
+from probe.diff.running import Matches, by_running
+from probe.diff.walk import NAMES, compare_and_explain, walk
+from probe.diff.watched import watched
+from probe.explain.comparison.outputs import Samples, starts_of_pieces
+from probe.record.contract import Input, Opened, Recorder
+from probe.record.inputs import first_entries, varied_axes
+from probe.record.recording import Run, array_digest
+from probe.record.subject import OR_SHAPE, is_function, run_unwatched
+from probe.sizes.fewest import Conditions, ReleaseStep, search_conditions
+from probe.sizes.orders import by_order
+from probe.sweep.printing import counted
+from probe.targets import budget, installation
+from probe.targets.budget import within
+from probe.targets.launch import AnySession, open_session
+from probe.targets.progress import VOICE, Say, heard, silent
+from probe.targets.target import Target, why_unavailable
+from probe.ui.answers.answer import checked_target
+from probe.ui.answers.first_difference import ComparisonQuestion, Walked, of_stored
+from probe.ui.answers.record import GivenModel
+
+Arrays = Mapping[str, np.ndarray]
+
+ADVICE = {
+    "batch": "for equal bits run all batches at one size (fill smaller ones up)",
+    "length": "for equal bits pad all inputs to one length",
+    "target": "for equal bits use one library, version and set of switches",
+}
+
+
+def of_two(two: Mapping[str, Any], padding: tuple[Any, ...]) -> bool:
+    """Returns whether two runs are asked for, rather than padding; ``padding``: what only that
+    takes."""
+    if any(name in two for name in ("at", "against", "against_target", "sizes")):
+        return True
+    return "vary" in two and "inputs" not in two and all(option is None for option in padding)
+
+
+def refuse_padding(options: Mapping[str, Any]) -> None:
+    """Refuses what is for padding beside two runs. InputError."""
+    for name, option in options.items():
+        if option is not None:
+            why = "it compares padded lengths, and cannot be combined with two runs of a model"
+            raise InputError(name, option, why, f"leave out --{name}, or --vary, --at, --against")
+
+
+def refuse_report(report: Path, model: str, targets: Iterable[str | Target]) -> None:
+    """InputError where no report can be written of a model on one of these targets: the whole file
+    is run there, and none of its operations is known. Asked before anything runs."""
+    for target in targets:
+        where = checked_target(target)
+        if not (is_own_library(where, model) or why_unavailable(where)):
+            why = "the whole file is run there, and its operations can't be asked"
+            todo = "leave it out, or give targets of the model's own library"
+            raise InputError("report", report, f"none can be written of {where.text}: {why}", todo)
+
+
+@dataclass(frozen=True)
+class TwoSides:
+    """What sets two runs of a model apart: sizes of inputs along an axis, targets, or both.
+
+    As ``probe.network`` has them. ``sizes``: more sizes to compare with the right side, ``by`` bits
+    or order.
+    """
+
+    vary: str | None = None
+    at: int | None = None
+    against: int | None = None
+    against_target: str | Target | None = None
+    sizes: Iterable[int] = ()
+    by: str = "bits"
+
+    def checked(self, target: object) -> TwoSides:
+        """Returns the same with whole numbers and an axis. InputError: these are not two runs."""
+        vary = self.vary
+        if (self.at is not None or self.against is not None) and vary is None:
+            vary = "length"
+        at, against = (
+            None if n is None else whole_number(name, n)
+            for name, n in (("at", self.at), ("against", self.against))
+        )
+        if vary is not None and at is None:
+            raise InputError("at", "(none)", "the left run's size is required", "give --at A")
+        if vary is not None and at == against and self.against_target is None:
+            why = "both sides are the same run"
+            raise InputError("against", against, why, "give another value")
+        if vary is None and self.against_target is None:
+            why = "there is nothing to compare with"
+            todo = "give --vary batch --at 1 --against 8, or --against-target U"
+            raise InputError("against", "(none)", why, todo)
+        choice("by", self.by, ("bits", "order"))
+        wanted = [whole_number("sizes", size) for size in self.sizes]
+        if self.by != "bits" and not wanted:
+            why = "it says how --sizes are compared, and there are none"
+            raise InputError("by", self.by, why, "give --sizes 1..8, or leave it out")
+        sizes = sorted({*wanted} - {against})
+        if sizes and (vary is None or target is not None or self.against_target is not None):
+            why = "several sizes are compared in this process, along one axis"
+            raise InputError("sizes", sizes, why, "give --vary, and leave out the targets")
+        return replace(self, vary=vary, at=at, against=against, sizes=sizes)
+
+    def cut(
+        self, arrays: Arrays, declared: Any, option: str = "at", at: int | None = None
+    ) -> tuple[Arrays, Arrays]:
+        """Returns both sides' inputs; ``option`` gave the left size ``at``, if not the side's own.
+        InputError: nothing can be cut."""
+        if self.vary is None:
+            return arrays, arrays
+        if not arrays:
+            why = f"without inputs there is no {self.vary} to vary"
+            raise InputError("inputs", "(none)", why, f"give --inputs FILE.npz, or {OR_SHAPE}")
+        along, at = varied_axes(self.vary, arrays, declared), self.at if at is None else at
+        whole = arrays if self.against is None else first_entries(arrays, along, self.against)
+        assert at is not None
+        part = first_entries(arrays, along, at, option)
+        if all(part[name].shape == whole[name].shape for name in arrays):
+            todo = "leave it out" if option == "sizes" else "give --against B"
+            raise InputError(option, at, "both sides are the same run", todo)
+        return part, whole
+
+    def every_sample(
+        self, plain: tuple[Plain, Plain], both: tuple[Arrays, Arrays], declared: Any, tell: Say
+    ) -> tuple[Samples | None, tuple[Arrays, Arrays]]:
+        """Runs every sample of the right side's batch as the left side does, unwatched; returns
+        also both sides' inputs, the left's samples being some that differ. None: it is no batch.
+        ``plain``: what runs either side."""
+        part, whole = both
+        if self.vary != "batch" or self.at is None:
+            return None, both
+        along = varied_axes("batch", whole, declared)
+        count = min(whole[name].shape[axis] for name, axis in along.items())
+        samples = samples_alone(plain, whole, along, (self.at, count), tell)
+        start = samples.first_apart()
+        return samples, (
+            first_entries(whole, along, self.at, start=start) if start else part,
+            whole,
+        )
+
+    def question(self, model: str, where: tuple[Target, Target] | None) -> ComparisonQuestion:
+        """Returns what is compared, in words; ``where``: of both sides, None for this process."""
+        vary, sides = self.vary, []
+        for side, size in enumerate((self.at, self.against)):
+            words = [] if vary is None else [vary, "of the inputs" if size is None else str(size)]
+            if where:
+                words += [*["on"] * (vary is not None), where[side].text]
+            sides.append(" ".join(words))
+        left, right = sides
+        return ComparisonQuestion(model, left, right, ADVICE.get(vary or "target", ""))
+
+    def script(self, model: GivenModel, where: tuple[Target, Target] | None) -> dict[str, Any]:
+        """Returns further lines of a report: each side's switches, and the same comparison."""
+        script: dict[str, Any] = {} if where is None else {"before": switch_lines(*where)}
+        inputs = model.inputs
+        if not isinstance(model.model, str | Path) or not isinstance(inputs, str | Path | None):
+            return script
+        options: dict[str, Any] = {"vary": self.vary, "at": self.at, "against": self.against}
+        options["shapes"] = model.shapes or None
+        options |= {"inputs": None if inputs is None else Path(inputs).name}
+        options |= {"trust": model.trust or None, "seed": model.seed or None}
+        if where is not None:
+            options |= {"target": where[0].text, "against_target": where[1].text}
+        words = "".join(f", {name}={v!r}" for name, v in options.items() if v is not None)
+        call = f"found = probe.network({model.name!r}{words})"
+        return {**script, "whole": ["import probe", "", call, "print(found)"]}
+
+
+def two_runs(
+    model: GivenModel,
+    sides: TwoSides,
+    target: str | Target | None = None,
+    *,
+    explain: bool = True,
+    time: str | None = None,
+    progress: Say | None = None,
+) -> Walked:
+    """Does as ``probe.network`` with ``at`` or ``against_target``. Errors: as there."""
+    with within(time), heard("network", progress) as tell:
+        sides = sides.checked(target)
+        tell("opening the model")
+        if target is not None or sides.against_target is not None:
+            return _on_targets(model, sides, target, explain, tell)
+        subject = model.opened()
+        arrays = model.arrays(subject.inputs, sides.vary, max(sides.at or 0, sides.against or 0))
+        both = sides.cut(arrays, subject.inputs)
+        # refused before anything is run
+        for size in sides.sizes:
+            sides.cut(arrays, subject.inputs, "sizes", size)
+        plain = lambda inputs: run_unwatched(subject.recorder(inputs))  # noqa: E731
+        samples, both = sides.every_sample((plain, plain), both, subject.inputs, tell)
+        left, right = (subject.recorder(inputs) for inputs in both)
+        if samples is not None:
+            _known_outputs((left, right), samples)
+        running = repeats(subject)
+        found = walk(left, right, explain, tell, match=running(both))
+        walked = Walked(found, sides.question(model.name, None))
+        walked.found.notes += model.notes
+        if samples is not None:
+            walked.found.take_samples(samples)
+        # what was revealed of operations; None where sums are not tested
+        known: Known | None = {} if sides.by == "order" else None
+        for size in VOICE.counting(list(sides.sizes), "sizes"):
+            if budget.spent():
+                break
+            with budget.Ending():  # what is known of the two runs and of smaller sizes stays
+                tell(f"comparing {sides.vary} {size}")
+                cut = sides.cut(arrays, subject.inputs, at=size)[0]
+                run, _ = watched(subject.recorder(cut), f"size {size}")
+                match = running((cut, both[1]))(run, found.right)
+                difference = compare_and_explain(run, found.right, explain=False, match=match)
+                entry: dict[str, Any] = {
+                    "at": size,
+                    "verdict": difference.agreement,
+                    "first": None if difference.first is None else difference.first.name,
+                    "differing": sum(output.differing for output in difference.outputs),
+                }
+                if known is not None:
+                    order = by_order(difference, known)
+                    entry |= {"by_order": order.verdict, "in_the_way": order.name or None}
+                    entry |= {"why": order.why or None, "sets": order.sets}
+                walked.sizes.append(entry)
+        if len(walked.sizes) < len(list(sides.sizes)):
+            first, why = list(sides.sizes)[len(walked.sizes)], budget.spent()
+            walked.found.notes.append(f"sizes from {first} on were not compared: {why}")
+        walked.script = sides.script(model, None)
+        return walked
+
+
+def repeats(subject: Opened) -> Callable[[tuple[Arrays, Arrays]], Matches]:
+    """Returns what matches two runs of a model in this process, given both sides' inputs."""
+    recorder = getattr(subject, "repeated", subject.recorder)
+    return partial(by_running, recorder, dtypes=_dtypes(subject.inputs))
+
+
+def _dtypes(declared: Iterable[Input]) -> dict[str, str]:
+    return {spec.name: spec.dtype for spec in declared if spec.dtype}
+
+
+def _on_targets(
+    model: GivenModel, sides: TwoSides, target: str | Target | None, explain: bool, tell: Say
+) -> Walked:
+    """Records both sides, each on its target in a process of its own, or in one if it is the same,
+    as both would be in this one; and compares the recordings. On a target that can't record it the
+    whole file is run.
+
+    Processes and recordings stay as long as the answer does: a report uses them again.
+    """
+    other = None if sides.against_target is None else checked_target(sides.against_target)
+    if target is not None:
+        left = checked_target(target)
+    else:
+        assert other is not None
+        left = own_target(other, model.text("against_target"))
+    where = left, other or left
+    # before either side is run
+    for side in where:
+        if reason := why_unavailable(side):
+            raise TargetError(side.text, "unavailable", reason)
+    with ExitStack() as running:
+        folder = Path(tempfile.mkdtemp(prefix="probe-"))
+        running.callback(shutil.rmtree, folder, ignore_errors=True)
+        recorder = TargetRuns(model.text("target"), folder, running, model.trust)
+        # the model is opened where it runs, and only there
+        recorder.open(left)
+        declared = recorder.inputs
+        arrays = model.arrays(declared, sides.vary, max(sides.at or 0, sides.against or 0))
+        both = sides.cut(arrays, declared)
+        plain = recorder.plain_of(where[0]), recorder.plain_of(where[1])
+        samples, both = sides.every_sample(plain, both, declared, tell)
+
+        def record(number: int, **more: Any) -> tuple[Run, bool | None]:
+            tell(f"running the {NAMES[number]} side on {where[number].text}")
+            name = f"the {NAMES[number]} side"
+            return recorder.record(where[number], both[number], name, **more)
+
+        runs = [record(0), record(1)]
+        had = [gradients for _, gradients in runs]
+        if set(had) == {True, False}:
+            # with gradients other kernels run: both sides have them, or neither, as of walk.walk
+            runs[had.index(False)] = record(had.index(False), gradients=True)
+        match = None
+        if all(is_own_library(side, recorder.model) for side in where):
+            again = [recorder.side(side, True in had) for side in where]
+            match = by_running((again[0], again[1]), both, _dtypes(declared))
+        question = sides.question(model.name, where)
+        walked = of_stored(runs[0][0], runs[1][0], explain, tell, question, match)
+        if samples is not None:
+            walked.found.take_samples(samples)
+        walked.found.notes += model.notes
+        weakref.finalize(walked, running.pop_all().close)
+    walked.script = sides.script(model, where)
+    return walked
+
+
+def _known_outputs(sides: tuple[Recorder, Recorder], samples: Samples) -> None:
+    """Gives both sides what they gave unwatched, which need not be run again."""
+    piece = samples.pieces[samples.starts.index(samples.first_apart())]
+    for side, outputs in zip(sides, (piece, samples.whole), strict=True):
+        inner: Any = getattr(side, "inner", side)
+        if getattr(inner, "already", None) is None:
+            inner.already = [array_digest(array) for array in outputs]
+
+
+# Runs a model unwatched: its outputs as container arrays.
+Plain = Callable[[Arrays], list[np.ndarray]]
+
+
+def samples_alone(
+    plain: tuple[Plain, Plain],
+    arrays: Arrays,
+    along: Mapping[str, int],
+    sizes: tuple[int, int],
+    tell: Say,
+) -> Samples:
+    """Runs all samples of a batch in pieces, as long as there is time. ``plain``: what runs a
+    piece, and the batch; ``sizes``: of these, along the axes of the inputs."""
+    size, count = sizes
+    alone, together = plain
+    tell(f"running {counted(count, 'sample')}, {size} at a time")
+    samples = Samples(size, count, [], [], together(arrays))
+    for start in starts_of_pieces(count, size):
+        if samples.starts and budget.spent():
+            break
+        samples.pieces.append(alone(first_entries(arrays, along, size, start=start)))
+        samples.starts.append(start)
+    return samples
+
+
+# Further runs in the same process: what does not repeat its bits has no condition to find.
+CONTROLS = 2
+
+# Runs of what does not repeat them, of which the different results are counted.
+COUNTED = 20
+
+
+def bisect(model: GivenModel, left: Target, right: Target, tell: Say = silent) -> Conditions:
+    """Returns the smallest sets of ``left``'s conditions that bring its outputs back on ``right``.
+
+    ``model``: a file, or ``"module:function"``, which each set of conditions runs in a process of
+    its own, on the same inputs; what is compared are the bits of all outputs, with their shapes and
+    dtypes. What can't be run whole under some conditions is not known there: its operations one by
+    one would be another program. Errors: InputError, also where the function does not repeat its
+    own bits at an end.
+    """
+    text, trust = model.text("between"), model.trust
+    # a function is not imported in this process: it declares no inputs
+    arrays = model.arrays(() if is_function(text) else model.opened().inputs)
+
+    def ask(where: Target) -> ReleaseStep:
+        tell(f"running {where.text}")
+        try:
+            if where.version is not None:
+                installation.install_target(where)
+            with ExitStack() as running:
+                plain = _whole_model(text, where, trust, running)
+                seen = [_digest_of_outputs(plain(arrays)) for _ in range(1 + CONTROLS)]
+                if len(set(seen)) > 1:
+                    # how many results there are says whether it is two states or noise
+                    more = COUNTED - len(seen)
+                    seen += [_digest_of_outputs(plain(arrays)) for _ in range(more)]
+                    why = f"it does not repeat its bits: {len(set(seen))} results in {COUNTED} runs"
+                    return ReleaseStep(where.text, None, why=why)
+        except (TargetError, InputError) as error:
+            # of the target or the model: this release can't run it, or can't be run
+            if isinstance(error, InputError) and error.name not in ("target", "model"):
+                raise
+            return ReleaseStep(where.text, None, why=error.why)
+        return ReleaseStep(where.text, seen[0], "")
+
+    return search_conditions(left, right, ask)
+
+
+def _whole_model(text: str, where: Target, trust: bool, running: ExitStack) -> Plain:
+    """Returns what runs a model on a target as its user runs it, until ``running`` closes."""
+    if is_own_library(where, text):
+        return running.enter_context(Apart(text, where, trust)).plain
+    session: AnySession = open_session(where)
+    running.enter_context(session)
+    return partial(file_outputs, session, text)
+
+
+def _digest_of_outputs(outputs: list[Any]) -> str:
+    """Returns a short name of the bits of all outputs."""
+    digest = hashlib.sha256()
+    for output in outputs:
+        array = np.ascontiguousarray(output)
+        digest.update(f"{array.dtype} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()[:12]

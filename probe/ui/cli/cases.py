@@ -1,0 +1,649 @@
+"""Commands about a case: its windows, orders and differences, sweeps, bisections, reductions and
+reports."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from probe.case.errors import INTERRUPTED, InputError
+from probe.ui.cli.options import (
+    AXES,
+    OTHER_TARGETS,
+    PATH,
+    VARIED,
+    AskedRuns,
+    ModelRun,
+    Words,
+    ask_for,
+    axis_given,
+    axis_value,
+    budget_options,
+    case_of_words,
+    case_options,
+    fail_on_option,
+    flag_of,
+    has_length,
+    kernels_option,
+    number_of_option,
+    numbers_of_option,
+    on_command_line,
+    option,
+    output_options,
+    parsed_targets,
+    refuse_case,
+    run_options,
+    said_again,
+    sides_options,
+    sized_case,
+    target_option,
+    zeros_option,
+)
+
+if TYPE_CHECKING:
+    from probe.explain.comparison import Comparison
+    from probe.sweep.printing import Output
+
+
+@click.command(cls=Words, short_help="Explain why two runs differ, proved by replay.")
+@case_options
+@target_option()
+@sides_options
+@option(
+    *("--from store", "STORE"),
+    "Explain every difference that a sweep stored there, and store the causes.",
+    type=PATH,
+)
+@kernels_option("none")
+@zeros_option
+@option("--workers", "N", "With --from: how many processes; one per processor if not given.")
+@fail_on_option(
+    differing="an output differs",
+    finding="an output differs, is added in a different order or rounding, or is not explained",
+)
+@output_options
+def explain(
+    runs: AskedRuns, store: Path | None, workers: str | None, out: Output, **how: Any
+) -> int:
+    """Finds the cause of every difference between two runs of a case, and proves it by replay.
+
+    It reveals the windows, orders and roundings of both runs. A cause is reported only if its
+    replay in NumPy gave the bits of both runs. Distances are in ulp, units in the last place. With
+    --against-target alone both runs have the same shape.
+    """
+    from probe.ui.cli.show import cases as show
+
+    if store is not None:
+        runs.refuse_beside(store, *how)
+        from probe.explain.causes import explain_store
+
+        with out.progress("explain") as tell:
+            stored = explain_store(store, number_of_option("workers", workers), tell)
+        report = stored.to_json() | {"store": str(store)}
+        out.give(report, lambda: show.store_causes(report, out.verbose))
+        if stored.interrupted:
+            return INTERRUPTED
+        if stored.failures and not stored.added:
+            return 3
+        return out.status(stored.causes.total() > 0)
+    if workers is not None:
+        why, todo = "one process explains two runs", "leave it out, or give --from STORE"
+        raise InputError("workers", workers, why, todo)
+    from probe.order.window import axis_of
+    from probe.ui.answers.cases import explain as explained
+
+    words = runs.words
+    at, against, targets = runs.values_and_targets()
+    case, length = case_of_words(words), number_of_option("length", words.get("length"))
+    vary = axis_of(case, runs.sides["vary"])
+    if vary == "length" and length is not None and at not in (None, length):
+        why = f"--length {length} contradicts it: with --vary length both mean the left length"
+        raise InputError("at", at, why, "leave one out")
+    with out.progress(f"explaining {case.label} on {' and '.join(map(str, targets))}"):
+        answer = explained(
+            *(case, targets[0], at, against),
+            vary=vary,
+            against_target=targets[-1],
+            against_padding=runs.sides["against_padding"],
+            **how,
+        )
+    shown = (answer.found, answer.evidence, out.results.width)
+    after = _next_after_explaining(answer.found, vary, runs._replace(target=targets[0].text))
+    out.give(answer.report(), lambda: show.explanation(*shown, after))
+    refused = bool(answer.found.left.refusal or answer.found.right.refusal)
+    if out.fail_on == "finding":
+        return int(bool(len(answer.found.differing) or answer.found.by_order or refused))
+    return out.status(len(answer.found.differing) > 0)
+
+
+def _next_after_explaining(
+    comparison: Comparison, vary: str, runs: AskedRuns
+) -> list[tuple[str, str]]:
+    """Returns the next commands, each with what it does, of the words that the user gave."""
+    (words, target, sides), left = runs, comparison.left.case
+    case = said_again(words, () if vary != "length" else ("length",)) + f" --target {target}"
+    at = sides["at"] or words.get(vary) or str(getattr(left, vary, ""))
+    sized = f"{case} --at {at}" if sides["against"] and at else case
+    if sized == case and "length" in words and vary == "length":
+        sized += f" --length {words['length']}"
+    other = "".join(
+        f" --{name.replace('_', '-')} {shlex.quote(value)}"
+        for name, value in sides.items()
+        if value is not None and name != "at"
+    )
+    alone = sides["against_target"] is None and sides["against_padding"] is None
+    along = alone and (vary == "length" or (vary == "batch" and not left.spatial_rank))
+    refused = comparison.left.refusal or comparison.right.refusal
+    if not comparison.compared or refused or set(comparison.causes) == {"window"}:
+        return []
+    if len(comparison.differing):
+        steps = [(f"probe report {sized}{other} --out report", "writes a bug report")]
+        if along and not left.pool:
+            fix = f"probe fix {case} --lengths {at},{sides['against']}"
+            steps.append((fix, "measures what keeps the bits"))
+        return steps
+    if comparison.by_order:
+        again = f"probe explain {sized}{other} --operands cancel"
+        return [] if "operands" in words else [(again, "shows nearly every change of order")]
+    if not along:
+        return []
+    searched = (f"probe fix sizes {case}", "finds the sizes at which the order changes")
+    return [searched] * (not left.pool) + [OTHER_TARGETS]
+
+
+@click.command(cls=Words, short_help="Reveal which inputs every output reads.")
+@case_options
+@target_option()
+@fail_on_option(finding="a window is not where the case's padding puts it")
+@output_options
+def window(words: dict[str, str], target: str, out: Output) -> int:
+    """Reveals which inputs every output reads, and compares that with the case's padding.
+
+    This holds for finite operands. An input outside of the window can still reach an output if it
+    is infinite or NaN and the kernel multiplies it by zero; such inputs are reported as `reaches`.
+
+    Give the length with --length. With --json, `reads` has for every product the flat index into x
+    (of shape `input_shape`), null where it is padding. Only the first filter of a group is shown,
+    since all filters of a group read the same inputs.
+    """
+    from probe.ui.answers.cases import window as revealed
+    from probe.ui.cli.show import cases as show
+
+    case, (where,) = sized_case(words), parsed_targets((target,))
+    with out.progress(f"reading windows of {where.text}"):
+        windows = revealed(case, where)
+    out.give(windows.to_json() if out.as_json else {}, lambda: show.windows(windows))
+    return out.status(not windows.same.all())
+
+
+TREE = (
+    "Write the order of most outputs into FILE, as its name ends: .json (nested), .dot (Graphviz), "
+    ".svg or .html (long sums fold)."
+)
+
+
+@click.command(cls=Words, short_help="Reveal in which order every output is added.")
+@case_options
+@target_option()
+@option("--tree", "FILE", TREE, type=PATH)
+@fail_on_option(finding="an output is not a sum of its products, or its order did not replay")
+@output_options
+def order(words: dict[str, str], target: str, tree: Path | None, out: Output) -> int:
+    """Reveals the order and rounding of every output, and replays them bit for bit.
+
+    Give the length with --length. Products are numbered row by row over (kernel, channels); b is
+    the bias.
+    """
+    from probe.ui.answers.cases import order as ordered
+    from probe.ui.cli.show import cases as show
+
+    case, (where,) = sized_case(words), parsed_targets((target,))
+    with out.progress(f"revealing {case.label} on {where.text}"):
+        answer = ordered(case, where)
+    report = answer.report()
+    if tree is not None:
+        answer.save_tree(tree)
+    out.give(report, lambda: show.order(answer.found, report))
+    if tree is not None:
+        out.note(f"wrote {tree}")
+    return out.status(report["replayed"] < report["outputs"])
+
+
+SIZES = "What is varied: length or batch (the rows of dense); length, of dense batch, if not given."
+UPTO = "The largest size: of lengths 1000000 if not given, of batches 1024."
+SCAN = "Run all of the N smallest sizes. If not given: 64, and as many more as take some seconds."
+SECONDS = "Start no new size after S seconds; --time 5m ends the one at work too."
+
+
+@click.command(
+    cls=Words, short_help="The sizes at which a target switches kernels, and which floor you need."
+)
+@case_options
+@target_option()
+@option("--vary", "length|batch", SIZES)
+@option("--upto", "N", UPTO)
+@option("--scan", "N", SCAN)
+@option("--seconds", "S", SECONDS)
+@option("--time limit", "5m", "Stop after 5m (90s, 2h, 1h30m); what is known by then is printed.")
+@fail_on_option(finding="the order changes with the size, or a result contradicts what was assumed")
+@output_options
+def sizes(
+    words: dict[str, str],
+    target: str,
+    vary: str | None,
+    limit: str | None,
+    out: Output,
+    **search: str | None,
+) -> int:
+    """Finds the lengths or batches at which the order or rounding of the outputs changes.
+
+    \b
+      probe fix sizes --op conv1d --kernel 5 --in-channels 64
+      probe fix sizes --op dense --in-channels 384 --filters 384 --upto 128 --target torch
+
+    Sizes at which every row (sample, output) is added alike make a class. The floor is the size up
+    to which calls have to be padded so that none leaves the class of the largest size; the line
+    shows the two orders in which rows are added below and above it. Classes hold for the number of
+    threads that is printed.
+
+    It runs all small sizes, then doubles the size and bisects intervals whose ends differ. A class
+    contains only sizes that were run; sizes between them are listed as expected. The assumptions
+    are printed and checked at random sizes; sizes that contradict them are examined.
+    """
+    from probe.targets.budget import within
+    from probe.targets.target import available_targets
+    from probe.ui.answers.cases import thresholds as searched
+    from probe.ui.cli.show import cases as show
+
+    ask_for(words)
+    case, (where,) = case_of_words(words), parsed_targets((target,))
+    with within(limit), out.progress("sizes") as tell:
+        answer = searched(case, where, vary=vary, progress=tell.say, **search)
+    measured = answer.found
+    after: list[tuple[str, str]] = []
+    if not measured.switches:  # where no size changes the order, another switch may
+        axis = "" if vary is None else f" --vary {vary}"
+        again = f"probe fix sizes {said_again(words)}{axis} --target"
+        others = [
+            choice.target.text
+            for choice in available_targets()
+            if choice.target.name == where.name and choice.target != where and choice.why is None
+        ]
+        after = [(f"{again} {other}", "searches with a different switch") for other in others[:3]]
+        after.append(OTHER_TARGETS)
+    out.give(answer.report(), lambda: show.thresholds(measured, after))
+    return out.status(bool(measured.switches or measured.violations))
+
+
+WORDS = ["order", "bits", "stability"]
+WHAT = (
+    "order: the order of additions; bits: the bits of all outputs; stability: which lengths differ "
+    "from the longest."
+)
+KEPT = (
+    "Store the results in DIR/<machine>; stored ones are not measured again. Nothing is stored if "
+    "not given; --shard and --cluster need it, as their results come in parts."
+)
+
+
+LENGTHS = (
+    "The lengths (or batches, ...) to run: 5..64, 5..64:3, 5,7,9..12. Each is compared with the "
+    "largest. --length 5..64 means the same. Layouts are names such as transposed,offset:16; each "
+    "is compared with contiguous, and by default all that the targets support are run."
+)
+BY = (
+    "bits: compares outputs; order: reveals and compares the order and rounding of their sums, "
+    "which is independent of the operands."
+)
+KEEP = (
+    "How many differing outputs of each comparison are stored (the first N and the largest); "
+    "1000000 if not given."
+)
+CONTROL = (
+    "Which shapes are run a second time, with different memory alignment, to check that they "
+    "repeat: every shape, or only differing ones."
+)
+SHARD = (
+    "Run only the I-th of N parts, for job arrays and CI matrices. Each part has its own folder in "
+    "the store; the store can be read as one."
+)
+CLUSTER = (
+    "Run on a cluster: local:2 starts two processes here; tcp://HOST:PORT is a Dask scheduler. "
+    "Results are stored here, in one folder for each machine. A target may then include "
+    "machine=LABEL."
+)
+TIME = (
+    "Stop after 30m (90s, 2h, 1h30m). What runs lies evenly over the whole range of lengths. The "
+    "command reports what was left out and continues with it when it is run again."
+)
+
+
+@click.command(cls=Words, short_help="Find the lengths, batches, ... at which bits differ.")
+@case_options
+@option("--lengths --layouts --values values", "5..64", LENGTHS)
+@option("--vary", AXES, VARIED)
+@option("--by", "bits|order", BY, default="bits", show_default=True)
+@target_option(several=True)
+@option("--store folder", "DIR", KEPT, type=PATH)
+@option("--no-store", None, "Store nothing, also with --shard or --cluster.", is_flag=True)
+@option("--keep", "N", KEEP)
+@option("--control", "every|differing", CONTROL, default="every", show_default=True)
+@option("--workers", "N", "How many targets run at once; one per processor if not given.")
+@option("--shard", "I/N", SHARD, default="1/1")
+@option("--cluster", "ADDRESS", CLUSTER)
+@option("--time", "30m", TIME)
+@zeros_option
+@fail_on_option(
+    differing="an output differs",
+    finding="an output differs, or a shape does not repeat its own bits",
+)
+@output_options
+def sweep(
+    words: dict[str, str],
+    values: str | None,
+    targets: tuple[str, ...],
+    folder: Path | None,
+    no_store: bool,
+    out: Output,
+    **options: Any,
+) -> int:
+    """Runs a case at many lengths and compares each with the longest, output by output.
+
+    Outputs that read the same values must agree to the bit. Differences are counted in ulp (units
+    in the last place). With --store, Ctrl-C keeps what was measured, and the same command
+    continues from there.
+    """
+    from probe.ui.answers.sweep import sweep as swept
+    from probe.ui.cli.show import sweeps as show
+
+    axis, by = axis_given(words, options["vary"]), options["by"]
+    if values is None and axis == "length":
+        values = words.pop("length", None)
+    known = axis == "length" or has_length(words)
+    has_values = values is not None or axis == "layout"
+    need = {"length": (known, "--length N"), "lengths": (has_values, "--lengths 5..64")}
+    ask_for(words, **need)
+    if not has_values:
+        raise InputError("lengths", "(none)", "it is required", "give --lengths 5..64")
+    if no_store and folder is not None:
+        why, todo = "--no-store stores nothing", "leave out one of the two"
+        raise InputError("store", folder, why, todo)
+    parts = {"shard": options["shard"] not in (None, "1/1"), "cluster": options["cluster"]}
+    if folder is None and not no_store and any(parts.values()):
+        name = next(name for name in parts if parts[name])
+        why = "its results come in parts, which would be lost"
+        raise InputError(name, options[name], why, "give --store DIR, or --no-store")
+    case = case_of_words(words)
+    with out.progress("orders" if by == "order" else "sweep", whole=True) as tell:
+        store = None if no_store else folder
+        answer: Any = swept(case, values, targets, store=store, progress=tell, **options)
+    if answer.vary == "length" and "length" in words:
+        out.note(f"length={words['length']} is not used: --lengths says which lengths are run")
+    report = answer.report()
+    if by == "order":
+        out.give(report, lambda: show.sweep_by_order(answer.found.targets, report, answer.values))
+        if answer.failed:
+            return 3
+        differing = report["differing"] > 0
+        strange = any(by_order.strange for by_order in answer.found.targets.values())
+        return out.status(differing or (out.fail_on == "finding" and strange))
+    for line in answer.notes:
+        out.note(line)
+    summary = answer.found
+    out.give(report, lambda: show.sweep_by_bits(summary, case, answer.values[:-1], out.verbose))
+    if summary.interrupted:
+        return INTERRUPTED
+    each = summary.targets.values()
+    if any(result.failures and not result.comparisons for result in each):
+        return 3
+    # a shape that does not repeat its own bits
+    strange = any(result.nondeterministic or result.alignment for result in each)
+    return out.status(summary.differing > 0 or (out.fail_on == "finding" and strange))
+
+
+BETWEEN = "The release to start from, such as tensorflow==1.2.1."
+RELEASES = "Search these releases instead of all that probe knows."
+MEASURED = "Store what is measured in DIR/<machine>; nothing if not given."
+
+
+@click.command(cls=Words, short_help="Find the release or condition that changed the results.")
+@click.argument("model", required=False)
+@case_options
+@option("--between left", "T", BETWEEN, required=True)
+@option("--and right", "T", "The release to end with, such as tensorflow==1.15.0.", required=True)
+@option("--what", None, WHAT, type=click.Choice(WORDS), default="order", show_default=True)
+@option("--lengths", "5..19", "The lengths to run; the kernel's and the next 14 if not given.")
+@option("--releases", "1.0,1.1", RELEASES)
+@option("--remove", None, "Remove the releases that had to be installed.", is_flag=True)
+@run_options("Of a model: ", seeded=False)
+@option("--store", "DIR", MEASURED, type=PATH)
+@output_options
+def bisect(
+    model: str | None,
+    words: dict[str, str],
+    run: ModelRun,
+    left: str,
+    right: str,
+    out: Output,
+    **options: Any,
+) -> None:
+    """Finds the first release between two whose results differ from those of the first release.
+
+    Missing releases are installed (see `probe targets install`). The search assumes a single
+    change; it reports results that contradict this.
+
+    If the two targets differ in switches or devices (`--between numpy,isa=avx2,threads=1 --and
+    numpy`), it finds the smallest set of the first one's conditions that brings its results back.
+    So it does of MODEL, a model's file or module:function, whose outputs are compared bit by bit.
+    """
+    from probe.targets.target import Target
+    from probe.ui.cli.show import sweeps as show
+
+    if model is not None:
+        refuse_case(words)
+        for name in filter(on_command_line, options):
+            why = "it is for a case: of a model the bits of its outputs are compared"
+            raise InputError(name, "(given)", why, f"leave out --{name}")
+        from probe.ui.answers.record import GivenModel
+        from probe.ui.answers.two_runs import bisect as model_conditions
+        from probe.ui.cli.models import running_model
+
+        with running_model(out, "bisect"):
+            ends = Target.parse(left), Target.parse(right)
+            conditions = model_conditions(GivenModel(model, **run.arguments()), *ends, out.note)
+        of_model = {"what": "bits", "model": model} | conditions.to_json()
+        out.give(of_model, lambda: show.conditioned(conditions, "bits"))
+        return
+    run.refuse_beside_case()
+    from probe.sizes import bisection
+    from probe.sweep.store import Store
+
+    case, what = case_of_words(words), options["what"]
+    if not case.spatial_rank:
+        raise InputError("op", case.op, "releases are compared by length", "use op=matmul")
+    shortest = case.effective_kernel[-1]
+    values = numbers_of_option("lengths", options["lengths"] or f"{shortest}..{shortest + 14}")
+    ends = Target.parse(left), Target.parse(right)
+    if ends[0].name == ends[1].name and not bisection.only_releases(*ends):
+        for name in filter(on_command_line, ("releases", "remove", "store")):
+            why = "the targets differ in conditions, which are searched without it"
+            raise InputError(name, options[name], why, f"leave out --{name}")
+        with out.progress("bisect"):
+            conditions = bisection.bisect_conditions(case, *ends, values, what, out.note)
+        of_case = {"what": what, "case": case.to_json()} | conditions.to_json()
+        out.give(of_case, lambda: show.conditioned(conditions, what))
+        return
+    some, store = options["releases"], options["store"]
+    opened: AbstractContextManager[Store | None] = nullcontext()
+    if store is not None:
+        opened = Store.here(store)
+    with opened as open_store, out.progress("bisect"):
+        bisected = bisection.bisect_releases(
+            *(case, *ends, values, what),
+            store=open_store,
+            releases=[release.strip() for release in some.split(",")] if some else (),
+            keep=not options["remove"],
+            tell=out.note,
+        )
+    report = {"what": what, "case": case.to_json(), "store": None if store is None else str(store)}
+    report |= bisected.to_json()
+    out.give(report, lambda: show.bisected(report))
+
+
+@click.command(cls=Words, short_help="Reduce a case to the smallest one that still differs.")
+@case_options
+@target_option()
+@sides_options
+@budget_options
+@output_options
+def shrink(runs: AskedRuns, by: str, most: str, any_cause: bool, out: Output) -> int:
+    """Reduces a failing case until any further step would make the difference disappear.
+
+    The smaller case has the same cause (order, rounding, ...). First lengths, kernel, channels,
+    filters, batch, stride, dilation, groups and padding become smaller, then the operands simpler.
+    Ctrl-C prints the smallest case so far.
+    """
+    from probe.ui.answers.reproduce import shrunk_report
+    from probe.ui.cli.show import cases as show
+
+    finding, targets = runs.finding()
+    with out.progress("shrink") as tell:
+        tell.limited = True
+        report = shrunk_report(
+            finding, targets, by, number_of_option("most", most) or 0, any_cause, tell
+        )
+    out.give(report, lambda: show.shrunk(report, finding.label))
+    return INTERRUPTED if report["ended"] == "interrupted" else 0
+
+
+AVOID = "Don't test which switches and lengths avoid the difference (starts the library for each)."
+ALSO = "Test the reduced case on this target too, for the report; may be given several times."
+
+
+@click.command(cls=Words, short_help="Write a verified folder to attach to a bug report.")
+@case_options
+@target_option()
+@sides_options
+@budget_options
+@option("--out folder", "DIR", "The folder to write.", required=True, type=PATH)
+@option("--force", None, "Write into DIR even if it has files.", is_flag=True)
+@option("--no-avoid avoid", None, AVOID, is_flag=True, default=True, flag_value=False)
+@option(
+    *("--from store", "STORE", "Take a stored difference: the largest one, or --row N."), type=PATH
+)
+@option("--row", "N", "With --from: the row of the table `comparisons`, from 0.")
+@option(
+    "--time limit", "5m", "Stop after 5m (90s, 2h, 1h30m); half of that is for reducing the case."
+)
+@option("--keep", None, "Don't reduce the case and its operands.", is_flag=True)
+@option("--form", "NAME", "Whose bug form to fill in; that of the target's project if not given.")
+@option("--also", "T", ALSO, multiple=True)
+@option(
+    *("--times", "N", "How many fresh processes must confirm the script."),
+    default="3",
+    show_default=True,
+)
+@kernels_option("all")
+@output_options
+def report(runs: AskedRuns, store: Path | None, folder: Path, out: Output, **options: Any) -> None:
+    """Reduces a case, explains it, verifies a script in fresh processes, and writes a bug report.
+
+    DIR gets report.md (in the bug form of the library's project, the shortest script first) and its
+    attachments: reproduce.py (imports the library and NumPy alone), machine.json, and for sums
+    order.png and emulated.py (imports NumPy alone). Nothing is written unless every process
+    confirms the script.
+    """
+    from probe.case.arguments import whole_number
+    from probe.explain.evidence import checked_kernels
+    from probe.report import folder as room
+    from probe.report.report import form_of, stored_finding
+    from probe.targets.budget import within
+    from probe.ui.answers.reproduce import write_reproduced
+    from probe.ui.cli.show import cases as show
+
+    for name in ("by", "most", "any_cause") if options["keep"] else ():
+        if on_command_line(name):
+            todo = f"leave out {flag_of(name)}, or --keep"
+            raise InputError(name, options[name], "--keep tries no smaller case", todo)
+    form, kernels, limit = (options.pop(name) for name in ("form", "kernels", "limit"))
+    checked_kernels(kernels)
+    room.fresh(folder, options.pop("force"))
+    options |= {name: number_of_option(name, options[name]) for name in ("most", "times")}
+    options["also"] = parsed_targets(options["also"])
+    row = options.pop("row")
+    if store is not None:
+        runs.refuse_beside(store)
+        number = None if row is None else whole_number("row", row, least=0)
+        stored = stored_finding(store, number)
+        finding, left, right = stored.finding, stored.target, stored.target
+        options["elsewhere"] = stored.elsewhere
+    elif row is not None:
+        raise InputError("row", row, "it names a row of a store", "give --from STORE too")
+    else:
+        finding, (left, right) = runs.finding()
+    form_of(left, form)
+    with within(limit), out.progress(f"reproducing {finding.label}") as tell:
+        reproduction = room.reproduce(finding, left, right, tell=tell.say, **options)
+    with out.progress(f"writing {folder}"):
+        answer_json = write_reproduced(reproduction, folder, form, kernels).report()
+    out.give(answer_json, lambda: show.reproduction(answer_json))
+    if "order.png" not in reproduction.files and not find_spec("matplotlib"):
+        out.note("order.png is left out: Matplotlib is not installed (pip install matplotlib)")
+
+
+@click.command(cls=Words, short_help="Check whether a reported difference still occurs.")
+@click.argument("folder", metavar="DIR", type=PATH)
+@option("--times", "N", "How many fresh processes run the script.", default="3", show_default=True)
+@option("--trust", None, "Run DIR/reproduce.py: you wrote it, or trust it.", is_flag=True)
+@fail_on_option(there="it still occurs", gone="it no longer occurs")
+@output_options
+def verify(folder: Path, times: str, trust: bool, out: Output) -> int:
+    """Runs a report's script again: the difference still occurs, is gone, or unknown (status 3)."""
+    from probe.report.proof import CANNOT_TELL
+    from probe.report.proof import verify as verified
+    from probe.sweep.printing import as_json
+    from probe.ui.cli.show import cases as show
+
+    count = number_of_option("times", times) or 1
+    with out.progress(f"running {folder}"):
+        verification = verified(folder, count, trust=trust)
+    report = as_json(verification)
+    out.give(report, lambda: show.verified(report))
+    if verification.verdict == CANNOT_TELL:
+        return 3
+    return out.status(verification.verdict.endswith(out.fail_on or ""))
+
+
+@click.command(cls=Words, short_help="Write a file that replays a run's bits with NumPy alone.")
+@case_options
+@target_option()
+@option("--out file", "FILE", "The Python file to write.", required=True, type=PATH)
+@option("--against", "B", "Add the run at this length (or batch, ...) to the file.")
+@option("--vary", "AXIS", "What --against varies; length if not given (dense: batch).")
+@option("--partial", None, "Leave out outputs whose replay gave different bits.", is_flag=True)
+@output_options
+def emulate(
+    words: dict[str, str], target: str, file: Path, partial: bool, out: Output, **sides: str | None
+) -> None:
+    """Writes a Python file that computes a run's outputs with the same bits on any machine.
+
+    The order and roundings of every output are revealed for this. Give the length with --length.
+    With --against the file has both runs, and prints the outputs that must agree but differ.
+    """
+    from probe.ui.answers.reproduce import emulated_report
+    from probe.ui.cli.show import cases as show
+
+    case, (where,) = sized_case(words), parsed_targets((target,))
+    vary = sides["vary"]
+    if vary is not None and sides["against"] is None:
+        why = "there is no second run that it could vary"
+        raise InputError("vary", vary, why, "give --against B, or leave it out")
+    other = axis_value("against", sides["against"], vary)
+    with out.progress(f"revealing {case.label} on {where.text}"):
+        report = emulated_report(case, where, file, other, vary, partial)
+    out.give(report, lambda: show.emulated_file(report))

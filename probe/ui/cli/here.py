@@ -1,0 +1,314 @@
+"""Commands about what is here: targets, the machine, environments, stores, experiments."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from probe.case.errors import INTERRUPTED, InputError, ProbeError, TargetError
+from probe.ui.cli.options import PATH, Words, fail_on_option, option, output_options
+
+if TYPE_CHECKING:
+    from probe.sweep.printing import Output
+
+
+@click.command(cls=Words)
+@output_options
+def targets(out: Output) -> None:
+    """Lists the targets that can run here, and why the others can't."""
+    from probe.targets import backends
+    from probe.targets.target import available_targets, installed_version
+    from probe.ui.cli.show import here as show
+
+    rows = [
+        {
+            "target": choice.target.text,
+            "available": choice.why is None,
+            "why": choice.why,
+            "version": choice.target.version or installed_version(backends.get(choice.target.name)),
+            "doc": choice.doc,
+            "defaults": choice.defaults,
+        }
+        for choice in available_targets()
+    ]
+    out.give({"targets": rows}, lambda: show.targets(rows))
+
+
+@click.command(cls=Words, short_help="Print the facts that are stored with every result.")
+@output_options
+def machine(out: Output) -> None:
+    """Prints the facts that are stored with every result: never a host or user name, nor a path."""
+    from probe.targets import backends
+    from probe.targets import machine as this
+    from probe.targets.target import installed_version
+    from probe.ui.cli.show import here as show
+
+    libraries = {name: installed_version(backends.get(name)) for name in backends.known_backends()}
+    facts = dict(this.facts()) | {"libraries": libraries}
+    out.give(facts, lambda: show.machine(facts))
+
+
+@click.command(cls=Words, short_help="Check what is installed, what is missing, and what works.")
+@option("--time limit", "2m", "Stop after 2m (90s, 1h30m); what is known by then is printed.")
+@output_options
+def doctor(limit: str | None, out: Output) -> int:
+    """Examines this machine: Python, libraries, old releases, emulators, memory, disk, variables.
+
+    For every installed library it reveals and replays the order of one small convolution. For each
+    missing part it says what the part would add and the command that installs it. Exits with
+    status 3 if an installed part does not work.
+    """
+    from probe.targets.budget import within
+    from probe.ui.answers.doctor import examine_machine
+    from probe.ui.cli.show import here as show
+
+    with within(limit), out.progress("doctor", whole=True) as tell:
+        examination = examine_machine(tell=tell)
+    out.give(examination.to_json(), lambda: show.examined(examination))
+    return 0 if examination.healthy else TargetError.exit_code
+
+
+@click.command(cls=Words, short_help="Install an old release, or an emulated processor.")
+@click.argument("target", required=False)
+@option("--list listed", None, "List what is installed, and its size.", is_flag=True)
+@option("--remove", None, "Remove TARGET's environment.", is_flag=True)
+@option(
+    *("--sysroot", "DIR"),
+    "For @arm64: an arm64 root folder with usr/bin/python3.N, instead of Debian's packages.",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+)
+@output_options
+def install(
+    target: str | None, listed: bool, remove: bool, sysroot: Path | None, out: Output
+) -> None:
+    """Installs TARGET, such as tensorflow==1.2.1 or tensorflow@arm64, so that it can run here.
+
+    A release gets its own environment in the user's cache, made with a Python of this machine
+    (PATH, pyenv, uv), and must pass a test run. Processors are emulated by qemu's user mode.
+    Nothing outside the cache is changed.
+    """
+    from probe.targets import installation
+    from probe.targets.runtimes.environments import installed_environments
+    from probe.targets.target import Target
+    from probe.ui.cli.show import here as show
+
+    if listed:
+        there = [environment.to_json() for environment in installed_environments()]
+        return out.give({"installed": there}, lambda: show.environments(there))
+    if target is None:
+        todo = "name one such as tensorflow==1.2.1, or give --list"
+        raise InputError("target", "(none)", "there is nothing to install", todo)
+    where = Target.parse(target)
+    if remove:
+        gone = installation.remove_installed(where).target
+        return out.give({"removed": gone}, lambda: f"{gone} is removed")
+    with out.progress("install") as tell:
+        report = installation.install_target(where, tell, sysroot).to_json()
+    return out.give(report, lambda: show.installed_target(report))
+
+
+FOLDERS = click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=PATH)
+
+
+@click.command(cls=Words, short_help="Summarise stored results, by machine and target.")
+@FOLDERS
+@option("--sql", "SELECT", "Run this query instead; it sees the tables of the store.")
+@fail_on_option(differing="a stored comparison has a difference")
+@output_options
+def results(folders: tuple[Path, ...], sql: str | None, out: Output) -> int:
+    """Summarises stored results of one machine or of several.
+
+    DIR is an experiment's folder, one machine's folder in it, or `results` itself. Damaged files
+    are left out and named, lost files of differences are noticed, and the exit status is then 2.
+
+    \b
+      probe results results --sql "SELECT target, max(max_ulp) FROM comparisons GROUP BY target"
+    """
+    from probe.sweep.store.results import load
+    from probe.ui.answers import sweep as answers
+    from probe.ui.cli.show import here as show
+
+    # a summary of what can be read is worth more than none; what was left out decides the status
+    there = load(*folders, tolerant=True)
+    missing: list[str] = []
+    if sql is not None:
+        report = answers.query_json(there.answered(sql)[0]) | {
+            "left_out": list(there.left_out.values())
+        }
+        out.give(report, lambda: show.query_answer(report))
+    else:
+        report = answers.summary_of_stores(there)
+        missing = report["missing"]
+        out.give(report, lambda: show.stores(report))
+    for why in there.left_out.values():
+        click.echo(f"probe: {why}; this file is left out", err=True)
+    for why in missing:
+        click.echo(f"probe: {why}", err=True)
+    if there.left_out or missing:
+        return InputError.exit_code
+    return out.status(sql is None and report["differing"] > 0)
+
+
+@click.command(cls=Words, short_help="Merge several stores into one.")
+@FOLDERS
+@option(*("--out into", "DIR", "The folder to write."), required=True, type=PATH)
+@option(
+    "--partitioned",
+    None,
+    "Make one folder for each table, for DuckDB, polars, pandas.",
+    is_flag=True,
+)
+@output_options
+def merge(folders: tuple[Path, ...], into: Path, partitioned: bool, out: Output) -> None:
+    """Merges several stores into one.
+
+    The merged store has one folder for each machine. Of two rows with the same key the later one
+    is kept. With --partitioned the files are DIR/TABLE/machine=.../target=.../part-0.parquet
+    instead, which other tools read in one line. Every probe command reads both layouts.
+    """
+    from probe.sweep.store import merge as merged
+
+    with out.progress("merge", whole=True) as tell:
+        written = [str(folder) for folder in merged(folders, into, partitioned, tell)]
+    report = {"out": str(into), "folders": written}
+    out.give(report, lambda: "\n".join(f"wrote {folder}" for folder in written))
+
+
+def checkout(name: str) -> Path:
+    """Returns the folder with ``experiments/NAME.py``.
+    InputError says which experiments there are."""
+    there: list[str] = []
+    here = Path.cwd()
+    for root in (here, *here.parents, Path(__file__).resolve().parents[3]):
+        folder = root / "experiments"
+        if (folder / f"{name}.py").is_file() and Path(name).name == name:
+            return root
+        own = [file.stem for file in folder.glob("*.py") if not file.stem.startswith("_")]
+        there = there or own
+    if not there:
+        why = "experiments are not part of the installed package, and none are here or above"
+        raise InputError("experiment", name, why, "run it in a checkout (git clone) of probe")
+    todo = f"run one of {', '.join(sorted(there))}"
+    raise InputError("experiment", name, "there is no such experiment", todo)
+
+
+def run_experiment(root: Path, name: str, arguments: Sequence[str], quiet: bool) -> int:
+    """Runs an experiment's script; its exit status. ``quiet``: what it prints goes to stderr."""
+    command = [sys.executable, str(root / "experiments" / f"{name}.py"), *arguments]
+    stdout = sys.stderr if quiet else None
+    process = subprocess.Popen(command, cwd=root, stdout=stdout, env=os.environ)
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue  # the script has it too: it stores what it has and prints its summary
+
+
+def execute_notebook(notebook: Path, to: Path | None = None, store: str | None = None) -> None:
+    """Executes a notebook in the folder of ``to`` and saves it there (None: where it is).
+
+    ``store`` replaces the folder that it reads, in the cell with the tag ``parameters``.
+    ProbeError: a cell fails; nothing is saved then.
+    """
+    import nbformat
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+    book: Any = nbformat.read(notebook, as_version=4)
+    to = to or notebook
+    if store is not None:
+        (cell,) = (cell for cell in book.cells if "parameters" in cell.metadata.get("tags", []))
+        cell.source = f"STORE = {store!r}"
+        # the copy lies elsewhere, and finds the library of notebooks from there
+        lib = os.path.relpath(notebook.parent.parent / "experiments", to.parent)
+        for cell in book.cells:
+            cell.source = cell.source.replace('"../experiments"', repr(lib))
+    client = NotebookClient(
+        book,
+        timeout=600,
+        kernel_name="python3",
+        record_timing=False,
+        extra_arguments=["--IPKernelApp.log_level=ERROR"],
+        resources={"metadata": {"path": str(to.parent)}},
+    )
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        client.execute()
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        # IPython colours its tracebacks; a message is one line of plain text
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+        last = [line for line in plain.splitlines() if line.strip()][-1:]
+        text = f"{notebook.name}: a cell fails: {''.join(last)}"
+        raise ProbeError(f"notebook={text}; open it and run it cell by cell") from None
+    finally:
+        # nbclient leaves a handler of its own
+        signal.signal(signal.SIGINT, before)
+    # a notebook that is being written when somebody interrupts stays as it was
+    partial = to.with_suffix(".ipynb.tmp")
+    nbformat.write(book, partial)
+    partial.replace(to)
+
+
+def from_here(path: Path) -> str:
+    """Returns a path as it reads from this folder."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+@click.command(cls=Words, short_help="Run an experiment and its notebook.")
+@click.argument("name")
+@click.argument("arguments", nargs=-1)
+@option("--no-notebook", None, "Run the script only.", is_flag=True)
+@option(
+    *("--out folder", "DIR", "Write results and notebook into DIR; the checkout is not changed."),
+    type=PATH,
+)
+@output_options
+def run(
+    name: str, arguments: tuple[str, ...], no_notebook: bool, folder: Path | None, out: Output
+) -> int:
+    """Runs experiments/NAME.py, which writes results/NAME, then notebooks/NAME.ipynb in place.
+
+    It looks for the folder `experiments` here and in the parent folders, then in probe's own
+    checkout. With --out DIR the checkout is not changed: results go to DIR/NAME, the executed
+    notebook to DIR/NAME.ipynb. ARGUMENTS after -- go to the script.
+    """
+    root, start = checkout(name), time.monotonic()
+    own = root / "notebooks" / f"{name}.ipynb"
+    store, notebook = root / "results" / name, own
+    if folder is not None:
+        store, notebook = folder.resolve() / name, folder.resolve() / own.name
+        arguments = ("--store", str(store), *arguments)
+    status = run_experiment(root, name, arguments, quiet=out.as_json)
+    # the script said what its options are, and measured nothing
+    if "--help" in arguments:
+        return status
+    ran = own.is_file() and not status and not no_notebook
+    if ran:
+        with out.progress(f"executing {notebook.name}"):
+            execute_notebook(own, notebook, None if folder is None else name)
+    elif not status and not no_notebook:
+        out.note(f"notebooks/{name}.ipynb does not exist, so no notebook was executed")
+    report = {
+        "experiment": name,
+        "status": status,
+        "results": from_here(store),
+        "notebook": from_here(notebook) if ran else None,
+        "seconds": round(time.monotonic() - start, 1),
+    }
+    if not status or out.as_json:
+        pictures = f"\npictures in {report['notebook']}" if ran else ""
+        out.give(report, lambda: f"results in {report['results']}{pictures}")
+    # Popen gives the negative signal, a shell in between 128 and the signal: SIGINT is 2
+    return INTERRUPTED if status in (-2, 128 + 2) else abs(status)

@@ -1,0 +1,537 @@
+"""Commands about a model: all of it (``probe MODEL``), two runs, a run on disk, padding, and what
+keeps the bits."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from probe.case.errors import INTERRUPTED, InputError, NotReproduced
+from probe.targets import budget
+from probe.targets.budget import within
+from probe.targets.progress import Reporter
+from probe.ui.cli.options import (
+    DEFAULT_TARGET,
+    OTHER_TARGETS,
+    PATH,
+    ModelRun,
+    Words,
+    ask_for,
+    case_of_words,
+    case_options,
+    fail_on_option,
+    number_of_option,
+    numbers_of_option,
+    on_command_line,
+    option,
+    output_options,
+    parsed_targets,
+    refuse_case,
+    run_options,
+    target_option,
+)
+
+if TYPE_CHECKING:
+    from probe.sweep.printing import Output
+    from probe.ui.answers.examine import Learned
+    from probe.ui.answers.first_difference import Walked
+
+REPORT = "Write a verified bug report of the first operation that differs into DIR."
+UNKNOWN = "or this is unknown because an operation is not supported"
+
+
+@contextmanager
+def running_model(out: Output, what: str) -> Iterator[Reporter]:
+    """Progress, while what a user's model prints goes to stderr."""
+    with out.progress(what) as tell, redirect_stdout(sys.stderr):
+        yield tell
+
+
+def refuse_written_folder(report: Path | None) -> None:
+    """Refuses the folder of a report that has files, before anything runs. InputError."""
+    if report is not None and report.is_dir() and any(report.iterdir()):
+        why = "the folder has files that would be overwritten"
+        raise InputError("report", report, why, "give another folder")
+
+
+WHAT = (
+    "What you mean: batch (one sample alone against in a batch), padding (alone without padding "
+    "against padded), release (--target against --against-target) or machine (against a "
+    "--recording). On a terminal you are asked; else it is batch."
+)
+HEADS = {part: part for part in ("outputs", "fix", "cost", "report")}
+HEADS |= {"operation": "which", "cause": "why"}
+
+
+@click.command(cls=Words, short_help="Which operation of a model differs, why, the fix, its cost.")
+@click.argument("model", metavar="MODEL")
+@option("--ask", "WHAT", WHAT)
+@option("--at", "A", "The left size; 1 of batches, the valid part of the first padded sample.")
+@option("--against", "B", "The right size; all rows, or the full length, if not given.")
+@option("--against-target", "U", "Another release, device or library, for --ask release.")
+@option(
+    *("--recording", "RUN", "A folder that `probe record MODEL --out RUN` made elsewhere."),
+    type=PATH,
+)
+@run_options()
+@option("--report folder", "DIR", "Write a verified bug report into DIR.", type=PATH)
+@option(
+    *("--time", "5m", "Stop after 5m (90s, 2h, 1h30m); what is known by then stays."),
+    default="10m",
+    show_default=True,
+)
+@target_option(default=None)
+@fail_on_option(finding="outputs differ, or it is unknown whether they do")
+@output_options
+def examine(
+    model: str, ask: str | None, run: ModelRun, folder: Path | None, out: Output, **options: Any
+) -> int:
+    """Finds the operation of MODEL that differs, explains it, tries and times what keeps the bits.
+
+    \b
+      probe model.onnx
+      probe module:function --inputs x.npz --ask padding
+      probe model.keras --report DIR
+      probe module:function --inputs x.npz --against-target torch==2.4.0
+
+    MODEL is an .onnx, .keras, .h5, .tflite, .pt2 or .pt file, a SavedModel folder, or
+    module:function, which is called with the inputs in order. Every part is printed as soon as it
+    is known: which operation, why, what keeps the bits, what it costs, and where the report is.
+    """
+    from probe.ui.answers import examine as answers
+
+    refuse_written_folder(folder)
+    options |= {name: number_of_option(name, options[name]) for name in ("at", "against")}
+    options |= run.arguments()
+    free = ask is None and not options["against_target"] and not options["recording"]
+    if free and not out.as_json and sys.stdin.isatty() and out.notes.is_terminal:
+        words = [word for word in answers.ASK if word in ("batch", "padding")]
+        for at, word in enumerate(words, 1):
+            click.echo(f"  {at}  {word}: {answers.ASK[word]}", err=True)
+        click.echo("  (release: give --against-target; machine: give --recording)", err=True)
+        numbers = click.Choice([str(at) for at in range(1, len(words) + 1)])
+        ask = words[int(click.prompt("What is compared?", "1", type=numbers, err=True)) - 1]
+    stdout = sys.stdout  # of the command: what the model prints meanwhile goes to stderr
+
+    def show(part: Learned) -> None:
+        if out.as_json:
+            return
+        text = f"{part.text} [{part.seconds:.0f} s]"
+        columns = max(out.results.width - 8, 32)  # beside the heads
+        first, *more = textwrap.wrap(text, columns, break_long_words=False) or [""]
+        lines = [f"{HEADS[part.name]:<8}{first}", *(f"{'':<8}{line}" for line in more)]
+        print("\n".join(lines), file=stdout, flush=True)
+
+    with running_model(out, "examine") as tell:
+        inputs = options.pop("inputs")
+        diagnosis = answers.examine(
+            *(model, inputs, ask), **options, out=folder, part=show, progress=tell.say
+        )
+        report = diagnosis.report() if out.as_json else {}
+    ended = f"; ended early: {diagnosis.ended}" if diagnosis.ended else ""
+    out.give(report, lambda: f"{diagnosis.asked}{ended}")
+    if diagnosis.ended == "interrupted":
+        return INTERRUPTED
+    return out.status(diagnosis.found.finding)
+
+
+VARY = (
+    "What differs between two runs of MODEL: batch, length (the axis whose size is not fixed, else "
+    "the longest axis), or NAME:AXIS,... of inputs; length if not given."
+)
+SIZES = "Batches or lengths to compare with --against: which of them give the same bits?"
+BY = "Of --sizes: bits, on these inputs; order: orders of all sums, for all finite inputs."
+TRUST = (
+    "Allow what runs code: a model file with code of its own (a pickled PyTorch module, a Keras "
+    "Lambda layer, custom Keras classes); of two recordings their operations, which are run again "
+    "to find causes. Use it only for files whose origin you trust."
+)
+TIME = (
+    "Stop the comparison after 5m (90s, 2h, 1h30m); what was found by then is printed, and a note "
+    "names what is left."
+)
+
+
+@click.command(
+    cls=Words, short_help="Find the first operation at which two runs of a model differ."
+)
+@click.argument("left", metavar="MODEL|RUN")
+@click.argument("right", metavar="[RUN]", required=False, type=PATH)
+@option("--vary axis", "AXIS", VARY)
+@option("--at", "A", "The batch or length of the left run.")
+@option("--against", "B", "That of the right run; all of --inputs if not given.")
+@option("--sizes", "1..8", SIZES)
+@option("--by", "WHAT", BY, default="bits", show_default=True)
+@run_options(trust=TRUST)
+@option("--against-target", "U", "A different target for the right run, in its own process.")
+@option("--report", "DIR", REPORT, type=PATH)
+@option("--time", "5m", TIME)
+@option("--explain/--no-explain", None, "Find causes.", default=True, show_default=True)
+@target_option(default=None)
+@fail_on_option(
+    finding="outputs that must agree differ, stand elsewhere or read different inputs, or this is "
+    "unknown"
+)
+@output_options
+def diff(
+    left: str,
+    right: Path | None,
+    run: ModelRun,
+    target: str | None,
+    report: Path | None,
+    out: Output,
+    **two: Any,
+) -> int:
+    """Finds the first operation whose inputs agree but whose outputs differ, of two runs.
+
+    \b
+      probe diff model.onnx --vary batch --at 1 --against 8
+      probe diff model.keras --vary length --at 100 --against 128 --inputs x.npz
+      probe diff model.onnx --target onnxruntime --against-target onnxruntime,threads=1
+      probe diff run_a run_b
+
+    MODEL is an .onnx, .keras, .h5, .tflite, .pt2 or .pt file, a SavedModel folder, or
+    module:function, which is called with the inputs in order. Without --target it runs in this
+    process, with the library's defaults. On a target where it can't be recorded (a release of
+    another Python, another processor, another library that reads the file) the whole file is run.
+
+    RUN is a recording of `probe record`, from another machine, release, switch or batch.
+    Recordings of different models, weights or inputs are refused, and the message names the first
+    difference. No code of a recording is run, and no library is needed; with --trust the
+    operations that differ are run again to find the causes.
+    """
+    refuse_written_folder(report)
+    if right is not None:
+        from probe.ui.answers.first_difference import diff as compared
+
+        words = ("axis", "at", "against", "sizes", "by", "inputs", "shapes", "seed", "target")
+        for name in filter(on_command_line, (*words, "against_target")):
+            why = "two recordings hold their own inputs and targets"
+            raise InputError(name, "(given)", why, "leave it out")
+        with out.progress("diff") as tell:
+            given = {"trust": run.trust, "time": two["time"], "explain": two["explain"]}
+            walked = compared(left, right, **given, progress=tell.say)
+        return give_two_runs(walked, report, out)
+    if (Path(left) / "recording.json").is_file():
+        todo = "give a second recording; probe record MODEL --out RUN makes one"
+        raise InputError("RUN", "(none)", "there is nothing to compare with", todo)
+    from probe.ui.answers.record import GivenModel
+    from probe.ui.answers.two_runs import TwoSides, refuse_report, two_runs
+
+    if report is not None:
+        refuse_report(report, left, filter(None, [target, two["against_target"]]))
+    options = {name: two[name] for name in ("against_target", "by")}
+    options |= {name: number_of_option(name, two[name]) for name in ("at", "against")}
+    options["sizes"] = () if two["sizes"] is None else numbers_of_option("sizes", two["sizes"])
+    with running_model(out, "diff") as tell:
+        sides, model = TwoSides(vary=two["axis"], **options), GivenModel(left, **run.arguments())
+        how = {name: two[name] for name in ("explain", "time")}
+        walked = two_runs(model, sides, target, progress=tell.say, **how)
+    here = target is None and two["against_target"] is None
+    after = _after_equal(left, run, two) if here and walked.verdict == "equal" else []
+    return give_two_runs(walked, report, out, after)
+
+
+def _after_equal(model: str, run: ModelRun, two: dict[str, Any]) -> list[tuple[str, str]]:
+    """Returns the next commands where two sizes gave the same bits, each with what it does."""
+    if two["at"] is None:
+        return []
+    words = {"vary": two["axis"], "at": two["at"], "against": two["against"]}
+    words["inputs"] = run.inputs
+    shown = "".join(f" --{key} {shlex.quote(str(n))}" for key, n in words.items() if n is not None)
+    shown += "".join(f" --shape {shlex.quote(shape)}" for shape in run.shapes)
+    if run.seed != "0":
+        shown += f" --seed {run.seed}"
+    if run.trust:
+        shown += " --trust"
+    base = f"probe diff {shlex.quote(model)}{shown}"
+    steps, sizes = [], two["sizes"]
+    at, against = number_of_option("at", two["at"]), number_of_option("against", two["against"])
+    if sizes is None and against is not None and against > 2:
+        among = f"1..{against - 1}"
+        steps.append((f"{base} --sizes {among}", "looks for sizes that give different bits"))
+    if two["by"] != "order":
+        how = "compares the orders of all sums, for all finite inputs"
+        steps.append((f"{base} --sizes {sizes or at} --by order", how))
+    return [*steps, OTHER_TARGETS]
+
+
+def give_two_runs(
+    walked: Walked, report: Path | None, out: Output, after: Sequence[tuple[str, str]] = ()
+) -> int:
+    """Prints what two runs came to, with its report where one is asked for: the exit status.
+
+    ``after``: the next commands, each with what it does.
+    """
+    from probe.ui.answers.first_difference import DIFFERENT
+    from probe.ui.cli.show import models as show
+
+    first, failed, why = walked.first, "", ""
+    if first is None:
+        why = "no operation differs"
+    elif first.arguments:  # nothing to report: it did what it was asked
+        why = f"{DIFFERENT}: {first.arguments}"
+    if report is not None and not why:
+        written = None
+        # what was found stays true, and is printed
+        with within(None), budget.Ending(), running_model(out, f"writing {report}") as tell:
+            try:
+                written = walked.reproduce(report, progress=tell.say)
+            except NotReproduced as error:
+                failed = why = str(error)
+        if written is None:
+            why = why or "interrupted"
+        elif written.no_case:
+            out.note(f"the operation's own script, no case: {written.no_case}")
+    with redirect_stdout(sys.stderr):  # values are asked of the model once more
+        answer_json = walked.report()
+    out.give(answer_json, lambda: show.walked(walked, after))
+    if report is not None:
+        out.note(f"no report was written: {why}" if why else f"wrote {report}")
+    return NotReproduced.exit_code if failed else out.status(walked.finding)
+
+
+MOST = "Bytes of values to store, such as 500M or 2G; of larger recordings the rest as digests."
+UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+
+
+@click.command(cls=Words, short_help="Record a run of a model, operation by operation.")
+@click.argument("model", metavar="MODEL")
+@option("--out folder", "RUN", "The new folder to write.", type=PATH, required=True)
+@run_options()
+@option("--most", "BYTES", MOST, default="2G", show_default=True)
+@target_option(default=None)
+@output_options
+def record(
+    model: str, run: ModelRun, out: Output, folder: Path, most: str, target: str | None
+) -> int:
+    """Runs a model and stores the inputs and outputs of every operation, to compare two runs later.
+
+    \b
+      probe record model.onnx --inputs x.npz --out run_a
+      probe record module:function --target torch,threads=1 --out run_b
+      probe diff run_a run_b
+
+    MODEL is module:function, which is called with the inputs in order, or a model file as `probe
+    diff` takes it. With --target it runs in a process of its own with this target's switches. It
+    runs three times, to check that two runs give the same bits and that recording does not change
+    them. The folder has no host name, user name or path, and nothing in it is pickled, so you may
+    send it to others.
+    """
+    from probe.ui.answers import record as answers
+    from probe.ui.cli.show import models as show
+
+    with running_model(out, "record") as tell:
+        options = {"most": bytes_of(most), "target": target, **run.arguments()}
+        recorded = answers.record(model, folder, progress=tell.say, **options)
+    out.give(recorded.report(), lambda: show.recorded_run(recorded))
+    return 0
+
+
+def bytes_of(text: str) -> int:
+    """Reads ``2G``. InputError."""
+    matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", text.strip(), re.IGNORECASE)
+    if not matched:
+        raise InputError("most", text, "it is not a number of bytes", "write 500M or 2G")
+    return int(float(matched[1]) * (1 << UNITS[matched[2].upper()]))
+
+
+PADDED = (
+    "What is padded: length (the axis whose size is not fixed, else the longest axis), batch, or "
+    "NAME:AXIS,... of inputs."
+)
+FIXED = (
+    "The full length, to which inputs are usually padded; every shorter padding is compared with "
+    "it; that of --inputs if not given. With --vary batch, the number of rows."
+)
+CONTENT = (
+    "Valid lengths of inputs, before padding, such as 1..64; 1, a tenth and a quarter of the full "
+    "length if not given."
+)
+PLAN = (
+    "Write plan.json and padded.py into DIR, for all valid lengths up to the longest of --lengths; "
+    "for several targets, one folder each."
+)
+
+
+@click.command(cls=Words, short_help="Find how far a model's inputs must be padded.")
+@click.argument("model", metavar="MODEL")
+@option("--vary", "AXIS", PADDED, default="length", show_default=True)
+@option("--fixed", "N", FIXED)
+@option("--lengths", "LENGTHS", CONTENT)
+@option("--padded", "N", "Pad to this length instead of the least possible.")
+@option("--value", None, "Value of the padding.", type=float, default=0.0, show_default=True)
+@option("--safe/--no-safe", None, "Find safe lengths.", default=True, show_default=True)
+@option("--plan", "DIR", PLAN, type=PATH)
+@run_options()
+@option("--report", "DIR", REPORT, type=PATH)
+@option("--time", "5m", TIME)
+@option("--explain/--no-explain", None, "Find causes.", default=True, show_default=True)
+@target_option(several=True, default=None)
+@fail_on_option(finding=f"outputs that read valid data differ or are missing, {UNKNOWN}")
+@output_options
+def padding(
+    model: str,
+    run: ModelRun,
+    targets: tuple[str, ...],
+    report: Path | None,
+    out: Output,
+    **pads: Any,
+) -> int:
+    """Finds the shortest padded lengths (or numbers of rows) at which a model keeps its bits.
+
+    \b
+      probe fix padding model.onnx --fixed 512 --lengths 1..64 --plan DIR
+      probe fix padding model.onnx --vary batch --fixed 32 --lengths 1..8
+
+    For every valid length it finds the shortest padded length that works at all, and the shortest
+    one that gives all bits of the full length, on several sets of operands. That one is asked for
+    the orders of its sums; an operation that prevents a proof, or every shorter length, is named.
+    With --target of a different library, release or processor the whole file is run there. If one
+    of several targets fails, the results of the others are printed, and the exit status is 3.
+    """
+    from probe.ui.answers import network as answers
+    from probe.ui.answers.two_runs import refuse_report
+    from probe.ui.cli.show import models as show
+
+    refuse_written_folder(report)
+    if report is not None and len(targets) > 1:
+        why = "a report is of one target"
+        raise InputError("report", report, why, "give one --target, or leave it out")
+    if report is not None:
+        refuse_report(report, model, targets)
+    pads |= {name: number_of_option(name, pads[name]) for name in ("fixed", "padded")}
+    if pads["lengths"] is not None:
+        pads["lengths"] = numbers_of_option("lengths", pads["lengths"])
+    pads |= run.arguments()
+    where = parsed_targets(targets) if targets else answers.DEFAULT_TARGET
+    with running_model(out, "padding") as tell:
+        answer = answers.network(model, where, progress=tell.say, **pads)
+    if isinstance(answer, answers.OnTargets):
+        with redirect_stdout(sys.stderr):
+            answer_json = answer.report()
+        out.give(answer_json, lambda: show.padded_on_targets(answer))
+        return 3 if answer.failures else out.status(answer.finding)
+    return give_padded(answer, report, out)
+
+
+def give_padded(padded: Any, report: Path | None, out: Output) -> int:
+    """Prints what padding a graph came to, with the report of what changes bits: exit status."""
+    from probe.ui.cli.show import models as show
+
+    if report is not None and padded.walked is not None:
+        return give_two_runs(padded.walked, report, out)
+    with redirect_stdout(sys.stderr):
+        answer_json = padded.report()
+    out.give(answer_json, lambda: show.padded_model(padded, out.verbose))
+    if report is not None:
+        out.note("no report was written: no shorter padded length changes bits")
+    return out.status(padded.finding)
+
+
+LENGTHS = "Of a case: lengths, each compared with the largest. Of a model: valid lengths of inputs."
+OF_MODEL = "Of a model: the full length, to which inputs are usually padded."
+PADS = (
+    "What the numbers of --lengths are: length, or batch (the rows of dense); of a model also "
+    "NAME:AXIS. The default is length, of dense batch."
+)
+TABLE = (
+    "Of a model: a JSON file of the classes of probe.stable.invariant. Those in it are checked, "
+    "those that do not hold are found anew, and the file is written."
+)
+STORE = "Store the results in DIR/<machine>; nothing is stored if not given."
+LIMIT = "Stop after 5m (90s, 2h, 1h30m); what was found by then is printed."
+CONTENT_AT = "The valid length at which costs are measured; if not given, a tenth of the largest."
+
+
+@click.command(cls=Words, short_help="Measure what keeps the bits at every length, and its cost.")
+@click.argument("model", required=False)
+@case_options
+@option("--lengths", "5..40,512", LENGTHS)
+@option("--fixed", "N", OF_MODEL)
+@option("--content", "N", CONTENT_AT)
+@option("--chunks", "64,256", "Chunk sizes to try, in outputs; 64,256 if not given.")
+@option("--only", "pad,stable", "Try only these remedies, separated by spaces or commas.")
+@option("--vary", "AXIS", PADS)
+@run_options("Of a model: ", seeded=False)
+@option("--table", "FILE", TABLE, type=PATH)
+@option("--time", "5m", LIMIT)
+@target_option(default=None)
+@option("--store", "DIR", STORE, type=PATH)
+@fail_on_option(
+    finding=f"the order of additions changes with the length and no remedy is exact, {UNKNOWN}"
+)
+@output_options
+def fix(
+    model: str | None,
+    words: dict[str, str],
+    run: ModelRun,
+    lengths: str | None,
+    target: str | None,
+    out: Output,
+    **options: Any,
+) -> int:
+    """Tests and times every remedy that could keep the bits of a case, or of MODEL.
+
+    A remedy is exact if every output is added in the same order and with the same roundings at all
+    of the lengths; this does not depend on the operands. Timed in turns are: padding to a safe
+    length, chunks of one size, float64, one thread, the library's switches, probe.sizes.stable. Of
+    MODEL
+    (see `probe diff`) padding is compared with probe.stable.invariant, whose classes of sizes
+    --table keeps; with --only also the target's switches, with which the model is run. A case runs
+    on tensorflow if no --target is given, a model on its own library.
+
+    \b
+      probe fix --op dense --in-channels 384 --filters 384 --lengths 1..33 --target torch
+      probe fix module:function --vary batch --lengths 1,2,5 --fixed 32 --shape x=32x384
+    """
+    from probe.sizes.invariant.mitigations import NAMES, remedies_of
+    from probe.ui.answers.network import Remedied
+    from probe.ui.answers.network import remedies as remedied
+    from probe.ui.cli.show import models as show
+
+    if model is None:
+        ask_for(words, lengths=(lengths is not None, "--lengths 5..40,512"))
+    if lengths is None:
+        raise InputError("lengths", "(none)", "it is required", "give --lengths 5..40,512")
+    (where,) = parsed_targets((target or DEFAULT_TARGET,))
+    values, chunks, only = numbers_of_option("lengths", lengths), options["chunks"], options["only"]
+    options["content"] = number_of_option("content", options["content"])
+    options["chunks"] = None if chunks is None else numbers_of_option("chunks", chunks)
+    # some names of remedies hold a comma, and so need spaces around them
+    if only is not None:
+        only = only.split() if " " in only.strip() else only.replace(",", " ").split()
+        options["only"] = only
+    # of a model its own target says what there is
+    if only is not None and model is None:
+        known = [*(remedy.name for remedy in remedies_of(where)), *NAMES]
+        for word in only:
+            if word not in known and not word.startswith("chunks="):
+                why, todo = "there is no such remedy", f"use {', '.join(known)}"
+                raise InputError("only", word, why, todo)
+    options |= {"fixed": number_of_option("fixed", options["fixed"]), **run.arguments()}
+    if model is not None:
+        refuse_case(words)
+
+    def come(result: Any) -> None:  # each as soon as it is judged; the table has all, with costs
+        if not out.as_json:
+            out.note(f"{result.remedy.name}: {result.verdict}")
+
+    with running_model(out, "fix") as tell:
+        subject = case_of_words(words) if model is None else model
+        on = where if model is None or target is not None else DEFAULT_TARGET
+        answer = remedied(subject, values, on, progress=tell, each=come, **options)
+    if not isinstance(answer, Remedied):
+        give_padded(answer, None, out)
+        return 0  # --fail-on names what remedies find
+    report = answer.report()
+    out.give(report, lambda: show.remedies(answer.found, out.verbose))
+    return out.status(report["recommended"] is None)

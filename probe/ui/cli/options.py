@@ -1,0 +1,512 @@
+"""Defines options that several commands share, and turns words into cases and targets."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from probe.case.errors import InputError
+
+if TYPE_CHECKING:
+    from probe.case.case import Case
+    from probe.explain.comparison import Finding
+    from probe.targets.target import Target
+
+Command = Callable[..., Any]
+
+PATH = click.Path(path_type=Path)
+
+# The heading of the last part of every help.
+SHARED = "Options that the commands share"
+
+
+class Shared(click.Option):
+    """An option that means the same in every command that has it: the last ones of its help."""
+
+
+TARGETS = ("target", "targets", "against_target", "also")
+PADDINGS = "valid|same|same_lower|caffe|N|L:R"
+
+
+def _completions(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
+    """Returns the words that help shows for a value and that begin so. Of targets names and
+    devices; after a comma the switches, and after ``=`` their values."""
+    if param.name not in TARGETS:
+        return [word for word in str(param.metavar).split("|") if word.startswith(begun)]
+    from probe.targets import backends
+
+    *before, last = begun.split(",")
+    if not before:
+        names = [
+            name + ("" if device == "cpu" else f"@{device.replace('N', '0')}")
+            for name in backends.known_backends()
+            for device in backends.get(name).devices
+        ]
+        return [name for name in names if name.startswith(last)]
+    name = before[0].partition("@")[0].partition("==")[0]
+    if name not in backends.known_backends():
+        return []
+    named = {word.partition("=")[0] for word in before[1:]}
+    completions = [
+        f"{key}={value}"
+        for key, what in backends.get(name).keys.items()
+        if key not in named
+        for value in (what.values or ("",))
+    ]
+    return [",".join([*before, word]) for word in completions if word.startswith(last)]
+
+
+class Words(click.Command):
+    """A command whose help lists its own options first, and whose values a shell can complete."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        for param in self.params:
+            words = isinstance(param, click.Option) and "|" in str(param.metavar)
+            if words or param.name in TARGETS:
+                # click takes it with each option; here one place serves all commands
+                param._custom_shell_complete = _completions
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        own: list[tuple[str, str]] = []
+        shared: list[tuple[str, str]] = []
+        for param in filter(lambda one: isinstance(one, click.Option), self.get_params(ctx)):
+            of_case = param.name in CASE_WORDS and isinstance(param, Shared)
+            # two thirds of the help of ten commands would be these, all alike
+            if of_case and param.name != "op" and self.name != LISTS_CASES:
+                continue
+            if record := param.get_help_record(ctx):
+                if of_case and self.name != LISTS_CASES:
+                    about = f"What is computed: `probe {LISTS_CASES} --help` lists these options."
+                    record = "--op OP, --kernel 5, ...", about
+                last = isinstance(param, Shared) or "--help" in param.opts
+                (shared if last else own).append(record)
+        for heading, records in (("Options", own), (SHARED, shared)):
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
+
+
+# The command whose help lists the options of a case, for all others.
+LISTS_CASES = "order"
+
+
+def option(flags: str, shown: str | None, help: str, **more: Any) -> Callable[[Command], Command]:
+    """Returns ``click.option`` of flags (and perhaps a name) in words, whose value is ``shown``."""
+    return click.option(*flags.split(), metavar=shown, help=help, **more)
+
+
+def added_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Returns what adds several options to a command, which its help lists in this order."""
+    # decorators apply from the last one up, and click lists the first one first
+    return lambda command: functools.reduce(lambda below, add: add(below), options[::-1], command)
+
+
+# The words of a case, as in ``Case(...)``: what the command line shows for a value, and help.
+CASE_WORDS = {
+    "op": (
+        "conv1d|conv2d|conv3d|depthwise_conv2d|dense|matmul|sum|...",
+        "The operation, for example conv1d or dense (also: linear).",
+    ),
+    "kernel": ("5|1x5", "Kernel size; one number applies to every axis."),
+    "in_channels": ("N", "Input channels; 1 if not given."),
+    "filters": ("N", "Output channels; 1 if not given (depthwise: the channels)."),
+    "stride": ("N|1x2", "Stride; 1 if not given."),
+    "dilation": ("N|1x2", "Dilation; 1 if not given."),
+    "groups": ("N", "Channel groups; 1 if not given."),
+    "padding": (PADDINGS, "Padding; N or L:R for each axis."),
+    "ceil_mode": ("true", "Pooling: the last window may reach beyond the padded input."),
+    "pad_with": (
+        "nothing|zeros",
+        "Pooling: what padding counts as; nothing (left out) if not given.",
+    ),
+    "batch": ("N", "Batch size, of a dense layer its rows; 1 if not given."),
+    "height": ("N|4x6", "Sizes of the spatial axes before the last; as --length if not given."),
+    "length": ("N", "Size of the last spatial axis."),
+    "dtype": ("float32|float64|float16|bfloat16", "Format of all operands; float32 if not given."),
+    "operands": ("normal|ramp|cancel|...", "Which operands are generated; normal if not given."),
+    "seed": ("N", "Seed of the generated operands; 0 if not given."),
+    "weights": ("-0.7,1.1,...", "Your weights, row by row, instead of generated ones."),
+    "bias": ("0.04|normal|a,b,...", "One bias, one for each filter, or normal (generated)."),
+    "layout": (
+        "contiguous|transposed|channels_last|strided|offset:N",
+        "How the library's tensors lie in memory; contiguous if not given.",
+    ),
+    "put": ("x[0,1]=nan", "Set elements of x, w or b (nan, inf, 1e38); separate several by ;."),
+    "split": ("N", "Sum over the first N channels in one call and over the rest in a second one."),
+}
+
+DEFAULT_TARGET = "tensorflow"
+
+
+def case_options(command: Command) -> Command:
+    """Adds the words of a case and ``--case FILE``; the command gets ``words``."""
+
+    @functools.wraps(command)
+    def wrapped(**options: Any) -> Any:
+        words = {name: options.pop(name) for name in (*CASE_WORDS, "case_file")}
+        return command(words={k: v for k, v in words.items() if v is not None}, **options)
+
+    words = [
+        option(f"{flag_of(name)} {name}", shown, doc, cls=Shared)
+        for name, (shown, doc) in CASE_WORDS.items()
+    ]
+    doc = "A JSON file with a case; the options above override it."
+    return added_options(*words, option("--case case_file", "FILE", doc, cls=Shared))(wrapped)
+
+
+def case_of_words(words: Mapping[str, str]) -> Case:
+    """Returns the case that the given words say. Raises InputError."""
+    from probe.case.case import Case
+
+    options: dict[str, Any] = dict(words)
+    if file := options.pop("case_file", None):
+        case = Case.from_file(file)
+        return case.with_(**options) if options else case
+    if "op" not in options:
+        raise InputError("op", "(none)", "it is required", "give --op conv1d, or --case FILE")
+    case = Case(**options)
+    # `--op conv2d --kernel 3 --length 32` was a picture of 3 x 32: as high as the kernel
+    if case.spatial_rank > 1 and case.length is not None and case.height is None:
+        case = case.with_(height=(case.length,) * (case.spatial_rank - 1))
+    return case
+
+
+def ask_for(words: Mapping[str, str], **others: tuple[bool, str]) -> None:
+    """Asks at once for everything that is missing, where that is more than one thing. InputError.
+
+    ``others``: what is needed beside the case: whether it was given, and how one gives it.
+    """
+    from probe.case.operation import OF_CASES, OPERATIONS
+
+    missing: dict[str, str] = {}
+    if "case_file" not in words:
+        op = words.get("op")
+        if op is None:
+            missing["op"] = "--op conv1d"
+        if "kernel" not in words and (op is None or (op in OF_CASES and OPERATIONS[op].windows)):
+            missing["kernel"] = "--kernel 5" + " (matmul and sum have no kernel)" * (op is None)
+    missing |= {name: how for name, (there, how) in others.items() if not there}
+    if len(missing) > 1:
+        todo = f"give {', '.join(missing.values())}"
+        todo += ", or a case with --case FILE" if "op" in missing else ""
+        raise InputError(", ".join(missing), "(none)", "they are required", todo)
+
+
+def sized_case(words: Mapping[str, str]) -> Case:
+    """Returns ``case_of_words`` of a case whose length is given. Raises InputError."""
+    from probe.case.case import require_length
+
+    ask_for(words, length=("length" in words or "case_file" in words, "--length N"))
+    return require_length(case_of_words(words))
+
+
+def has_length(words: Mapping[str, str]) -> bool:
+    """Says whether no length is missing: it is given, a file may give it, or there is none."""
+    return bool({"length", "case_file"} & set(words)) or axis_given(words, None) != "length"
+
+
+def axis_given(words: Mapping[str, str], vary: str | None) -> str:
+    """Returns axis that is varied, as far as the words say: ``vary``, or the operation's own."""
+    from probe.case.case import ALIASES
+    from probe.case.operation import OF_CASES, OPERATIONS
+
+    if vary is not None:
+        return vary
+    op = str(words.get("op", "")).lower()
+    op = ALIASES.get(op, op)
+    return "batch" if op in OF_CASES and not OPERATIONS[op].spatial_rank else "length"
+
+
+def command_line(case: Case, leave_out: tuple[str, ...] = ()) -> str:
+    """Returns the words that make this case on a command line, without those at their defaults."""
+    from probe.case.arguments import by, padding_text
+    from probe.case.case import Case
+
+    if case.spatial_rank > 1 and case.length is not None:
+        case = case.with_(height=case.other_axes)  # a line without it is square
+    plain = Case(case.op, case.kernel, case.in_channels).arguments()
+    parts = []
+    for name, value in case.arguments().items():
+        needed = name == "op" or (name == "kernel" and case.operation.windows)
+        if name in leave_out or (value == plain[name] and not needed):
+            continue
+        if name == "padding":
+            value = padding_text(value)
+        elif isinstance(value, tuple):
+            value = by(value) if isinstance(value[0], int) else ",".join(map(repr, value))
+        parts.append(f"{flag_of(name)} {shlex.quote(str(value))}")
+    if case.in_channels != 1:
+        parts.insert(2, f"--in-channels {case.in_channels}")
+    return " ".join(parts)
+
+
+def said_again(words: Mapping[str, str], leave_out: tuple[str, ...] = ()) -> str:
+    """Returns the options of a case as the user gave them, without those of ``leave_out``."""
+    options = {name: value for name, value in words.items() if name not in leave_out}
+    return " ".join(f"{flag_of(name)} {shlex.quote(str(value))}" for name, value in options.items())
+
+
+# The next command where nothing differs.
+OTHER_TARGETS = "probe targets", "lists libraries and switches, which may add differently"
+
+
+def number_of_option(name: str, text: str | None) -> int | None:
+    """Returns a whole number from 1 up; None where the option was not given. Raises InputError."""
+    from probe.case.arguments import optional_number
+
+    return optional_number(name, text)
+
+
+def numbers_of_option(name: str, text: str) -> list[int]:
+    """Returns the numbers of ``5..64:3,70``, ascending, each once. Raises InputError."""
+    from probe.case.arguments import whole_numbers
+
+    return whole_numbers(name, text)
+
+
+def flag_of(name: str) -> str:
+    """Returns an option as it is typed, by the name that commands get it under."""
+    return "--case" if name == "case_file" else "--" + name.replace("_", "-")
+
+
+def refuse_case(words: Mapping[str, str]) -> None:
+    """Refuses words of a case beside a model. InputError."""
+    for name, value in words.items():
+        why = "the model defines what is computed"
+        raise InputError(name, value, why, f"leave out {flag_of(name)}")
+
+
+def target_option(
+    several: bool = False, default: str | None = DEFAULT_TARGET
+) -> Callable[[Command], Command]:
+    """Adds ``--target``: a text, or with ``several`` a tuple of texts."""
+    doc = (
+        "The library that runs it, with version, device and switches: "
+        "NAME[==VERSION][@DEVICE][,key=value...]; `probe targets` lists them."
+    )
+    doc += " May be given several times." if several else ""
+    flags = "--target targets" if several else "--target"
+    # click takes the default of a repeated option as a tuple, and shows it as one
+    given: Any = (default,) if several and default else default
+    more = {"multiple": several, "default": given, "show_default": default or False}
+    return option(flags, "T", doc, cls=Shared, **more)
+
+
+def parsed_targets(texts: tuple[str, ...]) -> list[Target]:
+    """Returns the targets of the texts, each once. Raises InputError."""
+    from probe.targets.target import Target
+
+    return list(dict.fromkeys(Target.parse(text) for text in texts))
+
+
+# Commands of which another process tells how far it is.
+TELLS = ("run",)
+
+
+def output_options(command: Command) -> Command:
+    """Adds ``--json`` and ``--verbose``; the command gets ``out``, an ``Output``."""
+
+    @functools.wraps(command)
+    def wrapped(as_json: bool, verbose: bool, **options: Any) -> Any:
+        from probe.sweep.printing import Output
+
+        out = Output(as_json, verbose, options.pop("fail_on", None))
+        # two voices on one stderr would tell of the same work twice
+        if command.__name__ in TELLS:
+            return command(out=out, **options)
+        with out.progress(command.__name__):
+            return command(out=out, **options)
+
+    flag = {"is_flag": True, "cls": Shared}
+    verbose = "After a failure, show what the target printed, or probe's traceback."
+    return added_options(
+        option("--json as_json", None, "Print one JSON object instead of text.", **flag),
+        option("--verbose", None, verbose, **flag),
+    )(wrapped)
+
+
+def fail_on_option(**what: str) -> Callable[[Command], Command]:
+    """Adds ``--fail-on`` with these choices and what each stands for: ``out`` has what is given."""
+    choices = "; ".join(f"{name}: {meaning}" for name, meaning in what.items())
+    doc = f"Exit with status 1 on a finding. {choices}."
+    return click.option("--fail-on", type=click.Choice(list(what)), help=doc)
+
+
+INPUTS = "Inputs from an .npz file, in the model's order or by name; random ones if not given."
+SHAPE = "Shape of a generated input: x=1x3x224x224; may be given several times."
+TRUST = (
+    "Allow a model file that runs code when it is read: a pickled PyTorch module, a Keras Lambda "
+    "layer or custom Keras classes. Use it only for files whose origin you trust."
+)
+
+
+class ModelRun(NamedTuple):
+    """What a model is run on, in words: ``--inputs``, ``--shape``, ``--seed`` and ``--trust``."""
+
+    inputs: Path | None
+    shapes: tuple[str, ...]
+    seed: str | None
+    trust: bool
+
+    def arguments(self) -> dict[str, Any]:
+        """Returns them as functions take them; no ``seed`` without its option. InputError."""
+        from probe.case.arguments import whole_number
+        from probe.record.inputs import shapes_of
+
+        seed = {} if self.seed is None else {"seed": whole_number("seed", self.seed, least=0)}
+        shapes = shapes_of(self.shapes)
+        return {"inputs": self.inputs, "shapes": shapes, "trust": self.trust, **seed}
+
+    def refuse_beside_case(self) -> None:
+        """A case generates its own operands. InputError."""
+        values = {"inputs": self.inputs, "shape": self.shapes, "trust": self.trust}
+        for name, value in values.items():
+            if value:
+                why = "a case generates its own operands"
+                raise InputError(name, value, why, f"give a model, or leave out --{name}")
+
+
+def run_options(
+    of: str = "", seeded: bool = True, trust: str = TRUST
+) -> Callable[[Command], Command]:
+    """Adds what a model is run on; the command gets ``run``, a ``ModelRun``.
+
+    ``of``: how the help of each begins. ``seeded``: whether there is a seed for it alone.
+    ``trust``: the help of ``--trust``.
+    """
+
+    def added(command: Command) -> Command:
+        @functools.wraps(command)
+        def wrapped(**options: Any) -> Any:
+            seed = options.pop("seed") if seeded else None  # a case has one of its own
+            words = {name: options.pop(name) for name in ("inputs", "shapes", "trust")}
+            return command(run=ModelRun(seed=seed, **words), **options)
+
+        seed = option("--seed", "N", "Seed of generated inputs.", default="0", show_default=True)
+        options = [
+            option("--inputs", "FILE", f"{of}{INPUTS}", type=PATH),
+            option("--shape shapes", "X=1x64", f"{of}{SHAPE}", multiple=True),
+        ]
+        if seeded:
+            options.append(seed)
+        options.append(option("--trust", None, trust, is_flag=True))
+        return added_options(*options)(wrapped)
+
+    return added
+
+
+def on_command_line(name: str) -> bool:
+    """Returns whether an option stands on the command line, by the name that the command gets."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is click.core.ParameterSource.COMMANDLINE
+
+
+SIDES = ("at", "against", "vary", "against_target", "against_padding")
+
+
+class AskedRuns(NamedTuple):
+    """Two runs of a case, in words: of the case, the left target, and ``SIDES``."""
+
+    words: dict[str, str]
+    target: str
+    sides: Mapping[str, str | None]
+
+    def refuse_beside(self, store: Path, *more: str) -> None:
+        """Raises InputError where runs, or ``more``, are given although a store says them."""
+        names = [name for name in (*self.words, *SIDES, "target", *more) if on_command_line(name)]
+        if names:
+            flags = ", ".join(map(flag_of, names))
+            why = "the store defines the cases, targets and lengths"
+            raise InputError("from", store, why, f"leave out {flags}, or --from")
+
+    def values_and_targets(self) -> tuple[int | str | None, int | str | None, list[Target]]:
+        """Returns both runs' values of the axis (None: the case's own), and the targets, each once.
+
+        Layouts stay words. Asks at once for everything that is missing. Raises InputError.
+        """
+        words, sides = self.words, self.sides
+        others = bool(sides["against_target"] or sides["against_padding"])
+        known = has_length(words)
+        need = {"length": (known, "--length N")}
+        if axis_given(words, sides["vary"]) == "length":
+            need = {"at": (known or sides["at"] is not None, "--at A")}
+        how = "--against B (or --against-target U, --against-padding P)"
+        ask_for(words, **need, against=(others or sides["against"] is not None, how))
+        targets = parsed_targets((self.target, sides["against_target"] or self.target))
+        at, against = (axis_value(name, sides[name], sides["vary"]) for name in ("at", "against"))
+        if against is None and not others:
+            todo = "give --against B, --against-target U or --against-padding P"
+            raise InputError("against", "(none)", "there is nothing to compare with", todo)
+        return at, against, targets
+
+    def finding(self) -> tuple[Finding, tuple[Target, Target]]:
+        """Returns what is to be compared, and both sides' targets. Raises InputError."""
+        from probe.explain.comparison import Finding
+
+        at, against, targets = self.values_and_targets()
+        vary, padding = self.sides["vary"], self.sides["against_padding"]
+        if at is not None and at == against and len(targets) == 1 and not padding:
+            why = "both sides are the same run"
+            raise InputError("against", against, why, "give another value")
+        finding = Finding.of(case_of_words(self.words), vary, at, against, padding)
+        return finding, (targets[0], targets[-1])
+
+
+AT = "The length (or batch, ...) of the left run; the case's own if not given."
+VARIED = "What is varied: length (default), batch (default of dense), filters, channels or layout."
+AXES = "length|batch|filters|channels|layout"
+
+
+def sides_options(command: Command) -> Command:
+    """Adds the options of ``SIDES``, below those of a case and ``--target``; the command gets all
+    as ``runs``."""
+
+    @functools.wraps(command)
+    def wrapped(**options: Any) -> Any:
+        sides = {name: options.pop(name) for name in SIDES}
+        runs = AskedRuns(options.pop("words"), options.pop("target"), sides)
+        return command(runs=runs, **options)
+
+    return added_options(
+        option("--at", "A", f"{AT} --length A means the same as --at A."),
+        option("--against", "B", "The length (or batch, ...) of the right run."),
+        option("--vary", AXES, VARIED),
+        option("--against-target", "U", "A different target for the right run."),
+        option("--against-padding", PADDINGS, "A different padding for the right run."),
+    )(wrapped)
+
+
+ZEROS = "equal: +0 and -0 agree, and are counted; differ: they differ, by 0 ulp."
+zeros_option = option("--zeros", "equal|differ", ZEROS, default="equal", show_default=True)
+KERNELS = (
+    "Which kernels to name: said: those that the library reports; all: also symbols sampled while "
+    "it runs; none. Each source of names starts the target once more."
+)
+
+
+def kernels_option(default: str) -> Callable[[Command], Command]:
+    """Adds ``--kernels``: evidence beside causes."""
+    return option("--kernels", "none|said|all", KERNELS, default=default, show_default=True)
+
+
+BY = (
+    "What a smaller case must preserve: bits: outputs that differ; order: different orders "
+    "or roundings of the sums, independent of the operands."
+)
+CAUSE = "A smaller case may have a different cause or different kernels; the result says so."
+budget_options = added_options(
+    option("--by", "bits|order", BY, default="bits", show_default=True),
+    option("--most", "N", "How many cases to try.", default="300", show_default=True),
+    option("--any-cause", None, CAUSE, is_flag=True),
+)
+
+
+def axis_value(name: str, text: str | None, vary: str | None) -> int | str | None:
+    """Returns a value of the axis ``vary``: a layout's word, else a number. Raises InputError."""
+    return text if vary == "layout" else number_of_option(name, text)

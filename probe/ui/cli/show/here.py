@@ -1,0 +1,190 @@
+"""Shows what is here: targets, facts of the machine, environments, stores, results of queries."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from probe.case import schema
+from probe.case.errors import printable
+from probe.sweep.printing import counted, table
+
+if TYPE_CHECKING:
+    from probe.ui.answers.doctor import Examined
+
+
+def targets(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """Returns what can run here first; then the rest, each with its reason."""
+    able = table("target", "version", "what it is")
+    unable = table("not here", "because")
+    # targets and reasons; a library that is missing once, with how many variants it has
+    reasons: dict[tuple[str, str], tuple[str, str, int]] = {}
+    for row in rows:
+        if row["available"]:
+            able.add_row(Text(row["target"], "green"), row["version"], row["doc"])
+            continue
+        name = re.split("[,@]", row["target"])[0]
+        missing = (name, row["why"]) in reasons and reasons[name, row["why"]][0] == name
+        key = (name, row["why"]) if missing or row["target"] == name else (row["target"], "")
+        first = reasons.get(key, (row["target"], row["why"], -1))
+        reasons[key] = (first[0], first[1], first[2] + 1)
+    for name, why, variants in reasons.values():
+        also = f", and {variants} with switches or on other devices" if variants else ""
+        unable.add_row(Text(f"{name}{also}", "yellow"), why)
+    parts: list[RenderableType] = [able]
+    if unable.row_count:
+        parts += ["", unable]
+    return Group(*parts)
+
+
+def machine(facts: Mapping[str, Any]) -> RenderableType:
+    rows = table("fact", "value")
+    rows.show_header = False
+    absent = {column.name: column.null for column in schema.TABLES["runs"]}
+    for name, value in facts.items():
+        if name != "libraries":
+            shown = f"({absent.get(name)})" if value is None else str(value)
+            rows.add_row(Text(name, "bold"), shown)
+    for name, version in facts["libraries"].items():
+        rows.add_row(Text(name, "bold"), version or "not installed")
+    return rows
+
+
+def environments(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """Returns a row an environment that was installed, and how large it is."""
+    if not rows:
+        return "nothing is installed; try probe targets install tensorflow==1.2.1"
+    shown = table("target", "Python", "NumPy", "MB", right=("MB",))
+    for row in rows:
+        size = f"{row['bytes'] / 1e6:.0f}"
+        shown.add_row(row["target"], row["python_version"], row["numpy_version"], size)
+    return shown
+
+
+def installed_target(report: Mapping[str, Any]) -> str:
+    said = f"answers, after {report['seconds']:g} s"
+    said = "was already installed" if report["already"] else said
+    library = f"{report['library']} {report['library_version']}"
+    return f"{report['target']} {said}: {library}, Python {report['python_version']}"
+
+
+def examined(examination: Examined) -> RenderableType:
+    """Returns a row a check, what to type for what is missing, and the variables that are set."""
+    from probe.ui.answers.doctor import VARIABLES
+
+    colours = {"ok": "green", "missing": "yellow", "wrong": "red"}
+    rows = table("", "part", "found", "would add", "type")
+    # a command is copied as it stands
+    rows.columns[-1].no_wrap = True
+    for check in examination.checks:
+        state = Text(check.state, colours[check.state])
+        rows.add_row(state, check.part, check.said, check.adds or "", check.command or "")
+    parts: list[RenderableType] = [rows, ""]
+    commands = [check.command or "" for check in examination.checks]
+    if examination.pip and any(command.startswith("pip ") for command in commands):
+        text = f"pip on PATH belongs to a different Python: for pip type {examination.pip}"
+        parts += [Text(text, "yellow", no_wrap=True, overflow="ignore"), ""]
+    if examination.variables:
+        set_here = table("variable that changes bits", "value", "what it decides")
+        for name, value in examination.variables.items():
+            set_here.add_row(name, value, VARIABLES[name])
+        note = (
+            "Runs on a target do not have these variables: its switches set what it needs. What "
+            "runs in probe's own process has them: `probe diff` and `record` without --target."
+        )
+        parts += [set_here, note]
+    else:
+        parts.append("No environment variable that changes bits is set.")
+    return Group(*parts)
+
+
+_SHOWN_APART = ("runs", "cases", "comparisons", "differences", "failures", "causes")
+
+
+def stores(summary: Mapping[str, Any]) -> RenderableType:
+    """Returns a table for every machine, a row a target.
+
+    ``summary``: what ``summary_of_stores`` gives.
+    """
+    machines = summary["machines"]
+    parts: list[RenderableType] = []
+    for machine in machines:
+        rows = [row for row in summary["targets"] if row["machine"] == machine]
+        when, days = summary["when"][machine], ""
+        if when["runs"]:
+            span = " to ".join(dict.fromkeys(when[end][:10] for end in ("first", "last")))
+            days = f"  {counted(when['runs'], 'run')}, {span}"
+        parts.append(Text.assemble((printable(machine), "bold"), days))
+        cells = [_cells(row) for row in rows]
+        # columns that are empty in all rows are left out
+        filled = {name: any(row[name] for row in rows) for name in ("failures", "causes")}
+        filled["share"] = any(row["unstable"] for row in rows)
+        filled["version"] = len({row["target"] for row in rows}) < len(rows)
+        names = [name for name in cells[0] if filled.get(name, True)] if cells else []
+        shown = table(*names, right=[name for name in names if name not in _TEXTS])
+        for row in cells:
+            shown.add_row(*(row[name] for name in names))
+        parts += [shown if rows else Text("no comparisons", "dim"), ""]
+    for apart in summary["defaults"]:
+        each = [f"{apart['switch']}={value} on {name}" for name, value in apart["machines"].items()]
+        todo = f"name {apart['switch']}= in the target to compare machines"
+        said = f"{apart['target']} is not one program here, by default {', '.join(each)}; {todo}"
+        parts += [Text(printable(said), "yellow"), ""]
+    more = {name: n for name, n in summary["tables"].items() if name not in _SHOWN_APART}
+    if more:
+        parts += [Text("also: " + ", ".join(f"{n:,} {name}" for name, n in more.items())), ""]
+    total = f"{summary['differing']:,} of {summary['compared']:,} outputs differ"
+    places = counted(summary["cases"], "case"), counted(len(machines), "machine")
+    return Group(*parts, Text(f"{places[0]}, {places[1]}: {total}"))
+
+
+_TEXTS = ("target", "version", "causes", "share")
+_WIDTH = 8
+
+
+def _cells(row: Mapping[str, Any]) -> dict[str, RenderableType]:
+    """Returns one row by column: comparisons made, those with a difference, and so on."""
+    vary = "" if row["vary"] in (None, "length") else f" (by {row['vary']})"
+    style = "red" if row["differing"] else "green" if row["comparisons"] else "yellow"
+    share = ""
+    if row["unstable"]:
+        # Unicode has blocks of one to seven eighths; what differs at all is not drawn as nothing
+        eighths = max(1, round(8 * _WIDTH * row["unstable"] / row["comparisons"]))
+        bar = "\u2588" * (eighths // 8) + "\u2800\u258f\u258e\u258d\u258c\u258b\u258a\u2589"[
+            eighths % 8
+        ].strip("\u2800")
+        percent = 100 * row["unstable"] / row["comparisons"]
+        share = f"{bar:<{_WIDTH}} {'<1' if percent < 1 else math.floor(percent)} %"
+    return {
+        "target": Text(printable(f"{row['target']}{vary}"), style),
+        "version": printable(row["library_version"] or ""),
+        "compared": f"{row['comparisons']:,}",
+        "unstable": f"{row['unstable']:,}",
+        "share": share,
+        "outputs": f"{row['differing']:,}",
+        "max ulp": "not a number" if row["max_ulp"] is None else f"{row['max_ulp']:,}",
+        "failures": f"{row['failures']:,}",
+        "causes": "\n".join(f"{printable(cause)} {n:,}" for cause, n in row["causes"].items()),
+    }
+
+
+# Rows of a query that are printed as a table; --json has all.
+MOST_SHOWN = 1000
+
+
+def query_answer(answer: Mapping[str, Any]) -> RenderableType:
+    """Returns the table of a query's result. ``answer``: what ``query_json`` gives."""
+    rows, first = answer["rows"], answer["rows"][:MOST_SHOWN]
+    names, number = answer["columns"], int | float | None
+    numbers = [name for name in names if all(isinstance(row[name], number) for row in first)]
+    shown = table(*map(printable, names), right=list(map(printable, numbers)))
+    for row in first:
+        shown.add_row(*("" if value is None else printable(str(value)) for value in row.values()))
+    left = len(rows) - MOST_SHOWN
+    said = f"; {left:,} more: --json has all, LIMIT fewer" if left > 0 else ""
+    return Group(shown, Text(f"{counted(len(rows), 'row')}{said}"))

@@ -1,0 +1,353 @@
+"""Shows what commands of a model found: two runs, operation by operation, and recordings on disk;
+how far to pad and what prevents it; remedies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from probe.case.case import Case
+from probe.case.errors import printable
+from probe.case.floats import rounded_text
+from probe.sweep.printing import counted, next_commands, ranges, table
+from probe.targets import backends
+
+# two runs do without the rooms of padding and mitigations, remedies of a case without recordings
+if TYPE_CHECKING:
+    from probe.diff.difference import Region
+    from probe.sizes.invariant.mitigations import Measured
+    from probe.sizes.search import SafeSize
+    from probe.ui.answers.first_difference import Walked
+    from probe.ui.answers.network import OnTargets, Padded
+    from probe.ui.answers.record import Recorded
+
+# Rows of operations that are printed; --json has all.
+MOST = 40
+
+# Reasons of unknown operations that are printed; --json has all.
+MOST_REASONS = 6
+
+MOVE = "move elements (reshape, transpose, slice and the like)"
+COLOURS = {
+    "source": "bold red",
+    "carried": "yellow",
+    "healed": "cyan",
+    "equal": "green",
+    "left": "magenta",
+    "right": "magenta",
+    "unknown": "dim",
+    "exact": "green",
+    "differs": "bold red",
+    "not known": "yellow",
+}
+
+MEANS = (
+    "source: its inputs agree and its outputs differ; carried: its inputs differ already; healed: "
+    "its inputs differ and its outputs agree; left, right: it exists in one run only; own: outputs "
+    "of a carried operation that differ even if its inputs are made to agree"
+)
+
+
+def walked(answer: Walked, after: Sequence[tuple[str, str]] = ()) -> RenderableType:
+    """Returns everything that is said of two runs; ``after``: commands, what they do."""
+    from probe.ui.answers.first_difference import NAMED, NOT_SOUGHT
+
+    first, second, _ = answer.lines()
+    colour = {"equal": "green", "differs": "red"}.get(answer.verdict, "yellow")
+    words = " (window)" * bool(answer.window)
+    parts: list[RenderableType] = [
+        Text(first),
+        Text(f"verdict: {answer.verdict}{words}", f"bold {colour}"),
+        Text(second),
+        Text(answer.outcome("--report DIR")),
+    ]
+    parts += [Text(text) for text in [answer.same_bits()] if text]
+    parts += [Text(f"note: {note}", "yellow") for note in answer.found.notes]
+    unknown = answer.unknown()
+    parts += [Text(reason, "yellow") for reason in unknown[:MOST_REASONS]]
+    if (more := len(unknown) - MOST_REASONS) > 0:
+        parts.append(Text(f"unknown for {more} more reasons: see --json", "dim"))
+    if shown := _table_of_operations(answer):
+        parts += ["", shown, Text(MEANS, "dim")]
+    parts += [""] * bool(answer.found.causes)
+    for number, cause in answer.found.causes.items():
+        operation = answer.found.operations[number]
+        kind = cause.kind or ("" if NOT_SOUGHT in cause.why else "not explained yet")
+        head = ": ".join(filter(None, [f"{operation.name} ({operation.op})", kind]))
+        parts.append(Text(head, "bold").append(f": {cause.why}", "not bold"))
+    right = ("compared", "differing", "max ulp", "scaled", "growth")
+    rows = table("output", *right, "decisions changed", right=right)
+    for number, output in enumerate(answer.found.outputs):
+        decided = [
+            f"{NAMED[each.decision]}: {each.crossed:,} of {each.taken:,}"
+            for each in answer.decisions(output)
+        ]
+        rows.add_row(
+            str(number),
+            f"{output.compared:,}",
+            f"{output.differing:,}",
+            "" if output.max_ulp is None else f"{output.max_ulp:,}",
+            rounded_text(output.scaled),
+            rounded_text(answer.report_output(output)["growth"]),
+            ", ".join(decided),
+        )
+    what = "scaled: the largest difference over eps times the largest value; growth: since the "
+    parts += ["", Group(rows, Text(f"{what}first source", "dim")), *next_commands(after)]
+    return Group(*parts)
+
+
+def _table_of_operations(answer: Walked) -> RenderableType | None:
+    operations = answer.found.operations
+    if not operations or set(answer.counts()) == {"equal"}:
+        return None
+    right = ("compared", "differing", "own", "max ulp", "scaled")
+    rows = table("operation", "op", *right, "verdict", "cause", right=right)
+    shown = list(collapsed(answer.found.computed))
+    for region, *others in shown[:MOST]:
+        verdict = Text(region.verdict, COLOURS[region.verdict])
+        if others:
+            compared = f"{sum(each.compared for each in (region, *others)):,}"
+            rows.add_row(f"{1 + len(others)} operations", "", compared, *[""] * 4, verdict, "")
+            continue
+        far = region.max_ulp if region.differing else None
+        rows.add_row(
+            Text(region.name, "bold" if region is answer.found.first else ""),
+            region.op,
+            f"{region.compared:,}",
+            *(f"{count:,}" if count else "" for count in (region.differing, region.own)),
+            "" if far is None else f"{far:,}",
+            rounded_text(max((pair.scaled for pair in region.gives), default=0.0) or None),
+            verdict,
+            region.why or region.note,
+        )
+    left_out = len(operations) - len(answer.found.computed)
+    more = [f"{len(shown) - MOST} more rows"] if len(shown) > MOST else []
+    if left_out:
+        more.append(f"{counted(left_out, 'operation')} that only {MOVE}")
+    if not more:
+        return rows
+    return Group(rows, Text(f"not shown: {' and '.join(more)}; --json has all", "dim"))
+
+
+def collapsed(operations: list[Region]) -> Iterator[list[Region]]:
+    """Yields operations one by one, and runs of those in which nothing differs together."""
+
+    def row(operation: Region) -> str | int:
+        quiet = operation.verdict in ("equal", "left", "right", "unknown") and not operation.note
+        # the others have a row each
+        return operation.verdict if quiet else id(operation)
+
+    for _, some in groupby(operations, row):
+        yield list(some)
+
+
+def recorded_run(recording: Recorded) -> RenderableType:
+    left_out = recording.made.left_out
+    more = f"; {counted(left_out['values'], 'value')} left out" if left_out["values"] else ""
+    return Group(*map(Text, recording.lines()), Text(f"wrote {recording.made.folder}{more}"))
+
+
+# Rows of contents, and of stretches of a plan, that are printed.
+MOST_SIZES = 24
+
+
+SHORT = {"exact": "yes", "differs": "no", "not known": "not known"}
+
+
+def remedies(measured: Measured, verbose: bool = False) -> RenderableType:
+    """Returns what to do, a row for each remedy, and why some are not known."""
+    from probe.sizes.invariant.mitigations import advise
+    from probe.sizes.thresholds import threads_text
+
+    what = measured.sizes if isinstance(measured.subject, Case) else "valid lengths"
+    lines = f"{measured.label}\n{what} {ranges(list(measured.lengths))} against "
+    lines += f"{measured.fixed} on {measured.target.text}, by order, for all finite operands"
+    lines += f", with {threads_text(measured.threads)}"
+    if len(backends.get(measured.target.name).layouts) > 1:
+        lines += f"; their memory layout is {' or '.join(measured.layouts)}"
+    content, best = measured.content, advise(measured)
+    costs = {r.remedy.name: rounded_text(measured.ratio(r, content)) for r in measured.found}
+    brief = remedies_in_brief(
+        ((r.remedy.name, r.verdict, costs[r.remedy.name]) for r in measured.found), best.name
+    )
+    what = f"cost: time at {measured.vary} {content:,} over the default's there"
+    parts: list[RenderableType] = [Text(lines), Text(f"recommended: {best.text}", "bold"), ""]
+    parts += [brief, Text(f"exact?: {EXACT}; {what}", "dim")]
+    if not verbose:
+        parts.append(Text("--verbose: all columns, and why some are not known", "dim"))
+        return Group(*parts)
+    unit = "outputs" if isinstance(measured.subject, Case) else "lengths"
+    right = (f"differing {unit}", f"at {content}", "x default", "of full", f"x at {measured.fixed}")
+    rows = table(
+        "remedy", "verdict", *right, "error", "bits", "what it is", right=(*right, "error")
+    )
+    for result in measured.found:
+        compared, seconds = result.compared, measured.seconds(result, content)
+        name = result.remedy.name
+        rows.add_row(
+            Text(name, "bold green" if name == best.name else ""),
+            Text(result.verdict, COLOURS[result.verdict]),
+            "" if compared is None else f"{result.differing:,} of {compared:,}",
+            "" if seconds is None else f"{seconds * 1e3:.3g} ms",
+            costs[name],
+            rounded_text(measured.of_fixed(result)),
+            rounded_text(measured.ratio(result, measured.fixed)),
+            "" if result.error_rms is None else f"{result.error_rms:.2f}",
+            {True: "kept", False: "changed", None: ""}[result.keeps],
+            result.remedy.doc,
+        )
+    parts += ["", rows, Text(COLUMNS.format(measured), "dim")]
+    refused = [result for result in measured.found if result.refusal]
+    parts += [Text(f"{result.remedy.name}: {result.refusal}", "yellow") for result in refused]
+    return Group(*parts)
+
+
+def remedies_in_brief(rows: Iterable[tuple[str, str, str]], best: str | None) -> RenderableType:
+    """Returns a row for each remedy: its name, its verdict and its cost."""
+    shown = table("remedy", "exact?", "cost", right=("cost",))
+    for name, verdict, cost in rows:
+        style = "bold green" if name == best else ""
+        shown.add_row(Text(name, style), Text(SHORT[verdict], COLOURS[verdict]), cost)
+    return shown
+
+
+EXACT = "whether all sizes give the same bits, whatever finite numbers come in"
+COLUMNS = (
+    "differing: outputs that are added differently than at the full size; at: seconds of a call; "
+    "x default, of full: over the default's at that size, and at the full one; x at: at the full "
+    "size; error: distance from the exact sums, in eps times the sum of magnitudes; bits: whether "
+    "the full size keeps the default's"
+)
+
+
+def padded_on_targets(answer: OnTargets) -> RenderableType:
+    """Returns what is said of a model on several targets, one after the other."""
+    parts: list[RenderableType] = []
+    for padded in answer.found:
+        parts += [Text(padded.target, "bold"), padded_model(padded), ""]
+    for failed in answer.failures:
+        said = f"{failed['target']} failed: {failed['kind']}: {failed['message']}"
+        parts.append(Text(said, "yellow"))
+    return Group(*parts)
+
+
+def padded_model(padded: Padded, verbose: bool = False) -> RenderableType:
+    """Returns everything that is said of a padded graph; of remedies the columns that decide, and
+    with ``verbose`` all."""
+    report = padded.report()
+    head = f"{padded.model}: {counted(report['operations_total'], 'operation')} of a graph, "
+    unknown = report["operations_total"] - report["examined"]
+    head += f"{counted(unknown, 'operation')} not supported, " * bool(unknown)
+    along = padded.graph.along.items()
+    axes = ", ".join(f"{printable(name)} along axis {axis}" for name, axis in along)
+    head += f"padded against {padded.vary} {padded.graph.fixed:,} ({axes})"
+    colour = {"equal": "green", "differs": "red"}.get(padded.verdict, "yellow")
+    parts: list[RenderableType] = [
+        Text(head),
+        Text(f"verdict: {padded.verdict}", f"bold {colour}"),
+        Text(padded.advice()),
+        *(Text(f"note: {note}", "yellow") for note in padded.notes),
+        "",
+        _graph_contents(padded.found),
+        Text(MEANS_OF_SIZES, "dim"),
+    ]
+    if padded.remedies:
+        best = report["recommended"]
+        ways = ((w["name"], w["verdict"], rounded_text(w["ratio"])) for w in padded.remedies)
+        # what to do stands first, before the verdict and what it rests on
+        parts[1:1] = [Text(f"recommended: {best}", "bold"), "", remedies_in_brief(ways, best)]
+        parts[4:4] = [Text(f"exact?: {EXACT}; cost: {COST}", "dim"), ""]
+    if padded.remedies and not verbose:
+        parts.append(Text("--verbose: all columns of the remedies, and the operations", "dim"))
+    elif padded.remedies:
+        costs, words = ("of full", "x least"), ("bits at full size", "prevented by", "what it does")
+        rows = table("remedy", "verdict", *costs, *words, right=costs)
+        for way in padded.remedies:
+            verdict = way["verdict"]
+            if values := way.get("valid_for"):
+                verdict += f", for {values}"
+            rows.add_row(
+                way["name"],
+                verdict,
+                *(rounded_text(way[cost]) for cost in ("of_fixed", "ratio")),
+                {True: "same", False: "different", None: ""}[way["keeps"]],
+                way["refusal"] or "",
+                way["doc"],
+            )
+        parts += ["", rows, Text(TIMES, "dim")]
+        mode = None if padded.invariant is None else padded.invariant.to_json()
+        # each operation of the invariant mode, with its class of sizes
+        if mode is not None:
+            right = ("threads", "checked", "in the class", "from")
+            rows = table("operation in the invariant mode", *right, "orders", right=right)
+            names = ("threads", "sizes", "usable", "smallest")
+            for operation in mode["operations"][:MOST_SIZES]:
+                facts = (str(operation.get(name, "")) for name in names)
+                sure = operation.get("orders") or "not asked"
+                rows.add_row(operation["operation"], *facts, sure)
+            more = len(mode["operations"]) - MOST_SIZES
+            parts += ["", rows]
+            parts += [Text(f"and {more} operations more", "dim")] * (more > 0)
+    if padded.plan is not None:
+        plan, longest = padded.plan, padded.plan.stretches[-1].last
+        text = f"plan: {counted(len(plan.stretches), 'range')} up to {longest:,}"
+        text += f"; checked on new inputs at {counted(len(plan.checked), 'valid size')}"
+        failed = f"failed at {', '.join(map(str, plan.failed))}" if plan.failed else "none failed"
+        parts += ["", Text(f"{text}, {failed}", "red" if plan.failed else "default")]
+        if plan.over:
+            parts.append(Text(f"not all sizes were tried: {plan.over}", "yellow"))
+        parts += [Text(f"assumed: {assumption}", "dim") for assumption in plan.assumed]
+    if padded.walked is not None:
+        parts += ["", Text("The run that differs, operation by operation:", "bold")]
+        parts.append(walked(padded.walked))
+    if padded.written:
+        parts += ["", Text(f"written: {', '.join(padded.written)}")]
+    return Group(*parts)
+
+
+COST = "time of the least padded size with the remedy, over the same without one"
+
+
+TIMES = "of full, x least: time relative to the full size, and to the least size without a remedy"
+MEANS_OF_SIZES = (
+    "least: the shortest padded size that has all outputs of the valid part; safe: the shortest at "
+    "which they have the full size's bits; proof: whether that holds for all finite inputs"
+)
+
+
+def _graph_contents(sizes: list[SafeSize]) -> RenderableType:
+    right = ("valid size", "least", "safe")
+    rows = table(*right, "at the least", "operation", "kept outputs", "proof", right=right)
+    for size in sizes[:MOST_SIZES]:
+        least, safe = size.at_least, size.at_safe
+        word, colour = least.by_order, "red"
+        if least.serves:
+            word, colour = "equal", "green"
+        elif least.lacking:
+            word, colour = "no shorter size has all outputs", "yellow"
+        proof = f"unproved: {safe.name} ({safe.why})" if safe.name else safe.why or safe.by_order
+        if safe.by_order == "same":
+            sets = f", {safe.sets} sets of operands" * bool(safe.sets)
+            proof = safe.why or f"by order{sets}" + f", for {safe.given}" * bool(safe.given)
+        boxes = []
+        for box in safe.boxes:
+            axes = []
+            for part in box or ():
+                moved = f" at {part.start + part.offset:,}" * bool(part.offset)
+                axes.append(f"axis {part.axis}: {part.start:,} to {part.stop - 1:,}{moved}")
+            boxes.append("constant" if box is None else ", ".join(axes) or "all")
+        rows.add_row(
+            f"{size.content:,}",
+            f"{size.least:,}",
+            f"{size.safe:,}{' or less' * bool(size.over)}",
+            Text(word, colour),
+            f"{least.name}: {least.why}" if least.name and not least.serves else "",
+            "; ".join(boxes),
+            proof,
+        )
+    more = len(sizes) - MOST_SIZES
+    return Group(rows, *[Text(f"and {more} more valid sizes; --json has all", "dim")] * (more > 0))

@@ -1,0 +1,422 @@
+"""Checks: what the lock says of their bits (same, changed, unknown, or new), and what it gets; and
+what they found: lines for a terminal, JSON, Markdown, and the lines by which GitHub annotates the
+line of each check that is not the same."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe.record.store import Bits, array_of, bits_of
+from probe.sweep.printing import counted
+from probe.targets import machine
+from probe.ui.answers.same_bits import where_they_differ
+from probe.ui.lock import conditions
+from probe.ui.lock.conditions import Apart, Facts, apart_text, conditions_key, facts_apart
+from probe.ui.lock.file import NAME, Accepted, LockFile, changing, heads, read_lock
+
+SAME, CHANGED, UNKNOWN, NEW = "same", "changed", "unknown", "new"
+
+# Variable: the folder for what a check that is run again has. Nothing is judged then.
+OUT = "PROBE_BITS_OUT"
+
+# Variable: also record operations there: ``digests`` of each test's, or one test's ``whole`` run.
+RECORD, DIGESTS, WHOLE = "PROBE_BITS_RECORD", "digests", "whole"
+
+# Bytes of an array that is kept beside the lock, in pytest's cache, to say later where it differs.
+LARGEST = 1 << 24
+
+
+@dataclass
+class Checked:
+    """One check. ``check``: its name; ``test``: the test that it is of, or the name again.
+
+    ``verdict``: ``same``: bits that are accepted, here or under other conditions. ``changed``: not
+    those of an entry whose conditions hold, or hold but for releases. ``unknown``: no entry is of
+    these conditions. ``new``: there is no entry. ``nearest``: the conditions of the entry that
+    differs least; ``apart``: in what. ``place``: file and line of the check. ``why``: what
+    :mod:`probe.ui.lock.why` found. ``difference``: where the arrays differ, in words, if it is
+    known.
+    """
+
+    check: str
+    test: str
+    bits: Bits
+    facts: Facts
+    verdict: str
+    nearest: str = ""
+    accepted: Accepted | None = None
+    apart: Apart = field(default_factory=dict)
+    place: tuple[str, int] | None = None
+    why: dict[str, Any] = field(default_factory=dict)
+    difference: str = ""
+
+    @property
+    def message(self) -> str:
+        """Returns what is wrong in one line, and what to do; empty for the same bits."""
+        add, bless = "pytest --bits-update", "pytest --bits-bless REASON"
+        if "::" not in self.test:  # no test, a run of probe check lock
+            add, bless = (
+                "probe check lock ... (as it was added)",
+                "probe check lock ... --bless REASON",
+            )
+        if self.verdict == NEW:
+            return f"check={self.check}: bits.lock has no entry; run {add} to add it"
+        if self.verdict == SAME or self.accepted is None:
+            return ""
+        text = f"{self.bits.text}, accepted is {self.accepted.bits.text}"
+        text += f" ({self.difference})" if self.difference else ""
+        if self.verdict == UNKNOWN:
+            more = f"under {self.conditions}; if you trust them, add them: {add}"
+            return f"check={self.check}: {text}, {more}"
+        under = f", with {self.conditions}" if self.apart else ""
+        return f"check={self.check}: the bits changed: {text}{under}; accept them with {bless}"
+
+    @property
+    def conditions(self) -> str:
+        """Returns in what the nearest entry differs: ``threads 1 -> 2, release numpy ...``."""
+        return apart_text(self.apart) or "the same conditions"
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what ``probe check --json`` and ``--bits-report=json`` have of it."""
+        accepted, (path, line) = self.accepted, self.place or (None, None)
+        return {
+            "check": self.check,
+            "test": self.test,
+            "verdict": self.verdict,
+            "bits": vars(self.bits),
+            "accepted": accepted and vars(accepted.bits),
+            "reason": (accepted.reason or None) if accepted else None,
+            "conditions": self.facts,
+            "nearest": self.nearest or None,
+            "apart": self.apart,
+            "difference": self.difference or None,
+            "file": path or None,
+            "line": line if path else None,
+            "why": self.why or None,
+        }
+
+
+def judged_check(lock: LockFile, check: str, test: str, bits: Bits, facts: Facts) -> Checked:
+    """Returns the verdict on one check's bits under the conditions here.
+
+    An entry whose conditions all hold decides. Where there is none, bits that any entry has are the
+    same. Else, where an entry differs in releases alone, the bits changed with them: a release is
+    what a user chooses, a processor is not. With anything else it is unknown."""
+    checked = Checked(check, test, bits, facts, NEW)
+    entries = lock.checks.get(check, {})
+    if not entries:
+        return checked
+    differing = {named: facts_apart(lock.conditions[named], facts) for named in entries}
+    own = conditions_key(facts)
+
+    def far(named: str) -> tuple[Any, ...]:
+        groups = differing[named]
+        others = [group for group in groups if not group.startswith("release ")]
+        # of two that hold, the one that says more; the same key first: two may hold at once
+        return (len(others), len(groups), named != own, -len(lock.conditions[named]), named)
+
+    exact = {named for named in entries if not differing[named]}
+    equal = {named for named in entries if entries[named].bits == bits}
+    among = set(entries)
+    if own not in entries and equal:
+        # two sets of conditions may hold at once, which name different libraries: if either has
+        # these bits they are accepted
+        among = equal if not exact or exact & equal else exact
+    wanted = min(among, key=far)
+    checked.nearest, checked.accepted, checked.apart = wanted, entries[wanted], differing[wanted]
+    released = all(group.startswith("release ") for group in differing[wanted])
+    checked.verdict = SAME if entries[wanted].bits == bits else CHANGED if released else UNKNOWN
+    return checked
+
+
+class BitsSession:
+    """What the checks of a process found. ``update``, ``bless``: as of pytest's flags. ``cache``:
+    where accepted arrays are kept. ``root``: what tests' files are named from; the lock's folder.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        update: bool = False,
+        bless: str | None = None,
+        cache: Path | None = None,
+        root: Path | None = None,
+    ) -> None:
+        self.path, self.bless, self.cache = path, bless, cache
+        self.root = root or path.parent
+        self.update = update or bless is not None
+        self.out = Path(os.environ[OUT]) if os.environ.get(OUT) else None
+        self.lock = LockFile() if self.out else read_lock(path)
+        self.results: list[Checked] = []
+        self.accepted: list[Checked] = []
+        self.operations: dict[str, list[str]] = {}
+        self.recorded: dict[str, tuple[list[str], str]] = {}
+        self.finished, self.recordable = set[str](), set[str]()
+        self.refused: list[str] = []
+        """Why something was not written, or not removed: lines."""
+        self.handed: dict[str, tuple[Bits, Any]] = {}
+
+    def checked(self, check: str, test: str, value: Any, place: tuple[str, int]) -> Checked:
+        """Judges one array; takes it into the lock where that is wanted."""
+        bits = bits_of(value)
+        if self.out:
+            self.handed[check] = bits, value
+            return Checked(check, test, bits, {}, SAME)
+        # a library that an entry names is asked for even if nothing has loaded it here: an entry of
+        # a whole suite has to hold for one of its tests alone
+        known = (self.lock.conditions[key] for key in self.lock.checks.get(check, {}))
+        libraries = {n[8:] for facts in known for n in facts if n.startswith("library.")}
+        checked = judged_check(self.lock, check, test, bits, conditions.here(libraries))
+        checked.place = place
+        self.results.append(checked)
+        if checked.verdict == CHANGED and self.bless is None:
+            if (old := self.kept(checked)) is not None:
+                new, dtype = array_of(value)
+                checked.difference = where_they_differ(old, new, "out", dtype, 1).partition(": ")[2]
+        elif checked.verdict != SAME and self.update:
+            self.accepted.append(checked)
+            if self.cache is not None and bits.dtype != "file":
+                array, _ = array_of(value)
+                if array.nbytes <= LARGEST and array.dtype.kind != "V":
+                    with suppress(OSError):  # a cache that can't be written costs words, no verdict
+                        self.cache.mkdir(parents=True, exist_ok=True)
+                        np.save(self.cache / f"{bits.hash}.npy", array, allow_pickle=False)
+        return checked
+
+    def kept(self, checked: Checked) -> np.ndarray | None:
+        """Returns the accepted array of a check, where it is in the cache and of the same shape."""
+        wanted = checked.accepted and checked.accepted.bits
+        if not self.cache or not wanted or replace(wanted, hash=checked.bits.hash) != checked.bits:
+            return None
+        try:
+            old = np.load(self.cache / f"{wanted.hash}.npy", allow_pickle=False)
+        except (OSError, ValueError):
+            return None
+        return old if bits_of(old).hash == wanted.hash else None
+
+    @property
+    def records(self) -> bool:
+        """Returns whether operations are to be recorded: in a process that hands them over. A body
+        that ran twice in the user's own would move what tests share, as a generator."""
+        return self.out is not None and RECORD in os.environ
+
+    def record(self, test: str, function: Callable[[], Any], bare: Any = None) -> None:
+        """Runs a test's checks a few times more, watched, to know their operations."""
+        from probe.ui.answers.record import recorded_operations
+
+        assert self.out is not None
+        folder = self.out / "recording" if os.environ[RECORD] == WHOLE else None
+        self.recorded[test] = recorded_operations(function, folder, bare)
+
+    def unused(self, tests: Collection[str]) -> list[str]:
+        """Returns entries of checks that are gone: of these ``tests``' files, which were run whole,
+        or of files that are gone. Those of a test that did not end, or was skipped, stay."""
+        files = {test.partition("::")[0] for test in tests}
+        used = {checked.check for checked in self.results} | set(self.lock.runs)
+        unused = []
+        for check in self.lock.checks:
+            if check in used or check.rpartition("::")[0] in self.lock.runs:
+                continue  # a model with several outputs has a check for each
+            *own, path = heads(check)
+            test = next((name for name in own if name in tests), None)
+            gone = path in files or not (self.root / path).exists()
+            if gone if test is None else test in self.finished:
+                unused.append(check)
+        return unused
+
+    def finish(self, gone: Sequence[str] = ()) -> None:
+        """Writes what was accepted; removes entries that are ``gone``. InputError."""
+        if self.out:
+            return self._hand_over(self.out)
+        if not self.accepted and not gone:
+            return None
+        with changing(self.path) as lock:
+            files = set[str]()  # that have a check whose bits no entry that is gone has
+            for checked in self.accepted:
+                entries = lock.checks.get(checked.check, {})
+                # a test has one entry alone and in a suite, which may load more libraries: an
+                # entry that holds is replaced, and keeps its conditions
+                holding = [n for n in entries if not facts_apart(lock.conditions[n], checked.facts)]
+                if self.bless is None and any(entries[n].bits != checked.bits for n in holding):
+                    continue  # a different process has added different bits: they stay
+                facts = lock.conditions[min(holding)] if holding else checked.facts
+                for other in holding:
+                    if entries[other].bits != checked.bits and conditions_key(facts) != other:
+                        del entries[other]
+                if checked.verdict == NEW and checked.check not in lock.checks:
+                    # a test that was renamed keeps its entries of other machines
+                    for name in gone:
+                        old = lock.checks.get(name, {})  # none: taken by another test
+                        if any(each.bits == checked.bits for each in old.values()):
+                            lock.checks[checked.check] = lock.checks.pop(name)
+                            lock.operations[checked.check] = lock.operations.pop(name, {})
+                            break
+                    else:
+                        files.add(checked.check.partition("::")[0])
+                reason = (self.bless or "") if checked.verdict == CHANGED else ""
+                named = lock.accept(checked.check, facts, checked.bits, reason)
+                lock.operations.setdefault(checked.test, {}).pop(named, None)
+                if digests := self.operations.get(checked.test):
+                    lock.operations[checked.test][named] = digests
+            for name in gone:
+                # a test that was renamed and changed is a new one beside one that is gone
+                if self.bless is None and name in lock.checks and name.partition("::")[0] in files:
+                    todo = "if a test was renamed and changed, accept it with --bits-bless REASON"
+                    self.refused.append(
+                        f"check={name}: it stays, new checks have other bits; {todo}"
+                    )
+                else:
+                    lock.drop(name)
+        return None
+
+    def leave_out(self, checks: Collection[str]) -> None:
+        """Takes back accepted checks whose bits differ from run to run: none could be kept."""
+        self.accepted = [each for each in self.accepted if each.check not in checks]
+        why = "its bits differ from run to run, so none are accepted; set its seed, or check less"
+        self.refused += [f"check={check}: {why}" for check in checks]
+
+    def _hand_over(self, folder: Path) -> None:
+        """Writes what a test had that was run again: its bits, and the conditions it had."""
+        hashes = {n: [b.dtype, list(b.shape), b.hash] for n, (b, _) in self.handed.items()}
+        arrays = {}
+        for number, (_, value) in enumerate(self.handed.values()):
+            if not isinstance(value, Path) and (array := array_of(value)[0]).dtype.kind != "V":
+                arrays[str(number)] = array
+        np.savez(folder / "arrays.npz", **arrays)  # type: ignore[arg-type]
+        done = {"checks": hashes, "conditions": conditions.here(), "operations": self.recorded}
+        (folder / "bits.json").write_text(json.dumps(done))
+
+
+ENDINGS = {"json": "json", "markdown": "md", "github": "txt"}
+
+
+def summarised(results: Sequence[Checked]) -> str:
+    """Returns ``3 of 41 checks changed: order, numpy 2.4.6 -> 2.5.0, sum of 768 numbers; 0
+    decisions``, or how many are the same."""
+    count, total = Counter(checked.verdict for checked in results), counted(len(results), "check")
+    rest = [f"{count[name]:,} {name}" for name in (UNKNOWN, NEW) if count[name]]
+    more = f" ({', '.join(rest)})" if rest else ""
+    if not count[CHANGED]:
+        have = "has" if 1 in (count[SAME], len(results)) else "have"
+        return f"{count[SAME]:,} of {total} {have} the same bits{more}"
+    causes = Counter[str]()
+    for why in (checked.why for checked in results if checked.verdict == CHANGED and checked.why):
+        # what changed, from what, where, and how many decisions, as far as it is known
+        words = [why.get("class"), why.get("said") or why.get("cause"), why.get("operation")]
+        text = ", ".join(filter(None, words)) or "the cause is unknown"
+        if (taken := why.get("decisions") or {}).get("total"):
+            text += f"; {taken['changed']:,} decisions"
+        causes[text + (f" ({why['kind']})" if why.get("kind") else "")] += 1
+    summary = "; ".join(text for text, _ in causes.most_common(3)) + "; ..." * (len(causes) > 3)
+    return f"{count[CHANGED]:,} of {total} changed{more}{f': {summary}' if summary else ''}"
+
+
+def terminal_lines(
+    results: Sequence[Checked],
+    accepted: Collection[Checked],
+    unused: Sequence[str],
+    update: bool,
+    refused: Sequence[str] = (),
+) -> list[str]:
+    """Returns the end of pytest's run: counts, what is not the same with its cause, what to do."""
+    lines = [summarised(results)] if results else []
+    if accepted:
+        lines.append(f"{NAME}: {counted(len(accepted), 'value')} written")
+    for checked in results:
+        if checked.verdict in (CHANGED, UNKNOWN) and checked not in accepted:
+            lines += [checked.message, *(f"  {line}" for line in why_in_lines(checked.why))]
+    lines += refused
+    unused = [each for each in unused if not any(f"check={each}:" in line for line in refused)]
+    if unused:
+        done = "removed" if update else "pytest --bits-update removes them"
+        what = counted(len(unused), "check")
+        lines.append(f"{NAME} has {what} that no test uses any more ({done}): {', '.join(unused)}")
+    return lines
+
+
+def why_in_lines(why: dict[str, Any]) -> list[str]:
+    """Returns the cause, the operation and the kind of a change in lines."""
+    if not why:
+        return []
+    lines = [f"cause: {why.get('said') or why.get('cause') or 'unknown'}"]
+    for word, name in (("where", "operation"), ("class", "class"), ("kind", "kind")):
+        lines += [f"{word}: {why[name]}"] if why.get(name) else []
+    if why.get("decisions"):
+        lines.append("decisions: {changed} of {total} changed".format(**why["decisions"]))
+    return lines + [f"note: {text}" for text in why.get("notes", [])]
+
+
+def json_report(
+    results: Sequence[Checked], unused: Sequence[str] = (), error: str = ""
+) -> dict[str, Any]:
+    """Returns the object that ``probe check --json`` prints. ``error``: of a lock that can't be
+    read or written."""
+    count = Counter(checked.verdict for checked in results)
+    return {
+        "summary": error or summarised(results),
+        "error": error or None,
+        **{name: count[name] for name in (SAME, CHANGED, UNKNOWN, NEW)},
+        "checks": [checked.to_json() for checked in results],
+        "unused": list(unused),
+    }
+
+
+def markdown_report(results: Sequence[Checked], unused: Sequence[str], error: str) -> str:
+    """A pull request's or a job's page."""
+    from jinja2 import Template
+
+    text = Path(__file__).with_name("templates").joinpath("report.md.j2").read_text()
+    page = Template(text, keep_trailing_newline=True)
+    return page.render(headline=error or summarised(results), results=results, unused=unused)
+
+
+# Verdict -> GitHub's command that annotates a line: what is unknown fails nothing.
+ANNOTATIONS = {CHANGED: "error", NEW: "warning", UNKNOWN: "notice"}
+
+
+def github_report(results: Sequence[Checked], error: str = "") -> str:
+    """Lines that a step of GitHub prints: ``::error file=tests/test_a.py,line=7::check=...``."""
+    # what ends a property or a line is escaped as GitHub's toolkit does (command.ts)
+    escaped = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
+    properties = escaped | str.maketrans({":": "%3A", ",": "%2C"})
+    lines = [f"::error::{machine.publishable(error).translate(escaped)}"] if error else []
+    for checked in results:
+        if command := ANNOTATIONS.get(checked.verdict):
+            path, line = checked.place or (NAME, 1)
+            text = machine.publishable("\n".join([checked.message, *why_in_lines(checked.why)]))
+            place = f"file={path.translate(properties)},line={max(line, 1)}"
+            lines.append(f"::{command} {place}::{text.translate(escaped)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def write_report(
+    wanted: str,
+    folder: Path,
+    results: Sequence[Checked],
+    unused: Sequence[str] = (),
+    error: str = "",
+) -> str:
+    """Writes what ``FORMAT`` or ``FORMAT=FILE`` asks for; returns what to say of it."""
+    form, _, path = wanted.partition("=")
+    out = folder / (path or f"bits-report.{ENDINGS[form]}")
+    if form == "markdown":
+        text = markdown_report(results, unused, error)
+    elif form == "github":
+        text = github_report(results, error)
+    else:
+        text = json.dumps(json_report(results, unused, error), indent=1) + "\n"
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as why:
+        return f"bits-report={form}: {out.name} can't be written: {why.strerror}"
+    return f"{form} report: {out.name}"

@@ -1,0 +1,185 @@
+"""The conditions that decide bits here: facts by name, one value each.
+
+``blas.LIBRARY`` is the processor whose kernels its OpenBLAS took, ``openblas.LIBRARY`` that one's
+release, ``flag.VARIABLE`` a variable or setting that chooses kernels. No host and no path is one.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from probe.targets import machine
+from probe.targets.backends.arrays import openblas_functions
+from probe.targets.backends.contract import ONEDNN_ISA
+
+Facts = dict[str, str | int]
+
+KNOWN = tomllib.loads(Path(__file__).with_name("templates").joinpath("conditions.toml").read_text())
+# Modules that compute numbers, and the distributions that may bring each.
+LIBRARIES: dict[str, list[str]] = KNOWN["libraries"]
+
+# Variables of the environment that choose kernels, formats or devices.
+FLAGS: list[str] = KNOWN["flags"]
+
+# Variables that set how many threads libraries take; ``sets``: of which library.
+THREADS: list[str] = KNOWN["threads"]
+
+# Not a library's variable: how many processors a process that runs a check again may use.
+CORES_OF = "PROBE_CORES"
+
+
+def here(libraries: Iterable[str] = ()) -> Facts:
+    """Returns the conditions of this process; ``libraries``: also these, loaded or not.
+
+    Costs some 20 ms the first time and 0.1 ms later, when nothing else was loaded meanwhile.
+    """
+    loaded = tuple(name for name in LIBRARIES if sys.modules.get(name) is not None)
+    cores = machine.cores()  # it may be changed meanwhile: os.sched_setaffinity
+    facts: Facts = {"cores": cores, "processor": machine.label(), "isa": machine.isa() or "unknown"}
+    facts["architecture"] = platform.machine()
+    for name in dict.fromkeys((*loaded, *libraries)):
+        facts[f"library.{name}"] = _release(name, getattr(sys.modules.get(name), "__file__", None))
+    facts |= {f"flag.{name}": os.environ[name] for name in FLAGS if os.environ.get(name)}
+    facts |= {f"threads.{name}": os.environ[name] for name in THREADS if os.environ.get(name)}
+    for fact, (module, how, *default) in KNOWN["settings"].items():
+        # a module may still be on its way in: only what it has by now is asked
+        with suppress(AttributeError):
+            value: Any = sys.modules.get(module)
+            for name in how.split("."):
+                value = getattr(value, name.removesuffix("()"))
+                value = value() if name.endswith("()") else value
+            if value not in (*default, None):
+                facts[fact] = int(value) if isinstance(value, int) else str(value)
+    if (gpus := getattr(sys.modules.get("torch"), "cuda", None)) and gpus.is_initialized():
+        # not processor.gpu: TOML has a table or a value of a name, and processor is a value
+        facts["gpu"] = gpus.get_device_name()
+    for name, (core, threads, config) in _openblas(loaded).items():
+        facts[f"blas.{name}"], facts[f"threads.{name}"] = core().decode(), int(threads())
+        if release := re.match(r"OpenBLAS (\d[\w.]*)", config().decode()):
+            facts[f"openblas.{name}"] = release[1]
+    return facts
+
+
+def conditions_key(facts: Mapping[str, str | int]) -> str:
+    """Returns the name of a set of conditions in the lock: 10 digits of a digest."""
+    text = "\n".join(f"{name}={facts[name]}" for name in sorted(facts))
+    return xxhash.xxh3_128_hexdigest(text.encode())[:10]
+
+
+@cache
+def _release(name: str, file: str | None) -> str:
+    """Returns the installed release of a library by its module's name; ``none`` without one."""
+    # beside the module first: tensorflow-cpu in front of tensorflow on the path is what runs
+    for path in [*([[str(Path(file).parents[1])]] if file else []), sys.path]:
+        for distribution in LIBRARIES.get(name, [name]):
+            for installed in metadata.Distribution.discover(name=distribution, path=path):
+                return installed.version
+    version = getattr(sys.modules.get(name), "__version__", None)
+    return version if isinstance(version, str) else "none"
+
+
+@cache
+def _openblas(loaded: tuple[str, ...]) -> dict[str, list[Any]]:
+    # by the libraries that are loaded: with each, another OpenBLAS may have come
+    functions = openblas_functions().items()
+    return {owner if owner in LIBRARIES else "system": some for owner, some in functions}
+
+
+# Differences by condition (``processor``, ``threads``, ``flag VAR``, ``release LIB``): the facts
+# behind each, with the entry's value and ours.
+Apart = dict[str, dict[str, tuple[str | int | None, str | int | None]]]
+
+# The condition that a kind of facts belongs to.
+GROUPS = {
+    **dict.fromkeys(("cores", "threads"), "threads"),
+    **dict.fromkeys(("isa", "blas", "onednn", "architecture", "processor", "gpu"), "processor"),
+    "flag": "flag {}",
+    "library": "release {}",
+    "openblas": "release {}",
+}
+
+# Facts that go by the processor, or by the release, unless this variable chooses.
+CHOSEN_BY = {"blas": "OPENBLAS_CORETYPE", "onednn": "TF_ENABLE_ONEDNN_OPTS"}
+
+
+def facts_apart(entry: Mapping[str, str | int], ours: Mapping[str, str | int]) -> Apart:
+    """Returns the conditions in which an entry differs from ours; empty: all that it says holds.
+
+    What the entry does not say (a library that was not loaded then) does not count, apart from
+    flags: without a variable is a condition too. An OpenBLAS core, or TensorFlow's oneDNN, of
+    another release, or chosen by a flag, is no condition of its own: it follows from these.
+    """
+    apart: Apart = {}
+    for name in dict.fromkeys((*entry, *ours)):
+        theirs, own = entry.get(name), ours.get(name)
+        kind, _, rest = name.partition(".")
+        chosen = kind == "flag" or (kind == "threads" and rest in THREADS)
+        if theirs == own or (not chosen and (theirs is None or own is None)):
+            continue
+        library = rest.partition(".")[0]
+        # a flag that is unset is a condition too: without it the library chooses by itself
+        if kind == "flag" and library in LIBRARIES and f"library.{library}" not in ours:
+            continue  # not loaded (yet): it can't say how it is set
+        if kind in CHOSEN_BY:
+            core = f"flag.{CHOSEN_BY[kind]}"
+            both = [(entry.get(k), ours.get(k)) for k in (f"library.{rest}", f"openblas.{rest}")]
+            if entry.get(core) != ours.get(core) or any(a and b and a != b for a, b in both):
+                continue
+        apart.setdefault(GROUPS[kind].format(rest), {})[name] = theirs, own
+    return apart
+
+
+def apart_text(apart: Apart, both: bool = True) -> str:
+    """Returns ``threads.numpy 1 -> 2; numpy 2.4.6 -> 2.5.0``, or the entry's side alone."""
+
+    def told(name: str, pair: Sequence[str | int | None]) -> str:
+        values = ("unset" if value is None else str(value) for value in pair[: 1 + both])
+        return f"{name.removeprefix('library.')} {' -> '.join(values)}"
+
+    each = (", ".join(told(*fact) for fact in facts.items()) for facts in apart.values())
+    return "; ".join(each)
+
+
+REACHING = re.compile("dump|dir|path|file|/")
+
+
+def restoring(group: str, facts: Mapping[str, tuple[str | int | None, str | int | None]]) -> Facts:
+    """Returns variables that bring a condition of an entry back, as far as a process can have it.
+
+    Empty values are to be unset. Of another processor: its instruction set, for every library that
+    can be limited; sizes of caches stay. Releases are installed: :mod:`probe.ui.lock.why`.
+    """
+    from probe.targets.launch import instruction_limits
+
+    kind, _, flag = group.partition(" ")
+    if kind == "flag":
+        # XLA's flags write dumps where they say, and run the compiler of a folder that they name
+        if REACHING.search(str(next(iter(facts.values()))[0])):
+            return {}
+        return {flag: facts[f"flag.{flag}"][0] or ""} if flag in FLAGS else {}
+    variables: Facts = {}
+    if kind == "threads":
+        for fact, (theirs, _) in facts.items():
+            name = fact.partition(".")[2]
+            # set by a variable; or by a program, or taken from the number of cores
+            names = (CORES_OF,) if fact == "cores" else KNOWN["sets"].get(name, ())
+            variables |= dict.fromkeys((name,) if name in THREADS else names, theirs or "")
+    elif kind == "processor":
+        isa = str(facts.get("isa", (None, None))[0])
+        variables = dict(instruction_limits(isa)) if isa in ONEDNN_ISA else {}
+        for name, (core, _) in facts.items():
+            if (variable := CHOSEN_BY.get(name.partition(".")[0])) and core is not None:
+                variables[variable] = core
+    return variables

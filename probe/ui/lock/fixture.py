@@ -1,0 +1,265 @@
+"""The fixture ``bits``, and the end of pytest's run: the lock is written, causes are looked for,
+reports are made."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import pickle
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from probe.case.errors import InputError
+from probe.record.inputs import listed_inputs
+from probe.record.store import named_arrays
+from probe.record.subject import library_of_values
+from probe.sweep.printing import counted
+from probe.ui.answers.same_bits import differing_rows
+from probe.ui.lock import checks
+from probe.ui.lock.checks import CHANGED, DIGESTS, NEW, UNKNOWN, BitsSession, Checked
+
+if TYPE_CHECKING:
+    from probe.record.store import Bits
+    from probe.ui.lock.why import Command
+
+# Seconds after which tests are no longer recorded alone, a process each.
+RECORDING = 120.0
+
+# What ``@pytest.mark.same_bits`` takes, and what is meant without it.
+MARK = {"batch": range(1, 33), "model": "model", "inputs": "inputs", "axis": 0}
+
+
+class BitsChanged(AssertionError):
+    """A check's bits are not those that the lock accepts."""
+
+
+class BitsFixture:
+    """The fixture ``bits``: ``bits.check(value)`` compares a value's bits with ``bits.lock``."""
+
+    def __init__(self, session: BitsSession, test: str, root: Path) -> None:
+        self._session, self._test, self._root = session, test, root
+        self._names = defaultdict[str, int](int)
+        self._checks = set[str]()
+        self._watched: list[Any] | None = None
+        self._bare: tuple[Callable[..., Any], Sequence[Any]] | None = None
+
+    def check(self, value: Any, name: str | None = None, inputs: Any = None) -> None:
+        """Fails unless the bits are those that ``bits.lock`` accepts under these conditions.
+
+        ``value``: an array or tensor of any library, a number, bytes, a file as ``pathlib.Path``;
+        these in dictionaries, lists or data frames, each a check of its own; or a function of no
+        arguments (or of ``inputs``, an array or a list of them) that returns them. ``name``: tells
+        the checks of a test apart; without one they are numbered. Under conditions that no entry
+        has, nothing fails: pytest's last lines say how to add them. Costs a read of the arrays.
+        """
+        __tracebackhide__ = True
+        if callable(value) and not hasattr(value, "__array__"):
+            arguments = listed_inputs(inputs)
+            self._bare = (value, arguments) if arguments else None
+            value = value(*arguments)
+        if self._watched is not None:  # the body is run again, watched
+            self._watched.append(value)
+            return
+        if name is not None and name in self._names:
+            why = "this test has checked something of this name already"
+            raise InputError("name", name, why, "give each check its own name")
+        self._names[name or ""] += 1
+        count = self._names[name or ""]
+        own = name or f"#{count}" * (count > 1)
+        frame = sys._getframe(1)
+        path = Path(frame.f_code.co_filename)
+        below = path.is_relative_to(self._root)
+        place = (path.relative_to(self._root).as_posix() if below else path.name), frame.f_lineno
+        if self._session.update and (self._bare is not None or library_of_values(value)):
+            self._session.recordable.add(self._test)
+        wrong = []
+        for part, array in named_arrays(value):
+            check = "::".join(filter(None, (self._test, own, part)))
+            if check in self._checks:
+                why = "two checks of this test have one name"
+                raise InputError("name", check, why, "give each check its own name")
+            self._checks.add(check)
+            checked = self._session.checked(check, self._test, array, place)
+            if checked.verdict in (NEW, CHANGED) and checked not in self._session.accepted:
+                wrong.append(checked.message)
+        if wrong:
+            raise BitsChanged("\n".join(wrong))
+
+    def passed(self, item: Any) -> None:
+        """Notes that a test's body came to its end. In a process that was begun to know operations
+        it is run again, watched."""
+        session, test = self._session, self._test
+        session.finished.add(test)
+        if not session.records or inspect.iscoroutinefunction(item.obj):
+            return  # a coroutine needs its plugin's loop
+
+        def body() -> list[Any]:
+            self._watched = values = list[Any]()
+            try:
+                item.obj(**{name: item.funcargs[name] for name in item._fixtureinfo.argnames})
+            finally:
+                self._watched = None
+            return values
+
+        if self._bare is not None and sum(self._names.values()) == 1:
+            function, inputs = self._bare
+            session.record(test, lambda: function(*inputs), self._bare)
+        else:
+            session.record(test, body)
+
+
+def hand_over(session: BitsSession, tests: list[str] | None, output: dict[str, Any]) -> None:
+    """Gives what a process of pytest-xdist found to the one that checks. ``tests``: all that there
+    are; None: some were left out."""
+    both = session.accepted, session.finished, session.recordable
+    output["bits"] = pickle.dumps((session.results, *both, tests))
+
+
+def take_over(session: BitsSession, pickled: bytes) -> list[str] | None:
+    """Takes what ``hand_over`` gave; both are processes of one run of pytest."""
+    results, accepted, finished, recordable, tests = pickle.loads(pickled)
+    session.results += results
+    session.accepted += accepted
+    session.finished |= finished
+    session.recordable |= recordable
+    return tests  # type: ignore[no-any-return]
+
+
+def close_session(config: Any, session: BitsSession, tests: list[str] | None) -> None:
+    """Writes the lock; ``config`` keeps for the summary what is unused, or went wrong."""
+    # with these pytest leaves tests out and does not call them deselected
+    some = any(config.getoption(n, False) for n in ("lf", "stepwise", "collectonly", "maxfail"))
+    config.bits_unused = [] if tests is None or some else session.unused(set(tests))
+    try:
+        tests_of_accepted = dict.fromkeys(checked.test for checked in session.accepted)
+        if tests_of_accepted:
+            session.leave_out(_unsteady(list(tests_of_accepted), session, config))
+        if wanted := [test for test in tests_of_accepted if test in session.recordable]:
+            _record_operations(wanted, session, config)
+    finally:  # also where it is interrupted: what was accepted is kept
+        try:
+            session.finish(config.bits_unused if session.update else ())
+        except InputError as error:
+            config.bits_error = str(error)
+
+
+def print_summary(reporter: Any, config: Any, session: BitsSession | None) -> None:
+    """Prints counts, every check that is not the same and its cause, and writes checks.
+    ``session``: None where the lock can't be read."""
+    results, unused = list[Checked](), getattr(config, "bits_unused", [])
+    error, lines = getattr(config, "bits_error", ""), list[str]()
+    if session is not None:
+        if session.out:
+            return
+        results, far = session.results, config.getoption("bits_why")
+        # of what is unknown only where that is asked for: it fails nothing, and each of a matrix of
+        # conditions would pay for it
+        verdicts = {"no": (), "here": (CHANGED,)}.get(far, (CHANGED, UNKNOWN))
+        wrong = [c for c in results if c.verdict in verdicts and c not in session.accepted]
+        if wrong:
+            from probe.ui.lock import why
+
+            command = lambda check: _pytest_command(config, check.test)  # noqa: E731
+            try:
+                why.explain_changes(wrong, session, command, far == "install")
+            except Exception as failed:  # a mistake of ours, or a library's: the verdicts stand
+                said = f"{type(failed).__name__} while causes were looked for: {failed}"
+                wrong[0].why = {"notes": [said]}
+        written = () if error else session.accepted
+        kept = session.refused
+        lines = checks.terminal_lines(results, written, unused, session.update and not error, kept)
+    lines += [error] * bool(error)
+    for each in config.getoption("bits_report"):
+        folder = config.invocation_params.dir
+        lines.append(checks.write_report(each, folder, results, unused, error))
+    if lines:
+        reporter.section("bits")
+        for line in lines:
+            reporter.write_line(line)
+
+
+def _unsteady(tests: list[str], session: BitsSession, config: Any) -> list[str]:
+    """Returns accepted checks that differ between two runs of their tests, each in a process of its
+    own. The second is only begun where the first differs from here: there tests share a state with
+    others of the suite, or nothing repeats."""
+    from probe.ui.lock.why import run_again
+
+    runs: list[Mapping[str, Bits]] = []
+    differing = [c.check for c in session.accepted]
+    while differing and len(runs) < 2:
+        with tempfile.TemporaryDirectory(prefix="probe-") as out:
+            runs.append(run_again(_pytest_command(config, *tests), Path(out)).checks)
+        here = {c.check: c.bits for c in session.accepted}
+        before = here if len(runs) == 1 else runs[0]
+        differing = [n for n in differing if n in runs[-1] and runs[-1][n] != before.get(n)]
+    return differing
+
+
+def _record_operations(tests: list[str], session: BitsSession, config: Any) -> None:
+    """Runs tests whose checks are accepted again, watched, in a process of their own. What was not
+    the same there (tests share a state, which recording moved) is recorded alone: as it is run
+    alone when its bits change."""
+    from probe.ui.lock.why import run_again
+
+    if reporter := config.pluginmanager.get_plugin("terminalreporter"):
+        reporter.write(f"\nrecording the operations of {counted(len(tests), 'test')}")
+    begun = time.monotonic()
+    for some in (tests, *([test] for test in tests)):
+        if time.monotonic() - begun > RECORDING or set(some) <= set(session.operations):
+            continue
+        with tempfile.TemporaryDirectory(prefix="probe-") as out:
+            rerun = run_again(_pytest_command(config, *some), Path(out), DIGESTS)
+        moved = {c.test for c in session.accepted if rerun.checks.get(c.check) != c.bits}
+        for test in set(some) - (moved if len(some) > 1 else set()):
+            session.operations[test] = rerun.operations(test)[0]
+
+
+def _pytest_command(config: Any, *tests: str) -> Command:
+    """Returns what runs tests again."""
+    from probe.ui.lock.why import Command
+
+    plugins = config.pluginmanager
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    words += [f"--rootdir={config.rootpath}"] + [f"-c={config.inipath}"] * bool(config.inipath)
+    words += ["-n0"] * plugins.hasplugin("xdist") + ["--no-cov"] * plugins.hasplugin("_cov")
+    installed = {dist.metadata["name"] for _, dist in plugins.list_plugin_distinfo()}
+    if not installed & {"probe-numerics", "probe-numerics-core"}:
+        words += ["-p", "probe.ui.lock.plugin"]  # not installed, but named by -p
+    # pytest takes a path with brackets for a test's parameters: none of the folders above is named
+    below = os.path.relpath(config.rootpath, folder := config.invocation_params.dir)
+    words += [f"{below}/{test}" for test in tests]
+    return Command(words, folder)
+
+
+def rows_of_marked(item: Any, mark: Any) -> list[str]:
+    """Runs a marked test's model at each size. Returns where rows differ from those at the largest
+    one, with the first operation that does and its cause; [] where none does.
+
+    The mark names the fixtures: ``model``, called with the first n rows of ``inputs`` (an array, or
+    several in a list or a dictionary). InputError: of the mark."""
+    if wrong := [*map(str, mark.args), *(set(mark.kwargs) - set(MARK))]:
+        why, todo = "it is not expected", f"use {', '.join(MARK)}"
+        raise InputError("same_bits", ", ".join(wrong), why, todo)
+    options = MARK | mark.kwargs
+    values = []
+    for name in (options["model"], options["inputs"]):
+        try:
+            values.append(item._request.getfixturevalue(name))
+        except pytest.FixtureLookupError as error:
+            todo = f"write a fixture {error.argname}, or name it in the mark"
+            why = "there is none for @pytest.mark.same_bits"
+            raise InputError("fixture", error.argname, why, todo) from None
+    batch: Any = options["batch"]
+    sizes = sorted({int(n) for n in batch}) if isinstance(batch, Iterable) else []
+    if len(sizes) < 2 or sizes[0] < 1:
+        why = "two sizes or more are compared, from 1 on"
+        raise InputError("batch", batch, why, "write batch=range(1, 33)")
+    axis: Any = options["axis"]
+    return differing_rows(values[0], values[1], sizes, int(axis))

@@ -1,0 +1,482 @@
+"""Why a check's bits changed: it is run again under the entry's conditions until they return.
+
+A check is run again in a process of its own. Variables limit instructions and threads; an old
+release stands in a folder of the user's cache, in front of everything else on the path.
+
+First as things are: bits that do not repeat have no cause to find. Then under all conditions of the
+entry that this machine can have, then under fewer; a release is narrowed down to the first of those
+between. Where nothing brings the bits back it is the user's code (or data). Both sides are recorded
+and compared as by :func:`probe.diff`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe.case import floats
+from probe.case.errors import InputError, NothingKnown, ProbeError
+from probe.diff.apart import RunnableRecording, module_paths
+from probe.diff.source import GENERATOR
+from probe.explain.comparison.outputs import decisions
+from probe.record.store import Bits
+from probe.sizes.fewest import ReleaseStep, first_change, releases_in_order, smallest
+from probe.targets.budget import within
+from probe.targets.progress import Say, silent
+from probe.targets.runtimes import packages
+from probe.targets.target import VERSION
+from probe.ui.answers.first_difference import of_stored, operation_text
+from probe.ui.answers.record import first_changed
+from probe.ui.answers.same_bits import where_they_differ
+from probe.ui.lock import conditions
+from probe.ui.lock.checks import CHANGED, OUT, RECORD, WHOLE, BitsSession, Checked
+from probe.ui.lock.conditions import (
+    CORES_OF,
+    FLAGS,
+    LIBRARIES,
+    THREADS,
+    Apart,
+    Facts,
+    apart_text,
+    facts_apart,
+)
+
+# Seconds that one run may take.
+TIME_LIMIT = 900.0
+
+
+@dataclass(frozen=True)
+class Command:
+    """What runs a check: in which folder, with which variables (unset where they are empty), and
+    with which folders of old releases before everything else."""
+
+    words: Sequence[str]
+    folder: Path
+    variables: Mapping[str, str | int] = field(default_factory=dict)
+    before: Sequence[Path] = ()
+
+    def under(self, variables: Mapping[str, str | int], before: Sequence[Path]) -> Command:
+        """Returns the command under further conditions; its own ones win: they are what is run."""
+        more = {**variables, **self.variables}
+        return Command(self.words, self.folder, more, [*self.before, *before])
+
+    def environment(self) -> dict[str, str]:
+        """Returns the whole environment of the process."""
+        # a worker of xdist, or coverage's, would take the process for one of its own
+        busy = ("PYTEST_XDIST", "COV_CORE")
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(busy)}
+        environment.pop(RECORD, None)
+        for name, value in self.variables.items():
+            environment.pop(name, None)
+            if value != "" and name != CORES_OF:
+                environment[name] = str(value)
+        paths = [*map(str, self.before), *filter(None, [environment.get("PYTHONPATH")])]
+        return environment | ({"PYTHONPATH": os.pathsep.join(paths)} if paths else {})
+
+
+@dataclass
+class Rerun:
+    """What a check had when it was run again: bits by check, the conditions, and ``folder``, where
+    its arrays are, and its recording. ``seconds``: how long it took. ``why``: what went wrong.
+    ``recorded``: digests of operations by test, or why there are none."""
+
+    folder: Path
+    checks: dict[str, Bits] = field(default_factory=dict)
+    facts: Facts = field(default_factory=dict)
+    why: str = ""
+    seconds: float = 0.0
+    recorded: dict[str, tuple[list[str], str]] = field(default_factory=dict)
+
+    def array(self, check: str) -> np.ndarray | None:
+        """Returns what a check had, as a container array; None: it isn't kept."""
+        try:
+            with np.load(self.folder / "arrays.npz", allow_pickle=False) as arrays:
+                return np.asarray(arrays[str([*self.checks].index(check))])
+        except (OSError, KeyError, ValueError):
+            return None
+
+    @property
+    def recording(self) -> Path | None:
+        """Returns the folder of its recording; None if there is none."""
+        folder = self.folder / "recording"
+        return folder if folder.is_dir() else None
+
+    def operations(self, test: str) -> tuple[list[str], str]:
+        """Returns the digests of a test's operations, or why there are none."""
+        return self.recorded.get(test, ([], "it was not recorded"))
+
+
+def run_again(command: Command, out: Path, record: str = "") -> Rerun:
+    """Runs a command that tells the bits of its checks into the folder ``out``; ``record``: which
+    operations too, as of ``RECORD``."""
+    surroundings = command.environment() | {OUT: str(out)} | ({RECORD: record} if record else {})
+    words, cores = list(command.words), int(command.variables.get(CORES_OF) or 0)
+    if cores and hasattr(os, "sched_setaffinity"):
+        # an interpreter that becomes the command: libraries count processors as they are loaded
+        own = sorted(os.sched_getaffinity(0))
+        some = [*own, *(core for core in range(os.cpu_count() or 1) if core not in own)][:cores]
+        code = f"import os, sys; os.sched_setaffinity(0, {some}); "
+        words = [sys.executable, "-c", f"{code}os.execvp(sys.argv[1], sys.argv[1:])", *words]
+    begun = time.monotonic()
+    try:
+        done = subprocess.run(
+            words,
+            cwd=command.folder,
+            env=surroundings,
+            capture_output=True,
+            text=True,
+            timeout=TIME_LIMIT,
+            check=False,
+        )
+        report = json.loads((out / "bits.json").read_text())
+    except subprocess.TimeoutExpired:
+        return Rerun(out, why=f"it took more than {TIME_LIMIT:g} s")
+    except (OSError, ValueError):
+        text = (done.stderr.strip() or done.stdout.strip() or "nothing was printed").splitlines()
+        return Rerun(out, why=f"it did not run ({text[-1][:200]})")
+    every = report["checks"].items()
+    bits = {name: Bits(dtype, tuple(shape), digest) for name, (dtype, shape, digest) in every}
+    seconds = time.monotonic() - begun
+    return Rerun(out, bits, report["conditions"], "", seconds, report["operations"])
+
+
+def overlay(releases: Mapping[str, str], install: bool, tell: Say) -> Path | str:
+    """Returns a folder with these releases, by the modules' names; a text: why there is none.
+
+    ``install``: also download what isn't there yet.
+    """
+    if "none" in releases.values():
+        return "it was not installed then"
+    # they come from a file, and name a folder whose modules are imported: no ../ in them
+    if strange := next((r for r in releases.values() if not VERSION.fullmatch(r)), ""):
+        return f"{strange[:40]!r} is not a release"
+    wanted = {name: f"{distribution_of(name)}=={releases[name]}" for name in sorted(releases)}
+    text = ", ".join(wanted.values())
+    try:
+        folder = packages.in_front(wanted, install, tell)
+    except packages.Failed as error:
+        return f"{text} can't be installed here: {error}"
+    return folder or f"{text} is not installed (--bits-why=install installs it)"
+
+
+def distribution_of(name: str) -> str:
+    """Returns the distribution that brings a module here, or its first one: ``tensorflow-cpu`` is
+    half as large as ``tensorflow``, and the same on a processor."""
+    every = LIBRARIES.get(name, [name])
+    there = (name for name in every if any(metadata.Distribution.discover(name=name)))
+    return next(there, every[0])
+
+
+# Seconds after which no further check is looked into, unless releases are to be installed.
+BUDGET = 120.0
+
+# Libraries whose release follows that of another one.
+TOGETHER = {"jaxlib": "jax", "keras": "tensorflow", "torchvision": "torch"}
+
+# Seconds for which the cause of an operation is looked for at least, and how many runs of the check
+# it may take: on a busy machine both take longer, and the order of a long sum takes minutes.
+LONGEST, RUNS = 60.0, 20
+
+# The wheel with OpenBLAS alone, whose functions have the names that NumPy's wheels call.
+BLAS = "scipy_openblas64"
+
+YOUR_CODE, UNSTEADY, PROCESS, AGAIN = "your code", "nondeterministic", "process", "as it is here"
+
+
+@dataclass
+class CauseSearch:
+    """One check that is looked into. ``steps``: what was run, as (conditions, what came out)."""
+
+    one: Checked
+    command: Command
+    running: ExitStack
+    install: bool = False
+    tell: Say = silent
+    steps: list[tuple[str, str]] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+    ran: dict[tuple[str, ...], Rerun] = field(default_factory=dict)
+
+    def run(self, groups: Sequence[str]) -> Rerun:
+        """Runs the check once under some of the entry's conditions, the others as they are here."""
+        if tuple(groups) not in self.ran:
+            known, command = len(self.missing), self.surroundings(groups)
+            self.ran[tuple(groups)] = (
+                Rerun(Path(), why="it can't be had here")
+                if len(self.missing) > known
+                else self.run_under(command, self.said(groups) or AGAIN, WHOLE)
+            )
+        return self.ran[tuple(groups)]
+
+    def run_under(self, command: Command, said: str, record: str = "") -> Rerun:
+        """Runs the check once by a command; ``said``: under what, in words."""
+        self.tell(f"running {self.one.test}: {said}")
+        temporary = tempfile.TemporaryDirectory(prefix="probe-", ignore_cleanup_errors=True)
+        rerun = run_again(command, Path(self.running.enter_context(temporary)), record)
+        bits = rerun.checks.get(self.one.check)
+        outcome = rerun.why or (bits.hash[:8] if bits else "it did not reach the check")
+        self.steps.append((said, outcome))
+        return rerun
+
+    def surroundings(self, groups: Sequence[str]) -> Command:
+        """Returns the command under some of the entry's conditions; what can't be brought back is
+        kept in ``missing``."""
+        values: dict[str, str | int] = {}
+        releases: dict[str, str] = {}
+        for group in groups:
+            if group.startswith("release "):
+                releases |= {n: str(old) for n, (old, _) in self.releases_of(group).items()}
+            elif restored := conditions.restoring(group, self.one.apart[group]):
+                values |= restored
+            else:
+                self.missing[self.said([group])] = "a program sets it, not a variable"
+        command = self.with_releases(releases)
+        if isinstance(command, str):
+            self.missing[self.said([g for g in groups if g.startswith("release ")])] = command
+            command = self.command
+        return command.under(values, [])
+
+    def releases_of(self, group: str) -> dict[str, tuple[Any, Any]]:
+        """Returns the releases of a condition, by module: the entry's, and ours."""
+        facts = self.one.apart[group]
+        libraries = {n[8:]: both for n, both in facts.items() if n.startswith("library.")}
+        # OpenBLAS alone: the wheel that NumPy's is made of
+        return libraries or {BLAS: next(iter(facts.values()))}
+
+    def with_releases(self, releases: dict[str, str]) -> Command | str:
+        """Returns the command with releases in front of those here; or why it can't be had."""
+        if not releases:
+            return self.command
+        folder = overlay(releases, self.install, self.tell)
+        if isinstance(folder, str):
+            return folder
+        if releases.keys() == {BLAS} and f"library.{BLAS}" not in self.one.facts:
+            library = folder / BLAS / "lib" / f"lib{BLAS}_.so"
+            return self.command.under({"LD_PRELOAD": str(library)}, [])
+        return self.command.under({}, [folder])
+
+    def said(self, groups: Sequence[str]) -> str:
+        """Returns the entry's side of some conditions in words."""
+        return apart_text({group: self.one.apart[group] for group in groups}, both=False)
+
+    def returns(self, groups: Sequence[str]) -> bool:
+        """Returns whether these conditions bring the accepted bits back."""
+        assert self.one.accepted is not None
+        return self.run(groups).checks.get(self.one.check) == self.one.accepted.bits
+
+    def smallest_sets(self) -> list[list[str]]:
+        """Returns the smallest sets of conditions that bring the bits back. All together come
+        first: where these don't, single ones alone are worth a run."""
+        groups = list(self.one.apart)
+        for group in groups:
+            self.surroundings([group])
+        there = [group for group in groups if self.said([group]) not in self.missing]
+        if there and self.returns(there):
+            return smallest(there, lambda some: len(some) == len(there) or self.returns(some))
+        return [[group] for group in there if len(there) > 1 and self.returns([group])]
+
+    def named(self, group: str) -> str:
+        """Returns a condition as a cause: ``release 2.4.5 -> 2.4.6 of numpy``."""
+        kind, _, name = group.partition(" ")
+        of = {f"library.{name}": name, f"openblas.{name}": f"{name}'s OpenBLAS"}
+        both = {of[fact]: pair for fact, pair in self.one.apart[group].items() if fact in of}
+        texts = [f"release {old} -> {new} of {library}" for library, (old, new) in both.items()]
+        # the wheel of OpenBLAS itself: one release, not two
+        return group if kind != "release" else " with ".join(texts[: 1 + ("openblas" not in name)])
+
+
+def explain_changes(
+    wrong: Sequence[Checked],
+    session: BitsSession,
+    command: Callable[[Checked], Command],
+    install: bool = False,
+    tell: Say = silent,
+) -> None:
+    """Finds the cause of each check that is not the same, and keeps it in its ``why``.
+
+    Of the checks of one test whose conditions differ alike, the first is looked into, by some runs
+    of ``command``. One that was unknown has changed where nothing but the code is left.
+    """
+    started, known = time.monotonic(), dict[tuple[str, str], Checked]()
+    for checked in wrong:
+        if (same := known.get((checked.test, checked.nearest))) is not None:
+            checked.why = {k: v for k, v in same.why.items() if k != "difference"}
+        elif time.monotonic() - started > BUDGET and not install:
+            checked.why = {"notes": [f"no cause was looked for after {BUDGET:g} s"]}
+            continue
+        else:
+            with ExitStack() as running:
+                checked.apart = with_companions(checked.apart)
+                search = CauseSearch(checked, command(checked), running, install, tell)
+                checked.why = _searched_cause(search, session)
+            known[checked.test, checked.nearest] = checked
+        if checked.why.get("cause") == YOUR_CODE:
+            checked.verdict = CHANGED
+
+
+def with_companions(differences: Apart) -> Apart:
+    """Returns differences in which a library's companions go with it."""
+    merged: Apart = {}
+    for group, facts in differences.items():
+        main = f"release {TOGETHER.get(group.partition(' ')[2], '')}"
+        merged.setdefault(main if main in differences else group, {}).update(facts)
+    return merged
+
+
+def _searched_cause(search: CauseSearch, session: BitsSession) -> dict[str, Any]:
+    checked = search.one
+    assert checked.accepted is not None
+    here = search.run(())
+    now = here.checks.get(checked.check)
+    finding: dict[str, Any] = {"cause": None, "said": "", "steps": search.steps, "notes": []}
+    if now is None:
+        return finding | {"notes": [f"it could not be run again: {here.why or 'no check'}"]}
+    if now == checked.accepted.bits:
+        said = "what ran before it in this process: alone, it has the accepted bits"
+        return finding | {"cause": PROCESS, "said": said}
+    # a process of its own may differ from the suite's: only what repeats there is compared
+    if now != checked.bits:
+        again = search.run_under(search.command, AGAIN)
+        if now != again.checks.get(checked.check):
+            said = "its bits do not repeat under the same conditions"
+            return finding | {"cause": UNSTEADY, "said": said}
+    if sets := search.smallest_sets():
+        causes = [" and ".join(map(search.named, some)) for some in sets]
+        finding |= {"cause": causes[0], "said": causes[0], "brings_back": sets}
+        finding["notes"] += [f"so does: {'; '.join(causes[1:])}"] * (len(sets) > 1)
+        if len(sets[0]) == 1 and sets[0][0].startswith("release ") and search.install:
+            finding |= _first_release(search, sets[0][0])
+            if "first_release" in finding:
+                finding["said"] += f", first in {finding['first_release']}"
+        # what differs between a run under the entry's conditions and one as it is here
+        back = search.run(sets[0])
+        ours, theirs = back.array(checked.check), here.array(checked.check)
+        if ours is not None and theirs is not None:
+            finding |= _of_arrays(ours, theirs, checked)
+        if missing := [ran for ran in (back, here) if ran.recording is None]:
+            return finding | {"recorded": missing[0].operations(checked.test)[1]}
+        with suppress(ProbeError):
+            # a decision that changed says the kind, whatever the operation did
+            kind = {"kind": finding["kind"]} if "kind" in finding else {}
+            finding |= _walked_operations(search, back, here, sets[0]) | kind
+        if finding.get("class") == GENERATOR:
+            said = f"a random stream that is drawn differently: {finding['said']}"
+            finding |= {"cause": GENERATOR, "said": said, "kind": "answers"}
+        return finding
+    held = False  # a processor's conditions are never all there: caches, instructions beyond
+    if "processor" not in checked.apart and not search.missing and checked.apart:
+        ran = search.run(list(checked.apart))
+        # one that did not come to the check says nothing, and has no facts in which to differ
+        held = checked.check in ran.checks
+        held = held and not facts_apart(session.lock.conditions[checked.nearest], ran.facts)
+    if checked.apart and not held:
+        reasons = [f"{name}: {why}" for name, why in search.missing.items()]
+        reasons = reasons or ["this machine can't have all conditions of the entry"]
+        finding["notes"] += [f"not known: {text}" for text in dict.fromkeys(reasons)]
+        return finding
+    if (
+        now != checked.bits
+    ):  # another test's state may be why, and where the accepted bits came from
+        said = "alone it has different bits from those in this run: what runs before it counts"
+        return finding | {"notes": [f"not known: {said}"]}
+    finding["cause"] = YOUR_CODE
+    finding["said"] = "your code (or its data): no condition brings the accepted bits back"
+    old, new = session.kept(checked), here.array(checked.check)
+    finding |= {} if old is None or new is None else _of_arrays(old, new, checked)
+    digests = session.lock.operations.get(checked.test, {}).get(checked.nearest, [])
+    named, untold = here.operations(checked.test)
+    if not digests or not named:
+        why = f"its operations could not be recorded: {untold}" if digests else ""
+        return finding | {"notes": [why or "the lock has no digests of its operations"]}
+    agree = "all operations agree: what changed is done outside of the library, or after it"
+    return finding | {"operation": first_changed(digests, named) or agree}
+
+
+def _first_release(search: CauseSearch, group: str) -> dict[str, Any]:
+    """Returns the first release between the entry's and ours that does not have the entry's bits,
+    found with the fewest installations; {} where there is none between, or none can be run."""
+    facts = search.releases_of(group)
+    name = group.partition(" ")[2]
+    name = name if name in facts else BLAS
+    old, new = map(str, facts[name])
+    order = releases_in_order(old, new, packages.releases_known(distribution_of(name)))
+    if len(order) < 3:
+        return {}
+    # companions that have the same releases (jaxlib) go along; others (Keras) stay as they are
+    same = [module for module, pair in facts.items() if pair == facts[name]]
+
+    def ask(version: str) -> ReleaseStep:
+        if version in (old, new):  # both ends have run already
+            ran = search.run([group] if version == old else ())
+        else:
+            command = search.with_releases(dict.fromkeys(same, version))
+            if isinstance(command, str):
+                return ReleaseStep(version, None, why=command)
+            ran = search.run_under(command, f"{name} {version}")
+        bits = ran.checks.get(search.one.check)
+        return ReleaseStep(version, bits.hash if bits else None, why=ran.why)
+
+    with suppress(InputError):
+        change = first_change(order, ask)
+        report = {"first_release": change.first, "last_release": change.last}
+        return {**report, "skipped_releases": change.skipped, "one_change": change.holds}
+    return {}
+
+
+def _of_arrays(old: Any, new: Any, checked: Checked) -> dict[str, Any]:
+    """Returns where two arrays differ, how many decisions change, and the kind of the change."""
+    dtype, report = checked.bits.dtype, dict[str, Any]()
+    if old.shape != new.shape or old.dtype != new.dtype:
+        return {"kind": "answers"}
+    report["difference"] = where_they_differ(old, new, "out", dtype, 1).partition(": ")[2]
+    if dtype in floats.FORMATS and old.ndim:
+        kind = floats.container_of_format(dtype)
+        every = list(decisions(new.view(kind), old.view(kind), dtype))
+        changed = sum(each.crossed for each in every)
+        report["decisions"] = {"total": sum(each.taken for each in every), "changed": changed}
+        report |= {"kind": "answers"} if changed else {}
+    return report
+
+
+def _walked_operations(
+    search: CauseSearch, old: Rerun, new: Rerun, groups: Sequence[str]
+) -> dict[str, Any]:
+    """Compares two recordings; operations run again where each was recorded."""
+    own = {n: os.environ[n] for n in (*FLAGS, *THREADS, "LD_PRELOAD") if n in os.environ}
+    with ExitStack() as running:
+        sides = []
+        for ran, some in ((old, groups), (new, ())):
+            command, extra = search.surroundings(some), module_paths()
+            variables = {k: v for k, v in {**own, **command.variables}.items() if k != CORES_OF}
+            extra |= {name: str(value) for name, value in variables.items() if value != ""}
+            extra["PYTHONPATH"] = os.pathsep.join([*map(str, command.before), extra["PYTHONPATH"]])
+            assert ran.recording is not None
+            sides.append(running.enter_context(RunnableRecording(ran.recording, extra)))
+        limit = f"{max(LONGEST, RUNS * search.run(()).seconds):.0f}s"
+        try:
+            with within(limit, whole=False):
+                walk = of_stored(sides[0], sides[1], True, search.tell)
+        except NothingKnown:
+            return {}
+        first, rounding = walk.found.first, walk.found.rounding.to_json()
+        counts, ending = walk.decided(), walk.ending()
+    report: dict[str, Any] = {"rounding": rounding, "decisions": counts}
+    report["operation"] = ending[0] if walk.verdict == "differs" else None
+    if first is not None:
+        report |= {"operation": operation_text(first), "class": first.cause or None}
+    if counts["changed"] or rounding.get("beyond"):
+        report["kind"] = "answers"
+    elif not rounding["unknown"] and (rounding["explained"] or rounding["within"]):
+        report["kind"] = "rounding"  # all are replayed, or within what rounding can give
+    return report

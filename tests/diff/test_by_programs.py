@@ -1,0 +1,361 @@
+"""Operations that stand at other places are paired by what they compute, and by nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from probe.diff import walk
+from probe.diff.difference import compare_runs
+from probe.diff.match import RunningMatch
+from probe.diff.repeated import aligned
+from probe.order.semantics import Contracts, Each, Step, Steps
+from probe.record.recording import record_run
+from tests.record.onnx_files import onnx_model
+from tests.record.taped import Tape, Taped, normal, sought
+
+X, W, B, V = normal(6, 32), normal(32, 24), normal(24), normal(32, 24, seed=9)
+
+
+def missing(*names: str) -> bool:
+    return any(importlib.util.find_spec(name) is None for name in names)
+
+
+def fused(tape, x, w, b, blocks=1):
+    shape = (x.shape[0], w.shape[1])
+    product = Step(Contracts("...k,kn->...n"), (0, 1), shape)
+    added = Step(Each("add", "adds"), (3, 2), shape)
+    meaning = Steps((product, added, Step(Each("relu", "stays"), (4,), shape)))
+
+    def call(x, w, b):
+        return np.maximum(Tape(None).dense(x, w, blocks) + b, 0)
+
+    return tape.ran("FusedDense", meaning, call, x, w, b)
+
+
+def one(x=X, blocks=1):
+    return Taped(lambda t: t.softmax(fused(t, x, t.weight(W), t.weight(B), blocks)))
+
+
+def three(x=X):
+    def program(tape):
+        y = tape.dense(x, tape.weight(W))
+        return tape.softmax(tape.relu(tape.add(y, tape.weight(B))))
+
+    return Taped(program)
+
+
+def found_at(operations):
+    """Verdict and groups' sizes of what has a counterpart."""
+    both = [n for n in operations if n.left is not None and n.right is not None]
+    return [(n.op, n.verdict, n.joint and tuple(map(len, n.inside))) for n in both]
+
+
+def differs(found):
+    return found.verdict == "differs"
+
+
+def test_a_fused_operation_is_paired_with_the_last_of_those_that_it_stands_for():
+    found = walk.walk(one(), three(), explain=False)
+    op = "FusedDense against Dense + Add + Relu"
+    assert found_at(found.operations) == [(op, "equal", (1, 3)), ("Softmax", "equal", False)]
+    alone = [(n.op, n.verdict) for n in found.operations if None in (n.left, n.right)]
+    assert alone == [("Dense", "right"), ("Add", "right")]
+    assert found.verdict == "equal" and not found.notes
+
+
+def test_a_difference_inside_a_group_is_a_source_whose_cause_replays():
+    found = sought(lambda blocks: walk.walk(one(blocks=blocks), three()), differs)
+    first = found.first
+    assert first is not None and first.op.startswith("FusedDense against")
+    (cause,) = found.causes.values()
+    assert first.cause == "order" and cause.explained and cause.examined
+    assert [n.verdict for n in found.operations if n.op == "Softmax"] == ["carried"]
+
+
+def test_rows_of_a_batch_are_paired_too():
+    found = walk.walk(one(X[:2]), three(), explain=False)
+    first = next(n for n in found.operations if n.joint)
+    assert first.verdict == "equal" and first.compared == 2 * 24
+    assert found.verdict == "equal"
+
+
+def test_other_weights_of_a_group_have_no_counterpart():
+    """What other weights give is no source."""
+
+    def program(tape):
+        scaled = np.float32(2) * W
+        return tape.softmax(fused(tape, X, tape.weight(scaled), tape.weight(B)))
+
+    found = walk.walk(Taped(program), three(), explain=False)
+    assert found.first is None and found.verdict == "differs"
+
+
+def test_many_layers_of_one_kind_are_aligned_by_their_order():
+    """From 200 items on difflib would take what is more than 1 % of them for junk."""
+
+    def run(*ops):
+        return SimpleNamespace(operations=[SimpleNamespace(op=op, path="") for op in ops])
+
+    left, right = run(*["relu"] * 250), run("tanh", *["relu"] * 250)
+    pairs = aligned(left.operations, right.operations)
+    assert pairs == [(n, n + 1) for n in range(250)]
+
+
+def branches(order, blocks=1):
+    """Two branches without a path of their own, visited in this order."""
+
+    def program(tape):
+        weights = {"a": tape.weight(W), "b": tape.weight(V)}
+        made = {}
+        for name in order:
+            some = blocks if name == "b" else 1
+            made[name] = tape.relu(tape.dense(X, weights[name], some))
+        return tape.add(made["a"], made["b"])
+
+    return Taped(program)
+
+
+def test_branches_in_another_order_are_paired_by_what_they_compute():
+    found = walk.walk(branches("ab"), branches("ba"), explain=False)
+    assert [(n.left, n.right) for n in found.operations] == [(0, 2), (1, 3), (2, 0), (3, 1), (4, 4)]
+    assert found.verdict == "equal" and found.first is None
+    of = lambda n: walk.walk(branches("ab"), branches("ba", n), explain=False)  # noqa: E731
+    assert sought(of, differs).first.ends == (2, 0)
+
+
+def test_weights_that_neither_branch_has_are_named():
+    def program(tape):
+        y = tape.relu(tape.dense(X, tape.weight(V + 1)))
+        return tape.add(y, tape.relu(tape.dense(X, tape.weight(W))))
+
+    found = walk.walk(branches("ab"), Taped(program))
+    assert "different weights" in found.other_weights and found.verdict == "differs"
+
+
+def test_what_is_computed_twice_on_one_side_has_the_same_counterpart():
+    def twice(tape):
+        w = tape.weight(W)
+        return tape.add(tape.relu(tape.dense(X, w)), tape.relu(tape.dense(X, w)))
+
+    def once(tape):
+        y = tape.relu(tape.dense(X, tape.weight(W)))
+        return tape.add(y, y)
+
+    found = walk.walk(Taped(twice), Taped(once), explain=False)
+    assert {n.verdict for n in found.operations} == {"equal", "left"}
+    assert found.verdict == "equal"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.skipif(missing("torch"), reason="PyTorch is not installed")
+def test_a_compiled_function_is_what_it_is_uncompiled():
+    import torch
+
+    from probe.record.recorders.torch import TorchRecorder
+
+    torch.manual_seed(0)
+    x = torch.randn(3, 20)
+    layers = torch.nn.Sequential(torch.nn.Linear(20, 7), torch.nn.LayerNorm(7), torch.nn.GELU())
+    made = torch.compile(layers.eval(), backend="inductor")
+    try:
+        made(x)
+    except Exception as error:  # no compiler here
+        pytest.skip(f"torch.compile can't compile here: {type(error).__name__}")
+    found = walk.walk(
+        TorchRecorder(lambda: layers(x)), TorchRecorder(lambda: made(x)), explain=False
+    )
+    last = next(n for n in found.operations if n.joint)
+    assert last.verdict in ("equal", "source") and last.compared == 21
+    assert last.op.endswith("against compiled")
+
+
+def keras_and_onnx():
+    """One network in Keras and, with its weights transposed, in ONNX: (model, bytes, input)."""
+    import keras
+    from onnx.helper import make_node
+
+    keras.utils.set_random_seed(0)
+    x = keras.Input((12, 12, 3))
+    y = keras.layers.Conv2D(16, 3, padding="same", activation="relu", name="one")(x)
+    z = keras.layers.DepthwiseConv2D(3, padding="same", name="two")(y)
+    y = keras.layers.MaxPooling2D()(keras.layers.Add()([y, z]))
+    y = keras.layers.GlobalAveragePooling2D()(y)
+    model = keras.Model(x, keras.layers.Dense(5, activation="softmax", name="last")(y))
+    rng = np.random.default_rng(1)
+    held = {}
+    for one in model.weights:
+        one.assign(rng.standard_normal(one.shape).astype(np.float32))
+        held[one.path] = np.asarray(one.numpy())
+    turned = {"one/kernel": (3, 2, 0, 1), "two/kernel": (2, 3, 0, 1)}
+    both = ((k, w.transpose(turned.get(k, range(w.ndim)))) for k, w in held.items())
+    made = {name: np.ascontiguousarray(array) for name, array in both}
+    nodes = [
+        make_node("Transpose", ["x"], ["t"], perm=[0, 3, 1, 2]),
+        make_node("Conv", ["t", "one/kernel", "one/bias"], ["c"], pads=[1, 1, 1, 1]),
+        make_node("Relu", ["c"], ["r"]),
+        make_node("Conv", ["r", "two/kernel", "two/bias"], ["d"], pads=[1, 1, 1, 1], group=16),
+        make_node("Add", ["r", "d"], ["a"]),
+        make_node("MaxPool", ["a"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        make_node("GlobalAveragePool", ["p"], ["g"]),
+        make_node("Flatten", ["g"], ["h"]),
+        make_node("Gemm", ["h", "last/kernel", "last/bias"], ["i"]),
+        make_node("Softmax", ["i"], ["y"]),
+    ]
+    content = onnx_model(nodes, {"x": [None, 12, 12, 3]}, {"y": [None, 5]}, made)
+    return model, content, rng.standard_normal((2, 12, 12, 3)).astype(np.float32)
+
+
+def needs_keras_and(*names: str) -> Callable[[Any], Any]:
+    """A slow test of Keras on TensorFlow, and of other libraries."""
+    lacks = missing("tensorflow", "keras", *names)
+    lacks |= os.environ.get("KERAS_BACKEND", "tensorflow") != "tensorflow"
+    skip = pytest.mark.skipif(lacks, reason="not installed, or another backend of Keras")
+    return lambda test: pytest.mark.slow(skip(test))
+
+
+@needs_keras_and("onnxruntime", "onnx")
+def test_keras_and_onnx_of_the_same_weights_are_aligned_layer_by_layer():
+    import tensorflow as tf
+
+    from probe.record.recorders.onnxruntime import OnnxRecorder as Onnx
+    from probe.record.recorders.tensorflow import TensorFlowRecorder as Keras
+
+    model, content, x = keras_and_onnx()
+    keras_run = Keras(lambda: model(tf.constant(x), training=False))
+    for level in ("none", "all"):
+        right = Onnx(content, {"x": x}, {"optimisation": level})
+        found = walk.walk(keras_run, right, explain=False)
+        both = [n for n in found.operations if n.left is not None and n.right is not None]
+        assert len(both) >= 5 and {n.verdict for n in both} <= {"equal", "source", "carried"}
+        assert both[-1].op.count("Softmax") and both[-1].compared == 10
+        for n in both:  # what must agree agrees up to rounding: labels tell the truth
+            for pair in n.gives:
+                mine, other = (
+                    side.arrays({at})[at]
+                    for side, at in ((found.left, pair.left), (found.right, pair.right))
+                )
+                ours, theirs = pair.selection.taken(mine, 0), pair.selection.taken(other, 1)
+                assert pair.compared == mine.size
+                assert np.abs(ours - theirs).max() <= 1e-4 * max(1, np.abs(ours).max()), n.name
+
+
+def keras_and_litert(model: Any, x: np.ndarray, folder: Path) -> tuple[Any, Any]:
+    """Recorders of a model of Keras, and of its LiteRT file."""
+    import tensorflow as tf
+
+    from probe.record.recorders import litert
+    from probe.record.recorders.tensorflow import TensorFlowRecorder
+
+    path = folder / "model.tflite"
+    path.write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
+    opened = litert.opened(path)
+    left = TensorFlowRecorder(lambda: model(tf.constant(x), training=False))
+    return left, opened.recorder({opened.inputs[0].name: x})
+
+
+@needs_keras_and("ai_edge_litert", "onnx")
+def test_keras_and_its_litert_file_are_aligned_layer_by_layer(tmp_path: Path):
+    model, _, x = keras_and_onnx()
+    found = walk.walk(*keras_and_litert(model, x, tmp_path), explain=False)
+    both = [n for n in found.operations if n.left is not None and n.right is not None]
+    assert len(both) >= 5 and both[-1].compared == 10
+    assert found.first is None or found.first.joint
+
+
+def chain(shape, *layers):
+    import keras
+
+    x = y = keras.Input(shape)
+    for one in layers:
+        y = one(y)
+    return keras.Model(x, y)
+
+
+def squeezed():
+    """A squeeze-and-excite block behind a convolution, then one that is separable: LiteRT's has a
+    bias of zeros between, and Keras' SiLU multiplies by one."""
+    import keras
+
+    layers = keras.layers
+    x = keras.Input((8, 8, 3))
+    y = layers.Conv2D(8, 3, padding="same", activation="silu")(x)
+    s = layers.GlobalAveragePooling2D(keepdims=True)(y)
+    s = layers.Conv2D(8, 1, activation="sigmoid")(layers.Conv2D(2, 1, activation="silu")(s))
+    return keras.Model(x, layers.SeparableConv2D(6, 3)(layers.Multiply()([y, s])))
+
+
+def concatenated():
+    import keras
+
+    layers = keras.layers
+    x = keras.Input((12, 12, 3))
+    y = layers.Conv2D(8, 3, padding="same", activation="relu")(x)
+    z = layers.ZeroPadding2D(((0, 1), (0, 1)))(layers.Conv2D(8, 3)(y))
+    z = layers.UpSampling2D()(layers.Conv2D(8, 6)(z))
+    y = layers.Concatenate()([y, z])
+    return keras.Model(x, layers.Dense(5)(layers.Flatten()(layers.Conv2D(4, 1)(y))))
+
+
+def dilated():
+    """A dilated convolution runs on rows that are moved into the batch."""
+    import keras
+
+    layers = keras.layers
+    first = layers.Conv1D(8, 3, padding="causal", activation="relu")
+    rest = layers.Conv1D(8, 3, dilation_rate=2), layers.MaxPooling1D(), layers.GlobalMaxPooling1D()
+    return chain((20, 3), first, *rest, layers.Dense(2))
+
+
+def activated(name):
+    import keras
+
+    layers = keras.layers
+    return chain((6, 6, 3), layers.Conv2D(8, 3), layers.Activation(name), layers.Conv2D(4, 3))
+
+
+def attending():
+    """A layer of an encoder, whose GELU LiteRT has in one operation."""
+    import keras
+
+    layers = keras.layers
+    x = keras.Input((7, 16))
+    y = layers.LayerNormalization()(x)
+    y = layers.Add()([x, layers.MultiHeadAttention(2, 8)(y, y)])
+    z = layers.Dense(32, activation="gelu")(layers.LayerNormalization()(y))
+    return keras.Model(x, layers.Add()([y, layers.Dense(16)(z)]))
+
+
+WHOLE = {
+    "squeezed": squeezed,
+    "concatenated": concatenated,
+    "dilated": dilated,
+    "attending": attending,
+}
+NAMES = (
+    *("relu6", "elu", "gelu", "silu", "tanh", "sigmoid", "log_sigmoid", "softplus", "hard_swish"),
+    *("mish", "softmax", "leaky_relu", "softsign"),
+)
+
+
+@needs_keras_and("ai_edge_litert")
+@pytest.mark.parametrize("name", [*WHOLE, *NAMES])
+def test_keras_and_its_litert_file_have_the_same_labels(name: str, tmp_path: Path):
+    """What is the same formula is matched by its labels, and not because its results are close."""
+    import keras
+
+    keras.utils.set_random_seed(0)
+    model = WHOLE[name]() if name in WHOLE else activated(name)
+    x = normal(2, *model.input_shape[1:])
+    found = compare_runs(RunningMatch.of(*map(record_run, keras_and_litert(model, x, tmp_path))))
+    (output,) = found.outputs
+    size = np.prod(found.left.values[output.left].shape)
+    assert output.known and output.compared == size

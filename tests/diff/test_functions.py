@@ -1,0 +1,333 @@
+"""Two functions: what each lacks is found by running them, whatever they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import probe
+from probe.diff.captured import Captured
+from probe.diff.functions import FunctionSide, by_reading
+from probe.record.recording import record_run
+from probe.record.subject import function_recorder
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+F, nn = torch.nn.functional, torch.nn
+
+
+def tensor(*shape: int, seed: int = 0) -> Any:
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape).astype("f4"))
+
+
+PICTURE, FILTERS, SIGNAL, KERNEL = (
+    tensor(4, 3, 8, 8),
+    tensor(4, 3, 3, 3, seed=1),
+    tensor(1, 1, 6, seed=2),
+    tensor(1, 1, 2, seed=3),
+)
+
+
+def differing(left: Any, right: Any) -> int:
+    return int((np.asarray(left) != np.asarray(right)).sum())
+
+
+def found(left: Callable[..., Any], right: Callable[..., Any], **more: Any) -> Any:
+    return probe.first_difference(left, right, explain=False, **more)
+
+
+def examined(answer: Any) -> float:
+    told = answer.to_json()
+    return float(told["examined"] / told["operations_total"])
+
+
+class Decoder(nn.Module):
+    """Causal attention with a cache; ``late``: by how much its mask is off (a bug)."""
+
+    def __init__(self, size: int = 16, late: int = 0) -> None:
+        super().__init__()
+        torch.manual_seed(7)
+        self.qkv, self.out = nn.Linear(size, 3 * size), nn.Linear(size, size)
+        self.late = late
+
+    def forward(self, x: Any, cache: Any = None) -> Any:
+        q, k, v = self.qkv(x).chunk(3, -1)
+        if cache is not None:
+            k, v = torch.cat([cache[0], k], 1), torch.cat([cache[1], v], 1)
+        self.cache = k, v
+        hidden = torch.ones(x.shape[1], k.shape[1], dtype=torch.bool)
+        hidden = hidden.triu(k.shape[1] - x.shape[1] + 1 + self.late)
+        scores = (q @ k.mT / 4).masked_fill(hidden, -torch.inf)
+        return x + self.out(torch.relu(scores.softmax(-1) @ v))
+
+
+@torch.no_grad()
+def test_a_mask_that_is_off_by_one_is_the_source_of_a_sample_and_of_all() -> None:
+    right, wrong, x = Decoder().eval(), Decoder(late=1).eval(), tensor(3, 7, 16)
+    for rows in (1, 3):
+        answer = found(lambda: right(x[:rows]), lambda: wrong(x[:rows]))  # noqa: B023
+        (output,) = answer.to_json()["outputs"]
+        assert answer.verdict == "differs"
+        assert output["differing"] == differing(right(x[:rows]), wrong(x[:rows])) > 0
+        assert answer.first.op == "aten.triu" and examined(answer) == 1
+        assert answer.first.arguments == "diagonal 1 against 2"
+
+
+def test_paddings_that_differ_are_named_on_both_sides_of_a_sample() -> None:
+    zeros = lambda: F.conv2d(F.pad(PICTURE[:1], (1, 1, 1, 1)), FILTERS)  # noqa: E731
+    reflected = lambda: F.conv2d(F.pad(PICTURE[:1], (1, 1, 1, 1), mode="reflect"), FILTERS)  # noqa: E731
+    answer = found(zeros, reflected)
+    count = differing(zeros(), reflected())
+    assert (answer.verdict, answer.first.differing) == ("differs", count) and count > 0
+    assert "constant_pad_nd" in answer.first.op and "reflection_pad2d" in answer.first.op
+    with pytest.raises(AssertionError, match=f"{count} of 256") as raised:
+        probe.assert_same_bits(zeros, reflected)
+    assert "equal" not in str(raised.value)
+
+
+def test_a_crop_of_the_result_and_of_the_input_have_another_window() -> None:
+    conv = lambda x: F.conv1d(F.pad(x, (1, 0)), KERNEL)  # noqa: E731
+    sides = lambda: conv(SIGNAL)[:, :, 3:], lambda: conv(SIGNAL[:, :, 3:])
+    answer = found(*sides)
+    count = differing(*(side() for side in sides))
+    told = answer.to_json()
+    assert (answer.verdict, told["window"], told["outputs"][0]["differing"]) == (
+        "differs",
+        1,
+        count,
+    )
+    assert not answer.found.sources and f"{count} of 3 outputs" in answer.lines()[0]
+
+
+def rounds(x: Any) -> Any:
+    """Other bits where there is one row, in its last step."""
+    return torch.sin(torch.tanh(x)) * (1 + 2**-20 * (len(x) == 1))
+
+
+ROWS = tensor(6, 9, seed=5)
+PIECE = ROWS[2:3].clone()
+PARTS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+    "a slice": (lambda: rounds(ROWS[:1]), lambda: rounds(ROWS)),
+    "one in between": (lambda: rounds(ROWS[2:3]), lambda: rounds(ROWS)),
+    "a copy of it": (lambda: rounds(PIECE), lambda: rounds(ROWS)),
+    "the whole first": (lambda: rounds(ROWS), lambda: rounds(PIECE)),
+    "its rows one by one": (
+        lambda: rounds(ROWS[1:2]),
+        lambda: torch.cat([torch.sin(torch.tanh(row[None])) * 1 for row in ROWS]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_rows_are_found_in_what_the_other_side_holds(name: str) -> None:
+    answer = found(*PARTS[name])
+    (output,) = answer.to_json()["outputs"]
+    assert answer.verdict == "differs" and output["elements"] == 9
+    assert [r.op for r in answer.found.sources] == ["aten.mul.Tensor"]
+
+
+def test_rows_that_read_each_other_are_no_source() -> None:
+    over = lambda x: torch.tanh(x - x.mean(0))  # noqa: E731
+    answer = found(lambda: over(ROWS[:3]), lambda: over(ROWS))
+    assert not answer.found.sources and answer.verdict != "equal"
+
+
+def test_other_numbers_in_one_array_are_a_window_of_what_reads_them() -> None:
+    """A mask of NumPy, off by one in a row."""
+    x, masks = tensor(4, 6), [np.tril(np.ones((4, 6), bool), k) for k in (0, 1)]
+    masks[1][2:] = masks[0][2:]
+    sides = [
+        lambda mask=mask: torch.where(torch.from_numpy(mask), torch.sin(x), 0.0).sum(1)
+        for mask in masks
+    ]
+    answer = found(*sides)
+    assert answer.verdict == "differs" and not answer.found.sources
+    assert answer.to_json()["outputs"][0]["differing"] == differing(sides[0](), sides[1]())
+    assert answer.to_json()["window"] == 2
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("start", "size"), [(8, 1), (4, 4), (11, 1)])
+def test_a_step_behind_a_cache_is_compared_whole(start: int, size: int) -> None:
+    decoder, x = Decoder().eval(), tensor(1, 12, 16)
+    decoder(x[:, :start])
+    cache = decoder.cache
+    step = lambda: decoder(x[:, start : start + size], cache)  # noqa: E731
+    answer = found(step, lambda: decoder(x))
+    (output,) = answer.to_json()["outputs"]
+    assert output["elements"] == size * 16 and answer.to_json()["window"] == 0
+    assert output["differing"] == differing(step(), decoder(x)[:, start : start + size])
+    assert examined(answer) >= 0.9
+    turned = found(lambda: decoder(x), step)
+    assert turned.to_json()["outputs"][0]["elements"] == size * 16 and examined(turned) >= 0.9
+
+
+def test_a_chunk_without_what_stands_before_has_a_window_and_one_with_its_state_has_none() -> None:
+    x, weight = tensor(2, 3, 40), tensor(3, 3, 5, seed=9)
+    whole = lambda: torch.tanh(F.conv1d(F.pad(x, (4, 0)), weight))  # noqa: E731
+    alone = lambda: torch.tanh(F.conv1d(F.pad(x[:, :, 20:30], (4, 0)), weight))  # noqa: E731
+    state = x[:, :, 16:20].clone()
+    stream = lambda: torch.tanh(F.conv1d(torch.cat([state, x[:, :, 20:30]], 2), weight))  # noqa: E731
+    for chunk, window in ((alone, 2 * 3 * 4), (stream, 0)):
+        answer = found(chunk, whole)
+        (output,) = answer.to_json()["outputs"]
+        assert output["differing"] == differing(chunk(), whole()[:, :, 20:30])
+        assert (output["elements"], answer.to_json()["window"]) == (60, window)
+        assert not answer.found.sources or not window
+
+
+def test_steps_of_a_loop_are_compared_with_their_own() -> None:
+    torch.manual_seed(1)
+    cell, x = nn.GRUCell(4, 6).eval(), tensor(1, 12, 4)
+
+    def loop(part: Any, state: Any) -> Any:
+        states = []
+        for n in range(part.shape[1]):
+            state = cell(part[:, n], state)
+            states.append(state)
+        return torch.stack(states, 1)
+
+    zeros = torch.zeros(1, 6)
+    with torch.no_grad():
+        state = loop(x[:, :5], zeros)[:, -1]
+    answer = found(lambda: loop(x[:, 5:7], state), lambda: loop(x, zeros))
+    left = answer.found.left.operations
+    regions = [r for r in answer.found.operations if r.left is not None and r.right is not None]
+    assert sum(len(r.inside[0]) for r in regions if r.compared) >= 0.9 * len(left)
+    assert answer.to_json()["outputs"][0]["elements"] == 12
+
+
+class Holder:
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    def run(self) -> Any:
+        return torch.sin(self.x).sum(1)
+
+
+@torch.no_grad()
+def test_a_chunk_and_a_step_of_a_recurrent_layer_are_compared_behind_their_state() -> None:
+    torch.manual_seed(0)
+    gru, cell = nn.GRU(6, 8, batch_first=True).eval(), nn.GRUCell(6, 8).eval()
+    x, state = tensor(2, 6, 6), None
+
+    def loop(x: Any) -> Any:
+        states, state = [], None
+        for n in range(x.shape[1]):
+            state = cell(x[:, n], state)
+            states.append(state)
+        return torch.stack(states, 1)
+
+    state, before = gru(x[:, :2])[1].clone(), loop(x[:, :3])[:, -1].clone()
+    sides = (
+        (lambda: gru(x[:, 2:4], state)[0], lambda: gru(x)[0][:, 2:4]),
+        (lambda: cell(x[:, 3], before), lambda: loop(x[:, :4])[:, -1]),
+    )
+    for left, right in sides:
+        answer = found(left, right)
+        own = len(answer.found.left.operations)
+        assert answer.verdict == "equal" and answer.found.examined > 0.9 * own
+
+
+def test_of_what_an_object_holds_nothing_is_known_that_has_another_shape() -> None:
+    answer = found(Holder(ROWS[:2]).run, Holder(ROWS).run)
+    assert answer.verdict == "unknown" and not answer.found.sources
+    assert "it is not known which" in repr(answer)
+    same = found(Holder(ROWS).run, Holder(ROWS).run)
+    assert same.verdict == "equal" and examined(same) == 1
+
+
+def test_random_numbers_are_no_source_but_for_the_state_that_they_are_drawn_from() -> None:
+    def drawn(*sizes: int) -> Callable[[], Any]:
+        def call() -> Any:
+            torch.manual_seed(0)
+            return F.dropout([torch.rand(n) for n in sizes][-1] + 1)
+
+        return call
+
+    answer = found(drawn(4, 5), drawn(2, 5))
+    assert answer.verdict == "differs" and all(r.arguments for r in answer.found.sources)
+
+
+def test_numpy_and_jax() -> None:
+    jnp = pytest.importorskip("jax.numpy")
+    x = ROWS.numpy()
+    up = np.float32(1 + 2**-20)
+
+    def numpy(x: np.ndarray, count: int) -> np.ndarray:
+        y = np.tanh(x[:count])
+        return np.sin(y * up if count == 1 else y * np.float32(1))
+
+    answer = found(lambda x: numpy(x, 1), lambda x: numpy(x, 6), inputs=x)
+    assert answer.verdict == "differs" and [r.op for r in answer.found.sources] == ["multiply"]
+    jax = found(lambda: jnp.sin(jnp.tanh(x[:1])), lambda: jnp.sin(jnp.tanh(x)))
+    assert jax.to_json()["outputs"][0]["elements"] == 9 and examined(jax) == 1
+
+
+LEFT, RIGHT = tensor(6, 300, seed=11), tensor(300, 7, seed=12)
+
+
+@pytest.mark.parametrize(("factor", "kind"), [(1.0, "order"), (1.00001, "algorithm")])
+def test_a_product_in_two_pieces_is_another_order_and_another_formula_if_it_is_scaled(
+    factor: float, kind: str
+) -> None:
+    begin, end = LEFT[:, :150] @ RIGHT[:150], (LEFT[:, 150:] * factor) @ RIGHT[150:]
+    answer = probe.first_difference(
+        lambda: LEFT @ RIGHT,
+        lambda: LEFT[:, :150] @ RIGHT[:150] + (LEFT[:, 150:] * factor) @ RIGHT[150:],
+    )
+    count = differing(LEFT @ RIGHT, begin + end)
+    assert count > 0 and answer.to_json()["outputs"][0]["differing"] == count
+    assert answer.first.cause == kind
+
+
+def test_no_place_is_named_for_what_no_output_reads_by_itself() -> None:
+    picture = tensor(3, 4, 10, 10, seed=13)
+    kernel = tensor(6, 4, 3, 3, seed=14)
+    answer = found(
+        lambda: F.conv2d(picture, kernel, stride=2),
+        lambda: F.conv2d(picture[:, :, 1:, 1:], kernel, stride=2),
+    )
+    assert answer.verdict == "differs" and answer.lines()[1].startswith("differs: ")
+
+
+def test_what_all_reads_more_is_laid_by_index_and_counted_as_window() -> None:
+    total = lambda x: torch.tanh(x - x.sum(0, keepdim=True))  # noqa: E731
+    for rows in (slice(0, 4), slice(1, 5)):
+        count = differing(total(ROWS[rows]), total(ROWS)[rows])
+        for sides in ((ROWS[rows], ROWS), (ROWS, ROWS[rows])):
+            answer = found(*(lambda x=x: total(x) for x in sides))
+            told = answer.to_json()
+            assert (answer.verdict, told["window"]) == ("differs", 36)
+            assert told["outputs"][0]["differing"] == count > 0 and not answer.found.sources
+
+
+def test_no_output_that_is_nan_on_one_side_is_said_to_read_other_inputs() -> None:
+    sides = lambda x, w: np.sqrt(x) @ w, lambda x, w: np.sqrt(np.abs(x)) @ w
+    with np.errstate(invalid="ignore"):
+        answer = found(*sides, inputs=[LEFT.numpy(), RIGHT.numpy()])
+    told = answer.to_json()
+    assert (answer.verdict, told["window"], told["outputs"][0]["nan"]) == ("differs", 0, 42)
+
+
+def test_a_function_is_built_anew_with_other_numbers_in_an_array() -> None:
+    captured = Captured(lambda: PICTURE * 2)
+    (name,) = captured.arrays
+    numbers = captured.arrays[name].bits
+    side = FunctionSide(captured, function_recorder, {"x": [name]}, shared={"x": numbers})
+    (result,) = side.given({"x": numbers + 1}).plain()
+    assert np.array_equal(result, (numbers + 1) * 2)
+    assert side.digests({"x": numbers}) != side.digests({"x": numbers + 1})
+    assert np.array_equal(PICTURE.numpy(), numbers)  # what is the user's stays as it was
+
+
+def test_what_reads_a_piece_lacks_the_others() -> None:
+    recorders = [function_recorder(f) for f in (lambda: SIGNAL[..., :4] * 2, lambda: SIGNAL * 2)]
+    found = probe.first_difference(lambda: SIGNAL[..., :4] * 2, lambda: SIGNAL * 2)
+    assert found.found.matched == "by running" and found.found.outputs[0].compared == 4
+    runs = [record_run(recorder) for recorder in recorders]
+    nothing = [FunctionSide(Captured(None), function_recorder) for _ in runs]
+    assert by_reading(*nothing)(*runs).how == "by name and index"

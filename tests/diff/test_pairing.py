@@ -1,0 +1,55 @@
+"""The lines that no repetition changes are those that the other side has."""
+
+from fractions import Fraction
+
+import numpy as np
+
+from probe.diff.pairing import Side, lines_by_value, paired
+
+RNG = np.random.default_rng(0)
+
+
+def side(array: np.ndarray, mark: np.ndarray | None = None, **more: object) -> Side:
+    mark = np.zeros((1,) * array.ndim, bool) if mark is None else mark
+    return Side(array.shape, mark, lambda: array, **more)
+
+
+def test_the_unchanged_lines_of_the_longer_side_are_the_shorter_ones() -> None:
+    y = RNG.standard_normal((12, 5))
+    changed = np.arange(12)[:, None] % 4 != 1  # positions first, then samples: the second sample
+    chosen = paired(side(y[1::4]), side(y, changed))
+    assert chosen.right.tolist() == [1, 5, 9]
+    assert chosen.count((3, 5)) == 15
+
+
+def test_at_the_end_of_a_prefix_outputs_that_read_on_need_not_agree() -> None:
+    y = RNG.standard_normal((2, 9))
+    chosen = paired(side(y[:, :5]), side(y, np.arange(9)[None] >= 4))
+    assert chosen.left.tolist() == [0, 1, 2, 3]
+
+
+def test_what_no_content_changes_is_paired_where_it_stands_if_it_is_near() -> None:
+    mask = RNG.standard_normal((8, 6))
+    chosen = paired(side(mask[3:5]), side(mask, before=Fraction(3, 8)))
+    assert chosen.right.tolist() == [3, 4]
+    assert paired(side(RNG.standard_normal((2, 6))), side(mask)) is None
+
+
+def test_a_step_behind_a_cache_is_where_its_own_content_changes_something() -> None:
+    y = RNG.standard_normal((1, 9))
+    changed, own = np.arange(9)[None] > 6, np.arange(9)[None] >= 5
+    chosen = paired(side(y[:, 5:7]), side(y, changed, own=own))
+    assert chosen.right.tolist() == [5, 6]
+
+
+def test_where_nothing_is_lacked_other_shapes_are_no_parts() -> None:
+    y = RNG.standard_normal((4, 6))
+    assert paired(side(y[:2], complete=True), side(y, complete=True)) is None
+    assert paired(side(y, complete=True), side(y, complete=True)).whole
+
+
+def test_rows_that_went_elsewhere_are_found_by_their_numbers() -> None:
+    rows = RNG.standard_normal((5, 8))
+    chosen = lines_by_value(rows[[3, 0]] * (1 + 1e-6), rows)
+    assert chosen.right.tolist() == [3, 0]
+    assert lines_by_value(rows[:1] + 1, rows) is None

@@ -1,0 +1,66 @@
+"""The sum that an operation of several steps is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from probe.case.errors import InputError
+from probe.diff.sums import sum_of
+from probe.order.semantics import Contracts, Each, Reshapes, Step, Steps
+from probe.order.semantics import operations as o
+
+
+def test_a_bias_that_is_reshaped_first_is_the_sums_own() -> None:
+    """Keras reshapes the bias of a depthwise convolution, TensorFlow's graphs squeeze it again."""
+    windows = o.convolution(o.Frame((3,), (1,), (1,), ((1, 1),)), (0, 1, 2), 4, True)
+    out = (2, 7, 4)
+    squeezed = Reshapes()
+    steps = Steps(
+        (
+            Step(windows, (0, 1), out),
+            Step(Reshapes(), (2,), (1, 1, 4)),
+            Step(squeezed, (4,), (4,)),
+            Step(o.function("add"), (3, 5), out),
+            Step(o.function("relu6"), (6,), out),
+        )
+    )
+    shapes = [(2, 7, 4), (3, 1, 4), (4,)]
+    found = sum_of(steps, shapes, out, ["float32"] * 4)
+    assert found.b is not None and found.b.number == 2
+    assert [word for word, _ in found.functions] == ["relu6"]
+    turned = Steps((steps.steps[0], Step(o.transpose((1, 0)), (2,), (4, 1)), *steps.steps[2:]))
+    with pytest.raises(InputError):
+        sum_of(turned, [*shapes[:2], (1, 4)], out, ["float32"] * 4)
+
+
+def test_a_product_its_shape_and_its_bias_are_one_case() -> None:
+    product = Contracts("mk,kn->mn")
+    steps = (
+        Step(product, (0, 1), (6, 4)),
+        Step(Reshapes(), (3,), (2, 3, 4)),
+        Step(Each("add"), (4, 2), (2, 3, 4)),
+    )
+    shapes = [(6, 5), (5, 4), (4,)]
+    one = sum_of(Steps(steps), shapes, (2, 3, 4), ["float32"] * 4)
+    assert (one.summands, one.filters, one.batch, one.output_shape()) == (5, 4, 6, (6, 4))
+    assert one.b is not None and one.b.number == 2 and not one.functions
+    values = np.arange(24.0).reshape(2, 3, 4)
+    assert np.array_equal(one.y.taken(values).reshape(6, 4), values.reshape(6, 4))
+
+
+def test_a_number_that_is_added_behind_is_not_taken_for_an_operand() -> None:
+    """`F.linear(x, w, b) + 1.5` ended in a mistake of probe's; a factor would have been lost."""
+    shapes = [(4, 16), (16, 8), (8,)]
+    product = Step(Contracts("...mk,...kn->...mn", (0, 1), 2), (0, 1, 2), (4, 8))
+    for word in ("add", "multiply"):
+        behind = Step(o.beside(word, 1, 1.5, "float32"), (3,), (4, 8))
+        with pytest.raises(InputError, match="computed after the sum"):
+            sum_of(Steps((product, behind)), shapes, (4, 8), ["float32"] * 4)
+
+
+def test_sums_of_other_formats_say_which_have_orders() -> None:
+    """The reason of an unknown was "no array has this format", of arrays that had it."""
+    product = Contracts("...mk,...kn->...mn", (0, 1))
+    with pytest.raises(InputError, match="dtype=complex64: orders are revealed of sums of"):
+        sum_of(product, [(4, 16), (16, 8)], (4, 8), ["complex64"] * 3)

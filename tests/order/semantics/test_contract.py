@@ -1,0 +1,82 @@
+"""Calls, steps and tables: what a row is told of an operation, and how steps come together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from probe.order.semantics import Moves, Passes, Reshapes, Same, Turns, Unknown, contract
+from probe.order.semantics import operations as o
+from probe.order.semantics.contract import Call, Operand, Step, StepBuilder, Steps
+
+SIZES = Operand(1, (2,), "int64", lambda: np.array([[4, 5]]))
+READS = [Operand(0, (2, 3), "f"), None, SIZES, Operand(-1, (), "g")]
+CALL = Call("op", {"b": 2, "a": True}, READS, [(2, 3)])
+
+
+def test_a_call_knows_its_operands_by_their_slots() -> None:
+    assert [CALL.has(n) for n in range(5)] == [True, False, True, True, False]
+    assert (CALL.count, CALL.places(0, 1, 2, 7), CALL.at(2), CALL.at(3)) == (2, (0, 1), 1, -1)
+    assert (CALL.shape(), CALL.rank(), CALL.dtype()) == ((2, 3), 2, "f")
+    assert (CALL.shape(2), CALL.rank(2), CALL.dtype(3)) == ((2,), 1, "g")
+    assert (CALL["b"], CALL.get("c"), CALL.get("c", 3), CALL.integers(2)) == (2, None, 3, [4, 5])
+    every = "", [None], [3, None], [None, 3, None, 4, None]
+    assert [*map(contract.left_out, every)] == [[], [], [], [0, 2]]
+    with pytest.raises(IndexError):
+        CALL.operand(1)
+    with pytest.raises(contract.NotSettled, match="op reads sizes or indices"):
+        CALL.value(0)
+    assert contract.positions("axbb", "abb") == [0, -1, 1, 2]
+    assert contract.positions("xab", "ac") == [-1, 0, -1]
+    assert contract.positions("abx", "ab") == [0, 1, -1]
+
+
+def test_a_table_says_why_it_does_not_know() -> None:
+    table = contract.OperationTable()
+    table.row("one two")(lambda _: Same())
+    table.row(contract.word_list("ABS POW:power"))(lambda _, word: o.function(word))
+    table.row(["index"])(lambda call: call["nothing"])
+    table.row("held")(lambda call: call.value(0))
+    found = {name: contract.by_table(table, replace(CALL, op=name)) for name in [*table, "other"]}
+    assert found["one"] == found["two"] == Same()
+    assert (found["ABS"], found["POW"]) == (o.function("absolute"), o.function("power"))
+    why = {name: one.why for name, one in found.items() if isinstance(one, Unknown)}
+    assert list(why) == ["index", "held", "other"] and "other is not described" in why["other"]
+    assert "attributes" in why["index"] and "floating-point numbers decide" in why["held"]
+
+
+def test_steps_have_numbers_behind_what_is_read() -> None:
+    build = StepBuilder(2)
+    total = build.add(o.function("subtract"), (0, 1), (2, 3))
+    last = build.add(o.function("tanh"), (total,), (2, 3))
+    assert (total, last, build.count) == (2, 3, 4)
+    assert not build.done().gives and build.done(last, total, 0).gives == (3, 2, 0)
+    parts = build.add(Moves(), (1,), (1, 3), (1, 3))
+    assert (parts, build.count) == (4, 6) and build.steps[-1].more == ((1, 3),)
+
+
+def test_what_moves_is_exact_and_what_sums_is_not() -> None:
+    moves = Moves(), Same(), Reshapes(), Turns((1, 0)), Passes((0,))
+    assert not Unknown("w").exact and all(each.exact and not each.sums for each in moves)
+    assert not o.matmul().exact and o.matmul().sums
+    root = o.function("sqrt")
+    ways = (o.matmul(), root), (root, o.matmul()), ()
+    steps = [Steps(tuple(Step(each, (0, 1), (2, 2)) for each in way)) for way in ways]
+    assert [each.sums for each in steps] == [True, False, False]
+    assert not any(each.exact for each in steps)
+
+
+def test_what_is_done_behind_comes_as_further_steps() -> None:
+    call = replace(CALL, reads=[Operand(n, (2, 3), "f") for n in range(2)])
+    less, tanh = o.function("subtract"), o.function("tanh")
+    assert contract.then(call, less) is less
+    assert contract.then(call, Unknown("w"), less) == Unknown("w")
+    behind = contract.then(call, less, tanh, (less, 1))
+    assert [step.reads for step in behind.steps] == [(0, 1), (2,), (3, 1)]
+    assert contract.then(call, behind, tanh).steps[3].reads == (4,)
+    build = StepBuilder(2)
+    build.add(Moves(), (0,), (1, 3), (1, 3))
+    more = contract.then(replace(call, gives=[(1, 3)]), build.done(), tanh)
+    assert isinstance(more, Steps) and more.steps[1].reads == (3,)

@@ -1,0 +1,137 @@
+"""Operations that are said in different ways are one: what libraries mean alike has one name."""
+
+from __future__ import annotations
+
+import inspect
+from itertools import product
+
+import numpy as np
+import pytest
+
+from probe.case.geometry import WindowSizes
+from probe.order.semantics import Contracts, Frame, Same, Turns, Unknown
+from probe.order.semantics import operations as o
+from probe.order.semantics.contract import Call, Operand
+
+ALIKE = {
+    "no bound is no clip's bound": (o.clip(-np.inf, 3.0), o.clip(None, 3.0)),
+    "both bounds at infinity": (o.clip(-np.inf, np.inf), o.clip(None, None)),
+    "a clip at zero": (o.clip(0.0, np.inf), o.function("relu")),
+    "a clip from zero to six": (o.clip(0, 6), o.function("relu6")),
+    "a slope of zero": (o.leaky_relu(0.0), o.function("relu")),
+    "CELU of one": (o.celu(1.0), o.elu(1.0)),
+    "a swish of one": (o.swish(1.0), o.function("silu")),
+    "softplus as PyTorch has it": (o.softplus(1.0, 20.0), o.function("softplus")),
+    "to the second": (o.power(2), o.function("square")),
+    "to the first": (o.power(1), Same()),
+    "to the minus first": (o.power(-1), o.approximate("reciprocal")),
+    "a cast to its own dtype": (o.cast("float32", "float32"), Same()),
+    "the bits of its own dtype": (o.bitcast("int32", "int32"), Same()),
+    "one of several": (o.several("add", 1), Same()),
+    "two of several": (o.several("add", 2), o.function("add")),
+    "a quotient of floats": (o.arithmetic("divide", "float32"), o.function("divide")),
+    "the first norm": (o.reduced("l1", (1,)), o.vector_norm((1,), 1)),
+    "the second norm": (o.reduced("euclidean_norm", (1,), True), o.vector_norm((1,), 2, True)),
+    "the largest by another name": (o.reduced("amax", (0,)), o.reduced("max", (0,))),
+}
+
+APART = {
+    "a clip above zero": (o.clip(0.0, 5.0), o.function("relu6")),
+    "a clip from another bound": (o.clip(1.0, None), o.function("relu")),
+    "to the minus first": (o.power(-1), o.function("reciprocal")),
+    "three of several": (o.several("add", 3), o.function("add")),
+    "a quotient of integers": (o.arithmetic("divide", "int32"), o.function("divide")),
+    "by its own rounding": (o.approximate("divide"), o.function("divide")),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), ALIKE.values(), ids=ALIKE)
+def test_two_ways_to_say_it_are_one(one: object, other: object) -> None:
+    assert one == other
+
+
+@pytest.mark.parametrize(("one", "other"), APART.values(), ids=APART)
+def test_what_is_something_else_is_not(one: object, other: object) -> None:
+    assert one != other
+
+
+@pytest.mark.parametrize("odd_first", [False, True])
+def test_padding_that_keeps_sizes_is_as_conventions_have_it(odd_first: bool) -> None:
+    rng = np.random.default_rng(4)
+    word = "same_lower" if odd_first else "same"
+    for _ in range(200):
+        kernel, stride, dilation = (rng.integers(1, 5, 2).tolist() for _ in range(3))
+        ins = rng.integers(1, 12, 2).tolist()
+        outs = [-(-size // step) for size, step in zip(ins, stride, strict=True)]
+        found = o.same_padding(ins, outs, kernel, stride, dilation, odd_first)
+        assert found == WindowSizes(kernel, stride, dilation, word).pads(ins)
+
+
+F = Frame((2,), (1,), (1,), ((0, 1),))
+CHANGED = [
+    (o.batch_norm, (1e-5, True, True, None, None), (1e-4, False, False, 1, (1, 0))),
+    (o.batch_norm_in_training, (3, 1e-5, True, True, 1), (4, 1e-4, False, False, 2)),
+    (o.norm, ((1,), 1e-5, True, True, "layer_norm", None),
+     ((2,), 1e-4, False, False, "rms_norm", (1, 2))),
+    (o.softmax, ((1,), 1.0), ((0,), 2.0)), (o.log_softmax, ((1,),), ((0,),)),
+    (o.elu, (1.0, 1.0, 1.0), (0.5, 2.0, 3.0)),
+    (o.selu, o.SELU, (1.0, 1.5)), (o.celu, (1.0,), (2.0,)),
+    (o.leaky_relu, (0.1,), (0.2,)), (o.gelu, (False,), (True,)),
+    (o.swish, (1.0,), (2.0,)), (o.power, (3.0,), (-3.0,)),
+    (o.hard_sigmoid, (1 / 6, 0.5), (0.2, 1.0)), (o.softplus, (1.0, 20.0), (2.0, 19.0)),
+    (o.cast, ("float32", "int8", True), ("int8", "float16", False)),
+    (o.clip, (-1.0, 1.0, None), (-2.0, 2.0, (1,))),
+    (o.vector_norm, ((1,), 2, False), ((0,), 0, True)),
+    (o.reduced, ("sum", (1,), False, ()), ("prod", (0,), True, (1,))),
+    (o.variance, ("var", (1,), False, 1.0), ("std", (0,), True, 0.0)),
+    (o.convolution, (F, (), 1, False, (0, 1)),
+     (F._replace(transposed=True), (1, 0), 2, True, (1, 0))),
+    (o.pool, ("max", F, False, False, 2), ("sum", F._replace(stride=(2,)), True, True, 1)),
+    (o.matmul, ((2, 2), (False, False), (0, 1)), ((1, 2), (True, False), (1, 0))),
+    (o.dense, ((0, 1), None), ((1, 0), 2)),
+    (o.beside, ("add", 0, 1.5, "float32"), ("power", 1, 2.5, "float16")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("build", "given", "others"), CHANGED, ids=lambda one: getattr(one, "__name__", "")
+)
+def test_each_argument_counts_and_what_is_left_out_is_the_usual_one(build, given, others) -> None:
+    made = [build(*given)]
+    for n, other in enumerate(others):
+        made.append(build(*given[:n], other, *given[n + 1 :]))
+    alike = [(a, b) for a in range(len(made)) for b in range(a) if made[a] == made[b]]
+    assert not alike, alike
+    plain = inspect.signature(build).parameters.values()
+    count = sum(one.default is inspect.Parameter.empty for one in plain)
+    assert build(*given[:count]) == made[0]
+
+
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True)])
+def test_products_are_numpys(turned: tuple[bool, bool]) -> None:
+    """Of matrices, batches of them and vectors; and scaled, with a bias, in further steps."""
+    rng = np.random.default_rng(5)
+    for ranks in product((1, 2, 3), repeat=2):
+        sizes = [rng.normal(size=((2, 3, 3)[-n:])) for n in ranks]
+        pairs = zip(sizes, turned, strict=True)
+        plain = [np.swapaxes(x, -1, -2) if t and x.ndim > 1 else x for x, t in pairs]
+        assert np.allclose(np.einsum(o.matmul(ranks, turned).equation, *sizes), np.matmul(*plain))
+    for alpha, beta, slots in product((1.0, 2.0), (1.0, 3.0, 0.0), (2, 3)):
+        operands = [Operand(n, (2, 2), "float32") for n in range(slots)]
+        meaning = o.gemm(
+            Call("gemm", {}, operands, [(2, 2)], ["float32"]), o.matmul(), 2, alpha, beta
+        )
+        assert isinstance(meaning, Contracts) == (alpha == 1 and (slots == 2 or beta in (0, 1)))
+
+
+def test_an_einsum_is_a_product_or_a_transpose_or_unknown() -> None:
+    assert o.einsum("ab, bc -> ac") == Contracts("ab,bc->ac")
+    assert o.einsum("abc->cab") == Turns((2, 0, 1))
+    for unknown in ("aa,ab->b", "ab->a", "ab,bc", "a,b,c->abc", "...a->a..."):
+        with pytest.raises(ValueError, match="."):
+            o.einsum(unknown)
+
+
+def test_axes_count_from_either_end() -> None:
+    assert o.transpose((0, -1, 1)) == Turns((0, 2, 1))
+    assert isinstance(o.bitcast("float32", "int8", whole=False), Unknown)

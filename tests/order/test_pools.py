@@ -1,0 +1,423 @@
+"""Pooling: its sizes and windows as the case says, and as they are read off every library."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import probe
+from probe.case import floats, ulp
+from probe.case.case import Case
+from probe.case.errors import InputError, NotASum, TargetError
+from probe.order import pools, window
+from probe.order.orders import reveal
+from probe.order.tree import Tree
+from probe.order.windows import reveal_pool
+from probe.targets.backends.contract import Unsupported
+from probe.targets.backends.layers import spans
+from probe.targets.launch import InlineSession
+from probe.targets.target import Target
+from tests.convolutions import explain_case
+from tests.exact import rounded
+
+pytestmark = pytest.mark.long
+
+TARGETS = ("reference", "tensorflow", "keras", "torch", "jax", "onnxruntime", "litert", "opencv")
+
+
+def outputs(case, axis):
+    """(what each window of one axis reads, how many elements an average counts), in plain loops."""
+    size, stride = case.spatial()[axis], case.stride[axis]
+    taps = [k * case.dilation[axis] for k in range(case.kernel[axis])]
+    extent = taps[-1] + 1
+    before, after = window.Geometry.of(case).around[axis]
+    found, start, end = [], -before, -1
+    while start + extent <= size + after or (
+        case.rounds_up and start < size and end < size + after
+    ):
+        at = [start + tap for tap in taps]
+        inside = [i for i in at if 0 <= i < size]
+        padded = [i for i in at if -before <= i < size + after]
+        found.append((inside, len(padded if case.pad_with == "zeros" else inside)))
+        start, end = start + stride, start + extent
+    return found
+
+
+def expected(case):
+    """(reads (positions, elements), counted (positions,)) of all windows, in plain loops."""
+    axes = [outputs(case, axis) for axis in range(case.spatial_rank)]
+    reads, counted = [], []
+    for place in itertools.product(*axes):
+        held = np.zeros(case.spatial(), bool)
+        held[np.ix_(*[inside for inside, _ in place])] = True
+        reads.append(held.ravel())
+        counted.append(np.prod([count for _, count in place]))
+    return np.array(reads), np.array(counted)
+
+
+def cases(op, few=False):
+    """Windows, strides, paddings and rounding of one operator; of a 2-D one its axes differ."""
+    flat = op.endswith("1d")
+    pads = ("valid", "same", "same_lower", "caffe", 1, "0:1" if flat else "0:1,1:0")
+    grid = itertools.product((2, 3), (1, 2, 3), pads, (False, True), ("nothing", "zeros"))
+    for kernel, stride, pad, ceil_mode, pad_with in list(grid)[:: 5 if few else 1]:
+        height = None if flat else 5
+        options = {"ceil_mode": ceil_mode, "pad_with": pad_with, "in_channels": 2}
+        if not (ceil_mode and str(pad).startswith("same")):
+            yield Case(op, kernel, length=7, height=height, stride=stride, padding=pad, **options)
+
+
+OPS = ("max_pool1d", "avg_pool1d", "max_pool2d", "avg_pool2d")
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_sizes_and_windows_are_those_of_plain_loops(op):
+    for case in cases(op):
+        reads, _ = expected(case)
+        geometry = window.Geometry.of(case)
+        assert geometry.positions == len(reads), case.label
+        for row, held in zip(geometry.reads(), reads, strict=True):
+            assert sorted(row[row >= 0]) == np.flatnonzero(held).tolist(), case.label
+
+
+def slow(target, op):
+    """JAX compiles each case, of one axis by the lines of two; Keras starts for these alone."""
+    return target == "keras" or (target == "jax" and op.endswith("1d"))
+
+
+@pytest.mark.parametrize(
+    ("target", "op"),
+    [
+        pytest.param(target, op, marks=pytest.mark.slow if slow(target, op) else ())
+        for target, op in itertools.product(TARGETS, OPS)
+    ],
+)
+@pytest.mark.slow_at(
+    "tensorflow-avg_pool1d",
+    "tensorflow-avg_pool2d",
+    "jax-avg_pool2d",
+    "jax-max_pool2d",
+    "tensorflow-max_pool1d",
+)
+def test_every_library_reads_and_counts_what_the_case_says(started, target, op):
+    session, ran, kinds = started(target), 0, set()
+    for case in cases(op, few=target != "reference"):
+        try:
+            found = reveal_pool(session, case)
+        except TargetError as error:
+            kinds.add(error.kind)
+            continue
+        reads, counted = expected(case)
+        assert (found.reads == reads).all(), case.label
+        assert "max" in op or (found.counted == counted).all(), case.label
+        assert found.pad_with in ("", "nothing", case.pad_with), case.label
+        ran += 1
+    assert ran >= 8 and kinds <= {"unsupported"}
+
+
+@pytest.mark.parametrize("dtype", list(floats.FORMATS))
+def test_the_reference_rounds_sum_and_quotient_once_each(dtype):
+    case = Case("avg_pool1d", 3, length=9, stride=2, padding=1, dtype=dtype)
+    x, w, _ = case.operands()
+    x = floats.to_container(x, dtype)
+    with InlineSession(Target("reference")) as session:
+        arrays = {"x": x, "w": floats.to_container(w, dtype)}
+        y = session.request({"do": "run", "spec": case.spec()}, arrays)[1]["y"]
+    wide = floats.widen(x, dtype).ravel()
+    total = floats.round_to(wide[0:1] + wide[1:2], dtype)  # the first window reads two
+    mean = floats.round_to(floats.widen(total, dtype) / 2, dtype)
+    assert y.ravel()[:1].tobytes() == mean.tobytes()
+
+
+def test_caffe_rounds_up_and_has_57_outputs_where_others_have_56():
+    pool = Case("max_pool2d", 3, height=112, length=112, stride=2, padding=1)
+    assert pool.output_spatial() == (56, 56)
+    assert pool.with_(padding="caffe").output_spatial() == (57, 57)
+    assert pool.with_(ceil_mode=True).output_spatial() == (57, 57)
+    assert pool.with_(padding="same").output_spatial() == (56, 56)
+
+
+def test_no_last_window_starts_behind_the_input():
+    assert Case("max_pool1d", 1, length=3, stride=3, ceil_mode=True).output_spatial() == (1,)
+    assert Case("max_pool1d", 2, length=7, stride=4, padding=1).output_spatial() == (2,)
+
+
+def test_pooling_is_by_channel_and_has_no_weights():
+    case = Case("avg_pool2d", 3, in_channels=4, length=6)
+    assert case.filters == case.groups == 4 and not case.weighted
+    assert case.with_(in_channels=2).filters == 2
+    assert Case.from_json(case.to_json()) == case and "ceil_mode" not in case.to_json()
+    shown = case.with_(ceil_mode="true", pad_with="zeros")
+    assert shown.label.endswith("ceil mode, padded with zeros, height 3, length 6")
+    assert shown.spec()["ceil_mode"] is True and shown.id != case.id
+    for kind in ("cancel", "normal", "integers"):
+        assert (case.with_(operands=kind).operands()[1] == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"bias": 1.0}, "max_pool2d has none"),
+        ({"filters": 4}, "max_pool2d has none"),
+        ({"weights": "1"}, "max_pool2d has none"),
+        ({"padding": 3}, "a window of 3 would hold padding alone; use 2 or less"),
+        ({"padding": "same", "ceil_mode": True}, r"same has ceil\(size / stride\) outputs already"),
+        ({"pad_with": "ones"}, "use one of nothing, zeros"),
+        ({"ceil_mode": "perhaps"}, "it is neither true nor false"),
+        ({"op": "conv2d", "ceil_mode": True}, "conv2d has none"),
+    ],
+)
+def test_what_pooling_hasnt_is_an_input_error(change, why):
+    case = Case("max_pool2d", 3, in_channels=2, height=6, length=6)
+    with pytest.raises(InputError, match=why):
+        case.with_(**change)
+
+
+def test_pooling_has_no_order_to_reveal():
+    case = Case("avg_pool1d", 3, length=6)
+    with InlineSession(Target("reference")) as session, pytest.raises(NotASum, match="no weights"):
+        reveal(session, case)
+
+
+def test_open_sizes_are_refused():
+    spec = Case("max_pool1d", 3, length=6, ceil_mode=True).spec()
+    with pytest.raises(Unsupported, match="require sizes"):
+        spans(spec, [None])
+
+
+def test_pooling_that_reads_other_inputs_differs_by_its_window():
+    case = Case("max_pool2d", 3, height=6, length=6, stride=2, padding="same")
+    found = explain_case(case, Target("reference"), against_padding=1, inline=True)
+    assert found.causes == {"window": len(found.differing)} and len(found.differing)
+    assert not found.pairs.same_window.any()
+
+
+def pools_apart(case, algorithm):
+    """The reference against one of its algorithms, at one shape."""
+    other = Target.parse(f"reference,algorithm={algorithm}")
+    return explain_case(case, Target("reference"), against_target=other, inline=True)
+
+
+@pytest.mark.parametrize(
+    ("op", "algorithm", "operands", "cause"),
+    [
+        ("avg_pool2d", "reversed", "cancel", "order"),
+        ("avg_pool2d", "pairwise", "cancel", "order"),
+        ("avg_pool1d", "flush", "tiny", "flush"),
+        ("max_pool2d", "flush", "tiny", "flush"),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_cause_of_two_pools_is_the_one_that_was_planted(op, algorithm, operands, cause, dtype):
+    options = {"height": None if "1d" in op else 6, "padding": 1, "dtype": dtype}
+    case = Case(op, 3, in_channels=4, length=9, stride=2, operands=operands, seed=1, **options)
+    found = pools_apart(case, algorithm)
+    assert set(found.causes) == {cause} and found.replayed == found.compared
+    assert "not-a-sum" not in str(found) and not found.to_json()["sets"]
+
+
+AVERAGE = pools.Average(pools.orders((2, 3))[0], "float32")
+WAYS = {
+    "": AVERAGE,
+    "order": replace(AVERAGE, tree=pools.orders((2, 3))[1]),
+    "rounding": replace(AVERAGE, last=pools.TIMES),
+    "precision": replace(AVERAGE, kept="float64"),
+    "flush": replace(AVERAGE, flushed="operands and results"),
+}
+
+
+def planted(case, way, operands):
+    """What is found of a pool that is this way, run on such operands."""
+    x = floats.to_container(case.with_(operands=operands).operands()[0], case.dtype)
+    ones = np.ones(case.output_shape())
+    reads = (window.Geometry.of(case).reads() >= 0).sum(axis=1).astype(float)
+
+    def ask(given):
+        met = pools.PoolAnswers(
+            case, given, ones.astype(floats.container_of_format(case.dtype)), reads
+        )
+        places = np.argwhere(np.ones(met.y.shape, bool))
+        return met.outputs(way, places).reshape(case.output_shape())
+
+    return pools.reveal_ways(case, ask, x, ask(x))
+
+
+@pytest.mark.parametrize("cause", list(WAYS)[1:])
+def test_every_way_of_averaging_is_told_from_every_other(cause):
+    case = Case("avg_pool2d", "2x3", in_channels=8, length=9, height=7, padding=1)
+    named = set()
+    for operands in ("normal", "cancel", "tiny"):
+        sides = [planted(case, way, operands) for way in (AVERAGE, WAYS[cause])]
+        assert (sides[0].index >= 0).all() and (sides[1].index >= 0).all()
+        places = np.argwhere(sides[0].own.y != sides[1].own.y)
+        named |= set(sides[0].causes(sides[1], places, places))
+    assert named == {cause}
+
+
+def test_maxima_that_take_nan_differently_are_different_formulas():
+    case = Case("max_pool1d", 3, in_channels=4, length=30)
+    ways = [pools.PoolMaximum(word, "its first number") for word in pools.CHOOSE]
+    kept, passed = (planted(case, way, "nan") for way in ways[:2])
+    places = np.argwhere(np.isnan(kept.own.y) != np.isnan(passed.own.y))
+    assert len(places) and set(kept.causes(passed, places, places)) == {"algorithm"}
+
+
+def test_a_pool_of_no_known_way_is_unexplained():
+    case = Case("avg_pool1d", 3, in_channels=4, length=9)
+    x = floats.to_container(case.operands()[0], case.dtype)
+
+    def ask(given):
+        return np.median([given[:, n : n + 7] for n in range(3)], axis=0)
+
+    found = pools.reveal_ways(case, ask, x, ask(x))
+    assert (found.index < 0).all() and "no way that was tried" in found.words
+
+
+def test_a_pool_is_not_asked_about_its_order(tmp_path):
+    case = Case("avg_pool1d", 3, in_channels=4)
+    swept = probe.sweep(case, range(4, 8), ["reference"], by="order").to_json()
+    assert not swept["sets"] and swept["compared"] == 0
+    with pytest.raises(InputError, match="has no weights that could show an order"):
+        probe.thresholds(case, "reference", upto=9)
+    told = probe.order(case.with_(length=9), "reference")
+    assert told.to_json()["replayed"] == 28
+    assert "divided by the count" in repr(told) and told.tree == "((0+1)+2)"
+
+
+def largest(way: pools.PoolMaximum, met, there, dtype):
+    """One output of a maximum, value by value."""
+    starts = {
+        "minus infinity": -np.inf,
+        "the smallest finite number": -floats.largest_finite(dtype),
+    }
+    best, shown = (starts.get(way.start),) * 2
+    least = 2.0 ** floats.FORMATS[dtype].emin
+    for value, here in zip(met, there, strict=True):
+        if not (here or way.padded):
+            continue
+        seen = 0.0 if way.flushed and abs(value) < least else value
+        if best is None:
+            best, shown = seen, value
+            continue
+        if way.choose == "NaN gives NaN":
+            moves = best == best and not seen <= best
+        elif way.choose == "NaN is passed over":
+            moves = seen > best or (best != best and seen == seen)
+        elif way.choose == "NaN is never larger":
+            moves = seen > best
+        else:
+            moves = not best > seen and seen != best and not (best != best and seen != seen)
+        best, shown = (seen, value) if moves else (best, shown)
+    result = shown if way.flushed == pools.COMPARED else best
+    return 0.0 if result is None else result
+
+
+@pytest.mark.parametrize("choose", pools.CHOOSE)
+@pytest.mark.parametrize("start", pools.STARTS)
+def test_a_maximum_takes_value_after_value_as_its_way_says(choose, start):
+    tiny, dtype = 2.0**-140, "float32"
+    values = [-np.inf, -3.0, -1.0, -tiny, 0.0, tiny, 2.0**-126, 1.0, np.inf, np.nan]
+    every = np.array(list(itertools.product(values, repeat=3))).T
+    there = np.random.default_rng(0).random(every.shape) < 0.8
+    met = np.where(there, every, 0.0)
+    for flushed, padded in itertools.product(("", "operands", pools.COMPARED), (False, True)):
+        way = pools.PoolMaximum(choose, start, padded, flushed)
+        found = way.outputs(met, there, np.ones(met.shape[1]), dtype)
+        columns = zip(met.T.tolist(), there.T.tolist(), strict=True)
+        expected = [largest(way, one, here, dtype) for one, here in columns]
+        assert ulp.equal(found, np.float32(expected), dtype), way
+
+
+def averaged(way: pools.Average, met, count, dtype):
+    """One output of an average, in rational numbers."""
+    form = way.kept
+
+    def read(value):
+        least = Fraction(2) ** floats.FORMATS[way.kept].emin
+        return Fraction(0) if "operands" in way.flushed and abs(value) < least else value
+
+    def gives(value, form):
+        below = "results" in way.flushed and abs(value) < Fraction(floats.flushed_below(form))
+        return Fraction(0) if below else Fraction(rounded(value, form))
+
+    sums = {}
+    for node, children in enumerate(way.tree.nodes):
+        terms = [read(met[c] if c >= 0 else sums[c]) for c in children]
+        total = terms[0]
+        for term in terms[1:]:
+            total = gives(total + term, form)
+        sums[~node] = total
+    total = sums[~(len(way.tree.nodes) - 1)] if sums else met[0]
+    if way.rounded:
+        total, form = Fraction(rounded(total, dtype)), dtype
+    by = Fraction(len(met)) if way.whole else count
+    if way.last == pools.TIMES:
+        share = gives(1 / by, form)
+        total, ones = gives(read(total) * share, form), gives(count * share, form)
+    else:
+        total, ones = gives(read(total) / by, form), gives(count / by, form)
+    if way.whole:
+        total, ones = (Fraction(rounded(one, dtype)) for one in (total, ones))
+        total = gives(read(total) / ones, dtype)
+    return rounded(total, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_an_average_adds_and_divides_as_its_way_says(dtype):
+    rng, form = np.random.default_rng(1), floats.FORMATS[dtype]
+    for trial in range(72):
+        kernel = [(1,), (3,), (2, 3), (10,)][trial % 4]
+        trees = pools.orders(kernel)
+        kept = [dtype, "float32", "float64"][trial // 4 % 3]
+        way = pools.Average(
+            trees[int(rng.integers(len(trees)))],
+            kept,
+            rounded=kept != dtype and bool(rng.integers(2)),
+            last=[pools.DIVIDED, pools.TIMES][int(rng.integers(2))],
+            whole=bool(rng.integers(2)),
+            flushed=pools.FLUSHES[int(rng.integers(4))] if kept != "float64" else "",
+        )
+        n, shape = int(np.prod(kernel)), (int(np.prod(kernel)), 12)
+        powers = rng.integers(-3, 3, shape) + (form.emin if trial % 2 else 0)
+        met = floats.nearest(rng.standard_normal(shape) * 2.0**powers, dtype)
+        met = np.where(rng.random(shape) < trial % 2 / 4, np.copysign(2.0**form.emin, met), met)
+        counts = rng.integers(1, n + 1, 12).astype(float)
+        found = way.outputs(met, np.ones(shape, bool), counts, dtype)
+        expected = [
+            averaged(way, list(map(Fraction, column)), Fraction(count), dtype)
+            for column, count in zip(met.T.tolist(), counts.tolist(), strict=True)
+        ]
+        assert ulp.equal(found, floats.round_to(np.array(expected), dtype), dtype), way
+
+
+def test_orders_of_windows_are_those_of_libraries_each_once():
+    nine = "((((0+1)+8)+(6+7))+((2+3)+(4+5)))"
+    texts = {3: "((0+1)+2)", 9: nine, 10: f"({nine}+9)", 12: f"({nine}+((9+10)+11))"}
+    for n, text in texts.items():
+        wanted = [Tree.sequential(n), Tree.parse(text), Tree.sequential(range(n)[::-1])]
+        assert pools.orders((n,)) == tuple(dict.fromkeys([*wanted, Tree.pairwise(n)]))
+    assert pools.orders((1,)) == (Tree.sequential(1),)
+    texts = {tree.text for tree in pools.orders((2, 3))}
+    assert texts == {
+        "(((((0+1)+2)+3)+4)+5)",  # rows, one after the other
+        "(((((0+3)+1)+4)+2)+5)",  # columns
+        "((0+3)+((1+4)+(2+5)))",  # columns, by nine
+        "((0+1)+((2+3)+(4+5)))",  # rows, by nine
+        "(0+(1+(2+(3+(4+5)))))",
+        "(((0+1)+2)+((3+4)+5))",  # each row, then these
+        "(((0+3)+(1+4))+(2+5))",
+        "(((0+1)+(2+3))+(4+5))",
+    }
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_averages_are_tried_in_every_format_once_and_in_the_widest_last(dtype):
+    ways = list(pools._ways_of_pool(Case("avg_pool1d", 3, dtype=dtype)))
+    short = [("float32", False), ("float32", True)] * (dtype in ("float16", "bfloat16"))
+    kept = dict.fromkeys([(dtype, False), *short, ("float64", False)])
+    assert list(dict.fromkeys((one.kept, one.rounded) for one in ways)) == list(kept)
+    assert len(set(ways)) == len(ways)

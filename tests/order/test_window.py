@@ -1,0 +1,491 @@
+"""Windows, against the same thing written out in plain loops, and as other frameworks read them."""
+
+import importlib
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from probe.case.case import Case
+from probe.case.errors import InputError
+from probe.case.operation import OPERATIONS
+from probe.explain.comparison import outputs_of_call
+from probe.order import window
+from probe.order.masks import SessionOperator
+from probe.order.window import equivalent
+from probe.order.windows import reveal_windows
+
+MOVING = [name for name, row in OPERATIONS.items() if row.kind == "convolution"]
+small = settings(max_examples=80, deadline=None)
+
+
+def before(case, axis, size):
+    """Zeros before an axis, by TensorFlow's own formulation of SAME."""
+    extent, stride = (case.kernel[axis] - 1) * case.dilation[axis] + 1, case.stride[axis]
+    if case.padding == "same":
+        return max(extent - (size % stride or stride), 0) // 2
+    if case.padding == "caffe":
+        return (extent - 1) // 2
+    return 0 if case.padding == "valid" else case.padding[axis][0]
+
+
+def windows(case, length):
+    """{(position, filter): {leaf: (spatial index, channel)}}, padding left out."""
+    sizes = case.spatial(length)
+    found = {}
+    for place in itertools.product(*map(range, case.output_spatial(length))):
+        for f in range(case.filters):
+            group = f // (case.filters // case.groups)
+            read = {}
+            for k, tap in enumerate(itertools.product(*map(range, case.kernel))):
+                index = tuple(
+                    place[a] * case.stride[a]
+                    - before(case, a, sizes[a])
+                    + tap[a] * case.dilation[a]
+                    for a in range(len(sizes))
+                )
+                if all(0 <= i < size for i, size in zip(index, sizes, strict=True)):
+                    for c in range(case.in_channels // case.groups):
+                        leaf = k * (case.in_channels // case.groups) + c
+                        read[leaf] = (index, group * (case.in_channels // case.groups) + c)
+            found[place, f] = read
+    return found
+
+
+paddings = st.one_of(
+    st.sampled_from(["valid", "same", "caffe"]), st.tuples(st.integers(0, 3), st.integers(0, 3))
+)
+
+
+@st.composite
+def cases(draw, ops=MOVING, padding=None):
+    op = draw(st.sampled_from(ops))
+    rank = OPERATIONS[op].spatial_rank
+    axis = st.integers(1, 3 if rank < 3 else 2)
+    sizes = st.tuples(*[axis] * rank)
+    groups = draw(st.integers(1, 2))
+    channels = groups * draw(st.integers(1, 2))
+    depthwise = OPERATIONS[op].depthwise
+    pads = draw(paddings if padding is None else padding)
+    try:
+        return Case(
+            op,
+            draw(sizes),
+            in_channels=channels,
+            filters=(channels if depthwise else groups) * draw(st.integers(1, 2)),
+            groups=None if depthwise else groups,
+            stride=draw(sizes),
+            dilation=draw(sizes),
+            padding=pads if isinstance(pads, str) else (pads,) * rank,
+            height=None if rank == 1 else draw(st.tuples(*[st.integers(1, 4)] * (rank - 1))),
+            batch=draw(st.integers(1, 2)),
+        )
+    except InputError:
+        assume(False)
+
+
+def at_length(case, length):
+    assume(length >= case.shortest_length)
+    return case.with_(length=length)
+
+
+@small
+@given(cases(), st.integers(1, 7))
+def test_every_read_is_the_loop_s(case, length):
+    case = at_length(case, length)
+    geometry = window.Geometry.of(case)
+    assert min(geometry.outputs) > 0 and case.output_spatial() == geometry.outputs
+    places = list(itertools.product(*map(range, geometry.outputs)))
+    for (place, f), read in windows(case, length).items():
+        row = geometry.gather_indices(f, np.array([places.index(place)]))[0]
+        for leaf in range(case.summands):
+            expected = -1
+            if leaf in read:
+                spatial = np.ravel_multi_index(read[leaf][0], case.spatial())
+                expected = spatial * case.in_channels + read[leaf][1]
+            assert row[leaf] == expected
+
+
+def test_indices_are_int32_where_they_fit():
+    assert window.Geometry.of(Case("conv1d", 3, length=9)).gather_indices().dtype == np.int32
+    wide = window.Geometry.of(Case("conv1d", 3, in_channels=2**20, length=2**12))
+    assert wide.gather_indices(0, np.array([2**12 - 3])).max() == 2**32 - 1
+
+
+@small
+@given(cases(), st.integers(1, 7), st.sampled_from(["float32", "bfloat16"]))
+def test_gather_and_scale_hold_what_the_loop_meets(case, length, dtype):
+    case = at_length(case, length).with_(dtype=dtype, bias="normal")
+    x, w, b = case.operands()
+    shape = case.output_shape()
+    outputs = np.arange(math.prod(shape))[::-1]
+    met, weights, read = window.gather(case, x, w, outputs)
+    scale = window.scale(case, x, w, b).ravel()
+    assert window.scale(case).shape == shape and (window.scale(case).ravel() == scale).all()
+    reads = windows(case, length)
+    columns = window.columns(case, x)
+    table = w.reshape(-1, case.filters)
+    for column, flat in enumerate(outputs):
+        entry, *place, f = np.unravel_index(flat, shape)
+        leaves = reads[tuple(map(int, place)), int(f)]
+        total = abs(float(b[f]))
+        group = f // (case.filters // case.groups)
+        position = int(np.ravel_multi_index(place, shape[1:-1])) + entry * math.prod(shape[1:-1])
+        for leaf in range(case.summands):
+            value = x[(entry, *leaves[leaf][0], leaves[leaf][1])] if leaf in leaves else 0
+            assert met[leaf, column] == value == columns[group][leaf, position]
+            assert read[leaf, column] == (leaf in leaves)
+            assert weights[leaf, column] == table[leaf, f]
+            total += abs(float(value) * float(table[leaf, f]))
+        assert scale[flat] == pytest.approx(total, rel=1e-13)
+
+
+def test_gather_takes_a_prefix_of_the_input_and_refuses_another():
+    case = Case("conv1d", 3, in_channels=2, length=9)
+    x, w, _ = case.operands()
+    met, _, read = window.gather(case, x[:, :5], w, np.array([2]))
+    assert (met[:, 0] == x[0, 2:5].ravel()).all() and read.all()
+    with pytest.raises(InputError, match=r"x.shape=\(1, 9, 1\): the case has \(batch, 9, 2\)"):
+        window.gather(case, x[..., :1], w, np.array([0]))
+
+
+@small
+@given(cases(), st.integers(1, 7))
+def test_a_read_class_is_a_set_of_leaves(case, length):
+    case = at_length(case, length)
+    classes, leaves = window.read_classes(case)
+    places = itertools.product(*map(range, case.output_spatial()))
+    reads = windows(case, length)
+    for number, place in zip(classes, places, strict=True):
+        assert leaves[number].tolist() == sorted(reads[place, 0])
+    assert len({tuple(leaf) for leaf in leaves}) == len(leaves) == len(set(classes))
+
+
+def expected_partners(left, right, at, against):
+    """{(left place, filter): right place} of all outputs whose windows are the same."""
+    partner = {(f, *sorted(w.items())): p for (p, f), w in windows(right, against).items() if w}
+    return {
+        (place, f): partner[key]
+        for (place, f), read in windows(left, at).items()
+        if (key := (f, *sorted(read.items()))) in partner
+    }
+
+
+def found_partners(found, left, right, at, against):
+    """The same from an Agreement, for the outputs that read anything."""
+    flat_left = np.arange(math.prod(left.output_shape(at))).reshape(left.output_shape(at))
+    flat_right = np.arange(math.prod(right.output_shape(against)))
+    flat_right = flat_right.reshape(right.output_shape(against))
+    reads, pairs = windows(left, at), {}
+    for block in found.blocks:
+        ours, theirs = flat_left[block], flat_right[block]
+        assert ours.shape == theirs.shape
+        for one, other in zip(ours.ravel(), theirs.ravel(), strict=True):
+            entry, *place, f = map(int, np.unravel_index(one, left.output_shape(at)))
+            entry_, *partner, f_ = map(int, np.unravel_index(other, right.output_shape(against)))
+            assert (entry, f) == (entry_, f_) and (entry, tuple(place), f) not in pairs
+            if reads[tuple(place), f]:
+                pairs[entry, tuple(place), f] = tuple(partner)
+    return pairs
+
+
+def check(found, left, right, at, against):
+    expected = expected_partners(left, right, at, against)
+    entries = range(min(left.batch, right.batch))
+    wanted = {(e, place, f): p for (place, f), p in expected.items() for e in entries}
+    assert found_partners(found, left, right, at, against) == wanted
+    assert found.compared == sum(math.prod(p.stop - p.start for p in one) for one in found.blocks)
+    assert found.compared + found.not_compared == math.prod(left.output_shape(at))
+    assert bool(found.reason) == bool(found.not_compared)
+
+
+@small
+@given(cases(), st.integers(1, 9), st.integers(1, 9))
+def test_lengths_agree_where_the_windows_are_the_same(case, at, against):
+    assume(min(at, against) >= case.shortest_length)
+    check(window.agreement(case, "length", at, against), case, case, at, against)
+
+
+@small
+@given(cases(), st.integers(1, 3), st.integers(1, 3), st.sampled_from(["batch", "filters"]))
+def test_batches_and_filters_agree_where_the_windows_are_the_same(case, at, against, vary):
+    case = at_length(case, 6)
+    step = case.groups if vary == "filters" else 1
+    left, right = (window.case_at(case, vary, value * step) for value in (at, against))
+    found = window.agreement(case, vary, at * step, against * step)
+    check(found, left, right, case.length, case.length)
+
+
+def test_same_with_a_stride_may_leave_no_partner():
+    case = Case("conv1d", 5, padding="same", stride=2)
+    found = window.agreement(case, "length", 9, 12)  # padding before is 2 and 1: no partner
+    assert (found.compared, found.not_compared) == (0, 5)
+    assert "2 and 1 zeros before: this is not a multiple of the stride 2" in found.reason
+    case = Case("conv1d", 9, padding="same", stride=2)
+    found = window.agreement(case, "length", 6, 101)  # 3 and 4
+    assert found.compared == 0
+
+
+def test_a_prefix_of_a_valid_convolution_agrees_whole():
+    case = Case("conv2d", (1, 5), in_channels=3, filters=4, batch=2, height=6)
+    found = window.agreement(case, "length", 7, 19)
+    whole = (slice(0, 2), slice(0, 6), slice(0, 3), slice(0, 4))
+    assert found.blocks == (whole,)
+    assert (found.compared, found.not_compared, found.reason) == (144, 0, "")
+
+
+def test_case_at_keeps_the_first_explicit_filters():
+    case = Case("conv1d", 2, filters=3, weights=range(6), bias="1,2,3", length=4)
+    two = window.case_at(case, "filters", 2)
+    assert two.weights == (0, 1, 3, 4) and two.bias == (1, 2)
+    assert window.case_at(case, "batch", 5).batch == 5
+    with pytest.raises(InputError, match="filters=4: weights are given for 3 filters only"):
+        window.case_at(case, "filters", 4)
+    with pytest.raises(InputError, match="vary=height: unknown; use one of length, batch, filters"):
+        window.case_at(case, "height", 4)
+
+
+def test_what_can_not_be_compared_is_an_error():
+    with pytest.raises(InputError, match="length=4: shorter than the kernel"):
+        window.agreement(Case("conv1d", 5), "length", 4, 9)
+    with pytest.raises(InputError, match="length=None: the case has no length"):
+        window.agreement(Case("conv1d", 5), "batch", 1, 2)
+    with pytest.raises(InputError, match="batch=0: it is less than 1"):
+        window.agreement(Case("conv1d", 5, length=9), "batch", 0, 2)
+
+
+SPLIT = Case("conv1d", 3, in_channels=6, filters=2, length=9, operands="cancel", padding="same")
+
+
+def test_explicit_weights_are_those_of_the_first_channels():
+    case = Case("conv1d", 2, in_channels=3, length=4, weights=[1, 2, 3, 4, 5, 6])
+    assert window.case_for(case, "channels", (2,)).weights == (1, 2, 4, 5)
+    with pytest.raises(InputError, match="channels=4: weights are given for 3 channels only"):
+        window.case_for(case, "channels", (4,))
+
+
+def test_an_axis_says_its_value_and_its_limits():
+    assert window.value_on_axis(window.case_at(SPLIT, "channels", 2), "channels") == 2
+    assert window.value_on_axis(SPLIT, "channels") == 6
+    assert window.value_on_axis(SPLIT.with_(length=None), "length") is None
+    with pytest.raises(InputError, match="channels=7: the case has 6 channels to split"):
+        window.case_at(SPLIT, "channels", 7)
+    with pytest.raises(InputError, match="split=1: the channels of 2 groups"):
+        window.case_at(SPLIT.with_(groups=2), "channels", 1)
+
+
+def test_all_outputs_must_agree():
+    found = window.agreement(SPLIT, "channels", 2, 6)
+    assert found.compared == 18 and found.not_compared == 0 and not found.reason
+
+
+# What makes another framework read the same windows: checked by reading them off it.
+
+
+SAME = {"stride": 2, "padding": "same"}
+CASES = [
+    Case("conv1d", 2, length=4, weights="0,1", **SAME),
+    Case("conv1d", 3, in_channels=2, filters=4, groups=2, length=8, **SAME),
+    Case("conv1d", 4, length=11, stride=3, padding="same_lower"),
+    Case("conv1d", 3, length=9, padding="same", dilation=2, filters=2),
+    Case("conv1d", 5, length=9, padding="3:0", stride=2, bias=0.5),
+    Case("conv2d", 3, in_channels=3, filters=2, height=6, length=6, **SAME),
+    Case("conv2d", "2x3", height=5, length=8, padding="caffe", stride="1x2", dilation="2x1"),
+    Case("conv2d", 3, height=4, length=6, padding="0:1,2:0", batch=2),
+    Case("conv3d", 2, height="3x4", length=5, padding=1, stride=2),
+    Case("depthwise_conv2d", 3, in_channels=2, filters=4, height=6, length=7, **SAME),
+    Case("max_pool1d", 3, length=8, in_channels=2, **SAME),
+    Case("max_pool2d", 3, height=6, length=6, stride=2, padding="caffe"),
+    Case("max_pool2d", 3, height=6, length=7, stride=2, padding="0:2,1:0", pad_with="zeros"),
+    Case("max_pool2d", 2, height=5, length=7, stride=2, ceil_mode=True, in_channels=3),
+    Case("avg_pool1d", 3, length=8, in_channels=2, **SAME),
+    Case("avg_pool2d", 3, height=6, length=6, stride=2, padding=1, pad_with="zeros"),
+    Case("avg_pool2d", 3, height=6, length=6, stride=2, padding="caffe", pad_with="zeros"),
+    Case("avg_pool2d", 2, height=5, length=7, stride=2, ceil_mode=True),
+    Case("avg_pool2d", 3, height=6, length=7, stride=1, padding="0:1,2:0", pad_with="zeros"),
+]
+TARGETS = ("tensorflow", "keras", "torch", "jax", "onnxruntime", "opencv", "reference")
+
+
+def predicted(case):
+    """(groups, batch * positions, leaves): where the case's own padding puts its windows."""
+    geometry = window.Geometry.of(case)
+    size = np.prod(case.input_shape()) // case.batch
+    entries = np.arange(case.batch)[:, None, None] * size
+    found = []
+    for group in range(case.groups):
+        reads = geometry.gather_indices(group * (case.filters // case.groups))
+        met = np.where(reads < 0, -1, reads + entries)
+        found.append(met.reshape(-1, reads.shape[1]))
+    return np.stack(found)
+
+
+def converted(case, framework):
+    """The conversion; skips where the framework has no word for it, with its reason."""
+    try:
+        return equivalent(case, framework)
+    except InputError as error:
+        pytest.skip(str(error))
+
+
+def cropped(found, case, crop):
+    """Windows (groups, batch * positions, leaves) of the outputs that are kept."""
+    shape = (case.groups, case.batch, *case.output_spatial(), -1)
+    kept = found.reshape(shape)[(slice(None), slice(None), *crop)]
+    return kept.reshape(case.groups, -1, found.shape[-1])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
+@pytest.mark.parametrize(
+    "target",
+    [pytest.param(one, marks=pytest.mark.slow) if one == "keras" else one for one in TARGETS],
+)
+@pytest.mark.slow_at(
+    "tensorflow-conv1d 3, 2 -> 4, stride 2, 2 groups, same, length 8",
+    "tensorflow-conv1d 2, 1 -> 1, stride 2, same, length 4",
+    "torch-conv1d 2, 1 -> 1, stride 2, same, length 4",
+)
+def test_the_windows_after_conversion_are_those_of_the_case(started, target, case):
+    session = started(target)
+    if target == "reference":
+        revealed = reveal_windows(SessionOperator(session, case))
+    else:
+        found = converted(case, target)
+        revealed = reveal_windows(SessionOperator(session, found.case))
+        revealed = cropped(revealed, found.case, found.crop)
+    if "pool" in case.op:
+        revealed = np.sort(revealed, axis=2)
+        assert (revealed == np.sort(predicted(case), axis=2)).all()
+    else:
+        assert (revealed == predicted(case)).all()
+
+
+def layouts(case):
+    """x and w of a case, channels last and channels first."""
+    x, w, _ = case.operands()
+    first = np.moveaxis(x, -1, 1), np.moveaxis(w, (-1, -2), (0, 1))
+    return x, w, *map(np.ascontiguousarray, first)
+
+
+def in_torch(case, code):
+    torch = importlib.import_module("torch")
+    _, _, x, w = map(torch.from_numpy, layouts(case))
+    names = {"F": torch.nn.functional, "torch": torch, "x": x, "w": w}
+    exec(code, names)
+    return np.moveaxis(names["y"].numpy(), 1, -1)
+
+
+def in_tensorflow(case, code):
+    tf = importlib.import_module("tensorflow")
+    x, w, _, _ = layouts(case)
+    if case.op.startswith("depthwise"):
+        w = w.reshape(*case.kernel, case.in_channels, -1)
+    names = {"tf": tf, "x": tf.constant(x), "w": tf.constant(w)}
+    exec(code, names)
+    return names["y"].numpy()
+
+
+def in_jax(case, code):
+    jax = importlib.import_module("jax")
+    x, w, _, _ = layouts(case)
+    names = {"lax": jax.lax, "jnp": jax.numpy, "x": jax.numpy.asarray(x), "w": jax.numpy.asarray(w)}
+    exec(code, names)
+    return np.asarray(names["y"])
+
+
+def in_keras(case, code):
+    keras = importlib.import_module("keras")
+    names = {"keras": keras, "x": keras.ops.convert_to_tensor(layouts(case)[0])}
+    exec(code, names)
+    return np.asarray(names["y"]).shape
+
+
+RUNS = {"torch": in_torch, "tensorflow": in_tensorflow, "jax": in_jax, "keras": in_keras}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
+@pytest.mark.parametrize("framework", list(RUNS))
+@pytest.mark.filterwarnings("ignore")
+def test_the_code_runs_as_it_is_and_gives_the_same_outputs(started, framework, case):
+    pytest.importorskip(framework)
+    case = case.with_(bias=None, operands="integers" if "conv" in case.op else "normal")
+    found = RUNS[framework](case, converted(case, framework).code)
+    if framework == "keras":  # its layer makes its own weights
+        assert found == case.output_shape()
+        return
+    expected = outputs_of_call(started("reference"), case)
+    assert found.shape == expected.shape
+    # whole numbers are exact; an average is a quotient of two averages at worst: 4 roundings
+    assert (
+        np.abs(found - expected).max() <= ("avg" in case.op) * 4 * 2**-23 * np.abs(expected).max()
+    )
+
+
+def test_symmetric_padding_is_native_and_the_odd_zero_an_extra_pad():
+    even = Case("conv2d", 3, height=10, length=10, **SAME)
+    assert equivalent(even, "torch").code == (
+        "x = F.pad(x, (0, 1, 0, 1))\ny = F.conv2d(x, w, stride=2, padding=0)"
+    )
+    assert equivalent(even.with_(length=11, height=11), "torch").code == (
+        "y = F.conv2d(x, w, stride=2, padding=1)"
+    )
+    assert equivalent(even, "torch").padding == ((0, 1), (0, 1))
+    note = equivalent(even, "torch").note
+    assert "0:1 where size mod 2 is 0, 1:1 where size mod 2 is 1" in note
+
+
+def test_names_that_frameworks_have_for_a_convention_are_used():
+    even = Case("conv2d", 3, height=10, length=10, **SAME)
+    assert 'padding="SAME"' in equivalent(even, "tensorflow").code
+    assert 'padding="same"' in equivalent(even, "keras").code
+    assert 'auto_pad="SAME_UPPER"' in equivalent(even, "onnx").code
+    lower = even.with_(padding="same_lower")
+    assert 'auto_pad="SAME_LOWER"' in equivalent(lower, "onnx").code
+    symmetric = even.with_(padding=1)
+    assert "pads=[1, 1, 1, 1]" in equivalent(symmetric, "onnx").code
+    assert "ZeroPadding2D(((1, 1), (1, 1)))" in equivalent(symmetric, "keras").code
+    assert 'padding="SAME"' in equivalent(symmetric.with_(stride=1), "tensorflow").code
+
+
+def test_caffe_pads_more_and_crops_where_padding_is_not_symmetric():
+    found = equivalent(Case("conv2d", 3, height=10, length=10, **SAME), "caffe")
+    assert found.target == "opencv" and found.crop == (slice(1, 6), slice(1, 6))
+    assert found.padding == ((2, 2), (2, 2)) and "pad_h: 2 pad_w: 2" in found.code
+    assert found.code.endswith("y = net.forward()[:, :, 1:6, 1:6]")
+    pool = equivalent(Case("max_pool2d", 3, height=6, length=6, stride=2), "opencv")
+    assert pool.crop == (slice(0, 2), slice(0, 2)) and pool.ceil_mode
+
+
+def test_what_caffe_has_no_layer_for_is_an_error_that_says_so():
+    same = Case("avg_pool2d", 3, height=6, length=6, **SAME, pad_with="nothing").with_(stride=1)
+    with pytest.raises(InputError, match="Caffe's average counts only its own symmetric padding"):
+        equivalent(same, "caffe")
+
+
+def test_keras_refuses_strides_together_with_dilations():
+    with pytest.raises(InputError, match="refuses strides together with dilations"):
+        equivalent(Case("conv1d", 3, length=9, stride=2, dilation=2), "keras")
+
+
+def test_maxima_are_padded_with_infinity_and_not_with_zeros():
+    case = Case("max_pool2d", 3, height=6, length=6, **SAME)
+    assert 'value=float("-inf")' in equivalent(case, "torch").code
+    assert "inf" not in equivalent(case.with_(padding="0:1", pad_with="zeros"), "torch").code
+
+
+@pytest.mark.parametrize(
+    ("case", "framework", "why"),
+    [
+        (Case("conv1d", 3, length=9), "theano", "use one of torch, tensorflow"),
+        (Case("matmul", in_channels=3, length=2), "torch", "it has no windows"),
+        (Case("conv1d", 3), "torch", "give one, length=N"),
+    ],
+)
+def test_what_cannot_be_converted_is_an_input_error(case, framework, why):
+    with pytest.raises(InputError, match=why):
+        equivalent(case, framework)

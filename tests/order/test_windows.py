@@ -1,0 +1,415 @@
+"""Revealed windows against what geometry implies, and inputs that get in without a weight."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from probe.case import floats
+from probe.case.case import Case
+from probe.case.errors import NotASum, TargetError
+from probe.explain.evidence import differing_example
+from probe.order import windows
+from probe.order.masks import SessionOperator
+from probe.order.window import Geometry
+from probe.order.windows import (
+    NAMED,
+    Axis,
+    PoolWindows,
+    as_predicted,
+    as_windows,
+    reach_of_inputs,
+    reached_by,
+    reveal_reach,
+    reveal_windows,
+)
+from probe.sizes import by_order
+from probe.targets.launch import InlineSession, open_session
+from probe.targets.target import Target, why_unavailable
+from probe.ui.answers.cases import predicted, window
+from probe.ui.cli.show import cases as show
+from tests.convolutions import explain_case
+from tests.order.synthetic import planted
+
+CASES = (
+    Case("conv1d", 3, 2, 3, 9, padding="same", batch=2),
+    Case("conv2d", (2, 3), 4, 4, 5, groups=2, height=4, stride=2, padding=1),
+    Case("matmul", in_channels=3, filters=2, length=4, bias="normal"),
+)
+OUTPUTS = {
+    "clipped": lambda y: np.clip(y, np.float32(-6), np.float32(6)),
+    "quarters": lambda y: np.rint(y * np.float32(4)) / np.float32(4),
+    "off": lambda y: y + np.float32(0.01) * (np.abs(y) > 0.5),
+    "long": lambda y: y * np.float32(1.004),
+    "plain": lambda y: y,
+}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.op)
+def test_the_predicted_windows_are_those_of_plain_loops(case):
+    found = as_predicted(case)
+    width = case.in_channels // case.groups
+    reads, size = Geometry.of(case).reads(), int(np.prod(case.spatial()))
+    for group, entry, at in np.ndindex(case.groups, case.batch, len(reads)):
+        wanted = [
+            -1 if place < 0 else (entry * size + place) * case.in_channels + group * width + channel
+            for place in reads[at].tolist()
+            for channel in range(width)
+        ]
+        assert found[group, entry * len(reads) + at].tolist() == wanted
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.op)
+@pytest.mark.parametrize("output", OUTPUTS.values(), ids=OUTPUTS)
+def test_windows_are_found_behind_what_clips_or_rounds(case, output):
+    found = reveal_windows(SessionOperator(planted(output=output), case))
+    assert np.array_equal(found, as_predicted(case)) and found.dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    ("output", "why"),
+    [
+        (lambda y: y * np.float32(1.25), "not an"),
+        (lambda y: np.where(y > 0, np.float32(np.nan), y), "not an integer"),
+        (lambda y: y + np.float32(1000), "not an element of the input"),
+    ],
+)
+def test_what_names_no_element_is_no_window(output, why):
+    with pytest.raises(NotASum, match=why):
+        reveal_windows(SessionOperator(planted(output=output), CASES[0]))
+
+
+def padded_otherwise(output):
+    """An operator of other padding than its case says, and that padding's windows."""
+    case, other = (Case("conv1d", 3, 2, 3, 8, padding=pad, stride=2) for pad in ("same", "caffe"))
+    assert case.output_shape() == other.output_shape()
+    operator = SessionOperator(planted(output=output), other)
+    operator.case = case
+    operator.run = SessionOperator(operator.session, other).run
+    return operator, as_predicted(other)
+
+
+@pytest.mark.parametrize("output", OUTPUTS.values(), ids=OUTPUTS)
+def test_windows_of_other_padding_are_read_off(output):
+    operator, windows = padded_otherwise(output)
+    found = reveal_windows(operator)
+    assert np.array_equal(found, windows) and (found != as_predicted(operator.case)).any()
+
+
+def test_two_answers_that_differ_are_no_windows():
+    operator, _ = padded_otherwise(lambda y: np.clip(y, np.float32(-2), np.float32(2)))
+    with pytest.raises(NotASum, match="depends on how large the inputs are"):
+        reveal_windows(operator)
+
+
+def test_names_beyond_the_digits_of_a_format_are_asked_in_parts():
+    case = Case("conv1d", 2, 3, 2, 1400, dtype="float16")
+    found = reveal_windows(SessionOperator(InlineSession(Target("reference")).start(), case))
+    assert np.array_equal(found, as_predicted(case))
+
+
+def test_what_a_pool_reads_stands_where_its_padding_puts_it_or_in_places_left():
+    case = Case("max_pool2d", (2, 3), in_channels=2, height=4, length=5, padding=1, batch=2)
+    predicted, rng = Geometry.of(case).reads(), np.random.default_rng(0)
+    for share in (1.0, 0.7, 0.3):
+        reads = np.zeros((len(predicted), 20), bool)
+        for held, row in zip(reads, predicted, strict=True):
+            own = [place for place in row.tolist() if place >= 0 and rng.random() < share]
+            others = rng.permutation([n for n in range(20) if n not in row])
+            held[[*own, *others[: int(rng.integers(0, 7 - len(own)))]]] = True
+        found = as_windows(case, PoolWindows(reads, np.ones(len(reads)), ""))
+        assert found.shape == (2, 2 * len(reads), 6)
+        for channel, entry in np.ndindex(2, 2):
+            rows = found[channel, entry * len(reads) : (entry + 1) * len(reads)]
+            for row, plain, held in zip(rows.tolist(), predicted.tolist(), reads, strict=True):
+                places = [-1 if one < 0 else (one - channel) // 2 - entry * 20 for one in row]
+                assert sorted(one for one in places if one >= 0) == np.flatnonzero(held).tolist()
+                assert all(
+                    places[n] == one for n, one in enumerate(plain) if one >= 0 and held[one]
+                )
+                assert all(one < 0 or one % 2 == channel for one in row)
+
+
+PLAIN = Target.parse("reference")
+NEIGHBOUR = Target.parse("reference,algorithm=neighbour")
+BEYOND = Target.parse("reference,algorithm=neighbour,length_switch=8")
+"""Reads the place after a window from eight outputs on: a stand-in for kernels that do."""
+
+SHAPES = {
+    "matmul": Case("matmul", in_channels=5, filters=3, length=37),
+    "dense": Case("dense", in_channels=3, filters=2, batch=9),
+    "dilated": Case("conv1d", 3, 2, 2, 23, padding="same", dilation=3, bias="normal"),
+    "groups": Case("conv2d", (3, 2), 4, 4, 9, groups=2, batch=2, height=5, stride=2),
+    "depthwise": Case("depthwise_conv2d", (2, 2), 3, length=7, height=4, padding="caffe"),
+    "sum": Case("sum", in_channels=6, length=11),
+}
+
+
+def one_by_one(session, case):
+    """{(position, group): elements of x that make it NaN when they alone are infinite}."""
+    small = floats.round_to(np.full(case.weight_shape, 2.0**-8), case.dtype)
+    found = {}
+    for element in range(int(np.prod(case.input_shape()))):
+        x = np.ones(case.input_shape())
+        x.reshape(-1)[element] = np.inf
+        given = {"x": floats.round_to(x, case.dtype), "w": small}
+        if case.bias is not None:
+            given["b"] = floats.round_to(np.zeros(case.filters), case.dtype)
+        y = session.request({"do": "run", "spec": case.spec()}, given)[1]["y"]
+        nan = np.isnan(floats.widen(y, case.dtype)).reshape(
+            -1, case.groups, case.filters // case.groups
+        )
+        for position, group in zip(*np.nonzero(nan.any(axis=2)), strict=True):
+            found.setdefault((int(position), int(group)), []).append(element)
+    return found
+
+
+def named(found):
+    assert all(one.exact for one in found.named)
+    return {(one.position, one.group): one.inputs.tolist() for one in found.named}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("target", [PLAIN, NEIGHBOUR], ids=["plain", "neighbour"])
+def test_what_reaches_an_output_is_found_element_by_element(name, target):
+    case = SHAPES[name]
+    with open_session(target, inline=True) as session:
+        found, wanted = reveal_reach(session, case), one_by_one(session, case)
+        assert (reach_of_inputs(session, case).inputs == found.inputs).all()
+    assert named(found) == wanted and bool(wanted) == (target is NEIGHBOUR)
+    assert not found.weights.any()
+    if target is PLAIN and not case.bias and case.padding == "valid":
+        assert found.calls == 1 + case.weighted  # the usual answer costs no more
+
+
+@pytest.mark.parametrize("case", [SHAPES["groups"], SHAPES["dilated"].with_(filters=3)])
+def test_weights_of_another_filter_that_get_in_are_found_at_the_filter_that_reads_them(case):
+    padded = np.tile((Geometry.of(case).reads() < 0).any(axis=1), case.batch)[:, None]
+    for reader, read in itertools.permutations(range(case.filters), 2):
+
+        def weights(w, reader=reader, read=read):
+            w = w.copy()
+            with np.errstate(invalid="ignore"):
+                w[..., reader] += 0 * w[..., read]
+            return w
+
+        found = reveal_reach(planted(weights=weights), case)
+        assert (found.weights == (np.arange(case.filters) == reader)).all()
+        assert not found.inputs.any() and (found.padding == padded).all()
+
+
+def test_of_given_infinities_those_are_named_that_may_reach_an_output():
+    rng = np.random.default_rng(0)
+    for name in ("matmul", "dilated", "groups", "depthwise", "sum"):
+        case = SHAPES[name]
+        arrays = [np.ones(case.input_shape()), np.ones(case.weight_shape)]
+        x, w = (floats.round_to(one, case.dtype) for one in arrays)
+        b = None if case.bias is None else floats.round_to(np.ones(case.filters), case.dtype)
+        with open_session(NEIGHBOUR, inline=True) as session:
+            every = one_by_one(session, case)
+            for count in (1, 1, 2, 5):
+                odd = set(rng.choice(x.size, count, replace=False).tolist())
+                given = x.copy()
+                given.reshape(-1)[list(odd)] = np.inf
+                found = reached_by(session, case, given, w, b)
+                reaching = {place: odd.intersection(some) for place, some in every.items()}
+                wanted = {place: some for place, some in reaching.items() if some}
+                assert {(one.position, one.group) for one in found.named} == set(wanted)
+                for one in found.named:
+                    inputs = set(one.inputs.tolist())
+                    assert wanted[one.position, one.group] <= inputs <= odd
+                    assert one.exact == (len(inputs) == 1)
+
+
+@pytest.mark.parametrize("name", ["matmul", "depthwise"])
+def test_elements_are_named_with_as_many_calls_as_are_allowed(name, monkeypatch):
+    case, costs, first = SHAPES[name].with_(length=7), [], {}
+    with open_session(NEIGHBOUR, inline=True) as session:
+        every = one_by_one(session, case)
+        for most in range(40):
+            monkeypatch.setattr(windows, "MOST", most)
+            found = reveal_reach(session, case)
+            costs.append(found.calls - costs[0] if costs else found.calls)
+            exact = [one.exact for one in found.named]
+            for one in found.named:
+                inputs = set(one.inputs.tolist())
+                assert inputs.issuperset(every[one.position, one.group])
+                assert not one.exact or inputs == set(every[one.position, one.group])
+            if most and costs[-1]:
+                first.setdefault("asked", (most, costs[-1]))
+            if all(exact):
+                first.setdefault("exact", (most, costs[-1]))
+    assert all(most == calls for most, calls in first.values()) and len(first) == 2
+
+
+def test_a_window_s_own_padding_is_multiplied_or_not():
+    with open_session(PLAIN, inline=True) as session:
+        found = reveal_reach(session, SHAPES["dilated"])
+    padded = (predicted(SHAPES["dilated"])[0] < 0).any(axis=1)
+    assert (found.padding == padded[:, None]).all() and not found.outputs.any()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_sets_ask_every_output_about_all_that_it_does_not_read(data):
+    size = data.draw(st.integers(1, 70))
+    step = data.draw(st.integers(1, 3))
+    taps = data.draw(st.lists(st.integers(0, 8), min_size=1, max_size=4, unique=True))
+    reads = np.arange(0, size, step)[:, None] + np.array(sorted(taps))
+    axis = Axis(size, np.where(reads < size, reads, -1))
+    asked = np.zeros((len(reads), size), bool)
+    sets = list(axis.sets())
+    for members in sets:
+        apart = axis.apart(members)
+        assert not (apart[:, None] & members & own(axis)).any()
+        asked |= apart[:, None] & members
+    assert (asked | own(axis)).all() and not (asked & own(axis)).any()
+    extent = max(taps) - min(taps) + 1
+    assert len(sets) <= max(2 * extent, 4) + 4 * (2 + np.log2(max(size, 2)))
+
+
+def own(axis):
+    found = np.zeros((len(axis.reads), axis.size), bool)
+    for row, reads in zip(found, axis.reads, strict=True):
+        row[reads[reads >= 0]] = True
+    return found
+
+
+def test_a_nan_that_gets_in_from_elsewhere_has_the_cause_reach():
+    case = Case("matmul", in_channels=5, filters=3, operands="ones", put="x[0, 1]=nan")
+    found = explain_case(case, BEYOND, 4, 20, inline=True)
+    assert found.causes == {"reach": 3} and found.replayed == found.compared
+    assert found.to_json()["reached"] == {"left": 0, "right": 3}
+    shown = differing_example(found)
+    assert shown.cause == "reach" and shown.right.output == (0, 0, 0)
+    assert "x[0, 1, 0]=nan" in shown.to_json()["right"]["reached"]
+    assert "reached" not in shown.to_json()["left"]
+
+
+def test_an_infinity_in_the_window_is_no_reach():
+    case = Case("matmul", in_channels=5, filters=3, operands="ones", put="x[0, 0]=inf")
+    found = explain_case(case, BEYOND, 4, 20, inline=True)
+    assert not found.causes and found.replayed == found.compared == 12
+    assert "reached" not in found.to_json()
+
+
+@pytest.mark.parametrize("dtype", floats.FORMATS)
+@pytest.mark.parametrize(("kind", "algorithm"), [("infinite", "pairwise"), ("nan", "neighbour")])
+def test_infinities_and_nan_replay_in_every_format(kind, dtype, algorithm):
+    target = Target.parse(f"reference,algorithm={algorithm},length_switch=9")
+    case = Case("conv1d", 3, 2, 6, padding="same", operands=kind, dtype=dtype, seed=1)
+    found = explain_case(case, target, 7, 80, inline=True)
+    assert found.replayed == found.compared > 0 and "unexplained" not in found.causes
+    assert not found.right.operands.finite
+
+
+def test_overflow_in_one_order_alone_is_order():
+    largest = "x[0, 0, 0]=3e38; x[0, 0, 1]=3e38; x[0, 0, 2]=-3e38; x[0, 0, 3]=-3e38"
+    case = Case("matmul", in_channels=4, filters=1, length=2, operands="ones", put=largest)
+    found = explain_case(case, PLAIN, against_target=Target.parse("reference,algorithm=pairwise"))
+    left, right = found.values()
+    assert np.isinf(left[0]) != np.isinf(right[0]) or np.isnan(left[0]) != np.isnan(right[0])
+    assert found.causes == {"order": 1} and found.replayed == found.compared == 2
+
+
+def test_window_tells_what_reaches_an_output():
+    told = window(SHAPES["matmul"], NEIGHBOUR).to_json()
+    assert told["reach"] == {"inputs": 36 * 3} and told["windows"][0]["reaches"] == [*range(5, 10)]
+    assert "reaches" not in told["windows"][-1]
+    quiet = window(SHAPES["matmul"], PLAIN).to_json()
+    assert "reach" not in quiet and not any("reaches" in one for one in quiet["windows"])
+
+
+def test_window_says_it_in_words():
+    def text(found):
+        console = Console(width=200, record=True, file=io.StringIO())
+        console.print(show.windows(found))
+        return console.export_text()
+
+    told = text(window(SHAPES["groups"], NEIGHBOUR))
+    assert "outputs multiply inputs outside of their window by 0: an infinity there" in told
+    assert "out[0, 0, 0], filter 2 is reached by x[0, 2, 2, 2..3]" in told
+    assert "infinities and NaN outside of its window reach no output" in text(
+        window(SHAPES["sum"], PLAIN)
+    )
+    pool = Case("max_pool1d", 2, 2, length=6)
+    assert "this holds for finite operands" in text(window(pool, PLAIN))
+
+
+def test_by_order_says_where_infinities_get_in():
+    case = Case("matmul", in_channels=5, filters=3)
+    with open_session(BEYOND, inline=True) as session:
+        found = by_order.sweep_by_order(session, case, [4, 12]).to_json()
+    assert found["differing"] == 0 and found["reached"] == [{"length": 12, "outputs": 33}]
+    with open_session(PLAIN, inline=True) as session:
+        assert "reached" not in by_order.sweep_by_order(session, case, [4, 12]).to_json()
+
+
+def test_a_request_carries_as_many_edits_as_are_allowed_and_one_set_at_least(monkeypatch):
+    monkeypatch.setattr(windows, "EDITS", 10)
+    parts = windows._parts_by_edits([0, 2, 3, 4], [4, 99, 6, 1, 30])
+    assert list(parts) == [[0, 2], [3], [4]]
+    with open_session(NEIGHBOUR, inline=True) as session:
+        parted = reveal_reach(session, SHAPES["groups"])
+        monkeypatch.undo()
+        whole = reveal_reach(session, SHAPES["groups"])
+    assert named(parted) == named(whole) and named(whole)
+    assert (parted.inputs == whole.inputs).all() and parted.calls == whole.calls
+
+
+def test_a_step_is_the_smallest_that_keeps_all_that_is_left_of_a_row_apart():
+    rng = np.random.default_rng(0)
+    for trial in range(120):
+        size = 1 + trial % 9
+        left = rng.random((1 + trial % 3, size)) < rng.choice([0.0, 0.2, 0.5, 1.0])
+        places = [np.flatnonzero(row) for row in left]
+        apart = (
+            step
+            for step in range(1, size + 1)
+            if all(len(set(some % step)) == len(some) for some in places)
+        )
+        assert windows._step(left) == next(apart)
+
+
+ROWS = [(65, 64, 32), (129, 48, 201), (63, 32, 21), (33, 32, 21)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "cases"),
+    [
+        ("tensorflow", [Case("matmul", None, c, f, n, dtype="bfloat16") for c, f, n in ROWS]),
+        (
+            "litert",
+            [
+                Case("conv2d", "3x2", 32, 32, 5, groups=32, batch=2),
+                Case("depthwise_conv2d", "5x2", 33, height=10, length=5),
+            ],
+        ),
+    ],
+)
+def test_what_libraries_read_without_a_weight(text, cases):
+    target = Target.parse(text)
+    if why := why_unavailable(target):
+        pytest.skip(why)
+    reached = 0
+    with open_session(target) as session:
+        for case in cases:
+            try:
+                found = reveal_reach(session, case)
+            except TargetError as error:
+                pytest.skip(str(error))
+            reached += int(found.outputs.any())
+            if found.named and found.named[0].exact and math.prod(case.input_shape()) < 1200:
+                every = one_by_one(session, case)
+                assert len(found.named) == min(len(every), NAMED)
+                assert all(every[place] == inputs for place, inputs in named(found).items())
+    if not reached:
+        pytest.skip(f"{text} reads nothing without a weight on this processor")

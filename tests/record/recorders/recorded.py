@@ -1,0 +1,211 @@
+"""What a recorder's run shows: every operation with the bits that it read and gave, run alone, and
+held against what its meaning says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from probe.case import floats
+from probe.case.errors import InputError
+from probe.diff.enclosed import Interval, enclosed, enclosed_einsum
+from probe.diff.sums import sum_of
+from probe.order import window
+from probe.order.semantics import Each, Meaning, Moves, Passes, Unknown
+from probe.record.contract import Again
+
+Event = tuple[Any, list[np.ndarray], list[np.ndarray]]
+
+
+def drawn(seed: int) -> tuple[np.random.Generator, Callable[..., np.ndarray]]:
+    """Returns a generator, and what draws normal numbers of a shape from it, in float32."""
+    rng = np.random.default_rng(seed)
+    return rng, lambda *shape: rng.standard_normal(shape).astype(np.float32)
+
+
+def inputs(arrays: Mapping[str, np.ndarray], tensor: Callable[[np.ndarray], Any]) -> dict[str, Any]:
+    """Returns a library's arrays by name."""
+    return {name: tensor(array) for name, array in arrays.items()}
+
+
+def bits(arrays: Sequence[Any]) -> list[bytes]:
+    return [np.ascontiguousarray(array).tobytes() for array in arrays]
+
+
+def events(recorder: Any) -> list[Event]:
+    """Returns every operation of a recorder with the bits that it read and gave."""
+    arrays, every = dict[Any, np.ndarray](), list[Event]()
+
+    def noted(event: Any) -> None:
+        fresh = [seen for seen in event.reads if seen.key not in arrays]
+        arrays.update({seen.key: np.array(seen.array(), order="C") for seen in fresh})
+        reads = [arrays[seen.key] for seen in event.reads]
+        arrays.update({seen.key: np.array(seen.array(), order="C") for seen in event.gives})
+        every.append((event, reads, [arrays[seen.key] for seen in event.gives]))
+
+    recorded(recorder, noted, every)
+    return every
+
+
+def recorded(recorder: Any, visit: Callable[[Any], None], every: list[Any]) -> list[Any]:
+    """Records until the recorder knows how to run what it runs. Returns the outputs; ``every``:
+    what ``visit`` has put together, which is to begin anew then."""
+    while True:
+        every.clear()
+        try:
+            return recorder.record(visit)  # type: ignore[no-any-return]
+        except Again:
+            continue
+
+
+def said(run: Any) -> list[Any]:
+    """Returns all that a recording says, in plain words."""
+    return [
+        [(value.shape, value.dtype, value.digest, value.role, value.name) for value in run.values],
+        [(o.name, o.op, o.reads, o.gives, repr(o.attributes)) for o in run.operations],
+    ]
+
+
+def recorded_twice(recorder: Any) -> tuple[list[Any], list[np.ndarray]]:
+    """Returns operations and outputs of a graph's second recording. Both must give the bits of an
+    unwatched run, without a note."""
+    for _ in range(2):
+        seen: list[Any] = []
+        outputs = [np.array(output.array()) for output in recorder.record(seen.append)]
+        assert bits(outputs) == bits(recorder.plain())
+    assert not recorder.note
+    return seen, outputs
+
+
+def alone(
+    recorder: Any,
+    operand: Callable[[np.ndarray, str], Any] = lambda array, dtype: array,
+    container: Callable[[Any], Any] = np.asarray,
+) -> tuple[list[str], list[str]]:
+    """Runs each operation of a recorder alone, and the lines that a user writes: both must give its
+    bits. Returns the operations, and those that have lines.
+
+    ``operand``: what lines work on, made of a container array and its dtype; ``container``: the
+    array of what they give.
+    """
+    ran, written = list[str](), list[str]()
+    for event, reads, gives in events(recorder):
+        assert event.again is not None and bits(event.again(reads)) == bits(gives), event.op
+        ran.append(event.op)
+        if event.lines is None:
+            continue
+        names, kinds = [f"v{n}" for n in range(len(reads))], [seen.dtype for seen in event.reads]
+        space = {"np": np, **dict(zip(names, map(operand, reads, kinds), strict=True))}
+        lines = event.lines(names, "y")
+        exec("\n".join([*event.imports, *lines]), space)
+        more = [space[f"y{n}"] for n in range(1, len(gives)) if f"y{n}" in space]
+        results = [*space["y"]] if isinstance(space["y"], list | tuple) else [space["y"], *more]
+        assert bits([container(result) for result in results]) == bits(gives), lines
+        written.append(event.op)
+    return ran, written
+
+
+# what a meaning says
+
+
+def _moved(reads: Sequence[np.ndarray], result: np.ndarray) -> bool:
+    """Whether all elements of a result are some of what is read, or one constant. Whole numbers
+    may be indices or counts."""
+    if result.dtype.kind not in "fc" or not any(array.dtype.kind in "fc" for array in reads):
+        return True
+    parts = [array.reshape(-1) for array in (*reads, result)]
+    *parts, result = (part.view(float) if part.dtype.kind == "c" else part * 1.0 for part in parts)
+    others = result[~np.isin(result, np.concatenate(parts)) & ~np.isnan(result)]
+    return len(np.unique(others)) <= 1 or bool((others % 1 == 0).all())
+
+
+def _by_place(event: Event) -> bool:
+    """Whether operands in the opposite order give results in the opposite order."""
+    operation, reads, (result, *_) = event
+    given = [array[::-1] if array.ndim == result.ndim else array for array in reads]
+    turned = operation.again([np.array(array, order="C") for array in given])[0]
+    dtype = operation.gives[0].dtype
+    ends = [Interval.of(np.asarray(end), dtype).low for end in (turned[::-1], result)]
+    return np.allclose(*ends, rtol=1e-5, equal_nan=True)
+
+
+def _convolution_interval(
+    meaning: Meaning, reads: Sequence[Interval], shape: tuple[int, ...], dtypes: list[str]
+) -> Interval | None:
+    """What a convolution gives; None where it is none, or has something behind it."""
+    try:
+        summed = sum_of(meaning, [read.shape for read in reads], shape, dtypes)
+    except InputError:
+        return None
+    if summed.pooled or summed.functions or summed.w is None or summed.scale != 1:
+        return None
+    x, w = reads[summed.x.number], summed.w.taken(reads[summed.w.number].low)
+    weights = w.reshape(summed.summands, summed.filters)
+    width, ends = summed.filters // summed.groups, []
+    columns = window.columns(summed, summed.x.taken(x.low))
+    for group in range(summed.groups):
+        part = weights[:, group * width : (group + 1) * width]
+        sides = (Interval(end, end) for end in (columns[group].T, part))
+        ends.append(enclosed_einsum(*sides, summed.summands, dtypes[-1]))
+    interval = Interval(*(np.concatenate(some, axis=1) for some in zip(*ends, strict=True)))
+    if summed.b is not None:
+        bias = reads[summed.b.number].map(summed.b.taken)
+        added = enclosed(Each("add"), [interval, bias], [interval.shape], dtypes[-1])
+        assert added is not None
+        interval = added
+    return interval.map(lambda end: summed.y.put(end.reshape(summed.output_shape())))
+
+
+def wrong(event: Event, near: float = 0.0) -> str:
+    """Returns how an operation's results are others than its meaning says; empty: they aren't, or
+    of these no enclosure is known. ``near``: what they may be off besides, relative to the largest
+    of all, where a library computes with approximations."""
+    operation, reads, gives = event
+    meaning: Meaning = operation.meaning
+    if isinstance(meaning, Passes):
+        alike = [bits([reads[n]]) for n in meaning.numbers] == [bits([end]) for end in gives]
+        return "" if alike else f"{operation.op} is not {meaning}"
+    if type(meaning) is Moves:
+        apart = [n for n, result in enumerate(gives) if not _moved(reads, result)]
+        return f"results {apart} of {operation.op} are not of what is read" if apart else ""
+    dtypes = [seen.dtype for seen in (*operation.reads, operation.gives[0])]
+    shapes, dtype = [result.shape for result in gives], dtypes[-1]
+    if not {*dtypes} <= {*floats.FORMATS}:
+        return ""
+    intervals = [Interval.of(*both) for both in zip(reads, dtypes, strict=False)]
+    found = enclosed(meaning, intervals, shapes, dtype)
+    found = found or _convolution_interval(meaning, intervals, shapes[0], dtypes)
+    if found is None:
+        alike = not isinstance(meaning, Each) or operation.again is None or _by_place(event)
+        return "" if alike else f"{operation.op} is no {meaning}"
+    y = floats.widen(gives[0], dtype)
+    tiny = floats.flushed_below(dtype) + near * np.abs(y).max(initial=1)
+    with np.errstate(all="ignore"):
+        outside = (y < found.low - tiny) | (y > found.high + tiny)
+    if not outside.any():
+        return ""
+    at = tuple(int(k) for k in np.argwhere(outside)[0])
+    return f"{operation.op}{at}={y[at]}, {meaning} from {found.low[at]} to {found.high[at]}"
+
+
+def held_to_account(
+    recorders: Iterable[Any], near: float = 0.0, unknown: Iterable[str] = ()
+) -> set[str]:
+    """Holds every operation of recorders against its meaning. Returns the names of all.
+
+    ``near``: as of ``wrong``; ``unknown``: names of those that may be unknown.
+    """
+    names, refuted = set[str](), list[str]()
+    for recorder in recorders:
+        for event in events(recorder):
+            operation = event[0]
+            names.add(operation.op)
+            if isinstance(operation.meaning, Unknown):
+                if operation.op not in unknown:
+                    refuted.append(f"{operation.op}: {operation.meaning.why}")
+            elif why := wrong(event, near):
+                refuted.append(why)
+    assert not refuted, "\n".join(refuted)
+    return names

@@ -1,0 +1,242 @@
+"""Every row of LiteRT's table: what it says of an operator is what LiteRT gives."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from tests.record.recorders.recorded import drawn, held_to_account
+
+pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
+
+from ai_edge_litert import schema_py_generated as schema
+
+from probe.case.errors import InputError
+from probe.record.recorders import litert
+from probe.record.recorders.litert_table import FUNCTIONS, REDUCES, TABLE
+
+RNG, normal = drawn(13)
+TYPES = {"float32": 0, "int32": 2, "uint8": 3, "int64": 4, "bool": 6, "complex64": 8, "int8": 9}
+
+
+def ints(*numbers: Any) -> np.ndarray:
+    return np.array(numbers, np.int32)
+
+
+def number(value: Any) -> np.ndarray:
+    return np.array(value, np.float32)
+
+
+INPUTS: dict[str, np.ndarray] = {
+    "a": normal(4, 6), "b": normal(4, 6), "t": normal(4, 5, 8), "q": normal(4, 5, 8),
+    "p": normal(4, 6, 8, 4), "v": normal(4, 5, 6, 4, 2), "i": RNG.integers(0, 20, (4, 6), np.int32),
+    "j": RNG.integers(1, 9, (4, 6), np.int32), "k": RNG.random((4, 6)) < 0.5,
+    "o": RNG.random((4, 6)) < 0.5, "c": (normal(4, 6) + 1j * normal(4, 6)).astype(np.complex64),
+    "y": RNG.integers(-90, 90, (4, 6), np.int8), "x": RNG.integers(-90, 90, (4, 6), np.int8),
+    "wide": normal(4, 6, 8, 1),
+}  # fmt: skip
+
+
+class Operator(NamedTuple):
+    """``reads``: inputs, constants, or None; ``scales``: of the quantised tensors, by place."""
+
+    op: str
+    reads: tuple[Any, ...]
+    gives: tuple[str, ...]
+    options: str
+    words: dict[str, Any]
+    scales: dict[int, tuple[float, int]]
+
+
+def of(op: str, *reads: Any, gives: Any = "float32", options: str = "", scales: Any = None,
+       **words: Any) -> Operator:  # fmt: skip
+    dtypes = (gives,) if isinstance(gives, str) else tuple(gives)
+    return Operator(op, reads, dtypes, options, words, scales or {})
+
+
+VERSIONS = {"BROADCAST_TO": 2}
+"""Of operators whose first one is gone."""
+COMPARES = ("EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL")
+ALIKE = dict.fromkeys(("MAXIMUM", "MINIMUM"), "MaximumMinimum")
+ALIKE |= {op: op.title() for op in ("ADD", "SUB", "MUL", "DIV", "POW")}
+BINARY = """ADD MUL SUB DIV POW MAXIMUM MINIMUM SQUARED_DIFFERENCE FLOOR_DIV FLOOR_MOD ATAN2 EQUAL
+ NOT_EQUAL LESS LESS_EQUAL GREATER GREATER_EQUAL PRELU LOGICAL_AND LOGICAL_OR""".split()
+BESIDE = "DEQUANTIZE COMPLEX_ABS REAL IMAG BITWISE_XOR RIGHT_SHIFT LOGICAL_NOT".split()
+UNARY = [op for op in FUNCTIONS if op not in (*BINARY, *BESIDE) and not op.startswith("STABLEHLO")]
+UNARY += ["RELU_N1_TO_1", "RELU_0_TO_1", "RELU6", "ELU"]
+LOGICAL = {"LOGICAL_AND", "LOGICAL_OR"}
+SQUARE = {"strideW": 1, "strideH": 1, "dilationWFactor": 1, "dilationHFactor": 1}
+CONV = {"options": "Conv2D", **SQUARE}
+POOL = {"options": "Pool2D", "strideW": 1, "strideH": 2, "filterWidth": 2, "filterHeight": 3}
+DEEP = {"options": "Conv3D", "strideD": 1, "strideW": 1, "strideH": 2, "padding": 0,
+        "dilationDFactor": 1, "dilationWFactor": 1, "dilationHFactor": 1}  # fmt: skip
+EIGHT = {0: (0.05, 3), 1: (0.02, -4), 2: (0.1, 5)}
+
+ELEMENTS = [
+    *(of(op, "a") for op in UNARY), of("LOGICAL_NOT", "k", gives="bool"),
+    *(of(op, "a", "b", options=ALIKE.get(op, "")) for op in BINARY
+      if op not in (*COMPARES, *LOGICAL)), of("EQUAL", "i", "j", gives="bool"),
+    *(of(op, "a", "b", gives="bool") for op in COMPARES),
+    *(of(op, "k", "o", gives="bool") for op in LOGICAL),
+    *(of(op, "i", "j", gives="int32") for op in ("FLOOR_DIV", "FLOOR_MOD", "BITWISE_XOR",
+      "RIGHT_SHIFT", "DIV")),
+    *(of("ADD", "a", "b", options="Add", fusedActivationFunction=n) for n in (1, 2, 3)),
+    of("ADD", "x", "y", gives="int8", options="Add", scales=EIGHT),
+    of("SUB", "a", normal(6), options="Sub"),
+    of("ADD_N", "a", "b", options="AddN"), of("ADD_N", "a", "b", "a", options="AddN"),
+    of("LEAKY_RELU", "a", options="LeakyRelu", alpha=0.3),
+    *(of("GELU", "a", options="Gelu", approximate=n) for n in (False, True)),
+    *(of("CAST", "a", gives=to, options="Cast", inDataType=0, outDataType=TYPES[to])
+      for to in ("int32", "bool")), of("CAST", "a", gives="int32"),
+    of("QUANTIZE", "a", gives="int8", scales={1: (0.05, 3)}),
+    of("DEQUANTIZE", "y", scales={0: (0.05, 3)}),
+    of("FAKE_QUANT", "a", options="FakeQuant", min=-1.0, max=2.0, numBits=8),
+    of("COMPLEX_ABS", "c"), of("REAL", "c"), of("IMAG", "c"),
+    *(of(f"STABLEHLO_{op}", "a", "b") for op in ("ADD", "MULTIPLY", "MAXIMUM", "MINIMUM")),
+    of("STABLEHLO_AND", "k", "o", gives="bool"),
+]  # fmt: skip
+LAYERS = [
+    of("CONV_2D", "p", normal(5, 3, 2, 4), normal(5), padding=0, **{**CONV, "strideW": 2}),
+    of("CONV_2D", "p", normal(6, 3, 3, 2), normal(6), padding=1, **CONV),
+    of("CONV_2D", "p", normal(6, 3, 3, 4), normal(6), padding=0, **{**CONV, "dilationWFactor": 2},
+       fusedActivationFunction=1),
+    of("DEPTHWISE_CONV_2D", "p", normal(1, 3, 3, 8), normal(8), **{**CONV,
+       "options": "DepthwiseConv2D"}, padding=0, depthMultiplier=2),
+    of("TRANSPOSE_CONV", ints(4, 12, 16, 3), normal(3, 3, 2, 4), "p", options="TransposeConv",
+       strideW=2, strideH=2, padding=0),
+       of("CONV_3D", "v", normal(2, 2, 2, 2, 3), normal(3), **DEEP),
+    *(of(f"{kind}_POOL_2D", "p", **POOL, padding=n) for kind in ("MAX", "AVERAGE") for n in (0, 1)),
+    of("FULLY_CONNECTED", "a", normal(5, 6), normal(5), options="FullyConnected"),
+    *(of("FULLY_CONNECTED", "t", normal(5, 8), bias, options="FullyConnected", keepNumDims=keep)
+      for keep in (True, False) for bias in (None, normal(5))),
+    of("BATCH_MATMUL", "t", "q", options="BatchMatMul", adjY=True),
+    of("BATCH_MATMUL", "t", normal(4, 8, 2), options="BatchMatMul"),
+    *(of(op, "t", ints(1), options="Reducer", keepDims=keep) for keep in (False, True)
+      for op in (*REDUCES, "REDUCE_MAX", "REDUCE_MIN")),
+      of("SUM", "t", ints(-1, 1), options="Reducer"),
+    *(of(op, "k", ints(1), options="Reducer", gives="bool") for op in ("REDUCE_ANY", "REDUCE_ALL")),
+    *(of("SOFTMAX", "t", options="Softmax", beta=n) for n in (1.0, 0.5)), of("LOG_SOFTMAX", "t"),
+    *(of(op, "t", ints(1)[0], gives="int32", options=name, outputType=2)
+      for op, name in (("ARG_MAX", "ArgMax"), ("ARG_MIN", "ArgMin"))),
+    of("TOPK_V2", "t", ints(2)[0], gives=("float32", "int32")),
+]  # fmt: skip
+MOVES = [
+    of("RESHAPE", "t", ints(-1, 4)), of("SQUEEZE", "wide", options="Squeeze", squeezeDims=[3]),
+    of("EXPAND_DIMS", "t", ints(1)), of("TRANSPOSE", "t", ints(2, 0, 1)), of("ZEROS_LIKE", "a"),
+    of("PAD", "a", ints((0, 0), (2, 1))), of("PADV2", "a", ints((0, 0), (2, 1)), number(1.5)),
+    of("MIRROR_PAD", "a", ints((0, 0), (2, 1)), options="MirrorPad", mode=0),
+    of("CONCATENATION", "t", "q", options="Concatenation", axis=1),
+    of("PACK", "a", "b", options="Pack", axis=-1, valuesCount=2),
+    of("UNPACK", "a", gives=["float32"] * 6, options="Unpack", axis=-1, num=6),
+    of("SPLIT", ints(1)[0], "a", gives=["float32"] * 3, options="Split", numSplits=3),
+    of("SPLIT_V", "a", ints(4, 2), ints(-1)[0], gives=["float32"] * 2, options="SplitV",
+      numSplits=2),
+    of("SLICE", "t", ints(0, 1, 2), ints(-1, 3, 2)), of("SELECT", "k", "a", "b"),
+    of("STRIDED_SLICE", "a", ints(1, 5), ints(3, 0), ints(1, -2), options="StridedSlice"),
+    of("GATHER", "t", ints(2, 0, 2), options="Gather", axis=1),
+    of("GATHER_ND", "t", ints((0, 1), (1, 4))),
+    of("EMBEDDING_LOOKUP", ints(2, 0, 2), "t"), of("BROADCAST_TO", "a", ints(2, 4, 6)),
+    of("TILE", "a", ints(2, 2)), of("REVERSE_V2", "t", ints(1)),
+    of("SELECT_V2", "k", "a", normal(6)),
+    of("DEPTH_TO_SPACE", "p", options="DepthToSpace", blockSize=2),
+    of("SPACE_TO_DEPTH", "p", options="SpaceToDepth", blockSize=2),
+    of("SPACE_TO_BATCH_ND", "p", ints(2, 2), ints((0, 0), (1, 1))),
+    of("BATCH_TO_SPACE_ND", "p", ints(2, 2), ints((1, 0), (0, 1))),
+    *(of("RESIZE_NEAREST_NEIGHBOR", "p", ints(*n), options="ResizeNearestNeighbor", **w)
+      for n in ((12, 16), (9, 11)) for w in ({}, {"alignCorners": True},
+        {"halfPixelCenters": True})),
+    of("ONE_HOT", ints((1, 9), (-1, 0)), ints(4)[0], number(2.0), number(0.5), options="OneHot",
+      axis=0),
+    of("REVERSE_SEQUENCE", "t", ints(4, 1, 5, 2), options="ReverseSequence", seqDim=1, batchDim=0),
+    of("DYNAMIC_UPDATE_SLICE", "a", normal(2, 2), ints(3, 1)), of("FILL", ints(2, 3), number(1.5)),
+    of("RANGE", ints(0)[0], ints(7)[0], ints(2)[0], gives="int32"),
+    of("BROADCAST_ARGS", ints(4, 1), ints(1, 6), gives="int32"),
+    of("SHAPE", "t", gives="int32", options="Shape", outType=2), of("RANK", "t", gives="int32"),
+    of("WHERE", "k", gives="int64"),
+    of("UNIQUE", ints(3, 1, 3), gives=("int32", "int32"), options="Unique", idxOutType=2),
+]  # fmt: skip
+OPERATORS = [*ELEMENTS, *LAYERS, *MOVES]
+
+
+def built(operators: list[Operator]) -> tuple[bytes, list[str]]:
+    """A model of several operators, and the names of its inputs."""
+    model, graph, codes = schema.ModelT(), schema.SubGraphT(), dict[str, int]()
+    model.buffers, graph.tensors, graph.operators = [schema.BufferT()], [], []
+    graph.inputs, graph.outputs, graph.name, inputs = [], [], b"table", dict[str, int]()
+
+    def tensor(name: str, array: Any, dtype: str, scale: Any, held: bool) -> int:
+        made = schema.TensorT()
+        made.name, made.type, made.buffer, made.isVariable = name, TYPES[dtype], 0, False
+        made.shape = [] if array is None else list(array.shape)
+        if held:
+            made.buffer = len(model.buffers)
+            model.buffers.append(schema.BufferT())
+            model.buffers[-1].data = np.frombuffer(array.tobytes(), np.uint8)
+        if scale is not None:
+            made.quantization = schema.QuantizationParametersT()
+            made.quantization.scale, made.quantization.zeroPoint = [scale[0]], [scale[1]]
+        graph.tensors.append(made)
+        return len(graph.tensors) - 1
+
+    for position, each in enumerate(operators):
+        operator = schema.OperatorT()
+        operator.opcodeIndex = codes.setdefault(each.op, len(codes))
+        operator.inputs, operator.outputs = [], []
+        for place, given in enumerate(each.reads):
+            if given is None:
+                operator.inputs.append(-1)
+            elif isinstance(given, str):
+                key = f"{given}{each.scales.get(place) or ''}"
+                if key not in inputs:
+                    array, scale = INPUTS[given], each.scales.get(place)
+                    inputs[key] = tensor(key, array, str(array.dtype), scale, False)
+                    graph.inputs.append(inputs[key])
+                operator.inputs.append(inputs[key])
+            else:
+                name = f"c{position}_{place}"
+                operator.inputs.append(tensor(name, given, str(given.dtype), None, True))
+        for place, dtype in enumerate(each.gives, len(each.reads)):
+            name = f"{each.op} {position} {place}"
+            operator.outputs.append(tensor(name, None, dtype, each.scales.get(place), False))
+        graph.outputs += operator.outputs
+        if each.options:
+            options = f"{each.options}Options"
+            operator.builtinOptionsType = getattr(schema.BuiltinOptions, options)
+            operator.builtinOptions = getattr(schema, f"{options}T")()
+            for field, value in each.words.items():
+                assert hasattr(operator.builtinOptions, field), (each.op, field)
+                setattr(operator.builtinOptions, field, value)
+        graph.operators.append(operator)
+    model.operatorCodes = []
+    for name in codes:
+        made = schema.OperatorCodeT()
+        made.builtinCode = getattr(schema.BuiltinOperator, name)
+        made.deprecatedBuiltinCode, made.version = min(made.builtinCode, 127), VERSIONS.get(name, 1)
+        model.operatorCodes.append(made)
+    model.version, model.subgraphs = 3, [graph]
+    builder = schema.flatbuffers.Builder(1 << 16)
+    builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
+    return bytes(builder.Output()), [*inputs]
+
+
+def recorder(operators: list[Operator], xnnpack: str = "0") -> litert.LiteRTRecorder:
+    content, names = built(operators)
+    given = {name: INPUTS[name.partition("(")[0]] for name in names}
+    return litert.LiteRTRecorder(content, given, {"xnnpack": xnnpack, "threads": "1"})
+
+
+def test_every_row_says_what_litert_gives() -> None:
+    operators = []
+    for operator in OPERATORS:
+        try:
+            recorder([operator]).plain()
+        except InputError:  # the installed LiteRT has it not
+            continue
+        operators.append(operator)
+    names = [
+        held_to_account([recorder(operators, xnnpack)], unknown={"ADD", "QUANTIZE", "DEQUANTIZE"})
+        for xnnpack in "01"
+    ]
+    assert TABLE.keys() - names[0] == TABLE.keys() - names[1] == {"IF", "WHILE"}  # test_litert.py

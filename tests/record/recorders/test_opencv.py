@@ -1,0 +1,238 @@
+"""Nets in OpenCV, recorded, of Caffe, ONNX and TFLite: fused layers, and what must agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from probe.case.errors import InputError
+from probe.record.recording import Run, record_run
+
+cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
+if not hasattr(cv2.dnn, "readNetFromCaffe"):
+    pytest.skip("this OpenCV reads no Caffe models", allow_module_level=True)
+
+from probe.record.recorders.opencv import OpenCVRecorder, declared, of_net, opened  # noqa: E402
+from probe.record.recorders.opencv import caffe as of_caffe  # noqa: E402
+from tests.record.recorders.caffe_model import CaffeModel  # noqa: E402
+from tests.record.recorders.recorded import alone, held_to_account  # noqa: E402
+
+pytestmark = pytest.mark.long
+
+SIZE = 12
+
+
+def model() -> tuple[str, bytes]:
+    """A stem with BatchNorm and Scale, two branches, Eltwise, Concat, pools and a classifier."""
+    random = np.random.default_rng(0)
+
+    def blob(*shape: int) -> Callable[[Any], np.ndarray]:
+        array = (random.normal(size=shape) * 0.3).astype(np.float32)
+        return lambda _: array
+
+    made = CaffeModel((1, SIZE, SIZE, 3))
+    plane = (1, 8, SIZE, SIZE)
+    three = "convolution_param { num_output: 8 kernel_size: 3 pad: 1 bias_term: true }"
+    one = "convolution_param { num_output: 8 kernel_size: 1 bias_term: false }"
+    ones: Callable[[Any], np.ndarray] = lambda _: np.ones(8, np.float32)  # noqa: E731
+    x = made.layer("Convolution", [made.x], plane, three, [blob(8, 3, 3, 3), blob(8)])
+    spread = [blob(8), ones, lambda _: np.ones(1, np.float32)]
+    x = made.layer("BatchNorm", [x], plane, "batch_norm_param { eps: 0.001 }", spread)
+    x = made.layer("Scale", [x], plane, "scale_param { bias_term: true }", [blob(8), blob(8)])
+    x = made.layer("ReLU", [x], plane)
+    left = made.layer("Convolution", [x], plane, three, [blob(8, 8, 3, 3), blob(8)])
+    right = made.layer("Convolution", [x], plane, one, [blob(8, 8, 1, 1)])
+    y = made.layer("Eltwise", [left, right], plane, "eltwise_param { operation: SUM }")
+    y = made.layer("ReLU", [y], plane)
+    wide = (1, 16, SIZE, SIZE)
+    y = made.layer("Concat", [y, x], wide, "concat_param { axis: 1 }")
+    y = made.layer("LRN", [y], wide, "lrn_param { local_size: 5 alpha: 0.0001 beta: 0.75 }")
+    half = (1, 16, SIZE // 2, SIZE // 2)
+    y = made.layer("Pooling", [y], half, "pooling_param { pool: MAX kernel_size: 2 stride: 2 }")
+    y = made.layer("Pooling", [y], half, "pooling_param { pool: AVE kernel_size: 3 stride: 3 }")
+    dense = "inner_product_param { num_output: 5 }"
+    y = made.layer("InnerProduct", [y], (1, 5), dense, [blob(5, 64), blob(5)])
+    made.layer("Softmax", [y], (1, 5))
+    return made.prototxt(), made.caffemodel()
+
+
+TEXTS = model()
+MODEL = of_caffe(*TEXTS)
+IMAGES = np.random.default_rng(1).normal(size=(4, 3, SIZE, SIZE)).astype(np.float32)
+
+
+def live(count: int) -> Run:
+    """The model on the first images, with the bits of an unrecorded run."""
+    recorder = OpenCVRecorder(MODEL, {"x": IMAGES[:count]})
+    found, plain = record_run(recorder), recorder.plain()
+    assert [one.tobytes() for one in found.results] == [one.tobytes() for one in plain]
+    return found
+
+
+def test_every_operation_alone_gives_what_was_recorded_and_has_lines_that_do() -> None:
+    """Fused layers too: results that OpenCV never wrote are no operations of their own."""
+    for count, switches in ((1, {}), (4, {}), (2, {"winograd": "0"})):
+        ran, written = alone(OpenCVRecorder(MODEL, {"x": IMAGES[:count]}, switches))
+        assert ran == written and len(ran) >= 4
+
+
+def test_fused_layers_are_one_operation_and_the_note_says_which() -> None:
+    """All layers are in some operation."""
+    recording = live(2)
+    kinds = [kind for one in recording.operations for kind in one.op.split("+")]
+    assert len(kinds) == TEXTS[0].count("layer {")
+    if len(recording.operations) < len(kinds):
+        assert "fused" in recording.note
+
+
+def test_values_that_were_never_written_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer's result that its layer alone doesn't give belongs to the layer behind it."""
+    plain = OpenCVRecorder._outputs
+
+    def faulty(self: OpenCVRecorder, values: Any, net: Any = None) -> list[np.ndarray]:
+        found = plain(self, values, net)
+        return [
+            one + 1 if name.startswith("lrn") else one
+            for name, one in zip(values, found, strict=True)
+        ]
+
+    monkeypatch.setattr(OpenCVRecorder, "_outputs", faulty)
+    run = live(1)
+    assert any("LRN+Pooling" in one.op for one in run.operations)
+    assert "lrn" in run.note
+
+
+def test_layers_that_work_in_place_are_recorded_too() -> None:
+    """As Caffe's models have it: BatchNorm, Scale and ReLU write over what they read."""
+    text = TEXTS[0]
+    for name in ("batchnorm1", "scale2", "relu3"):
+        text = text.replace(f'top: "{name}"', 'top: "convolution0"')
+        text = text.replace(f'bottom: "{name}"', 'bottom: "convolution0"')
+    run = record_run(of_caffe(text, TEXTS[1]).recorder({"x": IMAGES[:2]}))
+    assert [one.tobytes() for one in run.results] == [one.tobytes() for one in live(2).results]
+    for one in run.operations:
+        arrays = run.arrays({*one.reads, *one.gives})
+        again = one.again
+        assert again is not None
+        (found, *_) = again([arrays[n] for n in one.reads])
+        assert found.tobytes() == arrays[one.gives[0]].tobytes(), one.name
+
+
+def test_a_prototxt_says_its_inputs() -> None:
+    """In all three ways of writing them; comments are left out."""
+    layer = 'layer { name: "a" type: "ReLU" bottom: "data" top: "a" }'
+    input_layer = 'layer { name: "data" type: "Input" top: "data" input_param { shape { %s } } }'
+    sizes = " ".join(f"dim: {n}" for n in (1, 3, 8, 8))
+    for text in (
+        f'input: "data" input_dim: 1 input_dim: 3 input_dim: 8 input_dim: 8  # four {layer}\n',
+        f'input: "data" input_shape {{ {sizes} }}',
+        input_layer % sizes,
+    ):
+        assert declared(text + layer) == {"data": (1, 3, 8, 8)}
+
+
+def test_what_is_no_input_may_be_anything_that_the_text_format_has() -> None:
+    """Messages in messages, lists of them, either bracket, numbers and names."""
+    other = "b { c: 'x y' d < e: true > } b: [{ c: \"z\" }, { c: w }] # f: 4\nf: .5 a: [2, 3]"
+    text = f"name: 'net' input: 'data' input_shape < dim: [1, 3] > layer {{ type: 'ReLU' {other} }}"
+    assert declared(text) == {"data": (1, 3)}
+
+
+@pytest.mark.parametrize("text", ["", "layer {", "layers { name: 'x' }", "{ }", "layer { } }"])
+def test_what_is_no_caffe_model_is_refused(text: str) -> None:
+    """In one line that says what to do."""
+    with pytest.raises(InputError):
+        declared(text)
+
+
+def test_files_are_opened_by_either_name(tmp_path: Path) -> None:
+    """And a missing half is named."""
+    (tmp_path / "net.prototxt").write_text(TEXTS[0])
+    (tmp_path / "net.caffemodel").write_bytes(TEXTS[1])
+    for ending in (".prototxt", ".caffemodel"):
+        found = opened(tmp_path / f"net{ending}")
+        assert [(one.name, one.shape) for one in found.inputs] == [("x", (None, 3, SIZE, SIZE))]
+    arrays = {"x": IMAGES[:1]}
+    assert found.recorder(arrays).plain()[0].shape == (1, 5)
+    with pytest.raises(InputError, match="inputs"):
+        found.recorder({"y": IMAGES})
+    (tmp_path / "net.prototxt").unlink()
+    with pytest.raises(InputError, match="beside"):
+        opened(tmp_path / "net.caffemodel")
+
+
+def test_a_net_in_memory_is_watched_and_stays_as_it_is() -> None:
+    """A copy of its layers is: its own bits are those of before."""
+    files = (TEXTS[0].encode(), TEXTS[1])
+    net = cv2.dnn.readNetFromCaffe(*(np.frombuffer(one, np.uint8) for one in files))
+    net.setInput(IMAGES[:2])
+    before = net.forward()
+    run = record_run(of_net(net).recorder({"": IMAGES[:2]}))
+    assert len(run.operations) > 6
+    assert run.results[0].tobytes() == before.tobytes()
+    net.setInput(IMAGES[:2])
+    assert net.forward().tobytes() == before.tobytes()
+
+
+BILINEAR = {"mode": "linear", "coordinate_transformation_mode": "pytorch_half_pixel"}
+
+
+def exported() -> bytes:
+    """An ONNX model with what Caffe has not: NumPy's broadcasting, constants, gathers, a resize."""
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    node, random = onnx.helper.make_node, np.random.default_rng(2)
+    held = {
+        "w": random.normal(size=(6, 3, 3, 3)).astype(np.float32),
+        "c": np.float32(random.normal(size=(1, 6, 1, 1))),
+        "i": np.int64([4, 0, 2]),
+        "s": np.float32([1, 1, 2, 2]),
+    }
+    nodes = [
+        node("Conv", ["x", "w"], ["a"], name="conv", pads=[1, 1, 1, 1]),
+        node("Mul", ["a", "c"], ["b"], name="mul"),
+        node("HardSigmoid", ["b"], ["h"], name="gate", alpha=1 / 6),
+        node("Gather", ["h", "i"], ["g"], name="pick", axis=1),
+        node("Resize", ["g", "", "s"], ["r"], name="wider", **BILINEAR),
+        node("AveragePool", ["r"], ["t"], name="pool", kernel_shape=[4, 4], strides=[2, 2]),
+        node("Transpose", ["t"], ["u"], name="turn", perm=[0, 2, 3, 1]),
+        node("Softmax", ["u"], ["y"], name="chances", axis=-1),
+    ]
+    float32, info = onnx.TensorProto.FLOAT, onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        nodes,
+        "g",
+        [info("x", float32, ["n", 3, SIZE, SIZE])],
+        [info("y", float32, ["n", 11, 11, 3])],
+        [onnx.numpy_helper.from_array(one, name) for name, one in held.items()],
+    )
+    opset = [onnx.helper.make_opsetid("", 13)]
+    made: bytes = onnx.helper.make_model(graph, opset_imports=opset).SerializeToString()
+    return made
+
+
+def test_an_onnx_file_is_watched_and_its_layers_give_what_is_said(tmp_path: Path) -> None:
+    """A parameter that OpenCV's dump rounds, 1/6, is that of the file."""
+    path = tmp_path / "net.onnx"
+    path.write_bytes(exported())
+    model = opened(path, switches={"winograd": "0"})
+    assert [(one.name, one.shape) for one in model.inputs] == [("x", (None, 3, SIZE, SIZE))]
+    first = record_run(model.recorder({"x": IMAGES[:2]}))
+    kinds = [one.op for one in first.operations]
+    assert kinds.count("Convolution") == 1 and "Gather" in kinds
+    assert all(one.again is not None for one in first.operations)
+    assert held_to_account([model.recorder({"x": IMAGES[:2]})], 1e-4, {"Resize"})
+
+
+def test_inputs_that_a_net_refuses_are_one_line(tmp_path: Path) -> None:
+    """With OpenCV's own words; and so is what is no model."""
+    path = tmp_path / "net.onnx"
+    path.write_bytes(exported())
+    with pytest.raises(InputError, match="OpenCV refuses"):
+        opened(path).recorder({"x": np.zeros((1, 5, SIZE, SIZE), np.float32)})
+    path.write_bytes(b"nothing")
+    with pytest.raises(InputError):
+        opened(path)

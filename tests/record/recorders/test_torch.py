@@ -1,0 +1,474 @@
+"""PyTorch's recorder: the same bits as unwatched, each value once, each operation alone again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the recorder watches PyTorch")
+
+
+import probe  # noqa: E402
+from probe.case.errors import InputError  # noqa: E402
+from probe.order.semantics import Unknown  # noqa: E402
+from probe.record.contract import WEIGHT  # noqa: E402
+from probe.record.recorders.torch import TorchRecorder, opened  # noqa: E402
+from probe.record.recording import array_digest, record_run  # noqa: E402
+from tests.record.recorders.recorded import alone, bits, events, said, wrong  # noqa: E402
+
+pytestmark = pytest.mark.long
+
+nn, F = torch.nn, torch.nn.functional
+G = torch.Generator().manual_seed(3)
+X = torch.randn(2, 6, 9, 9, generator=G)
+Y = torch.randn(2, 7, 12, generator=G)
+
+
+class Block(nn.Module):
+    """A residual block with a norm over channels last, as a user writes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(6, 6, 3, padding=1)
+        self.norm = nn.LayerNorm(6)
+        self.register_buffer("shift", torch.randn(6, 1, 1, generator=G))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.norm(self.conv(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        return (x + self.shift + F.gelu(y)).relu_()
+
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], torch.Tensor]] = {
+    "residual": (lambda: nn.Sequential(Block(), Block(), nn.AvgPool2d(2)), X),
+    "channels last": (
+        lambda: nn.Sequential(Block(), nn.Conv2d(6, 3, 1)).to(memory_format=torch.channels_last),
+        X.to(memory_format=torch.channels_last),
+    ),
+    "encoder": (lambda: nn.TransformerEncoderLayer(12, 3, 16, batch_first=True), Y),
+    "lstm": (lambda: nn.LSTM(12, 5, 2, batch_first=True, bidirectional=True), Y),
+    "gru": (lambda: nn.GRU(12, 5, batch_first=True), Y),
+    "picture": (
+        lambda: nn.Sequential(
+            *(nn.ConvTranspose2d(6, 4, 2, 2), nn.BatchNorm2d(4), nn.Upsample(scale_factor=2)),
+            *(nn.Conv2d(4, 4, 3, groups=2), nn.MaxPool2d(2), nn.Flatten(), nn.Softmax(1)),
+        ),
+        X,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_watched_bits_are_unwatched_bits_and_each_operation_runs_alone(name: str) -> None:
+    make, x = MODELS[name]
+    torch.manual_seed(1)
+    model = make().eval()
+    live = record_run(TorchRecorder(lambda: model(x)))
+    assert bits(live.results) == bits(TorchRecorder(lambda: model(x)).plain())
+    assert not [why for event in events(TorchRecorder(lambda: model(x))) if (why := wrong(event))]
+    with torch.no_grad():  # as scripts run lines
+        assert alone(TorchRecorder(lambda: model(x)), lambda array, _: torch.from_numpy(array))[1]
+
+
+def test_operations_are_told_where_they_are_and_weights_their_names() -> None:
+    model = nn.Sequential(Block(), Block()).eval()
+    recording = record_run(TorchRecorder(lambda: model(X)))
+    convolution = next(o for o in recording.operations if o.op == "aten.convolution")
+    assert convolution.path == "0.conv"
+    names = {v.name for v in recording.values if v.role == WEIGHT}
+    assert {"0.conv.weight", "0.norm.bias", "1.shift"} <= names
+    assert sum(v.role == "input" for v in recording.values) == 1
+
+
+def test_a_scalar_and_what_finds_nothing_are_compared() -> None:
+    def run(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        rows = torch.nonzero(x[:, 0] > 1e9)[:, 0]
+        return x.index_add(0, rows, x[rows] * 2), x.abs().max()
+
+    found = probe.first_difference(lambda: run(Y), lambda: run(Y))
+    told = [one["compared"] for one in found.to_json()["outputs"]]
+    assert found.verdict == "equal" and told == [Y.numel(), 1]
+    assert probe.first_difference(lambda: run(Y[:1]), lambda: run(Y)).verdict != "differs"
+
+
+@pytest.mark.parametrize(("axis", "start"), [(3, 0), (3, 4), (2, 4), (2, 0)])
+def test_places_of_maxima_agree_at_the_same_place_alone(axis: int, start: int) -> None:
+    """They count through the whole input: rows of another width begin elsewhere."""
+    x = torch.randn(2, 3, 8, 8, generator=G)
+    part = x.narrow(axis, start, 4)
+    found = probe.first_difference(lambda: F.max_pool2d(part, 2), lambda: F.max_pool2d(x, 2))
+    assert found.found.first is None and found.verdict == "equal"
+    (pool,) = (one for one in found.found.operations if "max_pool" in one.op)
+    assert pool.gives[0].compared == 48 and not pool.gives[1].differing
+
+
+def test_inference_mode_and_random_numbers() -> None:
+    def run() -> torch.Tensor:
+        with torch.inference_mode():
+            return F.dropout(Y.clone().add_(1), 0.5)
+
+    torch.manual_seed(0)
+    every = [event for event, *_ in events(TorchRecorder(run))]
+    (*_, drawn) = [one for one in every if "bernoulli" in one.op or "dropout" in one.op]
+    assert isinstance(drawn.meaning, Unknown)
+    assert drawn.again is None
+
+
+def test_numbers_are_drawn_alike_from_one_state_of_their_generator_alone() -> None:
+    def drawn(*sizes: int) -> Callable[[], torch.Tensor]:
+        def call() -> torch.Tensor:
+            torch.manual_seed(0)
+            return [torch.rand(n) for n in sizes][-1] * 2
+
+        return call
+
+    assert probe.first_difference(drawn(4, 5), drawn(4, 5)).verdict == "equal"
+    found = probe.first_difference(drawn(4, 5), drawn(2, 5))
+    assert found.verdict == "differs"  # by index; the state that it draws from is an argument
+    assert found.first is None or found.first.arguments
+    layer, x = nn.Dropout(0.5), torch.ones(4, 6)
+
+    def twice(count: int) -> Callable[[], torch.Tensor]:
+        def call() -> torch.Tensor:
+            torch.manual_seed(0)
+            return layer(layer(x[:count]))
+
+        return call
+
+    assert probe.first_difference(twice(4), twice(4)).verdict == "equal"
+    found = probe.first_difference(twice(2), twice(4))  # the second draws behind other draws
+    assert found.verdict == "differs" and (found.first is None or found.first.arguments)
+
+
+def test_a_product_of_complex_numbers_may_be_rounded_in_several_ways() -> None:
+    z = torch.complex(X, X.flip(0))
+    every = record_run(TorchRecorder(lambda: (z * z, z + z, z.abs(), X * X))).operations
+    found = [one.meaning.exact for one in every if "mul" in one.op or "a" in one.op[5:7]]
+    assert found == [False, True, False, True], [one.op for one in every]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_model_files_need_trust(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(12, 3), nn.Tanh()).eval()
+    script, pickled, weights = (tmp_path / f"{name}.pt" for name in ("script", "whole", "weights"))
+    torch.jit.save(torch.jit.trace(model, Y), str(script))
+    torch.save(model, pickled)
+    torch.save(model.state_dict(), weights)
+    for path, name in ((script, "input"), (pickled, "input")):
+        with pytest.raises(InputError, match="trust=True"):
+            opened(path)
+        found = opened(path, trust=True)
+        assert [one.name for one in found.inputs] == [name]
+        recorder = found.recorder({name: Y.numpy()})
+        assert bits(record_run(recorder).results) == bits([model(Y).detach().numpy()])
+        with pytest.raises(InputError, match="no such input"):
+            found.recorder({"other": Y.numpy()})
+        with pytest.raises(InputError, match="needs it"):
+            found.recorder({})
+    with pytest.raises(InputError, match="weights alone"):
+        opened(weights, trust=True)
+    with pytest.raises(InputError, match="no such file"):
+        opened(tmp_path / "missing.pt", trust=True)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_exported_programs_say_their_inputs(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Conv2d(6, 3, 3), nn.ReLU()).eval()
+    sizes = {0: torch.export.Dim("batch"), 3: torch.export.Dim("width", min=4)}
+    torch.export.save(torch.export.export(model, (X,), dynamic_shapes=(sizes,)), tmp_path / "m.pt2")
+    with pytest.raises(InputError, match="trust=True"):
+        opened(tmp_path / "m.pt2")
+    found = opened(tmp_path / "m.pt2", trust=True)
+    assert found.inputs[0].shape == (None, 6, 9, None)
+    assert found.inputs[0].dtype == "float32"
+    recorder = found.recorder({found.inputs[0].name: X.numpy()})
+    assert bits(recorder.plain()) == bits(record_run(recorder).results)
+    with pytest.raises(InputError, match="has shape"):
+        found.recorder({found.inputs[0].name: X.numpy()[0]})
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_code_that_is_not_compiled_inside_a_compiled_function_is_watched_as_any_other() -> None:
+    """The compiler looks at every frame then, and must leave those of the recorder alone."""
+
+    def loop(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(2):
+            x = x.sin()
+            torch._dynamo.graph_break()  # in a loop: the whole function runs as it is
+        return x
+
+    compiled = torch.compile(loop)
+    live = record_run(TorchRecorder(lambda: compiled(Y)))
+    assert [one.op for one in live.operations] == ["aten.sin", "aten.sin"]
+    assert np.array_equal(live.results[0], Y.sin().sin().numpy())
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_a_compiled_function_is_one_operation_with_its_own_bits() -> None:
+    model = nn.Sequential(nn.Linear(12, 24), nn.GELU(), nn.LayerNorm(24), nn.Linear(24, 3)).eval()
+    compiled = torch.compile(model)
+    try:
+        plain = TorchRecorder(lambda: compiled(Y)).plain()
+    except Exception as error:  # no C++ compiler here
+        pytest.skip(f"torch.compile doesn't work here: {str(error)[:80]}")
+    recorder = TorchRecorder(lambda: compiled(Y) + 1)
+    live = record_run(recorder)
+    assert [o.op for o in live.operations] == ["compiled", "aten.add.Tensor"]
+    assert bits(live.results) == bits([plain[0] + np.float32(1)])
+    assert "compiled" in recorder.note
+
+
+TAKEN: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "turned round": lambda x: x.flip(0),
+    "shuffled": lambda x: x[torch.tensor([2, 0, 1, 3])],
+    "two of its rows": lambda x: x[1:3],
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_rows_in_another_order_are_not_the_same_inputs(name: str) -> None:
+    x = torch.randn(4, 8, generator=torch.Generator().manual_seed(4))
+    taken = TAKEN[name]
+    model = lambda x: (torch.sin(x), torch.cumsum(x, 1))  # noqa: E731
+    found = probe.first_difference(lambda: model(taken(x)), lambda: model(x))
+    assert found.verdict == ("differs" if taken(x).shape == x.shape else "equal")
+    assert found.first is None
+    assert all(one.compared == taken(x).numel() for one in found.found.outputs)
+
+
+def test_last_states_of_a_shorter_input_need_not_agree() -> None:
+    x = torch.randn(4, 8, generator=torch.Generator().manual_seed(4))
+    model = lambda x: (torch.cumsum(x, 1)[:, -1], torch.cumsum(x, 1))  # noqa: E731
+    found = probe.first_difference(lambda: model(x[:, :5]), lambda: model(x))
+    assert [one.compared for one in found.found.outputs] == [0, 20]
+    assert found.verdict == "differs" and found.found.agreement == "unknown"
+    assert not any(one.differing for one in found.found.operations)
+
+
+def test_inputs_may_be_read_elsewhere_on_the_other_side() -> None:
+    x = torch.randn(4, 6, generator=torch.Generator().manual_seed(5))
+    hidden = torch.zeros(4, 6, dtype=torch.bool)
+    found = probe.first_difference(
+        lambda: x[1:2] * 2, lambda: torch.where(hidden[:, :1], 0, x.clone()) * 2
+    )
+    assert found.verdict in ("equal", "unknown") and found.first is None
+
+
+def _encoder() -> Callable[[torch.Tensor], torch.Tensor]:
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
+    model = torch.nn.TransformerEncoder(layer, 1).eval()
+    hidden = torch.arange(6) >= torch.tensor([[6], [4], [6], [2]])
+    return lambda x: model(x, src_key_padding_mask=hidden[: len(x)])
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@torch.no_grad()
+def test_packed_sequences_are_no_error() -> None:
+    x = torch.randn(4, 6, 16, generator=torch.Generator().manual_seed(6))
+    model = _encoder()
+    part = probe.first_difference(lambda: model(x[:2]), lambda: model(x))
+    differing = int((model(x[:2]) != model(x)[:2]).sum())
+    assert part.verdict == ("differs" if differing else "equal")
+    same = probe.first_difference(lambda: model(x), lambda: model(x))
+    assert same.verdict == "equal" and same.found.same_inputs
+
+
+def test_a_second_recording_says_what_a_first_one_would() -> None:
+    x, layer, index = torch.randn(5, 6), torch.nn.Linear(6, 6), torch.tensor([0, 2, 4])
+    numbers = [2.0]
+
+    def run() -> torch.Tensor:
+        y = layer(x).t()[index] * numbers[0]
+        return y.transpose(0, 1).reshape(-1).expand(2, -1)
+
+    kept = TorchRecorder(run)
+    record_run(kept)
+    with torch.no_grad():
+        layer.weight.mul_(3)
+    index.copy_(torch.tensor([5, 1, 1]))
+    numbers[0] = -0.5
+    again, fresh = record_run(kept), record_run(TorchRecorder(run))
+    assert said(again) == said(fresh)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "attention"])
+def test_what_is_called_with_gradients_is_compared_with_them(name: str) -> None:
+    """PyTorch runs different kernels where gradients are on, which give different bits."""
+    torch.manual_seed(0)
+    x = torch.randn(8, 20, 32)
+    made = {"lstm": nn.LSTM, "gru": nn.GRU, "attention": nn.MultiheadAttention}[name]
+    layer = made(32, 40 if name != "attention" else 4, batch_first=True).eval()
+
+    def run(count: int) -> Callable[[], torch.Tensor]:
+        some = x[:count]
+        given = (some,) * 3 if name == "attention" else (some,)
+        return lambda: layer(*given)[0]  # type: ignore[no-any-return]
+
+    found = probe.first_difference(run(1), run(8), explain=False)
+    (one,) = found.outputs
+    differing = int((run(1)() != run(8)()[:1]).sum())
+    assert (one.compared, one.differing) == (run(1)().numel(), differing)
+    assert found.verdict == ("differs" if differing else "equal")
+
+
+class Trained(torch.autograd.Function):
+    """A kernel whose bits depend on whether gradients are on, on any processor."""
+
+    @staticmethod
+    def forward(context: Any, x: torch.Tensor, on: bool) -> torch.Tensor:
+        return x.sin() * 1.25 if on else x.sin()
+
+    @staticmethod
+    def backward(context: Any, grad: torch.Tensor) -> Any:
+        return grad, None
+
+
+def test_gradients_that_decide_bits_stay_on_and_are_noted() -> None:
+    weight = torch.randn(6, requires_grad=True)
+    call = lambda x: Trained.apply(x * weight, torch.is_grad_enabled())  # noqa: E731
+    x = torch.randn(5, 6)
+    trained = lambda: call(x)  # noqa: E731
+
+    @torch.no_grad()
+    def plain() -> torch.Tensor:
+        return call(x)
+
+    found = probe.first_difference(trained, plain, explain=False)
+    assert found.verdict == "differs"
+    assert any("recorded with gradients" in note for note in found.found.notes)
+    with torch.no_grad():
+        found = probe.first_difference(trained, plain, explain=False)
+    assert found.verdict == "equal" and not found.found.notes
+
+
+def test_zeros_of_different_signs_make_no_source() -> None:
+    x, zeros = torch.randn(8, 12), torch.zeros(8, 12)
+    for call in (torch.copysign, torch.atan2):
+        first, second = (zeros, -x.abs()) if call is torch.atan2 else (x, zeros)
+        left = lambda: call(first, second)  # noqa: E731, B023
+        right = lambda: call(first * -1, second) if call is torch.atan2 else call(x, -zeros)  # noqa: E731, B023
+        for explain in (False, True):
+            found = probe.first_difference(left, right, explain=explain)
+            assert found.verdict == "differs" and found.found.first is None
+
+
+def test_a_group_reads_once_what_its_operation_reads_twice() -> None:
+    """Attention to itself against the same as several operations: queries, keys and values."""
+    layer, x = nn.MultiheadAttention(16, 2, batch_first=True).eval(), torch.randn(8, 9, 16)
+
+    def by_hand() -> torch.Tensor:
+        both = (layer.in_proj_weight, layer.in_proj_bias)
+        q, k, v = F.linear(x, *both).reshape(8, 9, 3, 2, 8).permute(2, 0, 3, 1, 4)
+        seen = torch.softmax(q @ k.transpose(-2, -1) / 8**0.5, -1) @ v
+        return layer.out_proj(seen.transpose(1, 2).reshape(8, 9, 16))
+
+    with torch.no_grad():
+        found = probe.first_difference(lambda: layer(x, x, x)[0], by_hand)
+    assert found.verdict in ("equal", "differs")
+
+
+def test_attention_of_one_row_does_not_agree_with_that_of_others() -> None:
+    """Keys that lie like the queries are not the queries."""
+    layer, x = nn.MultiheadAttention(16, 2, batch_first=True).eval(), torch.randn(4, 5, 16)
+    other = x.flip(1)  # lies as x does
+    with torch.no_grad():
+        sides = [
+            record_run(TorchRecorder(lambda one=one: layer(one, x, x)[0])) for one in (x, other)
+        ]
+    kinds = [[one.op for one in side.operations] for side in sides]
+    assert any("native_multi_head" in op for op in kinds[0])
+    found = probe.first_difference(lambda: layer(x, x, x)[0], lambda: layer(other, x, x)[0])
+    assert found.verdict != "equal"
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_what_torch_func_transforms_is_recorded() -> None:
+    """Weights that ``functional_call`` gives are wrapped, and gradients may be zeros that have no
+    memory: PyTorch refuses to say where either lies."""
+    from torch.func import functional_call, grad, jvp, vmap
+
+    model, x = nn.Sequential(nn.Linear(6, 5), nn.Tanh()), torch.randn(4, 6, generator=G)
+    weights = {name: weight.detach() for name, weight in model.named_parameters()}
+    several = {name: torch.stack([weight, 2 * weight]) for name, weight in weights.items()}
+
+    def called(weights: Any, x: Any) -> Any:
+        return functional_call(model, weights, (x,))
+
+    def gradients() -> list[Any]:
+        each = vmap(grad(lambda w, x: called(w, x).sum()), in_dims=(None, 0))
+        return list(each(weights, x).values())
+
+    def ensemble() -> Any:
+        return vmap(called, in_dims=(0, None))(several, x)
+
+    def tangent() -> Any:
+        return jvp(model, (x,), (x,))
+
+    for run in (gradients, ensemble, tangent):
+        recorder = TorchRecorder(run)
+        recorded = record_run(recorder)
+        outputs = [recorded.values[number].digest for number in recorded.outputs]
+        assert outputs == [*map(array_digest, recorder.plain())]
+        assert len(recorded.operations) > 2
+
+
+@pytest.mark.parametrize(
+    "beside", [float, lambda y: y.numpy(), bool], ids=["number", "array", "truth"]
+)
+def test_what_stands_beside_tensors_is_compared(beside: Callable[[Any], Any]) -> None:
+    """``(logits, hidden.numpy())``: what was no tensor was left out, and the two were "equal"."""
+    call = lambda at: (Y * 2, beside(Y.reshape(-1)[at : at + 1] - Y.reshape(-1)[0]))  # noqa: E731
+    same = probe.first_difference(lambda: call(3), lambda: call(3), explain=False)
+    other = probe.first_difference(lambda: call(0), lambda: call(3), explain=False)
+    assert (same.verdict, other.verdict) == ("equal", "differs")
+    assert [one["differing"] for one in other.to_json()["outputs"]] == [0, 1]
+
+
+def test_another_shape_of_the_same_numbers_is_not_equal() -> None:
+    found = probe.first_difference(lambda: Y.reshape(-1) * 1, lambda: Y * 1, explain=False)
+    assert found.verdict == "unknown" and "output's shape is" in found.lines()[1]
+
+
+class Named(nn.Module):
+    """Outputs by name, not in the order of the names; changes its input."""
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        x.mul_(2)
+        return {"b": x + 1, "a": x.argmax(-1)}
+
+
+def test_outputs_by_name_and_changed_inputs_are_compared_at_each_batch() -> None:
+    """The first call's outputs were in another order than those of the later ones."""
+    x = np.random.default_rng(0).normal(size=(4, 8)).astype("f4")
+    found = probe.network(Named().eval(), inputs=x, vary="batch", at=1, against=4)
+    assert found.verdict == "equal" and not found.found.notes
+    assert [one["elements"] for one in found.to_json()["outputs"]] == [4, 32]
+
+
+def test_a_function_may_change_the_arrays_that_it_is_given() -> None:
+    """``torch.as_tensor(x)`` shares the array's memory: the second run began with other numbers."""
+
+    def step(x: np.ndarray) -> torch.Tensor:
+        tensor = torch.as_tensor(x)
+        tensor += 1
+        return tensor * 2
+
+    x = np.random.default_rng(0).normal(size=(4, 8)).astype("f4")
+    assert probe.network(step, inputs=x, vary="batch", at=1, against=4).verdict == "equal"
+
+
+def test_a_module_that_returns_numpy_is_refused_in_one_line() -> None:
+    class Numpy(nn.Linear):
+        def forward(self, x: torch.Tensor) -> Any:
+            return super().forward(x).numpy()
+
+    x = np.ones((4, 8), "f4")
+    with pytest.raises(InputError, match="from which the library that computed them can't be seen"):
+        probe.network(Numpy(8, 3).eval(), inputs=x, vary="batch", at=1, against=4)

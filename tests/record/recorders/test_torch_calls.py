@@ -1,0 +1,168 @@
+"""Calls of ATen: alone they run as they ran, and what tells one from another is in what is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the recorder watches PyTorch")
+
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
+import probe  # noqa: E402
+from probe.case import layout  # noqa: E402
+from probe.case.errors import InputError  # noqa: E402
+from probe.order.semantics import Unknown  # noqa: E402
+from probe.record.recorders.torch import TorchRecorder  # noqa: E402
+from probe.record.recorders.torch_calls import RepeatedCall, op_facts  # noqa: E402
+from probe.record.recording import record_run  # noqa: E402
+from probe.report import recorded as reports  # noqa: E402
+from tests.record.recorders.recorded import bits, events  # noqa: E402
+
+pytestmark = pytest.mark.long
+
+F = torch.nn.functional
+
+G = torch.Generator().manual_seed(3)
+
+
+X = torch.randn(2, 6, 9, 9, generator=G)
+
+
+Y = torch.randn(2, 7, 12, generator=G)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_packed_weights_are_told_apart_and_shapes_without_numbers_refused() -> None:
+    def packed(seed: int) -> Any:
+        torch.manual_seed(seed)
+        return torch.ao.nn.quantized.dynamic.Linear(12, 3)
+
+    def told(seed: int) -> Any:
+        model = packed(seed)
+        model.set_weight_bias(
+            torch.quantize_per_tensor(torch.randn(3, 12), 0.1, 0, torch.qint8), None
+        )
+        return record_run(TorchRecorder(lambda: model(Y))).operations[0].attributes
+
+    assert told(1) == told(1) != told(2)
+    with pytest.raises(InputError, match="it has a shape and no numbers"):
+        probe.first_difference(*[lambda: torch.zeros(3, device="meta") + 1] * 2)
+    found = record_run(TorchRecorder(lambda: Y.to("meta").size(0) * Y))
+    assert [one.op for one in found.operations] == ["aten.mul.Tensor"]
+
+
+def test_operations_of_other_libraries_are_not_taken_for_atens() -> None:
+    @torch.library.custom_op("probe_test::relu", mutates_args=())
+    def other(x: torch.Tensor) -> torch.Tensor:
+        return x.flip(0).sin()
+
+    (event,) = [e for e, *_ in events(TorchRecorder(lambda: other(Y))) if "probe_test" in e.op]
+    assert isinstance(event.meaning, Unknown)
+    assert op_facts(torch.ops.probe_test.relu.default).base == "probe_test::relu"
+
+
+def laid_at(one: torch.Tensor, address: int) -> torch.Tensor:
+    """The same values in memory that somebody else has allocated: mapped, or NumPy's."""
+    bits = one.contiguous().view(torch.uint8).numpy().reshape(-1)
+    return torch.from_numpy(layout.copied(bits, address)).view(one.dtype).view(one.shape)
+
+
+@pytest.mark.parametrize("address", [*range(0, 64, 4), 2, 5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_operands_begin_where_they_began(address: int, dtype: Any) -> None:
+    whole = laid_at(torch.arange(24).reshape(4, 6).to(dtype), address)
+    seen: list[list[int]] = []
+
+    class Watching(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if func is torch.ops.aten.add.Tensor:
+                seen.append([one.data_ptr() % 64 for one in args])
+            return func(*args, **(kwargs or {}))
+
+    for one in (whole, whole.T, whole[1:, ::2], whole[:1].expand(4, 6), whole[2, 3]):
+        at = one.data_ptr() % 64
+        ((event, arrays, gives),) = events(TorchRecorder(lambda one=one: torch.add(one, one)))  # type: ignore[misc]
+        assert [read.address for read in event.reads] == [at, at]
+        alone = event.again
+        assert isinstance(alone, RepeatedCall) and bits(alone(arrays)) == bits(gives)
+        with Watching():
+            alone(arrays)
+            alone.moved([12, None])(arrays)
+        assert seen[-2:] == [[at, at], [12, at]]
+        scope: dict[str, Any] = {"np": np, "torch": torch}
+        scope |= {f"x{n}": torch.tensor(a).view(dtype) for n, a in enumerate(arrays)}
+        exec("\n".join(event.lines(["x0", "x1"], "y")), scope)
+        assert [scope[f"x{n}"].data_ptr() % 64 for n in (0, 1)] == [at, at]
+        assert scope["x0"].stride() == one.stride() and torch.equal(scope["x0"], one)
+
+
+@pytest.mark.slow
+def test_a_weight_that_begins_elsewhere_is_found_and_its_script_gives_the_bits(
+    tmp_path: Path,
+) -> None:
+    """As safetensors puts it: 8 bytes behind a multiple of 16, in memory that it maps."""
+    x, w, b = X.reshape(-1)[:96].reshape(1, 96), torch.randn(64, 96), torch.randn(64)
+    other = [laid_at(w, at) for at in (4, 8, 12, 32)]
+    rows = [F.linear(x, one, b) for one in (w, *other)]
+    apart = next((n for n, row in enumerate(rows) if not torch.equal(row, rows[0])), None)
+    if apart is None:
+        pytest.skip("this processor's product does not depend on the address")
+    moved = other[apart - 1]
+    found = probe.first_difference(lambda: F.linear(x, w, b), lambda: F.linear(x, moved, b))
+    (cause,), walked = found.found.causes.values(), found.found
+    assert cause.kind == "alignment" and cause.replayed == cause.differing > 0
+    assert walked.first is not None
+    both = walked.left, walked.right
+    made = reports.write_operation(tmp_path / "out", both, walked.first, cause, times=1)
+    assert f"{cause.differing} of 64 outputs differ" in repr(made)
+
+
+def test_an_operation_alone_runs_on_the_threads_that_it_was_recorded_with(monkeypatch):
+    before, told, events = torch.get_num_threads(), [], []
+
+    def function():
+        torch.set_num_threads(1)
+        return torch.relu(x)
+
+    x = torch.randn(5)
+    try:
+        recorder = TorchRecorder(function)
+        recorder.record(events.append)
+        assert recorder.target == "torch,threads=1"
+        torch.set_num_threads(2)
+        monkeypatch.setattr(torch, "set_num_threads", told.append)
+        events[0].again([x.numpy()])
+        assert told == [1, 2]
+    finally:
+        monkeypatch.undo()
+        torch.set_num_threads(before)
+
+
+def on(threads: int, function: Callable[[], Any]) -> Callable[[], Any]:
+    """A function that sets the threads for itself, and sets them back."""
+
+    def run() -> Any:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            return function()
+        finally:
+            torch.set_num_threads(before)
+
+    return run
+
+
+def test_the_threads_are_those_that_operations_ran_on() -> None:
+    sides = [record_run(TorchRecorder(on(n, lambda: X.sin()))) for n in (1, 3)]
+    assert [one.target for one in sides] == ["torch,threads=1", "torch,threads=3"]
+    mixed = record_run(TorchRecorder(lambda: (on(1, X.sin)(), on(3, X.cos)(), on(3, X.tan)())))
+    assert mixed.target == "torch,threads=3"
+    lines = [mixed.operations[n].lines(["x"], "y") for n in range(3)]  # type: ignore[misc]
+    assert [one[0] for one in lines] == [f"torch.set_num_threads({n})" for n in (1, 3, 3)]

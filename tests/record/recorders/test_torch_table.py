@@ -1,0 +1,205 @@
+"""Every row of ATen's table: what it says of calls of PyTorch is what they give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.record.recorders.recorded import held_to_account, inputs
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from probe.record.recorders.torch import TorchRecorder  # noqa: E402
+from probe.record.recorders.torch_table import TABLE  # noqa: E402
+
+pytestmark = pytest.mark.slow  # half a minute
+
+F, aten = torch.nn.functional, torch.ops.aten
+RNG = np.random.default_rng(15)
+INPUTS = {
+    "a": RNG.standard_normal((4, 6)), "b": RNG.standard_normal((4, 6)),
+    "t": RNG.standard_normal((4, 5, 8)), "q": RNG.standard_normal((4, 5, 8)),
+    "p": RNG.standard_normal((4, 6, 8, 7)), "v": RNG.standard_normal((4, 2, 4, 5, 6)),
+    "k": RNG.random((4, 6)) < 0.5,
+}  # fmt: skip
+ROW = RNG.standard_normal(600)
+INDEX = torch.tensor([2, 0, 2])
+Given = dict[str, Any]
+
+
+def row(*shape: int) -> Any:
+    return torch.tensor(np.resize(ROW, shape))
+
+
+def flat(*results: Any) -> list[Any]:
+    """The tensors of nested results."""
+    every = []
+    for result in results:
+        every += flat(*result) if isinstance(result, tuple | list) else [result]
+    return every
+
+
+def moves(x: Given) -> list[Any]:
+    a, b, t, p, v = (x[name] for name in "abtpv")
+    most = F.max_pool2d(p[..., :6], 2, return_indices=True)
+    deep = F.max_pool3d(v[..., :4, :], 2, return_indices=True)
+    found = [
+        a.clone(), t.permute(2, 0, 1), t.transpose(1, 2).contiguous(), a.t(), a[:1].expand(3, 6),
+        a.view(-1, 3), t.reshape(20, 8), a.view(torch.int64), t[:, :1].squeeze(1), a.unsqueeze(1),
+        aten._unsafe_view(a, [8, 3]), aten._reshape_alias(a, [8, 3], [3, 1]), t[:, 1:4:2],
+        t.select(2, -1), torch.select_scatter(t, row(4, 8), 1, 2), a.diagonal(),
+        torch.slice_scatter(a, b[:, :2], 1, 2, 4), torch.diagonal_scatter(a, row(4)),
+        torch.cat([a, b], 1), torch.stack([a, b], -1), torch.block_diag(a, b), a.split(4, 1),
+        aten._chunk_cat([a, b], 0, 2), a.split_with_sizes([1, 5], 1), a.unbind(1),
+        aten.unsafe_split(a, 4, 1), aten.unsafe_split_with_sizes(a, [2, 4], 1),
+        F.pad(a, (1, -2), value=1.5), a.roll(2, 1), t.flip(1), t.rot90(1, (1, 2)), a.repeat(2, 1),
+        a.repeat_interleave(2, 1), a.tril(1), a.triu(-1), torch.diag_embed(a),
+        torch.narrow_copy(a, 1, 1, 2),
+        t.unfold(2, 3, 2), torch.as_strided(row(20), (3, 4), (5, 1)),
+        torch.as_strided_scatter(a, row(2, 2), (2, 2), (6, 1)), F.pixel_shuffle(p[:, :4], 2),
+        F.pixel_unshuffle(p[:, :, :, :6], 2), torch.channel_shuffle(p, 3),
+        aten.native_channel_shuffle(p, 3), F.unfold(p, (2, 3), padding=1), a[:, INDEX],
+        a.index_select(1, INDEX), a.gather(1, torch.tensor([[1, 0]] * 4)),
+        a.index_fill(1, INDEX, 2.0),
+        F.embedding(INDEX, row(5, 3)), a.take(torch.tensor([3, 0])), a.masked_select(x["k"]),
+        aten._unsafe_index(a, [None, INDEX]), a.masked_fill(x["k"], 3.0),
+        a.masked_scatter(x["k"], row(24)), torch.where(x["k"], a, b), F.max_unpool2d(*most, 2),
+        F.max_unpool3d(*deep, 2), torch.view_as_real(torch.complex(a, b)),
+        torch.view_as_complex(row(4, 2)), a.to(torch.float32), a.half(), a.to(torch.int32),
+        torch.detach_copy(a), torch.alias_copy(a), aten.lift_fresh_copy(a),
+        a.to_sparse().to_dense(),
+        p.float().to_mkldnn().to_dense(), torch.empty(4, 6).copy_(a),
+        aten._pack_padded_sequence(t, torch.full((4,), 5), True),
+        F.interpolate(t, 11, mode="nearest"), F.interpolate(t, 11, mode="nearest-exact"),
+    ]  # fmt: skip
+    for mode in ("reflect", "replicate"):
+        pads = (1, 0, 1, 1, 0, 2)
+        found += [F.pad(x[name], pads[: 2 * n], mode=mode) for n, name in enumerate("tpv", 1)]
+    for mode in ("nearest", "nearest-exact"):
+        found += [F.interpolate(p, (9, 11), mode=mode), F.interpolate(v, (5, 7, 6), mode=mode)]
+    return flat(found)
+
+
+def chosen(x: Given) -> list[Any]:
+    """What chooses or counts elements, or makes numbers of none."""
+    a, t = x["a"], x["t"]
+    names = "max min argmax argmin median all any kthvalue mode".split()
+    return flat(
+        *(getattr(torch, name)(t, *((2,) if name == "kthvalue" else ()), dim=1) for name in names),
+        t.amax(1), t.amin((0, 1)), torch.aminmax(t, dim=1), t.sort(1), t.topk(2), a.nonzero(),
+        torch.zeros(3), torch.ones(2), torch.full((3,), 2.5), torch.zeros_like(a),
+        torch.ones_like(a), torch.full_like(a, 3.0), a.new_zeros(2), a.new_ones(2),
+        a.new_full((2,), 3.0), aten.fill(a, 2.0), aten.zero(a), torch.scalar_tensor(2.0),
+        torch.arange(1, 9, 2), torch.eye(3), torch.tril_indices(3, 4), torch.triu_indices(3, 4),
+        torch.repeat_interleave(torch.tensor([2, 0, 1])),
+    )  # fmt: skip
+
+
+def products(x: Given) -> list[Any]:
+    a, t, q, p, v = (x[name] for name in "atqpv")
+    found = [
+        a @ row(6, 3), torch.bmm(t, q.mT), a @ row(6), torch.dot(row(6), row(6)),
+        torch.vdot(row(6), row(6)), torch.addmv(row(4), a, row(6), beta=0.5),
+        torch.baddbmm(row(5, 5), t, q.mT, alpha=0.5), torch.addbmm(row(5, 5), t, q.mT),
+        torch.addr(row(4, 6), row(4), row(6)), F.linear(t, row(3, 8), row(3)),
+        torch._C._nn.linear(a, row(4, 6), row(4), out=torch.empty(4, 4, dtype=a.dtype)),
+        *(torch.addmm(row(3), a, row(6, 3), alpha=n, beta=k)
+          for n, k in ((1.0, 1.0), (2.0, 1.0), (2.0, 0.0), (0.5, 0.2))),
+        F.conv1d(t, row(3, 5, 3)), F.conv3d(v, row(3, 2, 2, 2, 2), padding=1),
+        F.conv_transpose2d(p, row(6, 3, 3, 2), stride=2, padding=1, output_padding=1, groups=2),
+        aten._convolution(p, row(4, 6, 3, 3), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1,
+                          *[False] * 4),
+        aten.mkldnn_convolution(p.float(), row(4, 6, 3, 3).float(), None, [1, 1], [2, 2], [1, 1],
+          1),
+        aten._slow_conv2d_forward(p, row(4, 6, 3, 3), [3, 3], row(4), [1, 1], [1, 1]),
+    ]  # fmt: skip
+    for words in ({}, {"padding": 1}, {"stride": 2, "dilation": 2}, {"groups": 2}):
+        found += [F.conv2d(p, row(4, 6 // words.get("groups", 1), 3, 2), row(4), **words)]
+    return found
+
+
+def groups(x: Given) -> list[Any]:
+    a, t, p, v = (x[name] for name in "atpv")
+    scale, picture, deep = row(6).abs() + 1, p.float().to_mkldnn(), v.float().to_mkldnn()
+    found = [
+        aten.var.correction(t, [1]),
+        F.avg_pool2d(p, 3, 2, 1, count_include_pad=False), F.avg_pool1d(t, 2), F.avg_pool3d(v, 2),
+        aten.avg_pool1d.out(t, [2], out=torch.empty(4, 5, 4, dtype=t.dtype)),
+        aten.adaptive_avg_pool1d.out(t, [4], out=torch.empty(4, 5, 4, dtype=t.dtype)),
+        aten.adaptive_avg_pool2d.out(p, [4, 7], out=torch.empty(4, 6, 4, 7, dtype=t.dtype)),
+        F.max_pool3d(v, 2), F.adaptive_avg_pool2d(p, (4, 7)), F.adaptive_avg_pool3d(v, (2, 5, 3)),
+        F.adaptive_max_pool2d(p, 3), F.adaptive_max_pool3d(v, 2),
+        aten.mkldnn_max_pool2d(picture, [2, 2]).to_dense(),
+        aten.mkldnn_max_pool3d(deep, [2, 2, 2]).to_dense(),
+        F.layer_norm(t, (8,), row(8), row(8)), F.layer_norm(t, (5, 8), eps=0.1),
+        F.group_norm(p, 3, row(6), row(6)), F.group_norm(p, 2), F.rms_norm(t, (8,), row(8), 1e-5),
+        F.batch_norm(p, row(6), scale, row(6), row(6)), F.batch_norm(p, row(6), scale, eps=0.1),
+        F.batch_norm(p, None, None, training=True), F.instance_norm(p, weight=row(6)),
+        aten._native_batch_norm_legit_no_training(p, scale, scale, row(6), scale, 0.1, 1e-5),
+        aten._native_batch_norm_legit(p, scale, row(6), row(6).clone(), scale.clone(), False, 0.1,
+          1e-5),
+        aten._batch_norm_no_update(p, scale, scale, row(6), scale, 0.1, 1e-5)[0],
+        *(function(t, n) for function in (F.softmax, F.log_softmax) for n in (1, -1)),
+        aten._safe_softmax(t, -1), torch.softmax(a, 1, out=torch.empty(4, 6, dtype=a.dtype)),
+        torch.log_softmax(a, 1, out=torch.empty(4, 6, dtype=a.dtype)),
+        *(getattr(torch, name)(t, n) for n in (1, -1)
+          for name in "sum mean prod logsumexp var std nansum count_nonzero".split()),
+        *(torch.var(t, 1, correction=n) for n in (0, 2)), t.sum((0, 1), keepdim=True), a.sum(),
+        *(torch.linalg.vector_norm(t, n, -1) for n in (1, 2, 3)),
+        aten.norm.ScalarOpt_dim(t, 2, [1]),
+    ]  # fmt: skip
+    for pool in (F.max_pool2d, F.avg_pool2d):
+        found += [pool(p, (2, 3)), pool(p, 3, 2, 1), pool(p, 3, 2, 1, ceil_mode=True)]
+    return flat(found)
+
+
+def elements(x: Given) -> list[Any]:
+    a, b, k = x["a"], x["b"], x["k"]
+    names = """abs acos acosh asin asinh atan atanh ceil cos cosh erf erfc exp exp2 expm1 floor
+ log log10 log1p log2 logit neg reciprocal relu round rsqrt sigmoid sign sin sinc sinh sqrt square
+ tan tanh trunc i0 isnan isinf isfinite signbit frac lgamma""".split()
+    layers = """gelu silu mish elu selu celu hardswish hardsigmoid relu6 softplus leaky_relu
+ hardtanh logsigmoid softsign hardshrink softshrink""".split()
+    pairs = """add sub mul div pow maximum minimum fmod remainder atan2 hypot copysign nextafter eq
+ ne lt le gt ge xlogy floor_divide fmax fmin logaddexp heaviside""".split()
+    z = torch.complex(a, b)
+    return [
+        *(getattr(torch, name)(a) for name in names), *(getattr(F, name)(a) for name in layers),
+        *(getattr(torch, name)(a, b) for name in pairs), F.gelu(a, approximate="tanh"),
+        F.elu(a, 0.5), F.celu(a, 0.5), F.softplus(a, 2.0), F.leaky_relu(a, 0.3),
+        F.hardtanh(a, -0.5, 0.5), F.threshold(a, 0.1, 2.0), F.prelu(a, row(6)), a.clamp(-0.5, 0.5),
+        a.clamp(min=0), a.clamp(0, 6), a.clamp(max=0.5), a.clamp(row(6), row(6) + 1),
+        a.clamp(min=row(6)), a.clamp(max=row(6)), torch.clamp_min(a, 0.5), torch.clamp_max(a, 0.5),
+        *(torch.div(a, b, rounding_mode=mode) for mode in ("floor", "trunc")), a + 1, a - 1, 1 - a,
+        a * 2, a / 2, 2 / a, a**2, a**3, 2**a, a**-1, torch.add(a, b, alpha=2),
+        torch.sub(a, b, alpha=2), torch.rsub(a, b), torch.rsub(a, b, alpha=2),
+        torch.rsub(a, 3, alpha=2), torch.lerp(a, b, 0.2), torch.addcmul(a, b, b, value=2),
+        torch.addcdiv(a, b, b, value=2), torch.round(a, decimals=1), torch.logical_not(k),
+        torch.logical_and(k, a > 0), torch.bitwise_xor(k, a > 0), torch.polygamma(1, a.abs()),
+        torch.bitwise_left_shift(k * 3, 2), torch.bitwise_right_shift(k * 9, 1), z * z, z * 2,
+        z + z, z.abs(), z.angle(),
+        z.conj() + 1, torch._neg_view(a) + 1, aten._conj_physical(z), z.clone().conj_physical_(),
+        z.real,
+    ]  # fmt: skip
+
+
+GROUPS: dict[str, Callable[[Given], list[Any]]] = {
+    function.__name__: function for function in (moves, chosen, products, groups, elements)
+}
+# Operations of CUDA.
+ELSEWHERE = {"_fused_rms_norm", "cudnn_batch_norm", "_batch_norm_with_update"}
+
+
+def recorder(name: str) -> TorchRecorder:
+    operands = inputs(INPUTS, torch.tensor)
+    return TorchRecorder(lambda: GROUPS[name](operands))
+
+
+def test_every_row_says_what_pytorch_gives() -> None:
+    names = held_to_account(map(recorder, GROUPS))
+    called = {name.removeprefix("aten.").partition(".")[0] for name in names}
+    called |= {name.removesuffix("_") for name in called}
+    assert TABLE.keys() - called - {name.removesuffix("_copy") for name in called} == ELSEWHERE

@@ -1,0 +1,264 @@
+"""Bits of arrays, tensors, numbers and files, the same however they lie in memory; what stores of
+runs share; and how often a user's function is run: watched twice, plain once."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pandas as pd
+import pytest
+
+import probe
+from probe.case.errors import InputError
+from probe.record import store
+from probe.record.recording import record_run
+from probe.record.store import ProcessStore, array_digest, array_of, bits_of, named_arrays
+from tests.record.onnx_files import onnx_model
+from tests.record.taped import network
+
+X = np.random.default_rng(0).standard_normal((64, 257)).astype(np.float32)
+W = np.random.default_rng(1).standard_normal((257, 65)).astype(np.float32)
+MOST = 3  # of a model; of a function which rows it reads is asked by running it, too
+ASKED = 30
+
+
+def _torch() -> tuple[Callable[[int], Any], tuple[Any, ...]]:
+    torch = pytest.importorskip("torch")
+    x, w = torch.from_numpy(X.copy()), torch.from_numpy(W.copy())
+    return lambda rows: torch.relu(x[:rows] @ w).sum(1).cumsum(0), ()
+
+
+def _keras() -> tuple[Callable[[int], Any], tuple[Any, ...]]:
+    keras = pytest.importorskip("keras")
+    keras.utils.set_random_seed(0)
+    inner = [keras.layers.Dense(65, activation="relu"), keras.layers.Dense(3)]
+    model = keras.Sequential([keras.layers.Input((257,)), *inner])
+    return lambda rows: model(X[:rows]), ()
+
+
+def _jax() -> tuple[Callable[[int], Any], tuple[Any, ...]]:
+    jnp = pytest.importorskip("jax.numpy")
+    return lambda rows: jnp.tanh(jnp.asarray(X[:rows]) @ jnp.asarray(W)).sum(1), ()
+
+
+def _numpy() -> tuple[Callable[[int], Any], tuple[Any, ...]]:
+    return lambda rows, x, w: np.maximum(x[:rows] @ w, 0).sum(1), (X, W)
+
+
+@pytest.mark.parametrize("library", [_torch, _keras, _jax, _numpy])
+@pytest.mark.slow_at("_keras")
+def test_a_function_is_run_some_times_a_side(library: Any) -> None:
+    function, inputs = library()
+    runs = {1: 0, 64: 0}
+
+    def side(rows: int) -> Callable[..., Any]:
+        def run(*arrays: Any) -> Any:
+            runs[rows] += 1
+            return function(rows, *arrays)
+
+        if not inputs:
+            return lambda: run()
+        return lambda x, w: run(x, w)
+
+    probe.first_difference(side(1), side(64), inputs=inputs or None)
+    assert max(runs.values()) <= ASKED, runs
+
+
+def test_a_model_of_onnx_is_run_three_times_a_side(tmp_path: Any, monkeypatch: Any) -> None:
+    pytest.importorskip("onnxruntime")
+    node = pytest.importorskip("onnx").helper.make_node
+    nodes = [node("MatMul", ["x", "w"], ["p"]), node("Relu", ["p"], ["y"])]
+    path = tmp_path / "model.onnx"
+    path.write_bytes(onnx_model(nodes, {"x": ["n", 257]}, {"y": ["n", 65]}, {"w": W}))
+    from probe.record.recorders.onnxruntime import OnnxRecorder
+
+    runs: dict[int, int] = {}
+    for name in ("plain", "record"):
+        whole = getattr(OnnxRecorder, name)
+
+        def counted(self: Any, *given: Any, whole: Any = whole) -> Any:
+            runs[id(self)] = runs.get(id(self), 0) + 1
+            return whole(self, *given)
+
+        monkeypatch.setattr(OnnxRecorder, name, counted)
+    probe.network(path, vary="batch", at=1, against=64, inputs={"x": X})
+    # all samples alone once, unwatched, and the batch; both sides of the recorded pair, and the
+    # batch with four other contents, each also unwatched
+    assert sum(runs.values()) <= 64 + 1 + 2 * MOST + 4 * 2, runs
+
+
+def test_arrays_are_kept_once_and_beyond_a_bound_on_disk(monkeypatch: Any) -> None:
+    one, other = ProcessStore(), ProcessStore()
+    name = one.put(X)
+    assert other.put(np.asfortranarray(X)) == name and one.bits(name) is other.bits(name)
+    monkeypatch.setattr(store, "memory_room", lambda: 0)
+    monkeypatch.setattr(store, "SURE", 0)
+    far = ProcessStore()
+    turned = np.asfortranarray(W)
+    found = far.bits(far.put(turned))
+    assert found is not None and found.view(np.float32).tobytes() == W.tobytes()
+    assert array_digest(found.view(np.float32).reshape(W.shape)) == array_digest(W)
+    for bits in (found, one.bits(name)):
+        with pytest.raises(ValueError, match="read-only"):
+            bits[0] = 1
+
+
+def test_arrays_stay_in_memory_where_the_disk_is_full(monkeypatch: Any) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store, "SURE", 0)
+    monkeypatch.setattr(store, "memory_room", lambda: 0)
+    monkeypatch.setattr(store, "_segment", full)
+    fresh = ProcessStore()
+    other = X + np.float32(1)
+    found = fresh.bits(fresh.put(other))
+    assert found is not None and found.tobytes() == other.tobytes()
+
+
+def test_a_disk_that_fills_up_while_it_is_written_is_left(monkeypatch: Any) -> None:
+    class Full(io.BytesIO):
+        def write(self, some: Any) -> int:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store, "_segment", lambda size: (Full(), np.zeros(size, np.uint8)))
+    everywhere = store._Everywhere()
+    assert everywhere._on_disk(X) is None and everywhere.taken == 0
+
+
+def test_what_no_run_holds_any_more_is_given_up() -> None:
+    before = store._everywhere.size
+    run = record_run(network(X))
+    assert store._everywhere.size > before
+    del run
+    assert store._everywhere.size == before
+
+
+@pytest.fixture
+def x():
+    return np.random.default_rng(0).normal(size=(3, 4, 5)).astype(np.float32)
+
+
+def test_memory_layout_and_byte_order_do_not_count(x):
+    wanted = bits_of(x)
+    assert bits_of(np.asfortranarray(x)) == wanted
+    assert bits_of(x.astype(">f4")) == wanted
+    assert bits_of(np.stack([x, x], -1)[..., 0]) == wanted
+    large = np.zeros((2048, 300, 2), np.float32)
+    large[..., 0] = np.arange(300)
+    assert bits_of(large[..., 0]) == bits_of(large[..., 0].copy())
+
+
+def test_bits_dtype_and_shape_count(x):
+    assert bits_of(np.float32([0.0])) != bits_of(np.float32([-0.0]))
+    one, other = np.float32([np.nan]), np.uint32([0x7FC00001]).view(np.float32)
+    assert np.isnan(other).all()
+    assert bits_of(one) != bits_of(other)
+    assert bits_of(x) != bits_of(x.reshape(-1))
+    assert bits_of(x) != bits_of(x.view(np.int32))
+    assert bits_of(np.zeros((0, 3))) != bits_of(np.zeros((3, 0)))
+    flipped = x.copy()
+    flipped.view(np.uint32)[1, 2, 3] ^= 1
+    assert bits_of(flipped) != bits_of(x)
+
+
+def test_tensors_of_libraries_have_the_bits_of_their_arrays(x):
+    torch = pytest.importorskip("torch")
+    assert bits_of(torch.from_numpy(x)) == bits_of(x)
+    assert bits_of(torch.from_numpy(x).permute(2, 0, 1)) == bits_of(x.transpose(2, 0, 1))
+    assert bits_of(torch.from_numpy(x).requires_grad_()) == bits_of(x)
+    half = torch.from_numpy(x).to(torch.bfloat16)
+    assert bits_of(half) == bits_of(x.astype(ml_dtypes.bfloat16))
+    assert bits_of(half).dtype == "bfloat16"
+    complex_ = torch.complex(torch.from_numpy(x), torch.from_numpy(-x))
+    assert bits_of(complex_.conj()) == bits_of(np.conj(complex_.numpy()))
+
+
+def test_jax_arrays_have_the_bits_of_their_arrays(x):
+    jnp = pytest.importorskip("jax.numpy")
+    assert bits_of(jnp.asarray(x)) == bits_of(x)
+    assert bits_of(jnp.asarray(x, jnp.bfloat16)).dtype == "bfloat16"
+
+
+def test_padding_of_extended_numbers_does_not_count():
+    one = np.longdouble([1.5, -2.0, 3.0])
+    other = np.frombuffer(bytes(one.nbytes), np.longdouble).copy()
+    raw = other.view(np.uint8)
+    raw[:] = 0xAB
+    other[:] = one
+    if np.finfo(np.longdouble).nmant == 63:
+        raw.reshape(3, -1)[:, 10:] = 0xCD  # what is no part of the number
+    assert bits_of(one) == bits_of(other)
+    assert bits_of(one) != bits_of(-one)
+    assert bits_of(np.clongdouble(one + 1j)) != bits_of(np.clongdouble(one - 1j))
+
+
+def test_numbers_bytes_and_files(tmp_path):
+    assert bits_of(3.5) == bits_of(np.float64(3.5))
+    assert bits_of([1, 2]) == bits_of(np.array([1, 2]))
+    path = tmp_path / "out.bin"
+    path.write_bytes(b"abc" * 3_000_000)
+    assert bits_of(path).shape == (9_000_000,)
+    path.write_bytes(b"abc" * 2_999_999 + b"abd")
+    assert bits_of(path) != bits_of(b"abc" * 3_000_000)
+    with pytest.raises(InputError, match="No such file"):
+        bits_of(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (np.array([1, "a", None], object), "objects"),
+        ([[1], [2, 3]], "not one array"),
+        ("text", "not an array"),
+        (None, "not an array"),
+        (object(), "not one array"),
+        (np.ma.array([1, 2], mask=[0, 1]), "mask"),
+        (np.zeros(2, [("a", "f4"), ("b", "f8")]), "structured"),
+        (np.array(["a", "bc"], np.dtypes.StringDType()), "objects"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_what_has_no_bits_is_refused_in_one_line(value, why):
+    with pytest.raises(InputError, match=why) as error:
+        array_of(value)
+    assert "\n" not in str(error.value)
+
+
+def test_nested_values_have_names():
+    given = {"a": np.zeros(2), "b": [np.ones(1), (np.ones(2), 3.0)], "c": [1, 2]}
+    assert [name for name, _ in named_arrays(given)] == ["a", "b.0", "b.1.0", "b.1.1", "c"]
+    assert [n for n, _ in named_arrays(pd.DataFrame({"x": [1.0], "y": [2]}))] == ["x", "y"]
+    assert [n for n, _ in named_arrays(np.zeros(2, [("a", "f4"), ("b", "f8")]))] == ["a", "b"]
+    with pytest.raises(InputError, match="no arrays"):
+        list(named_arrays({}))
+
+
+@pytest.mark.parametrize("value", [{"a": {"b": 1.0}, "a.b": 2.0}, {1: 1.0, "1": 2.0}])
+def test_two_arrays_of_one_name_are_refused(value):
+    with pytest.raises(InputError, match="two arrays have this name"):
+        list(named_arrays(value))
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e5m2", "float8_e4m3fn", "int4"])
+def test_formats_that_numpy_lacks_have_the_bits_of_their_containers(name):
+    array = np.arange(6).reshape(2, 3).astype(np.dtype(name))
+    unit = np.uint16 if name == "bfloat16" else np.uint8
+    assert bits_of(array).dtype == name
+    assert bits_of(array).hash == bits_of(array.view(unit)).hash
+    assert bits_of(array.T).hash == bits_of(np.ascontiguousarray(array.T).view(unit)).hash
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
+def test_rare_values_have_bits_or_are_refused():
+    assert bits_of(memoryview(b"abcdef")[::2]) == bits_of(b"ace")
+    assert bits_of(np.zeros((0, 3), np.longdouble)).shape == (0, 3)
+    torch = pytest.importorskip("torch")
+    half = torch.zeros(2, dtype=torch.complex32)
+    assert bits_of(half).dtype == "complex32"
+    with pytest.raises(InputError, match="no elements"):
+        bits_of(torch.empty(2, device="meta"))

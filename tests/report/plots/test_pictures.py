@@ -1,0 +1,136 @@
+"""The shared pictures: one scale of ulps, and every drawing drawn once."""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_rgb
+
+from lib import pictures
+from probe.report.plots import pictures as plots
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+
+
+@pytest.fixture
+def axes():
+    plots.style()
+    figure, axes = plt.subplots()
+    yield axes
+    figure.canvas.draw()
+    plt.close(figure)
+
+
+def test_classes_begin_where_the_legend_says():
+    names = list(plots.ULPS)
+    sizes = {0: 0, 1: 1, -1: 1, 2: 2, 3: 3, -16: 3, 17: 4, 256: 4, 257: 5, 65_536: 5, 65_537: 6}
+    for size, number in sizes.items():
+        assert plots.ulp_class(size) == number, names[number]
+    assert plots.ulp_class(2.0**31) == 6 and names[int(plots.ulp_class(np.inf))] == "not a number"
+    assert np.isnan(plots.ulp_class(np.nan))
+
+
+def test_more_ulps_are_darker():
+    colours = [to_rgb(colour) for colour, _ in ((c, n) for n, (_, c) in plots.ULPS.items())][:-1]
+    luminance = [0.2126 * red + 0.7152 * green + 0.0722 * blue for red, green, blue in colours]
+    assert luminance == sorted(luminance, reverse=True)
+    assert len(set(pictures.CAUSES.values())) == len(pictures.CAUSES)
+
+
+def comparisons():
+    """Lengths 5 to 8 of a kernel of five with two filters."""
+    lengths = np.arange(5, 9)
+    return pd.DataFrame({"at": lengths, "compared": (lengths - 4) * 2, "filters": 2, "batch": 1})
+
+
+def differences():
+    ulp = pd.array([-3, 1, pd.NA], dtype="Int64")
+    return pd.DataFrame({"at": [6, 6, 8], "position": [1, 1, 3], "ulp": ulp})
+
+
+def test_a_length_map_has_the_largest_distance_of_each_position():
+    grid = pictures.length_map(comparisons(), differences())
+    assert grid.index.tolist() == [5, 6, 7, 8]
+    assert grid.loc[6].tolist()[:2] == [0, 3] and grid.loc[8, 3] == np.inf
+    assert grid.isna().sum(axis=1).tolist() == [3, 2, 1, 0]
+
+
+def test_length_pictures_are_drawn(axes):
+    grid = pictures.length_map(comparisons(), differences())
+    pictures.heat_map(axes, grid)
+    plots.ulp_legend(axes.figure, grid)
+    labels = [text.get_text() for text in axes.figure.legends[0].get_texts()]
+    assert labels == ["equal", "3 to 16", "not a number"]
+    assert axes.get_ylim() == (8.5, 4.5)
+
+
+def test_strips_have_a_row_a_target_and_some_lengths_named(axes):
+    grid = pd.DataFrame([[0, 1.0, np.nan]] * 2, index=["a", "b"], columns=[5, 6, 9])
+    plots.length_strips(axes, grid, ticks=2)
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["5", "9"]
+
+
+def test_bits_are_written_where_there_are_some(axes):
+    columns = pd.MultiIndex.from_tuples([(7, 0), (8, 0)])
+    bits = pd.DataFrame([[0x42737AFD, pd.NA]], index=["tensorflow"], columns=columns, dtype="Int64")
+    pictures.bits_table(axes, bits, pd.DataFrame([[300.0, 0.0]], columns=columns))
+    texts = {text.get_text(): text.get_color() for text in axes.texts}
+    assert texts["42737afd"] == "white"
+    assert {"tensorflow", "length 7", "length 8", "output 0"} <= set(texts)
+    assert len(axes.patches) == 1
+
+
+def test_agreement_counts_what_both_have_and_puts_the_like_together(axes):
+    digests = pd.DataFrame(
+        {1: ["x", "y", "x", None], 2: ["p", "q", "p", "q"]}, index=["a", "b", "c", "d"]
+    )
+    shared = pictures.agreement(digests)
+    assert shared.loc["a"].tolist() == [2, 0, 2, 0] and shared.loc["d", "d"] == 1
+    order = pictures.grouped_alike(shared)
+    assert order[:2] == ["a", "c"] and sorted(order) == ["a", "b", "c", "d"]
+    pictures.agreement_matrix(axes, shared.loc[order, order])
+
+
+def test_shares_are_drawn_with_two_levels_of_columns_and_a_bar(axes):
+    shares = pd.DataFrame([[0, 0.5, np.nan]], index=["1 -> 1"])
+    shares.columns = [("kernel 1", "1 valid"), ("kernel 1", "1 same"), ("kernel 3", "1 valid")]
+    image = plots.share_map(axes, shares)
+    plots.share_bar(axes.figure, image, [axes], "share")
+    assert [text.get_text() for text in axes.texts] == ["kernel 1", "kernel 3"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == [
+        "1 valid",
+        "1 same",
+        "1 valid",
+    ]
+
+
+def test_causes_keep_their_colours_and_the_sum_is_written(axes):
+    counts = pd.DataFrame({"order": [3, 0], "made up": [1, 0]}, index=["a", "b"])
+    pictures.cause_bars(axes, counts)
+    assert [text.get_text() for text in axes.texts] == ["4", "0"]
+    faces = [to_rgb(bar.get_facecolor()[:3]) for bar in axes.patches]
+    assert faces[0] == to_rgb(pictures.CAUSES["order"]) and faces[-1] == to_rgb(
+        pictures.OTHER_CAUSE
+    )
+
+
+@pytest.mark.parametrize(("better", "colour"), [("less", plots.DIFFERS), ("more", plots.STABLE)])
+def test_a_median_is_coloured_by_its_side_of_the_limit(axes, better, colour):
+    pictures.dots(axes, {"a": [1.4, 1.5, 1.6]}, limit=1.3, better=better)
+    assert axes.texts[0].get_text() == "1.5" and axes.texts[0].get_color() == colour
+
+
+def test_a_spread_names_its_largest_and_may_be_empty(axes):
+    pictures.spread(axes, {"a": [0.5, 2.0], "b": []})
+    assert [text.get_text().strip() for text in axes.texts] == ["2"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 5])
+def test_panels_leave_none_empty(count):
+    figure, shown = plots.panels(count, 3, 2, 1)
+    assert len(shown) == len(figure.axes) == count
+    plt.close(figure)

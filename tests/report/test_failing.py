@@ -1,0 +1,97 @@
+"""A smaller case keeps the cause of what was found, unless it is given up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from probe.case.case import Case
+from probe.case.errors import InputError
+from probe.explain.comparison import Finding
+from probe.report import folder, report
+from probe.report.failing import Effect, KeepsCause, effect, failing, same_cause, shown_by_products
+from probe.targets.target import Target
+
+pytestmark = pytest.mark.long
+
+FUSED = Target.parse("reference,algorithm=fused")
+PAIRS = Target.parse("reference,algorithm=pairwise")
+SWITCHES = Target.parse("reference,algorithm=pairwise,length_switch=8")
+CASE = Case("conv1d", 5, in_channels=3, length=9)
+
+
+def shrunken(anything: bool):
+    """Two algorithms that differ in order and rounding, made smaller."""
+    finding = Finding.of(CASE)
+    with failing(FUSED, PAIRS) as failed:
+        condition = KeepsCause(failed, finding, anything)
+        found = folder.shrunken(failed, finding, kept=condition)
+        explanation = failed.explained(found.finding)
+        return condition, found, effect(explanation, found.finding.label)
+
+
+@pytest.mark.slow
+def test_order_and_rounding_stay_order_and_rounding():
+    condition, found, after = shrunken(anything=False)
+    assert condition.before.cause == after.cause == "order+rounding" and found.ended == "minimal"
+    assert condition.told(after) == {"cause": True, "kernels": None}
+    products = found.finding.x.size and np.count_nonzero(found.finding.w)
+    assert products >= 3  # two products have one order
+    assert found.calls <= 300
+
+
+def test_a_case_by_another_cause_is_smaller_and_said_to_be_one():
+    condition, found, after = shrunken(anything=True)
+    assert after.cause == "rounding" and condition.before.cause == "order+rounding"
+    assert condition.told(after)["cause"] is False
+    assert np.count_nonzero(found.finding.w) <= 2
+
+
+def test_a_cause_that_comes_new_is_not_the_same():
+    def having(**causes):
+        return Effect("", 9, 9, 1, 1.0, 1.0, causes)
+
+    before = having(order=5, rounding=2)
+    assert before.cause == "order"
+    assert same_cause(before, having(order=1)) and same_cause(before, having(order=1, rounding=3))
+    assert not same_cause(before, having(rounding=1))
+    assert not same_cause(before, having(order=1, window=1))
+    assert having().cause is None
+
+
+def test_zeros_do_not_hide_that_two_products_are_left():
+    finding = Finding.of(CASE)
+    w = np.zeros_like(finding.w)
+    w[:2, 0, 0] = -1, 1 + 2**-12
+    x = np.full_like(finding.x, 1 + 2**-12)
+    with failing(FUSED, PAIRS) as failed:
+        found = failed.judged(finding.with_operands(x, w, finding.b))
+        assert found is not None and set(found.causes) == {"order+rounding"}
+        assert shown_by_products(found, "order+rounding") is None
+        assert not KeepsCause(failed, finding).keeps(finding.with_operands(x, w, finding.b))
+
+
+@pytest.mark.slow
+def test_the_short_script_and_the_few_lines_print_the_measured_numbers(tmp_path):
+    finding = Finding.of(Case("conv1d", 5, operands="cancel"), "length", 6, 20)
+    made = folder.reproduce(finding, SWITCHES, times=1)
+    assert made.short is not None and made.short.text.count("\n") <= 40
+    left, right = made.evidence.left.library, made.evidence.right.library
+    said = [int(np.float32(word).view("u4")) for word in made.short.printed.split()]
+    assert said == [left, right]
+    assert "Fraction" in made.emulated and "s0 = once(" in made.emulated and made.shown is True
+    assert len(made.emulated.splitlines()) < 60
+    assert made.to_json()["short"]["ways"] and made.to_json()["kept"]["cause"] is True
+    assert made.avoids == [] or "tried" in made.avoids[0]
+    folder.fresh(tmp_path)
+    folder.write_folder(made, tmp_path)
+    assert made.sizes["report.md"] == len((tmp_path / "report.md").read_text())
+    with pytest.raises(InputError, match="force=True"):
+        folder.fresh(tmp_path)
+    folder.fresh(tmp_path, force=True)
+    made.ran = replace(made.ran, printed="x" * 100_000)
+    made.short, made.script = None, "y" * 100_000
+    whole = report.report_text(made, "tensorflow")
+    assert len(whole) <= report.LIMIT and "attached `reproduce.py`" in whole

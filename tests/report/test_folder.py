@@ -1,0 +1,149 @@
+"""Reproductions: scripts that run on their own, proved before they are written, and verified."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from probe.case.case import Case
+from probe.case.errors import InputError, Nondeterministic
+from probe.explain.comparison import Finding
+from probe.report import folder, proof, report
+from probe.report.failing import failing
+from probe.targets import launch, machine
+from probe.targets.target import Target
+from tests.house.test_publishable import WHERE, private
+from tests.report.test_program import clean
+
+pytestmark = pytest.mark.long
+
+SWITCHES = Target.parse("reference,algorithm=pairwise,length_switch=8")
+CANCEL = Case(op="conv1d", kernel=5, operands="cancel")
+
+
+def test_the_folder_has_what_a_maintainer_needs(made):
+    found, out = made
+    assert sorted(path.name for path in out.iterdir()) == sorted(found.files)
+    assert set(found.files) == {
+        *("reproduce.py", "emulated.py", "report.md", "order.png", "machine.json")
+    }
+    assert found.explanation.causes == {"order": 1} and found.shrunk.ended == "minimal"
+    assert found.finding.label == "conv1d 4, 1 -> 1, length 4 against 11"
+    assert [one.said for one in found.elsewhere] == ["does not differ"]
+
+
+def test_both_programs_run_alone_and_agree(made):
+    found, out = made
+    ran = proof.run_script(out / "reproduce.py", found.targets)
+    assert ran.status == 1 and ran.said.endswith("up to 6 ulp")
+    command = [sys.executable, "-I", "-W", "error", "emulated.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=out, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for left, right in ran.bits:
+        assert left in done.stdout and right in done.stdout
+
+
+def test_nothing_tells_where_it_was_made(made):
+    _, out = made
+    variables = set(launch.library_variables(SWITCHES))
+    for path in out.iterdir():
+        if path.suffix == ".png":
+            text = path.read_bytes().decode("latin-1")
+            assert str(Path.home()) not in text and str(out) not in text
+            continue
+        text = re.sub(r'"""\n[A-Za-z0-9+/=\n]+"""', "", path.read_text())  # packed numbers
+        assert not private().search(text) and not WHERE.search(text), path.name
+        for name in re.findall(r"environ\[\"(\w+)\"\]", text):
+            assert name in variables
+    about = json.loads((out / "machine.json").read_text())
+    assert set(about["machine"]) <= {
+        *("os", "architecture", "cpu", "cpu_vendor", "cpu_isa", "cores", "machine", "probe"),
+        *("python", "numpy", "emulated", *report.FACTS),
+    }
+    assert about["machine"]["machine"] == machine.label()
+
+
+def test_what_is_not_there_or_not_the_same_twice_is_refused():
+    agreeing = Finding.of(CANCEL, "length", 6, 20)
+    with pytest.raises(InputError, match="agree|do, bit for bit"):
+        folder.reproduce(agreeing, Target.parse("reference"))
+    with pytest.raises(InputError, match="do not show"):
+        folder.reproduce(agreeing, Target.parse("reference"), keep=True)
+    with pytest.raises((Nondeterministic, InputError)):
+        folder.reproduce(agreeing, Target.parse("reference,algorithm=random"), keep=True)
+
+
+FUSED, SHORT, AT = (
+    "reference,algorithm=fused",
+    "reference,algorithm=pairwise,length_switch=4",
+    {"at": 6, "against": 12},
+)
+DEEP = {"op": "depthwise_conv2d", "kernel": "1x5", "in_channels": 2, "filters": 4, "bias": 0.5}
+TWO = {"dtype": "float64", "operands": "cancel", "groups": 2, "in_channels": 4, "filters": 2}
+STRIDED = {"kernel": 3, "stride": 2, "padding": "same", "length": 8}
+SPLIT = {"in_channels": 9, "length": 2, "operands": "cancel"}
+FOUND = [
+    ("reference", FUSED, Case("conv2d", 2, length=4, operands="cancel"), None, {}),
+    ("reference", None, Case(op="conv1d", **STRIDED), "caffe", {}),
+    ("reference", None, Case(op="max_pool1d", **STRIDED), "1", {}),
+    (SHORT, None, Case(**DEEP), None, AT),
+    (SHORT, None, Case("conv1d", 5, dtype="float16", operands="cancel", batch=2), None, AT),
+    (SHORT, None, Case("conv1d", 5, **TWO), None, AT),
+    ("numpy", None, Case(op="matmul", in_channels=64, filters=3), None, {"at": 1, "against": 40}),
+    ("reference", None, Case("matmul", **SPLIT), None, {"vary": "channels", "at": 4, "against": 9}),
+]
+
+
+@pytest.mark.parametrize(("left", "right", "case", "padding", "pair"), FOUND)
+@pytest.mark.slow_at(
+    "reference,algorithm=pairwise,length_switch=4-None-case3-None-pair3",
+    "numpy-None-case6-None-pair6",
+    "reference,algorithm=pairwise,length_switch=4-None-case4-None-pair4",
+    "reference,algorithm=pairwise,length_switch=4-None-case5-None-pair5",
+    "reference-None-case1-caffe-pair1",
+    "reference-None-case7-None-pair7",
+    "reference-reference,algorithm=fused-case0-None-pair0",
+)
+def test_scripts_of_all_kinds_run_and_are_clean(left, right, case, padding, pair, tmp_path):
+    """Every other one with the case as it is."""
+    keep = left != "numpy" and FOUND.index((left, right, case, padding, pair)) % 2 == 0
+    finding = Finding.of(case, padding=padding, **pair)
+    target = Target.parse(left)
+    try:
+        other = right and Target.parse(right)
+        made = folder.reproduce(finding, target, other, times=1, keep=keep, avoid=False)
+    except InputError as error:
+        if left == "numpy":
+            pytest.skip(f"this machine's BLAS: {error}")
+        raise
+    folder.write_folder(made, tmp_path)
+    assert made.ran.status == 1
+    assert clean(tmp_path / "reproduce.py") == ""
+    if "window" in made.explanation.causes:
+        assert "order.png" not in made.files
+        assert "windows differ" in (tmp_path / "report.md").read_text()
+
+
+def test_products_that_are_0_are_left_out_of_what_is_shown_and_nothing_else():
+    case = Case(op="conv1d", kernel=40, length=41, operands="cancel")
+    targets = Target.parse("reference"), Target.parse("reference,algorithm=fused")
+    finding = Finding.of(case)
+    x, w = np.zeros_like(finding.x), np.zeros_like(finding.w)
+    x[0, [7, 30], 0], w[[7, 30], 0, 0] = (1.0, 1.0000001), (-8.0, 6.1)
+    with failing(*targets, inline=True) as failed:
+        found = failed.explained(finding.with_operands(x, w, None))
+    assert len(found.differing) and found.replayed == found.compared
+    shown = folder.evidence_of(found)
+    for side in (shown.left, shown.right):
+        assert set(side.summation.tree.leaves) == {7, 30} and len(side.sums) == 1
+        assert side.sums[-1].bits == side.library
+    assert (
+        shown.left.summation.rounding.fused == frozenset()
+        and shown.right.summation.rounding.fused == {30}
+    )

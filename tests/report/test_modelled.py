@@ -1,0 +1,130 @@
+"""A model's operation is taken for a case where that gives the recorded bits, and never else."""
+
+import numpy as np
+import pytest
+
+import probe
+from probe.case.errors import InputError
+from probe.diff.alone import Alone, isolated_sides
+from probe.diff.source import find_cause
+from probe.diff.walk import walk
+from probe.explain.comparison import outputs_of_call
+from probe.record.recording import record_run
+from probe.record.subject import function_recorder
+from probe.report import modelled
+from probe.targets.launch import open_session
+from probe.targets.target import Target
+
+torch = pytest.importorskip("torch")
+
+SPELLED = {
+    "nn.Linear(12, 5)": probe.Case("dense", in_channels=12, filters=5),
+    "nn.Conv1d(4, 6, 3, stride=2, padding=1)": probe.Case(
+        "conv1d", 3, 4, 6, 9, stride=2, padding=1
+    ),
+    "nn.Conv1d(4, 6, 5, padding=2)": probe.Case("conv1d", 5, 4, 6, 9, padding="same"),
+    "nn.Conv2d(4, 4, (3, 3), groups=4)": probe.Case("depthwise_conv2d", 3, 4, length=9),
+}
+
+
+@pytest.mark.parametrize("text", SPELLED)
+def test_a_case_in_the_words_of_pytorch(text):
+    assert modelled.as_users_write(SPELLED[text], "torch") == text
+
+
+def test_in_the_words_of_keras():
+    case = probe.Case("conv1d", kernel=3, in_channels=4, filters=6, padding="same", length=9)
+    assert (
+        modelled.as_users_write(case, "tensorflow") == "Conv1D(6, 3, padding='same') of 4 channels"
+    )
+    dense = probe.Case("dense", in_channels=12, filters=5)
+    assert modelled.as_users_write(dense, "keras") == "Dense(5) of 12 numbers"
+    assert modelled.as_users_write(dense, "tensorflow", False) == "tf.matmul with 12x5 weights"
+
+
+LAYERS = {
+    "nn.Linear(12, 5)": (lambda: torch.nn.Linear(12, 5), (40, 12)),
+    "nn.Linear(12, 3)": (lambda: torch.nn.Linear(12, 3, bias=False), (2, 20, 12)),
+    "nn.Conv1d(4, 6, 3, stride=2)": (lambda: torch.nn.Conv1d(4, 6, 3, stride=2), (2, 4, 9)),
+    "nn.Conv2d(4, 6, (3, 3), padding=1, groups=2)": (
+        lambda: torch.nn.Conv2d(4, 6, 3, padding=1, groups=2),
+        (2, 4, 7, 9),
+    ),
+    "nn.Conv2d(4, 8, (3, 2), groups=4)": (
+        lambda: torch.nn.Conv2d(4, 8, (3, 2), groups=4),
+        (2, 4, 7, 9),
+    ),
+}
+
+
+@pytest.mark.parametrize("text", LAYERS)
+def test_a_case_has_the_operands_of_the_operation_and_its_outputs(text):
+    """What the case multiplies and adds in float64 is what the layer gave."""
+    made, shape = LAYERS[text]
+    torch.manual_seed(2)
+    layer, x = made().eval(), torch.randn(*shape)
+    with torch.no_grad():
+        run = record_run(function_recorder(lambda: layer(x)))
+    sums = (n for n, op in enumerate(run.operations) if op.meaning.sums)
+    alone = Alone.of(run, next(sums), 0, None, 0)
+    assert modelled.layer_text(alone) == text
+    case, summed = modelled._case_of(alone)
+    x, w, b = summed.of(alone.reads)
+    x, w = x.reshape(case.input_shape()), w.reshape(case.weight_shape)
+    given = summed.y.taken(alone.gives[0]).reshape(case.output_shape())
+    with open_session(Target("reference")) as session:
+        outputs = outputs_of_call(session, case, (x, w, b))
+    assert outputs.shape == given.shape and np.abs(outputs - given).max() < 1e-5
+
+
+def compared(rows):
+    """Two runs of a layer, of whose rows some differ on this processor; ``rows`` of the larger
+    run are the smaller one's."""
+    torch.manual_seed(1)
+    for width in (96, 384, 768):
+        layer, x = torch.nn.Linear(width, 64).eval(), torch.randn(40, width)
+        for count in (1, 2, 3, 5, 7, 9, 11, 13):
+            some = rows(count)
+            with torch.no_grad():
+                found = walk(
+                    function_recorder(lambda layer=layer, x=x, some=some: layer(x[some])),
+                    function_recorder(lambda layer=layer, x=x: layer(x)),
+                    False,
+                )
+            if found.first is not None and found.first.verdict == "source":
+                return found, found.first
+    pytest.skip("this processor adds all rows of these layers alike")
+
+
+@pytest.mark.slow
+def test_the_case_gives_the_recorded_bits_of_both_runs():
+    found, first = compared(lambda count: slice(0, count))
+    sides = isolated_sides(found.left, found.right, first)
+    assert sides is not None
+    made = modelled.verified_alone(modelled.case_of_region(sides))
+    assert made.finding.vary == "batch" and made.finding.against == 40
+    np.testing.assert_array_equal(made.bits[0].reshape(-1), sides[0].gives[0].reshape(-1))
+    cause = find_cause(found.left, found.right, first)
+    assert modelled.where_it_differs(cause) and "sums of" in modelled.where_it_differs(cause)
+
+
+@pytest.mark.slow
+def test_other_bits_than_the_models_are_no_case():
+    found, first = compared(lambda count: slice(0, count))
+    made = modelled.case_of_region(isolated_sides(found.left, found.right, first))
+    changed = made.bits[0].copy()
+    changed.reshape(-1)[0] = np.nextafter(changed.reshape(-1)[0], np.float32(np.inf))
+    strange = modelled.replace(made, bits=(changed, made.bits[1]))
+    with pytest.raises(InputError, match="gives different bits than in the model"):
+        modelled.verified_alone(strange)
+
+
+def test_what_is_no_product_or_convolution_is_no_case():
+    x = torch.randn(40, 33)
+
+    def run(rows):
+        with torch.no_grad():
+            return torch.softmax(x[:rows] * 3, -1)
+
+    found = walk(function_recorder(lambda: run(3)), function_recorder(lambda: run(40)), False)
+    assert all(modelled.layer_of(found, one) == "" for one in found.operations if one.differing)

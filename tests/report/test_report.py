@@ -1,0 +1,121 @@
+"""Findings of the committed length sweep, at random: each becomes a script that confirms it.
+
+``PROBE_SAMPLE=200 pytest -m slow -k reproduction_store`` takes as many as you like.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from lib.trials import attempt, draw
+from probe import load
+from probe.case.case import Case
+from probe.case.errors import InputError, StoreError
+from probe.explain.comparison import Finding
+from probe.report import folder, program, report
+from probe.report.failing import failing
+from probe.sweep.bits import sweep_cases
+from probe.sweep.store import Store
+from probe.targets import machine
+from probe.targets.target import Target
+
+STORE = Path(__file__).parents[2] / "results" / "length_sweep"
+SAMPLE = int(os.environ.get("PROBE_SAMPLE", "4"))
+
+
+@pytest.mark.slow
+def test_random_findings_of_the_length_sweep_are_confirmed_by_scripts(tmp_path):
+    if not (STORE / machine.label()).is_dir():
+        pytest.skip(f"{machine.label()}: the length sweep was not measured on this machine")
+    with Store.here(tmp_path) as store:
+        tried = attempt(draw(STORE, SAMPLE), store, "reproductions", 1)
+    found = load(tmp_path)
+    if not found.failures.empty:
+        pytest.skip("; ".join(found.failures.message))
+    measured = load(STORE / machine.label()).runs.library_version
+    if set(found.runs.library_version) - set(measured):
+        pytest.skip("measured with another release")
+    assert tried.found == SAMPLE, tried.failures
+    rows = found.reproductions
+    assert (rows.replayed == rows.small_compared).all() and (rows.tries <= 300).all()
+
+
+SWITCHES = Target.parse("reference,algorithm=pairwise,length_switch=8")
+
+
+def test_the_report_has_the_forms_headings_and_both_trees(made):
+    found, out = made
+    text = (out / "report.md").read_text()
+    assert "y = (((p0+p1)+p2)+p3)" in text and "y = ((p0+p1)+(p2+p3))" in text
+    assert "s0 = p0 + p1 = " in text and "#0" not in text and "0x3f800006" in text
+    assert "nearest case without a difference: conv1d 4, 1 -> 1, length 4 against 10" in text
+    assert "| reference |" in text and "Should conv1d of a prefix equal the prefix" in text
+    assert (
+        text.index("It prints:") < text.index("The finding it came from") < text.index("**Why.**")
+    )
+    for name, form in report.FORMS.items():
+        whole = report.report_text(found, name)
+        assert form["tracker"] in whole and len(whole) <= report.LIMIT
+        told = [h for h, _ in form["sections"] if f"{form['level']} {h}\n" in whole]
+        places = [whole.index(f"{form['level']} {heading}\n") for heading in told]
+        assert places == sorted(places) and len(told) >= len(form["sections"]) - 3, name
+        assert found.short.text.strip() in whole and found.script.strip() not in whole
+        assert "none" not in whole and "not told" not in whole, name
+    assert "numerical_accuracy" in report.report_text(found, "torch")
+    with pytest.raises(InputError, match="form=bugzilla"):
+        folder.write_folder(found, out, "bugzilla")
+
+
+def test_the_report_names_kernels_that_are_known_of_a_side(made):
+    found, _ = made
+
+    assert "Kernels" not in report.report_text(found, "torch")
+    found.explanation.kernels = {
+        "left": {"backend-choice": ["Slow2d"], "symbols": ["(perf is not installed)"]},
+        "right": {"backend-choice": ["(not told)"], "symbols": ["(perf is not installed)"]},
+    }
+    try:
+        for form in ("torch", "onednn"):
+            text = report.report_text(found, form)
+            assert "| backend-choice | `Slow2d` | not told |" in text and "perf" not in text
+            assert text.index("products are added") < text.index("backend-choice")
+        assert found.to_json()["kernels"]["left"]["backend-choice"] == ["Slow2d"]
+    finally:
+        found.explanation.kernels = {}
+
+
+def test_findings_come_from_a_store(tmp_path):
+    cases = [Case(op="conv1d", kernel=k, operands="cancel") for k in (3, 5)]
+    targets = [SWITCHES, Target.parse("reference")]
+    with Store.here(tmp_path) as store:
+        sweep_cases(cases, targets, [5, 6, 20], store=store)
+    worst = report.stored_finding(tmp_path)
+    assert worst.target == SWITCHES and worst.finding.against == 20
+    assert {one.said for one in worst.elsewhere} == {"does not differ"}
+    again = report.stored_finding(tmp_path, worst.row)
+    assert again.finding.key == worst.finding.key
+    with failing(worst.target, inline=True) as failed:
+        assert failed.by_bits(worst.finding)
+    with pytest.raises(InputError, match="row=999"):
+        report.stored_finding(tmp_path, 999)
+    with pytest.raises((StoreError, InputError)):
+        report.stored_finding(tmp_path / "nowhere")
+
+
+CASE = Case("conv1d", 5, in_channels=3, length=9)
+
+
+def test_two_releases_are_told_as_a_change():
+    targets = Target.parse("torch==1.0.0"), Target.parse("torch==2.0.0")
+    finding = Finding.of(CASE)
+    title = program.finding_title(finding, targets, ["PyTorch", "PyTorch"], ("1.0.0", "2.0.0"))
+    assert title == "conv1d: the bits changed between PyTorch 1.0.0 and PyTorch 2.0.0."
+    told = SimpleNamespace(finding=finding, targets=targets, names=("PyTorch",) * 2)
+    told.versions, told.explanation = ("1.0.0", "2.0.0"), SimpleNamespace(causes={"order": 1})
+    assert "changed between PyTorch 1.0.0 and PyTorch 2.0.0" in report.question(told)
+    told.versions = ("2.0.0", "2.0.0")
+    assert report.question(told).startswith("Should conv1d give the same bits with")

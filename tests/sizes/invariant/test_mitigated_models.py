@@ -1,0 +1,246 @@
+"""Remedies along the batch: of cases by order, of models with the invariant mode beside padding."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import probe
+from probe import Case, Target
+from probe.case.errors import InputError
+from probe.case.ulp import equal
+from probe.sizes.invariant import mitigations as of_cases
+from probe.sizes.invariant.mitigated_models import recommended_way
+from probe.sizes.invariant.mitigations import (
+    RemediedSession,
+    RemedySessions,
+    advise,
+    measured_remedies,
+    remedies_report,
+    remedy_rows,
+)
+from probe.sweep.printing import Output
+from probe.targets.backends import torch as in_mode
+from probe.targets.launch import InlineSession
+from probe.ui.answers.network import remedies
+from probe.ui.cli import shell
+from probe.ui.cli.show.models import padded_model as shown
+from tests.sizes.invariant.models import of
+
+DENSE = Case("dense", None, 33, 4)
+UNSTABLE = Target.parse("reference,algorithm=pairwise,length_switch=5")
+
+
+@pytest.fixture(autouse=True)
+def short_turns(monkeypatch):
+    monkeypatch.setattr(of_cases, "SECONDS", 0.001)
+    monkeypatch.setattr(of_cases, "ROUNDS", 2)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("dense", None, 5, 3, batch=7, bias="normal"),
+        Case("conv2d", "3x2", 2, 4, 5, height=4, padding="1:2,0:1", groups=2, batch=7),
+        Case("matmul", None, 4, 3, 2, batch=7, dtype="bfloat16"),
+    ],
+    ids=lambda case: case.op,
+)
+def test_pieces_of_a_batch_have_the_outputs_of_the_whole(case):
+    """The reference's bits depend on the sample alone, so any slip would show."""
+    with InlineSession(Target.parse("reference")) as session:
+        x, w, b = case.operands()
+        arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})
+
+        def run(remedy=None):
+            asked = session if remedy is None else RemediedSession(session, remedy)
+            return asked.request({"do": "run", "spec": case.spec()}, arrays)[1]["y"]
+
+        own = run()
+        for size in (1, 3, 7, 9):
+            chunks = {"kind": "chunks", "outputs": size, "axis": "batch"}
+            assert equal(run(chunks), own, case.dtype)
+        assert equal(run({"kind": "pad", "outputs": [8, 20], "axis": "batch"}), own, case.dtype)
+
+
+def test_batches_of_a_case_are_judged_by_order():
+    only = ["pad", "chunks=3", "chunks=8", "float64"]
+    words = {"chunks": [3, 8], "only": only, "sessions": RemedySessions(inline=True)}
+    found = measured_remedies(DENSE, UNSTABLE, [1, 4, 6, 9], **words)
+    named = {one.remedy.name: one for one in found.found}
+    verdicts = {name: one.verdict for name, one in named.items()}
+    unstable = dict.fromkeys(["default", "float64"], "differs")
+    assert verdicts == dict.fromkeys(["pad", "chunks=3", "chunks=8"], "exact") | unstable
+    assert found.vary == "batch" and named["pad"].sizes == (6, 9)
+    assert named["pad"].keeps and named["chunks=8"].keeps and not named["chunks=3"].keeps
+    assert "at batch" in advise(found).text and remedies_report(found)["vary"] == "batch"
+    assert {row["vary"] for row in remedy_rows(found)["remedies"]} == {"batch"}
+
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+
+@pytest.fixture(scope="module")
+def running():
+    with RemedySessions() as found:
+        yield found
+
+
+def in_mode_of(case, running):
+    """The invariant mode of a case along three batches, on PyTorch."""
+    words = {"vary": "batch", "only": ["invariant"], "sessions": running}
+    (_, mode) = measured_remedies(case, Target.parse("torch"), [1, 3, 8], **words).found
+    return mode
+
+
+@pytest.mark.slow
+def test_an_operation_in_the_invariant_mode_adds_alike_at_every_batch(running):
+    mode = in_mode_of(DENSE.with_(bias="normal"), running)
+    assert mode.remedy.name == "invariant" and mode.verdict == "exact"
+    assert mode.compared == 4 * (1 + 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("conv1d", 3, 4, 6, 5, padding="same"),
+        Case("conv2d", "3x3", 8, 6, 7, height=6, groups=2, stride=2),
+        Case("matmul", None, 40, 6, 5),
+        Case("dense", None, 300, 20, dtype="bfloat16"),
+    ],
+    ids=lambda case: case.label,
+)
+def test_more_operations_in_the_invariant_mode_add_alike(case, running):
+    mode = in_mode_of(case, running)
+    assert mode.verdict in ("exact", "not known") and not mode.differing
+
+
+def test_the_mode_is_tried_where_the_library_has_it():
+    names = {}
+    for text in ("reference", "torch"):
+        with RemedySessions(inline=True) as running:
+            work = of_cases._OfCase(DENSE, "batch", (1, 2), 1, Target.parse(text), running, None)
+            names[text] = [one.name for one in work.candidates([4])]
+    assert "invariant" in names["torch"] and "invariant" not in names["reference"]
+
+
+def test_an_interpreter_that_is_too_old_is_refused(monkeypatch):
+    def none(name):
+        raise ImportError("no such module")
+
+    monkeypatch.setattr(in_mode, "import_module", none)
+    with pytest.raises(in_mode.Unsupported, match="probe.stable.invariant: no such module"):
+        in_mode.in_invariant_mode(None, torch.nn.Module, [1])
+
+
+# models
+
+
+def layer():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(12, 8), torch.nn.ReLU()).eval()
+
+
+INPUTS = {"x": np.random.default_rng(0).standard_normal((6, 12)).astype(np.float32)}
+ASKED = {"vary": "batch", "fixed": 6, "inputs": INPUTS}
+
+
+def ways(found):
+    return {one["name"]: one for one in found.remedies}
+
+
+def test_a_model_in_the_invariant_mode_is_judged_timed_and_its_table_kept(tmp_path, capsys):
+    path = tmp_path / "classes.json"
+    found = remedies(layer(), [1, 4], table=path, **ASKED)
+    mode = ways(found)["invariant"]
+    assert mode["verdict"] == "exact" and mode["keeps"] and mode["ratio"] > 0
+    told = found.to_json()
+    assert told["invariant"]["complete"] and told["recommended"] in ways(found)
+    assert json.loads(path.read_text())["sizes"] == {"batch": [1, 4, 6]}
+    Output().results.print(shown(found, verbose=True))
+    text = capsys.readouterr().out
+    assert "probe.stable.invariant" in text and "linear 12 -> 8" in text
+    with pytest.raises(InputError, match=r"table=classes.json: it is for like=largest"):
+        remedies(layer(), [2], table=path, **ASKED)
+
+
+def fake(monkeypatch, forward, left=()):
+    """Puts another mode in place of ``probe.stable.invariant``."""
+
+    class Told:
+        def to_json(self):
+            return {"operations": [], "left": dict.fromkeys(left, "why"), "notes": []}
+
+    def invariant(model, sizes, example, table):
+        return of(torch, lambda x: forward(model, x)), Told()
+
+    monkeypatch.setattr("probe.stable.invariant", invariant, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("forward", "left", "verdict", "keeps"),
+    [
+        (lambda model, x: model(x) * (1.5 if len(x) > 2 else 1), (), "differs", False),
+        (lambda model, x: model(x[:1]).expand(len(x), 8), (), "exact", False),
+        (lambda model, x: model(x[:1]).expand(len(x), 8), ("fft",), "not known", False),
+    ],
+    ids=["differs", "different bits", "left"],
+)
+def test_what_a_mode_does_is_found_out(monkeypatch, forward, left, verdict, keeps):
+    fake(monkeypatch, forward, left)
+    found = remedies(layer(), [1], **ASKED)
+    mode = ways(found)["invariant"]
+    assert (mode["verdict"], mode["keeps"]) == (verdict, keeps)
+    assert bool(mode["refusal"]) == (verdict != "exact")
+    if verdict != "exact":
+        assert recommended_way(found.remedies) != "invariant"
+
+
+def test_a_function_of_arrays_runs_in_the_mode_and_another_library_is_refused():
+    model = layer()
+    found = remedies(lambda x: model(torch.from_numpy(x)), [1, 4], **ASKED)
+    assert ways(found)["invariant"]["verdict"] == "exact"
+    made = remedies(lambda x: np.maximum(x @ np.ones((12, 2), "float32"), 0), [2], **ASKED)
+    mode = ways(made)["invariant"]
+    if made.invariant.report is None:  # no mode for plain NumPy so far
+        assert mode["verdict"] == "not known" and mode["of_fixed"] is None and mode["refusal"]
+        assert recommended_way(made.remedies) != "invariant"
+
+
+def test_the_cheapest_exact_way_is_recommended():
+    def way(name, verdict, sizes, of_fixed):
+        return {"name": name, "verdict": verdict, "sizes": sizes, "of_fixed": of_fixed}
+
+    fixed = way("fixed", "exact", [9], 1.0)
+    default, pad = way("default", "differs", [1], 0.1), way("pad", "exact", [4], 0.5)
+    quick, slow = way("invariant", "exact", [1], 0.3), way("invariant", "exact", [1], 0.7)
+    assert recommended_way([default, pad, fixed, quick]) == "invariant"
+    assert recommended_way([default, pad, fixed, slow]) == "pad"
+    assert recommended_way([default, way("pad", "differs", [4], 0.5), fixed, slow]) == "invariant"
+    unsure = way("invariant", "not known", [1], 0.1)
+    assert recommended_way([default, pad, fixed, unsure]) == "pad"
+    assert recommended_way([way("default", "exact", [1], 0.4), pad, fixed, quick]) == "default"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--op dense --in-channels 4 --table t.json", "table=t.json: it is of a model"),
+        ("--op conv1d --kernel 3 --vary batch", "length=None: the length is fixed"),
+        ("--op dense --in-channels 4 --vary filters", "vary=filters: remedies are not measured"),
+        ("nine-layers --table nowhere/t.json", "table=nowhere/t.json: there is no such folder"),
+        ("nine-layers --table .", "table=.: it is a folder"),
+    ],
+)
+def test_wrong_words_are_one_line(capsys, words, said):
+    assert shell.run(["fix", *words.split(), "--lengths", "1,2"]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+def test_probe_remedies_takes_the_axis():
+    found = probe.remedies(DENSE, [1, 2], "reference", vary="batch", only=["pad"])
+    assert found.to_json()["vary"] == "batch" and "batches against 2" in repr(found)

@@ -1,0 +1,132 @@
+"""What each of TensorFlow's operations is in the invariant mode, and functions run by node."""
+
+import numpy as np
+import pytest
+
+from probe.sizes import stable
+from probe.sizes.invariant.keeper import NotInvariant
+
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+
+from probe.sizes.invariant.tensorflow_operations import FunctionRunner, once
+from tests.sizes.invariant.keras_models import L, built, differing, keras, moved, numbers, tf
+
+
+def test_zeros_and_subnormal_numbers_keep_their_bits_at_every_place():
+    """A vector and its tail differ in the sign of a maximum of zeros, and in subnormal numbers."""
+    plain = built(lambda x: L.Concatenate()([L.ReLU()(x), L.Maximum()([x, -x])]), 5)
+    model, _ = stable.invariant(plain, range(1, 17), strict=True)
+    odd = np.array([0, -0.0, 1e-40, -1e-40, 1.5], "float32")
+    x = np.random.default_rng(0).choice(odd, (16, 5))
+    whole = np.asarray(model(x)).view(np.uint32)
+    for count in range(1, 16):
+        assert (np.asarray(model(x[-count:])).view(np.uint32) == whole[-count:]).all()
+
+
+def test_functions_by_place_have_a_class_whatever_the_batch():
+    """Of one sample or two as elements no call has a whole vector; of theirs there are more."""
+
+    def layers(x):
+        return keras.ops.relu(L.Add()([L.ReLU()(x), L.LeakyReLU(0.1)(x), L.Activation("elu")(x)]))
+
+    model, report = stable.invariant(built(layers, 29), (1, 2), strict=True)
+    assert moved(model, numbers(2, 29), (1,)) == 0
+    assert report.complete
+
+
+def test_a_batch_without_samples_is_empty_and_hides_nothing():
+    """What a node is shows with samples alone: an empty batch first decides nothing."""
+
+    def layers(x):
+        return L.AveragePooling1D(2)(Cumulative()(x)) + L.Activation("tanh")(x[:, :2])
+
+    model, report = stable.invariant(built(layers, 5, 3), (1, 8), strict=True)
+    x = numbers(8, 5, 3)
+    assert model(x[:0]).shape == (0, 2, 3) and moved(model, x, (1, 3)) == 0
+    assert report.complete and model(x[:0]).shape == (0, 2, 3)
+
+
+class Odd(L.Layer):
+    def call(self, x):
+        return tf.math.real(tf.signal.fft(tf.cast(x, tf.complex64)))
+
+
+class Centred(L.Layer):
+    def call(self, x):
+        return x - tf.reduce_mean(x, 0)
+
+
+class Bilinear(L.Layer):
+    def call(self, x):
+        return keras.ops.einsum("bi,kij,bj->bk", x, tf.ones((3, 8, 8)), x)
+
+
+@pytest.mark.parametrize(
+    ("layer", "operation"), [(Odd, "FFT"), (Centred, "Mean"), (Bilinear, "Einsum")]
+)
+def test_what_is_not_known_is_reported_and_refused_when_strict(layer, operation):
+    plain, x = keras.Sequential([keras.Input((8,)), layer()]), numbers(3, 8)
+    model, report = stable.invariant(plain, example=x)
+    assert not report.complete and any(operation in name for name in report.left)
+    assert differing(model(x), plain(x)) == 0
+    left = list(report.left)
+    model(x[:2])
+    assert list(report.left) == left  # a node is named once, for all batches
+    model, _ = stable.invariant(plain, strict=True)
+    with pytest.raises(NotInvariant, match=operation):
+        model(x)
+
+
+def test_a_function_runs_its_branches_and_loops_as_tensorflow_does():
+    """A branch of no number is the last one; what bodies capture is theirs."""
+    scale = tf.constant(numbers(4))
+
+    @tf.function(autograph=False)
+    def function(x, which):
+        chosen = tf.switch_case(which, [lambda: x + 1, lambda: x * scale, lambda: -x])
+        return tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, y * scale), (0, chosen))
+
+    x = tf.constant(numbers(2, 4))
+    made = function.get_concrete_function(x, tf.constant(0))
+    runner = FunctionRunner(lambda node, _: once(node))
+    for which in (0, 1, 2, -1, 9):
+        given = [x, tf.constant(which), *made.captured_inputs]
+        found = runner(made.function_def.signature.name, given, (True, *[False] * (len(given) - 1)))
+        assert differing(found[1], made(x, tf.constant(which))[1]) == 0
+
+
+class Cumulative(L.Layer):
+    def call(self, x):
+        return tf.cumsum(x, 1, reverse=True) + tf.math.cumprod(x, -1, exclusive=True)
+
+
+LAYERS = {
+    "grouped": (lambda x: L.Conv1D(8, 3, groups=2)(x), (9, 4)),
+    "causal": (lambda x: L.Conv1D(8, 3, padding="causal", dilation_rate=2)(x), (9, 4)),
+    "of one place": (lambda x: L.Conv2D(65, 1)(x), (1, 1, 129)),
+    "separable": (lambda x: L.SeparableConv2D(8, 3, activation="swish")(x), (9, 9, 4)),
+    "transposed": (lambda x: L.Conv2DTranspose(8, 3, strides=2)(x), (9, 9, 4)),
+    "transposed of one axis": (lambda x: L.Conv1DTranspose(8, 3, strides=2)(x), (9, 4)),
+    "of three axes": (lambda x: L.Conv3DTranspose(4, 3)(L.Conv3D(8, 3)(x)), (5, 5, 5, 4)),
+    "pooled": (lambda x: L.GlobalAveragePooling1D()(L.AveragePooling1D(2)(x)), (9, 4)),
+    "attention": (lambda x: L.MultiHeadAttention(3, 8)(x, x, use_causal_mask=True), (19, 16)),
+    "recurrent": (lambda x: L.Bidirectional(L.LSTM(24))(x), (9, 17)),
+    "normalised": (lambda x: L.UnitNormalization()(L.GroupNormalization(2)(x)), (3, 4)),
+    "resized": (lambda x: L.UpSampling2D(2, interpolation="bilinear")(x), (5, 7, 3)),
+    "cumulative": (lambda x: Cumulative()(x), (5, 13)),
+    "by place": (
+        lambda x: L.Concatenate()(
+            [L.Activation(name)(x) for name in ("selu", "softplus", "mish", "exponential")]
+        ),
+        (13,),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_keep_their_bits(name):
+    build, shape = LAYERS[name]
+    model, report = stable.invariant(built(build, *shape), range(1, 33), strict=True)
+    assert moved(model, 2 * numbers(32, *shape), (1, 2, 3, 7, 16, 31)) == 0
+    assert report.complete

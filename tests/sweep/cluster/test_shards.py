@@ -1,0 +1,335 @@
+"""Shards of a sweep on Dask's own workers: the store of one process, whatever a node does."""
+
+import json
+import subprocess
+import sys
+
+import pyarrow as pa
+import pytest
+
+import probe
+from probe import Case, load
+from probe.case.errors import ClusterError, InputError
+from probe.sweep.cluster import nodes, shards
+from probe.sweep.cluster.nodes import DaskNode
+from probe.sweep.cluster.shards import Task, Wanted
+from probe.sweep.plan import Plans, SweepRequest
+from probe.sweep.store import Store
+from probe.targets import machine
+from probe.ui.cli import shell
+
+distributed = pytest.importorskip("distributed", reason="Dask's distributed is not installed")
+pytestmark = pytest.mark.long
+
+SWITCHING = "reference,algorithm=pairwise,length_switch=9"
+CASE = Case("conv1d", 5, 3, 2, operands="cancel")
+VARYING = {"seconds", "started", "machine", "path", "git_commit", "git_dirty"}
+SAME = ("runs", "cases", "comparisons", "differences")
+LENGTHS = range(5, 18)
+
+
+def rows(folder, table):
+    """The rows of a table but for times and the state of the checkout, in a fixed order."""
+    frame = getattr(load(folder), table)
+    frame = frame.drop(columns=[name for name in frame if name in VARYING])
+    return sorted(map(str, frame.to_dict("records")))
+
+
+def same(folder, plain):
+    for table in SAME:
+        assert rows(folder, table) == rows(plain, table), table
+
+
+@pytest.fixture(scope="module")
+def address():
+    """A scheduler with two workers, threads of this process."""
+    with distributed.LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=False,
+        protocol="tcp://",
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+    ) as cluster:
+        yield cluster.scheduler_address
+        # their threads are this process's: what they keep is not ended with a process of theirs
+        with distributed.Client(cluster, set_as_default=False) as client:
+            for worker in client.nthreads():
+                client.submit(close_kept, workers=[worker], pure=False).result()
+
+
+def close_kept():
+    if hasattr(nodes._KEPT, "sessions"):
+        nodes._KEPT.sessions.close()
+
+
+@pytest.fixture
+def swept(address, monkeypatch, tmp_path):
+    """swept(targets=..., folder=...): the answer, and the values that nodes were asked."""
+    monkeypatch.setattr(shards, "LEAST", 1)
+    asked = []
+    to_json = SweepRequest.to_json
+
+    def recorded(self, values):
+        asked.append(list(values))
+        return to_json(self, values)
+
+    monkeypatch.setattr(SweepRequest, "to_json", recorded)
+
+    def run(targets=(SWITCHING,), folder=tmp_path / "store", **options):
+        del asked[:]
+        found = probe.sweep(CASE, LENGTHS, targets, store=folder, cluster=address, **options)
+        return found.to_json(), list(asked)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """The store of the same sweep without a cluster, and its report."""
+    folder = tmp_path_factory.mktemp("plain")
+    return folder, probe.sweep(CASE, LENGTHS, [SWITCHING], store=folder).to_json()
+
+
+def test_the_store_and_the_report_are_those_of_one_process(swept, plain, tmp_path):
+    told, asked = swept()
+    for name in ("compared", "differing", "max_ulp", "lengths", "comparisons", "failures"):
+        assert told[name] == plain[1][name], name
+    assert told["differing"] > 0 and told["store"].endswith(machine.label())
+    same(tmp_path / "store", plain[0])
+    assert len(asked) == 8, "two nodes, four shards for each"
+    assert sorted(value for values in asked for value in values) == [*LENGTHS[:-1]]
+
+
+def test_what_is_stored_is_not_asked_again_with_or_without_a_cluster(swept, plain, tmp_path):
+    first = probe.sweep(CASE, [*range(5, 10), 17], [SWITCHING], store=tmp_path / "store").to_json()
+    told, asked = swept()
+    assert told["stored_before"] == first["comparisons"] == 5
+    assert sorted(value for values in asked for value in values) == [*range(10, 17)]
+    same(tmp_path / "store", plain[0])
+    again, asked = swept()
+    assert again["stored_before"] == 12 and not asked
+
+
+def broken(monkeypatch, change):
+    """From now on the tables of shards with the value 9 are changed before a node sends them."""
+    packed = nodes.packed_tables
+
+    def changed(folder):
+        tables = packed(folder)
+        with pa.ipc.open_stream(tables["comparisons"]) as stream:
+            at = stream.read_all()["at"].to_pylist()
+        return change(tables) if 9 in at else tables
+
+    monkeypatch.setattr(nodes, "packed_tables", changed)
+
+
+def rewritten(name, column, value):
+    """A change of one column of a table."""
+
+    def change(tables):
+        with pa.ipc.open_stream(tables[name]) as stream:
+            table = stream.read_all()
+        place, field = table.column_names.index(column), table.schema.field(column)
+        table = table.set_column(place, field, pa.array([value] * len(table), field.type))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        return tables | {name: bytes(sink.getvalue())}
+
+    return change
+
+
+def raises(tables):
+    raise MemoryError("the node is full")
+
+
+def test_what_nodes_could_not_run_or_not_send_is_lost_and_run_the_next_time(
+    swept, plain, tmp_path, monkeypatch
+):
+    for change, why in [
+        (raises, "MemoryError: the node is full"),
+        (rewritten("runs", "run_id", "0" * 16), "the node has changed: its machine, library"),
+        (lambda tables: tables | {"comparisons": b"\x00" * 64}, "not run: "),
+        (lambda tables: tables | {"../up": tables["runs"]}, "its ../up have different columns"),
+        (lambda tables: tables | {"runs": tables["cases"]}, "its runs have different columns"),
+    ]:
+        with monkeypatch.context() as patched:
+            broken(patched, change)
+            # the first run that is stored decides which one the others must be
+            probe.sweep(CASE, [5, 17], [SWITCHING], store=tmp_path / "store")
+            told, asked = swept()
+        (values,) = [values for values in asked if 9 in values]
+        assert {failure["kind"] for failure in told["failures"]} == {"lost"}
+        assert [failure["at"] for failure in told["failures"]] == values
+        assert all(why in failure["message"] for failure in told["failures"])
+        assert told["comparisons"] == 12 - len(values)
+        stored = load(tmp_path / "store")
+        assert not set(stored.comparisons["at"]) & set(values)
+        assert set(stored.failures["at"]) >= set(values)
+    assert swept()[0]["failures"] == []
+    same(tmp_path / "store", plain[0])
+
+
+def test_ctrl_c_leaves_what_is_there(swept, tmp_path):
+    def press(done, total, what):
+        if done:
+            raise KeyboardInterrupt
+
+    told, _ = swept(progress=press)
+    assert told["interrupted"] and 0 < told["comparisons"] < 12
+    assert len(load(tmp_path / "store").comparisons) == told["comparisons"]
+
+
+def deal(client, hosts, answer=nodes.node_facts):
+    """What one task comes to: its answers, and why it failed."""
+    taken, failed = [], []
+    task = Task("reference", 1, hosts, answer, ["reference"], taken.append, failed.append)
+    shards.deal(client, [task], lambda *_: None)
+    return taken, failed
+
+
+def test_work_of_which_all_nodes_are_gone_is_given_up(address, monkeypatch):
+    monkeypatch.setattr(shards, "PATIENCE", 0.2)
+    with distributed.Client(address, set_as_default=False) as client:
+        assert deal(client, ["127.0.0.9"]) == ([], ["no node with it for 0.2 seconds"])
+        taken, failed = deal(client, ["127.0.0.1"])
+        assert taken[0]["machine"] == machine.label() and not failed
+
+
+def test_a_scheduler_that_is_gone_ends_it(address, monkeypatch):
+    with distributed.Client(address, set_as_default=False) as client:
+        monkeypatch.setattr(client, "nthreads", lambda: 1 / 0)
+        with pytest.raises(ClusterError, match="the scheduler is gone"):
+            deal(client, ["127.0.0.9"])
+
+
+OTHER = "amd-epyc-fam99-model1-avx2"
+
+
+def node(label, run_id, why=None, threads=1, host="127.0.0.1"):
+    return DaskNode(host, threads, label, {"reference": {"why": why, "run_id": run_id}})
+
+
+def chosen(there, wanted="reference", stores=None):
+    """The label, hosts and number of shards of 12 values, and what was noted."""
+    notes, request = [], SweepRequest(Plans([CASE], "length", *[[*LENGTHS[:-1]], 17]))
+    sweep = shards._TargetSweep(request, Wanted.parse(wanted), there, stores or {}, notes.append)
+    return (
+        sweep.label,
+        {host for task in sweep.tasks for host in task.hosts},
+        len(sweep.tasks),
+        notes,
+    )
+
+
+def test_machines_and_versions_are_never_mixed(tmp_path):
+    here, there = node("m", "a", threads=2), node(OTHER, "b", host="127.0.0.2")
+    label, hosts, count, (note,) = chosen([here, there])
+    assert (label, hosts, count) == ("m", {"127.0.0.1"}, 3)
+    assert note.startswith("reference: asked on m; not on 1 more nodes: machine=LABEL")
+    label, hosts, count, notes = chosen([here, there], f"reference,machine={OTHER}")
+    assert (label, hosts, notes) == (OTHER, {"127.0.0.2"}, [])
+    upgraded = node("m", "c", threads=1, host="127.0.0.3")
+    assert chosen([upgraded, here])[:2] == ("m", {"127.0.0.1"})
+    # who has it goes before who has more processes; rows that are stored before both that lack it
+    lacking = node("m", "a", "not installed", threads=8, host="127.0.0.4")
+    assert chosen([lacking, there])[:2] == (OTHER, {"127.0.0.2"})
+    assert chosen([lacking, here])[1] == {"127.0.0.1"}
+    assert chosen([lacking])[2] == 1, "one says why it can't run"
+
+
+def test_a_machine_that_no_node_is_is_an_input_error(swept):
+    with pytest.raises(InputError, match=r"machine=amd-none.*use one of"):
+        swept([f"{SWITCHING},machine=amd-none"])
+
+
+def test_a_target_that_no_node_has_is_a_failure_as_without_a_cluster(swept, tmp_path):
+    told, _ = swept(["reference==9.9"])
+    plain = probe.sweep(CASE, LENGTHS, ["reference==9.9"], store=tmp_path / "plain").to_json()
+    assert told["failures"] == plain["failures"] and told["comparisons"] == 0
+    assert rows(tmp_path / "store", "failures") == rows(tmp_path / "plain", "failures")
+
+
+def test_nodes_of_another_checkout_are_left_out_and_none_is_an_input_error(
+    address, monkeypatch, swept
+):
+    def elsewhere(text):
+        return {**machine.facts(), "schema_version": 0, "targets": {}}
+
+    monkeypatch.setattr(nodes, "node_facts", elsewhere)
+    notes = []
+    with distributed.Client(address, set_as_default=False) as client:
+        assert nodes.nodes_there(client, ["reference"], notes.append) == []
+    assert len(notes) == 2 and "its schema_version is 0" in notes[0]
+    with pytest.raises(InputError, match="no usable node"):
+        swept()
+
+
+def test_what_is_no_machine_or_no_place_for_one_is_refused():
+    assert Wanted.parse("reference , machine=a ,algorithm=pairwise").text.endswith(",machine=a")
+    assert Wanted.parse("reference").label is None
+    for text in ("reference,machine=a,machine=b", "reference,machine="):
+        with pytest.raises(InputError, match="machine=LABEL once"):
+            Wanted.parse(text)
+    with pytest.raises(InputError, match="cluster"):
+        probe.Target.parse("reference,machine=a")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("--cluster nowhere", "cluster=nowhere"),
+        ("--cluster local:0", "cluster=local:0"),
+        ("--cluster tcp://host", "cluster=tcp://host"),
+        ("--cluster ucx://host:1", "cluster=ucx://host:1"),
+        ("--cluster local:2 --by order", "--shard i/n"),
+        ("--cluster local:2 --workers 2", "workers=2"),
+    ],
+)
+def test_what_a_cluster_can_not_do_is_said_in_one_line(words, why, capsys, tmp_path):
+    line = "sweep --op sum --in-channels 4 --lengths 1..9 --target numpy --store"
+    assert shell.run([*line.split(), str(tmp_path), *words.split()]) == 2
+    told = capsys.readouterr().err
+    assert why in told and len(told.strip().splitlines()) == 1
+
+
+def test_an_experiments_parts_are_kept_where_shards_are(address, monkeypatch, tmp_path):
+    script = tmp_path / "small.py"
+    script.write_text("'''A script.'''\n")
+    asked = tmp_path / "asked"
+
+    def script_of(text):
+        question = json.loads(text)
+        with asked.open("a") as lines:
+            print(question["shard"], file=lines)
+        with Store(tmp_path / "node" / question["shard"].replace("/", "-")) as store:
+            from probe.sweep.campaign import case_row
+
+            case = Case("conv1d", 3 + int(question["shard"][0]), 1, 1, length=64)
+            store.append("cases", case_row(case))
+            store.flush()
+            tables = nodes.packed_tables(store.path)
+        failed = question["shard"].startswith("3/")
+        stderr = "shard=3/8: no such thing; do another"
+        return {"status": 2 * failed, "stderr": stderr, "tables": tables}
+
+    monkeypatch.setattr(shards, "answer_script", script_of)
+
+    def run():
+        shards.run_on_nodes(address, script, tmp_path / "out", True, lambda *_: None, print)
+
+    with pytest.raises(ClusterError, match=r"1 parts were not run: shard=3/8: no such thing"):
+        run()
+    there = sorted(path.parent.parent.name for path in (tmp_path / "out").rglob(shards.DONE))
+    assert there == [f"shard-{n}-of-8" for n in (1, 2, 4, 5, 6, 7, 8)]
+    assert len(load(tmp_path / "out").cases) == 7
+    asked.unlink()
+    with pytest.raises(ClusterError):
+        run()
+    assert asked.read_text() == "3/8\n", "parts that are there are not run again"
+
+
+def test_dask_is_not_imported_before_it_is_needed():
+    code = "import sys, probe.ui.answers.sweep; sys.exit('distributed' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

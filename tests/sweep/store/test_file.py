@@ -1,0 +1,395 @@
+"""What a store survives: damage, limits, crashes at any moment, several processes at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import probe
+from probe import Case
+from probe.case import schema
+from probe.case.errors import StoreError
+from probe.sweep.store import Store, file, load, merge
+from probe.sweep.store.folder import compact
+from probe.ui.cli import shell
+from tests.sweep.store.test_parquet import (
+    TARGETS,
+    check_random,
+    comparison,
+    differences,
+    random_store,
+)
+
+ROOT = Path(__file__).parents[3]
+
+
+def filled(folder, count=60):
+    with Store(folder) as store:
+        store.append("comparisons", [comparison(TARGETS[0], at=at) for at in range(count)])
+    return folder / "comparisons.parquet"
+
+
+def test_every_flipped_bit_is_noticed_or_harmless(tmp_path):
+    path = filled(tmp_path / "m", 8)
+    good, before = path.read_bytes(), load(tmp_path).arrow("comparisons")
+    marker = good.index(file.SEAL)
+    for bit in range(0, 8 * len(good), 211):
+        content = bytearray(good)
+        content[bit // 8] ^= 1 << (bit % 8)
+        path.write_bytes(content)
+        os.utime(path, ns=(bit, bit))
+        if marker <= bit // 8 < marker + len(file.SEAL):  # it reads as a file without a seal
+            assert load(tmp_path).arrow("comparisons").equals(before)
+            continue
+        with pytest.raises(StoreError, match=r"file=comparisons.parquet: damaged"):
+            file.verify_file(path)
+
+
+def test_every_cut_is_noticed(tmp_path):
+    path = filled(tmp_path / "m")
+    good = path.read_bytes()
+    for size in range(0, len(good), len(good) // 12):
+        path.write_bytes(good[:size])
+        with pytest.raises(StoreError, match=r"file=comparisons.parquet: damaged"):
+            file.verify_file(path)
+
+
+def damaged_store(root):
+    """Three parts of a machine's comparisons, of which the second is damaged, and another one's."""
+    store = Store(root / "machine-a")
+    for target in TARGETS[:3]:
+        store.extend("differences", differences(target, [0]))
+        store.append("comparisons", comparison(target, kept=1))
+        store.flush()
+    filled(root / "machine-b", 5)
+    part = file.unpartitioned(root / "machine-a", "comparisons")[1]
+    content = bytearray(part.read_bytes())
+    content[len(content) // 4] ^= 1
+    part.write_bytes(content)
+    return part
+
+
+def test_results_go_on_with_what_can_be_read(tmp_path, capsys):
+    part = damaged_store(tmp_path)
+    for words in ([], ["--json"]):
+        assert shell.run(["results", str(tmp_path), *words]) == 2
+        out, err = capsys.readouterr()
+        assert err == f"probe: file={part.name}: damaged, {err.split('damaged, ')[1]}"
+        assert err.count("\n") == 1 and "left out" in err
+    found = json.loads(out)
+    assert [len(found[name]) for name in ("machines", "left_out")] == [2, 1]
+    assert sum(one["comparisons"] for one in found["targets"]) == 7 and found["differing"] == 2
+    with pytest.raises(StoreError, match=f"file={part.name}: damaged"):
+        load(tmp_path).arrow("comparisons")
+
+
+@pytest.mark.parametrize("lost", ["differences.parquet", "differences.*.parquet"])
+def test_differences_that_were_deleted_are_noticed(tmp_path, capsys, lost):
+    case = Case("conv1d", 5, 3, 2, operands="cancel")
+    target = "reference,algorithm=pairwise,length_switch=9"
+    found = probe.sweep(case, range(5, 18), target, store=tmp_path).found
+    assert found.differing
+    (folder,) = load(tmp_path).folders
+    if "*" in lost:  # in parts, as after a kill: one of them is lost
+        rows = load(tmp_path).arrow("differences")
+        for place, part in enumerate((rows[:5], rows[5:])):
+            path = folder / f"differences.{place}.parquet"
+            file.write_file(path, "differences", part.drop_columns("machine"))
+        (folder / "differences.parquet").unlink()
+        assert len(load(tmp_path).differences) == found.differing
+        (folder / "differences.0.parquet").unlink()
+    else:
+        (folder / lost).unlink()
+    with pytest.raises(StoreError, match="put the missing files of differences back"):
+        _ = load(tmp_path).differences
+    with pytest.raises(StoreError, match=f"list {found.differing:,} differing outputs"):
+        probe.sweep(case, range(5, 18), target, store=tmp_path)
+    assert shell.run(["results", str(tmp_path)]) == 2
+    assert "its comparisons list" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("table", ["comparisons", "causes", "reveals", "failures"])
+def test_tables_that_no_row_names_can_not_be_deleted_unnoticed(tmp_path, table):
+    """A store without its comparisons or failures was read as one that had found nothing."""
+    store = Store(tmp_path / "machine")
+    store.extend("differences", differences(TARGETS[0], [0]))
+    store.append("comparisons", comparison(TARGETS[0], kept=1))
+    for name in {"causes", "reveals", "failures"} & {table}:
+        no_row = schema.arrow_schema(name).empty_table()
+        file.write_file(store.path / f"{name}.parquet", name, no_row)
+    store.flush()
+    store.compact()
+    readers = {
+        "load": lambda: load(tmp_path).tables,
+        "go on": lambda: Store(tmp_path / "machine").append("runs", {}),
+        "merge": lambda: merge([tmp_path], tmp_path.parent / f"merged-{table}"),
+    }
+    for path in file.table_files(tmp_path / "machine", table):
+        path.unlink()
+    if table == "comparisons":
+        for path in file.table_files(tmp_path / "machine", "differences"):
+            path.unlink()
+    for reader in readers.values():
+        with pytest.raises(StoreError, match=f"its {table} aren't there"):
+            reader()
+
+
+def spoilt_sweep(root, table, spoil):
+    """A stored sweep of which one file was spoilt; and all that reads it or goes on with it."""
+    case = Case("conv1d", 5, 3, 2, operands="cancel")
+    target = "reference,algorithm=pairwise,length_switch=9"
+    probe.sweep(case, range(5, 18), target, store=root)
+    probe.sweep(case, [8, 12], target, by="order", store=root)
+    (folder,) = load(root).folders
+    spoil(folder / f"{table}.parquet")
+    readers = {
+        "load": lambda: load(root),
+        "sweep": lambda: probe.sweep(case, range(5, 18), target, store=root),
+        "merge": lambda: merge([root], root.parent / "merged"),
+    }
+    for reader in readers.values():
+        with pytest.raises(StoreError) as caught:
+            reader()
+        yield str(caught.value)
+    assert shell.run(["results", str(root)]) == 2
+
+
+@pytest.mark.parametrize("table", ["runs", "cases", "orders", "roundings"])
+def test_rows_that_others_name_are_missed_by_every_reader(tmp_path, capsys, table):
+    """Without these nobody can say what was computed, or where; the sweep took all for done."""
+    for why in spoilt_sweep(tmp_path / "store", table, Path.unlink):
+        assert f"rows of {table} that aren't there; put the missing files" in why
+    assert capsys.readouterr().err.count(f"rows of {table} that aren't there") == 1
+
+
+@pytest.mark.parametrize("table", ["runs", "cases", "comparisons", "reveals"])
+def test_a_flipped_bit_is_refused_by_every_reader(tmp_path, capsys, table):
+    """`results` refused it; a sweep went on and `probe.load` gave the other tables' rows."""
+
+    def flip(path):
+        content = bytearray(path.read_bytes())
+        content[len(content) // 4] ^= 1
+        path.write_bytes(content)
+
+    for why in spoilt_sweep(tmp_path / "store", table, flip):
+        assert why.startswith(f"file={table}.parquet: damaged")
+    err = capsys.readouterr().err
+    assert f"file={table}.parquet: damaged" in err and err.count("\n") == 1
+
+
+def test_a_limit_on_the_size_of_files_is_one_line_and_loses_nothing(tmp_path):
+    folder = tmp_path / "m"
+    store = Store(folder)
+    store.append("comparisons", [comparison(TARGETS[0], at=at) for at in range(50)])
+    store.flush()
+    for at in range(50, 4_050):
+        changes = {"digest_at": f"{random.getrandbits(512):0128x}"}
+        store.append("comparisons", comparison(TARGETS[0], at=at, **changes))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        for write in (store.flush, store.compact):
+            with pytest.raises(StoreError, match=r"store=.*limit on the size .*raise it") as caught:
+                write()
+            assert "\n" not in str(caught.value)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert len(load(folder).comparisons) == 50 and not list(folder.glob(".*"))
+    store.compact()
+    assert len(load(folder).comparisons) == 4_050
+
+
+class Crash(BaseException):
+    """Stands for a kill: nothing is tidied up after it."""
+
+
+def crashing(monkeypatch, at):
+    """From the ``at``-th change of the disk on, nothing is done any more; how many there were."""
+    calls = []
+
+    def wrapped(real):
+        def call(*arguments, **options):
+            calls.append(real)
+            if at is not None and len(calls) > at:
+                raise Crash
+            return real(*arguments, **options)
+
+        return call
+
+    for name in ("replace", "fsync", "unlink"):
+        monkeypatch.setattr(os, name, wrapped(getattr(os, name)))
+    monkeypatch.setattr(Path, "unlink", wrapped(Path.unlink))
+    monkeypatch.setattr(file.Writer, "discard", left)
+    return calls
+
+
+def left(writer):
+    """An unfinished file stays behind."""
+    with suppress(OSError, ValueError):
+        writer._parquet.close()
+    writer._stream.close()
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.slow_at("False", "True")
+def test_a_crash_at_any_write_of_a_compaction_changes_no_row(tmp_path, monkeypatch, partitioned):
+    root = tmp_path / "root"
+    _, counts, causes = random_store(root / "m", 3)
+    if partitioned:  # half in partitions, the rest in parts
+        merge([root], tmp_path / "merged", partitioned=True)
+        for path in (root / "m").glob("*"):
+            path.rename(tmp_path / "merged" / "m" / path.name)
+        root = tmp_path / "merged"
+    shutil.copytree(root, tmp_path / "copy")
+    with monkeypatch.context() as patch:
+        calls = crashing(patch, None)
+        compact(root / "m")
+    moments = random.Random(1).sample(range(len(calls)), 3)
+    assert len(calls) > 10
+    for at in moments:
+        shutil.rmtree(root)
+        shutil.copytree(tmp_path / "copy", root)
+        with monkeypatch.context() as patch:
+            crashing(patch, at)
+            with pytest.raises(Crash):
+                compact(root / "m")
+        check_random(root, counts, causes)
+        Store(root / "m").compact()
+        check_random(root, counts, causes)
+        assert not list(root.rglob(".*.tmp"))
+
+
+CHILD = """
+import sys, random
+from probe.sweep.store import Store
+from tests.sweep.store.test_parquet import TARGETS, comparison, differences
+folder, first, last, seed = sys.argv[1], *map(int, sys.argv[2:])
+random.seed(seed)
+store = Store(folder)
+print("ready", flush=True)
+for at in range(first, last):
+    store.extend("differences", differences(TARGETS[at % 2], range(at % 3), at=at))
+    store.append("comparisons", comparison(TARGETS[at % 2], at=at, kept=at % 3))
+    if random.random() < 0.3:
+        store.flush()
+    if random.random() < 0.1:
+        store.compact()
+store.flush()
+while seed < 0:
+    store.append("comparisons", comparison(TARGETS[0], at=first, kept=first % 3))
+    store.extend("differences", differences(TARGETS[0], range(first % 3), at=first))
+    store.flush()
+    store.compact()
+"""
+
+
+def child(folder, first, last, seed):
+    command = [sys.executable, "-c", CHILD, str(folder), *map(str, (first, last, seed))]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def whole(root, last):
+    found = load(root)
+    assert sorted(found.comparisons["at"]) == list(range(last))
+    assert dict(found.differences.groupby("at").size()) == {
+        at: at % 3 for at in range(last) if at % 3
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_processes_that_write_and_compact_one_store_at_once_lose_nothing(tmp_path, partitioned):
+    folder = tmp_path / "root" / "m"
+    filled(tmp_path / "first" / "m", 0)
+    with Store(tmp_path / "first" / "m") as store:
+        store.append("comparisons", comparison(TARGETS[0], at=0))
+    merge([tmp_path / "first"], tmp_path / "root", partitioned)
+    children = [child(folder, 40 * n, 40 * n + 40, n) for n in range(3)]
+    while any(one.poll() is None for one in children):  # a reader at the same time
+        found = load(tmp_path / "root")
+        sizes = found.differences.groupby("at").size()
+        assert all(count == at % 3 for at, count in sizes.items())
+        time.sleep(0.05)
+    for one in children:
+        one.communicate()
+    assert [one.returncode for one in children] == [0, 0, 0]
+    whole(tmp_path / "root", 120)
+    Store(folder).compact()
+    whole(tmp_path / "root", 120)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_kill_9_in_the_middle_of_compactions_changes_no_row(tmp_path, partitioned):
+    """Children that do nothing but write and compact, killed at random moments."""
+    root = tmp_path / "root"
+    with Store(tmp_path / "first" / "m") as store:
+        for at in range(30):
+            store.extend("differences", differences(TARGETS[at % 2], range(at % 3), at=at))
+            store.append("comparisons", comparison(TARGETS[at % 2], at=at, kept=at % 3))
+    merge([tmp_path / "first"], root, partitioned)
+    moments, killed = random.Random(7), 0
+    for _ in range(int(os.environ.get("PROBE_KILLS", "12"))):
+        one = child(root / "m", 0, 1, -1)
+        assert one.stdout.readline() == "ready\n"
+        time.sleep(moments.random() * 0.5)
+        one.send_signal(signal.SIGKILL)
+        killed += one.wait() == -signal.SIGKILL
+        one.stdout.close()
+        whole(root, 30)
+        Store(root / "m").recall("r", TARGETS[0], "length", 9)
+    Store(root / "m").compact()
+    whole(root, 30)
+    assert killed >= 12 and not list(root.rglob(".*.tmp"))
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_up_loses_nothing(tmp_path):
+    """A file system of 300 kB, in a mount namespace of its own."""
+    script = f"""
+import os, sys
+sys.path.insert(0, {str(ROOT)!r})
+from probe.sweep.store import Store, load
+from probe.case.errors import StoreError
+from tests.sweep.store.test_parquet import TARGETS, comparison
+store, written, errors = Store("m"), 0, []
+for at in range(100_000):
+    row = comparison(TARGETS[0], at=at, digest_at=os.urandom(16).hex())
+    store.append("comparisons", row)
+    if at % 400 == 399:
+        try:
+            store.flush()
+            written = at + 1
+        except StoreError as error:
+            errors.append(str(error))
+            break
+assert len(errors) == 1 and "the disk is full" in errors[0], errors
+assert sorted(load("m").comparisons["at"]) == list(range(written)) and written
+try:
+    store.compact()
+except StoreError as error:
+    errors.append(str(error))
+assert sorted(load("m").comparisons["at"])[:written] == list(range(written))
+print(written, errors)
+"""
+    (tmp_path / "script.py").write_text(script)
+    (tmp_path / "disk").mkdir()
+    mount = f"mount -t tmpfs -o size=300k none {tmp_path}/disk && cd {tmp_path}/disk"
+    inner = f"{mount} || exit 77; exec '{sys.executable}' '{tmp_path}/script.py'"
+    if shutil.which("unshare") is None:
+        pytest.skip("there is no unshare, so no file system of its own")
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", inner], capture_output=True, text=True)
+    if done.returncode == 77 or "unshare:" in done.stderr:
+        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,369 @@
+"""The rows that count, also of a store partitioned for other tools: read in one line, resumed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+from glob import glob
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+import probe
+from probe import Case
+from probe.case import schema
+from probe.case.errors import StoreError
+from probe.sweep.store import Store, file, load, merge, parquet
+
+TARGETS = (
+    "tensorflow,onednn=0,isa=avx2",
+    "torch@cuda:0",
+    "keras==3.1,backend=jax",
+    "odd 100%25+ a/b?*[x]#",
+)
+DIGESTS = {"digest_at": "0a", "digest_against": "0b"}
+
+
+def pair(target, case="c", at=5):
+    return {"run_id": "r", "case_id": case, "target": target, "vary": "length", "at": at, **NINE}
+
+
+NINE = {"against": 9}
+
+
+def comparison(target, case="c", at=5, kept=0, **changes):
+    counts = {"compared": 8, "not_compared": 0, "differing": kept, "kept": kept}
+    return {**pair(target, case, at), **counts, **DIGESTS, **changes}  # kept: all that differ
+
+
+def differences(target, indices, case="c", at=5):
+    indices = np.asarray(indices)
+    places = {"batch": 0, "row": 0, "position": indices, "channel": 0}
+    bits = {"bits_at": np.full(len(indices), 7, np.uint64), "bits_against": 9}
+    return {**pair(target, case, at), **places, **bits, "index": indices, "ulp": 1, "scaled": 0.5}
+
+
+def case_row(name):
+    ones = dict.fromkeys(("in_channels", "filters", "groups", "batch", "summands"), 1)
+    ones |= dict.fromkeys(("kernel", "stride", "dilation"), "1")
+    words = {"op": "sum", "padding": "valid", "dtype": "float32", "operands": "normal"}
+    return {**ones, **words, "case_id": name, "seed": 0, "json": {}}
+
+
+def rows(path, table):
+    """The rows of a table, in a fixed order."""
+    return sorted(map(str, load(path).arrow(table).to_pylist()))
+
+
+def same_rows(one, other):
+    return all(rows(one, table) == rows(other, table) for table in schema.TABLES)
+
+
+@pytest.fixture
+def flat(tmp_path):
+    """Two machines, four targets, differences and a content table."""
+    for machine in ("machine-a", "machine=b c"):
+        with Store(tmp_path / "flat" / machine) as store:
+            for number, target in enumerate(TARGETS):
+                store.extend("differences", differences(target, range(number)))
+                store.append("comparisons", comparison(target, kept=number))
+                store.append("comparisons", comparison(target, "d", max_ulp=number))
+            store.append("cases", [case_row("c"), case_row("d")])
+    return tmp_path / "flat"
+
+
+@pytest.fixture
+def merged(flat):
+    out = flat.parent / "merged"
+    merge([flat], out, partitioned=True)
+    return out
+
+
+def test_the_rows_are_those_of_the_merged_stores(flat, merged):
+    assert same_rows(flat, merged)
+    assert load(merged).machines == ["machine-a", "machine=b c"]
+    files = [path for path in merged.rglob("*.parquet") if path.name[0] != "."]
+    assert {path.name for path in files} == {"part-0.parquet"}
+    assert len([path for path in files if "comparisons" in path.parts]) == 8
+    assert merged / "cases" / "part-0.parquet" in files  # all machines' together, once
+    merge([merged], flat.parent / "back")
+    assert same_rows(flat, flat.parent / "back")
+    assert len(list((flat.parent / "back").rglob("comparisons.parquet"))) == 2
+    merge([merged / "machine-a"], flat.parent / "one")
+    assert load(flat.parent / "one").machines == ["machine-a"]
+
+
+def test_other_tools_read_a_table_in_one_line(merged):
+    folder = str(merged / "comparisons")
+    wanted = {(machine, target) for machine in load(merged).machines for target in TARGETS}
+    frame = pd.read_parquet(folder)
+    assert set(zip(frame["machine"], frame["target"], strict=True)) == wanted
+    table = ds.dataset(folder, partitioning="hive").to_table().to_pylist()
+    assert {(row["machine"], row["target"]) for row in table} == wanted
+    lazy = polars.scan_parquet(folder, hive_partitioning=True)
+    assert set(lazy.select("machine", "target").collect().rows()) == wanted
+    assert len(frame) == len(table) == 16
+
+
+def run_row(**more):
+    """A row of ``runs``."""
+    row = dict.fromkeys(schema.column_names("runs"), "")
+    row |= dict.fromkeys(("cpu_family", "cpu_model_number", "git_dirty", "emulated"))
+    row |= {"started": datetime(2026, 1, 1, tzinfo=UTC), "cores": 2, "schema_version": 4}
+    return {**row, "switches": {}, "environment": {}, "probe_version": "0.1.0", **more}
+
+
+def said(path):
+    """What a file says of where its rows come from."""
+    told = pq.read_schema(path).metadata
+    names = ("experiment", "machine", "library", "version")
+    keys = {name: f"probe.{name}".encode() for name in names}
+    return {name: told[key].decode() for name, key in keys.items() if key in told}
+
+
+@pytest.fixture
+def two_libraries(tmp_path):
+    """Two runs, each with a comparison; a failure of the second alone."""
+    with Store(tmp_path / "x" / "some-machine") as store:
+        for number, (name, target) in enumerate(zip(("torch", "jax"), TARGETS, strict=False)):
+            known = {"run_id": name, "target": target, "experiment": "length_sweep"}
+            store.append("runs", run_row(**known, library=name, library_version=f"{number}.5"))
+            store.append("comparisons", {**comparison(target), "run_id": name})
+        failed = {"run_id": "jax", "target": TARGETS[1], "kind": "crash", "message": "no"}
+        store.append("failures", dict.fromkeys(schema.column_names("failures")) | failed)
+        store.append("cases", [case_row("c")])
+    return tmp_path / "x"
+
+
+def test_files_say_where_their_rows_come_from(two_libraries):
+    folder = two_libraries / "some-machine"
+    both = {"machine": "some-machine", "experiment": "length_sweep", "version": "0.1.0"}
+    (merged,) = merge([two_libraries], two_libraries.parent / "out")
+    for one in (folder, merged):
+        for table in ("comparisons", "cases", "runs"):
+            assert said(one / f"{table}.parquet") == both | {"library": "jax 1.5, torch 0.5"}
+        assert said(one / "failures.parquet") == both | {"library": "jax 1.5"}
+
+
+def test_partitions_say_what_is_theirs_alone(two_libraries):
+    merge([two_libraries], two_libraries.parent / "out", partitioned=True)
+    found = [said(path) for path in (two_libraries.parent / "out").rglob("comparisons/*/*/*")]
+    assert sorted(each["library"] for each in found) == ["jax 1.5", "torch 0.5"]
+    assert said(two_libraries.parent / "out" / "cases" / "part-0.parquet") == {}  # of all machines
+
+
+def test_an_unfinished_store_is_found_by_the_glob_of_a_table(tmp_path):
+    store = Store(tmp_path / "x" / "m")
+    for target in TARGETS[:2]:
+        store.append("comparisons", comparison(target))
+        store.append("cases", [case_row("c")])
+        store.flush()
+    assert not (tmp_path / "x" / "m" / "comparisons.parquet").exists()
+    pattern = str(tmp_path / "x" / "*" / "comparisons*.parquet")
+    rows = pd.concat(map(pd.read_parquet, glob(pattern)))
+    assert set(rows["target"]) == set(polars.read_parquet(pattern)["target"]) == set(TARGETS[:2])
+    names = list(schema.TABLES)
+    assert not [(a, b) for a in names for b in names if a != b and b.startswith(a)]
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_tables_are_not_mixed_by_reading_a_store_as_one(tmp_path, finished):
+    store = Store(tmp_path / "x" / "m")
+    store.append("comparisons", comparison(TARGETS[0]))
+    store.append("cases", [case_row("c")])
+    store.compact() if finished else store.flush()
+    for folder in (tmp_path / "x", tmp_path / "x" / "m"):
+        with pytest.raises(pa.ArrowInvalid, match=r"README\.md"):
+            pd.read_parquet(folder)
+        with pytest.raises(pa.ArrowInvalid, match=r"README\.md"):
+            ds.dataset(folder).to_table()
+    merge([tmp_path / "x"], tmp_path / "out", partitioned=True)
+    with pytest.raises(pa.ArrowInvalid, match=r"README\.md"):
+        pd.read_parquet(tmp_path / "out")
+    assert "one table at a time" in (tmp_path / "out" / "README.md").read_text()
+
+
+ROOT = Path(__file__).parents[3]
+COMMITTED = [ROOT / "results" / path.stem for path in sorted((ROOT / "experiments").glob("*.py"))]
+
+
+@pytest.mark.parametrize("folder", COMMITTED, ids=lambda path: path.name)
+def test_committed_results_say_what_they_are_and_are_not_mixed(folder):
+    with pytest.raises(pa.ArrowInvalid, match=r"README\.md"):
+        pd.read_parquet(folder)
+    for path in folder.glob("*/*.parquet"):
+        found, told = pq.read_schema(path), said(path)
+        assert (told["machine"], told["experiment"]) == (path.parent.name, folder.name)
+        assert told["version"]
+        assert told.get("library") or path.stem == "failures"  # of libraries that did not start
+        version = int(found.metadata[b"probe.schema_version"])
+        for column in schema.TABLES[path.stem]:
+            if column.since <= version or column.name in found.names:  # younger ones read as null
+                assert found.field(column.name).metadata[b"description"].decode()
+
+
+def test_one_target_is_read_from_its_own_files(merged):
+    folder, wanted = merged / "comparisons", TARGETS[0]
+    for path in folder.rglob("part-0.parquet"):
+        if file.columns_of_path(path)["target"] != wanted:
+            content = path.read_bytes()  # whoever reads its pages fails
+            path.write_bytes(content[:4] + bytes(200) + content[204:])
+    with pytest.raises((pa.ArrowInvalid, OSError)):
+        pd.read_parquet(folder)
+    assert len(pd.read_parquet(folder, filters=[("target", "==", wanted)])) == 4
+    data = ds.dataset(folder, partitioning="hive")
+    assert data.count_rows(filter=ds.field("target") == wanted) == 4
+    lazy = polars.scan_parquet(folder, hive_partitioning=True)
+    assert len(lazy.filter(polars.col("target") == wanted).collect()) == 4
+    code = (
+        'import duckdb; print(duckdb.sql("select target, count(*) from read_parquet('
+        f"'{folder}/*/*/*.parquet', hive_partitioning=true) where target = '{wanted}' "
+        'group by 1").fetchall())'
+    )
+    command = [sys.executable, "-c", code]  # in pytest's own process DuckDB lists leaks at the end
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"[('{wanted}', 4)]"
+
+
+@pytest.mark.slow
+def test_a_sweep_goes_on_in_a_partitioned_store(tmp_path):
+    case, target = Case("conv1d", 5, 3, 2, operands="cancel"), "reference,length_switch=9"
+    probe.sweep(case, range(5, 17), target, store=tmp_path / "flat", shard="1/2")
+    merge([tmp_path / "flat"], tmp_path / "out", partitioned=True)
+    again = probe.sweep(case, range(5, 17), target, store=tmp_path / "out").to_json()
+    whole = probe.sweep(case, range(5, 17), target).to_json()
+    assert again["stored_before"] == 6 and again["comparisons"] == whole["comparisons"] == 11
+    assert again["differing"] == whole["differing"] > 0 and again["lengths"] == whole["lengths"]
+    parts = [path.name for path in (tmp_path / "out").rglob("*.parquet")]
+    assert set(parts) == {"part-0.parquet"}
+    third = probe.sweep(case, range(5, 17), target, store=tmp_path / "out").to_json()
+    assert third["stored_before"] == 11 and third["differing"] == whole["differing"]
+
+
+def test_rows_in_parts_beside_partitions_count_as_later_ones(merged):
+    target, folder = TARGETS[3], merged / "machine-a"
+    store = Store(folder)
+    store.append("comparisons", comparison(target, differing=0, kept=0))
+    store.flush()
+    for _ in ("in parts", "compacted"):
+        found = load(folder)
+        kept = found.comparisons.set_index(["target", "case_id"])["kept"]
+        assert kept[target, "c"] == 0 and len(kept) == 8
+        assert target not in set(found.differences["target"])
+        store.compact()
+    assert not list(folder.glob("comparisons*"))
+    assert len(load(merged).arrow("cases")) == 2
+
+
+def test_compacting_leaves_partitions_without_new_rows_as_they_are(merged):
+    before = {path: path.stat().st_ino for path in merged.rglob("part-0.parquet")}
+    with Store(merged / "machine-a") as store:
+        store.append("comparisons", comparison(TARGETS[1], "e"))
+    changed = [path for path, inode in before.items() if path.stat().st_ino != inode]
+    assert {file.columns_of_path(path)["target"] for path in changed} == {TARGETS[1]}
+    assert len(load(merged / "machine-a").comparisons) == 9
+
+
+def test_a_target_too_long_for_a_folder_is_one_line(tmp_path):
+    with Store(tmp_path / "flat" / "m") as store:
+        store.append("comparisons", comparison("x=" * 100))
+    with pytest.raises(StoreError, match=r"target=x=x=.*407 bytes.*merge without --partitioned"):
+        merge([tmp_path / "flat"], tmp_path / "out", partitioned=True)
+    assert not list((tmp_path / "out").rglob(".*.tmp"))
+
+
+def random_store(folder, seed):
+    """A store in parts, with rows measured again, and what counts of it by a plain dictionary."""
+    random = np.random.default_rng(seed)
+    store, counts, causes = Store(folder), {}, {}
+    for _ in range(4):
+        for _ in range(12):
+            target, at = TARGETS[random.integers(2)], int(random.integers(10))
+            kept = int(random.integers(3))
+            store.extend("differences", differences(target, range(kept), at=at))
+            store.append("comparisons", comparison(target, at=at, kept=kept))
+            counts[target, at] = kept
+        target, at = TARGETS[random.integers(2)], int(random.integers(3))
+        names = [name for name in ("order", "rounding", "window") if random.integers(2)]
+        cause = {**pair(target, at=at), "outputs": 1, "replayed": 1, "ranges": [0, 1]}
+        store.append("causes", [{**cause, "cause": name} for name in names])
+        causes |= {(target, at): set(names)} if names else {}
+        store.flush()
+    return store, counts, causes
+
+
+def check_random(folder, counts, causes):
+    found = load(folder)
+    there = found.comparisons.set_index(["target", "at"])["kept"].to_dict()
+    assert there == counts and len(found.comparisons) == len(counts)
+    kept = found.differences.groupby(["target", "at"]).size().to_dict()
+    assert kept == {key: n for key, n in counts.items() if n}
+    sets = found.causes.groupby(["target", "at"])["cause"].agg(set).to_dict()
+    assert sets == causes and len(found.causes) == sum(map(len, causes.values()))
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.slow_at("True", "False")
+def test_rows_that_count_are_found_a_share_at_a_time(tmp_path, monkeypatch, partitioned):
+    monkeypatch.setattr(file, "ROW_GROUP", 9)
+    store, counts, causes = random_store(tmp_path / "root" / "m", 1 + partitioned)
+    check_random(tmp_path / "root", counts, causes)
+    merge([tmp_path / "root"], tmp_path / "out", partitioned=partitioned)
+    check_random(tmp_path / "out", counts, causes)
+    store.compact()
+    check_random(tmp_path / "root", counts, causes)
+
+
+GROUP = ("r", TARGETS[0], "length", 9)
+
+
+def test_what_is_done_is_recalled(tmp_path):
+    folder, values = tmp_path / "m", range(5, 9)
+    with Store(folder) as store:
+        for case in "abc":
+            rows = [comparison(TARGETS[0], case, at, kept=int(case == "b")) for at in values]
+            for row in rows:
+                store.extend(
+                    "differences", differences(TARGETS[0], range(row["kept"]), case, row["at"])
+                )
+            store.append("comparisons", [{**row, "control": "equal"} for row in rows])
+    found = Store(folder).recall(*GROUP, controlled=True)
+    done, sums = found.case("a", values)
+    assert done == set(values) and sums[0]["rows"] == 4 and sums[0]["compared"] == 32
+    assert found.case("nothing", values) == (set(), []) and found.rows == 12
+    done, rows = found.case("b", values)  # rows that differ are listed one by one
+    assert [row["at"] for row in rows] == list(values) == sorted(done)
+    done, rows = found.case("c", [6, 20])  # in part
+    assert done == {6} and [row["compared"] for row in rows] == [8]
+    assert parquet.Recalled(folder, ("other", *GROUP[1:]), False).rows == 0
+
+
+def test_what_is_not_there_any_more_is_not_recalled(tmp_path):
+    store = Store(tmp_path / "m")
+    for at in (5, 6):
+        store.append("comparisons", comparison(TARGETS[0], at=at))
+        store.flush()
+    assert store.recall(*GROUP).case("c", range(5, 10))[0] == {5, 6}
+    first, second = file.unpartitioned(store.path, "comparisons")
+    second.rename(first)  # the first part is lost, the second takes its name
+    assert store.recall(*GROUP).case("c", range(5, 10))[0] == {6}
+
+
+def test_what_was_measured_again_is_counted_once(tmp_path):
+    store = Store(tmp_path / "m")
+    for control in ("equal", None):
+        store.extend("differences", differences(TARGETS[0], [0, 1]))
+        store.append("comparisons", comparison(TARGETS[0], kept=2, control=control))
+        store.append("comparisons", comparison(TARGETS[0], at=6, control="equal"))
+        store.flush()
+    plain, controlled = (store.recall(*GROUP, controlled=flag) for flag in (False, True))
+    done, rows = plain.case("c", [5, 6])
+    assert done == {5, 6} and [row["differing"] for row in rows] == [2, 0]
+    assert controlled.case("c", [5, 6])[0] == {6}  # the later row counts, without its control

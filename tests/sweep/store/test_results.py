@@ -1,0 +1,96 @@
+"""Stored results as frames: exact, of every format that was ever written, and one-line errors."""
+
+import shutil
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from probe.case import schema
+from probe.case.errors import StoreError
+from probe.sweep.store import Store
+from probe.sweep.store.results import load
+from tests.sweep.store.test_folder import comparison, differences
+
+
+def test_absent_tables_are_empty_frames_with_the_columns_of_the_schema(folder):
+    with Store(folder) as store:
+        store.append("comparisons", comparison())
+    results = load(folder)
+    for table in schema.TABLES:
+        columns = [name for name in results.arrow(table).column_names if name != "machine"]
+        assert columns == [name for name in schema.column_names(table) if name != "machine"]
+        assert len(getattr(results, table)) == (table == "comparisons")
+    with pytest.raises(AttributeError, match=r"table=nonsense: .*comparisons"):
+        _ = results.nonsense
+
+
+def test_integers_stay_exact_beside_nulls(folder):
+    far = 2**62 + 1
+    with Store(folder) as store:
+        ulps = np.array([far, schema.NULL_INT, -far])
+        store.extend("differences", differences([0, 1, 2], ulp=ulps))
+        store.append("comparisons", comparison(kept=3))
+    frame = load(folder).differences
+    assert frame["ulp"].isna().tolist() == [False, True, False]
+    assert frame["ulp"][0] == far and frame["ulp"][2] == -far
+    assert frame["bits_against"].tolist() == [2**63] * 3
+
+
+def rewrite(path, change, **metadata):
+    rows = pq.read_table(path)
+    text = {key.decode(): value.decode() for key, value in rows.schema.metadata.items()}
+    pq.write_table(change(rows).replace_schema_metadata({**text, **metadata}), path)
+
+
+def test_a_newer_format_is_refused_by_name_and_version(folder):
+    with Store(folder) as store:
+        store.append("comparisons", comparison())
+    rewrite(folder / "comparisons.parquet", lambda rows: rows, **{"probe.schema_version": "99"})
+    for reader in (load, Store):
+        with pytest.raises(StoreError, match=r"schema_version=99: comparisons.parquet.*update"):
+            reader(folder)
+
+
+def test_columns_younger_than_a_file_are_null_and_older_ones_are_dropped(folder):
+    with Store(folder) as store:
+        store.append("comparisons", comparison(max_ulp=3, seconds=1.0))
+    path = folder / "comparisons.parquet"
+    rewrite(path, lambda rows: rows.drop(["seconds"]).append_column("gone", pa.array([1])))
+    frame = load(folder).comparisons
+    assert frame["seconds"].isna().all() and "gone" not in frame and frame["max_ulp"][0] == 3
+
+
+def test_a_parquet_file_that_is_not_ours_is_named(folder):
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table({"x": [1]}), folder / "runs.parquet")
+    with pytest.raises(StoreError, match="file=runs.parquet: not written by probe"):
+        load(folder)
+
+
+def test_a_broken_link_is_told(folder):
+    folder.mkdir(parents=True)
+    (folder / "runs.parquet").symlink_to("gone.parquet")
+    with pytest.raises(StoreError, match="runs.parquet can't be opened; fix its links"):
+        load(folder).runs  # noqa: B018
+
+
+def test_a_folder_that_is_no_store_is_told(tmp_path):
+    with pytest.raises(StoreError, match="path=.*there is no such folder"):
+        load(tmp_path / "absent")
+    with pytest.raises(StoreError, match="path=.*there are no stored results"):
+        load(tmp_path)
+
+
+def test_machines_merge_by_copying_folders(folder):
+    order = {"order_id": "o", "tree": "(0+1)", "leaves": 2, "depth": 1, "children_max": 2}
+    with Store(folder) as store:
+        store.append("comparisons", comparison())
+        store.append("orders", order)
+    shutil.copytree(folder, folder.parent / "machine-b")
+    results = load(folder.parent)
+    assert results.machines == ["machine-a", "machine-b"]
+    assert results.comparisons["machine"].tolist() == ["machine-a", "machine-b"]
+    assert len(results.orders) == 1 and "machine" not in results.orders
+    assert load(folder, folder.parent).machines == ["machine-a", "machine-b"]

@@ -1,0 +1,73 @@
+"""One loop for all questions: what is lost starts again, what fails is stored, the rest goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from probe import Store, Target, load
+from probe.case.errors import NotASum, TargetError
+from probe.sweep.campaign import Campaign, Sessions
+from probe.targets.launch import InlineSession
+
+REFERENCE, ABSENT = Target("reference"), Target.parse("tensorflow==0.0.1")
+
+
+class Echo(Campaign):
+    """Questions are words; some of them are more than a target can take."""
+
+    def ask(self, part, question):
+        if question == "crash":
+            part.session.close()
+            raise TargetError(part.target.text, "crash", "its process ended")
+        if question == "no sum":
+            raise NotASum("its answers contradict each other")
+        if question == "ctrl-c":
+            raise KeyboardInterrupt
+        assert part.session.alive
+        self.tally.found += 1
+
+    def place(self, question):
+        return {"vary": "length", "at": len(question)}
+
+
+def asked(store, *words, targets=(REFERENCE,), **options):
+    told = []
+    job = Echo(store, "a test", lambda *now: told.append(now), InlineSession, **options)
+    return job, job.run([(target, words) for target in targets]), told
+
+
+def test_what_fails_is_a_row_and_the_rest_goes_on(tmp_path):
+    with Store(tmp_path) as store:
+        job, tally, told = asked(store, "crash", "a", "no sum", "b")
+    rows = load(tmp_path).failures
+    assert rows.kind.tolist() == ["crash", "not-a-sum"] and rows["at"].tolist() == [5, 6]
+    assert tally.found == 2 and len(tally.failures["reference"]) == 2 and not tally.interrupted
+    assert told[-1] == (4, 4, "reference") and len(job.parts["reference"].failures) == 2
+    assert len(load(tmp_path).runs) == 1
+
+
+def test_a_target_that_does_not_start_leaves_its_questions_out(tmp_path):
+    with Store(tmp_path) as store:
+        _, tally, told = asked(store, "a", "b", targets=(ABSENT, REFERENCE))
+    (row,) = load(tmp_path).failures.to_dict("records")
+    assert (row["target"], row["kind"]) == (ABSENT.text, "unavailable")
+    assert tally.found == 2 and told[-1][:2] == (4, 4)
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+def test_ctrl_c_keeps_what_there_is(tmp_path, workers):
+    with Store(tmp_path) as store:
+        job = Echo(store, opens=InlineSession)
+        tally = job.run([(REFERENCE, ["a", "ctrl-c", "b"])], workers)
+    assert tally.interrupted and tally.found == 1 and len(load(tmp_path).runs) == 1
+    assert not job.parts["reference"].session.alive
+
+
+def test_sessions_are_started_again_and_ended():
+    with Sessions(InlineSession) as running:
+        one = running.of(REFERENCE)
+        one.close()
+        assert running.of(REFERENCE) is one and one.alive
+        running.close(REFERENCE)
+        assert one.alive
+    assert not one.alive

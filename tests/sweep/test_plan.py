@@ -1,0 +1,75 @@
+"""What is asked of a worker is what must agree; operands are made once and shared."""
+
+from __future__ import annotations
+
+import pytest
+
+from probe.case.case import Case
+from probe.case.errors import InputError
+from probe.order import window
+from probe.sweep.bits import sweep_cases
+from probe.sweep.plan import CACHED, Plan, Plans, axis_values
+from probe.sweep.store import Store
+from probe.targets.target import Target
+
+CASES = [
+    Case(op="conv1d", kernel=3, stride=2),
+    Case(op="conv1d", kernel=3, dilation=4, padding="same"),
+    Case(op="conv2d", kernel="2x3", stride=3, padding="same", height=5),
+    Case(op="conv3d", kernel=2, padding="1:0", filters=2, batch=2),
+    Case(op="depthwise_conv2d", kernel=3, in_channels=2, dilation=2),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
+def test_items_are_the_agreement(case):
+    values = range(case.shortest_length + 3, case.shortest_length + 20, 3)
+    plan = Plan(case, "length", values, values[-1] + 5)
+    for value in values:
+        expected = window.agreement(case, "length", value, plan.against)
+        _, blocks = plan.items[value]
+        shape = case.output_shape(value)
+        assert plan.shapes[value] == shape
+        nothing = (slice(0, 0),) * len(shape)
+        for pair, wanted in zip(blocks, expected.blocks or (nothing,), strict=True):
+            for ranges in (pair[0] or [[0, size, 1] for size in shape], pair[1]):
+                assert tuple(slice(*limits[:2]) for limits in ranges) == wanted
+        assert plan.not_compared[value] == expected.not_compared
+
+
+@pytest.mark.parametrize(("vary", "value"), [("batch", 2), ("filters", 3)])
+def test_shapes_on_other_axes(vary, value):
+    case = Case(op="conv1d", kernel=3, filters=4, batch=3, length=9)
+    plan = Plan(case, vary, [value], 4)
+    assert plan.shapes[value] == window.case_at(case, vary, value).output_shape()
+
+
+def test_a_varied_length_is_open_in_the_stored_case():
+    open_, fixed = (Plan(CASES[0].with_(length=n), "length", [5], 9) for n in (None, 7))
+    assert open_.id == fixed.id and fixed.case.length is None
+    assert fixed.arrays["x"].shape == (1, 9, 1)
+    batch = Plan(CASES[0].with_(length=7), "batch", [1], 4)
+    assert batch.case.length == 7 and batch.arrays["x"].shape == (4, 7, 1)
+
+
+def test_values_are_sorted_and_the_longest_is_the_reference():
+    assert axis_values([9, 5, 7, 5], "length") == ([5, 7], 9)
+    with pytest.raises(InputError, match="give two or more"):
+        axis_values([9, 9], "length")
+
+
+def test_plans_are_shared_while_they_are_used_and_then_forgotten():
+    plans = Plans([CASES[0].with_(seed=seed) for seed in range(CACHED + 1)], "length", [5], 9)
+    first = plans[0]
+    assert plans[0] is first and len(plans) == CACHED + 1
+    for number in range(1, CACHED + 1):
+        assert plans[number].id != first.id
+    assert plans[0] is not first and plans[0].id == first.id
+
+
+def test_a_case_that_is_given_twice_is_one(tmp_path):
+    twice = [CASES[0], CASES[0].with_(length=7), CASES[1], CASES[0]]
+    assert Plans(twice, "length", [5], 9).cases == [CASES[0], CASES[1]]
+    with Store(tmp_path) as store:
+        found = sweep_cases(twice, [Target("reference")], [5, 9], store=store)
+    assert found.targets["reference"].comparisons == 2

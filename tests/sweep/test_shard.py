@@ -1,0 +1,124 @@
+"""Shards of a command ask every question once, and together give the rows of one run."""
+
+import json
+from importlib import import_module
+
+import pytest
+
+import probe
+from probe import Case, load
+from probe.case.errors import InputError
+from probe.sweep.shard import ALL, Shard, current_shard, questions_of_part, within_shard
+from probe.ui.cli import shell
+
+pytestmark = pytest.mark.long
+
+SWITCHING = "reference,algorithm=pairwise,length_switch=9"
+CASE = Case("conv1d", 5, 3, 2, operands="cancel")
+TIMES = {"seconds", "started", "machine", "path"}
+
+
+def rows(folder, table):
+    """The rows of a table but for times, in a fixed order."""
+    frame = getattr(load(folder), table)
+    frame = frame.drop(columns=[name for name in frame if name in TIMES])
+    return sorted(map(str, frame.to_dict("records")))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 40])
+def test_every_question_is_asked_in_one_part(count):
+    questions = list(range(23))
+    shards = [Shard(number, count) for number in range(1, count + 1)]
+    parts = [shard.part(questions) for shard in shards]
+    assert parts == [[one for one in questions if shard.has(one)] for shard in shards]
+    assert sorted(one for part in parts for one in part) == questions
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+@pytest.mark.parametrize(
+    "text", ["0/3", "4/3", "1", "1/0", "a/b", "-1/2", "1/2/3", " 1/2", "1.0/2"]
+)
+def test_what_is_no_part_is_refused_in_one_line(text):
+    with pytest.raises(InputError, match=r"shard=.*use i/n"):
+        Shard.parse(text)
+
+
+def test_inner_campaigns_of_one_question_are_whole():
+    with within_shard(Shard(2, 3)):
+        assert [(one, current_shard()) for one in questions_of_part("abcdef")] == [
+            ("b", ALL),
+            ("e", ALL),
+        ]
+        assert current_shard() == Shard(2, 3)
+    assert current_shard() == ALL
+
+
+def test_shards_of_a_sweep_have_the_rows_of_one_run(tmp_path):
+    targets = ["reference", SWITCHING]
+    whole = probe.sweep(CASE, range(5, 20), targets, store=tmp_path / "whole")
+    parts = [
+        probe.sweep(CASE, range(5, 20), targets, store=tmp_path / "parts", shard=f"{n}/4")
+        for n in range(1, 5)
+    ]
+    one, many = whole.to_json()["targets"], [part.to_json()["targets"] for part in parts]
+    for name in targets:
+        for what in ("compared", "differing", "comparisons"):
+            assert one[name][what] == sum(part[name][what] for part in many)
+    assert one[SWITCHING]["differing"] > 0
+    for table in ("comparisons", "differences", "runs", "cases"):
+        assert rows(tmp_path / "parts", table) == rows(tmp_path / "whole", table), table
+    probe.merge([tmp_path / "parts"], tmp_path / "merged")
+    for table in ("comparisons", "differences", "runs", "cases"):
+        assert rows(tmp_path / "merged", table) == rows(tmp_path / "whole", table), table
+
+
+def test_a_shard_goes_on_where_it_was(tmp_path):
+    first = probe.sweep(CASE, range(5, 20), "reference", store=tmp_path, shard="2/3")
+    again = probe.sweep(CASE, range(5, 20), "reference", store=tmp_path, shard="2/3")
+    assert again.to_json()["stored_before"] == again.to_json()["comparisons"] == 5
+    assert first.to_json()["stored_before"] == 0
+
+
+@pytest.mark.slow
+def test_shards_of_a_sweep_by_order_cover_all_values():
+    whole = probe.sweep(CASE, range(5, 20), SWITCHING, by="order").to_json()
+    parts = [
+        probe.sweep(CASE, range(5, 20), SWITCHING, by="order", shard=f"{n}/2").to_json()
+        for n in (1, 2)
+    ]
+    for what in ("compared", "differing", "unknown"):
+        assert whole[what] == sum(part[what] for part in parts)
+    assert whole["differing"] > 0
+
+
+def test_more_parts_than_values_are_refused_by_the_command(tmp_path, capsys):
+    words = "sweep --op sum --in-channels 4 --lengths 1..3 --target numpy --json --shard".split()
+    assert shell.run([*words, "1/3", "--store", str(tmp_path)]) == 2
+    assert "shard=1/3" in capsys.readouterr().err
+    assert shell.run([*words, "1/2", "--store", str(tmp_path)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["comparisons"] == 1 and "shard-1-of-2" in found["store"]
+
+
+def test_a_part_is_stored_where_it_is_said(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = "sweep --op sum --in-channels 4 --lengths 1..3 --target numpy --shard 1/2".split()
+    assert shell.run(words) == 2
+    assert "shard=1/2: its results come in parts" in capsys.readouterr().err
+    assert shell.run([*words, "--no-store"]) == 0
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    "name", ["prefix_stability", pytest.param("batch_invariance", marks=pytest.mark.slow)]
+)
+@pytest.mark.slow_at("prefix_stability")
+def test_shards_of_an_experiment_have_the_rows_of_one_run(name, tmp_path):
+    script = import_module(name).main
+    for number in (1, 2, 3):
+        words = ["--quick", "--shard", f"{number}/3", "--store", str(tmp_path / "parts")]
+        assert not script(words, standalone_mode=False)
+    assert not script(["--quick", "--store", str(tmp_path / "whole")], standalone_mode=False)
+    for table in ("comparisons", "causes", "cases"):
+        assert rows(tmp_path / "parts", table) == rows(tmp_path / "whole", table), table
+    assert len(rows(tmp_path / "whole", "comparisons")) > 5

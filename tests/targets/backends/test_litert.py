@@ -1,0 +1,115 @@
+"""LiteRT: exact on integers, every order replayed, its models and who runs them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from probe.case.errors import TargetError
+from probe.case.operation import case_program
+from probe.targets.backends import conformance
+from probe.targets.backends.contract import Unsupported
+from probe.targets.backends.litert import ALIGNMENT, LiteRT, runners, schema_weights
+from probe.targets.backends.source import ValueShapes
+from tests.targets.backends import conforming
+from tests.targets.backends.conforming import CASES, slow
+
+pytestmark = pytest.mark.long
+
+
+def of_three_axes(spec):
+    """CONV_3D may refuse groups, and float16."""
+    return spec["op"] == "conv3d" and (spec["groups"] > 1 or spec["dtype"] == "float16")
+
+
+test_integers_are_exact = conforming.exact(
+    ("litert", "float32 float16", 1), may_refuse=of_three_axes
+)
+test_integers_are_exact_with_other_kernels = conforming.exact(
+    ("litert,xnnpack=0", "float32", 1),
+    slow("litert,threads=2", "float32", 1),
+    may_refuse=lambda spec: True,
+)
+test_every_output_is_revealed_and_replayed = conforming.replays(
+    ("litert", "float32", CASES),
+    slow("litert,xnnpack=0", "float32", CASES),
+    slow("litert,threads=2", "float32", CASES),
+    slow("litert", "float16", [case for case in CASES[::3] if case.op != "conv3d"]),
+)
+
+
+def test_a_new_length_is_a_new_model(started):
+    spec, x = conformance.spec("conv1d", [2]), np.arange(5, dtype=np.float32).reshape(1, 5, 1)
+    w = np.ones((2, 1, 1), np.float32)
+    found = [conforming.run(started("litert"), spec, x[:, :n], w).ravel() for n in (4, 5)]
+    assert [one.tolist() for one in found] == [[1, 3, 5], [1, 3, 5, 7]]
+
+
+def test_an_input_without_a_window_is_refused_and_not_answered_by_the_last_model(started):
+    spec = conformance.spec("conv1d", [5])
+    w = np.ones((5, 1, 1), np.float32)
+    for _ in range(2):
+        with pytest.raises(TargetError, match="no window fits"):
+            conforming.run(started("litert"), spec, np.ones((1, 3, 1), np.float32), w)
+
+
+def test_who_runs_an_operator(started):
+    spec = conformance.spec("conv2d", [3, 3], padding=[[0, 1], [1, 1]])
+    said = conforming.kernels(started("litert"), spec, (1, 5, 5, 1))
+    assert said == {"interpreter": ["PAD by XNNPACK", "CONV_2D by XNNPACK"]}
+    said = conforming.kernels(started("litert,xnnpack=0"), spec, (1, 5, 5, 1))
+    assert said == {"interpreter": ["PAD built in", "CONV_2D built in"]}
+
+
+@pytest.mark.parametrize(
+    ("delegate", "expected"),
+    [
+        (([0, 1, 2, 3], [5]), ["PAD by XNNPACK", "CONV_2D by XNNPACK"]),
+        (([4, 1, 2], [5]), ["PAD built in", "CONV_2D by XNNPACK"]),
+        (([0, 3], [4]), ["PAD by XNNPACK", "CONV_2D built in"]),
+    ],
+)
+def test_a_delegate_may_take_a_part(delegate, expected):
+    details = [
+        {"op_name": "PAD", "inputs": [0, 3], "outputs": [4]},
+        {"op_name": "CONV_2D", "inputs": [4, 1, 2], "outputs": [5]},
+        {"op_name": "DELEGATE", "inputs": delegate[0], "outputs": delegate[1]},
+    ]
+    assert runners(details) == expected
+
+
+@pytest.mark.parametrize(
+    ("op", "kernel", "shape"),
+    [
+        ("conv1d", [5], (6, 1, 5, 3)),
+        ("conv2d", [2, 5], (6, 2, 5, 3)),
+        ("conv3d", [2, 1, 5], (2, 1, 5, 3, 6)),
+        ("depthwise_conv2d", [2, 5], (1, 2, 5, 6)),
+    ],
+)
+def test_weights_in_the_operators_layout(op, kernel, shape):
+    spec = conformance.spec(op, kernel, in_channels=3, filters=6)
+    w = np.arange(np.prod(shape), dtype=np.float32)
+    w = w.reshape(*kernel, 3 // spec["groups"], 6)
+    assert schema_weights(spec, w).shape == shape
+    assert schema_weights(spec, w).ravel()[0] == 0
+
+
+def emitted(spec, shape):
+    """The Source of a case; no library is imported."""
+    given = case_program(spec)
+    return LiteRT().described({}, "cpu", "").emit(given, ValueShapes(given, shape))
+
+
+def test_the_models_buffers_are_aligned_and_hold_what_is_given():
+    pytest.importorskip("ai_edge_litert.schema_py_generated")
+    spec = conformance.spec("conv1d", [3], filters=5, bias=True)
+    hold = emitted(spec, (1, 9, 1)).hold
+    for factor in (1, 2):  # packed once; new weights go into the finished bytes
+        w, b = (factor * np.arange(1, n + 1, dtype=np.float32) for n in (15, 5))
+        content = hold({"w": w.reshape(3, 1, 5), "b": b})["model"]
+        for array in (w.reshape(3, 5).T, b):
+            place = content.index(np.ascontiguousarray(array).tobytes())
+            assert place % ALIGNMENT == 0
+    with pytest.raises(Unsupported, match="no window fits"):
+        emitted(spec, (1, 2, 1))

@@ -1,0 +1,62 @@
+"""ONNX Runtime: exact on integers, every order replayed, its models and what it makes of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from probe.case.operation import case_program
+from probe.targets.backends import conformance
+from probe.targets.backends.onnxruntime import OnnxRuntime
+from probe.targets.backends.source import ValueShapes
+from tests.targets.backends import conforming
+from tests.targets.backends.conforming import CASES, slow
+
+pytestmark = pytest.mark.long
+
+
+def thinned_out(spec):
+    """It refuses auto_pad with dilation, and with a stride the padding goes by the size."""
+    both = max(spec["stride"]) > 1 and max(spec["dilation"]) > 1
+    return spec["padding"] == "same" and both
+
+
+test_integers_are_exact = conforming.exact(
+    slow("onnxruntime", "float32 float16", 1),
+    ("onnxruntime,weights=argument", "float32", 1),
+    slow("onnxruntime,threads=1,deterministic=1", "float32", 1),
+    may_refuse=thinned_out,
+)
+test_every_output_is_revealed_and_replayed = conforming.replays(
+    slow("onnxruntime", "float32", CASES),
+    slow("onnxruntime,weights=argument", "float32", CASES),
+    slow("onnxruntime", "float16", CASES[::3]),
+)
+
+
+def test_constant_weights_get_blocked_layouts_and_fed_ones_do_not(started):
+    spec = conformance.spec("conv2d", [3, 3], in_channels=16, filters=16)
+    said = conforming.kernels(started("onnxruntime"), spec, (1, 9, 9, 16))
+    assert "Conv (com.microsoft.nchwc)" in said["optimised-model"]
+    said = conforming.kernels(started("onnxruntime,weights=argument"), spec, (1, 9, 9, 16))
+    assert said == {"optimised-model": ["Conv"]}
+
+
+def test_float16_is_computed_between_casts(started):
+    spec = conformance.spec("conv1d", [5], dtype="float16")
+    said = conforming.kernels(started("onnxruntime"), spec, (1, 9, 1))
+    assert said == {"optimised-model": ["Cast", "Conv", "Cast"]}
+
+
+def node(spec, shape=(1, 8, 8, 1)):
+    """The text of the node of a spec."""
+    program = case_program(spec)
+    return OnnxRuntime().described({}, "cpu", "").shown(program, ValueShapes(program, shape))[0]
+
+
+def test_same_is_written_out_where_auto_pad_would_be_refused():
+    same = conformance.spec("conv2d", [3, 4], padding="same")
+    assert 'auto_pad="SAME_UPPER"' in node(same) and "pads" not in node(same)
+    dilated = node(dict(same, dilation=[2, 1]))
+    assert "pads=[2, 1, 2, 2]" in dilated and "auto_pad" not in dilated
+    assert "pads=[0, 2, 1, 3]" in node(dict(same, padding=[[0, 1], [2, 3]]))
+    assert "pad" not in node(dict(same, padding="valid"))

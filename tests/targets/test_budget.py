@@ -1,0 +1,93 @@
+"""A budget of time: it ends in time, what was left out is said, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+import probe
+from probe.case.errors import InputError
+from probe.sweep.bits import sweep_cases
+from probe.sweep.store import Store
+from probe.targets import budget
+from probe.ui.cli import shell
+from tests.sweep.test_bits import CASE, REFERENCE, SWITCHING, failures, faulty, inline, limited
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("30m", 1800), ("2h", 7200), ("1h30m", 5400), (" 0.5S ", 0.5)],
+)
+def test_times_are_read_with_their_units(text, seconds):
+    assert budget.seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "30", "m", "-3m", "0s", "1e9h", "3d", "nan", "9" * 8 + "h"])
+def test_what_is_no_time_is_refused(text):
+    with pytest.raises(InputError, match="time=.*90s, 30m"):
+        budget.seconds(text)
+
+
+def rows(folder: Path) -> dict:
+    frame = probe.load(folder).comparisons.drop(columns=["seconds", "machine"])
+    return {(row["target"], row["case_id"], row["at"]): tuple(map(str, row)) for _, row in
+            frame.sort_index(axis=1).iterrows()}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_same_again_goes_on_and_gives_the_rows_of_one_run(tmp_path):
+    cases, targets, lengths = [CASE, CASE.with_(seed=1)], [REFERENCE, SWITCHING], range(5, 30)
+    with Store(tmp_path / "whole") as store:
+        sweep_cases(cases, targets, lengths, store=store, opens=inline)
+    left, parts = None, 0
+    while left != 0:
+        with Store(tmp_path / "parts") as store:
+            found = limited(20 * (parts + 1), cases, targets, lengths, store=store)
+        told = found.targets.values()
+        assert all(one.comparisons + one.unasked == 48 for one in told)
+        assert left is None or found.left_out < left
+        left, parts = found.left_out, parts + 1
+    assert parts > 2 and rows(tmp_path / "parts") == rows(tmp_path / "whole")
+
+
+def test_what_hangs_does_not_hold_it_and_is_no_failure(tmp_path):
+    sessions = faulty(tmp_path / "log", 60.0, any="once hang")
+    running = sessions(REFERENCE).start()
+    start = time.monotonic()
+    with budget.within("3s"), Store(tmp_path / "m") as store:
+        found = sweep_cases([CASE], [REFERENCE], range(5, 40), store=store, opens=lambda _: running)
+    assert time.monotonic() - start < 10 and (tmp_path / "log.once").exists()
+    assert found.left_out == 34 and not found.failures and failures(tmp_path) == []
+    with Store(tmp_path / "m") as store:
+        again = sweep_cases([CASE], [REFERENCE], range(5, 40), store=store, opens=sessions)
+    assert again.targets["reference"].comparisons == 34 and again.left_out == 0
+
+
+SWEEP = "sweep --op sum --in-channels 9 --lengths 1..40 --target numpy --target reference --time"
+
+
+def test_the_command_says_what_was_left_out(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(budget.Budget, "over", True)
+    words = [*SWEEP.split(), "1s", "--store", str(tmp_path)]
+    assert shell.run([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["time"] == 1 and found["left_out"] == {"comparisons": 78}
+    for name in ("numpy", "reference"):
+        one = found["targets"][name]
+        assert one["left_out"] == {"comparisons": 39, "lengths": "1..39"} and not one["failures"]
+    assert shell.run(words) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "78 of 78 comparisons were left out" in out and "not run" in out
+    monkeypatch.undo()
+    assert shell.run([*words[:-3], "10m", "--store", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["left_out"] == {"comparisons": 0} and found["comparisons"] == 78
+
+
+@pytest.mark.parametrize("more", ["30x", "1m --by order"])
+def test_a_time_that_cannot_be_is_one_line(more, capsys):
+    assert shell.run([*SWEEP.split(), *more.split(), "--no-store"]) == 2
+    assert capsys.readouterr().err.startswith("probe: time=")

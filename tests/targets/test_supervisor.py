@@ -1,0 +1,213 @@
+"""Everything that a command does ends within two seconds of ``--time``, Ctrl-C and SIGTERM."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from probe.targets.supervisor import WORDS, Board
+
+ROOT = Path(__file__).parents[2]
+
+# A command whose work is given: what a library does in one call of minutes, or in a crash.
+COMMAND = """
+import os, signal, subprocess, sys, threading, time
+from probe.targets import budget, supervisor
+from probe.targets.progress import VOICE
+from probe.sweep.printing import Output
+def hold():  # a call that hears no signal: Python's handlers run between two steps of its own
+    signal.pthread_sigmask(signal.SIG_BLOCK, {{signal.SIGALRM, signal.SIGTERM}})
+    time.sleep(60)
+def work():
+    {work}
+    return 0
+sys.exit(supervisor.supervised(work, "--json" in sys.argv))
+"""
+
+
+def started(work: str, *words: str) -> subprocess.Popen:
+    command = [sys.executable, "-c", COMMAND.format(work=work.replace("\n", "\n    ")), *words]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, text=True, env=env, **pipes)
+
+
+def ended(process: subprocess.Popen, number: int | None = None) -> tuple[int, str, str, float]:
+    """Status, stdout, stderr, and seconds from a signal, which is sent once it says so."""
+    pipe = process.stdout.fileno()
+    while os.read(pipe, 1) not in b"\n":  # readline() keeps what is behind it from communicate()
+        continue
+    time.sleep(0.3)  # it says so just before it begins
+    begun = time.monotonic()
+    if number is not None:
+        process.send_signal(number)
+    out, err = process.communicate(timeout=50)
+    return process.returncode, out, err, time.monotonic() - begun
+
+
+def gone(pid: int, seconds: float = 10.0) -> bool:
+    """Whether a process is gone, or waits for nothing but that its parent asks how it ended."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        command = ["ps", "-o", "stat=", "-p", str(pid)]
+        if subprocess.run(command, capture_output=True, text=True).stdout.strip()[:1] in ("", "Z"):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+BUSY = "VOICE.note('asking sum')\nprint('go', flush=True)\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_call_that_hears_nothing_is_ended_and_one_line_says_in_what(number):
+    status, out, err, seconds = ended(started(BUSY + "hold()", "--json"), number)
+    assert status == 130 and seconds < 3.5
+    assert err.startswith("probe: interrupted after ") and err.endswith("s: asking sum\n")
+    told = json.loads(out)
+    assert told["exit"] == 130 and told["error"]["kind"] == "interrupted"
+
+
+def test_time_ends_a_call_that_hears_nothing():
+    work = "with budget.within('1s'):\n    " + BUSY.replace("\n", "\n    ") + "hold()"
+    status, out, err, seconds = ended(started(work))
+    assert status == 3 and seconds < 4
+    assert "the 1 s of --time were over after" in err and "asking sum" in err and not out
+
+
+def test_what_a_command_has_started_ends_with_it():
+    child = "child = subprocess.Popen(['sleep', '60'])\nprint(child.pid, flush=True)\n"
+    process = started("VOICE.note('installing')\n" + child + "hold()")
+    pid = int(process.stdout.readline())
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 130
+    process.communicate()
+    assert gone(pid)
+
+
+def test_what_ends_by_itself_gives_its_own_status_and_answer():
+    work = BUSY + "try:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('known')\n"
+    status, out, _, seconds = ended(started(work + "    return 7"), signal.SIGTERM)
+    assert (status, out) == (7, "known\n") and seconds < 3.5
+
+
+def test_a_signal_to_the_whole_group_leaves_the_time_to_say_what_is_known():
+    # as timeout(1) and systemd send it: the supervisor passes on what the command has had already
+    work = """print(flush=True)
+try:
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(60)
+except KeyboardInterrupt:
+    os.kill(os.getppid(), signal.SIGTERM)
+    time.sleep(0.5)
+    print("what is known", flush=True)"""
+    _, out, err, _ = ended(started(work))
+    assert (out, err) == ("what is known\n", "")
+
+
+def test_an_answer_that_is_printed_is_the_end_though_a_library_does_not_come_to_its_own():
+    work = BUSY + "import atexit\natexit.register(time.sleep, 60)\ntry:\n    time.sleep(60)\n"
+    work += "except KeyboardInterrupt:\n    print('known', flush=True)"
+    status, out, err, seconds = ended(started(work), signal.SIGINT)
+    assert (status, out, err) == (0, "known\n", "") and seconds < 3.5
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "words"),
+    [("SIGSEGV", 3, "SIGSEGV"), ("SIGKILL", 2, "most likely the memory ran out")],
+)
+def test_a_crash_is_one_line(number, status, words):
+    """It ended with a signal's number, and nothing was printed."""
+    work = BUSY + f"os.kill(os.getpid(), signal.{number})\ntime.sleep(5)"
+    got, out, err, _ = ended(started(work, "--json"))
+    assert got == status and words in err and "asking sum" in err and len(err.splitlines()) == 1
+    assert json.loads(out)["exit"] == status
+
+
+def test_a_command_whose_supervisor_was_killed_ends_too():
+    process = started("print(os.getpid(), flush=True)\nhold()")
+    pid = int(process.stdout.readline())
+    process.kill()
+    process.communicate(timeout=20)  # its pipes are closed when both are gone
+    assert gone(pid)
+
+
+def test_a_board_keeps_what_was_noted_last_and_no_more_than_it_holds():
+    board = Board()
+    assert board.ends == float("inf") and board.status is None and not board.printing
+    board.write("a longer text")
+    board.write("short")
+    board.write("why", 1)
+    assert (board.read(), board.read(1)) == ("short", "why")
+    board.write("\N{EM DASH}" * WORDS)
+    assert set(board.read()) == {"\N{EM DASH}"} and board.read(1) == "why"
+    board.status, board.printing, board.ends = 0, True, 12.5
+    assert (board.status, board.printing, board.ends) == (0, True, 12.5)
+
+
+def test_time_ends_the_main_thread_wherever_it_is_and_no_handler_of_exceptions_keeps_it():
+    """``except Exception`` around a library's call took the end of time for the call's failure."""
+    from probe.case.errors import NothingKnown
+    from probe.targets import budget
+
+    begun = time.monotonic()
+
+    def work():
+        with budget.within("1s"):
+            while True:
+                try:
+                    time.sleep(30)
+                except Exception:
+                    continue
+
+    with pytest.raises(NothingKnown, match="the 1 s of --time were over"):
+        work()
+    assert 0.9 < time.monotonic() - begun < 5
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+
+
+def test_within_a_part_that_ends_what_is_known_stays_and_nothing_more_is_begun():
+    from probe.targets import budget
+
+    known = []
+    with budget.within("0.5s"):
+        with budget.Ending():
+            for number in range(100):
+                known.append(number)
+                time.sleep(0.2)
+        assert 1 < len(known) < 50 and budget.spent() == "the 0 s of --time were over"
+        with budget.within(None):  # a part has no time of its own
+            assert budget.spent()
+    assert not budget.spent()
+
+
+def test_padding_ends_in_time_with_the_sizes_that_are_known(monkeypatch, tmp_path):
+    """It took no limit of time at all."""
+    torch = pytest.importorskip("torch")
+    from probe.sizes.search import PaddedModel
+    from probe.ui.answers import network
+
+    sized = PaddedModel.sized
+
+    def slow(self, content, *more):
+        if content > 4:
+            time.sleep(60)
+        return sized(self, content, *more)
+
+    monkeypatch.setattr(PaddedModel, "sized", slow)
+    module = torch.nn.Conv1d(3, 4, 3).eval()
+    begun = time.monotonic()
+    answer = network.network(
+        module, fixed=12, lengths=[4, 5, 6], shapes={"x": (1, 3, 12)}, time="9s"
+    )
+    assert time.monotonic() - begun < 20
+    assert [size.content for size in answer.found] == [4]
+    said = "valid sizes from 5 on were not looked at: the 9 s of --time were over"
+    assert said in answer.notes

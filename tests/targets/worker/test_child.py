@@ -1,0 +1,241 @@
+"""The child's answers: cuts, sweeps, masks, and errors that are answers too."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from probe.case import floats, operands, ulp
+from probe.case.case import Case
+from probe.targets.backends.contract import OutOfMemory, Unavailable, Unsupported
+from probe.targets.worker import child as worker
+
+
+def started(algorithm: str = "sequential") -> worker.Worker:
+    made = worker.Worker()
+    request = {"do": "start", "backend": "reference", "switches": {"algorithm": algorithm}}
+    ask(made, request)
+    return made
+
+
+def answers(made: worker.Worker, request: dict, arrays: dict | None = None) -> list:
+    found = list(made.handle(request, arrays or {}))
+    assert [bool(header.get("done")) for header, _ in found] == [False] * (len(found) - 1) + [True]
+    return found
+
+
+def ask(made: worker.Worker, request: dict, arrays: dict | None = None) -> tuple[dict, dict]:
+    return answers(made, request, arrays)[-1]
+
+
+def given(case: Case) -> dict[str, np.ndarray]:
+    x, w, b = operands.generate(case)
+    return {"x": x, "w": w} | ({} if b is None else {"b": b})
+
+
+def loaded(case: Case, algorithm: str = "sequential") -> worker.Worker:
+    made = started(algorithm)
+    assert "error" not in ask(made, {"do": "load", "key": "k", "spec": case.spec()}, given(case))[0]
+    return made
+
+
+def swept(made: worker.Worker, case: Case, lengths: range, **options: object) -> list:
+    request = {"do": "sweep", "key": "k", "vary": "length", "against": case.length, **options}
+    items = []
+    for length in lengths:
+        ranges = [[0, size, 1] for size in case.output_shape(length)]
+        items.append([length, [[None, ranges]]])
+    return answers(made, request | {"items": items})
+
+
+CASE = Case(op="conv1d", kernel=3, in_channels=4, filters=3, length=20, batch=2, bias=0.5)
+
+
+def test_facts_name_library_and_versions():
+    made = worker.Worker()
+    header, _ = ask(made, {"do": "start", "backend": "reference"})
+    assert {"library", "library_version", "numpy_version", "python_version"} <= set(header["facts"])
+
+
+@pytest.mark.parametrize("vary", ["length", "batch", "filters"])
+def test_a_cut_is_the_smaller_case(vary):
+    made = loaded(CASE)
+    value = {"length": 9, "batch": 1, "filters": 2}[vary]
+    _, arrays = ask(made, {"do": "run", "key": "k", "at": {vary: value}})
+    small = CASE.with_(**{vary: value})
+    _, alone = ask(made, {"do": "run", "spec": small.spec()}, given(small))
+    assert arrays["y"].shape == small.output_shape()
+    assert ulp.equal(arrays["y"], alone["y"], "float32")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_every_dtype_travels_in_its_container(dtype):
+    case = CASE.with_(dtype=dtype)
+    _, arrays = ask(loaded(case), {"do": "run", "key": "k"})
+    assert arrays["y"].dtype == floats.container_of_format(dtype)
+
+
+@pytest.mark.parametrize("step", [0, 4, 8, 16, 20, 48])
+def test_realigned_moves_on_or_off_the_boundary(step):
+    raw = np.zeros(4096, np.uint8)
+    start = -raw.ctypes.data % 64 + step
+    x = raw[start : start + 960].view(np.float32).reshape(2, 30, 4)
+    x[...] = np.arange(240).reshape(2, 30, 4)
+    moved = worker.realigned(x)
+    assert (moved == x).all() and moved.flags.c_contiguous
+    assert (moved.ctypes.data % 16 == 0) != (x.ctypes.data % 16 == 0)
+
+
+def test_a_stable_target_never_differs():
+    found = swept(loaded(CASE), CASE, range(3, 20))
+    at, differing = (
+        np.concatenate([arrays[name] for _, arrays in found]) for name in ("at", "differing")
+    )
+    assert at.tolist() == list(range(3, 20)) and not differing.any()
+    assert {state for header, _ in found for state in header["control"]} == {"equal"}
+
+
+def test_differences_are_those_of_two_runs():
+    case = CASE.with_(operands="cancel", batch=1, in_channels=16)
+    made = loaded(case, "pairwise")
+    order = loaded(case, "sequential")
+    whole = ask(made, {"do": "run", "key": "k"})[1]["y"]
+    _, found = swept(made, case, range(9, 10))[0]
+    assert found["compared"].tolist() == [7 * 3]
+    one = ask(made, {"do": "run", "key": "k", "at": {"length": 9}})[1]["y"]
+    expected = ulp.differences(one, np.ascontiguousarray(whole[:, :7]), "float32")
+    assert found["differing"].tolist() == [len(expected.index)]
+    other = ask(order, {"do": "run", "key": "k"})[1]["y"]
+    assert len(ulp.differences(whole, other, "float32").index)  # the operands do show an order
+
+
+def test_controls_find_a_target_that_answers_at_random():
+    case = Case(op="conv1d", kernel=9, in_channels=16, filters=4, length=30, operands="cancel")
+    made = loaded(case, "random")
+    every = swept(made, case, range(20, 22), control="every")
+    assert all(state != "equal" for header, _ in every for state in header["control"])
+    assert every[0][0]["base_control"] == "differs"
+
+
+def test_an_item_that_fails_is_listed_and_the_others_go_on():
+    found = swept(loaded(CASE), CASE, range(18, 23))
+    failures = [failure for header, _ in found for failure in header["failures"]]
+    assert [failure[0] for failure in failures] == [21, 22]
+    assert "the operands have 20" in failures[0][2]
+    assert np.concatenate([arrays["at"] for _, arrays in found]).tolist() == [18, 19, 20]
+
+
+def test_interval_0_answers_the_base_and_then_every_item():
+    found = swept(loaded(CASE), CASE, range(5, 8), interval=0)
+    assert [len(arrays["at"]) for _, arrays in found] == [0, 1, 1, 1, 0]
+
+
+@pytest.mark.parametrize("mode", ["weights", "inputs"])
+def test_masks_are_calls_with_edited_operands(mode):
+    made, arrays = loaded(CASE), given(CASE)
+    edited = arrays["w" if mode == "weights" else "x"]
+    draw = np.random.default_rng(1)
+    counts = np.array([0, 3, 1, 5])
+    edits = {
+        "offsets": np.concatenate([[0], np.cumsum(counts)]),
+        "flat": draw.choice(edited.size, counts.sum(), replace=False),
+        "values": draw.random(counts.sum()).astype(np.float32),
+        "b_offsets": np.array([0, 0, 1, 1, 2]),
+        "b_flat": np.array([2, 0]),
+        "b_values": np.array([7, 8], np.float32),
+    }
+    header, found = ask(made, {"do": "masks", "key": "k", "mode": mode}, edits)
+    assert found["outputs"].shape == (4, *CASE.output_shape()) and header["first"] == 0
+    for number in range(4):
+        copy = {name: array.copy() for name, array in arrays.items()}
+        for before, name in (("", "w" if mode == "weights" else "x"), ("b_", "b")):
+            own = slice(*edits[f"{before}offsets"][number : number + 2])
+            copy[name].reshape(-1)[edits[f"{before}flat"][own]] = edits[f"{before}values"][own]
+        _, alone = ask(made, {"do": "run", "spec": CASE.spec()}, copy)
+        assert ulp.equal(found["outputs"][number], alone["y"], "float32")
+    chosen = {"do": "masks", "key": "k", "mode": mode}
+    _, some = ask(made, chosen, edits | {"select": np.array([5, 0])})
+    assert (some["outputs"] == found["outputs"].reshape(4, -1)[:, [5, 0]]).all()
+
+
+def test_masks_answer_in_parts_of_bounded_size(monkeypatch):
+    made = loaded(CASE)
+    request = {"do": "masks", "key": "k", "mode": "weights"}
+    arrays = {"offsets": np.arange(8), "flat": np.arange(7), "values": np.arange(7, dtype="f4")}
+    _, whole = ask(made, request, arrays)
+    monkeypatch.setattr("probe.targets.worker.compare.ANSWER_BYTES", 3 * whole["outputs"][0].nbytes)
+    parts = answers(made, request, arrays)
+    assert [header["first"] for header, _ in parts] == [0, 3, 6]
+    assert (np.concatenate([found["outputs"] for _, found in parts]) == whole["outputs"]).all()
+
+
+def test_masks_make_weights_of_one_value():
+    case = Case(op="conv1d", kernel=3, in_channels=2, filters=2, length=5)
+    request = {"do": "masks", "spec": case.spec(), "base": 2.0, "mode": "weights"}
+    none = {"offsets": np.zeros(2, int), "flat": np.zeros(0, int), "values": np.zeros(0, "f4")}
+    _, found = ask(started(), request, none | {"x": np.ones((1, 5, 2), np.float32)})
+    assert (found["outputs"] == 12).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"offsets": np.array([0, 2])}, "do not describe the same edits"),
+        ({"offsets": np.array([0])}, "at least one call"),
+        ({"flat": np.array([10**6])}, "out of bounds"),
+    ],
+)
+def test_masks_that_make_no_sense_are_refused(change, why):
+    arrays = {"offsets": np.array([0, 1]), "flat": np.array([0]), "values": np.ones(1, np.float32)}
+    if len(change.get("offsets", [0, 1])) == 1:
+        arrays |= {"flat": np.zeros(0, int), "values": np.zeros(0, np.float32)}
+    request = {"do": "masks", "key": "k", "mode": "weights"}
+    header, _ = ask(loaded(CASE), request, arrays | change)
+    assert header["error"] == "error" and why in header["message"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        ({"do": "nonsense"}, "no such request"),
+        ({}, "no such request"),
+        ({"do": "run", "key": "other"}, "key=other: nothing is loaded"),
+        ({"do": "run", "key": "k", "at": {"length": 99}}, "length=99"),
+        ({"do": "run", "key": "k", "at": {"height": 1}}, "can't be cut"),
+        ({"do": "run", "key": "k", "at": {"channels": 9}}, "channels=9: the operands have"),
+        ({"do": "start", "backend": "nonsense"}, "nonsense"),
+        ({"do": "load"}, "KeyError"),
+    ],
+)
+def test_a_wrong_request_is_answered(request_, why):
+    header, arrays = ask(loaded(CASE), request_)
+    assert header["error"] == "error" and why in header["message"] and not arrays
+
+
+NO_PRIMITIVE = (
+    "Operation received an exception:Status: 3, message: could not create a primitive "
+    "descriptor for the convolution forward propagation primitive"
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (MemoryError("x"), "memory"),
+        (OutOfMemory("x"), "memory"),
+        (type("ResourceExhaustedError", (Exception,), {})("x"), "memory"),
+        (Unsupported("x"), "unsupported"),
+        (Unavailable("x"), "unavailable"),
+        (ImportError("x"), "unavailable"),
+        (NotImplementedError("x"), "unsupported"),
+        (type("UnimplementedError", (Exception,), {})("x"), "unsupported"),
+        (RuntimeError("\"slow_conv2d_cpu\" not implemented for 'Half'"), "unsupported"),
+        (type("AbortedError", (Exception,), {})(NO_PRIMITIVE), "unsupported"),
+        (RuntimeError("[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Conv"), "unsupported"),
+        (ValueError("x\ny"), "error"),
+        (SystemExit(1), "error"),
+    ],
+)
+def test_kinds_of_errors(error, kind):
+    found, message = worker.describe(error)
+    assert found == kind and "\n" not in message

@@ -1,0 +1,244 @@
+"""The ways in by Python: ``probe.explain(...)`` and the like, and that commands say the same."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import pydoc
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import probe
+from probe.case.errors import InputError
+from probe.ui.answers import answer
+from probe.ui.cli import shell
+
+pytestmark = pytest.mark.long
+
+ROOT = Path(probe.__file__).parent.parent
+CASE = probe.Case("conv1d", kernel=5, in_channels=3, filters=2)
+WORDS = "--op conv1d --kernel 5 --in-channels 3 --filters 2"
+PAIR = ("reference,algorithm=sequential", "reference,algorithm=pairwise")
+QUESTIONS = ("explain", "order", "remedies", "reproduce", "sweep", "thresholds")
+
+
+BATCH = {"vary": "batch", "fixed": 24, "lengths": [5], "safe": False}
+MODEL = """
+import numpy as np
+def model(x):
+    return np.matmul(x, np.ones((8, 3), np.float32))
+"""
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "padded_rows.py").write_text(MODEL)
+
+
+def command(capsys, text):
+    """What the command prints with --json."""
+    status = shell.run([*text.split(), "--json"])
+    out, err = capsys.readouterr()
+    assert status == 0, err
+    return json.loads(out)
+
+
+TIMES = ("seconds", "seconds_fixed", "ratio", "of_fixed", "ratio_fixed", "keeping", "advice")
+
+
+def untimed(told):
+    """Without what differs between two runs of the same: times and what follows from them."""
+    if isinstance(told, dict):
+        return {k: untimed(v) for k, v in told.items() if k not in (*TIMES, "recommended")}
+    return [untimed(one) for one in told] if isinstance(told, list) else told
+
+
+ASKED = {
+    "explain": (
+        lambda: probe.explain(CASE, PAIR[0], 9, against_target=PAIR[1]),
+        f"explain {WORDS} --at 9 --target {PAIR[0]} --against-target {PAIR[1]}",
+    ),
+    "explain, equal": (
+        lambda: probe.explain(CASE, probe.Target.parse("reference"), 5, 9),
+        f"explain {WORDS} --at 5 --against 9 --target reference",
+    ),
+    "order": (
+        lambda: probe.order(CASE.with_(length=9), "reference"),
+        f"order {WORDS} --length 9 --target reference",
+    ),
+    "sweep": (
+        lambda: probe.sweep(CASE, range(5, 10), "reference"),
+        f"sweep {WORDS} --lengths 5..9 --target reference --no-store",
+    ),
+    "sweep, several": (
+        lambda: probe.sweep(CASE, np.arange(5, 10), PAIR),
+        f"sweep {WORDS} --lengths 5..9 --target {PAIR[0]} --target {PAIR[1]} --no-store",
+    ),
+    "sweep, by order": (
+        lambda: probe.sweep(CASE, [5, 7, 9], "reference", by="order"),
+        f"sweep {WORDS} --lengths 5,7,9 --target reference --by order --no-store",
+    ),
+    "sweep, batch": (
+        lambda: probe.sweep(CASE.with_(length=9), [1, 3], ["reference"], vary="batch"),
+        f"sweep {WORDS} --length 9 --lengths 1,3 --vary batch --target reference --no-store",
+    ),
+    "network": (
+        lambda: probe.network("padded_rows:model", shapes={"x": (24, 8)}, **BATCH),
+        "fix padding padded_rows:model --shape x=24x8 --vary batch --fixed 24 --lengths 5 "
+        "--no-safe",
+    ),
+    "remedies": (
+        lambda: probe.remedies(CASE, [5, 9], "reference", only=["pad"]),
+        f"fix {WORDS} --lengths 5,9 --target reference --only pad",
+    ),
+    "reproduce": (
+        lambda: probe.reproduce(
+            *(CASE, PAIR[0], 9), against_target=PAIR[1], out="here", times=1, avoid=False
+        ),
+        f"report {WORDS} --at 9 --target {PAIR[0]} --against-target {PAIR[1]} --out here "
+        "--times 1 --no-avoid",
+    ),
+}
+
+
+LONG = ("remedies", "reproduce")
+
+
+@pytest.mark.parametrize(
+    "asked", [pytest.param(one, marks=pytest.mark.slow) if one in LONG else one for one in ASKED]
+)
+def test_an_answer_is_what_the_command_prints(asked, capsys, tmp_path):
+    ask, text = ASKED[asked]
+    found = ask()
+    if (tmp_path / "here").exists():
+        (tmp_path / "here").rename(tmp_path / "there")
+    told = found.to_json()
+    assert json.loads(json.dumps(told)) == told
+    assert untimed(told) == untimed(command(capsys, text))
+    lines = repr(found).splitlines()
+    assert len(lines) == 3 and all(map(len, lines))
+    assert max(len(lines[0]), len(lines[2])) <= 100  # the finding, which says why, is never cut
+    assert found._repr_png_().startswith(b"\x89PNG")
+    assert repr(found) == repr(found)  # nothing of it is used up
+
+
+def test_a_picture_leaves_no_figure_behind():
+    import matplotlib.pyplot as plt
+
+    before, style = plt.get_fignums(), dict(plt.rcParams)
+    found = probe.sweep(CASE, range(5, 8), "reference")
+    assert found.picture() is not None
+    assert plt.get_fignums() == before and dict(plt.rcParams) == style
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.slow_at("reproduce", "thresholds", "sweep", "remedies", "order", "explain")
+def test_no_room_takes_a_questions_name(name):
+    """Else an import of the package would put it in the function's place."""
+    assert name not in probe.ROOMS and inspect.isfunction(getattr(probe, name))
+    code = (
+        "import importlib, inspect, probe; "
+        "[importlib.import_module(f'probe.{room}') for room in probe.ROOMS]; "
+        f"from probe import {name}; assert inspect.isfunction({name}); "
+        f"assert {name} is probe.{name}"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_help_of_probe_leads_to_all_questions():
+    text = pydoc.plain(pydoc.render_doc(probe))
+    for name in QUESTIONS:
+        assert f"probe.{name}(" in text
+    assert "probe.targets.backends" in text and "--json" in text
+
+
+def test_importing_a_room_does_not_import_its_question():
+    code = (
+        "import sys, probe.explain, probe.sweep, probe.order.orders, probe.sizes; "
+        "sys.exit(any(name.startswith('probe.ui.answers') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT).returncode == 0
+
+
+def test_wrong_input_is_an_input_error():
+    wrong = {
+        "did you mean reference": lambda: probe.order(CASE.with_(length=9), "refrence"),
+        "length=None: the order depends": lambda: probe.order(CASE, "reference"),
+        r"lengths=5..x: '5..x' is not a number or a range": lambda: probe.sweep(CASE, "5..x"),
+        "fixed=8: it compares padded": lambda: probe.network(sum, vary="batch", at=1, fixed=8),
+        "by=order: padding compares": lambda: probe.network(sum, fixed=8, by="order"),
+        "by=bytes: unknown": lambda: probe.sweep(CASE, [5, 9], "reference", by="bytes"),
+        "kernels=every: unknown": lambda: probe.explain(CASE, "reference", 5, 9, kernels="every"),
+        "against=None: there is nothing": lambda: probe.reproduce(CASE, "reference", 9, out="x"),
+        "fixed=.none.: the size to compare with is not given; give fixed=N": (
+            lambda: probe.network(lambda x: x)
+        ),
+        "model=dict: dict is neither a model": lambda: probe.network({"rank": 1}, "reference"),
+        "target=None: there is no such library": lambda: probe.sweep(CASE, [5, 9], None),
+        "fixed=9: a case is compared": lambda: probe.remedies(CASE, [5, 9], "reference", fixed=9),
+        "trust=True: a case reads": lambda: probe.remedies(CASE, [5, 9], "reference", trust=True),
+    }
+    assert answer.length_values([9, 7, 5, 5]) == answer.length_values("5..9:2") == [5, 7, 9]
+    for lengths, why in (
+        (9, r"write range\(1, 10\) or \[1, 9\]"),
+        ([5, 7.5], "these are not whole"),
+    ):
+        with pytest.raises(InputError, match=why):
+            answer.length_values(lengths)
+    for message, ask in wrong.items():
+        with pytest.raises(InputError, match=message):
+            ask()
+
+
+@pytest.mark.slow
+def test_types_are_known_to_a_type_checker(tmp_path):
+    """A user's own file: ``probe.explain`` is a function there, and the package still a package."""
+    pytest.importorskip("mypy")
+    (tmp_path / "user.py").write_text(
+        "import probe\nimport probe.explain.causes\n"
+        "from probe.explain.comparison import Comparison\n"
+        "case = probe.Case('conv1d', kernel=5)\n"
+        "reveal_type(probe.explain(case, 'reference', 5, 9).found)\n"
+        "reveal_type(probe.order(sum, 3))\n"
+        "probe.explain(case, 5.5)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--follow-imports=silent", "user.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"MYPYPATH": str(ROOT), "PATH": ""},
+    )
+    assert 'note: Revealed type is "probe.explain.comparison.judged.Comparison"' in done.stdout, (
+        done.stdout
+    )
+    assert 'note: Revealed type is "probe.ui.answers.cases.Ordered"' in done.stdout
+    assert done.stdout.count("error:") == 1 and "user.py:7" in done.stdout
+
+
+def test_what_is_no_case_no_number_or_no_count_is_refused():
+    for ask in (
+        lambda: probe.explain("conv1d", "reference", 5, 9),
+        lambda: probe.sweep("conv1d", [5, 9], "reference"),
+        lambda: probe.reproduce("conv1d", "reference", 5, 9, out="nowhere"),
+    ):
+        with pytest.raises(InputError, match=r"not a probe\.Case"):
+            ask()
+    with pytest.raises(InputError, match="NoneType, not a number"):
+        probe.order(lambda x: None, 9)
+    with pytest.raises(InputError, match="'9'"):
+        probe.order(np.sum, "9")
+    assert probe.order(np.sum, np.int64(9)).tree is not None
+
+
+def test_lengths_that_are_no_list_are_one_line():
+    with pytest.raises(InputError, match="lengths=.*: these are not whole numbers"):
+        probe.sweep(CASE, object(), "reference")

@@ -1,0 +1,144 @@
+"""Two runs of a model: what an answer says of the first source, of outputs, of what is unknown."""
+
+import json
+import sys
+
+import pytest
+
+import probe
+from probe.case.errors import InputError, NothingKnown
+from probe.diff.settled import SIZES
+from probe.order.semantics import Unknown
+from probe.ui.answers import first_difference as answers
+from tests.record import causes
+from tests.record.taped import Taped, apart, network, normal
+
+X = normal(6, 32)
+
+
+@pytest.fixture
+def planted(monkeypatch):
+    return causes.planted(monkeypatch)
+
+
+def test_the_json_has_the_words_of_the_design(planted):
+    told = probe.first_difference(*apart(X)).to_json()
+    assert (told["verdict"], told["examined"], told["operations_total"]) == ("differs", 5, 5)
+    assert told["first"] == told["operations"][0]["name"]
+    keys = {"name", "op", "verdict", "differing", "max_ulp", "cause"}
+    assert all(keys <= set(one) for one in told["operations"])
+    assert told["operations"][0]["verdict"] == "source"
+    assert told["operations"][0]["cause"] == "order"
+    assert sum(told["shares"].values()) == pytest.approx(1)
+    assert set(told["shares"]) <= set(answers.VERDICTS)
+    (output,) = told["outputs"]
+    assert output["differing"] and output["growth"] > 0
+    assert [one["decision"] for one in output["decisions"]] == ["argmax", "top-5", "threshold"]
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+
+
+def test_an_answer_is_three_lines_and_a_picture(planted):
+    found = probe.first_difference(*apart(X))
+    lines = repr(found).splitlines()
+    assert len(lines) == 3 and all(0 < len(line) <= 100 for line in (lines[0], lines[2]))
+    assert "differ" in lines[0] and "Dense at block.first" in lines[1]
+    assert "5 operations" in lines[1]
+    assert "order" in lines[1] and "outputs differ" in lines[2]
+    assert found._repr_png_().startswith(b"\x89PNG")
+    assert found.operations[0].verdict == "source" and found.first.name == "block.first"
+    head, first, *_ = found.table().splitlines()
+    assert head.startswith("operation") and first.startswith("block.first") and "order" in first
+    page = found._repr_html_()
+    assert page.count("<th>") == 6 and "block.first" in page and "data:image/png" in page
+
+
+def test_equal_runs_say_so(planted):
+    found = probe.first_difference(network(X), network(X))
+    assert found.verdict == "equal" and not found.finding and not planted
+    assert "equal" in repr(found).splitlines()[1]
+    with pytest.raises(InputError, match="source=.*nothing to report"):
+        found.reproduce("report")
+
+
+def test_nothing_known_is_unknown_and_a_finding():
+    def strange(x):
+        return Taped(lambda tape: tape.ran("Odd", Unknown("no word"), lambda a: a * a.sum(), x))
+
+    found = probe.first_difference(strange(X[:2]), strange(X), explain=False)
+    assert found.verdict == "unknown" and found.finding
+    assert "it is not known which outputs must agree" in repr(found)
+
+
+def test_the_report_is_of_the_source_that_is_named(planted, monkeypatch):
+    from types import SimpleNamespace
+
+    written = []
+    folder = SimpleNamespace(no_case="")
+    fake = SimpleNamespace(
+        write_operation=lambda *given: written.append(given) or folder, ModelScript=dict
+    )
+    monkeypatch.setitem(sys.modules, "probe.report.recorded", fake)
+    found = probe.first_difference(*apart(X))
+    found.reproduce("report")
+    found.reproduce("report", "block.first")
+    assert [str(one[0]) for one in written] == ["report"] * 2
+    assert written[0][2] is found.first and written[0][3].kind == "order"
+    assert folder.no_case  # no target runs tapes, so that it is no case
+    with pytest.raises(InputError, match="source=head: this operation is not a source"):
+        found.reproduce("report", "head")
+
+
+def test_all_outputs_are_counted_not_only_the_worst(planted):
+    one, other = normal(32, 24), normal(32, 24, seed=5)
+
+    def run(blocks):
+        return Taped(lambda t: (t.dense(X, t.weight(one), blocks), t.dense(X, t.weight(other), 2)))
+
+    def both(blocks):
+        return Taped(lambda t: tuple(t.dense(X, t.weight(w), blocks) for w in (one, other)))
+
+    found = probe.first_difference(both(1), both(5))
+    total = sum(one.differing for one in found.outputs)
+    assert all(one.differing for one in found.outputs)
+    most = max(one.max_ulp for one in found.outputs)
+    assert f"{total} of 288 outputs differ, up to {most:,} ulp" in found.outcome()
+    half = probe.first_difference(run(2), run(5))  # one of the two differs
+    assert "of 288 outputs differ" in half.outcome()
+
+
+def test_the_reason_of_an_unknown_is_told():
+    def strange(x):
+        def program(tape):
+            y = tape.ran("Odd", Unknown("no word"), lambda a: a * a.sum(), x)
+            return tape.relu(tape.relu(y))
+
+        return Taped(program)
+
+    found = probe.first_difference(strange(X[:2]), strange(X), explain=False)
+    told = found.to_json()
+    assert [one["reason"] for one in told["operations"]] == [
+        f"{name}: {SIZES}" for name in ("Odd", "Relu", "Relu")
+    ]
+    (group,) = told["unknown"]
+    assert (group["operations"], group["name"], group["why"]) == (3, "Odd", SIZES)
+    (line,) = found.unknown()
+    assert line == f"unknown: 3 operations, from Odd on: {SIZES}"
+
+
+def test_no_report_is_offered_where_none_can_be_written(planted):
+    found = probe.first_difference(*apart(X))
+    assert found.first.op == "Dense" and "report" not in found.outcome()  # it has no lines
+    for side in (found.found.left, found.found.right):
+        side.operations[0].lines = lambda names, out: []
+    assert "try reproduce('folder') for a report" in found.outcome()
+    found.found.causes = {0: causes.Cause(alone=False)}
+    assert "report" not in found.outcome()
+
+
+def test_time_is_a_limit_and_says_that_there_is_no_answer_yet():
+    left, right = apart(X)
+    with pytest.raises(NothingKnown, match="no answer yet"):
+        probe.first_difference(left, right, time="0.001s")
+    with pytest.raises(InputError, match="time=soon"):
+        probe.first_difference(left, right, time="soon")
+    assert probe.first_difference(left, right, time="5m").found.causes

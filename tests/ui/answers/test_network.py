@@ -1,0 +1,67 @@
+"""A model padded on targets, and models that no target can run."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from lib import nine_layers
+from probe.case.errors import InputError, ProbeError
+from probe.ui.answers import network as answers
+from probe.ui.cli.models import padding as command
+from tests.record.taped import network, normal
+
+
+def test_models_in_memory_have_no_targets():
+    with pytest.raises(InputError, match="a target's switches need a process of their own"):
+        answers.network(network(normal(6, 32)), against_target="reference")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        answers.network(network(normal(6, 32)), colour=3)
+
+
+def small(tmp_path, **words):
+    """Nine layers in small as an ONNX file, and how it is padded."""
+    pytest.importorskip("onnxruntime")
+    path = nine_layers.onnx_model(tmp_path / "small.onnx", width=3, blocks=2, **words)
+    return str(path), {"shapes": {"x": (1, 1, 1, 80)}, "fixed": 80}
+
+
+@pytest.mark.slow
+def test_a_file_is_run_whole_on_a_target_that_is_not_its_own(tmp_path):
+    pytest.importorskip("openvino")
+    path, words = small(tmp_path)
+    found = answers.network(path, "openvino", lengths=[1, 20], plan=tmp_path / "plan", **words)
+    told = found.to_json()
+    assert told["target"] == "openvino" and told["operations_total"] == 0
+    for one in told["contents"]:
+        assert (one["least"] <= one["safe"] and one["at_safe"]["by_order"] == "unknown") or (
+            one["safe"] == 80
+        )
+    assert found.plan.failed == [] and found.walked is None
+    assert any("the whole file is run there" in one for one in told["notes"])
+
+
+def test_a_target_that_fails_does_not_hide_the_others(tmp_path):
+    path, words = small(tmp_path)
+    options = ["--fixed", "80", "--lengths", "1", "--shape", "x=1x1x1x80"]
+    options += ["--target", "reference", "--target", "onnxruntime,threads=1"]
+    options += ["--plan", str(tmp_path / "plans")]
+    shown = CliRunner().invoke(command, [path, *options, "--json"], standalone_mode=False)
+    told = json.loads(shown.stdout)
+    assert shown.return_value == 3 and list(told["targets"]) == ["onnxruntime,threads=1"]
+    assert [one["target"] for one in told["failures"]] == ["reference"]
+    assert "runs no whole files" in told["failures"][0]["message"]
+    assert len(list((tmp_path / "plans").glob("*/plan.json"))) == 1
+    with pytest.raises(ProbeError, match="runs no whole files"):
+        answers.network(path, "reference", lengths=[1], **words)
+
+
+@pytest.mark.slow
+def test_switches_of_a_target_are_tried_on_a_model(tmp_path):
+    path, words = small(tmp_path)
+    told = answers.remedies(path, [1, 12], "onnxruntime", only=["threads=1"], **words).to_json()
+    found = {one["name"]: one for one in told["remedies"]}
+    assert set(found) == {"default", "threads=1"} and told["invariant"] is None
+    assert found["threads=1"]["of_fixed"] > 0 and found["threads=1"]["keeps"] in (True, False)
+    with pytest.raises(InputError, match="only=onednn=1: there is no such remedy of onnxruntime"):
+        answers.remedies(path, [1], "onnxruntime", only=["onednn=1"], **words)

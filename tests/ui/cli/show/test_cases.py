@@ -1,0 +1,45 @@
+"""How sets of outputs are written."""
+
+import io
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+import probe
+from probe import Case
+from probe.ui.cli.show import cases
+
+
+@settings(deadline=None)  # a machine at work failed it, which measures no time
+@given(st.integers(0, 2**24 - 1))
+def test_regions_are_the_mask_again(number):
+    mask = np.array([number >> bit & 1 for bit in range(24)], bool).reshape(2, 4, 3)
+    again = np.zeros_like(mask, int)
+    for region in cases.regions(mask):
+        again[np.ix_(*region)] += 1
+    np.testing.assert_array_equal(again, mask)
+
+
+def test_outputs_are_named_by_their_axes():
+    mask = np.zeros((1, 9, 4), bool)
+    mask[0, 2:7] = True
+    assert cases.where_true(mask) == "out[2..6, *]"
+    mask[0, 8] = True
+    assert cases.where_true(mask) == "out[(2..6, 8), *]"
+    assert cases.where_true(np.ones((1, 1, 1), bool)) == "the output"
+    assert cases.where_true(np.ones((1, 5, 1), bool)) == "out[*]"
+    odd = np.zeros((1, 12, 2), bool)
+    odd[0, np.arange(12), np.arange(12) % 2] = True
+    assert cases.where_true(odd).count("out[") == 2
+
+
+def test_sums_without_weights_are_not_said_to_be_scaled():
+    """Their one set was said to go through the whole range, by "1 sets"."""
+    plain = "replayed on 1 set of operands, of the usual size alone"
+    for case, wanted in ((Case("sum", in_channels=3), plain), (Case("conv1d", 3), "whole range")):
+        shown = io.StringIO()
+        found = probe.thresholds(case, "reference", upto=6).found
+        Console(file=shown, width=200).print(cases.thresholds(found))
+        assert wanted in shown.getvalue()

@@ -1,0 +1,220 @@
+"""What the command line tells: help, completion, errors as JSON, tables on narrow terminals."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+import probe
+from probe.case import errors
+from probe.case.errors import InputError, TargetError
+from probe.ui.cli import options, shell
+from tests.ui.cli.commands import ran
+
+pytestmark = pytest.mark.long
+
+
+@pytest.mark.parametrize("name", shell.COMMANDS)
+def test_shared_options_stand_last_under_one_heading(name, capsys):
+    own, heading, shared = ran(capsys, f"{name} --help")[1].partition(options.SHARED + ":")
+    assert heading, name
+    flag = re.compile(r"^  (?:-h, )?(--[a-z-]+)", re.M)
+    mine, common = set(flag.findall(own)), set(flag.findall(shared))
+    assert {"--json", "--verbose", "--help"} <= common and not common & mine
+    flags = {"--" + word.replace("_", "-") for word in options.CASE_WORDS}
+    of_a_model = {"--seed"} if name in ("MODEL", "diff", "record", "fix padding") else set()
+    flags = set() if name == options.LISTS_CASES else flags
+    assert mine & (flags | {"--case", "--target"}) == of_a_model
+
+
+def test_one_help_lists_the_options_of_a_case(capsys):
+    out = ran(capsys, "help order")[1]
+    assert out == ran(capsys, "order --help")[1]
+    assert all(f"--{word.replace('_', '-')} " in out for word in options.CASE_WORDS)
+    for command in ("explain", "sweep", "report"):
+        told = ran(capsys, f"{command} --help")[1]
+        assert "probe order --help" in told and "--dilation" not in told
+    assert ran(capsys, "help explian")[0] == 2
+
+
+def test_names_of_before_run_and_name_the_new_one(capsys):
+    status, out, err = ran(capsys, "machine --json")
+    assert (status, out) == ran(capsys, "targets machine --json")[:2]
+    assert err == "note: probe machine is now probe targets machine\n"
+    for old, new in shell.RENAMED.items():
+        assert new in shell.COMMANDS, old
+    for words, new in {
+        "network m:f --fixed 9": "fix padding",
+        "network m:f --vary batch --at 1 --against 8": "diff",
+        "examine no.onnx": "MODEL",
+    }.items():
+        assert f"is now probe {new}\n" in ran(capsys, words)[2]
+    listed = ran(capsys, "--help")[1].partition("Commands:")[2]
+    assert len(listed.strip().splitlines()) == 14
+
+
+def test_a_project_may_say_its_target_shape_and_sizes(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "pyproject.toml"
+    file.write_text('[tool.probe]\ntarget = "numpy"\nsizes = "3,5"\n')
+    status, out, _ = ran(capsys, "sweep --op sum --in-channels 4")
+    assert status == 0 and "numpy" in out and "length 3 against 5" in out
+    status, out, _ = ran(capsys, "order --op sum --in-channels 4 --length 2 --json")
+    assert json.loads(out)["target"] == "numpy"
+    words = "order --op sum --in-channels 4 --length 2 --target reference --json"
+    status, out, _ = ran(capsys, words)
+    assert json.loads(out)["target"] == "reference"
+    two = "diff numpy:square --shape 8x4 --vary batch --at 1 --against 5 --json"
+    assert json.loads(ran(capsys, two)[1])["verdict"] == "equal"  # whatever the sizes of sweeps are
+    for content, why in {
+        '[tool.probe]\ntargte = "numpy"\n': "did you mean target",
+        "[tool]\nprobe = 3 # [tool.probe]\n": "tool.probe is not a table; write target",
+        "[tool.probe]\n=": "it is not TOML",
+        "# [tool.probe] is told of in docs/start.md\n": "",
+    }.items():
+        file.write_text(content)
+        status, _, err = ran(capsys, "order --op sum --in-channels 4 --length 2 --target numpy")
+        assert (status, why in err) == (2 if why else 0, True), err
+
+
+def test_sweeps_write_nothing_unasked(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert ran(capsys, "sweep --op sum --in-channels 4 --lengths 3,5 --target numpy")[0] == 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_exit_statuses_are_in_the_help(capsys):
+    out = ran(capsys, "--help")[1]
+    for status in (0, 1, 2, 3, shell.BROKEN, shell.INTERRUPTED):
+        assert re.search(rf"^ +{status} +[a-z]", out, re.M), status
+
+
+def test_what_fixed_means_is_said(capsys):
+    for command in ("fix padding", "fix"):
+        out = " ".join(ran(capsys, f"{command} --help")[1].split())
+        assert "to which inputs are usually padded" in out
+
+
+ERRORS = {
+    "order --op cnov1d --kernel 5 --length 9": ("op", "cnov1d", "unknown", "input", 2),
+    "order --op conv1d --kernel 5": ("length", None, "the order depends", "input", 2),
+    "explian": ("command", "explian", "there is no such command", "input", 2),
+    "targets --colour": ("option", "--colour", "there is no such option", "input", 2),
+    "order --op sum --length 9 --target reference==9": (
+        *("target", "reference==9", "reference 9 ", "unavailable", 3),
+    ),
+    "results nowhere": ("path", "nowhere", "there is no such folder", "store", 2),
+}
+
+
+@pytest.mark.parametrize("command", ERRORS)
+def test_an_error_is_one_object_too(command, capsys):
+    name, value, why, kind, exit_status = ERRORS[command]
+    plain, _, line = ran(capsys, command)
+    status, out, err = ran(capsys, f"{command} --json")
+    assert status == plain == exit_status and err == line and err.count("\n") == 1
+    told = json.loads(out)
+    assert told["exit"] == status and list(told) == ["error", "exit"]
+    error = told["error"]
+    assert list(error) == ["name", "value", "why", "todo", "kind"]
+    assert (error["name"], error["value"], error["kind"]) == (name, value, kind)
+    assert why.strip() in error["why"] or kind == "unavailable"
+    assert error["why"] in err and (error["todo"] or "") in err
+
+
+def test_ctrl_c_and_mistakes_of_ours_are_objects_too(capsys, monkeypatch):
+    for raised, kind, expected in (
+        (KeyboardInterrupt(), "interrupted", 130),
+        (ZeroDivisionError("oh"), "mistake-of-probe", 70),
+        (TargetError("reference", "crash", "it ended"), "crash", 3),
+        (probe.case.errors.NotASum("mixed"), "not-a-sum", 3),
+        (PermissionError(13, "Permission denied", "there"), "file", 2),
+    ):
+
+        def fails(*_, raised=raised):
+            raise raised
+
+        monkeypatch.setattr("probe.ui.cli.options.case_of_words", fails)
+        status, out, _ = ran(capsys, "order --op sum --length 9 --json")
+        told = json.loads(out)
+        assert (status, told["exit"], told["error"]["kind"]) == (expected, expected, kind)
+
+
+@pytest.mark.parametrize("op", ["Conv1D", "CONV1D", "conv_1d", "conv1d"])
+def test_operations_are_spelled_as_libraries_do(op):
+    assert probe.Case(op, kernel=5) == probe.Case("conv1d", kernel=5)
+    deep = probe.Case("DepthwiseConv2D", kernel=3, in_channels=4, dtype="Float32")
+    assert deep == probe.Case("depthwise_conv2d", kernel=3, in_channels=4)
+    with pytest.raises(InputError, match="did you mean conv1d"):
+        probe.Case("conv1", kernel=5)
+
+
+def test_length_is_lengths_in_a_sweep(capsys):
+    words = "sweep --op Conv1D --kernel 5 --target reference --no-store --json"
+    found = [json.loads(ran(capsys, f"{words} {how} 5..9")[1]) for how in ("--length", "--lengths")]
+    assert found[0]["compared"] == found[1]["compared"] > 0
+    assert found[0]["case"] == found[1]["case"]
+    batch = f"{words} --vary batch --length 9 --values 1..3"
+    assert json.loads(ran(capsys, batch)[1])["case"]["length"] == 9
+    assert ran(capsys, f"{words} --length 40")[0] == 2  # one length is no sweep
+
+
+def test_bash_gets_its_script():
+    environment = {**os.environ, "_PROBE_COMPLETE": "zsh_source"}
+    command = [sys.executable, "-m", "probe"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "_PROBE_COMPLETE=zsh_complete" in done.stdout
+
+
+@pytest.mark.parametrize("width", [40, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.slow_at("40")
+def test_commands_lose_nothing_on_narrow_terminals(width, capsys, monkeypatch):
+    """Every word that stands at 250 columns stands at these too."""
+    for command in (
+        "targets",
+        "machine",
+        "sweep --op conv1d --kernel 5 --length 5..9 --target reference --target numpy --no-store",
+        "explain --op conv1d --kernel 5 --at 5 --against 9 --target reference",
+        "order --op conv1d --kernel 3 --length 5 --target reference",
+        "fix padding numpy:square --shape x=24x8 --vary batch --fixed 24 --lengths 5 --no-safe",
+    ):
+        words = []
+        for columns in (250, width):
+            monkeypatch.setenv("COLUMNS", str(columns))
+            status, out, _ = ran(capsys, command)
+            assert status in (0, 3), command
+            steady = re.sub(r"\d+\.\d+ ?m?s\b", "", out)  # times differ between runs
+            words.append(set(re.findall(r"[A-Za-z0-9_]{4,12}", steady)))
+        folded = "".join(out.split())
+        lost = {word for word in words[0] - words[1] if word not in folded}
+        assert not lost, (command, lost)
+
+
+@pytest.mark.parametrize(("lacking", "named"), [("jinja2", "jinja2"), ("rich", "pyarrow rich")])
+def test_a_package_that_is_not_here_is_named_with_the_rest_that_is_needed(
+    lacking, named, monkeypatch, capsys
+):
+    def lacks():
+        raise ModuleNotFoundError(f"No module named '{lacking}'", name=lacking)
+
+    here, away = errors.util.find_spec, ("rich", "pyarrow")
+    monkeypatch.setattr(errors.util, "find_spec", lambda one: None if one in away else here(one))
+    monkeypatch.setattr("probe.targets.machine.facts", lacks)
+    assert shell.run(["targets", "machine"]) == 2
+    said = f"probe: package={lacking}: it is not installed; run pip install {named}\n"
+    assert capsys.readouterr().err == said
+
+
+def test_packages_that_every_command_needs_are_named_at_once():
+    """``pip install --no-deps`` brings none of them; without click nobody else could say it."""
+    code = "import sys; sys.modules |= {'click': None, 'rich': None}; "
+    code += "import probe.ui.cli as c; c.main()"
+    env = {**os.environ, "PYTHONPATH": os.getcwd()}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    said = "probe: package=click: it is not installed; run pip install click rich\n"
+    assert (done.returncode, done.stderr) == (2, said)

@@ -1,0 +1,247 @@
+"""probe results, merge, explain --from and run: what is on the disk."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import nbformat
+import pytest
+
+from probe.case.errors import ProbeError
+from probe.sweep.campaign import run_row
+from probe.sweep.store import Store
+from probe.targets import machine
+from probe.targets.target import Target
+from probe.ui.cli import here, shell
+from tests.ui.cli.commands import answered
+
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("elsewhere")]
+
+SWITCHES = "reference,algorithm=pairwise,length_switch=8"
+SWEEP = f"sweep --op conv1d --kernel 5 --operands cancel --lengths 5..12 --target {SWITCHES}"
+SWEEP += " --store results/sweep"
+
+
+def test_results_are_summed_up_by_target(capsys):
+    assert shell.run([*SWEEP.split(), "--target", "reference==0.1"]) == 3
+    capsys.readouterr()
+    found, text = answered(capsys, "results results")
+    assert found["machines"] == [machine.label()] and found["compared"] == 28
+    one, failed = found["targets"]
+    assert one["target"] == SWITCHES and one["comparisons"] == 7 and one["unstable"] > 0
+    assert failed["target"] == "reference==0.1" and failed["failures"] == 1
+    assert not failed["comparisons"] and failed["max_ulp"] == 0
+    assert SWITCHES in text and "1 case, 1 machine" in text
+    answered(capsys, "results results --fail-on differing", status=1)
+
+
+def test_one_target_that_is_two_programs_on_two_machines_is_said(capsys, tmp_path):
+    """TensorFlow's oneDNN is off on processors without VNNI: bits differ for that reason."""
+    sentence = "TensorFlow's own choice"  # of releases that stored no value
+    machines = {"with-vnni": "1", "without": "0", "stored-before": sentence}
+    for name, value in machines.items():
+        with Store(tmp_path / "all" / name) as store:
+            for target in ("tensorflow", "tensorflow,onednn=0"):
+                row = run_row(Target.parse(target), {}, {})
+                chosen = {} if "," in target else {"onednn": value}
+                named = {"machine": name, "run_id": f"{name} {target}"}
+                store.append("runs", row | named | {"switches": row["switches"] | chosen})
+    found, text = answered(capsys, f"results {tmp_path / 'all'}")
+    by = {"with-vnni": "1", "without": "0"}
+    assert found["defaults"] == [{"target": "tensorflow", "switch": "onednn", "machines": by}]
+    line = "tensorflow is not one program here, by default onednn=1 on with-vnni, onednn=0"
+    assert line in " ".join(text.split())
+
+
+SQL = """
+import json, sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from probe.targets import progress
+from probe.ui.cli import shell
+progress.FIRST = 1e6  # a busy machine says no more than an idle one
+for words in json.load(sys.stdin):
+    out, err = StringIO(), StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        status = shell.run(["results", *words])
+    print(json.dumps([status, out.getvalue(), err.getvalue()]))
+"""
+
+
+def queried(*commands):
+    """Status, output and errors of ``probe results``; in our own process DuckDB lists leaks."""
+    done = subprocess.run(
+        [sys.executable, "-c", SQL], input=json.dumps(commands), capture_output=True, text=True
+    )
+    assert not done.returncode, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_stores_answer_queries_and_open_nothing_else(capsys, tmp_path):
+    for number in (1, 2):
+        assert shell.run([*SWEEP.split(), "--shard", f"{number}/2"]) == 0
+    assert shell.run("results merge results/sweep --out all --partitioned".split()) == 0
+    secret, copied = tmp_path / "secret.csv", tmp_path / "copied.csv"
+    secret.write_text("a,b\n1,2\n")
+    stored, elsewhere = next((tmp_path / "all").rglob("part-0.parquet")), tmp_path / "copy.parquet"
+    elsewhere.write_bytes(stored.read_bytes())
+    count = "SELECT count(*) AS n, sum(compared) AS s, min(target) AS t FROM comparisons"
+    two = "SELECT count(*) AS n FROM comparisons a JOIN runs b USING (machine, run_id)"
+    refused = {
+        f"COPY comparisons TO '{copied}'": "write one SELECT",
+        f"COPY (SELECT 1) TO '{stored}'": "write one SELECT",
+        f"SELECT * FROM '{secret}'": "sql=",
+        f"SELECT * FROM read_csv('{secret}')": "Permission Error",
+        f"SELECT * FROM read_parquet('{elsewhere}')": "Permission Error",
+        "SELECT * FROM glob('/*')": "Permission Error",
+        f"ATTACH '{copied}'": "write one SELECT",
+        "SET enable_external_access = true": "write one SELECT",
+        "SELECT 1; SELECT 2": "write one SELECT",
+        "SELECT 1 AS a, 2 AS a": "two columns",
+        "SELECT nonsense FROM comparisons": "change the query",
+        "SELECT 1 FROM nonsense": "use one of runs, cases",
+        "": "write one SELECT",
+    }
+    asked = [["results", "--sql", count, "--json"], ["all", "--sql", count, "--json"]]
+    asked += [["all", "--sql", two, "--json"], ["results", "--sql", count]]
+    asked += [["all", "--sql", sql] for sql in refused]
+    parts, partitioned, joined, text, *errors, last = queried(*asked, asked[1])
+    expected = {"columns": ["n", "s", "t"], "rows": [{"n": 7, "s": 28, "t": SWITCHES}]}
+    for status, out, err in (parts, partitioned):
+        assert (status, err) == (0, "") and json.loads(out) == expected | {"left_out": []}
+    assert json.loads(joined[1])["rows"] == [{"n": 7}]
+    assert SWITCHES in text[1] and text[1].endswith("1 row\n")
+    for (status, out, err), (sql, why) in zip(errors, refused.items(), strict=True):
+        assert (status, out) == (2, "") and err.count("\n") == 1 and why in err, (sql, err)
+    assert not copied.exists() and last == partitioned  # nothing of it was written
+
+
+def test_a_missing_duckdb_is_one_line(capsys, monkeypatch):
+    assert shell.run(SWEEP.split()) == 0
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    assert shell.run(["results", "results", "--sql", "SELECT 1"]) == 2
+    assert "pip install duckdb" in capsys.readouterr().err
+
+
+def test_what_strangers_wrote_does_not_reach_the_terminal(capsys):
+    with Store("results/machine") as store:
+        store.append(
+            "failures", {"run_id": "r", "target": "a\x1b[2Jb", "kind": "x", "message": "m"}
+        )
+    found, text = answered(capsys, "results results")
+    assert found["targets"][0]["target"] == "a\x1b[2Jb" and "a\\x1b[2Jb" in text
+    assert "\x1b" not in text
+
+
+def test_stores_are_merged_by_machine(capsys):
+    assert shell.run(SWEEP.split()) == 0
+    capsys.readouterr()
+    found, text = answered(capsys, "results merge results/sweep --out all")
+    assert found["folders"] == [f"all/{machine.label()}"] and text.startswith("wrote all/")
+    assert answered(capsys, "results all")[0] == answered(capsys, "results results")[0]
+    assert shell.run("results merge all --out all".split()) == 2
+    assert "choose a different folder" in capsys.readouterr().err
+
+
+def test_a_store_is_explained(capsys):
+    assert shell.run(SWEEP.split()) == 0
+    capsys.readouterr()
+    assert shell.run("explain --from results/sweep --workers 1 --json".split()) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["causes"] == {"order": found["differing"]}
+    assert found["replayed"] == found["differing"] > 0 and found["failures"] == []
+    stored, text = answered(capsys, "results results")
+    assert stored["targets"][0]["causes"] == found["causes"] and "order" in text
+    for more, flag in {
+        "--target torch": "--target",
+        "--kernels all --vary batch": "--vary, --kernels",
+        "--zeros differ": "--zeros",
+    }.items():
+        assert shell.run(f"explain --from results/sweep {more}".split()) == 2
+        assert f"leave out {flag}, or --from" in capsys.readouterr().err
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+print("hello", *sys.argv[1:])
+Path("results/demo").mkdir(parents=True)
+sys.exit(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    for folder in ("experiments", "notebooks", "below"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "experiments" / "demo.py").write_text(SCRIPT)
+    return tmp_path
+
+
+def notebook(checkout, source):
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source, id="one")])
+    path = checkout / "notebooks" / "demo.ipynb"
+    nbformat.write(book, path)
+    return path
+
+
+def test_an_experiment_and_its_notebook_are_run(checkout, capfd, monkeypatch):
+    path = notebook(checkout, "from pathlib import Path\nPath('../results/demo').is_dir()")
+    monkeypatch.chdir(checkout / "below")
+    assert shell.run(["run", "demo", "--json"]) == 0
+    out, err = capfd.readouterr()
+    found = json.loads(out)
+    assert "hello" in err and found["status"] == 0 and found["notebook"].endswith("demo.ipynb")
+    (cell,) = nbformat.read(path, as_version=4).cells
+    assert cell.outputs[0]["data"]["text/plain"] == "True"
+    assert not list(path.parent.glob("*.tmp"))
+
+
+def test_with_out_the_checkout_stays_as_it_is(checkout, capfd, monkeypatch):
+    path = notebook(checkout, "STORE = '../results/demo'")
+    book = nbformat.read(path, as_version=4)
+    book.cells[0].metadata["tags"] = ["parameters"]
+    book.cells.append(nbformat.v4.new_code_cell("print(STORE, open(STORE).read())", id="two"))
+    nbformat.write(book, path)
+    before = {one: one.read_bytes() for one in checkout.rglob("*") if one.is_file()}
+    script = "import sys; assert sys.argv[1] == '--store'; open(sys.argv[2], 'w').write('rows')"
+    (checkout / "experiments" / "demo.py").write_text(script)
+    (checkout / "kept").mkdir()
+    monkeypatch.chdir(checkout / "below")
+    assert shell.run(["run", "demo", "--out", "../kept"]) == 0
+    assert (checkout / "kept" / "demo").read_text() == "rows"
+    ran = nbformat.read(checkout / "kept" / "demo.ipynb", as_version=4).cells[1]
+    assert ran.outputs[0].text == "demo rows\n"
+    changed = [one for one, was in before.items() if one.read_bytes() != was]
+    assert changed == [checkout / "experiments" / "demo.py"]
+
+
+def test_an_experiment_that_fails_leaves_its_notebook_alone(checkout, capfd):
+    path = notebook(checkout, "1 / 0")
+    before = path.read_bytes()
+    assert shell.run(["run", "demo", "--", "3"]) == 3
+    assert path.read_bytes() == before and "hello 3" in capfd.readouterr().out
+
+
+def test_a_cell_that_fails_is_one_line(checkout):
+    path = notebook(checkout, "1 / 0")
+    before = path.read_bytes()
+    with pytest.raises(ProbeError, match=r"demo.ipynb: a cell fails: ZeroDivisionError"):
+        here.execute_notebook(path)
+    assert path.read_bytes() == before
+
+
+def test_an_experiment_without_a_notebook_says_so(checkout, capfd):
+    assert shell.run(["run", "demo"]) == 0
+    out, err = capfd.readouterr()
+    assert "results in results/demo" in out and "notebooks/demo.ipynb does not exist" in err
+    assert shell.run(["run", "other"]) == 2
+    assert "run one of demo\n" in capfd.readouterr().err
+
+
+def test_help_of_a_script_executes_no_notebook(monkeypatch, capfd):
+    monkeypatch.setattr(here, "execute_notebook", lambda *_: 1 / 0)
+    assert shell.run(["run", "batch_invariance", "--", "--help"]) == 0
+    assert "--quick" in capfd.readouterr().out

@@ -1,0 +1,40 @@
+"""``probe lock``, ``check`` and ``setup`` as users type them."""
+
+import json
+
+import numpy as np
+
+from probe.record.store import bits_of
+from probe.ui.cli import lock as commands
+from probe.ui.cli.shell import run
+from probe.ui.lock import file
+
+CASE = "--op dense --in-channels 33 --filters 4 --batch 3 --target reference".split()
+
+
+def test_a_case_is_locked_checked_changed_and_blessed(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "bits.lock"
+    assert run(["check", "lock", *CASE, "--name", "rows"]) == 0
+    assert run(["check"]) == 0
+    assert run(["check", "lock", *CASE, "--name", "rows"]) == 0
+    assert commands.SAID["same"] in capfd.readouterr().out
+    with file.changing(path) as lock:  # as if another release had given them
+        (named,) = lock.checks["rows"]
+        lock.accept("rows", lock.conditions[named], bits_of(np.zeros(3)), "planted")
+    assert run(["check", "--why", "no", "--json"]) == 1
+    found = json.loads(capfd.readouterr().out)
+    assert found["changed"] == 1
+    assert found["checks"][0]["reason"] == "planted"
+    assert run(["check", "lock", *CASE, "--name", "rows"]) == 2
+    assert "--bless REASON" in capfd.readouterr().err
+    assert run(["check", "lock", *CASE, "--name", "rows", "--bless", "because"]) == 0
+    assert run(["check"]) == 0
+    assert 'reason = "because"' in path.read_text()
+
+
+def test_the_case_of_its_help_is_locked(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(["check", "lock", "--help"]) == 0
+    (line,) = (one for one in capsys.readouterr().out.splitlines() if " lock --op" in one)
+    assert run(line.split()[1:]) == 0

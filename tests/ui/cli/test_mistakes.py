@@ -1,0 +1,139 @@
+"""Thirty mistakes that people make, and the one line that each is answered with.
+
+In Python the line names arguments, on the command line options.
+"""
+
+import os
+import re
+
+import numpy as np
+import pytest
+
+import probe
+from probe.case.errors import ProbeError
+from probe.ui.cli import shell
+
+CASE = {"op": "conv1d", "kernel": 5}
+
+
+def case(**more):
+    return probe.Case(**{**CASE, **more})
+
+
+def layer():
+    return pytest.importorskip("torch").nn.Linear(3, 2)
+
+
+PYTHON = {
+    "a model for a function": (
+        lambda: probe.first_difference(layer(), layer()),
+        "function=Linear: it takes input; give a function of no arguments: lambda: model.x.",
+    ),
+    "a tensor for a function": (
+        lambda: probe.first_difference(np.ones(3), np.ones(3)),
+        "function=ndarray: it can't be called; give a function of no arguments",
+    ),
+    "a function that takes something": (
+        lambda: probe.first_difference(lambda x: x, lambda x: x),
+        "function=<lambda>: it takes x; give a function of no arguments",
+    ),
+    "one length": (
+        lambda: probe.sweep(case(), 40, "numpy"),
+        r"lengths=40: one length has nothing.*; write range\(1, 41\) or \[1, 40\]",
+    ),
+    "another library's word for channels": (
+        lambda: case(channels=3),
+        "channels=3: there is no such argument of a case; did you mean in_channels",
+    ),
+    "another library's word for the kernel": (
+        lambda: probe.Case("conv1d", kernel_size=3),
+        "kernel_size=3: .*did you mean kernel",
+    ),
+    "another library's word for filters": (
+        lambda: case(out_channels=3),
+        "out_channels=3: .*did you mean filters",
+    ),
+    "a case of nothing": (probe.Case, r'op=.none.: it is required; write Case\("conv1d"'),
+    "a short name of a format": (
+        lambda: case(dtype="fp32"),
+        "dtype=fp32: unknown; did you mean float32",
+    ),
+    "half for a format": (lambda: case(dtype="half"), "did you mean float16"),
+    "a short name of a library": (
+        lambda: probe.order(case(length=9), "tf"),
+        "target=tf: there is no such library; did you mean tensorflow",
+    ),
+    "a package's name for a library": (
+        lambda: probe.order(case(length=9), "pytorch"),
+        "did you mean torch",
+    ),
+    "nothing to compare with": (
+        lambda: probe.explain(case(), "numpy"),
+        "against=None: both sides are the same run; give another value",
+    ),
+    "a function without how many it adds": (
+        lambda: probe.order(sum),
+        r"n=.none.: .*write probe.order\(f, 9\)",
+    ),
+    "a text for a case": (lambda: probe.thresholds("conv1d"), "case=str: this is not a probe.Case"),
+    "a model without inputs": (
+        lambda: probe.network(layer(), vary="batch", at=1, against=8),
+        r'inputs=.none.: .*give inputs="FILE.npz", or shapes=\{"": \(8, 64\)\}',
+    ),
+    "a folder that isn't there": (lambda: probe.load("nowhere"), "path=nowhere: there is no such"),
+    "no recording": (
+        lambda: probe.diff("a", "b"),
+        "recording=a: there is no recording.json in it.*make one with probe record",
+    ),
+    "nothing for a model": (lambda: probe.examine(None), "model=NoneType: .*give a file"),
+    "a name of the hub for a model": (
+        lambda: probe.examine("resnet50"),
+        "model=resnet50: there is no such file; give a file",
+    ),
+}
+
+COMMANDS = {
+    "a Python file": (
+        "thing.py",
+        "command=thing.py: .*named as Python imports it: probe thing:NAME",
+    ),
+    "a module": ("thing", "command=thing: .*probe thing:NAME"),
+    "a model that isn't there": ("no.onnx", "model=no.onnx: there is no such file; give a file"),
+    "a function that isn't there": ("thing:no", "model=thing:no: .*as Python imports it"),
+    "one recording": ("diff run", "against=.none.: there is nothing to compare with; give --vary"),
+    "a short name of a library": (
+        "order --op sum --in-channels 3 --length 4 --target tf",
+        "target=tf: .*did you mean tensorflow",
+    ),
+    "no inputs": ("thing:f", "inputs=.none.: .*give --inputs FILE.npz, or --shape 8x64"),
+    "a length of rows": (
+        "explain --op dense --in-channels 8 --length 5 --against 9",
+        "length=5: dense has no length",
+    ),
+    "a time without a unit": ("thing:f --shape 4x3 --time 5", "time=5: .*write 90s, 30m"),
+    "a question that isn't one": ("thing:f --shape 4x3 --ask rows", "ask=rows: .*batch"),
+}
+
+
+@pytest.mark.parametrize("name", PYTHON)
+def test_a_mistake_in_python_is_one_line_in_its_words(name):
+    ask, message = PYTHON[name]
+    with pytest.raises(ProbeError, match=message) as caught:
+        ask()
+    told = str(caught.value)
+    assert "\n" not in told and " --" not in told
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_mistake_on_the_command_line_is_one_line_in_its_words(
+    name, capsys, tmp_path, monkeypatch
+):
+    words, message = COMMANDS[name]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(os.fspath(tmp_path))
+    (tmp_path / "thing.py").write_text("def f(x):\n    return x\n")
+    assert shell.run(words.split()) in (2, 3)
+    out, err = capsys.readouterr()
+    said = [line for line in err.splitlines() if line.startswith("probe: ")]
+    assert len(said) == 1 and not out
+    assert re.search(message, said[0]), said[0]

@@ -1,0 +1,256 @@
+"""The frame of the command line: exit statuses, one-line errors, one JSON object."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import probe
+from probe.case.errors import TargetError
+from probe.ui.cli import models, options, shell
+from tests.ui.cli.commands import ran
+
+CONV = "--op conv1d --kernel 5".split()
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    """Commands write below the current folder unless told otherwise."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
+OF_REFERENCE = "--op conv1d --kernel 5 --operands cancel --at 6 --against 20 --target reference"
+BAD = {
+    "sweep --op conv1d --kernel 5 --lengths 3..9": "length=3: shorter than the kernel",
+    "sweep --op conv1d --kernel 5 --in-channels 3 --groups 2 --lengths 5..9": "in_channels=3: not",
+    "sweep --op conv1d --kernel 5 --lengths 5..9 --target nonsense": "target=nonsense: ",
+    "sweep --op conv1d --kernel 5 --lengths 5..9 --target tensorflow,foo=1": "no switch 'foo'; use",
+    "sweep --op conv1d --kernel 5 --lengths 5..9 --target tensorflow@mars": "no device 'mars'",
+    "sweep --op conv1d --kernel 5 --lengths -5..9": "lengths=-5..9: -5 is less than 1",
+    "sweep --op conv1d --kernel 5 --lengths 9..5": "lengths=9..5: 9..5 runs backwards",
+    "sweep --op conv1d --kernel 5 --lengths 5": "compares each value with the longest",
+    "sweep --op conv1d --kernel 5 --lengths 5..9 --stride -1": "stride=-1: it is less than 1",
+    "sweep --op conv1d --kernel 5 --lengths 5..9 --batch -2": "batch=-2: it is less than 1",
+    "sweep --op conv1d --kernel 5 --lengths 5..9 --padding -1": "padding=-1: ",
+    "sweep --op conv1d --kernel 5 --lengths 5..9 --weights -0.7,1": "weights=",
+    "sweep --op conv1d --kernel 5 --lengths 5..9 --keep -2": "keep=-2: it is less than 0",
+    "sweep --op conv1d --kernel 5 --lengths 5..9 --control never": "control=never: unknown",
+    "sweep --op conv1d --kernel 5 --lengths 5..9 --vary colour": "vary=colour: unknown",
+    "sweep --op conv1d --kernel 5 --lengths 5..9 --dtype int8": "dtype=int8: unknown; use one of",
+    "sweep --op conv1d --kernel 5 --lengths 5..9 --fail-on never": "fail_on=never: unknown",
+    "sweep --op conv1d --kernel 5 --lengths 5..9 extra": "argument=extra: it is not expected",
+    "sweep --op conv1d --kernel 5 --lenghts 5..9": "option=--lenghts: there is no such option; did",
+    "sweep --op conv1d --kernel 5": "lengths=(none): it is required",
+    "sweep --lengths 5..9": "op, kernel=(none): they are required; give --op conv1d, --kernel 5",
+    "sweep --kernel 5 --lengths 5..9": "op=(none): it is required",
+    "sweep": "op, kernel, lengths=(none): they are required",
+    "sweep --op conv1d --kernel 5 --vary batch": "length, lengths=(none): they are required",
+    "explain --op conv1d": "kernel, at, against=(none): they are required; give --kernel 5, --at A",
+    "explain --op matmul": "at, against=(none): they are required",
+    "report shrink --op conv1d --vary batch": "kernel, length, against=(none): they are required",
+    "report --op conv1d --out x": "kernel, at, against=(none): they are required",
+    "order --op conv2d": "kernel, length=(none): they are required; give --kernel 5, --length N",
+    "order window": "op, kernel, length=(none): they are required",
+    "report emulate --out x.py": "op, kernel, length=(none): they are required",
+    "fix sizes": "op, kernel=(none): they are required",
+    "fix --op conv1d": "kernel, lengths=(none): they are required",
+    "fix nine-layers": "lengths=(none): it is required; give --lengths",
+    "order --op cnov1d --kernel 5 --length 9": "op=cnov1d: unknown; did you mean conv1d",
+    "order --op lineer": "op=lineer: unknown; did you mean linear? use one of",
+    "explain conv1d --kernel 5": "argument=conv1d: it is not expected; write --op conv1d",
+    "explain net.onnx --at 1": "another command: probe net.onnx, or probe diff",
+    "explain pack.net:model --at 1": "another command: probe pack.net:model, or",
+    "--target torch order --op sum": "option=--target: it precedes the command; options follow",
+    "order --op sum --length": "length=(none): it needs a value; see probe order --help",
+    "report emulate --op sum --length 9": "out=(none): it is required; give --out FILE",
+    "explain --op conv1d --kernel 5 --vary batch --at 1 --against 8": "length=None: the length",
+    "order --op sum --length 9 --dtype flaot32": "unknown; did you mean float32",
+    "order --op sum --length 9 --operands cancle": "unknown; did you mean cancel? use one of",
+    "order --op sum --length 9 --target tensorflw": "library; did you mean tensorflow? use one of",
+    "order --op sum --length 9 --target tensorflow@haswel": "did you mean haswell? use one of",
+    "order --op sum --length 9 --target torch,thread=2": "did you mean threads? use mkldnn",
+    "explain --op sum --at 5 --against 9 --vary lenght": "unknown; did you mean length? use one",
+    "order --op sum --length 9 --fail-on fnding": "fail_on=fnding: unknown; did you mean finding?",
+    "explian": "there is no such command; did you mean explain? use one of",
+    "sweep --case none.json --lengths 5..9": "case=none.json: No such file",
+    "explain --op conv1d --kernel 5 --at 5": "against=(none): there is nothing to compare with",
+    "explain --op conv1d --kernel 5 --at 5 --against 5": "against=5: both sides are the same run",
+    "explain --op conv1d --kernel 5 --against 5": "at=None: the length is not given",
+    "explain --op conv1d --kernel 5 --length 6 --at 5 --against 9": "at=5: --length 6 contradicts",
+    "explain --op conv1d --kernel 5 --at 5 --against 9 --workers 2": "workers=2: one process",
+    "fix --op conv1d --kernel 3 --lengths 3..5 --content 9": "content=9: the largest size is",
+    "fix --op conv1d --kernel 3 --lengths 3..5 --only chunks=x": "chunks=x",
+    "fix --op conv1d --kernel 3 --lengths 3..5 --content 2": "length=2: shorter than the",
+    "bisect --op conv1d --kernel 3 --between numpy,threads=1 --and numpy --remove": "remove=",
+    "bisect a:f --between numpy,threads=1 --and numpy --what bits": "of a model the bits of its",
+    "bisect a:f --between numpy,threads=1 --and numpy --in-channels 5": "leave out --in-channels",
+    "fix a:f --lengths 1,2 --case x.json": "defines what is computed; leave out --case",
+    "bisect --op matmul --between numpy,threads=1 --and numpy --shape x=3": "a case generates",
+    "diff a:f --vary batch --at 1 --by order": "by=order: it says how --sizes are compared",
+    "check lock a:f --shape 8x3 --seed x": "seed=x: ",
+    "report --op sum --at 5 --against 9 --out x --keep --most 5": "most=5: --keep tries no",
+    "report emulate --op sum --length 9 --out x.py --vary batch": "vary=batch: there is no second",
+    "sweep --op sum --lengths 5..9 --store x --no-store": "store=x: --no-store stores nothing",
+    "sweep --op sum --lengths 5..9 --by order --workers 2": "workers=2: a sweep by order asks",
+    "sweep --op sum --lengths 5..9 --by order --keep 0": "keep=0: a sweep by order stores no",
+    "sweep --op sum --lengths 5..9 --by order --control differing": "has no such choice",
+    "report --from x --target torch --vary batch --out y": "leave out --vary, --target, or",
+    "explain --from nowhere": "path=nowhere: there is no such folder",
+    "explain --from nowhere --at 5": "from=nowhere: the store defines the cases",
+    "order --op conv1d --kernel 5": "length=None: the order depends on the shape",
+    "order window --op conv1d --kernel 5 --length 4": "length=4: shorter than the kernel",
+    "results nowhere": "path=nowhere: there is no such folder",
+    "results merge nowhere --out x": "path=nowhere: there is no such folder",
+    "results merge": "DIR...=(none): it is required",
+    f"report shrink {OF_REFERENCE}": "bit for bit",
+    f"report shrink {OF_REFERENCE} --by luck": "by=luck",
+    f"report {OF_REFERENCE} --kernels some --out out": "kernels=some",
+    f"report {OF_REFERENCE} --form none --out out": "form=none",
+    "report --op conv1d --row 1 --out out": "row=1",
+    "report verify .": "machine.json",
+    "check": "there is no such file",
+    "check lock": "there is nothing to run",
+    "check lock none.onnx": "there is no such file",
+    "check lock m:f --op dense": "a case is given too",
+    "check lock --op sum --length 9 --bless=": "a reason is required",
+    "check lock --op sum --length 9 --shape 3x4": "a case generates its own operands",
+    "check setup hub": "there is no such service",
+    "run nonsense": "experiment=nonsense: there is no",
+    "run ../x": "experiment=../x: there is no",
+    "nonsense": "command=nonsense: there is no such command; use one of MODEL",
+}
+
+
+@pytest.mark.parametrize("command", BAD)
+def test_wrong_input_is_one_line_and_status_2(command, capsys, tmp_path):
+    status, out, err = ran(capsys, command)
+    assert (status, out) == (2, "")
+    assert err.startswith("probe: ") and err.count("\n") == 1 and BAD[command] in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_case_file_with_an_unknown_key_is_named(capsys, tmp_path):
+    (tmp_path / "case.json").write_text('{"op": "conv1d", "kernel": 5, "colour": "red"}')
+    status, _, err = ran(capsys, "sweep --case case.json --lengths 5..9")
+    assert status == 2 and err.startswith(
+        "probe: colour=red: there is no such argument of a case; use one of op"
+    )
+    (tmp_path / "case.json").write_text('{"op": "conv1d"')
+    status, _, err = ran(capsys, "sweep --case case.json --lengths 5..9")
+    assert status == 2 and err.count("\n") == 1 and "not JSON" in err
+
+
+def test_a_target_that_is_not_here_is_status_3(capsys):
+    status, out, err = ran(capsys, "order --op conv1d --kernel 5 --length 9 --target reference==9")
+    assert (status, out) == (3, "") and err.count("\n") == 1
+    assert err.startswith("probe: target=reference==9: unavailable: ")
+
+
+def test_what_a_failing_target_printed_is_shown_when_asked_for(capsys, monkeypatch):
+    def fails(*_):
+        raise TargetError("reference", "crash", "it\nended", "line 1\nline 2")
+
+    monkeypatch.setattr(probe.targets.launch.Session, "start", fails)
+    command = "order --op conv1d --kernel 5 --length 9 --target reference"
+    assert ran(capsys, command)[2] == (
+        "probe: target=reference: crash: it ended; --verbose shows what it printed\n"
+    )
+    status, _, err = ran(capsys, command, "--verbose")
+    assert status == 3 and err.endswith("line 1\nline 2\n")
+
+
+def test_a_mistake_of_ours_is_one_line_too(capsys, monkeypatch):
+    monkeypatch.setattr(options, "case_of_words", lambda _: 1 / 0)
+    status, out, err = ran(capsys, "order --op conv1d --kernel 5 --length 9")
+    assert (status, out) == (shell.BROKEN, "") and err.count("\n") == 1
+    assert "ZeroDivisionError" in err
+    assert "Traceback" in ran(capsys, "order --op conv1d --kernel 5 --length 9 --verbose")[2]
+
+
+def test_the_default_target_is_not_all_there_is(monkeypatch, capsys):
+    lacks = lambda where: "it is not here" if where.name == "tensorflow" else None  # noqa: E731
+    monkeypatch.setattr("probe.targets.target.why_unavailable", lacks)
+    command = "order --op sum --length 9".split()
+    assert shell.run(command) == 3
+    said = capsys.readouterr().err
+    assert "it is not here, or give --target with a library that is here: keras, torch" in said
+    assert shell.run([*command, "--target", "tensorflow"]) == 3
+    assert "or give --target" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["targets", "targets machine"])
+def test_facts_are_text_or_one_object(command, capsys):
+    status, out, err = ran(capsys, f"{command} --json")
+    assert status == 0 and not err and json.loads(out)
+    status, out, err = ran(capsys, command)
+    assert status == 0 and not err and "reference" in out and "\x1b" not in out
+    assert all(line == line.rstrip() for line in out.splitlines())
+
+
+def test_targets_say_why_not(capsys):
+    rows = json.loads(ran(capsys, "targets --json")[1])["targets"]
+    by_name = {row["target"]: row for row in rows}
+    assert by_name["reference"]["available"] and by_name["reference"]["why"] is None
+    assert all(row["why"] for row in rows if not row["available"])
+
+
+def test_help_lists_every_command(capsys):
+    for words in ("", "--help"):
+        status, out, _ = ran(capsys, words)
+        assert status == 0 and all(
+            f"  {name} " in out for name in shell.COMMANDS if " " not in name
+        )
+    for name in shell.COMMANDS:
+        status, out, _ = ran(capsys, f"{name} --help")
+        assert status == 0 and "--json" in out and "--verbose" in out
+    assert ran(capsys, "--version")[1].startswith("probe ")
+
+
+@pytest.mark.parametrize("heavy", ["numpy", "pandas", "pyarrow", "tensorflow", "rich"])
+def test_help_imports_nothing_heavy(heavy):
+    code = (
+        "import sys; from probe.ui.cli import shell; shell.run(['--help']); "
+        f"sys.exit({heavy!r} in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert done.returncode == 0, heavy
+
+
+def test_a_reader_that_leaves_is_no_error():
+    command = f'"{sys.executable}" -m probe targets | head -1'
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    said = [line for line in done.stderr.splitlines() if not line.endswith("s so far")]
+    assert done.returncode == 0 and not said and done.stdout.count("\n") == 1
+
+
+def test_numbers_that_start_with_a_dash_are_values(capsys):
+    given = "--weights -0.7313,-1.1043,1.8492,1.3007,-0.1033 --bias -0.0401".split()
+    words = [*CONV, *given, "--lengths", "5..7", "--target", "reference", "--no-store", "--json"]
+    status, out, err = ran(capsys, "sweep", *words)
+    assert status == 0 and not err
+    case = json.loads(out)["case"]
+    assert case["weights"] == [-0.7313, -1.1043, 1.8492, 1.3007, -0.1033]
+    assert case["bias"] == -0.0401
+    joined = [f"{name}={value}" for name, value in zip(given[::2], given[1::2], strict=True)]
+    status, out, _ = ran(capsys, "sweep", *CONV, *joined, *words[8:])
+    assert status == 0 and json.loads(out)["case"] == case
+
+
+def test_the_next_command_has_the_seed():
+    two = {"axis": "batch", "at": "1", "against": "8", "sizes": None, "by": "bits"}
+    run = options.ModelRun(None, ("8x96",), "4", trust=False)
+    every = [line for line, _ in models._after_equal("m:f", run, two)[:2]]
+    assert all("--against 8 --shape 8x96 --seed 4 --sizes 1" in line for line in every)
+
+
+def test_ctrl_c_ends_with_130(capsys, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("probe.ui.cli.options.case_of_words", interrupted)
+    status, _, err = ran(capsys, "order --op conv1d --kernel 5 --length 9")
+    assert status == 130 and err.strip() == "probe: interrupted: order; no answer yet"

@@ -1,0 +1,54 @@
+"""A project of somebody who uses the plugin, in a folder, and pytest run there."""
+
+import os
+import subprocess
+import sys
+from importlib import metadata
+from textwrap import dedent
+
+# Conditions of a machine, as a lock has them.
+HERE = {"cores": 2, "processor": "amd", "isa": "avx512_core", "architecture": "x86_64"}
+HERE |= {"library.numpy": "2.4.6", "library.jax": "0.10.1", "library.jaxlib": "0.10.1"}
+HERE |= {"threads.numpy": 2, "blas.numpy": "SkylakeX"}
+
+BUSY = ("OMP_NUM_THREADS", "OPENBLAS_CORETYPE", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER")
+
+
+class Project:
+    """Files in a folder; ``pytest`` runs there in a process of its own."""
+
+    def __init__(self, folder):
+        self.folder, self.lock = folder, folder / "bits.lock"
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text))
+        return path
+
+    def pytest(self, *arguments, cores=None, **variables):
+        """Returns (exit status, what was printed). ``cores``: processors that it may use."""
+        surroundings = {k: v for k, v in os.environ.items() if k not in BUSY}
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *plugin(), "-q", *arguments],
+            cwd=self.folder,
+            env=surroundings | variables,
+            capture_output=True,
+            text=True,
+            check=False,
+            preexec_fn=None if cores is None else lambda: os.sched_setaffinity(0, cores),
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def says(self, status, said, *arguments, **how):
+        """Runs pytest, which ends with this status and prints this (a text, or several)."""
+        ended, told = self.pytest(*arguments, **how)
+        assert ended == status, told
+        assert all(text in told for text in ([said] if isinstance(said, str) else said)), told
+        return told
+
+
+def plugin():
+    """Returns what loads the plugin where the package isn't installed with its entry points."""
+    there = any(one.name == "bits" for one in metadata.entry_points(group="pytest11"))
+    return [] if there else ["-p", "probe.ui.lock.plugin"]
