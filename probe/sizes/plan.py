@@ -153,10 +153,14 @@ def make(graph: PaddedModel, contents: Iterable[int], model: str, tell: Say = si
 
 def searched(graph: PaddedModel, every: list[int], tell: Say) -> list[SafeSize]:
     """Sizes of some contents, the longest among them, in order: of neighbours that are padded to
-    sizes far apart one between is searched for, as long as there is time."""
-    begun = time.monotonic()
+    sizes far apart one between is searched for, as long as there is time. The longest content of
+    each size is asked for its orders."""
     known = [content for content in every if content in graph.found]
-    sizes = {content: graph.sized(content) for content in sorted({every[0], *known, every[-1]})}
+    sizes, start = dict[int, SafeSize](), 0
+    for content in sorted({every[0], *known, every[-1]}):
+        # what serves more content serves less of it, so that shorter sizes need not be tried
+        sizes[content] = graph.sized(content, start, asked=False)
+        start = 0 if sizes[content].safe == graph.fixed else sizes[content].safe
     while len(sizes) < MOST and not budget.spent():
         ends = sorted(sizes)
         gaps = [
@@ -170,10 +174,20 @@ def searched(graph: PaddedModel, every: list[int], tell: Say) -> list[SafeSize]:
         middle = [content for content in every if first < content < last]
         content = middle[len(middle) // 2]
         tell(f"safe sizes: {content:,}, between {first:,} and {last:,}")
-        before = sizes[first]
-        start = 0 if before.safe == graph.fixed else before.safe
-        asked = time.monotonic() - begun < SECONDS
-        sizes[content] = graph.sized(content, start, asked)
+        before = sizes[first].safe
+        sizes[content] = graph.sized(content, 0 if before == graph.fixed else before, asked=False)
+    begun = time.monotonic()
+    longest = {size.safe: size for _, size in sorted(sizes.items())}
+    for size in longest.values():
+        late = time.monotonic() - begun > SECONDS or budget.spent()
+        if late or size.content in known or size.safe == graph.fixed:
+            continue
+        tell(f"orders at size {size.safe:,}")
+        del graph.found[size.content]
+        asked = graph.sized(size.content, size.safe, named=False)
+        if asked.safe != size.safe:  # less content takes this size, too
+            sizes = {n: other for n, other in sizes.items() if other.safe != size.safe}
+        sizes[size.content] = asked
     return [sizes[content] for content in sorted(sizes)]
 
 

@@ -150,6 +150,7 @@ class PaddedModel:
         self._reaches: dict[int, int] = {}
         self.found: dict[int, SafeSize] = {}
         self._refused: dict[int, str] = {}
+        self._unsafe: dict[int, int] = {}  # by size the least content that it does not serve
 
     def inputs(self, content: int, size: int, seed: int = 0) -> dict[str, np.ndarray]:
         """Inputs with so many entries of content, padded to a size; other numbers by seed."""
@@ -376,36 +377,42 @@ class PaddedModel:
         if all(box is None for box in self.boxes(content)):
             raise InputError("content", content, "no output reads it", "give more of it")
 
-    def sized(self, content: int, start: int = 0, asked: bool = True) -> SafeSize:
+    def sized(
+        self, content: int, start: int = 0, asked: bool = True, named: bool = True
+    ) -> SafeSize:
         """Finds the least size for content, and the least safe one, from ``start`` on. ``asked``:
-        for its orders, too."""
+        for its orders, too; ``named``: for the operation that changes bits at the least one."""
         if content not in self.found:
             self.asked = asked
-            self.found[content] = self._searched(content, start)
+            self.found[content] = self._searched(content, start, asked and named)
             self.asked = True
         return self.found[content]
 
     def own(self, content: int) -> Serves:
         return Serves(True, "same", why="the full-size run itself", boxes=self.boxes(content))
 
-    def _searched(self, content: int, start: int) -> SafeSize:
+    def _searched(self, content: int, start: int, named: bool) -> SafeSize:
         self.begun = self.begun or time.monotonic()
         self.checked(content)
         least, own, over = self.least(content), self.own(content), ""
         if least == self.fixed:
             return SafeSize(content, least, least, self.hopeless(content), own)
-        at_least = self.serves(content, least)
+        at_least = self.serves(content, least, named)
         while at_least.lacking and least < self.reach(content):  # close, and yet not the same
             least += 1
-            at_least = self.serves(content, least)
+            at_least = self.serves(content, least, named)
         if at_least.serves:
             return SafeSize(content, least, least, at_least, at_least)
         for size in range(max(least + 1, start), self.fixed):
             if over := self._over(size):
                 break
+            # what changes the bits of less content changes those of more
+            if self._unsafe.get(size, self.fixed) <= content:
+                continue
             serves = self.serves(content, size, named=False)
             if serves.serves:
                 return SafeSize(content, least, size, at_least, serves)
+            self._unsafe[size] = content
         return SafeSize(content, least, self.fixed, at_least, own, over)
 
     def hopeless(self, content: int) -> Serves:
