@@ -1,9 +1,10 @@
 """Arrays that a function holds, and the same function with other numbers in them.
 
 They stand in its closure, its defaults, the arguments of ``functools.partial`` and the globals that
-it names; in lists, tuples and dictionaries there; and in functions that stand there. No object is
-looked into: a model keeps its weights. Nothing of the user's is changed, as functions are built
-anew around the same code.
+it names; in lists, tuples and dictionaries there; in attributes of objects of the user's own
+classes; and in functions that stand there, ``jax.jit`` and ``tf.function`` of them too. No object
+of a library is looked into: a model keeps its weights. Nothing of the user's is changed, as
+functions are built anew around the same code.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import dis
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -145,11 +147,36 @@ def _children(value: Any) -> list[tuple[str, Any]] | None:
         return [("", value.func), *_numbered(value.args), *value.keywords.items()]
     if isinstance(value, MethodType):
         return [("", value.__func__), ("", value.__self__)]
-    if type(value) is dict:
+    if isinstance(value, dict):
         return [(str(key), each) for key, each in value.items()]
+    if (compiled := _compiled(value)) is not None:
+        return [("", compiled[0])]
+    if _is_users(value):
+        return [*vars(value).items()]
     if isinstance(value, list | tuple):
         return _numbered(value)
     return None
+
+
+def _compiled(value: Any) -> tuple[Any, Callable[[Any], Any]] | None:
+    """Returns the function that a library compiles when it is called, and what compiles another as
+    this one is; None of all else."""
+    kind = type(value)
+    if kind.__name__ == "PjitFunction":  # with the options that it has by itself
+        return value.__wrapped__, sys.modules["jax"].jit
+    if kind.__module__.startswith("tensorflow.") and hasattr(value, "python_function"):
+        return value.python_function, value._clone
+    return None
+
+
+def _is_users(value: Any) -> bool:
+    """Whether it is an object of a user's own class, which has nothing of a library."""
+    kinds = [kind for kind in type(value).__mro__ if kind is not object]
+    modules = [sys.modules.get(kind.__module__) for kind in kinds]
+    files = [getattr(module, "__file__", None) or "" for module in modules]
+    names = {kind.__module__ for kind in kinds}
+    installed = any(file.startswith(INSTALLED) for file in files)
+    return hasattr(value, "__dict__") and not (installed or names & sys.stdlib_module_names)
 
 
 def _numbered(values: Any) -> list[tuple[str, Any]]:
@@ -201,7 +228,13 @@ def _rebuilt(value: Any, memo: dict[int, Any]) -> Any:
     elif isinstance(value, MethodType):
         other = MethodType(_rebuilt(value.__func__, memo), _rebuilt(value.__self__, memo))
     elif isinstance(value, dict):
-        other = {name: _rebuilt(each, memo) for name, each in value.items()}
+        other = copy(value)
+        other |= {name: _rebuilt(each, memo) for name, each in value.items()}
+    elif (compiled := _compiled(value)) is not None:
+        other = compiled[1](_rebuilt(compiled[0], memo))
+    elif _is_users(value):
+        other = memo[id(value)] = object.__new__(type(value))  # first, as it may hold itself
+        other.__dict__.update((name, _rebuilt(each, memo)) for name, each in vars(value).items())
     else:
         several = [_rebuilt(each, memo) for each in value]
         if type(value) in (list, tuple):

@@ -7,7 +7,7 @@ two values, ``values`` that bound regions of several operations.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
@@ -228,7 +228,8 @@ class RunningMatch:
         if [(op.op, op.path) for op in left] == [(op.op, op.path) for op in right]:
             return aligned(left, right)
         kept = [self._in_common(side) for side in (0, 1)]
-        return [(kept[0][n].number, kept[1][m].number) for n, m in aligned(*kept)]
+        pairs = _with_other_names(kept[0], kept[1], aligned(*kept))
+        return [(kept[0][n].number, kept[1][m].number) for n, m in pairs]
 
     def _in_common(self, side: int) -> list[Operation]:
         """Returns a side's operations that give something which the other side may have."""
@@ -483,6 +484,24 @@ class RunningMatch:
                 at = np.flatnonzero(free)
                 index, mark = index.take(at, axis), mark.take(at, axis)
         return None if mark.any() or not index.size else index
+
+
+def _with_other_names(
+    left: Sequence[Operation], right: Sequence[Operation], pairs: list[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """Adds to pairs of operations those between two of them that are alike but for the name of
+    their module, as the second model's layers in Keras have other numbers."""
+    every, start = list[tuple[int, int]](), (0, 0)
+    for end in [*pairs, (len(left), len(right))]:
+        ours, theirs = (
+            [replace(op, path="") for op in side[begin:stop]]
+            for side, begin, stop in zip((left, right), start, end, strict=True)
+        )
+        if ours and theirs:
+            every += [(start[0] + n, start[1] + m) for n, m in aligned(ours, theirs)]
+        every.append(end)
+        start = end[0] + 1, end[1] + 1
+    return every[:-1]
 
 
 def _is_given(value: Value) -> bool:

@@ -35,6 +35,9 @@ SEED = 47_000
 # Times the largest number of an input: what any sum of the others can't outweigh by chance.
 LARGE = 4.0
 
+# What is added to hide is less than this.
+HIDES = -1e3
+
 
 def lacked(left: Arrays, right: Arrays) -> tuple[Where, Fraction] | None:
     """Where ``right`` holds what ``left`` lacks, and which part of it stands before the left's own:
@@ -123,14 +126,20 @@ def independent(arrays: Arrays, dtypes: Mapping[str, str] | None = None) -> Arra
 
 
 def is_mask(array: np.ndarray) -> bool:
-    """Whether an input says which elements of others count: two numbers at most, or infinities."""
+    """Whether an input says which elements of others count: two numbers at most, infinities, or
+    large numbers below zero beside small ones."""
     if array.dtype.kind == "b":
         return True
     if array.dtype.kind in "iu":
         return bool(np.isin(array, (0, 1)).all()) and len(np.unique(array)) == 2
     if array.dtype.kind != "f" or array.size < 2:
         return False
-    return bool(np.isinf(array).any()) or len(np.unique(array)) == 2
+    if np.isinf(array).any() or len(np.unique(array)) == 2:
+        return True
+    # what is added hides by large numbers, alone or twice, beside the numbers of a bias
+    least = float(np.nanmin(array))
+    hides, near = array < least / 10, np.abs(array) < -least / 1000
+    return least < HIDES and bool(near.any() and (hides | near).all())
 
 
 def _hides(mask: np.ndarray, where: np.ndarray) -> bool:

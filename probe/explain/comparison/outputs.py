@@ -227,14 +227,14 @@ class Samples:
             index[axis] = slice(begin, begin + left.shape[axis])
         return left, right[tuple(index)], axes[0]
 
-    def first_apart(self) -> int:
-        """The first sample of the first piece that has different bits; 0 if all have the same."""
+    def first_apart(self) -> int | None:
+        """The first sample of the first piece that has different bits; None if none has."""
         for number, start in enumerate(self.starts):
             for output in range(min(len(self.whole), len(self.pieces[number]))):
                 left, right, _ = self.beside(number, output)
                 if left.shape != right.shape or left.tobytes() != right.tobytes():
                     return start
-        return 0
+        return None
 
     def differences(self, dtypes: Sequence[tuple[str, str]]) -> list[OutputDifference]:
         """Compares all of them by index; ``dtypes``: of each output, of both runs."""

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from probe.case.arguments import choice, whole_number
-from probe.case.errors import InputError, TargetError
+from probe.case.errors import Foreign, InputError, ProbeError, TargetError, foreign
 from probe.diff.alone import Known
 from probe.diff.apart import (
     Apart,
@@ -27,10 +27,16 @@ from probe.diff.apart import (
     own_target,
     switch_lines,
 )
+from probe.diff.repeated import is_mask
 from probe.diff.running import Matches, by_running
 from probe.diff.walk import NAMES, compare_and_explain, walk
 from probe.diff.watched import watched
-from probe.explain.comparison.outputs import Samples, starts_of_pieces
+from probe.explain.comparison.outputs import (
+    OutputDifference,
+    Samples,
+    output_difference,
+    starts_of_pieces,
+)
 from probe.record.contract import Input, Opened, Recorder
 from probe.record.inputs import first_entries, varied_axes
 from probe.record.recording import Run, array_digest
@@ -158,7 +164,7 @@ class TwoSides:
         along = varied_axes("batch", whole, declared)
         count = min(whole[name].shape[axis] for name, axis in along.items())
         samples = samples_alone(plain, whole, along, (self.at, count), tell)
-        start = samples.first_apart()
+        start = samples.first_apart() or 0
         return samples, (
             first_entries(whole, along, self.at, start=start) if start else part,
             whole,
@@ -215,15 +221,36 @@ def two_runs(
             sides.cut(arrays, subject.inputs, "sizes", size)
         plain = lambda inputs: run_unwatched(subject.recorder(inputs))  # noqa: E731
         samples, both = sides.every_sample((plain, plain), both, subject.inputs, tell)
-        left, right = (subject.recorder(inputs) for inputs in both)
+        question, masked = sides.question(model.name, None), list[MaskedSample]()
         if samples is not None:
+            masked = masked_samples(plain, both[1], subject.inputs, tell)
+        behind = None
+        if samples is not None and samples.first_apart() is None:
+            behind = next((sample for sample in masked if sample.apart), None)
+        if behind is not None:  # the pair that is recorded is one that differs
+            both = behind.inputs
+            question = replace(question, left=behind.words[0], right=behind.words[1])
+        left, right = (subject.recorder(inputs) for inputs in both)
+        if samples is not None and behind is None:
             _known_outputs((left, right), samples)
         running = repeats(subject)
         found = walk(left, right, explain, tell, match=running(both))
-        walked = Walked(found, sides.question(model.name, None))
+        walked = Walked(found, question)
         walked.found.notes += model.notes
         if samples is not None:
             walked.found.take_samples(samples)
+        if masked:
+            dtypes = [found.left.values[pair.left].dtype for pair in found.outputs]
+            padded = [each for sample in masked for each in sample.differences(dtypes)]
+            found.plain += padded
+            differing, elements = (
+                sum(getattr(o, n) for o in padded) for n in ("differing", "elements")
+            )
+            samples_text = counted(len(masked), "sample")
+            found.notes.append(
+                f"{samples_text} with padding, each cut to its content against the same padded: "
+                f"{differing:,} of {elements:,} outputs differ"
+            )
         # what was revealed of operations; None where sums are not tested
         known: Known | None = {} if sides.by == "order" else None
         for size in VOICE.counting(list(sides.sizes), "sizes"):
@@ -321,11 +348,73 @@ def _on_targets(
 
 def _known_outputs(sides: tuple[Recorder, Recorder], samples: Samples) -> None:
     """Gives both sides what they gave unwatched, which need not be run again."""
-    piece = samples.pieces[samples.starts.index(samples.first_apart())]
+    piece = samples.pieces[samples.starts.index(samples.first_apart() or 0)]
     for side, outputs in zip(sides, (piece, samples.whole), strict=True):
         inner: Any = getattr(side, "inner", side)
         if getattr(inner, "already", None) is None:
             inner.already = [array_digest(array) for array in outputs]
+
+
+@dataclass(frozen=True)
+class MaskedSample:
+    """A sample of a batch, cut to what its mask shows against the same with its padding.
+
+    ``inputs``, ``outputs``: of both, the cut one first; ``begin``: where its content stands along
+    an axis of ``sizes``, the numbers of entries of both.
+    """
+
+    words: tuple[str, str]
+    inputs: tuple[Arrays, Arrays]
+    outputs: tuple[list[np.ndarray], list[np.ndarray]]
+    begin: int
+    sizes: tuple[int, int]
+
+    def differences(self, dtypes: Iterable[str]) -> list[OutputDifference]:
+        """Compares the outputs at the places of its content by index."""
+        found = []
+        for left, right, dtype in zip(*self.outputs, dtypes, strict=False):
+            both = zip(left.shape, right.shape, strict=False)
+            start = [self.begin if sizes == self.sizes else 0 for sizes in both]
+            found.append(output_difference(left, right, (dtype, dtype), start))
+        return found
+
+    @property
+    def apart(self) -> bool:
+        """Whether any has different bits."""
+        units = (f"uint{8 * array.dtype.itemsize}" for array in self.outputs[0])
+        bits = ([array.view(f"u{array.dtype.itemsize}") for array in side] for side in self.outputs)
+        plain = replace(self, outputs=tuple(bits))  # type: ignore[arg-type]
+        return any(each.differing for each in plain.differences(units))
+
+
+def masked_samples(plain: Plain, arrays: Arrays, declared: Any, tell: Say) -> list[MaskedSample]:
+    """Runs the samples of a batch whose mask hides their ends, or beginnings, with and without
+    what it hides, one by one, as long as there is time. [] without such a mask."""
+    masks = {n: a for n, a in arrays.items() if a.ndim == 2 and a.dtype.kind in "bi" and is_mask(a)}
+    if not masks or budget.spent():
+        return []
+    name, mask = next(iter(masks.items()))
+    along, axes = varied_axes("batch", arrays, declared), dict[str, int]()
+    for other, array in arrays.items():
+        later = [axis for axis in range(1, array.ndim) if array.shape[axis] == mask.shape[1]]
+        axes |= {other: later[0]} if later and other in along else {}
+    found = list[MaskedSample]()
+    for sample, row in enumerate(mask != 0):
+        shown = np.flatnonzero(row)
+        begin, size = int(shown[:1].sum()), len(shown)
+        behind = 0 < size < len(row) and bool(row[begin : begin + size].all())
+        if along.get(name) != 0 or not behind or budget.spent():
+            continue
+        tell(f"running sample {sample} without its padding")
+        one = first_entries(arrays, along, 1, start=sample)
+        both = first_entries(one, axes, size, start=begin), one
+        words = f"sample {sample} cut to {size}", f"padded to {len(row)} behind {name}"
+        try:
+            outputs = foreign(plain, both[0]), foreign(plain, both[1])
+        except (Foreign, ProbeError):  # of a fixed length, or what a model may raise
+            return []
+        found.append(MaskedSample(words, both, outputs, begin, (size, len(row))))
+    return found
 
 
 # Runs a model unwatched: its outputs as container arrays.

@@ -81,3 +81,25 @@ def test_a_function_that_does_not_repeat_its_bits_has_no_conditions(module):
     ends = Target.parse("numpy,threads=1"), Target.parse("numpy")
     with pytest.raises(InputError, match=r"does not repeat its bits: [23] results in 20 runs"):
         of_model(GivenModel(f"{module}:unsteady", shapes=shapes), *ends)
+
+
+def test_padding_behind_a_mask_is_asked_beside_the_batch(tmp_path) -> None:
+    torch = pytest.importorskip("torch")
+
+    class Mean(torch.nn.Module):
+        def forward(self, x, mask):
+            return (x * mask[..., None]).cumsum(1) / (mask.shape[1] if self.leaks else 3)
+
+    rng = np.random.default_rng(0)
+    mask = np.array([[1, 1, 1, 1], [1, 1, 1, 0], [0, 1, 1, 1]])
+    inputs = {"x": rng.standard_normal((3, 4, 5)).astype("f4"), "mask": mask}
+    for leaks in (False, True):
+        model = Mean().eval()
+        model.leaks = leaks
+        walked = probe.network(model, vary="batch", at=1, inputs=inputs, explain=False)
+        (note,) = [note for note in walked.found.notes if "padding" in note]
+        assert note.startswith("2 samples with padding")
+        assert walked.found.samples == (3, 3)
+        if leaks:
+            assert walked.verdict == "differs" and "30 of 30 outputs differ" in note
+            assert walked.asked.left == "sample 1 cut to 3"
