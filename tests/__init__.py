@@ -1,4 +1,4 @@
-"""Tests in folders named as the rooms of ``probe.ROOMS``; root modules have theirs in this folder.
+"""Tests in folders named as the rooms of ``probe.ROOMS``.
 
 ``tests/house`` tests the checkout itself, ``tests/experiments`` what stands in ``experiments``.
 """

@@ -141,7 +141,7 @@ class CaseRun:
     outputs the operands' infinities and NaNs reach from elsewhere; None where all are finite.
     ``reached``: outputs that are NaN by that alone, (positions, filters). ``pooled``: of a pool,
     how it comes to its outputs, instead of ``orders``. ``meets``: of sums too long to be asked
-    whole, what they answered at some pairs: see ``summation.sampled``.
+    whole, what they answered at some pairs: see ``order.sampled``.
     """
 
     target: Target
