@@ -13,8 +13,8 @@ rows are the batch, and its length is always 1. Pooling is by channel and has no
 
 A *program* has straight-line steps, each an operation that reads one or more earlier values: first
 the input, then what each step gives. A case is a program of one step; in several calls
-(``targets.backends.rewritten``) it has ``slice``, ``concat``, ``cast``, ``add``, and ``pad``, zeros around
-the spatial axes, besides.
+(``targets.backends.rewritten``) it has ``slice``, ``concat``, ``cast``, ``add``, and ``pad``,
+zeros around the spatial axes, besides.
 
 Targets' interpreters import this (Python 3.6, NumPy 1.11).
 """
