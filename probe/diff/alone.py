@@ -436,9 +436,6 @@ Known = dict[Hashable, Revealer]
 class RecordedSums(Comparison):
     """Outputs of two recorded operations, whose operands were compared before."""
 
-    def __post_init__(self) -> None:
-        """Nothing is left to be checked."""
-
     @cached_property
     def _classes(self) -> tuple[np.ndarray, list[tuple[int, ...]]]:
         """A sum that is longer on one side adds zeros there: the leaves are the shorter one's."""

@@ -84,7 +84,7 @@ def write_recording(
         "notes": [machine.publishable(note) for note in notes],
         "made": environment_facts() if run.made is None else dict(run.made.made),
         "values": values,
-        "operations": [_operation_json(op, files) for op in run.operations],
+        "operations": [_operation_json(op) for op in run.operations],
         "outputs": list(run.outputs),
         "plain": list(run.plain),
         "left_out": {"values": len(files.left_out), "bytes": sum(files.left_out.values())},
@@ -177,7 +177,7 @@ def onednn_text(enabled: bool, chosen: bool) -> str:
     return f"{'on' if enabled else 'off'} ({by})"
 
 
-def _operation_json(op: Operation, files: _Files) -> dict[str, Any]:
+def _operation_json(op: Operation) -> dict[str, Any]:
     """Returns an operation as JSON has it, with how a user writes it: lines that compute ``y`` from
     ``x0``, ``x1``, ..."""
     written: dict[str, Any] = {}
@@ -191,8 +191,8 @@ def _operation_json(op: Operation, files: _Files) -> dict[str, Any]:
         "path": op.path,
         "reads": list(op.reads),
         "gives": list(op.gives),
-        "attributes": plain_to_json(dict(op.attributes), files),
-        "meaning": plain_to_json(op.meaning, files),
+        "attributes": plain_to_json(dict(op.attributes)),
+        "meaning": plain_to_json(op.meaning),
         **written,
     }
 
@@ -331,11 +331,13 @@ class RecordingFolder:
         self, number: int, entry: Mapping[str, Any], values: Sequence[Value]
     ) -> Operation:
         reads, gives = (_value_numbers(entry[name], len(values)) for name in ("reads", "gives"))
-        computed, attributes = entry["meaning"], entry["attributes"]
-        attributes = plain_from_json(attributes, self)
         name, op, path = (printable(str(entry[word])) for word in ("name", "op", "path"))
-        ends, meaning = (reads, gives), meaning_from_json(computed, self)
-        return Operation(op, path, *ends, meaning, dict(attributes), name=name, number=number)
+        meaning, attributes = (plain_from_json(entry[word]) for word in ("meaning", "attributes"))
+        if not isinstance(meaning, Meaning):
+            meaning = Unknown("it does not say what it computes")
+        return Operation(
+            op, path, reads, gives, meaning, dict(attributes), name=name, number=number
+        )
 
     def _value(self, entry: Mapping[str, Any]) -> Value:
         shape = tuple(int(n) for n in entry["shape"])
@@ -388,13 +390,11 @@ def _value_numbers(entries: Sequence[Any], count: int) -> tuple[int, ...]:
     return numbers
 
 
-# What an operation computes as JSON has it: for recordings on disk, and between processes.
+# What an operation computes, and its arguments, as JSON has them.
 
 
-Shapes = Sequence[tuple[int, ...]]
 # Numbers and truth values alone: objects would be pickles, and fields of structures have names.
-KIND = re.compile(r"[<>|][biufc]\d{1,2}")
-LEFT_OUT = "what it moves or holds was left out for its size"
+KIND = re.compile(r"[<>|][biuf]\d{1,2}")
 
 
 # Classes that a folder has by name.
@@ -405,105 +405,60 @@ VOCABULARY: dict[str, Any] = {
 }
 
 
-def plain_to_json(value: Any, files: _Files) -> Any:
+def plain_to_json(value: Any) -> Any:
     """Returns any plain value as JSON has it, so that ``plain_from_json`` gives the same; of what
     is not plain, a text without addresses."""
     # by its very type: np.float64 is a float too, and so is a member of an enumeration an int
     if value is None or type(value) in (bool, int, float, str):
         return value
-    if isinstance(value, np.ndarray) and KIND.fullmatch(value.dtype.str):
-        # one element if all are alike: masks, weights of ones
-        rows = np.ascontiguousarray(value).reshape(-1).view(np.uint8).reshape(-1, value.itemsize)
-        alike = value.size > 1 and bool((rows == rows[:1]).all())
-        stored = files.put(value.reshape(-1)[:1] if alike else value) if value.size else ""
-        entry = {"file": stored, "shape": list(value.shape), "dtype": value.dtype.str}
-        return entry | ({"alike": True} if alike else {})
-    if isinstance(value, np.generic) and KIND.fullmatch(value.dtype.str):
-        return {"number": plain_to_json(value.item(), files), "dtype": value.dtype.str}
+    if isinstance(value, np.ndarray | np.generic) and KIND.fullmatch(value.dtype.str):
+        word = "array" if isinstance(value, np.ndarray) else "number"
+        return {word: value.tolist(), "dtype": value.dtype.str, "shape": list(value.shape)}
     name = type(value).__name__
     if VOCABULARY.get(name) is type(value):
         # those that have not their default
         both = ((each, getattr(value, each.name)) for each in dataclasses.fields(value))
         fields = {each.name: own for each, own in both if own is not each.default}
-        return {"is": name} | {key: plain_to_json(item, files) for key, item in fields.items()}
+        return {"is": name} | {key: plain_to_json(item) for key, item in fields.items()}
     if isinstance(value, Meaning):  # a library's own, with functions
         why = "a recording on disk can't describe what it computes"
-        return plain_to_json(Moves() if isinstance(value, Moves) else Unknown(why), files)
+        return plain_to_json(Moves() if isinstance(value, Moves) else Unknown(why))
     if isinstance(value, int):  # of an enumeration
         return int(value)
     if isinstance(value, complex):
         return {"complex": [value.real, value.imag]}
     if isinstance(value, slice):
-        ends = (value.start, value.stop, value.step)
-        return {"slice": [plain_to_json(item, files) for item in ends]}
+        return {"slice": list(map(plain_to_json, (value.start, value.stop, value.step)))}
     if isinstance(value, Mapping):
-        return {"dict": [[plain_to_json(item, files) for item in pair] for pair in value.items()]}
+        return {"dict": [list(map(plain_to_json, pair)) for pair in value.items()]}
     if isinstance(value, tuple | list):
-        every = [plain_to_json(item, files) for item in value]
+        every = list(map(plain_to_json, value))
         return {"tuple": every} if isinstance(value, tuple) else every
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
-class _LeftOut(Exception):
-    """There was no room for an array."""
-
-
-def plain_from_json(entry: Any, folder: RecordingFolder) -> Any:
-    """Returns a value of ``plain_to_json``. InputError, ValueError, TypeError, KeyError: it is
-    none."""
+def plain_from_json(entry: Any) -> Any:
+    """Returns a value of ``plain_to_json``. ValueError, TypeError, KeyError: it is none."""
     if isinstance(entry, list):
-        return [plain_from_json(item, folder) for item in entry]
+        return list(map(plain_from_json, entry))
     if not isinstance(entry, Mapping):
         return entry
     if "is" in entry:
-        return _vocabulary_object(entry, folder)
-    if "file" in entry:
-        kind = np.dtype(_checked_dtype(entry["dtype"], folder))
-        shape = tuple(map(int, entry["shape"]))
-        if entry["file"] is None:
-            raise _LeftOut
-        size = prod(shape) if all(n >= 0 for n in shape) else -1
-        bits = folder.file(str(entry["file"])) if entry["file"] else np.zeros(0, np.uint8)
-        if bits.size != (1 if entry.get("alike") else size) * kind.itemsize:
-            raise folder.broken("an array of a meaning is not as large as it says")
-        array = bits.view(kind)
-        return np.broadcast_to(array, shape) if entry.get("alike") else array.reshape(shape)
-    (word, value), *more = entry.items()
-    read = lambda some: [plain_from_json(item, folder) for item in some]  # noqa: E731
-    if word == "number":
-        return np.dtype(_checked_dtype(more[0][1], folder)).type(plain_from_json(value, folder))
-    ways: dict[str, Callable[[], Any]] = {
-        "tuple": lambda: tuple(read(value)),
-        "slice": lambda: slice(*read(value)),
-        "complex": lambda: complex(*read(value)),
-        "dict": lambda: dict(map(read, value)),
+        kind = VOCABULARY.get(str(entry["is"]))
+        if kind is None:
+            return Unknown(f"this release does not know {str(entry['is'])[:40]!r}")
+        names = [each.name for each in dataclasses.fields(kind)]
+        return kind(**{name: plain_from_json(entry[name]) for name in names if name in entry})
+    word, value = next(iter(entry.items()))
+    if word in ("array", "number"):
+        if not KIND.fullmatch(str(entry["dtype"])):
+            raise ValueError(f"{str(entry['dtype'])[:40]!r} is not a type of arrays")
+        array = np.array(value, entry["dtype"]).reshape(tuple(map(int, entry["shape"])))
+        return array if word == "array" else array[()]
+    ways: dict[str, Callable[[Any], Any]] = {
+        "tuple": tuple,
+        "slice": lambda some: slice(*some),
+        "complex": lambda some: complex(*some),
+        "dict": dict,
     }
-    return ways[word]()
-
-
-def _vocabulary_object(entry: Mapping[str, Any], folder: RecordingFolder) -> Any:
-    """Returns an object of :mod:`probe.order.semantics`; ``Unknown`` of what this release lacks."""
-    kind = VOCABULARY.get(str(entry["is"]))
-    if kind is None:
-        return Unknown(f"this release does not know {str(entry['is'])[:40]!r}")
-    names = [each.name for each in dataclasses.fields(kind)]
-    try:
-        known = (name for name in names if name in entry)
-        built = kind(**{name: plain_from_json(entry[name], folder) for name in known})
-    except _LeftOut:
-        if not issubclass(kind, Meaning):
-            raise
-        return Unknown(LEFT_OUT)
-    return built
-
-
-def _checked_dtype(dtype: Any, folder: RecordingFolder) -> str:
-    if not KIND.fullmatch(str(dtype)):
-        raise folder.broken(f"{str(dtype)[:40]!r} is not a type of arrays")
-    return str(dtype)
-
-
-def meaning_from_json(entry: Mapping[str, Any], folder: RecordingFolder) -> Meaning:
-    """Returns what an operation computes. Raises InputError."""
-    meaning = plain_from_json(entry, folder)
-    return meaning if isinstance(meaning, Meaning) else Unknown("it does not say what it computes")
+    return ways[word](plain_from_json(value))

@@ -238,61 +238,49 @@ class _Recorded:
     numbers.
 
     ``numbers``: of values, by the recorder's keys. ``views``: digests of views, by what tells them
-    apart and what they show. ``brief``: of values only what they are, their bits and addresses, and
-    no operations.
+    apart and what they show.
     """
 
-    def __init__(
-        self, views: dict[Hashable, str], store: RunStore | None, brief: bool = False
-    ) -> None:
+    def __init__(self, views: dict[Hashable, str], store: RunStore | None) -> None:
         self.numbers: dict[Hashable, int] = {}
         self.views, self.keep, self.store = views, store is not None, store or ProcessStore()
-        self.brief, self.ran = brief, 0
         self.values, self.operations = list[Value](), list[Operation]()
         self.kinds, self.names = dict[str, np.dtype](), Counter[str]()
 
     def __call__(self, op: Operation) -> None:
-        known, values, meaning = self.numbers, self.values, op.meaning
-        reads = tuple(
-            [known[seen.key] if seen.key in known else self.number(seen) for seen in op.reads]
-        )
-        if not self.brief:
-            dtypes = [*(values[n].dtype for n in reads), *(seen.dtype for seen in op.gives)]
-            meaning = of_complex(meaning) if COMPLEX.intersection(dtypes) else meaning
+        values, count = self.values, len(self.operations)
+        reads = tuple([self.number(seen) for seen in op.reads])
         begin = len(values)
         for seen in op.gives:
-            known[seen.key] = len(values)
-            values.append(self._result(seen, op, reads))
-        if not self.brief:
-            path, kind = printable(op.path), printable(op.op)
-            name = path or kind
-            self.names[name] += 1
-            name = f"{name}#{self.names[name]}" if self.names[name] > 1 else name
-            gives = tuple(range(begin, len(values)))
-            rest = op.attributes, op.again, op.lines, op.imports, None, name, self.ran
-            self.operations.append(Operation(kind, path, reads, gives, meaning, *rest))
-        self.ran += 1
+            self.numbers[seen.key] = len(values)
+            if op.view is None or len(op.gives) != 1:
+                digest = self._kept(seen)
+            else:  # what a view shows follows from what it shows and how: its bits need not be read
+                same = (op.view, *(values[n].digest for n in reads))
+                if same not in self.views or (self.keep and not self.store.has(self.views[same])):
+                    self.views[same] = self._kept(seen)
+                digest = self.views[same]
+            values.append(Value(seen.shape, seen.dtype, digest, count, address=seen.address))
+        path, kind = printable(op.path), printable(op.op)
+        name = path or kind
+        self.names[name] += 1
+        name = f"{name}#{self.names[name]}" if self.names[name] > 1 else name
+        gives = tuple(range(begin, len(values)))
+        dtypes = {values[n].dtype for n in (*reads, *gives)}
+        meaning = of_complex(op.meaning) if COMPLEX & dtypes else op.meaning
+        rest = op.attributes, op.again, op.lines, op.imports, None, name, count
+        self.operations.append(Operation(kind, path, reads, gives, meaning, *rest))
 
     def number(self, seen: Seen) -> int:
         """Returns the number of a value; one that no operation gave is met here."""
         if seen.key not in self.numbers:
             self.numbers[seen.key] = len(self.values)
-            name = self._kept(seen, seen.array())
-            role, said = ("", "") if self.brief else (seen.role, printable(seen.name))
-            self.values.append(Value(seen.shape, seen.dtype, name, -1, role, said, seen.address))
+            digest, named = self._kept(seen), (seen.role, printable(seen.name))
+            self.values.append(Value(seen.shape, seen.dtype, digest, -1, *named, seen.address))
         return self.numbers[seen.key]
 
-    def _result(self, seen: Seen, op: Operation, reads: tuple[int, ...]) -> Value:
-        if op.view is None or len(op.gives) != 1:
-            name = self._kept(seen, seen.array())
-        else:  # what a view shows follows from what it shows and how: its bits need not be read
-            same = (op.view, *(self.values[n].digest for n in reads))
-            if same not in self.views or (self.keep and not self.store.has(self.views[same])):
-                self.views[same] = self._kept(seen, seen.array())
-            name = self.views[same]
-        return Value(seen.shape, seen.dtype, name, self.ran, address=seen.address)
-
-    def _kept(self, seen: Seen, array: np.ndarray) -> str:
+    def _kept(self, seen: Seen) -> str:
+        array = seen.array()
         self.kinds.setdefault(seen.dtype, array.dtype)
         return self.store.put(array) if self.keep else array_digest(array)
 
@@ -315,18 +303,13 @@ def record_run(recorder: Recorder, keep: bool = True, store: RunStore | None = N
 
 
 def record_again(recorder: Recorder, run: Run) -> Run:
-    """Runs it once more; returns what bits its values have and where they begin, without its
-    operations. Nondeterministic where it gives values of other shapes than before."""
-    watch = _Recorded(getattr(recorder, "views", {}), None, brief=True)
-    try:  # an input that no operation reads may be an output
-        outputs = tuple(watch.number(seen) for seen in recorder.record(watch))
-    finally:
-        ours, theirs = ([(v.shape, v.dtype) for v in side.values] for side in (run, watch))
-        if theirs != ours[: len(theirs)]:
-            raise Nondeterministic(OTHER_OPERATIONS) from None
-    if len(theirs) != len(ours):
+    """Runs it once more, and keeps no bits. Nondeterministic where it gives values of other shapes
+    than before."""
+    again = record_run(recorder, keep=False)
+    ours, theirs = ([(v.shape, v.dtype) for v in side.values] for side in (run, again))
+    if ours != theirs:
         raise Nondeterministic(OTHER_OPERATIONS)
-    return Run(recorder.target, recorder.note, watch.values, (), outputs, watch.store)
+    return again
 
 
 # Operations of a region that are named one by one.

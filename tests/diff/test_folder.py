@@ -213,7 +213,7 @@ def test_a_word_that_this_release_lacks_is_unknown(runs, tmp_path):
     side = read_recording(damaged(runs, tmp_path, change))
     assert type(side.operations[0].meaning).__name__ == "Unknown"
     for name in ("Meaning", "Callable", "np"):  # names of the module that are no meanings
-        assert type(folder.meaning_from_json({"is": name}, side.store)).__name__ == "Unknown"
+        assert type(folder.plain_from_json({"is": name})).__name__ == "Unknown"
 
 
 def npy(runs):
@@ -346,9 +346,9 @@ CASES: dict[str, Meaning] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_computed_comes_back_as_it_was(name, runs):
-    meaning, store = CASES[name], read_recording(runs / "left").store
-    text = json.dumps(folder.plain_to_json(meaning, store))
-    assert folder.meaning_from_json(json.loads(text), store) == meaning
+    meaning = CASES[name]
+    text = json.dumps(folder.plain_to_json(meaning))
+    assert folder.plain_from_json(json.loads(text)) == meaning
 
 
 def test_what_has_no_word_is_unknown_or_moves(runs):
@@ -358,9 +358,8 @@ def test_what_has_no_word_is_unknown_or_moves(runs):
     class Turned(Moves):
         pass
 
-    store = read_recording(runs / "left").store
-    every = [folder.plain_to_json(each, store) for each in (Odd(), Turned())]
-    odd, moves = (folder.meaning_from_json(each, store) for each in every)
+    every = [folder.plain_to_json(each) for each in (Odd(), Turned())]
+    odd, moves = (folder.plain_from_json(each) for each in every)
     assert type(odd) is Unknown and moves == Moves()
 
 

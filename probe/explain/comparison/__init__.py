@@ -2,8 +2,7 @@
 
 ``runs`` says what is compared, computes each side and reveals how its outputs are added;
 ``judged`` pairs the outputs of two runs and names the cause of each difference; ``outputs``
-compares
-what a user's runs return by index, and says what a difference changes.
+compares what a user's runs return by index, and says what a difference changes.
 """
 
 from probe.explain.comparison.judged import (
