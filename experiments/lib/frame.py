@@ -26,8 +26,8 @@ from probe.targets import budget
 from probe.targets.progress import Tell
 from probe.targets.target import Target
 from probe.ui.answers import sweep as answers
+from probe.ui.answers.show import here as show
 from probe.ui.cli.here import from_here
-from probe.ui.cli.show import here as show
 
 Main = Callable[[Path, bool], "bool | None"]
 

@@ -14,7 +14,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 import click
-from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
@@ -40,16 +40,27 @@ class Output:
         self.results = _console(stderr=False)
         self.notes = _console(stderr=True)
 
-    def give(self, answer: dict[str, Any], show: Callable[[], RenderableType]) -> None:
-        """Prints the result: ``answer`` as JSON, or what ``show`` makes of it for people."""
+    def give(
+        self,
+        answer: Any,
+        show: Callable[[], RenderableType] | None = None,
+        after: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """Prints a result: as JSON, or for people.
+
+        ``answer``: an answer, which has both; or the JSON, and what ``show`` makes of it.
+        ``after``: the next commands, each with what it does.
+        """
         VOICE.stop()
         if supervisor.BOARD is not None:
             supervisor.BOARD.printing = True
         if self.as_json:
             indent = 2 if self.results.is_terminal else None
-            click.echo(json.dumps(answer, indent=indent, default=plain))
-        else:
-            self._print(show())
+            answer_json = answer if show else answer.report()
+            click.echo(json.dumps(answer_json, indent=indent, default=plain))
+            return
+        text = show() if show else answer.shown()
+        self._print(Group(text, *next_commands(after)) if after else text)
 
     def _print(self, shown: RenderableType) -> None:
         """Prints; long lines stay whole, and in a pipe no spaces are left at their ends.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import os
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from probe.case.errors import InputError, ProbeError
 from probe.case.operation import OPERATIONS
 from probe.record.inputs import read_inputs
 from probe.report.proof import verify
-from probe.ui.cli import shell
 from probe.ui.lock.file import read_lock
 
 
@@ -91,16 +89,12 @@ def test_a_file_that_never_ends_is_refused(tmp_path, name):
 
 @pytest.mark.parametrize("text", ["x = {0}1{1}", "[conditions{2}]\ny = 1", "x{2} = 1"])
 @pytest.mark.parametrize("depth", [999, 100_000])
-def test_a_text_that_is_nested_too_deeply_is_one_line(tmp_path, monkeypatch, capsys, text, depth):
+def test_a_text_that_is_nested_too_deeply_is_one_line(tmp_path, text, depth):
     """A lock of 100,000 brackets ended in an internal error; dotted keys took minutes."""
     nested = text.format("[" * depth, "]" * depth, ".a" * depth)
     (tmp_path / "bits.lock").write_text(f"format = 1\n{nested}\n# end of bits.lock\n")
     with pytest.raises(InputError, match="nested too deeply|it has a table|last line"):
         read_lock(tmp_path / "bits.lock")
-    monkeypatch.chdir(tmp_path)
-    Path("pyproject.toml").write_text(f"[tool.probe]\ntarget = 1\n{nested}\n")
-    assert shell.run(["targets"]) in (0, 2)
-    assert capsys.readouterr().err.count("\n") <= 1
 
 
 SELF: list = []

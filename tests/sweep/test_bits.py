@@ -27,8 +27,8 @@ from probe.targets import budget
 from probe.targets.launch import Session, open_session
 from probe.targets.progress import Reporter
 from probe.targets.target import Target
+from probe.ui.answers.show.sweeps import sweep_by_bits
 from probe.ui.cli.cases import KEEP
-from probe.ui.cli.show.sweeps import sweep_by_bits
 
 pytestmark = pytest.mark.long
 

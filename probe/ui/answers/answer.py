@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 from abc import ABC, abstractmethod
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe.case.arguments import whole_numbers
+from probe.case.arguments import by, padding_text, whole_numbers
 from probe.case.case import Case
 from probe.case.errors import InputError
 from probe.sweep.printing import as_json
@@ -19,6 +20,7 @@ from probe.targets.target import Target
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from rich.console import RenderableType
 
 DEFAULT_TARGET = "tensorflow"
 # Columns of an answer's first and last line where it is not printed on a terminal.
@@ -29,7 +31,8 @@ class Answer(ABC):
     """Holds the result of a question. ``found`` has all of it, and its attributes are also the
     result's own.
 
-    A result prints as three lines, and a notebook shows its picture.
+    A result is data, and what is made of it stands here: three lines, JSON, the text of a terminal
+    and the picture of a notebook.
     """
 
     found: Any
@@ -42,9 +45,13 @@ class Answer(ABC):
     def report(self) -> dict[str, Any]:
         """Returns what ``to_json`` says, perhaps in NumPy's numbers."""
 
-    @abstractmethod
+    def shown(self) -> RenderableType:
+        """Returns what a terminal shows."""
+        return "\n".join(self.lines())
+
     def drawn(self) -> Figure | None:
         """Returns what ``picture`` gives, without its style."""
+        return None
 
     def picture(self) -> Figure | None:
         """Returns the matplotlib figure that a notebook shows; None if there is nothing to draw."""
@@ -136,3 +143,23 @@ def length_values(lengths: Any, vary: str = "length") -> list[int]:
         todo = "write range(5, 41), [5, 9] or 5..40"
         raise InputError("lengths", lengths, "these are not whole numbers", todo)
     return sorted({int(length) for length in whole})
+
+
+def command_line(case: Case, leave_out: tuple[str, ...] = ()) -> str:
+    """Returns the words that make this case on a command line, without those at their defaults."""
+    if case.spatial_rank > 1 and case.length is not None:
+        case = case.with_(height=case.other_axes)  # a line without it is square
+    plain = Case(case.op, case.kernel, case.in_channels).arguments()
+    parts = []
+    for name, value in case.arguments().items():
+        needed = name == "op" or (name == "kernel" and case.operation.windows)
+        if name in leave_out or (value == plain[name] and not needed):
+            continue
+        if name == "padding":
+            value = padding_text(value)
+        elif isinstance(value, tuple):
+            value = by(value) if isinstance(value[0], int) else ",".join(map(repr, value))
+        parts.append(f"--{name.replace('_', '-')} {shlex.quote(str(value))}")
+    if case.in_channels != 1:
+        parts.insert(2, f"--in-channels {case.in_channels}")
+    return " ".join(parts)

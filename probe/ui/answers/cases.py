@@ -3,7 +3,6 @@ are added (of any function too), and at which sizes that changes."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,12 +18,12 @@ from probe.explain.evidence import Evidence, checked_kernels, differing_example,
 from probe.explain.evidence import explain_case as explained
 from probe.order import functions
 from probe.order.masks import SessionOperator
-from probe.order.summation import Summation, ranges_of_mask
+from probe.order.summation import ranges_of_mask
 from probe.order.window import Geometry, axis_of
 from probe.order.windows import Reach, reveal_reach, reveal_windows
 from probe.sizes import floors
 from probe.sizes.thresholds import Thresholds, find_thresholds, islands
-from probe.sweep.printing import counted, plain
+from probe.sweep.printing import counted
 from probe.targets.launch import open_session
 from probe.targets.progress import Say
 from probe.targets.target import Target
@@ -32,6 +31,7 @@ from probe.ui.answers.answer import DEFAULT_TARGET, Answer, checked_case, checke
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from rich.console import RenderableType
 
 
 @dataclass(repr=False)
@@ -47,6 +47,11 @@ class Explained(Answer):
 
     def lines(self) -> tuple[str, str, str]:
         return self.found.lines()
+
+    def shown(self) -> RenderableType:
+        from probe.ui.answers.show import cases
+
+        return cases.explanation(self.found, self.evidence)
 
     def drawn(self) -> Figure | None:
         from probe.report.plots import trees
@@ -93,8 +98,8 @@ def explain(
     return Explained(comparison, evidence)
 
 
-@dataclass(frozen=True)
-class WindowsAnswer:
+@dataclass(repr=False)
+class WindowsAnswer(Answer):
     """Says which inputs every output of a case reads on a target.
 
     ``revealed``: int array (groups, positions, products), flat indices into x, -1 for padding.
@@ -109,7 +114,21 @@ class WindowsAnswer:
     same: np.ndarray
     reach: Reach | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def lines(self) -> tuple[str, str, str]:
+        where = f"where padding={self.case.padding_text} puts them"
+        wrong = int((~self.same).sum())
+        return (
+            f"{self.case.label} on {self.target}",
+            f"{self.same.size:,} windows of {self.case.summands:,} inputs revealed",
+            f"{wrong:,} are not {where}" if wrong else f"all are {where}",
+        )
+
+    def shown(self) -> RenderableType:
+        from probe.ui.answers.show import cases
+
+        return cases.windows(self)
+
+    def report(self) -> dict[str, Any]:
         """Returns what ``--json`` prints: an entry of ``windows`` for every group and output
         position.
 
@@ -243,6 +262,11 @@ class Ordered(Answer):
         what = f"{counted(case.in_channels, f'{case.dtype} number')} by"
         return f"{what if isinstance(target, functions.Own) else case.label + ' on'} {target.text}"
 
+    def shown(self) -> RenderableType:
+        from probe.ui.answers.show import cases
+
+        return cases.order(self)
+
     @property
     def tree(self) -> str | None:
         """Returns the order of most outputs, such as ``(((0+1)+2)+3)``; None if it is unknown."""
@@ -254,62 +278,19 @@ class Ordered(Answer):
 
         return trees.draw_ordered(self.found)
 
-    def _most(self) -> Summation:
-        """Returns the summation of most outputs. InputError: no order is known."""
-        orders = self.found.orders
-        if orders is None or not orders.summations:
+    def save_tree(self, file: str | Path) -> None:
+        """Writes the picture of the orders of most outputs, as the file's name ends: .svg, .png,
+        .pdf. InputError: no order is known, or the file can't be written."""
+        figure = self.picture()
+        if figure is None:
             why = self.found.evidence or "no order is known"
             raise InputError("tree", self._asked(), why, "give a case whose outputs are sums")
-        counts = orders.counts()
-        return orders.summations[max(range(len(counts)), key=lambda number: counts[number])]
-
-    def to_nested(self) -> dict[str, Any]:
-        """Returns the order of most outputs as nested lists, with its roundings; for JSON.
-
-        ``nested``: a product's number, ``"b"``, or ``{"products": n, "adds": [[0, 1], [2]]}``, a
-        running sum: each list is added to it at once, and rounded once. InputError: it is unknown.
-        """
-        from probe.report.plots import trees
-
-        return trees.nested_json(self._most(), self.found.case.dtype)
-
-    def to_dot(self) -> str:
-        """Returns the same tree for Graphviz. InputError."""
-        from probe.report.plots import trees
-
-        return trees.dot(self._most())
-
-    def to_svg(self) -> str:
-        """Returns the picture that a notebook shows, as SVG. InputError."""
-        self._most()
-        return self._drawn_as("svg").decode()
-
-    def to_html(self) -> str:
-        """Returns a page with the tree of most outputs, whose running sums fold. InputError."""
-        from probe.report.plots import trees
-
-        return trees.html(self._most(), self._asked())
-
-    def save_tree(self, file: str | Path) -> None:
-        """Writes the order of most outputs as the file's name ends: .json, .dot, .svg or .html.
-
-        Errors: InputError for another ending, where no order is known or the file can't be written.
-        """
-        path = Path(file)
-        forms: dict[str, Callable[[], str]] = {
-            ".json": lambda: json.dumps(self.to_nested(), default=plain) + "\n",
-            ".dot": self.to_dot,
-            ".svg": self.to_svg,
-            ".html": self.to_html,
-        }
-        if path.suffix not in forms:
-            why = "its ending names no format of a tree"
-            raise InputError("tree", file, why, f"use one of {', '.join(forms)}")
         try:
-            path.write_text(forms[path.suffix](), encoding="utf-8")
-        except OSError as error:
-            why = error.strerror or "it can't be written"
-            raise InputError("tree", file, why, "give a file in a folder that exists") from None
+            figure.savefig(file)
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or " ".join(str(error).split())
+            todo = "give a file in a folder that exists, which ends in .svg, .png or .pdf"
+            raise InputError("tree", file, why, todo) from None
 
 
 @typed
@@ -416,9 +397,14 @@ class Switching(Answer):
         return (
             f"{measured.case.label} on {measured.target}, {measured.threads_text}, {span}: "
             f"{switches}",
-            f"classes of {measured.sizes} that add alike: {classes}",
+            f"classes of {measured.sizes} at which all rows add alike: {classes}",
             self.floor.text,
         )
+
+    def shown(self) -> RenderableType:
+        from probe.ui.answers.show import cases
+
+        return cases.thresholds(self)
 
     def drawn(self) -> Figure | None:
         from probe.report.plots import pictures

@@ -41,6 +41,7 @@ from probe.ui.answers.answer import Answer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from rich.console import RenderableType
 
     from probe.ui.answers.record import Recorded
 
@@ -386,6 +387,11 @@ class Walked(Answer):
             sizes = [prod(side.values[number].shape) for side, number in sides]
             rest += min(sizes) - output.compared
         return f"; {rest:,} others have different inputs or formulas" if rest > 0 else ""
+
+    def shown(self) -> RenderableType:
+        from probe.ui.answers.show import models
+
+        return models.walked(self)
 
     def drawn(self) -> Figure | None:
         from probe.report.plots import walks

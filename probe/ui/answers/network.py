@@ -57,6 +57,7 @@ from probe.ui.answers.two_runs import TwoSides, of_two, refuse_padding, two_runs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from rich.console import RenderableType
 
 
 @typed
@@ -157,6 +158,11 @@ class Remedied(Answer):
         sizes = f"{len(measured.lengths):,} {measured.sizes} against {measured.fixed:,}"
         question = f"{measured.label}: {sizes} on {measured.target.text}"
         return question, advise(measured).text, "; ".join(verdicts)
+
+    def shown(self) -> RenderableType:
+        from probe.ui.answers.show import models
+
+        return models.remedies(self.found)
 
     def drawn(self) -> Figure | None:
         from probe.report.plots import pictures
@@ -400,6 +406,11 @@ class Padded(Answer):
             raise InputError("source", "(none)", why, "compare two runs that differ")
         return self.walked.reproduce(folder)
 
+    def shown(self) -> RenderableType:
+        from probe.ui.answers.show import models
+
+        return models.padded_model(self)
+
     def drawn(self) -> Figure | None:
         """Draws the operations of the run that differs; where none does, how far to pad."""
         if self.walked is not None:
@@ -452,6 +463,11 @@ class OnTargets(Answer):
         findings += [f"{each['target']}: failed: {each['message']}" for each in self.failures]
         advised = "; ".join(f"{padded.target}: {padded.advice()}" for padded in self.found)
         return what, "; ".join(findings), advised
+
+    def shown(self) -> RenderableType:
+        from probe.ui.answers.show import models
+
+        return models.padded_on_targets(self)
 
     def drawn(self) -> Figure | None:
         """Draws the first target's run that differs; None where none does."""

@@ -28,7 +28,7 @@ from probe.targets.target import Target
 from probe.ui.answers.answer import Answer, checked_target
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from rich.console import RenderableType
 
 
 @dataclass(repr=False)
@@ -71,8 +71,8 @@ class Recorded(Answer):
             "; ".join(provenance.notes) or f"compare: probe diff {provenance.folder} OTHER",
         )
 
-    def drawn(self) -> Figure | None:
-        return None
+    def shown(self) -> RenderableType:
+        return "\n".join((*self.lines(), f"wrote {self.made.folder}"))
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from probe.ui.answers.cases import Explained
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from rich.console import RenderableType
 
 
 @dataclass(repr=False)
@@ -57,6 +58,11 @@ class Reproduced(Answer):
             f"{differing}; {why}",
             f"written to {self.out}: {', '.join(reproduction.files)}",
         )
+
+    def shown(self) -> RenderableType:
+        from probe.ui.answers.show import cases
+
+        return cases.reproduction(self.report())
 
     def drawn(self) -> Figure | None:
         return Explained(self.found.explanation, self.found.evidence).drawn()

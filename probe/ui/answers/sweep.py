@@ -38,6 +38,7 @@ from probe.ui.answers.answer import (
 if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
     import pyarrow as pa
     from matplotlib.figure import Figure
+    from rich.console import RenderableType
 
     from probe.sizes.by_order import ByOrder
     from probe.sweep.store import Store
@@ -96,6 +97,11 @@ class Swept(Answer):
             count + up_to(report["max_ulp"]) * bool(report["differing"]),
             "; ".join(findings) or stable,
         )
+
+    def shown(self) -> RenderableType:
+        from probe.ui.answers.show import sweeps
+
+        return sweeps.sweep_by_bits(self.found, self.case, self.values[:-1])
 
     def drawn(self) -> Figure | None:
         from probe.report.plots import pictures
@@ -164,6 +170,11 @@ class SweptByOrder(Answer):
             count + unknown,
             "; ".join(findings) or same,
         )
+
+    def shown(self) -> RenderableType:
+        from probe.ui.answers.show import sweeps
+
+        return sweeps.sweep_by_order(self.found.targets, self.report(), self.values)
 
     def drawn(self) -> Figure | None:
         from probe.report.plots import pictures

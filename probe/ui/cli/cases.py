@@ -14,13 +14,15 @@ import click
 from probe.case.errors import INTERRUPTED, InputError
 from probe.ui.cli.options import (
     AXES,
+    NUMBER,
+    NUMBERS,
     OTHER_TARGETS,
     PATH,
     VARIED,
     AskedRuns,
     ModelRun,
+    Number,
     Words,
-    ask_for,
     axis_given,
     axis_value,
     budget_options,
@@ -28,10 +30,7 @@ from probe.ui.cli.options import (
     case_options,
     fail_on_option,
     flag_of,
-    has_length,
     kernels_option,
-    number_of_option,
-    numbers_of_option,
     on_command_line,
     option,
     output_options,
@@ -61,14 +60,17 @@ if TYPE_CHECKING:
 )
 @kernels_option("none")
 @zeros_option
-@option("--workers", "N", "With --from: how many processes; one per processor if not given.")
+@option(
+    *("--workers", "N", "With --from: how many processes; one per processor if not given."),
+    type=NUMBER,
+)
 @fail_on_option(
     differing="an output differs",
     finding="an output differs, is added in a different order or rounding, or is not explained",
 )
 @output_options
 def explain(
-    runs: AskedRuns, store: Path | None, workers: str | None, out: Output, **how: Any
+    runs: AskedRuns, store: Path | None, workers: int | None, out: Output, **how: Any
 ) -> int:
     """Finds the cause of every difference between two runs of a case, and proves it by replay.
 
@@ -76,16 +78,16 @@ def explain(
     replay in NumPy gave the bits of both runs. Distances are in ulp, units in the last place. With
     --against-target alone both runs have the same shape.
     """
-    from probe.ui.cli.show import cases as show
+    from probe.ui.answers.show import cases as show
 
     if store is not None:
         runs.refuse_beside(store, *how)
         from probe.explain.causes import explain_store
 
         with out.progress("explain") as tell:
-            stored = explain_store(store, number_of_option("workers", workers), tell)
+            stored = explain_store(store, workers, tell)
         report = stored.to_json() | {"store": str(store)}
-        out.give(report, lambda: show.store_causes(report, out.verbose))
+        out.give(report, lambda: show.store_causes(report))
         if stored.interrupted:
             return INTERRUPTED
         if stored.failures and not stored.added:
@@ -94,12 +96,13 @@ def explain(
     if workers is not None:
         why, todo = "one process explains two runs", "leave it out, or give --from STORE"
         raise InputError("workers", workers, why, todo)
+    from probe.case.arguments import optional_number
     from probe.order.window import axis_of
     from probe.ui.answers.cases import explain as explained
 
     words = runs.words
     at, against, targets = runs.values_and_targets()
-    case, length = case_of_words(words), number_of_option("length", words.get("length"))
+    case, length = case_of_words(words), optional_number("length", words.get("length"))
     vary = axis_of(case, runs.sides["vary"])
     if vary == "length" and length is not None and at not in (None, length):
         why = f"--length {length} contradicts it: with --vary length both mean the left length"
@@ -112,9 +115,8 @@ def explain(
             against_padding=runs.sides["against_padding"],
             **how,
         )
-    shown = (answer.found, answer.evidence, out.results.width)
     after = _next_after_explaining(answer.found, vary, runs._replace(target=targets[0].text))
-    out.give(answer.report(), lambda: show.explanation(*shown, after))
+    out.give(answer, after=after)
     refused = bool(answer.found.left.refusal or answer.found.right.refusal)
     if out.fail_on == "finding":
         return int(bool(len(answer.found.differing) or answer.found.by_order or refused))
@@ -172,19 +174,15 @@ def window(words: dict[str, str], target: str, out: Output) -> int:
     since all filters of a group read the same inputs.
     """
     from probe.ui.answers.cases import window as revealed
-    from probe.ui.cli.show import cases as show
 
     case, (where,) = sized_case(words), parsed_targets((target,))
     with out.progress(f"reading windows of {where.text}"):
         windows = revealed(case, where)
-    out.give(windows.to_json() if out.as_json else {}, lambda: show.windows(windows))
+    out.give(windows)
     return out.status(not windows.same.all())
 
 
-TREE = (
-    "Write the order of most outputs into FILE, as its name ends: .json (nested), .dot (Graphviz), "
-    ".svg or .html (long sums fold)."
-)
+TREE = "Draw the orders of most outputs into FILE, as its name ends: .svg, .png or .pdf."
 
 
 @click.command(cls=Words, short_help="Reveal in which order every output is added.")
@@ -200,17 +198,16 @@ def order(words: dict[str, str], target: str, tree: Path | None, out: Output) ->
     the bias.
     """
     from probe.ui.answers.cases import order as ordered
-    from probe.ui.cli.show import cases as show
 
     case, (where,) = sized_case(words), parsed_targets((target,))
     with out.progress(f"revealing {case.label} on {where.text}"):
         answer = ordered(case, where)
-    report = answer.report()
     if tree is not None:
         answer.save_tree(tree)
-    out.give(report, lambda: show.order(answer.found, report))
+    out.give(answer)
     if tree is not None:
         out.note(f"wrote {tree}")
+    report = answer.report()
     return out.status(report["replayed"] < report["outputs"])
 
 
@@ -226,9 +223,9 @@ SECONDS = "Start no new size after S seconds; --time 5m ends the one at work too
 @case_options
 @target_option()
 @option("--vary", "length|batch", SIZES)
-@option("--upto", "N", UPTO)
-@option("--scan", "N", SCAN)
-@option("--seconds", "S", SECONDS)
+@option("--upto", "N", UPTO, type=NUMBER)
+@option("--scan", "N", SCAN, type=NUMBER)
+@option("--seconds", "S", SECONDS, type=NUMBER)
 @option("--time limit", "5m", "Stop after 5m (90s, 2h, 1h30m); what is known by then is printed.")
 @fail_on_option(finding="the order changes with the size, or a result contradicts what was assumed")
 @output_options
@@ -238,7 +235,7 @@ def sizes(
     vary: str | None,
     limit: str | None,
     out: Output,
-    **search: str | None,
+    **search: int | None,
 ) -> int:
     """Finds the lengths or batches at which the order or rounding of the outputs changes.
 
@@ -258,9 +255,7 @@ def sizes(
     from probe.targets.budget import within
     from probe.targets.target import available_targets
     from probe.ui.answers.cases import thresholds as searched
-    from probe.ui.cli.show import cases as show
 
-    ask_for(words)
     case, (where,) = case_of_words(words), parsed_targets((target,))
     with within(limit), out.progress("sizes") as tell:
         answer = searched(case, where, vary=vary, progress=tell.say, **search)
@@ -276,7 +271,7 @@ def sizes(
         ]
         after = [(f"{again} {other}", "searches with a different switch") for other in others[:3]]
         after.append(OTHER_TARGETS)
-    out.give(answer.report(), lambda: show.thresholds(measured, after))
+    out.give(answer, after=after)
     return out.status(bool(measured.switches or measured.violations))
 
 
@@ -331,9 +326,12 @@ TIME = (
 @target_option(several=True)
 @option("--store folder", "DIR", KEPT, type=PATH)
 @option("--no-store", None, "Store nothing, also with --shard or --cluster.", is_flag=True)
-@option("--keep", "N", KEEP)
+@option("--keep", "N", KEEP, type=Number(least=0))
 @option("--control", "every|differing", CONTROL, default="every", show_default=True)
-@option("--workers", "N", "How many targets run at once; one per processor if not given.")
+@option(
+    *("--workers", "N", "How many targets run at once; one per processor if not given."),
+    type=NUMBER,
+)
 @option("--shard", "I/N", SHARD, default="1/1")
 @option("--cluster", "ADDRESS", CLUSTER)
 @option("--time", "30m", TIME)
@@ -359,16 +357,11 @@ def sweep(
     continues from there.
     """
     from probe.ui.answers.sweep import sweep as swept
-    from probe.ui.cli.show import sweeps as show
 
     axis, by = axis_given(words, options["vary"]), options["by"]
     if values is None and axis == "length":
         values = words.pop("length", None)
-    known = axis == "length" or has_length(words)
-    has_values = values is not None or axis == "layout"
-    need = {"length": (known, "--length N"), "lengths": (has_values, "--lengths 5..64")}
-    ask_for(words, **need)
-    if not has_values:
+    if values is None and axis != "layout":
         raise InputError("lengths", "(none)", "it is required", "give --lengths 5..64")
     if no_store and folder is not None:
         why, todo = "--no-store stores nothing", "leave out one of the two"
@@ -384,18 +377,17 @@ def sweep(
         answer: Any = swept(case, values, targets, store=store, progress=tell, **options)
     if answer.vary == "length" and "length" in words:
         out.note(f"length={words['length']} is not used: --lengths says which lengths are run")
-    report = answer.report()
     if by == "order":
-        out.give(report, lambda: show.sweep_by_order(answer.found.targets, report, answer.values))
+        out.give(answer)
         if answer.failed:
             return 3
-        differing = report["differing"] > 0
+        differing = answer.report()["differing"] > 0
         strange = any(by_order.strange for by_order in answer.found.targets.values())
         return out.status(differing or (out.fail_on == "finding" and strange))
     for line in answer.notes:
         out.note(line)
     summary = answer.found
-    out.give(report, lambda: show.sweep_by_bits(summary, case, answer.values[:-1], out.verbose))
+    out.give(answer)
     if summary.interrupted:
         return INTERRUPTED
     each = summary.targets.values()
@@ -417,7 +409,10 @@ MEASURED = "Store what is measured in DIR/<machine>; nothing if not given."
 @option("--between left", "T", BETWEEN, required=True)
 @option("--and right", "T", "The release to end with, such as tensorflow==1.15.0.", required=True)
 @option("--what", None, WHAT, type=click.Choice(WORDS), default="order", show_default=True)
-@option("--lengths", "5..19", "The lengths to run; the kernel's and the next 14 if not given.")
+@option(
+    *("--lengths", "5..19", "The lengths to run; the kernel's and the next 14 if not given."),
+    type=NUMBERS,
+)
 @option("--releases", "1.0,1.1", RELEASES)
 @option("--remove", None, "Remove the releases that had to be installed.", is_flag=True)
 @run_options("Of a model: ", seeded=False)
@@ -442,7 +437,7 @@ def bisect(
     So it does of MODEL, a model's file or module:function, whose outputs are compared bit by bit.
     """
     from probe.targets.target import Target
-    from probe.ui.cli.show import sweeps as show
+    from probe.ui.answers.show import sweeps as show
 
     if model is not None:
         refuse_case(words)
@@ -467,7 +462,7 @@ def bisect(
     if not case.spatial_rank:
         raise InputError("op", case.op, "releases are compared by length", "use op=matmul")
     shortest = case.effective_kernel[-1]
-    values = numbers_of_option("lengths", options["lengths"] or f"{shortest}..{shortest + 14}")
+    values = options["lengths"] or list(range(shortest, shortest + 15))
     ends = Target.parse(left), Target.parse(right)
     if ends[0].name == ends[1].name and not bisection.only_releases(*ends):
         for name in filter(on_command_line, ("releases", "remove", "store")):
@@ -501,7 +496,7 @@ def bisect(
 @sides_options
 @budget_options
 @output_options
-def shrink(runs: AskedRuns, by: str, most: str, any_cause: bool, out: Output) -> int:
+def shrink(runs: AskedRuns, by: str, most: int, any_cause: bool, out: Output) -> int:
     """Reduces a failing case until any further step would make the difference disappear.
 
     The smaller case has the same cause (order, rounding, ...). First lengths, kernel, channels,
@@ -509,14 +504,12 @@ def shrink(runs: AskedRuns, by: str, most: str, any_cause: bool, out: Output) ->
     Ctrl-C prints the smallest case so far.
     """
     from probe.ui.answers.reproduce import shrunk_report
-    from probe.ui.cli.show import cases as show
+    from probe.ui.answers.show import cases as show
 
     finding, targets = runs.finding()
     with out.progress("shrink") as tell:
         tell.limited = True
-        report = shrunk_report(
-            finding, targets, by, number_of_option("most", most) or 0, any_cause, tell
-        )
+        report = shrunk_report(finding, targets, by, most, any_cause, tell)
     out.give(report, lambda: show.shrunk(report, finding.label))
     return INTERRUPTED if report["ended"] == "interrupted" else 0
 
@@ -536,7 +529,10 @@ ALSO = "Test the reduced case on this target too, for the report; may be given s
 @option(
     *("--from store", "STORE", "Take a stored difference: the largest one, or --row N."), type=PATH
 )
-@option("--row", "N", "With --from: the row of the table `comparisons`, from 0.")
+@option(
+    *("--row", "N", "With --from: the row of the table `comparisons`, from 0."),
+    type=Number(least=0),
+)
 @option(
     "--time limit", "5m", "Stop after 5m (90s, 2h, 1h30m); half of that is for reducing the case."
 )
@@ -545,7 +541,8 @@ ALSO = "Test the reduced case on this target too, for the report; may be given s
 @option("--also", "T", ALSO, multiple=True)
 @option(
     *("--times", "N", "How many fresh processes must confirm the script."),
-    default="3",
+    type=NUMBER,
+    default=3,
     show_default=True,
 )
 @kernels_option("all")
@@ -558,13 +555,11 @@ def report(runs: AskedRuns, store: Path | None, folder: Path, out: Output, **opt
     order.png and emulated.py (imports NumPy alone). Nothing is written unless every process
     confirms the script.
     """
-    from probe.case.arguments import whole_number
     from probe.explain.evidence import checked_kernels
     from probe.report import folder as room
     from probe.report.report import form_of, stored_finding
     from probe.targets.budget import within
     from probe.ui.answers.reproduce import write_reproduced
-    from probe.ui.cli.show import cases as show
 
     for name in ("by", "most", "any_cause") if options["keep"] else ():
         if on_command_line(name):
@@ -573,13 +568,11 @@ def report(runs: AskedRuns, store: Path | None, folder: Path, out: Output, **opt
     form, kernels, limit = (options.pop(name) for name in ("form", "kernels", "limit"))
     checked_kernels(kernels)
     room.fresh(folder, options.pop("force"))
-    options |= {name: number_of_option(name, options[name]) for name in ("most", "times")}
     options["also"] = parsed_targets(options["also"])
     row = options.pop("row")
     if store is not None:
         runs.refuse_beside(store)
-        number = None if row is None else whole_number("row", row, least=0)
-        stored = stored_finding(store, number)
+        stored = stored_finding(store, row)
         finding, left, right = stored.finding, stored.target, stored.target
         options["elsewhere"] = stored.elsewhere
     elif row is not None:
@@ -590,28 +583,32 @@ def report(runs: AskedRuns, store: Path | None, folder: Path, out: Output, **opt
     with within(limit), out.progress(f"reproducing {finding.label}") as tell:
         reproduction = room.reproduce(finding, left, right, tell=tell.say, **options)
     with out.progress(f"writing {folder}"):
-        answer_json = write_reproduced(reproduction, folder, form, kernels).report()
-    out.give(answer_json, lambda: show.reproduction(answer_json))
+        answer = write_reproduced(reproduction, folder, form, kernels)
+    out.give(answer)
     if "order.png" not in reproduction.files and not find_spec("matplotlib"):
         out.note("order.png is left out: Matplotlib is not installed (pip install matplotlib)")
 
 
 @click.command(cls=Words, short_help="Check whether a reported difference still occurs.")
 @click.argument("folder", metavar="DIR", type=PATH)
-@option("--times", "N", "How many fresh processes run the script.", default="3", show_default=True)
+@option(
+    *("--times", "N", "How many fresh processes run the script."),
+    type=NUMBER,
+    default=3,
+    show_default=True,
+)
 @option("--trust", None, "Run DIR/reproduce.py: you wrote it, or trust it.", is_flag=True)
 @fail_on_option(there="it still occurs", gone="it no longer occurs")
 @output_options
-def verify(folder: Path, times: str, trust: bool, out: Output) -> int:
+def verify(folder: Path, times: int, trust: bool, out: Output) -> int:
     """Runs a report's script again: the difference still occurs, is gone, or unknown (status 3)."""
     from probe.report.proof import CANNOT_TELL
     from probe.report.proof import verify as verified
     from probe.sweep.printing import as_json
-    from probe.ui.cli.show import cases as show
+    from probe.ui.answers.show import cases as show
 
-    count = number_of_option("times", times) or 1
     with out.progress(f"running {folder}"):
-        verification = verified(folder, count, trust=trust)
+        verification = verified(folder, times, trust=trust)
     report = as_json(verification)
     out.give(report, lambda: show.verified(report))
     if verification.verdict == CANNOT_TELL:
@@ -636,7 +633,7 @@ def emulate(
     With --against the file has both runs, and prints the outputs that must agree but differ.
     """
     from probe.ui.answers.reproduce import emulated_report
-    from probe.ui.cli.show import cases as show
+    from probe.ui.answers.show import cases as show
 
     case, (where,) = sized_case(words), parsed_targets((target,))
     vary = sides["vary"]

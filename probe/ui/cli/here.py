@@ -27,7 +27,7 @@ def targets(out: Output) -> None:
     """Lists the targets that can run here, and why the others can't."""
     from probe.targets import backends
     from probe.targets.target import available_targets, installed_version
-    from probe.ui.cli.show import here as show
+    from probe.ui.answers.show import here as show
 
     rows = [
         {
@@ -50,7 +50,7 @@ def machine(out: Output) -> None:
     from probe.targets import backends
     from probe.targets import machine as this
     from probe.targets.target import installed_version
-    from probe.ui.cli.show import here as show
+    from probe.ui.answers.show import here as show
 
     libraries = {name: installed_version(backends.get(name)) for name in backends.known_backends()}
     facts = dict(this.facts()) | {"libraries": libraries}
@@ -69,7 +69,7 @@ def doctor(limit: str | None, out: Output) -> int:
     """
     from probe.targets.budget import within
     from probe.ui.answers.doctor import examine_machine
-    from probe.ui.cli.show import here as show
+    from probe.ui.answers.show import here as show
 
     with within(limit), out.progress("doctor", whole=True) as tell:
         examination = examine_machine(tell=tell)
@@ -99,7 +99,7 @@ def install(
     from probe.targets import installation
     from probe.targets.runtimes.environments import installed_environments
     from probe.targets.target import Target
-    from probe.ui.cli.show import here as show
+    from probe.ui.answers.show import here as show
 
     if listed:
         there = [environment.to_json() for environment in installed_environments()]
@@ -135,7 +135,7 @@ def results(folders: tuple[Path, ...], sql: str | None, out: Output) -> int:
     """
     from probe.sweep.store.results import load
     from probe.ui.answers import sweep as answers
-    from probe.ui.cli.show import here as show
+    from probe.ui.answers.show import here as show
 
     # a summary of what can be read is worth more than none; what was left out decides the status
     there = load(*folders, tolerant=True)

@@ -15,7 +15,6 @@ from probe.ui.cli.options import (
     Shared,
     Words,
     case_options,
-    command_line,
     option,
     output_options,
     run_options,
@@ -66,6 +65,7 @@ def lock(
     BLAS core, threads, flags. Tests add theirs by `pytest --bits-update`.
     """
     from probe.case.arguments import whole_number
+    from probe.ui.answers.answer import command_line
     from probe.ui.lock import checks, runs
 
     case, bless, seed = None, options["bless"], words.get("seed", "0")

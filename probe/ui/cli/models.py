@@ -20,16 +20,15 @@ from probe.targets.budget import within
 from probe.targets.progress import Reporter
 from probe.ui.cli.options import (
     DEFAULT_TARGET,
+    NUMBER,
+    NUMBERS,
     OTHER_TARGETS,
     PATH,
     ModelRun,
     Words,
-    ask_for,
     case_of_words,
     case_options,
     fail_on_option,
-    number_of_option,
-    numbers_of_option,
     on_command_line,
     option,
     output_options,
@@ -55,6 +54,14 @@ def running_model(out: Output, what: str) -> Iterator[Reporter]:
         yield tell
 
 
+def give_of_model(answer: Any, out: Output, after: Sequence[tuple[str, str]] = ()) -> None:
+    """Prints an answer; values are asked of the model once more, and what it prints then goes to
+    stderr."""
+    with redirect_stdout(sys.stderr):
+        answer_json, text = answer.report(), None if out.as_json else answer.shown()
+    out.give(answer_json, lambda: text, after)
+
+
 def refuse_written_folder(report: Path | None) -> None:
     """Refuses the folder of a report that has files, before anything runs. InputError."""
     if report is not None and report.is_dir() and any(report.iterdir()):
@@ -67,6 +74,8 @@ WHAT = (
     "against padded), release (--target against --against-target) or machine (against a "
     "--recording). On a terminal you are asked; else it is batch."
 )
+LEFT = "The left size; 1 of batches, the valid part of the first padded sample."
+RIGHT = "The right size; all rows, or the full length, if not given."
 HEADS = {part: part for part in ("outputs", "fix", "cost", "report")}
 HEADS |= {"operation": "which", "cause": "why"}
 
@@ -74,8 +83,8 @@ HEADS |= {"operation": "which", "cause": "why"}
 @click.command(cls=Words, short_help="Which operation of a model differs, why, the fix, its cost.")
 @click.argument("model", metavar="MODEL")
 @option("--ask", "WHAT", WHAT)
-@option("--at", "A", "The left size; 1 of batches, the valid part of the first padded sample.")
-@option("--against", "B", "The right size; all rows, or the full length, if not given.")
+@option("--at", "A", LEFT, type=NUMBER)
+@option("--against", "B", RIGHT, type=NUMBER)
 @option("--against-target", "U", "Another release, device or library, for --ask release.")
 @option(
     *("--recording", "RUN", "A folder that `probe record MODEL --out RUN` made elsewhere."),
@@ -109,7 +118,6 @@ def examine(
     from probe.ui.answers import examine as answers
 
     refuse_written_folder(folder)
-    options |= {name: number_of_option(name, options[name]) for name in ("at", "against")}
     options |= run.arguments()
     free = ask is None and not options["against_target"] and not options["recording"]
     if free and not out.as_json and sys.stdin.isatty() and out.notes.is_terminal:
@@ -166,9 +174,9 @@ TIME = (
 @click.argument("left", metavar="MODEL|RUN")
 @click.argument("right", metavar="[RUN]", required=False, type=PATH)
 @option("--vary axis", "AXIS", VARY)
-@option("--at", "A", "The batch or length of the left run.")
-@option("--against", "B", "That of the right run; all of --inputs if not given.")
-@option("--sizes", "1..8", SIZES)
+@option("--at", "A", "The batch or length of the left run.", type=NUMBER)
+@option("--against", "B", "That of the right run; all of --inputs if not given.", type=NUMBER)
+@option("--sizes", "1..8", SIZES, type=NUMBERS)
 @option("--by", "WHAT", BY, default="bits", show_default=True)
 @run_options(trust=TRUST)
 @option("--against-target", "U", "A different target for the right run, in its own process.")
@@ -228,9 +236,8 @@ def diff(
 
     if report is not None:
         refuse_report(report, left, filter(None, [target, two["against_target"]]))
-    options = {name: two[name] for name in ("against_target", "by")}
-    options |= {name: number_of_option(name, two[name]) for name in ("at", "against")}
-    options["sizes"] = () if two["sizes"] is None else numbers_of_option("sizes", two["sizes"])
+    options = {name: two[name] for name in ("at", "against", "against_target", "by")}
+    options["sizes"] = two["sizes"] or ()
     with running_model(out, "diff") as tell:
         sides, model = TwoSides(vary=two["axis"], **options), GivenModel(left, **run.arguments())
         how = {name: two[name] for name in ("explain", "time")}
@@ -248,19 +255,18 @@ def _after_equal(model: str, run: ModelRun, two: dict[str, Any]) -> list[tuple[s
     words["inputs"] = run.inputs
     shown = "".join(f" --{key} {shlex.quote(str(n))}" for key, n in words.items() if n is not None)
     shown += "".join(f" --shape {shlex.quote(shape)}" for shape in run.shapes)
-    if run.seed != "0":
+    if run.seed:
         shown += f" --seed {run.seed}"
     if run.trust:
         shown += " --trust"
     base = f"probe diff {shlex.quote(model)}{shown}"
-    steps, sizes = [], two["sizes"]
-    at, against = number_of_option("at", two["at"]), number_of_option("against", two["against"])
+    steps, sizes, at, against = [], two["sizes"], two["at"], two["against"]
     if sizes is None and against is not None and against > 2:
         among = f"1..{against - 1}"
         steps.append((f"{base} --sizes {among}", "looks for sizes that give different bits"))
     if two["by"] != "order":
         how = "compares the orders of all sums, for all finite inputs"
-        steps.append((f"{base} --sizes {sizes or at} --by order", how))
+        steps.append((f"{base} --sizes {','.join(map(str, sizes or [at]))} --by order", how))
     return [*steps, OTHER_TARGETS]
 
 
@@ -272,7 +278,6 @@ def give_two_runs(
     ``after``: the next commands, each with what it does.
     """
     from probe.ui.answers.first_difference import DIFFERENT
-    from probe.ui.cli.show import models as show
 
     first, failed, why = walked.first, "", ""
     if first is None:
@@ -291,9 +296,7 @@ def give_two_runs(
             why = why or "interrupted"
         elif written.no_case:
             out.note(f"the operation's own script, no case: {written.no_case}")
-    with redirect_stdout(sys.stderr):  # values are asked of the model once more
-        answer_json = walked.report()
-    out.give(answer_json, lambda: show.walked(walked, after))
+    give_of_model(walked, out, after)
     if report is not None:
         out.note(f"no report was written: {why}" if why else f"wrote {report}")
     return NotReproduced.exit_code if failed else out.status(walked.finding)
@@ -327,12 +330,11 @@ def record(
     send it to others.
     """
     from probe.ui.answers import record as answers
-    from probe.ui.cli.show import models as show
 
     with running_model(out, "record") as tell:
         options = {"most": bytes_of(most), "target": target, **run.arguments()}
         recorded = answers.record(model, folder, progress=tell.say, **options)
-    out.give(recorded.report(), lambda: show.recorded_run(recorded))
+    out.give(recorded)
     return 0
 
 
@@ -365,9 +367,9 @@ PLAN = (
 @click.command(cls=Words, short_help="Find how far a model's inputs must be padded.")
 @click.argument("model", metavar="MODEL")
 @option("--vary", "AXIS", PADDED, default="length", show_default=True)
-@option("--fixed", "N", FIXED)
-@option("--lengths", "LENGTHS", CONTENT)
-@option("--padded", "N", "Pad to this length instead of the least possible.")
+@option("--fixed", "N", FIXED, type=NUMBER)
+@option("--lengths", "LENGTHS", CONTENT, type=NUMBERS)
+@option("--padded", "N", "Pad to this length instead of the least possible.", type=NUMBER)
 @option("--value", None, "Value of the padding.", type=float, default=0.0, show_default=True)
 @option("--safe/--no-safe", None, "Find safe lengths.", default=True, show_default=True)
 @option("--plan", "DIR", PLAN, type=PATH)
@@ -400,7 +402,6 @@ def padding(
     """
     from probe.ui.answers import network as answers
     from probe.ui.answers.two_runs import refuse_report
-    from probe.ui.cli.show import models as show
 
     refuse_written_folder(report)
     if report is not None and len(targets) > 1:
@@ -408,30 +409,22 @@ def padding(
         raise InputError("report", report, why, "give one --target, or leave it out")
     if report is not None:
         refuse_report(report, model, targets)
-    pads |= {name: number_of_option(name, pads[name]) for name in ("fixed", "padded")}
-    if pads["lengths"] is not None:
-        pads["lengths"] = numbers_of_option("lengths", pads["lengths"])
     pads |= run.arguments()
     where = parsed_targets(targets) if targets else answers.DEFAULT_TARGET
     with running_model(out, "padding") as tell:
         answer = answers.network(model, where, progress=tell.say, **pads)
     if isinstance(answer, answers.OnTargets):
-        with redirect_stdout(sys.stderr):
-            answer_json = answer.report()
-        out.give(answer_json, lambda: show.padded_on_targets(answer))
+        give_of_model(answer, out)
         return 3 if answer.failures else out.status(answer.finding)
     return give_padded(answer, report, out)
 
 
 def give_padded(padded: Any, report: Path | None, out: Output) -> int:
     """Prints what padding a graph came to, with the report of what changes bits: exit status."""
-    from probe.ui.cli.show import models as show
 
     if report is not None and padded.walked is not None:
         return give_two_runs(padded.walked, report, out)
-    with redirect_stdout(sys.stderr):
-        answer_json = padded.report()
-    out.give(answer_json, lambda: show.padded_model(padded, out.verbose))
+    give_of_model(padded, out)
     if report is not None:
         out.note("no report was written: no shorter padded length changes bits")
     return out.status(padded.finding)
@@ -455,10 +448,10 @@ CONTENT_AT = "The valid length at which costs are measured; if not given, a tent
 @click.command(cls=Words, short_help="Measure what keeps the bits at every length, and its cost.")
 @click.argument("model", required=False)
 @case_options
-@option("--lengths", "5..40,512", LENGTHS)
-@option("--fixed", "N", OF_MODEL)
-@option("--content", "N", CONTENT_AT)
-@option("--chunks", "64,256", "Chunk sizes to try, in outputs; 64,256 if not given.")
+@option("--lengths", "5..40,512", LENGTHS, type=NUMBERS)
+@option("--fixed", "N", OF_MODEL, type=NUMBER)
+@option("--content", "N", CONTENT_AT, type=NUMBER)
+@option("--chunks", "64,256", "Chunk sizes to try, in outputs; 64,256 if not given.", type=NUMBERS)
 @option("--only", "pad,stable", "Try only these remedies, separated by spaces or commas.")
 @option("--vary", "AXIS", PADS)
 @run_options("Of a model: ", seeded=False)
@@ -474,7 +467,7 @@ def fix(
     model: str | None,
     words: dict[str, str],
     run: ModelRun,
-    lengths: str | None,
+    lengths: list[int] | None,
     target: str | None,
     out: Output,
     **options: Any,
@@ -496,16 +489,11 @@ def fix(
     from probe.sizes.invariant.mitigations import NAMES, remedies_of
     from probe.ui.answers.network import Remedied
     from probe.ui.answers.network import remedies as remedied
-    from probe.ui.cli.show import models as show
 
-    if model is None:
-        ask_for(words, lengths=(lengths is not None, "--lengths 5..40,512"))
     if lengths is None:
         raise InputError("lengths", "(none)", "it is required", "give --lengths 5..40,512")
     (where,) = parsed_targets((target or DEFAULT_TARGET,))
-    values, chunks, only = numbers_of_option("lengths", lengths), options["chunks"], options["only"]
-    options["content"] = number_of_option("content", options["content"])
-    options["chunks"] = None if chunks is None else numbers_of_option("chunks", chunks)
+    only = options["only"]
     # some names of remedies hold a comma, and so need spaces around them
     if only is not None:
         only = only.split() if " " in only.strip() else only.replace(",", " ").split()
@@ -517,7 +505,7 @@ def fix(
             if word not in known and not word.startswith("chunks="):
                 why, todo = "there is no such remedy", f"use {', '.join(known)}"
                 raise InputError("only", word, why, todo)
-    options |= {"fixed": number_of_option("fixed", options["fixed"]), **run.arguments()}
+    options |= run.arguments()
     if model is not None:
         refuse_case(words)
 
@@ -528,10 +516,9 @@ def fix(
     with running_model(out, "fix") as tell:
         subject = case_of_words(words) if model is None else model
         on = where if model is None or target is not None else DEFAULT_TARGET
-        answer = remedied(subject, values, on, progress=tell, each=come, **options)
+        answer = remedied(subject, lengths, on, progress=tell, each=come, **options)
     if not isinstance(answer, Remedied):
         give_padded(answer, None, out)
         return 0  # --fail-on names what remedies find
-    report = answer.report()
-    out.give(report, lambda: show.remedies(answer.found, out.verbose))
-    return out.status(report["recommended"] is None)
+    out.give(answer)
+    return out.status(answer.report()["recommended"] is None)

@@ -61,6 +61,34 @@ def _completions(ctx: click.Context, param: click.Parameter, begun: str) -> list
     return [",".join([*before, word]) for word in completions if word.startswith(last)]
 
 
+class Number(click.ParamType):
+    """A whole number from ``least`` up. InputError, as functions of Python have it."""
+
+    name = "number"
+
+    def __init__(self, least: int = 1) -> None:
+        self.least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, _: Any) -> int:
+        from probe.case.arguments import whole_number  # late: a command's help needs no NumPy
+
+        return whole_number(str(param and param.name), value, self.least)
+
+
+class Numbers(click.ParamType):
+    """The numbers of ``5..64:3,70``, ascending, each once. InputError."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, _: Any) -> list[int]:
+        from probe.case.arguments import whole_numbers
+
+        return whole_numbers(str(param and param.name), value)
+
+
+NUMBER, NUMBERS = Number(), Numbers()
+
+
 class Words(click.Command):
     """A command whose help lists its own options first, and whose values a shell can complete."""
 
@@ -177,38 +205,11 @@ def case_of_words(words: Mapping[str, str]) -> Case:
     return case
 
 
-def ask_for(words: Mapping[str, str], **others: tuple[bool, str]) -> None:
-    """Asks at once for everything that is missing, where that is more than one thing. InputError.
-
-    ``others``: what is needed beside the case: whether it was given, and how one gives it.
-    """
-    from probe.case.operation import OF_CASES, OPERATIONS
-
-    missing: dict[str, str] = {}
-    if "case_file" not in words:
-        op = words.get("op")
-        if op is None:
-            missing["op"] = "--op conv1d"
-        if "kernel" not in words and (op is None or (op in OF_CASES and OPERATIONS[op].windows)):
-            missing["kernel"] = "--kernel 5" + " (matmul and sum have no kernel)" * (op is None)
-    missing |= {name: how for name, (there, how) in others.items() if not there}
-    if len(missing) > 1:
-        todo = f"give {', '.join(missing.values())}"
-        todo += ", or a case with --case FILE" if "op" in missing else ""
-        raise InputError(", ".join(missing), "(none)", "they are required", todo)
-
-
 def sized_case(words: Mapping[str, str]) -> Case:
     """Returns ``case_of_words`` of a case whose length is given. Raises InputError."""
     from probe.case.case import require_length
 
-    ask_for(words, length=("length" in words or "case_file" in words, "--length N"))
     return require_length(case_of_words(words))
-
-
-def has_length(words: Mapping[str, str]) -> bool:
-    """Says whether no length is missing: it is given, a file may give it, or there is none."""
-    return bool({"length", "case_file"} & set(words)) or axis_given(words, None) != "length"
 
 
 def axis_given(words: Mapping[str, str], vary: str | None) -> str:
@@ -223,29 +224,6 @@ def axis_given(words: Mapping[str, str], vary: str | None) -> str:
     return "batch" if op in OF_CASES and not OPERATIONS[op].spatial_rank else "length"
 
 
-def command_line(case: Case, leave_out: tuple[str, ...] = ()) -> str:
-    """Returns the words that make this case on a command line, without those at their defaults."""
-    from probe.case.arguments import by, padding_text
-    from probe.case.case import Case
-
-    if case.spatial_rank > 1 and case.length is not None:
-        case = case.with_(height=case.other_axes)  # a line without it is square
-    plain = Case(case.op, case.kernel, case.in_channels).arguments()
-    parts = []
-    for name, value in case.arguments().items():
-        needed = name == "op" or (name == "kernel" and case.operation.windows)
-        if name in leave_out or (value == plain[name] and not needed):
-            continue
-        if name == "padding":
-            value = padding_text(value)
-        elif isinstance(value, tuple):
-            value = by(value) if isinstance(value[0], int) else ",".join(map(repr, value))
-        parts.append(f"{flag_of(name)} {shlex.quote(str(value))}")
-    if case.in_channels != 1:
-        parts.insert(2, f"--in-channels {case.in_channels}")
-    return " ".join(parts)
-
-
 def said_again(words: Mapping[str, str], leave_out: tuple[str, ...] = ()) -> str:
     """Returns the options of a case as the user gave them, without those of ``leave_out``."""
     options = {name: value for name, value in words.items() if name not in leave_out}
@@ -254,20 +232,6 @@ def said_again(words: Mapping[str, str], leave_out: tuple[str, ...] = ()) -> str
 
 # The next command where nothing differs.
 OTHER_TARGETS = "probe targets", "lists libraries and switches, which may add differently"
-
-
-def number_of_option(name: str, text: str | None) -> int | None:
-    """Returns a whole number from 1 up; None where the option was not given. Raises InputError."""
-    from probe.case.arguments import optional_number
-
-    return optional_number(name, text)
-
-
-def numbers_of_option(name: str, text: str) -> list[int]:
-    """Returns the numbers of ``5..64:3,70``, ascending, each once. Raises InputError."""
-    from probe.case.arguments import whole_numbers
-
-    return whole_numbers(name, text)
 
 
 def flag_of(name: str) -> str:
@@ -351,17 +315,15 @@ class ModelRun(NamedTuple):
 
     inputs: Path | None
     shapes: tuple[str, ...]
-    seed: str | None
+    seed: int | None
     trust: bool
 
     def arguments(self) -> dict[str, Any]:
         """Returns them as functions take them; no ``seed`` without its option. InputError."""
-        from probe.case.arguments import whole_number
         from probe.record.inputs import shapes_of
 
-        seed = {} if self.seed is None else {"seed": whole_number("seed", self.seed, least=0)}
-        shapes = shapes_of(self.shapes)
-        return {"inputs": self.inputs, "shapes": shapes, "trust": self.trust, **seed}
+        given = {"inputs": self.inputs, "shapes": shapes_of(self.shapes), "trust": self.trust}
+        return given if self.seed is None else given | {"seed": self.seed}
 
     def refuse_beside_case(self) -> None:
         """A case generates its own operands. InputError."""
@@ -388,7 +350,8 @@ def run_options(
             words = {name: options.pop(name) for name in ("inputs", "shapes", "trust")}
             return command(run=ModelRun(seed=seed, **words), **options)
 
-        seed = option("--seed", "N", "Seed of generated inputs.", default="0", show_default=True)
+        said = {"type": Number(least=0), "default": 0, "show_default": True}
+        seed = option("--seed", "N", "Seed of generated inputs.", **said)
         options = [
             option("--inputs", "FILE", f"{of}{INPUTS}", type=PATH),
             option("--shape shapes", "X=1x64", f"{of}{SHAPE}", multiple=True),
@@ -428,16 +391,10 @@ class AskedRuns(NamedTuple):
     def values_and_targets(self) -> tuple[int | str | None, int | str | None, list[Target]]:
         """Returns both runs' values of the axis (None: the case's own), and the targets, each once.
 
-        Layouts stay words. Asks at once for everything that is missing. Raises InputError.
+        Layouts stay words. Raises InputError.
         """
-        words, sides = self.words, self.sides
+        sides = self.sides
         others = bool(sides["against_target"] or sides["against_padding"])
-        known = has_length(words)
-        need = {"length": (known, "--length N")}
-        if axis_given(words, sides["vary"]) == "length":
-            need = {"at": (known or sides["at"] is not None, "--at A")}
-        how = "--against B (or --against-target U, --against-padding P)"
-        ask_for(words, **need, against=(others or sides["against"] is not None, how))
         targets = parsed_targets((self.target, sides["against_target"] or self.target))
         at, against = (axis_value(name, sides[name], sides["vary"]) for name in ("at", "against"))
         if against is None and not others:
@@ -502,11 +459,13 @@ BY = (
 CAUSE = "A smaller case may have a different cause or different kernels; the result says so."
 budget_options = added_options(
     option("--by", "bits|order", BY, default="bits", show_default=True),
-    option("--most", "N", "How many cases to try.", default="300", show_default=True),
+    option("--most", "N", "How many cases to try.", type=NUMBER, default=300, show_default=True),
     option("--any-cause", None, CAUSE, is_flag=True),
 )
 
 
 def axis_value(name: str, text: str | None, vary: str | None) -> int | str | None:
     """Returns a value of the axis ``vary``: a layout's word, else a number. Raises InputError."""
-    return text if vary == "layout" else number_of_option(name, text)
+    from probe.case.arguments import optional_number
+
+    return text if vary == "layout" else optional_number(name, text)

@@ -9,7 +9,6 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import click
@@ -186,48 +185,6 @@ def commands(ctx: click.Context) -> None:
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
-    elif defaults := _configured(Path("pyproject.toml")):
-        ctx.default_map = {ctx.invoked_subcommand: defaults}
-
-
-# What ``[tool.probe]`` of a pyproject.toml here may say, and the options that take it, by the names
-# that commands get them under.
-CONFIGURED = {"target": ("target", "targets"), "shape": ("shapes",), "sizes": ("lengths", "values")}
-
-
-def _configured(file: Path) -> dict[str, Any]:
-    """Returns defaults of options from the project's file. InputError: it says something else."""
-    try:
-        text = file.read_text(encoding="utf-8") if file.is_file() else ""
-    except (OSError, UnicodeDecodeError):
-        return {}
-    # without it the file is not ours to judge, and no command waits for a parser
-    if "[tool.probe]" not in text:
-        return {}
-    from probe.case.arguments import parsed_toml
-
-    try:
-        tool = parsed_toml(text).get("tool", {})
-    except ValueError as error:
-        raise InputError("pyproject.toml", file, f"it is not TOML ({error})", "fix it") from None
-    # the words may stand in a comment or a text alone
-    table = tool.get("probe", {}) if isinstance(tool, dict) else {}
-    if not isinstance(table, dict):
-        todo = 'write target = "numpy" below [tool.probe]'
-        raise InputError("pyproject.toml", file, "tool.probe is not a table", todo)
-    defaults: dict[str, Any] = {}
-    for name, value in table.items():
-        if name not in CONFIGURED:
-            why = "[tool.probe] has no such key"
-            raise InputError(name, value, why, one_of(name, CONFIGURED))
-        items = value if isinstance(value, list) else [value]
-        if not all(isinstance(item, str | int) for item in items):
-            raise InputError(name, "(nested)", "it is not a text or a list of texts", "fix it")
-        values = list(map(str, items))
-        for option in CONFIGURED[name]:
-            several = option in ("targets", "shapes")
-            defaults[option] = values if several else ",".join(values)
-    return defaults
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -12,7 +12,6 @@ import sys
 import time
 from pathlib import Path
 
-import click
 import pytest
 
 import probe
@@ -22,8 +21,8 @@ from probe.order.tree import Tree
 from probe.sweep.bits import sweep_cases
 from probe.sweep.store import Store
 from probe.targets.target import Target
+from probe.ui.answers.show import cases as show
 from probe.ui.cli import cases, shell
-from probe.ui.cli.show import cases as show
 from tests.ui.cli.commands import answered
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("elsewhere")]
@@ -152,7 +151,7 @@ def test_windows_of_groups_and_a_batch(capsys):
     last = found["windows"][-1]
     assert last["filter"] == 2 and last["output"][0] == 1
     assert max(last["reads"]) == 2 * 3 * 3 * 4 - 1
-    assert "x[0, 0, 0, 0..1]" in text and "the other groups read alike" in text
+    assert "x[0, 0, 0, 0..1]" in text
 
 
 def test_the_lengths_at_which_a_target_switches(capsys):
@@ -160,7 +159,7 @@ def test_the_lengths_at_which_a_target_switches(capsys):
     found, text = answered(capsys, f"{words} --fail-on finding", status=1)
     assert [(one["at"], one["causes"]) for one in found["switches"]] == [(44, ["order"])]
     assert [(one["first"], one["last"]) for one in found["stretches"]] == [(5, 43), (44, 300)]
-    assert "1 switch between lengths 5 and 300" in text and "44 .. 300" in text
+    assert "lengths 5 to 300: 1 switch" in text and "44 .. 300" in text
     assert "assumed: " in text and "checked: " in text
 
 
@@ -337,7 +336,8 @@ def test_what_does_not_repeat_is_a_finding_of_both_sweeps(by, capsys):
 @pytest.mark.slow
 def test_ctrl_c_prints_what_there_is(tmp_path):
     words = "sweep --op conv1d --kernel 5 --in-channels 64 --filters 8 --target reference --json"
-    command = [sys.executable, "-m", "probe", *words.split(), "--lengths", "100..20000"]
+    words += " --store kept --lengths 100..20000"
+    command = [sys.executable, "-m", "probe", *words.split()]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 60
     while not list(tmp_path.rglob("runs.*")) and time.monotonic() < until:
@@ -363,18 +363,13 @@ def refused(capsys, command, status=2):
     return err
 
 
-@pytest.mark.parametrize("by", ["bits", "order"])
-@pytest.mark.slow_at("order")
-def test_shrink_says_the_smallest_case_with_its_operands(capsys, by):
-    command = f"report shrink {CASE} --length 6 --against 20 --target {SWITCHES} --by {by}"
+def test_shrink_says_the_smallest_case_with_its_operands(capsys):
+    command = f"report shrink {CASE} --length 6 --against 20 --target {SWITCHES}"
     found = printed(capsys, command)
     assert found["label"] == "conv1d 4, 1 -> 1, length 4 against 11"
     assert found["ended"] == "minimal" and found["calls"] <= 300 and found["shown"]
     assert found["causes"] == {"order": 1} and found["near"]["step"] == "pair"
     assert len(found["operands"]["x"][0]) == 11
-    assert shell.run(command.split()) == 0
-    text = capsys.readouterr().out
-    assert "conv1d 4, 1 -> 1, length 4 against 11" in text and "minimal" in text
 
 
 def test_a_smallest_case_of_numbers_that_json_lacks_is_printed():
@@ -421,7 +416,7 @@ ASKED = {
 @pytest.mark.parametrize("command", ASKED, ids=lambda one: one.name)
 def test_a_command_and_its_function_have_the_same_defaults(command):
     arguments = inspect.signature(ASKED[command]).parameters
-    shared = [option for option in command.params if option.name in arguments]
+    given = command.make_context(command.name, [], resilient_parsing=True).params
+    shared = given.keys() & arguments.keys()
     assert len(shared) >= 4
-    for option in shared:
-        assert option.get_default(click.Context(command)) == arguments[option.name].default
+    assert {n: given[n] for n in shared} == {n: arguments[n].default for n in shared}

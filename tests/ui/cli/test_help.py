@@ -58,30 +58,6 @@ def test_names_of_before_run_and_name_the_new_one(capsys):
     assert len(listed.strip().splitlines()) == 14
 
 
-def test_a_project_may_say_its_target_shape_and_sizes(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    file = tmp_path / "pyproject.toml"
-    file.write_text('[tool.probe]\ntarget = "numpy"\nsizes = "3,5"\n')
-    status, out, _ = ran(capsys, "sweep --op sum --in-channels 4")
-    assert status == 0 and "numpy" in out and "length 3 against 5" in out
-    status, out, _ = ran(capsys, "order --op sum --in-channels 4 --length 2 --json")
-    assert json.loads(out)["target"] == "numpy"
-    words = "order --op sum --in-channels 4 --length 2 --target reference --json"
-    status, out, _ = ran(capsys, words)
-    assert json.loads(out)["target"] == "reference"
-    two = "diff numpy:square --shape 8x4 --vary batch --at 1 --against 5 --json"
-    assert json.loads(ran(capsys, two)[1])["verdict"] == "equal"  # whatever the sizes of sweeps are
-    for content, why in {
-        '[tool.probe]\ntargte = "numpy"\n': "did you mean target",
-        "[tool]\nprobe = 3 # [tool.probe]\n": "tool.probe is not a table; write target",
-        "[tool.probe]\n=": "it is not TOML",
-        "# [tool.probe] is told of in docs/start.md\n": "",
-    }.items():
-        file.write_text(content)
-        status, _, err = ran(capsys, "order --op sum --in-channels 4 --length 2 --target numpy")
-        assert (status, why in err) == (2 if why else 0, True), err
-
-
 def test_sweeps_write_nothing_unasked(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert ran(capsys, "sweep --op sum --in-channels 4 --lengths 3,5 --target numpy")[0] == 0

@@ -3,6 +3,7 @@
 import click
 import pytest
 
+from probe.ui.answers.answer import command_line
 from probe.ui.cli import options, shell
 
 pytestmark = pytest.mark.long
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.long
 )
 def test_a_case_is_written_as_the_words_that_make_it(words):
     case = options.case_of_words(words)
-    line = options.command_line(case)
+    line = command_line(case)
     flags = [f"--{word.replace(' ', '=', 1)}" for word in line.removeprefix("--").split(" --")]
     given = {}
 

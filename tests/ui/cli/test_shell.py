@@ -45,19 +45,15 @@ BAD = {
     "sweep --op conv1d --kernel 5 --lengths 5..9 extra": "argument=extra: it is not expected",
     "sweep --op conv1d --kernel 5 --lenghts 5..9": "option=--lenghts: there is no such option; did",
     "sweep --op conv1d --kernel 5": "lengths=(none): it is required",
-    "sweep --lengths 5..9": "op, kernel=(none): they are required; give --op conv1d, --kernel 5",
+    "sweep --lengths 5..9": "op=(none): it is required; give --op conv1d, or --case FILE",
     "sweep --kernel 5 --lengths 5..9": "op=(none): it is required",
-    "sweep": "op, kernel, lengths=(none): they are required",
-    "sweep --op conv1d --kernel 5 --vary batch": "length, lengths=(none): they are required",
-    "explain --op conv1d": "kernel, at, against=(none): they are required; give --kernel 5, --at A",
-    "explain --op matmul": "at, against=(none): they are required",
-    "report shrink --op conv1d --vary batch": "kernel, length, against=(none): they are required",
-    "report --op conv1d --out x": "kernel, at, against=(none): they are required",
-    "order --op conv2d": "kernel, length=(none): they are required; give --kernel 5, --length N",
-    "order window": "op, kernel, length=(none): they are required",
-    "report emulate --out x.py": "op, kernel, length=(none): they are required",
-    "fix sizes": "op, kernel=(none): they are required",
-    "fix --op conv1d": "kernel, lengths=(none): they are required",
+    "sweep --op conv1d --kernel 5 --vary batch": "lengths=(none): it is required",
+    "explain --op conv1d --against 9": "kernel=None: it is required",
+    "explain --op matmul": "against=(none): there is nothing to compare with",
+    "report --op conv1d --out x": "against=(none): there is nothing to compare with",
+    "order --op conv2d": "kernel=None: it is required",
+    "order window": "op=(none): it is required",
+    "fix --op conv1d": "lengths=(none): it is required; give --lengths",
     "fix nine-layers": "lengths=(none): it is required; give --lengths",
     "order --op cnov1d --kernel 5 --length 9": "op=cnov1d: unknown; did you mean conv1d",
     "order --op lineer": "op=lineer: unknown; did you mean linear? use one of",
@@ -241,8 +237,8 @@ def test_numbers_that_start_with_a_dash_are_values(capsys):
 
 
 def test_the_next_command_has_the_seed():
-    two = {"axis": "batch", "at": "1", "against": "8", "sizes": None, "by": "bits"}
-    run = options.ModelRun(None, ("8x96",), "4", trust=False)
+    two = {"axis": "batch", "at": 1, "against": 8, "sizes": None, "by": "bits"}
+    run = options.ModelRun(None, ("8x96",), 4, trust=False)
     every = [line for line, _ in models._after_equal("m:f", run, two)[:2]]
     assert all("--against 8 --shape 8x96 --seed 4 --sizes 1" in line for line in every)
 

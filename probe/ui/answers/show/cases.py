@@ -3,11 +3,11 @@ target changes that, why two runs differ, what was reduced and reproduced."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -19,13 +19,12 @@ from probe.explain.comparison import CaseRun, Comparison
 from probe.explain.evidence import Added, Evidence
 from probe.order.summation import Summation
 from probe.order.tree import DRAWN_LEAVES, drawing, leaf_name, order_name, short_formula
-from probe.sizes import floors
-from probe.sizes.thresholds import Thresholds, islands
-from probe.sweep.printing import counted, differ, next_commands, ranges, table, up_to
+from probe.sizes.thresholds import islands
+from probe.sweep.printing import counted, differ, ranges, table, up_to
 
 if TYPE_CHECKING:
     from probe.order.windows import Reach
-    from probe.ui.answers.cases import WindowsAnswer
+    from probe.ui.answers.cases import Ordered, Switching, WindowsAnswer
 
 Region = tuple[np.ndarray, ...]
 
@@ -78,7 +77,7 @@ def output_name(index: tuple[int, ...]) -> str:
     return f"out[{', '.join(map(str, index))}]"
 
 
-# Outputs that are written out: the first, the last, and those that are not as predicted.
+# Outputs that are written out: the first, and those that are not as predicted.
 SHOWN = 12
 
 # Reads of one output that are written out.
@@ -86,39 +85,26 @@ READS = 12
 
 
 def windows(answer: WindowsAnswer) -> RenderableType:
-    """Returns a line an output: the first and last ones, and those not where the padding says."""
-    case, same = answer.case, answer.same
-    several = "" if case.groups == 1 else f" in {case.groups} groups"
-    head = Text(f"{same.size:,} windows{several} of {case.summands:,} inputs revealed; ")
-    if same.all():
-        head.append(f"all are where padding={case.padding_text} puts them", "green")
-    else:
-        wrong = f"{int((~same).sum()):,} are not where padding={case.padding_text} puts them"
-        head.append(wrong, "bold red")
-    parts: list[RenderableType] = [Text(f"{case.label} on {answer.target}", "bold"), head]
+    """Returns a line an output: the first ones, and those not where the padding says."""
+    case, same, width = answer.case, answer.same, answer.case.filters // answer.case.groups
+    title, count, where = answer.lines()
+    head = Text(f"{count}; ").append(where, "green" if same.all() else "bold red")
+    parts: list[RenderableType] = [Text(title, "bold"), head]
     if answer.reach is None:
         text = "this holds for finite operands; infinities and NaN were not tested"
         parts.append(Text(text, "dim"))
     else:
-        parts += _reach_lines(case, answer.reach)
+        parts += _reach_lines(answer.reach)
+    wrong_ones = np.argwhere(~same)[:SHOWN].tolist()
+    first = [[0, position] for position in range(min(SHOWN, same.shape[1]))]
     parts.append("")
-    # the first in full; of the others what is not as predicted
-    for group in range(case.groups):
-        if group and same[group].all():
-            if group == case.groups - 1:
-                parts.append(Text("the other groups read alike, their own channels", "dim"))
-            continue
-        if case.groups > 1:
-            parts.append(Text(f"filter {group * (case.filters // case.groups)}", "bold"))
-        count, before = answer.revealed.shape[1], -1
-        ends = range(count) if count <= SHOWN else [*range(5), *range(count - 4, count)]
-        for position in sorted({*ends, *np.flatnonzero(~same[group])[:SHOWN].tolist()}):
-            if position != before + 1:
-                parts.append(Text("...", "dim"))
-            before = position
-            reads = reads_of_output(case, answer.revealed[group, position])
-            line = f"{_output_at(case, position)} reads {reads}"
-            parts.append(Text(line, "" if same[group, position] else "red"))
+    for group, position in first + [place for place in wrong_ones if place not in first]:
+        reads = reads_of_output(case, answer.revealed[group, position])
+        of = f", filter {group * width}," if group else ""
+        line = f"{_output_at(case, position)}{of} reads {reads}"
+        parts.append(Text(line, "" if same[group, position] else "red"))
+    if same.size > len(parts):
+        parts.append(Text("--json has all", "dim"))
     return Group(*parts)
 
 
@@ -130,25 +116,13 @@ REACHED = {
 }
 
 
-def _reach_lines(case: Case, reach: Reach) -> Iterator[Text]:
+def _reach_lines(reach: Reach) -> Iterator[Text]:
     """Yields what reaches outputs beyond what they read."""
-    counts = reach.to_json().get("reach", {})
-    for name, count in counts.items():
+    for name, count in reach.to_json().get("reach", {}).items():
         style = "dim" if name == "padding" else "bold red"
-        yield Text(f"{counted(count, 'output')} {REACHED[name]}", style)
+        yield Text(f"{counted(count, 'output')} {REACHED[name]}; --json names the inputs", style)
     if not reach.outputs.any():
         yield Text("infinities and NaN outside of its window reach no output", "green")
-    for entry in reach.named[:SHOWN]:
-        shape = case.input_shape()
-        apart = (np.diff(entry.inputs) > 1) | (np.diff(entry.inputs // case.in_channels) > 0)
-        runs = np.split(entry.inputs, np.flatnonzero(apart) + 1)
-        some = " ".join(_inputs(int(run[0]), len(run), shape) for run in runs[:READS])
-        more = f" ... ({len(runs) - READS} more)" if len(runs) > READS else ""
-        which = f", filter {entry.group * (case.filters // case.groups)}" * (case.groups > 1)
-        how, output = "" if entry.exact else "some of ", _output_at(case, entry.position)
-        yield Text(f"{output}{which} is reached by {how}{some}{more}", "red")
-    if (rest := len(reach.named) - SHOWN) > 0:
-        yield Text(f"... and {rest:,} more; --json has them", "dim")
 
 
 def _output_at(case: Case, position: int) -> str:
@@ -196,8 +170,9 @@ def sets_text(sets: int, weighted: bool = True) -> str:
 MOST, DRAWN = 8, 3
 
 
-def order(side: CaseRun, report: Mapping[str, Any]) -> RenderableType:
-    """Returns every summation with its outputs. ``report``: what ``--json`` prints."""
+def order(answer: Ordered) -> RenderableType:
+    """Returns every summation with its outputs."""
+    side, report = answer.found, answer.report()
     title = Text(f"{side.case.label} on {side.target.text}", "bold")
     total, known = report["outputs"], report["replayed"]
     replayed = Text(f"replayed {known:,} of {total:,}", "green" if known == total else "red")
@@ -266,27 +241,19 @@ def rounding_in_words(summed: Summation, dtype: str) -> str:
 LISTED = 20
 
 
-def thresholds(measured: Thresholds, after: Sequence[tuple[str, str]] = ()) -> RenderableType:
-    """Shows stretches of sizes that add alike, their summations, and how they are known.
-
-    ``after``: the next commands, each with what it does.
-    """
-    count, run = len(measured.switches), f"{len(measured.patterns)} {measured.sizes} run"
-    switches = Text(counted(count, "switch"), "yellow" if count else "green")
-    span = f" between {measured.sizes} {measured.shortest:,} and {measured.upto:,}"
-    switches.append(span, "default").append(f" ({run}, {measured.seconds:.1f} s)", "dim")
+def thresholds(answer: Switching) -> RenderableType:
+    """Shows stretches of sizes that add alike, their summations, and how they are known."""
+    measured, (title, classes, floor) = answer.found, answer.lines()
+    run = f"{len(measured.patterns)} {measured.sizes} run, {measured.seconds:.1f} s"
     parts: list[RenderableType] = [
-        Text(f"{measured.case.label} on {measured.target}, {measured.threads_text}", "bold"),
-        switches,
+        Text(f"{title} ({run})", "bold"),
         Text(sets_text(measured.sets, measured.case.weighted)),
+        Text(classes),
     ]
-    every = floors.classes(measured)
-    text = ", ".join(size_class.text for size_class in every[:LISTED]) or "none"
-    parts.append(Text(f"classes of {measured.sizes} at which all rows add alike: {text}"))
-    if any(size_class.expected for size_class in every):
+    if any(size_class.expected for size_class in answer.classes):
         text = f"a class holds the {measured.sizes} that were run; "
         parts.append(Text(f"{text}others are expected in it, not tested", "dim"))
-    parts += [Text(floors.floor(measured).text, "bold"), ""]
+    parts += [Text(floor, "bold"), ""]
     stretches = list(islands(measured))
     rows = list(zip(stretches, [None, *measured.switches], strict=True))
     for (first, last, kind), switch in rows[:LISTED]:
@@ -296,30 +263,13 @@ def thresholds(measured: Thresholds, after: Sequence[tuple[str, str]] = ()) -> R
         parts.append(line.append(f"kind {kind}", "cyan").append(f"{why}{sure}", "dim"))
     if len(stretches) > LISTED:
         parts.append(Text(f"and {len(stretches) - LISTED} more stretches; --json has all", "dim"))
-    # the summations of each kind of row that is an interior or a tail
-    used = {kind for _, _, kind in stretches}
-    every_tail = [tail for by_rest in measured.tails.values() for tail in by_rest.values()]
-    used |= {kind for tail in every_tail for kind, _ in tail}
-    for kind in sorted(used)[:LISTED]:
+    for kind in sorted({kind for *_, kind in stretches})[:LISTED]:
         parts.append(Text(f"\nkind {kind}", "bold cyan"))
-        row = measured.recogniser.kinds[kind]
-        distinct = sorted(set(row))
-        for number in distinct:
-            if len(distinct) > 1:
-                parts.append(Text(f"  {counted(row.count(number), 'filter')}:", "dim"))
-            if number < 0:
-                parts.append(Text("  nothing to add" if number == -2 else "  not known", "yellow"))
-            else:
+        for number in sorted({*measured.recogniser.kinds[kind]}):
+            if number >= 0:
                 parts.append(summation(measured.recogniser.summations[number], measured.case.dtype))
-    # what is left over behind the last full packet, by the length's remainder
-    for kind, by_rest in measured.tails.items():
-        tails = sorted((rest, tail) for rest, tail in by_rest.items() if tail)
-        if tails:
-            rests = f"the {measured.vary}'s remainder by {measured.period}"
-            parts.append(Text(f"\ntails of kind {kind}, by {rests}", "bold"))
-        for rest, tail in tails:
-            said = ", ".join(f"the last {rows} as kind {other}" for other, rows in tail)
-            parts.append(Text(f"  {rest}: {said}"))
+    if any(measured.tails.values()):
+        parts.append(Text(f"\nthe last outputs of some {measured.sizes} add otherwise: see --json"))
     # what was assumed, what was checked, and what speaks against it
     parts.append(Text(""))
     for word, sentences, style in (
@@ -332,7 +282,7 @@ def thresholds(measured: Thresholds, after: Sequence[tuple[str, str]] = ()) -> R
         parts += [Text(f"{word}: {sentence}", style) for sentence in sentences]
     if any(pattern.unknown for pattern in measured.patterns.values()):
         parts.append(Text(f"not known: {measured.recogniser.evidence}", "red"))
-    return Group(*parts, *next_commands(after))
+    return Group(*parts)
 
 
 # What each cause says of an output.
@@ -375,13 +325,8 @@ def cause_style(cause: str) -> str:
 MOST_OF_SIDE = 5
 
 
-def explanation(
-    comparison: Comparison,
-    evidence: Evidence | None,
-    width: int,
-    after: Sequence[tuple[str, str]] = (),
-) -> RenderableType:
-    """Returns everything ``probe explain`` says of two runs; ``after``: commands, what they do."""
+def explanation(comparison: Comparison, evidence: Evidence | None) -> RenderableType:
+    """Returns everything ``probe explain`` says of two runs."""
     sides = comparison.left, comparison.right
     case = comparison.left.case
     if case.layout != comparison.right.case.layout:
@@ -424,8 +369,7 @@ def explanation(
         for source, names in sources.items():
             parts.append(Text(f"{name} kernels, {source}: {', '.join(names)}", "dim"))
     if evidence is not None:
-        parts += ["", *example_in_full(evidence, width)]
-    parts += next_commands(after)
+        parts += ["", *example_in_full(evidence)]
     return Group(*parts)
 
 
@@ -477,8 +421,8 @@ WIDE = 100
 SUMS = 20
 
 
-def example_in_full(evidence: Evidence, width: int) -> Iterator[RenderableType]:
-    """Yields the output's two sides. ``width``: columns of the terminal."""
+def example_in_full(evidence: Evidence) -> Iterator[RenderableType]:
+    """Yields the output's two sides."""
     left, right = evidence.left, evidence.right
     far = "" if evidence.ulp is None else f", {abs(evidence.ulp):,} ulp"
     head = Text("the smallest sum in full: ", "bold")
@@ -499,14 +443,24 @@ def example_in_full(evidence: Evidence, width: int) -> Iterator[RenderableType]:
         yield rows
     reads = evidence.cause == "window"
     runs = left.side, right.side
-    sides = [_side_in_full("left", left, reads, runs), _side_in_full("right", right, reads, runs)]
-    # a narrow terminal would fold the sums into each other
-    if width >= WIDE:
+    yield SideBySide(
+        _side_in_full("left", left, reads, runs), _side_in_full("right", right, reads, runs)
+    )
+
+
+class SideBySide:
+    """Two sides; one above the other on a narrow terminal, which would fold their sums."""
+
+    def __init__(self, *sides: RenderableType) -> None:
+        self.sides = sides
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        if options.max_width < WIDE:
+            yield from self.sides
+            return
         both = Table.grid(padding=(0, 3))
-        both.add_row(*sides)
+        both.add_row(*self.sides)
         yield both
-    else:
-        yield from sides
 
 
 def _side_in_full(
@@ -567,7 +521,7 @@ def _result_line(side: Added) -> Text:
     return Text(f"replayed {replayed}, library {library}", "bold red")
 
 
-def store_causes(report: Mapping[str, Any], verbose: bool = False) -> RenderableType:
+def store_causes(report: Mapping[str, Any]) -> RenderableType:
     """Returns what ``probe explain --from STORE`` found."""
     head = Text(f"{report['differing']:,} differing outputs in {report['store']}; ", "bold")
     style = "green" if report["replayed"] == report["differing"] else "red"
@@ -582,10 +536,9 @@ def store_causes(report: Mapping[str, Any], verbose: bool = False) -> Renderable
             rows.add_row(target, *(f"{causes.get(name, 0):,}" for name in names))
         lines += ["", causes_table(report["causes"]), "", rows]
     failures = report["failures"]
-    shown = failures if verbose else failures[:3]
-    lines += [Text(failure, "yellow") for failure in shown]
-    if len(failures) > len(shown):
-        rest = f"{len(failures) - len(shown)} other failures; --verbose shows them"
+    lines += [Text(failure, "yellow") for failure in failures[:3]]
+    if len(failures) > 3:
+        rest = f"{len(failures) - 3} other failures; --json has all"
         lines.append(Text(rest, "yellow"))
     if report["interrupted"]:
         lines.append(Text("interrupted; run the same command again to continue", "yellow"))

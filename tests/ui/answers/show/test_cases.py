@@ -9,7 +9,7 @@ from rich.console import Console
 
 import probe
 from probe import Case
-from probe.ui.cli.show import cases
+from probe.ui.answers.show import cases
 
 
 @settings(deadline=None)  # a machine at work failed it, which measures no time
@@ -36,10 +36,10 @@ def test_outputs_are_named_by_their_axes():
 
 
 def test_sums_without_weights_are_not_said_to_be_scaled():
-    """Their one set was said to go through the whole range, by "1 sets"."""
-    plain = "replayed on 1 set of operands, of the usual size alone"
+    """Their sets were said to go through the whole range."""
+    plain = "replayed on 16 sets of operands, of the usual size alone"
     for case, wanted in ((Case("sum", in_channels=3), plain), (Case("conv1d", 3), "whole range")):
         shown = io.StringIO()
-        found = probe.thresholds(case, "reference", upto=6).found
+        found = probe.thresholds(case, "reference", upto=6)
         Console(file=shown, width=200).print(cases.thresholds(found))
         assert wanted in shown.getvalue()

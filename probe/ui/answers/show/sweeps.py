@@ -13,16 +13,15 @@ from probe.case.case import Case
 from probe.order import window
 from probe.sweep.printing import ranges, table
 from probe.sweep.summary import Summary, TargetSummary
-from probe.ui.cli.options import command_line
+from probe.ui.answers.answer import command_line
+from probe.ui.answers.show import cases
 
 if TYPE_CHECKING:  # a sweep by bits shows no sums
     from probe.sizes.by_order import ByOrder
     from probe.sizes.fewest import Conditions
 
 
-def sweep_by_bits(
-    summary: Summary, case: Case, values: Sequence[int], verbose: bool = False
-) -> RenderableType:
+def sweep_by_bits(summary: Summary, case: Case, values: Sequence[int]) -> RenderableType:
     """Shows a row for each target, then what to do. ``values``: those compared with the largest."""
     after = list(_after_sweep(summary, case))
     shown = case.with_(length=None) if summary.vary == "length" else case
@@ -53,7 +52,7 @@ def sweep_by_bits(
     # failures of a target, equal ones once
     for name, result in summary.targets.items():
         counts = Counter((failure.kind, failure.message) for failure in result.failures)
-        listed = list(counts.items())[: None if verbose else 3]
+        listed = list(counts.items())[:3]
         parts += [""] * bool(listed)
         for (kind, message), times in listed:
             same = [failure.at for failure in result.failures if failure.message == message]
@@ -62,7 +61,7 @@ def sweep_by_bits(
             again = f" ({times} times)" if times > 1 else ""
             parts.append(Text(f"{name}: {where}{kind}: {message}{again}", "yellow"))
         if more := len(counts) - len(listed):
-            parts.append(Text(f"{name}: {more} other failures; --verbose", "yellow"))
+            parts.append(Text(f"{name}: {more} other failures; --json has all", "yellow"))
     return Group(*parts, *([""] * bool(after)), *after)
 
 
@@ -184,9 +183,7 @@ def sweep_by_order(
     ]
     for target, swept in targets.items():
         if swept.compared and swept.sets:
-            from probe.ui.cli.show.cases import sets_text
-
-            parts.append(Text(f"\n{target}: {sets_text(swept.sets)}"))
+            parts.append(Text(f"\n{target}: {cases.sets_text(swept.sets)}"))
         every = (*swept.values, swept.base)
         reasons: dict[str, list[int]] = {}  # why some values have no orders, equal ones once
         for at in every:
@@ -202,8 +199,6 @@ def sweep_by_order(
             text += f"{max(reached.values()):,} outputs that have no weight for them; "
             parts.append(Text(f"{text}`probe order window` names the inputs", "yellow"))
         if swept.differing:
-            from probe.ui.cli.show import cases
-
             parts.append(Text(f"\n{target}", "bold"))
             # those of the largest value come first
             for number, each in list(enumerate(swept.summations))[:MOST]:

@@ -2,7 +2,7 @@
 
 import probe
 from probe.sweep.printing import Output
-from probe.ui.cli.show import models
+from probe.ui.answers.show import models
 from tests.record import causes
 from tests.record.taped import apart, normal
 

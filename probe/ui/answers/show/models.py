@@ -3,7 +3,7 @@ how far to pad and what prevents it; remedies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from rich.text import Text
 from probe.case.case import Case
 from probe.case.errors import printable
 from probe.case.floats import rounded_text
-from probe.sweep.printing import counted, next_commands, ranges, table
+from probe.sweep.printing import counted, ranges, table
 from probe.targets import backends
 
 # two runs do without the rooms of padding and mitigations, remedies of a case without recordings
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from probe.sizes.search import SafeSize
     from probe.ui.answers.first_difference import Walked
     from probe.ui.answers.network import OnTargets, Padded
-    from probe.ui.answers.record import Recorded
 
 # Rows of operations that are printed; --json has all.
 MOST = 40
@@ -52,8 +51,8 @@ MEANS = (
 )
 
 
-def walked(answer: Walked, after: Sequence[tuple[str, str]] = ()) -> RenderableType:
-    """Returns everything that is said of two runs; ``after``: commands, what they do."""
+def walked(answer: Walked) -> RenderableType:
+    """Returns everything that is said of two runs."""
     from probe.ui.answers.first_difference import NAMED, NOT_SOUGHT
 
     first, second, _ = answer.lines()
@@ -96,7 +95,7 @@ def walked(answer: Walked, after: Sequence[tuple[str, str]] = ()) -> RenderableT
             ", ".join(decided),
         )
     what = "scaled: the largest difference over eps times the largest value; growth: since the "
-    parts += ["", Group(rows, Text(f"{what}first source", "dim")), *next_commands(after)]
+    parts += ["", Group(rows, Text(f"{what}first source", "dim"))]
     return Group(*parts)
 
 
@@ -145,12 +144,6 @@ def collapsed(operations: list[Region]) -> Iterator[list[Region]]:
         yield list(some)
 
 
-def recorded_run(recording: Recorded) -> RenderableType:
-    left_out = recording.made.left_out
-    more = f"; {counted(left_out['values'], 'value')} left out" if left_out["values"] else ""
-    return Group(*map(Text, recording.lines()), Text(f"wrote {recording.made.folder}{more}"))
-
-
 # Rows of contents, and of stretches of a plan, that are printed.
 MOST_SIZES = 24
 
@@ -158,8 +151,8 @@ MOST_SIZES = 24
 SHORT = {"exact": "yes", "differs": "no", "not known": "not known"}
 
 
-def remedies(measured: Measured, verbose: bool = False) -> RenderableType:
-    """Returns what to do, a row for each remedy, and why some are not known."""
+def remedies(measured: Measured) -> RenderableType:
+    """Returns what to do, and a row for each remedy."""
     from probe.sizes.invariant.mitigations import advise
     from probe.sizes.thresholds import threads_text
 
@@ -177,32 +170,7 @@ def remedies(measured: Measured, verbose: bool = False) -> RenderableType:
     what = f"cost: time at {measured.vary} {content:,} over the default's there"
     parts: list[RenderableType] = [Text(lines), Text(f"recommended: {best.text}", "bold"), ""]
     parts += [brief, Text(f"exact?: {EXACT}; {what}", "dim")]
-    if not verbose:
-        parts.append(Text("--verbose: all columns, and why some are not known", "dim"))
-        return Group(*parts)
-    unit = "outputs" if isinstance(measured.subject, Case) else "lengths"
-    right = (f"differing {unit}", f"at {content}", "x default", "of full", f"x at {measured.fixed}")
-    rows = table(
-        "remedy", "verdict", *right, "error", "bits", "what it is", right=(*right, "error")
-    )
-    for result in measured.found:
-        compared, seconds = result.compared, measured.seconds(result, content)
-        name = result.remedy.name
-        rows.add_row(
-            Text(name, "bold green" if name == best.name else ""),
-            Text(result.verdict, COLOURS[result.verdict]),
-            "" if compared is None else f"{result.differing:,} of {compared:,}",
-            "" if seconds is None else f"{seconds * 1e3:.3g} ms",
-            costs[name],
-            rounded_text(measured.of_fixed(result)),
-            rounded_text(measured.ratio(result, measured.fixed)),
-            "" if result.error_rms is None else f"{result.error_rms:.2f}",
-            {True: "kept", False: "changed", None: ""}[result.keeps],
-            result.remedy.doc,
-        )
-    parts += ["", rows, Text(COLUMNS.format(measured), "dim")]
-    refused = [result for result in measured.found if result.refusal]
-    parts += [Text(f"{result.remedy.name}: {result.refusal}", "yellow") for result in refused]
+    parts.append(Text("--json has why some are not known, and all that was measured", "dim"))
     return Group(*parts)
 
 
@@ -216,12 +184,6 @@ def remedies_in_brief(rows: Iterable[tuple[str, str, str]], best: str | None) ->
 
 
 EXACT = "whether all sizes give the same bits, whatever finite numbers come in"
-COLUMNS = (
-    "differing: outputs that are added differently than at the full size; at: seconds of a call; "
-    "x default, of full: over the default's at that size, and at the full one; x at: at the full "
-    "size; error: distance from the exact sums, in eps times the sum of magnitudes; bits: whether "
-    "the full size keeps the default's"
-)
 
 
 def padded_on_targets(answer: OnTargets) -> RenderableType:
@@ -235,9 +197,8 @@ def padded_on_targets(answer: OnTargets) -> RenderableType:
     return Group(*parts)
 
 
-def padded_model(padded: Padded, verbose: bool = False) -> RenderableType:
-    """Returns everything that is said of a padded graph; of remedies the columns that decide, and
-    with ``verbose`` all."""
+def padded_model(padded: Padded) -> RenderableType:
+    """Returns what is said of a padded graph; of remedies the columns that decide."""
     report = padded.report()
     head = f"{padded.model}: {counted(report['operations_total'], 'operation')} of a graph, "
     unknown = report["operations_total"] - report["examined"]
@@ -261,37 +222,6 @@ def padded_model(padded: Padded, verbose: bool = False) -> RenderableType:
         # what to do stands first, before the verdict and what it rests on
         parts[1:1] = [Text(f"recommended: {best}", "bold"), "", remedies_in_brief(ways, best)]
         parts[4:4] = [Text(f"exact?: {EXACT}; cost: {COST}", "dim"), ""]
-    if padded.remedies and not verbose:
-        parts.append(Text("--verbose: all columns of the remedies, and the operations", "dim"))
-    elif padded.remedies:
-        costs, words = ("of full", "x least"), ("bits at full size", "prevented by", "what it does")
-        rows = table("remedy", "verdict", *costs, *words, right=costs)
-        for way in padded.remedies:
-            verdict = way["verdict"]
-            if values := way.get("valid_for"):
-                verdict += f", for {values}"
-            rows.add_row(
-                way["name"],
-                verdict,
-                *(rounded_text(way[cost]) for cost in ("of_fixed", "ratio")),
-                {True: "same", False: "different", None: ""}[way["keeps"]],
-                way["refusal"] or "",
-                way["doc"],
-            )
-        parts += ["", rows, Text(TIMES, "dim")]
-        mode = None if padded.invariant is None else padded.invariant.to_json()
-        # each operation of the invariant mode, with its class of sizes
-        if mode is not None:
-            right = ("threads", "checked", "in the class", "from")
-            rows = table("operation in the invariant mode", *right, "orders", right=right)
-            names = ("threads", "sizes", "usable", "smallest")
-            for operation in mode["operations"][:MOST_SIZES]:
-                facts = (str(operation.get(name, "")) for name in names)
-                sure = operation.get("orders") or "not asked"
-                rows.add_row(operation["operation"], *facts, sure)
-            more = len(mode["operations"]) - MOST_SIZES
-            parts += ["", rows]
-            parts += [Text(f"and {more} operations more", "dim")] * (more > 0)
     if padded.plan is not None:
         plan, longest = padded.plan, padded.plan.stretches[-1].last
         text = f"plan: {counted(len(plan.stretches), 'range')} up to {longest:,}"
@@ -312,7 +242,6 @@ def padded_model(padded: Padded, verbose: bool = False) -> RenderableType:
 COST = "time of the least padded size with the remedy, over the same without one"
 
 
-TIMES = "of full, x least: time relative to the full size, and to the least size without a remedy"
 MEANS_OF_SIZES = (
     "least: the shortest padded size that has all outputs of the valid part; safe: the shortest at "
     "which they have the full size's bits; proof: whether that holds for all finite inputs"

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from probe.ui.answers import doctor
-from probe.ui.cli.show import here
+from probe.ui.answers.show import here
 
 
 @pytest.mark.parametrize("same", [True, False])

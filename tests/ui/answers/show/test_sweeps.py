@@ -7,7 +7,7 @@ from probe.sweep.bits import sweep_cases
 from probe.sweep.printing import Output
 from probe.sweep.store import Store
 from probe.targets.target import Target
-from probe.ui.cli.show import sweeps as shown
+from probe.ui.answers.show import sweeps as shown
 from tests.sweep.test_bits import faulty
 
 pytestmark = pytest.mark.long
