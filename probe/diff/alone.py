@@ -395,22 +395,13 @@ def healed(region: Region, left: Run, right: Run) -> tuple[dict[int, np.ndarray]
         raise LeftOut(len(outputs))
     for pair, output in zip(region.gives, outputs, strict=False):
         arrays[pair.right] = np.asarray(output)
-        gives.append(_measured_anew(pair, mine, arrays, left))
+        value = left.values[pair.left]
+        compared = pair.selection.count(value.shape)
+        measured = Pair(pair.left, pair.right, pair.selection, pair.known, compared)
+        if compared:
+            measure_pair(measured, mine[pair.left], arrays[pair.right], value.dtype)
+        gives.append(measured)
     return arrays, gives
-
-
-Arrays = Mapping[int, np.ndarray]
-
-
-def _measured_anew(pair: Pair, mine: Arrays, theirs: Arrays, left: Run) -> Pair:
-    value = left.values[pair.left]
-    compared = pair.selection.count(value.shape)
-    measured = replace(
-        pair, compared=compared, equal=True, differing=0, signed_zero=0, max_ulp=0, scaled=0.0
-    )
-    if compared:
-        measure_pair(measured, mine[pair.left], theirs[pair.right], value.dtype)
-    return measured
 
 
 def as_source(region: Region, left: Run, right: Run) -> tuple[Run, Region]:
@@ -424,7 +415,7 @@ def as_source(region: Region, left: Run, right: Run) -> tuple[Run, Region]:
 
 
 # Differing outputs of a long sum that are revealed before these are replayed on the others.
-FEW = 64
+FEW = 256
 
 # Products that are replayed for the differing outputs that were not revealed.
 PRODUCTS = 1 << 27
@@ -463,16 +454,6 @@ class Adds:
     def reveal(self, which: np.ndarray, known: Revealer) -> None:
         self.run = known.reveal(self.run, self.session, self.run.mask(self.places[which]))
 
-    def recall(self, known: Revealer) -> bool:
-        """Replays what is kept of the shape; False if nothing is."""
-        recalled = known.recall(self.run, self.session)
-        self.run = recalled or self.run
-        return recalled is not None
-
-    def came(self, which: np.ndarray) -> np.ndarray:
-        """Returns which of these outputs a replay gave."""
-        return np.asarray(self.run.replays[tuple(self.places[which].T)])
-
     def extend(self, which: np.ndarray) -> None:
         """Gives outputs the first summation that replays to their bits, the most frequent first."""
         orders, places = self.run.orders, self.places[which]
@@ -506,42 +487,20 @@ def as_comparison(sides: Sequence[Adds]) -> RecordedSums:
 
 
 def reveal_sums(sides: Sequence[Adds], wanted: np.ndarray, known: Known, most: int) -> np.ndarray:
-    """Reveals outputs, by their numbers, on one side or on both; which of them were examined.
+    """Reveals outputs, by their numbers, on both sides; which of them were examined.
 
-    Operations of one shape add alike, and so do most outputs of one operation: what is known of the
-    shape is replayed first, then what a few outputs told, and only what that does not give to the
-    bit is asked. Of short sums, whose orders round alike by luck, all that may be are asked.
+    Operations of one shape add alike, and so do most outputs of one operation: of long sums a few
+    are asked, and an output of the same call that what they told gives to the bit is explained by
+    it. Of short sums, whose orders round alike by luck, all that may be are asked.
     """
     revealer = known.setdefault(tuple(one.key for one in sides), Revealer(kept=None, small=0))
-
-    def left() -> np.ndarray:
-        return wanted[~np.all([side.came(wanted) for side in sides], axis=0)]
-
-    long = min(side.sum.summands for side in sides) > SHORT
-    chosen = np.zeros(0, int)
-    if long and all(side.recall(revealer) for side in sides):
-        examined = _extend_to_rest(sides, wanted, chosen)
-        if not len(left()):
-            return examined
-    for count in sorted({min(FEW, most), most}) if long else [most]:
-        chosen = np.union1d(chosen, evenly(left() if len(chosen) else wanted, count))
-        for side in sides:
-            side.reveal(chosen, revealer)
-        examined = _extend_to_rest(sides, wanted, chosen)
-        if any(side.run.refusal for side in sides) or not len(left()):
-            break
-    return examined
-
-
-def _extend_to_rest(sides: Sequence[Adds], wanted: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Replays what was revealed on the outputs that were not; which were examined.
-
-    An output of the same call that a summation gives to the bit is explained by it.
-    """
+    summands = [side.sum.summands for side in sides]
+    chosen = evenly(wanted, min(FEW, most) if min(summands) > SHORT else most)
+    for side in sides:
+        side.reveal(chosen, revealer)
     if len(chosen) == len(wanted) or any(side.run.refusal for side in sides):
         return chosen
-    cost = sum(side.sum.summands for side in sides)
-    rest = np.setdiff1d(wanted, chosen)[: max(0, PRODUCTS // max(cost, 1))]
+    rest = np.setdiff1d(wanted, chosen)[: PRODUCTS // max(sum(summands), 1)]
     for side in sides:
         side.extend(rest)
     return np.sort(np.concatenate([chosen, rest]))
