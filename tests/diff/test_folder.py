@@ -329,8 +329,8 @@ CASES: dict[str, Meaning] = {
     "reshapes": Reshapes(),
     "passes": Passes((1, 0)),
     "contracts": Contracts("...k,kn->...n", bias=2),
-    "reduces": Reduces((1,), "mean", True),
-    "normalises": Normalises((-1,), "group_norm", (1e-5, True, False), 1, (1, 2)),
+    "reduces": Reduces((1,), "mean"),
+    "normalises": Normalises((-1,), "group_norm"),
     "windows": WINDOW,
     "a convolution": Convolution(WINDOW, (0, 2, 1), (2,), 2),
     "steps": Steps(

@@ -66,7 +66,7 @@ def test_a_function_with_another_result_at_some_places_is_refuted():
 
 
 def test_what_reads_everything_is_the_first_that_does():
-    centred = operation("centred", Reduces((0,), "mean", True))(
+    centred = operation("centred", Reduces((0,), "mean"))(
         lambda x: np.asarray(x).mean(axis=0, keepdims=True)
     )
     scaled = operation("scaled", Each("multiply"))(lambda x: np.asarray(x) * np.float32(3))

@@ -74,7 +74,7 @@ def test_a_difference_that_reaches_nothing_that_is_kept_is_none():
 
 
 def test_what_reads_all_of_the_axis_is_named():
-    mean = operation("mean", Reduces((1,), "mean", True))(
+    mean = operation("mean", Reduces((1,), "mean"))(
         lambda y: np.asarray(y).mean(axis=1, keepdims=True)
     )
     found = graph(lambda x: mean(graphs.residual()(x))).sized(4)

@@ -6,7 +6,7 @@ names, defaults and numbers are settled here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import isinf
 from typing import Any
@@ -14,9 +14,6 @@ from typing import Any
 from probe.order.semantics.contract import Call, Meaning, Same, StepBuilder, Turns, Unknown, then
 from probe.order.semantics.elementwise import Each, canonical
 from probe.order.semantics.sums import Contracts, Frame, Normalises, Reduces, Windows
-
-# Alpha and scale of Klambauer et al. 2017, in double precision as PyTorch has them.
-SELU = (1.6732632423543772, 1.0507009873554805)
 
 
 def function(
@@ -50,11 +47,6 @@ def beside(word: str, place: int, value: Any, dtype: str) -> Each:
     return replace(function(word), beside=((place, value, dtype),))
 
 
-def variance(word: str, axes: Sequence[int], keep: bool, correction: float) -> Reduces:
-    """Returns a variance or a deviation; ``correction``: what is subtracted from the count."""
-    return reduced(word, axes, keep, (("correction", correction),))
-
-
 def several(word: str, count: int) -> Meaning:
     """Returns a function of two arrays taken over ``count`` of them: the sum, the largest."""
     if count != 2:
@@ -70,48 +62,9 @@ def clip(low: float | None, high: float | None, reads: tuple[int, ...] | None = 
     return Each("clip", (low, high), reads)
 
 
-def leaky_relu(slope: float) -> Each:
-    """Returns x where x > 0, else ``slope`` times x."""
-    return function("leaky_relu", alpha=slope) if slope else function("relu")
-
-
-def elu(alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0) -> Each:
-    """Returns ELU, ``scale * (x if x > 0 else alpha * (exp(inner * x) - 1))``: SELU and CELU are
-    two of them."""
-    return function("elu", alpha=alpha, scale=scale, inner=inner)
-
-
-def selu(alpha: float = SELU[0], gamma: float = SELU[1]) -> Each:
-    """Returns SELU with its usual numbers or others."""
-    return elu(alpha, gamma)
-
-
-def celu(alpha: float = 1.0) -> Each:
-    """Returns CELU; ``alpha`` of 1 is ELU."""
-    return elu(alpha, 1.0, 1 / alpha)
-
-
 def gelu(approximate: bool = False) -> Each:
     """Returns GELU by erf, or its approximation by tanh."""
     return function("gelu_tanh" if approximate else "gelu")
-
-
-def swish(alpha: float = 1.0) -> Each:
-    """Returns ``x * sigmoid(alpha * x)``: SiLU where ``alpha`` is 1."""
-    return function("silu") if alpha == 1 else function("scaled_silu", alpha=alpha)
-
-
-def hard_sigmoid(alpha: float = 1 / 6, beta: float = 0.5) -> Each:
-    """Returns ``clip(alpha * x + beta, 0, 1)``."""
-    return function("hard_sigmoid", alpha=alpha, beta=beta)
-
-
-def softplus(beta: float = 1.0, threshold: float = 20.0) -> Each:
-    """Returns ``log(1 + exp(beta * x)) / beta``; x itself beyond ``threshold``, where they are
-    equal."""
-    if (beta, threshold) == (1, 20):
-        return function("softplus")
-    return function("softplus", beta=beta, threshold=threshold)
 
 
 def power(exponent: float) -> Meaning:
@@ -120,15 +73,12 @@ def power(exponent: float) -> Meaning:
         return Same() if exponent == 1 else function("square")
     if exponent == -1:  # where it goes through a logarithm it isn't rounded correctly
         return approximate("reciprocal")
-    return function("power", exponent=exponent)
+    return function("power")
 
 
-def cast(before: str, after: str, saturates: bool = True) -> Meaning:
+def cast(before: str, after: str) -> Meaning:
     """Returns a conversion between dtypes, by NumPy's names."""
-    if before == after:
-        return Same()
-    words: dict[str, Any] = {} if saturates else {"saturates": False}
-    return function("cast", to=after, **words)
+    return Same() if before == after else function("cast")
 
 
 def bitcast(before: str, after: str, whole: bool = True) -> Meaning:
@@ -136,91 +86,27 @@ def bitcast(before: str, after: str, whole: bool = True) -> Meaning:
     places stay."""
     if not whole:
         return Unknown("bits of a different size")
-    return Same() if before == after else function("bits", to=after)
+    return Same() if before == after else function("bits")
 
 
-def reduced(
-    word: str,
-    axes: Sequence[int],
-    keep: bool = False,
-    numbers: tuple[Any, ...] = (),
-) -> Reduces:
-    """Returns a reduction over ``axes``; ``keep``: they stay, of size 1. Other arguments as of
-    ``Reduces``."""
-    if word in NORMS:
-        return vector_norm(axes, NORMS[word], keep)
-    return Reduces(tuple(axes), REDUCTIONS.get(word, word), keep, numbers)
+def reduced(word: str, axes: Iterable[int]) -> Reduces:
+    """Returns a reduction over ``axes``."""
+    return Reduces(tuple(axes), word)
 
 
-# What libraries call reductions, where the one name is another.
-REDUCTIONS = {
-    "amax": "max",
-    "amin": "min",
-    "reduce_max": "max",
-    "reduce_min": "min",
-    "ave": "mean",
-    "var": "variance",
-    "std": "deviation",
-    "log_sum_exp": "logsumexp",
-}
-
-# Orders of vector norms that have names.
-NORMS = {"l1": 1, "l2": 2, "euclidean_norm": 2}
+def normalised(word: str, axes: Iterable[int]) -> Normalises:
+    """Returns what normalises rows that lie along ``axes``: softmax, LayerNorm."""
+    return Normalises(tuple(axes), word)
 
 
-def vector_norm(axes: Sequence[int], order: float = 2, keep: bool = False) -> Reduces:
-    """Returns a vector norm over ``axes``, of any order."""
-    return Reduces(tuple(axes), "norm", keep, (float(order),))
-
-
-def softmax(axes: Sequence[int], beta: float = 1.0) -> Normalises:
-    """Returns a softmax over ``axes`` together, of ``beta`` times its input."""
-    numbers = () if beta == 1 else (beta,)
-    return Normalises(tuple(axes), "softmax", numbers)
-
-
-def log_softmax(axes: Sequence[int]) -> Normalises:
-    return Normalises(tuple(axes), "log_softmax")
-
-
-def norm(
-    axes: Sequence[int],
-    eps: float,
-    scale: bool = True,
-    shift: bool = True,
-    word: str = "layer_norm",
-    groups: tuple[int, int] | None = None,
-) -> Normalises:
-    """Returns a normalisation over ``axes``: LayerNorm, RMSNorm, GroupNorm, InstanceNorm.
-
-    ``scale``, ``shift``: whether there are these arrays, in this order: without that, a scale alone
-    would be taken for a shift; of a GroupNorm or InstanceNorm they have a number a channel, and
-    channels are second. ``groups``: as of ``Normalises``.
-    """
-    numbers = (eps, bool(scale), bool(shift))
-    along = 1 if word in ("instance_norm", "group_norm") else None
-    return Normalises(tuple(axes), word, numbers, along, groups)
-
-
-def batch_norm(
-    eps: float,
-    scale: bool = True,
-    shift: bool = True,
-    along: int | None = None,
-    reads: tuple[int, ...] | None = None,
-) -> Each:
-    """Returns a batch norm with given means and variances: x, scale, shift, mean, variance."""
-    return Each("batch_norm", (eps, bool(scale), bool(shift)), reads, along)
-
-
-def batch_norm_in_training(
-    rank: int, eps: float, scale: bool = True, shift: bool = True, along: int = 1
-) -> Normalises:
-    """Returns a batch norm by the means and variances of what it reads, over all axes but
-    ``along``."""
-    axes = tuple(axis for axis in range(rank) if axis != along)
-    numbers = ("training", bool(scale), bool(shift), eps)
-    return Normalises(axes, "batch_norm", numbers, along)
+def batch_norm(axes: int, training: bool, along: int | None = 1, count: int = 5) -> Meaning:
+    """Returns a batch norm of so many ``axes``, whose channels lie ``along`` one, None: the last.
+    ``training``: by means and variances of what it reads; else by those among the first ``count``
+    operands."""
+    if not training:
+        return function("batch_norm", tuple(range(count)), along)
+    channels = axes - 1 if along is None else along
+    return normalised("batch_norm", (axis for axis in range(axes) if axis != channels))
 
 
 # sliding windows

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,15 +45,10 @@ class Contracts(Meaning):
 
 @dataclass(frozen=True)
 class Reduces(Meaning):
-    """A sum, a mean, a norm or a maximum over ``axes``; ``keep``: they stay, of size 1.
-
-    ``numbers``: what else decides, such as the order of a norm.
-    """
+    """A sum, a mean, a norm or a maximum over ``axes``."""
 
     axes: tuple[int, ...]
     word: str = ""
-    keep: bool = False
-    numbers: tuple[Any, ...] = ()
 
     @property
     def sums(self) -> bool:
@@ -63,17 +58,10 @@ class Reduces(Meaning):
 @dataclass(frozen=True)
 class Normalises(Meaning):
     """Every output reads all elements along ``axes``, and is at the place of one: softmax,
-    LayerNorm.
-
-    What is read besides (scales) broadcasts, from the last axis, or lies along ``along``.
-    ``groups``: (axis, n): that axis in n parts, each for itself: GroupNorm.
-    """
+    LayerNorm."""
 
     axes: tuple[int, ...]
     word: str = ""
-    numbers: tuple[Any, ...] = ()
-    along: int | None = None
-    groups: tuple[int, int] | None = None
 
 
 class Frame(NamedTuple):

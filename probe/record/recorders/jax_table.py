@@ -46,9 +46,9 @@ def _lax_function(c: Call, word: str) -> s.Meaning:
     if word == "shift_right_logical" and c.dtype().startswith("u"):
         word = "right_shift"  # what other libraries call it, whose shifts of signed numbers keep it
     # how accurate it is, or the format of its result, where a call says that
-    said = {key: c.get(key) for key in ("accuracy", "out_dtype")}
-    numbers: dict[str, Any] = {key: repr(value) for key, value in said.items() if value is not None}
-    return o.function(word, **numbers)
+    said = (c.get("accuracy"), c.get("out_dtype"))
+    each = o.function(word)
+    return each if said == (None, None) else replace(each, approximate=True)
 
 
 # sums and windows
@@ -137,7 +137,7 @@ TABLE |= {
     "round": lambda c: o.function(
         "round" if c["rounding_method"] == jax.lax.RoundingMethod.TO_NEAREST_EVEN else "round_away"
     ),
-    "reduce_precision": lambda c: o.function("reduce_precision", **c.attributes),
+    "reduce_precision": lambda c: o.function("reduce_precision"),
     "bitcast_convert_type": lambda c: o.bitcast(c.dtype(), c.dtypes[0], c.shape() == c.gives[0]),
     "clamp": lambda c: s.Each("clamp", reads=(1, 0, 2)),
     "max": lambda c: o.function("maximum"),
@@ -189,12 +189,12 @@ def fold(program: Flat, eqn: Equation) -> s.Meaning | None:
         return None
     if isinstance(means, s.Contracts) and means.bias is None:
         return _fold_product(program, eqn, means)
-    if isinstance(means, s.Reduces) and not means.keep and last.slots == eqn.gives:
+    if isinstance(means, s.Reduces) and last.slots == eqn.gives:
         shape = eqn.ins[0].shape
         axes = {axis % len(shape) for axis in means.axes}
         wide = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
         if len(program.equations) == 2 and eqn.slots == (0,) and last.outs[0].shape == wide:
-            return replace(means, keep=True)
+            return means
     if isinstance(means, s.Each) and last is eqn:
         spread = all(each is eqn or each.op == "broadcast_in_dim" for each in program.equations)
         if spread and all(aval.shape in ((), eqn.outs[0].shape) for aval in program.ins):

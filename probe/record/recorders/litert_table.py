@@ -21,7 +21,8 @@ FUNCTIONS = s.word_list(
     "ABS NEG SQRT EXP LOG TANH LOGISTIC RELU HARD_SWISH FLOOR CEIL ROUND SIGN SIN COS RSQRT SQUARE "
     "LOGICAL_NOT ADD MUL SUB DIV POW MAXIMUM MINIMUM SQUARED_DIFFERENCE FLOOR_DIV FLOOR_MOD ATAN2 "
     "EQUAL NOT_EQUAL LESS LESS_EQUAL GREATER GREATER_EQUAL PRELU LOGICAL_AND LOGICAL_OR "
-    "DEQUANTIZE COMPLEX_ABS:abs REAL IMAG BITWISE_XOR RIGHT_SHIFT "
+    "LEAKY_RELU ELU FAKE_QUANT QUANTIZE DEQUANTIZE COMPLEX_ABS:abs REAL IMAG BITWISE_XOR "
+    "RIGHT_SHIFT "
     "STABLEHLO_ADD:add STABLEHLO_MULTIPLY:multiply STABLEHLO_MAXIMUM:maximum "
     "STABLEHLO_MINIMUM:minimum STABLEHLO_AND:and"
 )
@@ -107,9 +108,8 @@ TABLE |= {
     **s.worded(FUNCTIONS, lambda c, word: o.arithmetic(word, c.dtype())),
     **s.worded(
         REDUCES,
-        lambda c, word: o.reduced(word, c.integers(1), bool(c.get("keepDims"))),
+        lambda c, word: o.reduced(word, c.integers(1)),
     ),
-    "QUANTIZE": lambda c: o.function("quantize", to=c.dtypes[0]),
     "SQRT": lambda c: o.approximate("sqrt"),  # XNNPACK's; the built-in kernel's is exact
     **s.rows_for(MOVES, lambda c: s.Moves()),
     "RANGE": lambda c: (
@@ -120,14 +120,10 @@ TABLE |= {
     # the operator's own types may be left out; those of its tensors are always there
     "CAST": lambda c: o.cast(c.dtype(0), c.dtypes[0]),
     "GELU": lambda c: o.gelu(bool(c.get("approximate"))),
-    "LEAKY_RELU": lambda c: o.leaky_relu(c["alpha"]),
-    "ELU": lambda c: o.elu(),
     "RELU6": lambda c: FUSED[3],
     "RELU_N1_TO_1": lambda c: FUSED[2],
     "RELU_0_TO_1": lambda c: o.clip(0, 1),
-    "FAKE_QUANT": lambda c: o.function("fake_quant"),
-    "SOFTMAX": lambda c: o.softmax((-1,), float(c.get("beta", 1.0))),
-    "LOG_SOFTMAX": lambda c: o.log_softmax((-1,)),
+    **s.rows_for("SOFTMAX LOG_SOFTMAX", lambda c: o.normalised(c.op.lower(), (-1,))),
     **s.rows_for("RESHAPE EXPAND_DIMS SQUEEZE", lambda c: s.Reshapes()),
     "TRANSPOSE": lambda c: o.transpose(c.integers(1)),
     # what their subgraphs were given, and gave

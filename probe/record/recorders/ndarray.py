@@ -436,12 +436,7 @@ def _np_reduce(
     if set(words) - {"dtype", "ddof", "correction"}:
         return Unknown(f"{word} with {', '.join(words)}")
     axes = range(rank) if axis is None else (axis if isinstance(axis, tuple | list) else (axis,))
-    axes = tuple(k % rank for k in axes)
-    if word in ("variance", "deviation"):
-        correction = words.get("correction", words.get("ddof", 0))
-        return o.variance(word, axes, keepdims, correction)
-    numbers = tuple(f"{name}={value!r}" for name, value in words.items())
-    return o.reduced(word, axes, keepdims, numbers)
+    return o.reduced(word, (k % rank for k in axes))
 
 
 @TABLE.row("dot")

@@ -8,9 +8,8 @@ integers alone; an operator that needs others is ``Unknown``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from probe.order import semantics as s
 from probe.order.semantics import operations as o
@@ -19,28 +18,13 @@ from probe.order.semantics.contract import Call
 # What each operator computes.
 TABLE = s.OperationTable()
 
-# Operators of one input and no numbers.
+# Functions of one input.
 UNARY = s.word_list(
     "Abs Neg Sqrt Exp Log Erf Tanh Sigmoid Relu Softplus Reciprocal Floor Ceil Round Sin Cos Tan "
     "Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Sign HardSwish:hard_swish Mish Softsign Not "
-    "BitwiseNot:bitwise_not"
+    "BitwiseNot:bitwise_not LeakyRelu:leaky_relu Elu Celu HardSigmoid:hard_sigmoid Selu "
+    "QuickGelu:quick_gelu Swish:silu ThresholdedRelu:thresholded_relu Shrink IsNaN IsInf"
 )
-
-# Functions of one input with attributes that are numbers: constructors, names and defaults.
-NUMBERED: dict[str, tuple[Callable[..., s.Meaning], dict[str, float]]] = {
-    "LeakyRelu": (o.leaky_relu, {"alpha": 0.01}),
-    "Elu": (o.elu, {"alpha": 1.0}),
-    "Celu": (o.celu, {"alpha": 1.0}),
-    "HardSigmoid": (o.hard_sigmoid, {"alpha": 0.2, "beta": 0.5}),
-    "Selu": (o.selu, dict(zip(("alpha", "gamma"), o.SELU, strict=True))),
-    "QuickGelu": (o.swish, {"alpha": 1.702}),
-    "Swish": (o.swish, {"alpha": 1.0}),
-    "ThresholdedRelu": (lambda a: o.function("thresholded_relu", alpha=a), {"alpha": 1.0}),
-    "Shrink": (
-        lambda bias, lambd: o.function("shrink", bias=bias, lambd=lambd),
-        {"bias": 0.0, "lambd": 0.5},
-    ),
-}
 
 BINARY = s.word_list(
     "Mul Sub Div Pow PRelu Equal Less Greater And Or Xor Add LessOrEqual:less_equal "
@@ -85,15 +69,6 @@ def _on(c: Call, name: str, otherwise: int = 0) -> bool:
 # element by element
 
 
-def _of_one(op: str, words: Any) -> s.Meaning:
-    """Returns a function of one input, or the activation that a fused operator names."""
-    if op not in NUMBERED:
-        return o.function(UNARY[op])
-    constructor, defaults = NUMBERED[op]
-    numbers = (float(words.get(name, value)) for name, value in defaults.items())
-    return constructor(*numbers)
-
-
 def _fused_function(c: Call) -> tuple[s.Meaning, ...]:
     """Returns the activation that a fused operator applies behind, if there is one."""
     name, numbers = c.get("activation"), list(c.get("activation_params", []))
@@ -102,9 +77,7 @@ def _fused_function(c: Call) -> tuple[s.Meaning, ...]:
     if name == "Clip":
         low, high = (float(number) for number in numbers)
         return (o.clip(low, high),)
-    names = NUMBERED[name][1] if name in NUMBERED else {}
-    alone = {key: c[f"activation_{key}"] for key in names if f"activation_{key}" in c.attributes}
-    return (_of_one(name, alone or dict(zip(names, numbers, strict=False))),)
+    return (o.function(UNARY[name]),)
 
 
 @TABLE.row("Clip")
@@ -127,7 +100,7 @@ def _onnx_cast(c: Call) -> s.Meaning:
     to = c.dtype(1) if c.op == "CastLike" else DTYPES.get(int(c["to"]), str(c["to"]))
     if (c.dtype(), to) in WIDENS:
         return s.Same()
-    means = o.cast(c.dtype(), to, _on(c, "saturate", 1))
+    means = o.cast(c.dtype(), to)
     return replace(means, reads=(0,)) if isinstance(means, s.Each) else means
 
 
@@ -208,7 +181,7 @@ def _onnx_reduce(c: Call, word: str) -> s.Meaning:
     axes = _integers(c, "axes", 1)
     if not axes and _on(c, "noop_with_empty_axes"):
         return s.Unknown("it reduces no axis") if c.op != "ReduceSum" else s.Same()
-    return o.reduced(word, axes or range(c.rank()), _on(c, "keepdims", 1))
+    return o.reduced(word, axes or range(c.rank()))
 
 
 @TABLE.row("Softmax LogSoftmax")
@@ -217,56 +190,39 @@ def _onnx_softmax(c: Call) -> s.Meaning:
     early = c.version < 13
     axis = int(c.get("axis", 1 if early else -1)) % c.rank()
     axes = tuple(range(axis, c.rank())) if early else (axis,)
-    return o.softmax(axes) if c.op == "Softmax" else o.log_softmax(axes)
+    return o.normalised("softmax" if c.op == "Softmax" else "log_softmax", axes)
 
 
 @TABLE.row("BatchNormalization")
 def _onnx_bn(c: Call) -> s.Meaning:
     if _on(c, "training_mode") or len(c.gives) > 1:
         return s.Unknown("it is in its training mode")
-    return o.batch_norm(float(c.get("epsilon", 1e-5)), along=1, reads=c.places(*range(5)))
-
-
-@TABLE.row("GroupNormalization")
-def _onnx_gn(c: Call) -> s.Meaning:
-    if c.domain or c.shape(1) != (c.shape()[1],):
-        return s.Unknown("its scales are no number a channel, or its channels are last")
-    groups, eps = (1, int(c["num_groups"])), c.get("epsilon", 1e-5)
-    return o.norm(range(1, c.rank()), eps, word="group_norm", groups=groups)
-
-
-def _onnx_ln(c: Call, word: str) -> s.Meaning:
-    axis, eps = int(c.get("axis", -1)) % c.rank(), c.get("epsilon", 1e-5)
-    return o.norm(range(axis, c.rank()), eps, c.has(1), c.has(2), word)
+    return o.batch_norm(c.rank(), False)
 
 
 TABLE |= {
-    **s.rows_for([*UNARY, *NUMBERED], lambda c: _of_one(c.op, c.attributes)),
+    **s.worded(UNARY, lambda c, word: o.function(word)),
     **s.worded(BINARY, lambda c, word: o.arithmetic(word, c.dtype())),
     **s.worded(VARIADIC, lambda c, word: o.several(word, c.count)),
     "BitShift": lambda c: o.function(f"{c['direction'].lower()}_shift"),
     "Mod": lambda c: o.function("truncate_mod" if c.get("fmod", 0) else "floor_mod"),
     "Gelu": lambda c: o.gelu(c.get("approximate", "none") == "tanh"),
-    "IsNaN": lambda c: o.function("isnan"),
-    "IsInf": lambda c: o.function("isinf"),
     **s.worded(
         s.word_list("QuantizeLinear:quantize DequantizeLinear:dequantize"),
         lambda c, word: o.function(word, along=int(c.get("axis", 1)) if c.rank() else None),
     ),
     "Range": lambda c: s.Moves() if "int" in c.dtypes[0] else s.Unknown("a range is rounded"),
-    **s.worded(
-        {"GlobalAveragePool": "mean", "GlobalLpPool": "l"},
-        lambda c, word: o.reduced(
-            f"l{c.get('p', 2)}" if word == "l" else word, range(2, c.rank()), keep=True
-        ),
-    ),
+    "GlobalAveragePool": lambda c: o.reduced("mean", range(2, c.rank())),
+    "GlobalLpPool": lambda c: o.reduced("norm", range(2, c.rank())),
     "Einsum": lambda c: o.einsum(str(c["equation"])),
-    "InstanceNormalization": lambda c: o.norm(
-        range(2, c.rank()), c.get("epsilon", 1e-5), word="instance_norm"
-    ),
-    "LayerNormalization": lambda c: _onnx_ln(c, "layer_norm"),
+    "InstanceNormalization": lambda c: o.normalised("instance_norm", range(2, c.rank())),
+    "GroupNormalization": lambda c: o.normalised("group_norm", range(1, c.rank())),
     **s.rows_for(
-        "SimplifiedLayerNormalization RMSNormalization", lambda c: _onnx_ln(c, "rms_norm")
+        "LayerNormalization SimplifiedLayerNormalization RMSNormalization",
+        lambda c: o.normalised(
+            "layer_norm" if c.op[0] == "L" else "rms_norm",
+            range(int(c.get("axis", -1)) % c.rank(), c.rank()),
+        ),
     ),
     **s.rows_for(MOVES, lambda c: s.Moves()),
     # channels put into blocks, with zeros up to whole blocks, or taken out of them

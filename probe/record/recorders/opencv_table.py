@@ -6,8 +6,7 @@ dump.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -22,7 +21,8 @@ TABLE = s.OperationTable()
 FUNCTIONS = s.word_list(
     "TanH Floor Ceil Round Sqrt Erf Sin Sinh Asin Tan Asinh Atan Atanh Sign Mish Swish HardSwish "
     "Softsign Gelu Sigmoid BNLL Softplus Not Acos Acosh Cos Cosh Reciprocal AbsVal:absolute "
-    "GeluApproximation:gelu_tanh"
+    "GeluApproximation:gelu_tanh Power ELU Celu Selu HardSigmoid:hard_sigmoid "
+    "ThresholdedRelu:thresholded_relu"
 )
 
 # Operations of NaryEltwise, whose inputs broadcast as NumPy's do. It knows and, or, xor and
@@ -109,7 +109,7 @@ def _dnn_pool(c: Call) -> s.Meaning:
     if kind is None or not axes or len(c.gives) > 1:
         return s.Unknown(f"pooling {word}, or with indices")
     if c.get("global_pooling"):
-        return o.reduced("mean" if kind == "average" else "max", axes, keep=True)
+        return o.reduced("mean" if kind == "average" else "max", axes)
     window = _dnn_window(c)
     counts = kind == "average" and c.get("ave_pool_padded_area", True)
     # OpenCV's pools have no dilation
@@ -163,72 +163,33 @@ def _eltwise(c: Call) -> s.Meaning:
 @TABLE.row("BatchNorm")
 def _dnn_bn(c: Call) -> s.Meaning:
     """OpenCV keeps means and variances first, then a scale and a shift, where it has them."""
-    scale, shift = bool(c.get("has_weight")), bool(c.get("has_bias"))
-    eps = float(c.get("eps", 1e-5))
-    if c.count == 3 + scale + shift:
-        return o.batch_norm(eps, scale, shift, 1, (0, *range(3, c.count), 1, 2))
-    return s.Unknown("its means and variances are divided by a number")
+    count = 3 + bool(c.get("has_weight")) + bool(c.get("has_bias"))
+    if c.count != count:
+        return s.Unknown("its means and variances are divided by a number")
+    return o.batch_norm(c.rank(), False, count=count)
 
 
-def _dnn_numbers(constructor: Callable[..., s.Meaning], *names: str) -> s.Row:
-    """Returns a function of one element whose numbers are given to its constructor, where a layer
-    has them."""
-
-    def row(c: Call) -> s.Meaning:
-        return constructor(**{k: float(c[k]) for k in names if c.get(k) is not None})
-
-    return row
-
-
-def _power(power: float = 1.0, scale: float = 1.0, shift: float = 0.0) -> s.Meaning:
-    """(scale x + shift) to a power, as Caffe has it; ONNX's Neg is one of these."""
-    if (power, scale, shift) == (1.0, -1.0, 0.0):
-        return o.function("negative")
-    if (scale, shift) == (1.0, 0.0):
-        return o.power(power)
-    return o.function("power", exponent=power, scale=scale, shift=shift)
-
-
-def _raised(word: str, base: float = -1.0, scale: float = 1.0, shift: float = 0.0) -> s.Meaning:
-    """A power of a base, or a logarithm, of scale x + shift; a base of -1 stands for e."""
-    if (base, scale, shift) == (-1.0, 1.0, 0.0):
-        return o.function(word)
-    return o.function(word, base=base, scale=scale, shift=shift)
+@TABLE.row("Exp Log")
+def _dnn_exp(c: Call) -> s.Meaning:
+    """Of scale x + shift, to a base; -1 stands for e."""
+    usual = {"base": -1.0, "scale": 1.0, "shift": 0.0}
+    plain = all(float(c.get(name, number)) == number for name, number in usual.items())
+    return o.function(c.op.lower() if plain else f"scaled {c.op.lower()}")
 
 
 TABLE |= {
     **s.worded(FUNCTIONS, lambda c, word: o.function(word)),
-    "ReLU": lambda c: o.leaky_relu(float(c.get("negative_slope", 0))),
+    "ReLU": lambda c: o.function("leaky_relu" if c.get("negative_slope") else "relu"),
     "ReLU6": lambda c: o.clip(float(c.get("min_value", 0.0)), float(c.get("max_value", 6.0))),
     **s.rows_for("PReLU ChannelsPReLU", lambda c: s.Each("prelu", along=1)),
-    "Power": _dnn_numbers(_power, "power", "scale", "shift"),
-    "ELU": _dnn_numbers(o.elu, "alpha"),
-    "Celu": _dnn_numbers(o.celu, "alpha"),
-    "Selu": _dnn_numbers(o.selu, "alpha", "gamma"),
-    "Exp": _dnn_numbers(partial(_raised, "exp"), "base", "scale", "shift"),
-    "Log": _dnn_numbers(partial(_raised, "log"), "base", "scale", "shift"),
-    "HardSigmoid": _dnn_numbers(o.hard_sigmoid, "alpha", "beta"),
-    "ThresholdedRelu": _dnn_numbers(partial(o.function, "thresholded_relu"), "alpha"),
-    "LayerNormalization": lambda c: o.norm(
-        range(_dnn_axis(c, -1), c.rank()), float(c.get("epsilon", 1e-5)), shift=c.count > 2
-    ),
-    "InstanceNormalization": lambda c: o.norm(
-        range(2, c.rank()), float(c.get("epsilon", 1e-5)), word="instance_norm"
-    ),
-    "GroupNormalization": lambda c: o.norm(
-        range(1, c.rank()),
-        float(c.get("epsilon", 1e-5)),
-        word="group_norm",
-        groups=(1, int(c.get("num_groups", 1))),
-    ),
+    "LayerNormalization": lambda c: o.normalised("layer_norm", range(_dnn_axis(c, -1), c.rank())),
+    "InstanceNormalization": lambda c: o.normalised("instance_norm", range(2, c.rank())),
+    "GroupNormalization": lambda c: o.normalised("group_norm", range(1, c.rank())),
     "Reduce": lambda c: o.reduced(
-        *(str(c.get("reduce", "")).lower(), _ints(c, "axes") or range(c.rank())),
-        bool(c.get("keepdims", True)),
+        {"ave": "mean"}.get(word := str(c.get("reduce", "")).lower(), word),
+        _ints(c, "axes") or range(c.rank()),
     ),
-    **s.rows_for(
-        "Softmax SoftMax",
-        lambda c: (o.log_softmax if c.get("log_softmax") else o.softmax)((_dnn_axis(c),)),
-    ),
+    **s.rows_for("Softmax SoftMax", lambda c: o.normalised("softmax", (_dnn_axis(c),))),
     "Einsum": lambda c: o.einsum(str(c["equation"]).lower()),
     **s.rows_for("Reshape Flatten", lambda c: s.Reshapes()),
     **s.rows_for(

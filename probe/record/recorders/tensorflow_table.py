@@ -31,7 +31,7 @@ def _snake(names: str) -> dict[str, str]:
 
 # Functions of the elements at one place without further arguments.
 FUNCTIONS = _snake(
-    "Selu Tanh Neg Abs Square Erf Softsign Sin Tan Atan Sinh Asinh Atanh Expm1 "
+    "Selu Elu LeakyRelu Tanh Neg Abs Square Erf Softsign Sin Tan Atan Sinh Asinh Atanh Expm1 "
     "Log1p Round Rint Floor Ceil Asin Sigmoid Exp Log Cos Rsqrt Softplus Erfc Cosh Acos Lgamma "
     "Digamma Invert Acosh Erfinv Ndtri Sub Pow Maximum Minimum Atan2 Equal Less Greater Xdivy "
     "Xlogy Mul IsNan IsInf IsFinite LogicalNot SquaredDifference FloorMod FloorDiv TruncateDiv "
@@ -76,7 +76,7 @@ MOVES = (
 def _tf_cast(c: Call) -> s.Meaning:
     before, after = c.dtype(), c.dtypes[0]
     if c["Truncate"] and before != after:
-        return o.function("truncating cast", to=after)
+        return o.function("truncating cast")
     means = o.cast(before, after)
     if isinstance(means, s.Each) and before in WIDE and after in NARROW:
         return replace(means, approximate=True)
@@ -85,10 +85,6 @@ def _tf_cast(c: Call) -> s.Meaning:
 
 def _tf_function(c: Call, name: str) -> s.Meaning:
     """What an operation applies behind. KeyError: there is none of this name."""
-    if name == "LeakyRelu":
-        return o.leaky_relu(c.get("leakyrelu_alpha", 0.2))
-    if name == "Elu":
-        return o.elu()
     if name in ("GeluExact", "GeluApproximate"):
         return o.gelu(name == "GeluApproximate")
     return o.approximate(APPROXIMATE[name]) if name in APPROXIMATE else o.function(FUNCTIONS[name])
@@ -129,14 +125,12 @@ def _composition(c: Call) -> s.Meaning:
 def _tf_bn(c: Call) -> s.Meaning:
     """Also with an addition and an activation behind it, ``_FusedBatchNormEx``."""
     along, mode = None if _channels_last(c) else 1, str(c.get("activation_mode", "Identity"))
+    norm = o.batch_norm(c.rank(), bool(c["is_training"]), along)
     if c["is_training"]:
-        if mode != "Identity" or c.get("exponential_avg_factor", 1.0) != 1:
-            return s.Unknown("it mixes means of the batch with others, as in training")
-        channels = along or c.rank() - 1
-        return o.batch_norm_in_training(c.rank(), c["epsilon"], along=channels)
-    first = o.batch_norm(c["epsilon"], along=along, reads=c.places(0, 1, 2, 3, 4))
+        alone = mode == "Identity" and c.get("exponential_avg_factor", 1.0) == 1
+        return norm if alone else s.Unknown("it mixes means of the batch with others")
     added = [(o.function("add"), 5)] if c.get("num_side_inputs") else []
-    return s.then(c, first, *added, *([] if mode == "Identity" else [_tf_function(c, mode)]))
+    return s.then(c, norm, *added, *([] if mode == "Identity" else [_tf_function(c, mode)]))
 
 
 def _tf_matmul(c: Call, left: str, right: str) -> s.Meaning:
@@ -199,15 +193,13 @@ def _tf_pool(c: Call, kind: str) -> s.Meaning:
 @TABLE.row(REDUCES)
 def _tf_reduce(c: Call, word: str) -> s.Meaning:
     axes = sorted({axis % max(c.rank(), 1) for axis in c.integers(1)})
-    return o.reduced(word, axes, bool(c["keep_dims"])) if axes else s.Same()
+    return o.reduced(word, axes) if axes else s.Same()
 
 
 TABLE |= {
     **s.worded(FUNCTIONS, lambda c, word: o.arithmetic(word, c.dtype())),
     **s.worded(APPROXIMATE, lambda c, word: o.approximate(word)),
     **s.rows_for(MOVES, lambda c: s.Moves()),
-    "Elu": lambda c: o.elu(),
-    "LeakyRelu": lambda c: o.leaky_relu(c["alpha"]),
     "AddN": lambda c: o.several("add", c.count),
     "BiasAddGrad": lambda c: o.reduced(
         "sum", [a for a in range(c.rank()) if a != (c.rank() - 1 if _channels_last(c) else 1)]
@@ -226,8 +218,8 @@ TABLE |= {
     ),
     "Einsum": lambda c: o.einsum(c["equation"]),
     # groups of elements
-    "Softmax": lambda c: o.softmax((-1,)),
-    "LogSoftmax": lambda c: o.log_softmax((-1,)),
+    "Softmax": lambda c: o.normalised("softmax", (-1,)),
+    "LogSoftmax": lambda c: o.normalised("log_softmax", (-1,)),
     "Bitcast": lambda c: o.bitcast(c.dtype(), c.dtypes[0], c.gives[0] == c.shape()),
     **s.rows_for("Reshape ExpandDims Squeeze", lambda c: s.Reshapes()),
     "Transpose": lambda c: o.transpose(c.integers(1)),

@@ -58,27 +58,18 @@ def meaning(call: AtenCall) -> s.Meaning:
 
 # functions of elements
 
-# Functions with numbers: the arguments' names, in the order in which a constructor takes them.
-CONSTRUCTORS: dict[str, tuple[str, Callable[..., s.Meaning]]] = {
-    "gelu": ("approximate", lambda approximate: o.gelu(approximate == "tanh")),
-    "leaky_relu": ("negative_slope", o.leaky_relu),
-    "elu": ("alpha scale input_scale", o.elu),
-    "celu": ("alpha", o.celu),
-    "softplus": ("beta threshold", o.softplus),
-    "hardsigmoid": ("", o.hard_sigmoid),
-    "hardtanh": ("min_val max_val", o.clip),
-    "clamp": ("min max", o.clip),
-    "clamp_min": ("min", lambda low: o.clip(low, None)),
-    "clamp_max": ("max", lambda high: o.clip(None, high)),
-}
+# Functions that cut off, with the arguments that say where.
+BOUNDS = {"hardtanh": ("min_val", "max_val"), "clamp": ("min", "max"),
+          "clamp_min": ("min", ""), "clamp_max": ("", "max")}  # fmt: skip
 
 
 def _aten_function(c: AtenCall) -> s.Meaning:
     """A function of elements. Numbers beside arrays are named by where they stand: ``self`` or
     ``other``."""
-    names, constructor = CONSTRUCTORS.get(c.op, ("", None))
-    if constructor is not None and not any(c.has(name) for name in names.split()):
-        return constructor(*(c[name] for name in names.split()))
+    if c.op in BOUNDS and not any(map(c.has, BOUNDS[c.op])):
+        return o.clip(*(c.get(name) for name in BOUNDS[c.op]))
+    if c.op == "gelu":
+        return o.gelu(c["approximate"] == "tanh")
     if c.op == "rsub" and c.has("other"):
         return replace(o.function("subtract", **dict(c.more())), reads=(1, 0))
     if c.op == "rsub" and not c.more("other"):
@@ -202,30 +193,15 @@ def _adaptive(c: AtenCall) -> s.Meaning:
 # norms, attention, recurrence
 
 
-@TABLE.row("native_layer_norm _fused_rms_norm")
-def _aten_norm(c: AtenCall) -> s.Meaning:
-    rank, last = len(c["input"].shape), len(c["normalized_shape"])
-    word = "rms_norm" if "rms" in c.op else "layer_norm"
-    return o.norm(range(rank - last, rank), c["eps"], c.has("weight"), c.has("bias"), word)
-
-
-@TABLE.row("native_group_norm")
-def _aten_gn(c: AtenCall) -> s.Meaning:
-    axes, present = range(1, c.rank()), (c.has("weight"), c.has("bias"))
-    return o.norm(axes, c["eps"], *present, "group_norm", (1, c["group"]))
-
-
 @TABLE.row(
     "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training"
     " cudnn_batch_norm _batch_norm_with_update _batch_norm_no_update"
 )
 def _aten_bn(c: AtenCall) -> s.Meaning:
-    present, eps = (c.has("weight"), c.has("bias")), c.get("eps", c.get("epsilon"))
-    if not c.get("training", c.op.endswith("with_update")):
-        return o.batch_norm(eps, *present, along=1)
-    if c.has("running_mean"):
+    training = bool(c.get("training", c.op.endswith("with_update")))
+    if training and c.has("running_mean"):
         return s.Unknown("it changes its running means, as in training")
-    return o.batch_norm_in_training(c.rank(), eps, *present)
+    return o.batch_norm(c.rank(), training, count=c.count)
 
 
 # sums, means, extremes; whole axes and matrices
@@ -234,18 +210,6 @@ def _aten_bn(c: AtenCall) -> s.Meaning:
 def _aten_axes(c: AtenCall) -> tuple[int, ...]:
     dim = c.get("dim") if c.shape() else ()
     return (dim,) if isinstance(dim, int) else tuple(dim or ()) or tuple(range(c.rank()))
-
-
-@TABLE.row("sum mean prod logsumexp nansum linalg_vector_norm norm count_nonzero var std")
-def _reduces(c: AtenCall) -> s.Meaning:
-    keep, more = bool(c.get("keepdim")), c.more("dim", "keepdim")
-    if c.op in ("var", "std"):
-        correction = 1 if c["correction"] is None else c["correction"]
-        return o.variance(c.op, _aten_axes(c), keep, correction)
-    if c.op in ("norm", "linalg_vector_norm") and not c.more("dim", "keepdim", "ord", "p"):
-        order = c.get("ord", c.get("p"))
-        return o.vector_norm(_aten_axes(c), 2 if order is None else order, keep)
-    return o.reduced(c.op, _aten_axes(c), keep, more)
 
 
 TABLE |= {
@@ -261,8 +225,23 @@ TABLE |= {
     "addbmm": _aten_add(lambda c: o.einsum("bmk,bkn->mn")),
     "addr": _aten_add(lambda c: o.einsum("m,n->mn")),
     "linear": lambda c: o.dense(bias=2 if c.count == 3 else None),
-    **s.rows_for("softmax _softmax _safe_softmax", lambda c: o.softmax((c["dim"],))),
-    **s.rows_for("log_softmax _log_softmax", lambda c: o.log_softmax((c["dim"],))),
+    # whole axes
+    **s.rows_for(
+        "softmax _softmax _safe_softmax log_softmax _log_softmax",
+        lambda c: o.normalised(c.op.removeprefix("_"), (c["dim"],)),
+    ),
+    **s.rows_for(
+        "native_layer_norm _fused_rms_norm",
+        lambda c: o.normalised(
+            "rms_norm" if "rms" in c.op else "layer_norm",
+            range(len(c["input"].shape) - len(c["normalized_shape"]), c.rank()),
+        ),
+    ),
+    "native_group_norm": lambda c: o.normalised("group_norm", range(1, c.rank())),
+    **s.rows_for(
+        "sum mean prod logsumexp nansum linalg_vector_norm norm count_nonzero var std",
+        lambda c: o.reduced(c.op, _aten_axes(c)),
+    ),
     "permute": lambda c: o.transpose(c["dims"]),
     **s.rows_for(MOVES, lambda c: s.Moves()),
 }

@@ -54,7 +54,7 @@ def test_whether_a_function_is_exact_depends_on_its_numbers_and_the_library() ->
         o.function("add", alpha=2): False,  # a further product
         o.function("divide", rounding_mode="floor"): False,
         o.function("round", decimals=1): False,
-        o.leaky_relu(0.1): True,  # whose factor is all that it rounds by
+        o.function("leaky_relu", alpha=0.1): True,  # whose factor is all that it rounds by
         o.approximate("sqrt"): False,
         o.beside("multiply", 1, 2.5, "float32"): True,
         o.function("tanh"): False,

@@ -28,7 +28,7 @@ CHANNELS = 4
 
 def softmax_meaning(array: Any, axis: int = -1) -> Meaning:
     """What a softmax along an axis computes."""
-    return operations.softmax((axis % np.ndim(array),))
+    return operations.normalised("softmax", (axis % np.ndim(array),))
 
 
 @operation("softmax", softmax_meaning)
@@ -94,7 +94,7 @@ OPERATIONS: dict[str, tuple[Any, Callable[..., np.ndarray]]] = {
     "matmul": (Contracts("...mk,kn->...mn"), product),
     "scores": (Contracts("bik,bjk->bij"), lambda x, y: attend(x, y.transpose(0, 2, 1))),
     "attend": (Contracts("bij,bjk->bik"), attend),
-    "mean": (Reduces((2,), "mean", True), mean),
+    "mean": (Reduces((2,), "mean"), mean),
     "convolution": (WINDOW, convolution),
     "softmax": (softmax_meaning, normalised),
     "where": (Moves(), masked),
