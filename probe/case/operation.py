@@ -1,4 +1,4 @@
-"""Defines the table of operations; layers, which have sizes and options too; and programs of them.
+"""Defines the table of operations, and layers, which have sizes and options too.
 
 Convolutions and pools have windows, see :mod:`probe.case.geometry`. A matrix product is a
 convolution
@@ -11,41 +11,29 @@ fully connected layer: x (batch, in_channels), w (in_channels, filters). It has 
 rows are the batch, and its length is always 1. Pooling is by channel and has no weights either:
 ``max_pool2d`` keeps the largest element of a window, ``avg_pool2d`` their mean.
 
-A *program* has straight-line steps, each an operation that reads one or more earlier values: first
-the input, then what each step gives. A case is a program of one step; in several calls
-(``targets.backends.rewritten``) it has ``slice``, ``concat``, ``cast``, ``add``, and ``pad``,
-zeros around the spatial axes, besides.
-
 Targets' interpreters import this (Python 3.6, NumPy 1.11).
 """
 
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
-from probe.case import layout
 from probe.case.geometry import Padding, WindowSizes
-from probe.case.layout import CONTIGUOUS
 
 
 class Operation(NamedTuple):
     """What the name of an operation means.
 
-    ``kind``: ``convolution``, ``product``, ``pool``, ``pad``, ``join`` (of several values) or
-    ``part`` (of one). ``spatial_rank``: how many spatial axes it has, None for any number.
+    ``kind``: ``convolution``, ``product`` or ``pool``. ``spatial_rank``: how many spatial axes it
+    has.
     ``weighted``: it has weights, filters and a bias; without them all weights are 1. ``batched``:
     it takes more than one input. ``pool``: ``max``, ``avg`` or empty.
     """
 
     kind: str
-    spatial_rank: Optional[int]
+    spatial_rank: int
     depthwise: bool = False
     weighted: bool = False
     batched: bool = True
     pool: str = ""
-
-    @property
-    def of_cases(self) -> bool:
-        """Returns whether a case can have it: its specs say kernel, channels, filters and bias."""
-        return self.spatial_rank is not None
 
     @property
     def windows(self) -> bool:
@@ -71,16 +59,11 @@ OPERATIONS: Dict[str, Operation] = {
     "max_pool2d": Operation("pool", 2, depthwise=True, pool="max"),
     "avg_pool1d": Operation("pool", 1, depthwise=True, pool="avg"),
     "avg_pool2d": Operation("pool", 2, depthwise=True, pool="avg"),
-    "pad": Operation("pad", None),
-    "add": Operation("join", None),
-    "concat": Operation("join", None),
-    "slice": Operation("part", None),
-    "cast": Operation("part", None),
 }
 
 
 # Operations that a case can have.
-OF_CASES = tuple(name for name, row in OPERATIONS.items() if row.of_cases)
+OF_CASES = tuple(OPERATIONS)
 
 
 def operation_of_spec(spec: Mapping[str, Any]) -> Operation:
@@ -162,47 +145,8 @@ class Layer:
         return spec
 
 
-class ProgramStep(NamedTuple):
-    """One operation. ``layer``: the JSON object of ``Case.spec`` or ``Layer.spec``.
-
-    ``arrays``: names under which the program's operands hold the layer's: ``{"w": "w3"}``.
-    """
-
-    layer: Dict[str, Any]
-    reads: Tuple[int, ...]
-    arrays: Dict[str, str]
-
-
-class Program(NamedTuple):
-    """Steps in the order in which they run; the last one's value is the output.
-
-    ``layout``: how the input lies in memory, see :mod:`probe.case.layout`.
-    """
-
-    steps: Tuple[ProgramStep, ...]
-    layout: str = CONTIGUOUS
-
-    @property
-    def single(self):
-        """Returns whether it is a case: one step."""
-        return len(self.steps) == 1
-
-    def operands(self):
-        """Returns the names of all operands, each once, in the order of the steps."""
-        names: Dict[str, Any] = {}
-        for step in self.steps:
-            names.update((name, None) for name in step.arrays.values())
-        return list(names)
-
-
 def operand_names(layer):
     """Returns the names of the arrays that a layer has beside its inputs."""
     if operation_of_spec(layer).weighted:
         return ("w", "b") if layer["bias"] else ("w",)
     return ()
-
-
-def case_program(spec):
-    """Returns the program of one operation, whose operands are ``w`` and ``b``."""
-    steps = (ProgramStep(spec, (0,), {name: name for name in operand_names(spec)}),)
-    return Program(steps, layout.layout_of_spec(spec))

@@ -39,10 +39,9 @@ from probe.case.arguments import by, choice, whole_number
 from probe.case.case import Case, Summed
 from probe.case.errors import InputError
 from probe.case.geometry import BY_SIZE, Padding, Pair, around
-from probe.case.operation import case_program
 from probe.targets import backends
 from probe.targets.backends.contract import Unsupported
-from probe.targets.backends.source import ValueShapes
+from probe.targets.backends.source import InputShape
 
 
 @dataclass(frozen=True)
@@ -546,8 +545,8 @@ def _library_lines(framework: str, case: Case, pairs: Pairs) -> str:
         elif set(case.stride) == {1} and list(pairs) == same:
             named = "same"
     ceil = case.rounds_up and named not in BY_SIZE
-    program = case_program(case.with_(padding=named, ceil_mode=ceil).spec() | {"bias": False})
-    return "\n".join(backend.shown(program, ValueShapes(program, case.input_shape())))
+    layer = case.with_(padding=named, ceil_mode=ceil).spec() | {"bias": False}
+    return "\n".join(backend.shown(layer, InputShape(layer, case.input_shape())))
 
 
 def _sizes_said(case: Case, pairs: tuple[Pair, ...]) -> str:

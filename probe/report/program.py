@@ -19,15 +19,15 @@ from dataclasses import dataclass
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from probe.case import floats
+from probe.case import floats, layout
 from probe.case.case import Case
 from probe.case.errors import InputError
-from probe.case.operation import case_program
+from probe.case.operation import operand_names
 from probe.explain.comparison import Arrays, Finding
 from probe.order import window
 from probe.targets import backends
 from probe.targets.backends.contract import Unsupported
-from probe.targets.backends.source import ValueShapes, Writing
+from probe.targets.backends.source import InputShape, Writing
 from probe.targets.launch import library_variables
 from probe.targets.runtimes.packages import release_recipe
 from probe.targets.target import Target
@@ -185,14 +185,14 @@ def of_case(target: Target, version: str, case: Case, operands: Arrays) -> Scrip
         todo = f"use one of {', '.join(backends.BACKENDS)}"
         raise InputError("target", target.text, "no script is written for it", todo)
     backend = backends.get(target.name)().described(dict(target.switches), target.device, version)
-    program, arrays = case_program(case.spec()), dict(zip("xwb", operands, strict=True))
+    layer, arrays = case.spec(), dict(zip("xwb", operands, strict=True))
     held: list[str] = []
     try:
-        backend.lay(program.layout)
-        source = backend.emit(program, ValueShapes(program, tuple(operands[0].shape)))
+        backend.lay(layout.layout_of_spec(layer))
+        source = backend.emit(layer, InputShape(layer, tuple(operands[0].shape)))
         if source.hold is not None:  # models in formats of their own
             wide = {}
-            for name in program.operands():
+            for name in operand_names(layer):
                 array = arrays[name]
                 if case.dtype == "bfloat16":
                     array = floats.widen(array, case.dtype)

@@ -505,9 +505,9 @@ class _Here(InlineSession):
         worker.backend = backend = copy.copy(library)
         backend.namespace = dict(library.namespace, asked=operation.asked)
 
-        def emit(program: Any, shapes: Any) -> Any:
-            bias = "b" if "b" in program.operands() else "None"
-            return library.emit(program, shapes)._replace(run=(f"y = asked(x, w, {bias})",))
+        def emit(layer: Any, shapes: Any) -> Any:
+            bias = "b" if layer["bias"] else "None"
+            return library.emit(layer, shapes)._replace(run=(f"y = asked(x, w, {bias})",))
 
         backend.emit = emit
 

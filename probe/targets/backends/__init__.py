@@ -16,8 +16,7 @@ imported is listed with the reason.
 
 Each library has the file of its name; NumPy, SciPy and OpenBLAS are ``arrays``. ``reference`` is
 computed in NumPy, one rounding an operation. ``source`` writes the lines that are run, ``layers``
-has what libraries compose alike: pools; ``rewritten`` rewrites
-programs for remedies.
+has what libraries compose alike: pools; ``rewritten`` makes several calls of one for remedies.
 """
 
 import importlib

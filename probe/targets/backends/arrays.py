@@ -144,32 +144,28 @@ class Arrays(Writing):
 
         return Writing.guarded(self, quiet)
 
-    def emit(self, program, shapes):
-        layer = program.steps[0].layer
+    def emit(self, layer, shapes):
         if layer["dtype"] == "bfloat16":
             raise Unsupported("dtype=bfloat16: NumPy has no such type")
-        return straight(self, program, shapes)
+        return straight(self, layer, shapes)
 
-    def enter(self, program, shapes):
-        layer = program.steps[0].layer
-        array = left_expression(layer, shapes) if program.single else "x"
-        return layout_lines("x", array, program.layout)
+    def enter(self, layer, shapes):
+        return layout_lines("x", left_expression(layer, shapes), layout.layout_of_spec(layer))
 
-    def operand(self, layer, name, at):
+    def operand(self, layer, name):
         if name != "w":
             return []
-        return layout_lines(at, right_expression(layer, at), layout.layout_of_spec(layer))
+        return layout_lines("w", right_expression(layer, "w"), layout.layout_of_spec(layer))
 
-    def leave(self, program, shapes):
-        layer = program.steps[-1].layer
-        return result_expression(layer, "y", shapes) if program.single else "y"
+    def leave(self, layer, shapes):
+        return result_expression(layer, "y", shapes)
 
-    def lines(self, layer, number, x, y, operands, shapes):
-        """Returns lines from the value named ``x`` to ``y``; see ``source.straight``."""
+    def lines(self, layer, operands, shapes):
+        """Returns lines from ``x`` to ``y``; see ``source.straight``."""
         if layer["op"] not in CALLS:
             raise Unsupported(f"op={layer['op']}: NumPy has {', '.join(CALLS)}")
-        call = CALLS[layer["op"]].format(x=x[0], w=operands.get("w"))
-        return [f"{y} = {call}" + f" + {operands.get('b')}" * ("b" in operands)]
+        call = CALLS[layer["op"]].format(x="x", w="w")
+        return [f"y = {call}" + " + b" * ("b" in operands)]
 
 
 def layout_lines(name, array, word):
@@ -282,16 +278,14 @@ class SciPy(Arrays):
         blas = "%s %s" % (built["name"], built["version"])
         return dict(facts, library="scipy", library_version=scipy.__version__, blas=blas)
 
-    def emit(self, program, shapes):
-        layer = program.steps[0].layer
-        if not program.single or layer["op"] not in (*CONVOLUTIONS, "matmul", "dense", "dot"):
+    def emit(self, layer, shapes):
+        if layer["op"] not in (*CONVOLUTIONS, "matmul", "dense", "dot"):
             raise Unsupported("op=%s: SciPy has products and convolutions alone" % layer["op"])
         if layer["dtype"] not in LETTERS:
             raise Unsupported("dtype=%s: BLAS has float32 and float64" % layer["dtype"])
-        return Arrays.emit(self, program, shapes)
+        return Arrays.emit(self, layer, shapes)
 
-    def check(self, program):
-        layer = program.steps[0].layer
+    def check(self, layer):
         if layer["op"] in CONVOLUTIONS:
             for name in ("stride", "dilation"):
                 if set(layer[name]) != {1}:
@@ -299,38 +293,36 @@ class SciPy(Arrays):
             if layer["groups"] != 1:
                 raise Unsupported("groups=%d: correlate has none" % layer["groups"])
 
-    def lines(self, layer, number, x, y, operands, shapes):
-        bias = f" + {operands.get('b')}" * ("b" in operands)
+    def lines(self, layer, operands, shapes):
+        bias = " + b" * ("b" in operands)
         if layer["op"] in CONVOLUTIONS:
-            return [*self._correlated(layer, number, x[0], operands["w"], shapes), f"{y} = y{bias}"]
-        letter, w = LETTERS[layer["dtype"]], operands["w"]
+            return [*self._correlated(layer, shapes.around), f"y = y{bias}"]
         if layer["op"] != "dense" and shapes.stacked:
             raise Unsupported("batch: BLAS multiplies two matrices")
         row = layer["op"] == "dot" and shapes.shape[1] == 1
         column = layer["op"] == "dot" and layer["filters"] == 1
         call = {
-            (False, False): f"gemm(1.0, {x[0]}, {w})",
-            (False, True): f"gemv(1.0, {x[0]}, {w})",
-            (True, False): f"gemv(1.0, {w}, {x[0]}, trans=1)",
-            (True, True): f"dot({x[0]}, {w})",
+            (False, False): "gemm(1.0, x, w)",
+            (False, True): "gemv(1.0, x, w)",
+            (True, False): "gemv(1.0, w, x, trans=1)",
+            (True, True): "dot(x, w)",
         }[row, column]
-        product = f"blas.{letter}{call}"
+        product = f"blas.{LETTERS[layer['dtype']]}{call}"
         if row and column:  # a Python float, which holds either format exactly
-            product = f"np.asarray({product}, {x[0]}.dtype)"
-        return [f"{y} = {product}{bias}"]
+            product = f"np.asarray({product}, x.dtype)"
+        return [f"y = {product}{bias}"]
 
-    def _correlated(self, layer, number, x, w, shapes):
+    def _correlated(self, layer, pairs):
         """Returns lines to ``y``: every example with every filter, as users loop over them."""
-        pairs = shapes.around(number)
         lines = []
         if any(map(any, pairs)):
-            lines.append(f"{x} = {padded(x, pairs, 0.0)}")
-        example, kernel, end = "example", f"{w}[..., f]", "[..., 0]"
+            lines.append(f"x = {padded('x', pairs, 0.0)}")
+        example, kernel, end = "example", "w[..., f]", "[..., 0]"
         if layer["in_channels"] == 1:  # as one writes it without channels
-            example, kernel, end = "example[..., 0]", f"{w}[..., 0, f]", ""
+            example, kernel, end = "example[..., 0]", "w[..., 0, f]", ""
         call = f'signal.correlate({example}, {kernel}, mode="valid", method="direct"){end}'
         filters = f"np.stack([{call} for f in range({layer['filters']})], -1)"
-        return [*lines, f"y = np.stack([{filters} for example in {x}])"]
+        return [*lines, f"y = np.stack([{filters} for example in x])"]
 
 
 # Rows lie one after the other, as NumPy's arrays do.
@@ -382,16 +374,14 @@ class OpenBlas(Arrays):
         named = {"library": "scipy-openblas64", "library_version": self.version}
         return dict(facts, blas="scipy-openblas64 %s" % self.version, **named)
 
-    def emit(self, program, shapes):
-        layer = program.steps[0].layer
-        if not program.single or layer["op"] not in ("matmul", "dense"):
+    def emit(self, layer, shapes):
+        if layer["op"] not in ("matmul", "dense"):
             raise Unsupported("op=%s: OpenBLAS has products of two matrices alone" % layer["op"])
         if layer["dtype"] not in ("float32", "float64"):
             raise Unsupported("dtype=%s: BLAS has float32 and float64" % layer["dtype"])
-        return Arrays.emit(self, program, shapes)
+        return Arrays.emit(self, layer, shapes)
 
-    def lines(self, layer, number, x, y, operands, shapes):
+    def lines(self, layer, operands, shapes):
         if layer["op"] == "matmul" and shapes.stacked:
             raise Unsupported("batch: BLAS multiplies two matrices")
-        bias = f" + {operands.get('b')}" * ("b" in operands)
-        return [f"{y} = gemm({x[0]}, {operands['w']}){bias}"]
+        return ["y = gemm(x, w)" + " + b" * ("b" in operands)]

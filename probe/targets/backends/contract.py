@@ -284,17 +284,6 @@ class Backend(ABC):
         """
         raise Unsupported("probe.stable.invariant takes no single operation of %s" % self.name)
 
-    def program(self, program):
-        """The :class:`Operator` of a program of several steps, as a user's model is.
-
-        Its operands have the program's names. Raises Unsupported where there is no way.
-        """
-        raise Unsupported("no program of a whole network is built for this library")
-
-    def joins(self, program):
-        """Whether it has ``slice``, ``concat``, ``cast`` and ``pad`` as steps of this program."""
-        return False
-
     def kernels(self, spec, shapes):
         """Returns what the library, when asked, says it would run: {source: [name, ...]}, or {}.
 

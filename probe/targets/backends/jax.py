@@ -9,6 +9,7 @@ import re
 
 import numpy as np
 
+from probe.case.operation import operand_names
 from probe.targets.backends.contract import Key, Unavailable
 from probe.targets.backends.layers import PoolingLibrary, composed_pool, pool_kind
 from probe.targets.backends.source import (
@@ -138,15 +139,15 @@ class Jax(Writing):
             lines.append(f'{update}("jax_default_device", jax.devices("gpu")[{number}])')
         return tuple(lines)
 
-    def emit(self, program, shapes):
-        source = straight(self, program, shapes)
-        arguments = ["x", *program.operands()]
+    def emit(self, layer, shapes):
+        source = straight(self, layer, shapes)
+        arguments = ["x", *operand_names(layer)]
         source = source._replace(
             make=("@jax.jit",) + defined("computed", arguments, source.run),
             # JAX hands back a result that is still being computed: what is timed waits for it
             run=(f"y = computed({', '.join(arguments)}).block_until_ready()",),
         )
-        if program.steps[0].layer["dtype"] != "float64":
+        if layer["dtype"] != "float64":
             return source
         # float64 is enabled around its own calls alone: jax has it itself from 0.8 on
         own = self.release() >= (0, 8)
@@ -156,32 +157,29 @@ class Jax(Writing):
         wide = {name: (head, *indented(lines)) for name, lines in stages.items() if lines}
         return source._replace(make=make + source.make, **wide)
 
-    def shown(self, program, shapes):
-        return straight(self, program, shapes).run
+    def shown(self, layer, shapes):
+        return straight(self, layer, shapes).run
 
-    def enter(self, program, shapes):
-        x = left_expression(program.steps[0].layer, shapes) if program.single else "x"
-        return ["x = " + jax_array(x, program.steps[0].layer)]
+    def enter(self, layer, shapes):
+        return ["x = " + jax_array(left_expression(layer, shapes), layer)]
 
-    def operand(self, layer, name, at):
-        written = right_expression(layer, at) if name == "w" else at
-        return [f"{at} = {jax_array(written, layer)}"]
+    def operand(self, layer, name):
+        written = right_expression(layer, name) if name == "w" else name
+        return [f"{name} = {jax_array(written, layer)}"]
 
-    def leave(self, program, shapes):
-        layer = program.steps[-1].layer
+    def leave(self, layer, shapes):
         array = f"np.asarray(y{', np.float32' * (layer['dtype'] == 'bfloat16')})"
-        return result_expression(layer, array, shapes) if program.single else array
+        return result_expression(layer, array, shapes)
 
-    def lines(self, layer, number, xs, y, operands, shapes):
-        """Returns lines from the values named ``xs`` to ``y``; see ``source.straight``."""
-        x, op = xs[0], layer["op"]
+    def lines(self, layer, operands, shapes):
+        """Returns lines from ``x`` to ``y``; see ``source.straight``."""
         if pool_kind(layer):
-            return [f"{y} = {pooled(layer, x, shapes.spatial(number))}"]
-        if op in PRODUCT_OPS:
-            lines = [f"{y} = {PRODUCTS[op].format(x=x, w=operands.get('w'))}"]
+            return [f"y = {pooled(layer, 'x', shapes.spatial)}"]
+        if layer["op"] in PRODUCT_OPS:
+            lines = [f"y = {PRODUCTS[layer['op']].format(x='x', w='w')}"]
         else:
-            lines = [f"{y} = {convolution_call(layer, x, operands['w'])}"]
-        return lines + [f"{y} = {y} + {operands.get('b')}"] * ("b" in operands)
+            lines = [f"y = {convolution_call(layer, 'x', 'w')}"]
+        return lines + ["y = y + b"] * ("b" in operands)
 
     def kernels(self, spec, shapes):
         """Returns the operations of XLA's program, in its order."""

@@ -26,7 +26,6 @@ from probe.targets.backends.source import (
     number_text,
     one_or_all,
     result_expression,
-    returned,
     right_expression,
     straight,
 )
@@ -138,62 +137,58 @@ class Keras(Writing):
     def said(self, error):
         return below.error_line(error)
 
-    def emit(self, program, shapes):
-        self.check(program)
-        source = straight(self, program, shapes)._replace(make=layer_definitions(program))
+    def emit(self, layer, shapes):
+        self.check(layer)
+        source = straight(self, layer, shapes)._replace(make=layer_definitions(layer))
         # JAX hands back a result that is still being computed: what is timed waits for it
         if self.library == "jax":
             return source._replace(run=source.run + ("y.block_until_ready()",))
         if not self.graph:
             return source
-        traced = (f"@tf.function({self.traced(program, shapes)})",)
+        traced = (f"@tf.function({self.traced(layer, shapes)})",)
         traced += defined("model", ["x"], source.run)
         run = ("y = model(x)",)
         return source._replace(make=source.make + ("",) + traced, run=run)
 
-    def traced(self, program, shapes):
+    def traced(self, layer, shapes):
         """Returns the arguments of ``tf.function``: one trace for all sizes."""
-        layer = program.steps[0].layer
         axes = shapes.rank + 2 - left_expression(layer, shapes).count("0")
         shape = (None,) * (axes - 1) + (layer["in_channels"],)
         compiled = ", jit_compile=True" if self.switches.get("xla") == "1" else ""
         return f"input_signature=[tf.TensorSpec({shape}, tf.{layer['dtype']})]{compiled}"
 
-    def shown(self, program, shapes):
+    def shown(self, layer, shapes):
         """With each layer where it is called."""
-        text = "\n".join(straight(self, program, shapes).run)
-        for line in layer_definitions(program):
-            name, _, layer = line.partition(" = ")
-            text = text.replace(name + "(", layer + "(")
+        text = "\n".join(straight(self, layer, shapes).run)
+        for line in layer_definitions(layer):
+            name, _, made = line.partition(" = ")
+            text = text.replace(name + "(", made + "(")
         return tuple(text.splitlines())
 
-    def check(self, program):
+    def check(self, layer):
         """Raises Unsupported for float64 that Keras 3.15 casts to float32 and says nothing."""
-        wide = [step.layer["op"] for step in program.steps if step.layer["dtype"] == "float64"]
-        if wide and self.library == "jax":
+        if layer["dtype"] != "float64":
+            return
+        if self.library == "jax":
             raise Unsupported("dtype=float64: JAX below computes it in float32 by default")
-        if self.library == "torch" and set(wide) & {"matmul", "dense"}:
+        if self.library == "torch" and layer["op"] in ("matmul", "dense"):
             raise Unsupported("dtype=float64: Keras multiplies matrices in float32 on PyTorch")
 
-    def enter(self, program, shapes):
-        layer = program.steps[0].layer
-        x = left_expression(layer, shapes) if program.single else "x"
-        return [f"x = {self.tensor(x, layer)}"]
+    def enter(self, layer, shapes):
+        return [f"x = {self.tensor(left_expression(layer, shapes), layer)}"]
 
-    def operand(self, layer, name, at):
+    def operand(self, layer, name):
         if name == "b":
-            return [f"layer{at[1:]}.bias.assign({at})"]
-        w = right_expression(layer, at)
+            return ["layer.bias.assign(b)"]
+        w = right_expression(layer, "w")
         if layer["op"] == "depthwise_conv2d":
             channels = layer["in_channels"]
             w += f".reshape({(*layer['kernel'], channels, layer['filters'] // channels)})"
-        return [f"layer{at[1:]}.kernel.assign({w})"]
+        return [f"layer.kernel.assign({w})"]
 
-    def leave(self, program, shapes):
-        y = 'keras.ops.cast(y, "float32")' if returned(program) == "bfloat16" else "y"
-        array = f"keras.ops.convert_to_numpy({y})"
-        layer = program.steps[-1].layer
-        return result_expression(layer, array, shapes) if program.single else array
+    def leave(self, layer, shapes):
+        y = 'keras.ops.cast(y, "float32")' if layer["dtype"] == "bfloat16" else "y"
+        return result_expression(layer, f"keras.ops.convert_to_numpy({y})", shapes)
 
     def tensor(self, array, layer):
         """A tensor of an array; JAX and PyTorch share an array's memory, so they get a copy."""
@@ -201,63 +196,45 @@ class Keras(Writing):
         kind = ', "bfloat16"' if layer["dtype"] == "bfloat16" else ""
         return f"keras.ops.convert_to_tensor({array}{copied}{kind})"
 
-    def lines(self, layer, number, xs, y, operands, shapes):
-        """Returns lines from the values named ``xs`` to ``y``; see ``source.straight``."""
-        x = xs[0]
+    def lines(self, layer, operands, shapes):
+        """Returns lines from ``x`` to ``y``; see ``source.straight``."""
         if pool_kind(layer):
-            return [f"{y} = {self.pooled(layer, x, number, shapes)}"]
-        lines, name = [], operands.get("w", "w")[1:]
-        if not isinstance(layer["padding"], str):
-            before, x = x, "x" if x == "x" else y
-            lines = [f"{x} = zeros{name}({before})"]
-        return lines + [f"{y} = layer{name}({x})"]
+            return [f"y = {self.pooled(layer, 'x', shapes)}"]
+        zeros = [] if isinstance(layer["padding"], str) else ["x = zeros(x)"]
+        return [*zeros, "y = layer(x)"]
 
-    def pooled(self, layer, x, number, shapes):
+    def pooled(self, layer, x, shapes):
         """The expression of a pooling layer: ``valid``, ``same``, or ``keras.ops.pad`` before."""
-        name, padding = pool_name(shapes.program, number), layer["padding"]
+        padding = layer["padding"]
         if padding in ("valid", "same") and not layer["ceil_mode"]:
-            return f"{name}({x})"
+            return f"pool({x})"
         library = PoolingLibrary(
-            *(padded, lambda x: Text(f"{name}({x})"), "keras.ops.ones_like({})".format),
+            *(padded, lambda x: Text(f"pool({x})"), "keras.ops.ones_like({})".format),
             native=lambda x, spans: None,
         )
         known = not self.graph and (layer["ceil_mode"] or padding in BY_SIZE)
-        sizes = shapes.spatial(number) if known else [None] * len(layer["kernel"])
+        sizes = shapes.spatial if known else [None] * len(layer["kernel"])
         return composed_pool(layer, library, sizes, x)
 
 
-def layer_definitions(program):
-    """Returns lines that make and build a program's layers, one of each operand ``w``."""
-    lines_of = {}
-    for at, step in enumerate(program.steps):
-        if pool_kind(step.layer):
-            name = pool_name(program, at)
-            lines_of[name] = [f"{name} = {pooling_layer(step.layer)}"]
-        elif "kernel" in step.layer:
-            name = step.arrays.get("w", "w")[1:]
-            lines_of[name] = layer_lines(step.layer, name)
-    return tuple(line for lines in lines_of.values() for line in lines)
-
-
-def pool_name(program, at):
-    return "pool" if program.single else f"pool{at}"
-
-
-def layer_lines(layer, name):
-    """Lines that make ``layer`` and, for explicit padding, ``zeros``, with ``name`` behind."""
+def layer_definitions(layer):
+    """Lines that make and build ``layer`` and, for explicit padding, ``zeros``; of a pool
+    ``pool``."""
+    if pool_kind(layer):
+        return (f"pool = {pooling_layer(layer)}",)
     op, dtype, lines = layer["op"], typed(layer), []
     words = {"use_bias": str(layer["bias"])}
     if op in ("matmul", "dense"):
         dense = f"keras.layers.Dense({layer['filters']}, {keywords(dict(words, **dtype))})"
         shape = (None, layer["in_channels"])
-        return [f"layer{name} = {dense}", f"layer{name}.build({shape})"]
+        return (f"layer = {dense}", f"layer.build({shape})")
     if op not in ("conv1d", "conv2d", "conv3d", "depthwise_conv2d"):
         raise Unsupported(f"op={op}: Keras has no layer for it")
     rank, padding = len(layer["kernel"]), layer["padding"]
     if not isinstance(padding, str):
         pairs, padding = tuple(tuple(pair) for pair in padding), "valid"
         around = str(pairs[0] if rank == 1 else pairs) + f", {keywords(dtype)}" * bool(dtype)
-        lines = [f"zeros{name} = keras.layers.ZeroPadding{rank}D({around})"]
+        lines = [f"zeros = keras.layers.ZeroPadding{rank}D({around})"]
     steps = {"strides": one_or_all(layer["stride"]), "padding": f'"{padding}"'}
     if set(layer["dilation"]) != {1}:
         steps["dilation_rate"] = one_or_all(layer["dilation"])
@@ -271,8 +248,8 @@ def layer_lines(layer, name):
             steps["groups"] = str(layer["groups"])
     steps.update(words, **dtype)
     shape = (None,) * (1 + rank) + (layer["in_channels"],)
-    lines += [f"layer{name} = keras.layers.{call}, {keywords(steps)})"]
-    return lines + [f"layer{name}.build({shape})"]
+    lines += [f"layer = keras.layers.{call}, {keywords(steps)})"]
+    return (*lines, f"layer.build({shape})")
 
 
 def pooling_layer(layer):

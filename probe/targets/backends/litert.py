@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 
 from probe.case.geometry import WindowSizes
-from probe.case.operation import case_program
+from probe.case.operation import operand_names
 from probe.targets.backends.contract import Key, Unsupported
 from probe.targets.backends.layers import PoolingLibrary, composed_pool, pool_kind
-from probe.targets.backends.source import Source, ValueShapes, Writing
+from probe.targets.backends.source import InputShape, Source, Writing
 
 KEYS = {
     "xnnpack": Key(("0", "1"), "1", "the XNNPACK delegate; 0: LiteRT's built-in kernels"),
@@ -101,9 +101,9 @@ class LiteRT(Writing):
         require_litert(spec)
         return Writing.operator(self, spec)
 
-    def emit(self, program, shapes):
-        graph = LiteRTGraph(program.steps[0].layer["dtype"], shapes.shape)
-        model = LiteRTModel(graph, step_operators(graph, program.steps[0]))
+    def emit(self, layer, shapes):
+        graph = LiteRTGraph(layer["dtype"], shapes.shape)
+        model = LiteRTModel(graph, operators(graph, layer))
         words = ["model_content=model"]
         if "threads" in self.switches:
             words.append("num_threads=" + self.switches["threads"])
@@ -132,10 +132,9 @@ class LiteRT(Writing):
         """Returns the operators that the interpreter runs, each with who runs it."""
         if pool_kind(spec):
             return {}
-        program = case_program(spec)
-        source = self.emit(program, ValueShapes(program, shapes["x"]))
+        source = self.emit(spec, InputShape(spec, shapes["x"]))
         named = dict(shapes, b=(spec["filters"],))
-        zeros = {name: np.zeros(named[name], spec["dtype"]) for name in program.operands()}
+        zeros = {name: np.zeros(named[name], spec["dtype"]) for name in operand_names(spec)}
         names = dict(self.namespace, **source.hold(zeros))
         self.guarded(lambda: exec("\n".join(source.load), names))()
         return {"interpreter": runners(names["interpreter"]._get_ops_details())}
@@ -170,29 +169,28 @@ def require_litert(spec):
         raise Unsupported(f"dtype={spec['dtype']}: LiteRT's kernels have {', '.join(DTYPES)}")
 
 
-def step_operators(graph, step):
-    """Returns the Value behind a step, which reads the graph's input. Raises Unsupported."""
-    spec, x = step.layer, graph.x
+def operators(graph, spec):
+    """Returns the tensor behind an operation of the graph's input. Raises Unsupported."""
+    x = graph.x
     require_litert(spec)
     if pool_kind(spec):
         return pool_operators(graph, spec, x)
     if OPERATORS[spec["op"]] == "FULLY_CONNECTED":
         shape, keep = x.shape[:-1] + (spec["filters"],), len(x.shape) > 2
-        inputs = [x] + weight_operands(graph, step)
+        inputs = [x] + weight_operands(graph, spec)
         return graph.operator("FULLY_CONNECTED", inputs, shape, keepNumDims=keep)
-    return convolution_operators(graph, step, x)
+    return convolution_operators(graph, spec, x)
 
 
-def weight_operands(graph, step):
-    """Returns the weights and the bias of a step; zeros where it has none."""
-    spec, at = step.layer, step.arrays
+def weight_operands(graph, spec):
+    """Returns the weights and the bias of a spec; zeros where it has none."""
 
     def weights(operands):
-        return schema_weights(spec, operands[at["w"]])
+        return schema_weights(spec, operands["w"])
 
     w = graph.operand("w", kernel_shape(spec), weights)
-    if "b" in at:
-        return [w, graph.operand("b", (spec["filters"],), itemgetter(at["b"]))]
+    if spec["bias"]:
+        return [w, graph.operand("b", (spec["filters"],), itemgetter("b"))]
     return [w, graph.constant("b", np.zeros(spec["filters"], spec["dtype"]))]
 
 
@@ -201,10 +199,9 @@ def ahead(spec, name):
     return [1] * (len(spec["kernel"]) == 1) + list(spec[name])
 
 
-def convolution_operators(graph, step, x):
+def convolution_operators(graph, spec, x):
     """Returns a convolution, behind PAD where its padding is neither SAME nor VALID."""
-    spec = step.layer
-    same, inputs = spec["padding"] == "same", weight_operands(graph, step)
+    same, inputs = spec["padding"] == "same", weight_operands(graph, spec)
     shape, pads = window_outputs(spec, x)
     if not same:
         x = graph.padded(x, pads)

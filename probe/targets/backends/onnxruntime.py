@@ -17,6 +17,7 @@ import tempfile
 from typing import Any, Dict
 
 from probe.case import layout
+from probe.case.operation import operand_names
 from probe.targets.backends.contract import Key, Unsupported
 from probe.targets.backends.layers import pool_kind
 from probe.targets.backends.source import (
@@ -132,18 +133,18 @@ class OnnxRuntime(Writing):
         lines += [line % entry for entry in session_entries(self.switches)]
         return (*lines, "    return found")
 
-    def check(self, program):
-        dtype = program.steps[0].layer["dtype"]
+    def check(self, layer):
+        dtype = layer["dtype"]
         if dtype not in TYPES:
             raise Unsupported("dtype=%s: it can't be fed from NumPy" % dtype)
 
-    def emit(self, program, shapes):
-        self.check(program)
-        graph = self.graph(program, shapes)
-        source = straight(graph, program, shapes, distinct=True)
+    def emit(self, layer, shapes):
+        self.check(layer)
+        graph = self.graph(layer, shapes)
+        source = straight(graph, layer, shapes)
         nodes = ", ".join(source.run)
         # a model without weights, or one that is fed with them, is made once
-        names = [name for name in program.operands() if '"%s"' % name in nodes]
+        names = [name for name in operand_names(layer) if '"%s"' % name in nodes]
         held, fed = (names, []) if self.holds() else ([], names)
         model = self.model(graph, nodes, held, fed)
         feeds = ", ".join('"%s": %s' % (name, name) for name in ["x", *fed])
@@ -153,11 +154,11 @@ class OnnxRuntime(Writing):
             run=(self.runs % feeds,),
         )
 
-    def shown(self, program, shapes):
-        return straight(self.graph(program, shapes), program, shapes, distinct=True).run
+    def shown(self, layer, shapes):
+        return straight(self.graph(layer, shapes), layer, shapes).run
 
-    def graph(self, program, shapes):
-        return OnnxGraph(program, shapes)
+    def graph(self, layer, shapes):
+        return OnnxGraph(layer, shapes)
 
     def model(self, graph, nodes, held, fed):
         """Returns lines that make the session of nodes."""
@@ -207,11 +208,10 @@ class OnnxRuntime(Writing):
 
 
 class OnnxGraph(ChannelsFirstGraph):
-    """A program as the text of nodes, channels first; see ``source.straight``."""
+    """An operation as the text of nodes, channels first; see ``source.straight``."""
 
-    def __init__(self, program, shapes):
-        layer = program.steps[0].layer
-        ChannelsFirstGraph.__init__(self, program, shapes)
+    def __init__(self, layer, shapes):
+        ChannelsFirstGraph.__init__(self, layer, shapes)
         self.kind = "TensorProto." + TYPES[layer["dtype"]]
         self.pool = pool_kind(layer)
 
@@ -225,25 +225,22 @@ class OnnxGraph(ChannelsFirstGraph):
 
     def sizes_of(self, operand):
         """Returns the sizes of an operand."""
-        layer, name = self.named(operand)
-        return [layer["filters"]] if name == "b" else weight_sizes(layer)
+        return [self.layer["filters"]] if operand == "b" else weight_sizes(self.layer)
 
-    def operand(self, layer, name, at):
+    def operand(self, layer, name):
         # a Conv or a Gemm takes a bias as it is
-        return [] if name == "b" else ChannelsFirstGraph.operand(self, layer, name, at)
+        return [] if name == "b" else ChannelsFirstGraph.operand(self, layer, name)
 
-    def lines(self, layer, number, x, y, operands, shapes):
+    def lines(self, layer, operands, shapes):
         """Returns the nodes from the value named ``x`` to ``y``."""
         if layer["op"] in PRODUCT_OPS:
-            return self.multiplied(layer, x[0], y, list(operands.values()))
+            return self.multiplied(layer, "x", "y", list(operands))
         if pool_kind(layer):
-            return self.pooled(layer, number, x[0], y)
-        if "kernel" in layer:
-            words = self.windows(layer, number)
-            if layer["groups"] > 1:
-                words["group"] = layer["groups"]
-            return [node_text("Conv", [x[0], *operands.values()], y, words)]
-        raise Unsupported("op=%s: no node is written for it" % layer["op"])
+            return self.pooled(layer, "x", "y")
+        words = self.windows(layer)
+        if layer["groups"] > 1:
+            words["group"] = layer["groups"]
+        return [node_text("Conv", ["x", *operands], "y", words)]
 
     def multiplied(self, layer, x, y, operands):
         rank = len(self.sizes())
@@ -255,7 +252,7 @@ class OnnxGraph(ChannelsFirstGraph):
             return [node_text("Gemm", [x, *operands], y)]
         return matmul_nodes(x, y, operands)
 
-    def windows(self, layer, number):
+    def windows(self, layer):
         """Returns a convolution's attributes. ``same`` is SAME_UPPER: the odd zero goes after.
 
         ONNX Runtime refuses auto_pad with dilation. Without a stride its pads are the same at all
@@ -268,13 +265,13 @@ class OnnxGraph(ChannelsFirstGraph):
         if name and (not dilated or set(layer["stride"]) != {1} or pool_kind(layer)):
             words["auto_pad"] = name
         elif layer["padding"] != "valid":
-            before, after = zip(*self.shapes.around(number))
+            before, after = zip(*self.shapes.around)
             words["pads"] = [*before, *after]
         return words
 
-    def pooled(self, layer, number, x, y):
+    def pooled(self, layer, x, y):
         """MaxPool or AveragePool, behind a Pad where zeros count: MaxPool leaves padding out."""
-        words, zeros = self.windows(layer, number), layer["pad_with"] == "zeros"
+        words, zeros = self.windows(layer), layer["pad_with"] == "zeros"
         if layer["ceil_mode"]:
             words["ceil_mode"] = 1
         if pool_kind(layer) == "avg":
@@ -286,7 +283,7 @@ class OnnxGraph(ChannelsFirstGraph):
         pads = words.pop("pads", None) if zeros else None
         if not pads:
             return [node_text("MaxPool", [x], y, words)]
-        before, after = zip(*self.shapes.around(number))
+        before, after = zip(*self.shapes.around)
         pad = [
             integers(y + "_padded_pads", [0, 0, *before, 0, 0, *after]),
             node_text("Pad", [x, y + "_padded_pads"], y + "_padded"),

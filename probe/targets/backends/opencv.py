@@ -16,11 +16,11 @@ that are then too many are cropped, as a Caffe user does.
 
 import re
 from collections import namedtuple
-from operator import itemgetter
 
 import numpy as np
 
 from probe.case.geometry import WindowSizes
+from probe.case.operation import operand_names
 from probe.targets.backends.contract import Key, Unavailable, Unsupported
 from probe.targets.backends.layers import pool_kind
 from probe.targets.backends.source import Source, Writing
@@ -76,12 +76,11 @@ class OpenCV(Writing):
         require_caffe(spec)
         return Writing.operator(self, spec)
 
-    def emit(self, program, shapes):
-        step, shape = program.steps[0], shapes.shape
-        require_caffe(step.layer)
-        if step.layer["op"] in PRODUCTS:
-            return self.product(step, shape)
-        return self.windowed(step, shape)
+    def emit(self, layer, shapes):
+        require_caffe(layer)
+        if layer["op"] in PRODUCTS:
+            return self.product(layer, shapes.shape)
+        return self.windowed(layer, shapes.shape)
 
     def net(self, prototxt, weights=False):
         """Lines that make a net of a model's text, and of the bytes ``caffemodel`` if any."""
@@ -91,12 +90,11 @@ class OpenCV(Writing):
         reading = f"net = cv2.dnn.readNetFromCaffe({arguments})"
         return ['prototxt = """', *laid_out(prototxt), '"""', reading] + plain
 
-    def product(self, step, shape):
-        prototxt = layer_prototxt(step.layer, shape, ())
-        own = [itemgetter(at) for at in step.arrays.values()]
+    def product(self, layer, shape):
+        prototxt = layer_prototxt(layer, shape, ())
 
         def caffemodel(operands):
-            w, *bias = [operand(operands) for operand in own]
+            w, *bias = [operands[name] for name in operand_names(layer)]
             blobs = [w.reshape(w.shape[-2:]).T, *bias]
             return {"caffemodel": layer_caffemodel("y", "InnerProduct", blobs)}
 
@@ -107,18 +105,18 @@ class OpenCV(Writing):
             hold=caffemodel,
         )
 
-    def windowed(self, step, shape):
+    def windowed(self, layer, shape):
         """Returns one convolution or pool, whose outputs NumPy crops."""
-        layer, flat = step.layer, len(shape) == 3
+        flat = len(shape) == 3
         plan = caffe_plan(layer, shape[1:-1])
         load = self.net(layer_prototxt(layer, channels_first(shape), [axis.pad for axis in plan]))
-        if step.arrays:
-            w = step.arrays["w"]
+        names = operand_names(layer)
+        if names:
             if layer["op"].startswith("depthwise"):
-                load.append(f"{w} = {w}.reshape({(*layer['kernel'], 1, layer['filters'])})")
-            load.append(f"{w} = np.ascontiguousarray(np.moveaxis({w}, (-1, -2), (0, 1)))")
-            load += [f"{w} = {w}[:, :, None]"] * flat
-            load.append(f'net.getLayer("y").blobs = [{", ".join(step.arrays.values())}]')
+                load.append(f"w = w.reshape({(*layer['kernel'], 1, layer['filters'])})")
+            load.append("w = np.ascontiguousarray(np.moveaxis(w, (-1, -2), (0, 1)))")
+            load += ["w = w[:, :, None]"] * flat
+            load.append(f'net.getLayer("y").blobs = [{", ".join(names)}]')
         ends = [slice_text(axis.kept) for axis in plan]
         index = ", ".join([":", ":"] + ["0"] * flat + ends)
         crop = (f"y = y[{index}]",) if flat or set(ends) != {":"} else ()

@@ -58,15 +58,15 @@ class OpenVino(onnxruntime.OnnxRuntime):
     def setup(self):
         return ()
 
-    def check(self, program):
-        dtype = program.steps[0].layer["dtype"]
+    def check(self, layer):
+        dtype = layer["dtype"]
         if dtype not in ("float32", "float16"):
             wide = "the CPU plugin computes it in float32"
             why = wide if dtype == "float64" else "NumPy lacks it"
             raise Unsupported("dtype=%s: %s" % (dtype, why))
 
-    def graph(self, program, shapes):
-        return OpenVinoGraph(program, shapes)
+    def graph(self, layer, shapes):
+        return OpenVinoGraph(layer, shapes)
 
     def opens(self):
         words = [

@@ -1,7 +1,7 @@
-"""Rewrites programs: in pieces, wider, in two calls, or with axes swapped.
+"""Rewrites operations: in pieces, wider, in two calls, or with axes swapped.
 
-A spec may carry words that no library knows; each stands for other steps, made of the library's
-own operations, once the input's shape is known:
+A spec may carry words that no library knows; each stands for calls of the library's own operation,
+once the input's shape is known:
 
 - ``split``: the first channels in one call, the rest in another, and their outputs added, each
   element rounded once: IEEE's addition, which every library's elementwise addition is.
@@ -19,8 +19,7 @@ own operations, once the input's shape is known:
   spatial axis; the library gets (batch, length, height, channels), as the user's model gives them,
   since the axis decides the kernel.
 
-Where a library joins values itself (``Backend.joins``), the steps are one program of it. Elsewhere
-NumPy cuts and joins arrays between its calls, which then belong to what the call costs.
+NumPy cuts, pads, converts and joins arrays between the calls, which belongs to what they cost.
 """
 
 import functools
@@ -29,16 +28,12 @@ import numpy as np
 
 from probe.case import floats, layout
 from probe.case.geometry import WindowSizes
-from probe.case.operation import ProgramStep, case_program
 from probe.targets.backends.contract import Around, Operator, Unsupported
 from probe.targets.backends.layers import pool_kind
 from probe.targets.backends.reference import Arithmetic
-from probe.targets.backends.source import shape_of
 
-# Words of a spec that stand for other steps.
+# Words of a spec that stand for other calls.
 WORDS = ("split", "remedy")
-# Steps that cut, join and convert; see ``_numpy_step``.
-JOINING = ("slice", "concat", "cast", "add", "pad")
 
 
 def spec_operator(backend, spec):
@@ -46,16 +41,17 @@ def spec_operator(backend, spec):
     backend.lay(layout.layout_of_spec(spec))
     if "turned" in spec:
         return Transposed(spec_operator(backend, library_spec(spec)), spec)
-    if spec.get("remedy", {}).get("kind") == "stable":
-        require_remedy(spec)
-        plain = _without_words(spec)
-        return backend.stable(plain, spec["remedy"].get("accumulate"))
-    if spec.get("remedy", {}).get("kind") == "invariant":
-        require_remedy(spec)
-        return backend.invariant(_without_words(spec), spec["remedy"]["sizes"])
     if not any(word in spec for word in WORDS):
         return backend.operator(spec)
-    return Rewritten(backend, case_program(spec))
+    if "remedy" not in spec:
+        return Rewritten(backend, spec)
+    require_remedy(spec)
+    remedy, plain = spec["remedy"], _without_words(spec)
+    if remedy["kind"] == "stable":
+        return backend.stable(plain, remedy.get("accumulate"))
+    if remedy["kind"] == "invariant":
+        return backend.invariant(plain, remedy["sizes"])
+    return Rewritten(backend, spec)
 
 
 def split_specs(spec):
@@ -74,46 +70,6 @@ def _without_words(spec):
     return {name: value for name, value in spec.items() if name not in WORDS}
 
 
-class Rewritten(Operator):
-    """A program with rewritten steps: ``at`` gives what it is for inputs of one shape."""
-
-    def __init__(self, backend, program):
-        Operator.__init__(self, program.steps[0].layer)
-        self.backend, self.given = backend, program
-        specs = [step.layer for step in program.steps]
-        self.constant_weights = getattr(backend, "constant_weights", False)
-        for spec in specs:  # what is refused at all sizes is refused at once
-            if "remedy" in spec:
-                require_remedy(spec)
-        self.by_shape = functools.lru_cache(64)(self._for_shape)
-
-    def at(self, shape):
-        return self.by_shape(tuple(shape))
-
-    def _for_shape(self, shape):
-        joins = self.backend.joins(self.given) and not any(map(of_batch, self.given.steps))
-        rewriting = Rewriting(self.given, shape)
-        program = self.given._replace(steps=tuple(rewriting.steps))
-        if joins:
-            inner = self.backend.program(program).at(shape)
-        else:
-            inner = Stepwise(self.backend, program, rewriting.shapes)
-        return Given(inner, rewriting.cut) if rewriting.cut else inner
-
-
-class Given(Around):
-    """An operator that takes its operands from parts of what it is given."""
-
-    def __init__(self, inner, cut):
-        """``cut``: name -> (name of what is given, f(array))."""
-        Around.__init__(self, inner)
-        self.cut = cut
-
-    def bind(self, operands):
-        cut = {name: cutting(operands[of]) for name, (of, cutting) in self.cut.items()}
-        return self.inner.bind(dict(operands, **cut))
-
-
 def require_remedy(spec):
     """Raises Unsupported where no remedy is made of a spec."""
     if "split" in spec or pool_kind(spec):
@@ -123,119 +79,147 @@ def require_remedy(spec):
         raise Unsupported("dtype=float64: there is nothing wider to add in")
 
 
-class Rewriting:
-    """Steps for an input of one shape. ``shapes``: of every value; ``cut``: see ``Given``."""
+class Rewritten(Operator):
+    """Calls of the library's operation: ``at`` gives what they are for inputs of one shape."""
 
-    def __init__(self, program, shape):
-        self.steps, self.shapes, self.cut = [], [tuple(shape)], {}
-        values = [0]
-        for step in program.steps:
-            reads = tuple(values[value] for value in step.reads)
-            kind = step.layer.get("remedy", {}).get("kind")
-            if "split" in step.layer:
-                values.append(self._split(step, reads[0]))
-            elif kind == "float64":
-                values.append(self._widened(step, reads[0]))
-            elif kind in ("chunks", "pad"):
-                pieces = self._samples if of_batch(step) else self._pieces
-                values.append(pieces(step, reads[0]))
-            else:
-                values.append(self._add(step.layer, reads, step.arrays))
+    def __init__(self, backend, spec):
+        Operator.__init__(self, spec)
+        self.backend, self.constant_weights = backend, getattr(backend, "constant_weights", False)
+        self.by_shape = functools.lru_cache(64)(self._for_shape)
 
-    def _add(self, layer, reads, arrays=None):
-        """Adds a step; the number of its value."""
-        self.steps.append(ProgramStep(layer, tuple(reads), arrays or {}))
-        self.shapes.append(shape_of(layer, [self.shapes[value] for value in reads]))
-        return len(self.steps)
+    def at(self, shape):
+        return self.by_shape(tuple(shape))
 
-    def _slice(self, value, axis, start, stop):
-        layer = {"op": "slice", "axis": axis, "start": start, "stop": stop}
-        return self._add(self._typed(layer), [value])
+    def _for_shape(self, shape):
+        if "split" in self.spec:
+            return SplitChannels(self.backend, self.spec, shape)
+        remedy = self.spec["remedy"]
+        if remedy["kind"] == "float64":
+            return Widened(self.backend, self.spec, shape)
+        pieces = SamplePieces if remedy.get("axis") == "batch" else AxisPieces
+        return pieces(self.backend, self.spec, shape)
 
-    def _typed(self, layer):
-        return dict(layer, dtype=self.dtype, parameters={})
 
-    def _split(self, step, value):
-        at, total = step.layer["split"], step.layer["in_channels"]
-        self.dtype, axis = step.layer["dtype"], len(self.shapes[value]) - 1
-        first, second = split_specs(step.layer)
-        x = self._slice(value, axis, 0, at), self._slice(value, axis, at, total)
-        ours, theirs = dict(step.arrays), {}
-        if "w" in ours:  # a sum has none
-            w = step.arrays["w"]
-            ours["w"], theirs["w"] = w + "_first", w + "_rest"
-            self.cut[ours["w"]] = w, lambda array: np.ascontiguousarray(array[..., :at, :])
-            self.cut[theirs["w"]] = w, lambda array: np.ascontiguousarray(array[..., at:, :])
-        y_first = self._add(first, [x[0]], ours)
-        y_rest = self._add(second, [x[1]], theirs)
-        return self._add(self._typed({"op": "add"}), [y_first, y_rest])
+class OfArrays(Operator):
+    """An operation of container arrays: calls of the library, and NumPy between them."""
 
-    def _widened(self, step, value):
-        plain = _without_words(step.layer)
-        dtype = plain["dtype"]
-        wide = {}
-        for name, at in step.arrays.items():
-            wide[name] = at + "_wide"
-            self.cut[at + "_wide"] = at, lambda array: floats.widen(array, dtype)
-        x = self._add({"op": "cast", "to": "float64", "dtype": dtype, "parameters": {}}, [value])
-        y = self._add(dict(plain, dtype="float64"), [x], wide)
-        return self._add({"op": "cast", "to": dtype, "dtype": "float64", "parameters": {}}, [y])
+    def __init__(self, backend, spec):
+        Operator.__init__(self, spec)
+        self.backend, self.constant_weights = backend, getattr(backend, "constant_weights", False)
 
-    def _samples(self, step, value):
-        """``chunks`` and ``pad`` of the batch: calls of that many samples."""
-        spec, remedy = _without_words(step.layer), step.layer["remedy"]
-        self.dtype = spec["dtype"]
-        count = self.shapes[value][0]
-        size = piece_size(remedy, count)
-        calls = []
-        for start in range(0, count, size):
-            there = min(size, count - start)
-            part = value if there == count else self._slice(value, 0, start, start + there)
+    def made(self, spec, shape):
+        """Returns f(operands) -> f(array) -> array: one call for inputs of this shape."""
+        operator = spec_operator(self.backend, spec).at(tuple(shape))
+
+        def bound(operands):
+            call = operator.bind(operands)
+            return lambda x: operator.output(call(operator.input(np.ascontiguousarray(x))))
+
+        return bound
+
+    def input(self, x):
+        return x
+
+    def output(self, y):
+        return np.ascontiguousarray(y)
+
+
+class SplitChannels(OfArrays):
+    """The first channels in one call, the rest in another, and their outputs added."""
+
+    def __init__(self, backend, spec, shape):
+        OfArrays.__init__(self, backend, spec)
+        first, second = split_specs(spec)
+        at = self.first = spec["split"]
+        self.calls = (
+            self.made(first, shape[:-1] + (at,)),
+            self.made(second, shape[:-1] + (shape[-1] - at,)),
+        )
+
+    def bind(self, operands):
+        at, ours, theirs = self.first, dict(operands), {}
+        if "w" in operands:  # a sum has none
+            ours["w"] = np.ascontiguousarray(operands["w"][..., :at, :])
+            theirs["w"] = np.ascontiguousarray(operands["w"][..., at:, :])
+        first, second = (call(held) for call, held in zip(self.calls, (ours, theirs)))
+        arithmetic = Arithmetic(self.spec["dtype"])
+
+        def run(x):
+            parts = first(x[..., :at]), second(x[..., at:])
+            with np.errstate(all="ignore"):
+                total = arithmetic.add(*map(arithmetic.widen, parts))
+            return arithmetic.narrow(total)
+
+        return run
+
+
+class Widened(OfArrays):
+    """Operands widened, the operation in float64, its output rounded."""
+
+    def __init__(self, backend, spec, shape):
+        OfArrays.__init__(self, backend, spec)
+        self.call = self.made(dict(_without_words(spec), dtype="float64"), shape)
+
+    def bind(self, operands):
+        dtype = self.spec["dtype"]
+        wide = self.call({name: floats.widen(array, dtype) for name, array in operands.items()})
+        return lambda x: floats.round_to(wide(floats.widen(x, dtype)), dtype)
+
+
+class SamplePieces(OfArrays):
+    """Calls of so many samples, filled up with copies of the first one."""
+
+    def __init__(self, backend, spec, shape):
+        OfArrays.__init__(self, backend, spec)
+        self.size = piece_size(spec["remedy"], shape[0])
+        self.call = self.made(_without_words(spec), (self.size,) + tuple(shape[1:]))
+
+    def bind(self, operands):
+        call, size = self.call(operands), self.size
+
+        def run(x):
             # a call of other samples of the same shape: the first one stands in for those that lack
-            if there < size:
-                more = [self._slice(value, 0, 0, 1)] * (size - there)
-                part = self._add(self._typed({"op": "concat", "axis": 0}), [part] + more)
-            calls.append(self._add(spec, [part], step.arrays))
-        if len(calls) > 1:
-            calls = [self._add(self._typed({"op": "concat", "axis": 0}), calls)]
-        return calls[0] if count % size == 0 else self._slice(calls[0], 0, 0, count)
+            more = -len(x) % size
+            whole = np.concatenate([x] + [x[:1]] * more) if more else x
+            calls = [call(whole[start : start + size]) for start in range(0, len(whole), size)]
+            return np.concatenate(calls)[: len(x)]
 
-    def _pieces(self, step, value):
-        """``chunks`` and ``pad``: calls whose last axis, or ``axis``, has one of a few sizes."""
-        spec, remedy = _without_words(step.layer), step.layer["remedy"]
-        self.dtype = spec["dtype"]
-        axis = remedy.get("axis", len(spec["kernel"]) - 1)
-        held = self.shapes[value][1:-1]
-        windows = WindowSizes.of(spec)
+        return run
+
+
+class AxisPieces(OfArrays):
+    """Calls whose last axis, or ``axis`` of the remedy, has one of a few sizes."""
+
+    def __init__(self, backend, spec, shape):
+        OfArrays.__init__(self, backend, spec)
+        plain, remedy, held = _without_words(spec), spec["remedy"], shape[1:-1]
+        axis = remedy.get("axis", len(plain["kernel"]) - 1)
+        windows = WindowSizes.of(plain)
         before, _, _, count = windows.span(axis, held[axis])
         size = piece_size(remedy, count)
-        pieces, stride = -(-count // size), spec["stride"][axis]
+        pieces, stride = -(-count // size), plain["stride"][axis]
         extent = windows.extents[axis]
-        total = (pieces * size - 1) * stride + extent
+        self.axis, self.count = 1 + axis, count
         # the last piece is as long as all others: zeros behind, or without what no piece reads
-        more = total - before - held[axis]
-        if more < 0:
-            value, more = self._slice(value, 1 + axis, 0, total - before), 0
-        if before or more:
-            pairs = [[0, 0]] * len(held)
-            pairs[axis] = [before, more]
-            value = self._add(self._typed({"op": "pad", "padding": pairs}), [value])
-        inner = inside(spec, axis, windows.pads(held))
-        calls = []
-        for start in range(0, pieces * size * stride, size * stride):
-            part = value
-            if pieces > 1:
-                part = self._slice(value, 1 + axis, start, start + (size - 1) * stride + extent)
-            calls.append(self._add(inner, [part], step.arrays))
-        if pieces > 1:
-            calls = [self._add(self._typed({"op": "concat", "axis": 1 + axis}), calls)]
-        if pieces * size == count:
-            return calls[0]
-        return self._slice(calls[0], 1 + axis, 0, count)
+        total = (pieces * size - 1) * stride + extent
+        self.read = slice(0, total - before)
+        self.around = [(0, 0)] * len(shape)
+        self.around[self.axis] = (before, max(total - before - held[axis], 0))
+        self.starts = range(0, pieces * size * stride, size * stride)
+        self.length = (size - 1) * stride + extent
+        inner = shape[: self.axis] + (self.length,) + tuple(shape[self.axis + 1 :])
+        self.call = self.made(inside(plain, axis, windows.pads(held)), inner)
 
+    def bind(self, operands):
+        call, whole = self.call(operands), (slice(None),) * self.axis
 
-def of_batch(step):
-    return step.layer.get("remedy", {}).get("axis") == "batch"
+        def run(x):
+            x = x[whole + (self.read,)]
+            x = np.pad(x, self.around, "constant") if any(map(any, self.around)) else x
+            parts = [x[whole + (slice(start, start + self.length),)] for start in self.starts]
+            return np.concatenate(list(map(call, parts)), self.axis)[whole + (slice(self.count),)]
+
+        return run
 
 
 def piece_size(remedy, count):
@@ -253,88 +237,6 @@ def inside(spec, axis, pads):
     """Returns the spec without zeros on ``axis``; ``pads``: what all axes have."""
     pads = [list(pair) for pair in pads[:axis] + ((0, 0),) + pads[axis + 1 :]]
     return dict(spec, padding=pads if any(map(any, pads)) else "valid")
-
-
-class Stepwise(Operator):
-    """A program whose values are container arrays: the library's calls, and NumPy between them."""
-
-    def __init__(self, backend, program, shapes):
-        Operator.__init__(self, program.steps[0].layer)
-        self.backend, self.shapes, self.steps = backend, shapes, program.steps
-        operators = {}
-        for number in range(len(program.steps)):
-            key = self._key(number)
-            if key not in operators:
-                operators[key] = self._made(program.steps[number])
-        self.operators = [operators[self._key(number)] for number in range(len(program.steps))]
-
-    def _key(self, number):
-        """Returns what makes two steps the same call: pieces of one size share an operator."""
-        step = self.steps[number]
-        return repr(sorted(step.layer.items())), self.shapes[step.reads[0]]
-
-    def _made(self, step):
-        if step.layer["op"] in JOINING:
-            return None
-        return spec_operator(self.backend, step.layer).at(self.shapes[step.reads[0]])
-
-    def input(self, x):
-        return x
-
-    def output(self, y):
-        return np.ascontiguousarray(y)
-
-    def bind(self, operands):
-        bound, calls = {}, []
-        for step, operator in zip(self.steps, self.operators):
-            if operator is None:
-                calls.append(_numpy_step(step.layer))
-                continue
-            # pieces of one size share a call, and so its operands
-            key = operator, tuple(step.arrays.items())
-            if key not in bound:
-                arrays = {name: operands[at] for name, at in step.arrays.items()}
-                bound[key] = Stepwise._of_arrays(operator, operator.bind(arrays))
-            calls.append(bound[key])
-        reads = [step.reads for step in self.steps]
-
-        def run(x):
-            values = [x]
-            for call, read in zip(calls, reads):
-                values.append(call(*[values[value] for value in read]))
-            return values[-1]
-
-        return run
-
-    @staticmethod
-    def _of_arrays(operator, call):
-        return lambda x: operator.output(call(operator.input(np.ascontiguousarray(x))))
-
-
-def _numpy_step(layer):
-    """f(*arrays) of a step that cuts, joins or converts, in NumPy."""
-    op = layer["op"]
-    if op == "slice":
-        index = (slice(None),) * layer["axis"] + (slice(layer["start"], layer["stop"]),)
-        return lambda x: x[index]
-    if op == "cast":
-        dtype, to = layer["dtype"], layer["to"]
-        if to == "float64":
-            return lambda x: floats.widen(x, dtype)
-        return lambda x: floats.round_to(x, to)
-    if op == "add":
-        arithmetic = Arithmetic(layer["dtype"])
-
-        def add(a, b):
-            with np.errstate(all="ignore"):
-                total = arithmetic.add(arithmetic.widen(a), arithmetic.widen(b))
-            return arithmetic.narrow(total)
-
-        return add
-    if op == "concat":
-        return lambda *xs: np.concatenate(xs, axis=layer["axis"])
-    pairs = [(0, 0)] + [tuple(pair) for pair in layer["padding"]] + [(0, 0)]
-    return lambda x: np.pad(x, pairs, "constant")
 
 
 def library_spec(spec):

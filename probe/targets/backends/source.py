@@ -1,6 +1,6 @@
-"""Writes a program in a library's own words: lines that are run exactly as they are printed.
+"""Writes an operation in a library's own words: lines that are run exactly as they are printed.
 
-A library's ``emit`` gives the lines of a program; the worker compiles and runs these very lines,
+A library's ``emit`` gives the lines of a spec; the worker compiles and runs these very lines,
 bug reports print them. Python 3.6 runs this file.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from probe.case import floats, layout
 from probe.case.geometry import BY_SIZE, WindowSizes
-from probe.case.operation import case_program
+from probe.case.operation import operand_names
 from probe.targets.backends.contract import (
     Backend,
     Operator,
@@ -34,12 +34,12 @@ SHORTAGES = (
 
 
 class Source(NamedTuple):
-    """Lines of a program. Stages share their names; each runs as often as it is said here.
+    """Lines of an operation. Stages share their names; each runs as often as it is said here.
 
     ``make``      once, before there are operands: a function that is traced, a layer
     ``enter``     for each input: from the NumPy array ``x`` (batch, *spatial, channels) to the
                   library's value ``x``
-    ``load``      for each set of operands: from NumPy arrays, named as in the program, to the
+    ``load``      for each set of operands: from the NumPy arrays ``w`` and ``b`` to the
                   library's; these names may not be assigned to in ``run``
     ``run``       from the value ``x`` to the value ``y``; this alone is timed
     ``leave``     an expression of ``y``: the NumPy array (batch, *spatial, filters)
@@ -58,10 +58,6 @@ class Source(NamedTuple):
     standard: Lines = ()
     held: Lines = ()
     hold: Optional[Callable] = None
-
-    def body(self):
-        """Returns the lines of a function of ``x`` and the operands, as scripts print it."""
-        return self.make + self.enter + self.load + self.run + ("return " + self.leave,)
 
 
 class Writing(Backend):
@@ -108,19 +104,19 @@ class Writing(Backend):
         """Lines that apply the switches which are not variables, before anything is computed."""
         return ()
 
-    def emit(self, program, shapes):
-        """The Source of a program for inputs of these Shapes. Raises Unsupported, with the reason.
+    def emit(self, layer, shapes):
+        """The Source of a spec for inputs of these Shapes. Raises Unsupported, with the reason.
 
         It may read ``switches``, ``device`` and ``version``, and imports no library.
         """
         raise Unsupported("%s has no lines for it" % self.name)
 
-    def check(self, program):
+    def check(self, layer):
         """Raises Unsupported for what the library has at no size, as soon as it is asked for."""
 
-    def shown(self, program, shapes):
+    def shown(self, layer, shapes):
         """The lines from ``x`` to ``y`` for a reader, without what only compiles or waits."""
-        return self.emit(program, shapes).run
+        return self.emit(layer, shapes).run
 
     def watched(self, spec, shapes, **names):
         """Runs an operation once, of zeros, with other things under names that its lines use.
@@ -140,10 +136,7 @@ class Writing(Backend):
             self.namespace = own
 
     def operator(self, spec):
-        return EmittedProgram(self, case_program(spec))
-
-    def program(self, program):
-        return EmittedProgram(self, program)
+        return EmittedOperator(self, spec)
 
     def release(self):
         """(major, minor) of the version; later than any where none is given."""
@@ -178,11 +171,6 @@ def refuse_gpu_keys(keys, switches, device, gpu):
     for key in keys:
         if key in switches and device == "cpu":
             raise Unavailable(f"{key} is a switch of the GPU's kernels: use @{gpu}, or no {key}")
-
-
-def channels_first_axis(axis, rank):
-    """Returns where an axis of (batch, *spatial, channels) is where channels come first."""
-    return 1 if axis == rank + 1 else axis + (axis > 0)
 
 
 def major_minor(version):
@@ -230,15 +218,15 @@ def result_expression(spec, y, shapes):
     return "%s.reshape(1, -1, %d)" % (y, spec["filters"])
 
 
-class ValueShapes:
-    """Sizes of a program's values, told on demand.
+class InputShape:
+    """Sizes of an operation's input, told on demand.
 
     ``asked`` is then true: the lines hold for inputs of this shape alone. Lines that ask for
     nothing but padding that no size decides hold for inputs of every size.
     """
 
-    def __init__(self, program, shape):
-        self.program, self._shape, self.asked = program, tuple(shape), False
+    def __init__(self, layer, shape):
+        self.layer, self._shape, self.asked = layer, tuple(shape), False
         self.rank, self.stacked = len(shape) - 2, shape[0] > 1
 
     @property
@@ -247,127 +235,71 @@ class ValueShapes:
         self.asked = True
         return self._shape
 
-    def around(self, number):
-        """Zeros before and after each axis of what step ``number`` reads: a list of pairs."""
-        layer = self.program.steps[number].layer
-        if layer["padding"] in BY_SIZE and set(layer["stride"]) != {1}:
+    @property
+    def around(self):
+        """Zeros before and after each axis: a list of pairs."""
+        if self.layer["padding"] in BY_SIZE and set(self.layer["stride"]) != {1}:
             self.asked = True
-        return WindowSizes.of(layer).pads(self._sizes(number))
+        return WindowSizes.of(self.layer).pads(self._shape[1:-1])
 
-    def spatial(self, number):
-        """Returns sizes of the spatial axes of what step ``number`` reads."""
-        self.asked = True
-        return self._sizes(number)
-
-    def _sizes(self, number):
-        """Returns sizes of the first value that a step reads."""
-        return self._of(self.program.steps[number].reads[0])[1:-1]
-
-    def _of(self, value):
-        """Returns the shape of a value."""
-        if not value:
-            return self._shape
-        step = self.program.steps[value - 1]
-        return shape_of(step.layer, [self._of(read) for read in step.reads])
+    @property
+    def spatial(self):
+        """Returns sizes of the spatial axes."""
+        return self.shape[1:-1]
 
 
-def shape_of(layer, shapes):
-    """The shape of a step's value, for inputs of these shapes: (batch, *spatial, channels)."""
-    shape = list(shapes[0])
-    if layer["op"] == "concat":
-        shape[layer["axis"]] = sum(other[layer["axis"]] for other in shapes)
-    elif layer["op"] == "slice":
-        shape[layer["axis"]] = layer["stop"] - layer["start"]
-    elif layer["op"] == "pad":
-        shape[1:-1] = [size + sum(pair) for size, pair in zip(shape[1:-1], layer["padding"])]
-    elif "kernel" in layer:
-        if layer["op"] != "matmul":
-            shape[1:-1] = WindowSizes.of(layer).outputs(shape[1:-1])
-        shape[-1] = layer["filters"]
-    return tuple(shape)
+def straight(backend, layer, shapes):
+    """Returns the Source of a library whose operations are calls, a line or a few for each.
 
-
-def straight(backend, program, shapes, distinct=False):
-    """Returns the Source of a library whose operations are calls, a line or a few for each step.
-
-    ``backend`` has ``enter(program, shapes)``, lines; ``operand(layer, name, at)``, lines that
-    assign to ``at`` what the library's call takes; ``lines(layer, number, x, y, operands,
-    shapes)``, lines from the names ``x`` (one for each value that the step reads) to the name
-    ``y``, with operands of these names; and ``leave(program, shapes)``. A value that a later step
-    reads again has a name of its own, every other one is ``x``, which lines may assign to, until
-    the last. ``distinct``: every value has a name of its own, as graphs want it.
+    ``backend`` has ``enter(layer, shapes)``, lines; ``operand(layer, name)``, lines that assign to
+    ``w`` or ``b`` what the library's call takes; ``lines(layer, operands, shapes)``, lines from the
+    name ``x``, which they may assign to, to the name ``y``, with the expressions of operands by
+    name; and ``leave(layer, shapes)``.
     """
-    last = len(program.steps)
-    reads = [(value, number) for number, step in enumerate(program.steps) for value in step.reads]
-    # what the next step alone reads may be overwritten
-    again = {value for value, number in reads if value != number}
-    if distinct:
-        again = set(range(1, 1 + last))
-    named, load, run, held = {0: "x"}, [], [], set()
-    # ``x`` may be assigned to before a later step reads the input again
-    if 0 in again and any(value == 0 and number for value, number in reads):
-        named[0], run = "y0", ["y0 = x"]
-    for number, step in enumerate(program.steps):
-        for name, at in step.arrays.items():
-            if at not in held:
-                load += backend.operand(step.layer, name, at)
-                held.add(at)
-        value = number + 1
-        named[value] = "y" if number + 1 == last else "y%d" % value if value in again else "x"
-        inputs = [named[read] for read in step.reads]
-        run += backend.lines(step.layer, number, inputs, named[value], step.arrays, shapes)
+    names = operand_names(layer)
     return Source(
-        run=tuple(run),
-        leave=backend.leave(program, shapes),
-        enter=tuple(backend.enter(program, shapes)),
-        load=tuple(load),
+        run=tuple(backend.lines(layer, {name: name for name in names}, shapes)),
+        leave=backend.leave(layer, shapes),
+        enter=tuple(backend.enter(layer, shapes)),
+        load=tuple(line for name in names for line in backend.operand(layer, name)),
     )
 
 
 class ChannelsFirstGraph:
-    """What libraries share whose program is a graph of values with the channels first; see
+    """What libraries share whose operation is a graph of values with the channels first; see
     ``straight``. Of one product there is no such axis: arrays are as users write them."""
 
-    def __init__(self, program, shapes):
-        self.program, self.shapes, self.rank = program, shapes, shapes.rank
-        self.product = program.single and program.steps[0].layer["op"] in PRODUCT_OPS
-
-    def named(self, operand):
-        """Returns the layer that an operand belongs to, and the layer's name for it."""
-        steps = self.program.steps
-        return next(
-            (s.layer, name) for s in steps for name, at in s.arrays.items() if at == operand
-        )
+    def __init__(self, layer, shapes):
+        self.layer, self.shapes, self.rank = layer, shapes, shapes.rank
+        self.product = layer["op"] in PRODUCT_OPS
 
     def sizes_of_x(self, batch, size):
         """Returns the sizes of x, open but for the channels; ``size(axis)``: the word for those."""
-        layer = self.program.steps[0].layer
-        channels = layer["in_channels" if "kernel" in layer else "channels"]
+        channels = self.layer["in_channels"]
         if not self.product:
             return [batch, channels] + [size(axis) for axis in range(self.rank)]
-        outer = {"x": self.rank + 1, "x[0]": 1, "x[0, 0]": 0}[left_expression(layer, self.shapes)]
+        written = left_expression(self.layer, self.shapes)
+        outer = {"x": self.rank + 1, "x[0]": 1, "x[0, 0]": 0}[written]
         return [size(axis) for axis in range(outer)] + [channels]
 
-    def enter(self, program, shapes):
+    def enter(self, layer, shapes):
         lines = ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
         if self.product:
-            lines = assignment("x", left_expression(program.steps[0].layer, shapes))
+            lines = assignment("x", left_expression(layer, shapes))
         # NumPy's memory is read, not copied
-        return lines + layout.offset_copy_lines("x", program.layout)
+        return lines + layout.offset_copy_lines("x", layout.layout_of_spec(layer))
 
-    def leave(self, program, shapes):
+    def leave(self, layer, shapes):
+        return result_expression(layer, "y", shapes) if self.product else "np.moveaxis(y, 1, -1)"
+
+    def operand(self, layer, name):
         if self.product:
-            return result_expression(program.steps[0].layer, "y", shapes)
-        return "np.moveaxis(y, 1, -1)"
-
-    def operand(self, layer, name, at):
-        if layer["op"] in PRODUCT_OPS:
-            w = right_expression(layer, at) + ".T.copy()" * (layer["op"] == "dense")
-            moved = layout.offset_copy_lines(at, layout.layout_of_spec(layer))
-            return [] if name == "b" else ["%s = %s" % (at, w), *moved]
+            w = right_expression(layer, "w") + ".T.copy()" * (layer["op"] == "dense")
+            moved = layout.offset_copy_lines("w", layout.layout_of_spec(layer))
+            return [] if name == "b" else ["w = %s" % w, *moved]
         if name == "w":
-            return ["%s = np.ascontiguousarray(np.moveaxis(%s, (-1, -2), (0, 1)))" % (at, at)]
-        return ["%s = %s.reshape(%s)" % (at, at, (1, -1) + (1,) * self.rank)]
+            return ["w = np.ascontiguousarray(np.moveaxis(w, (-1, -2), (0, 1)))"]
+        return ["b = b.reshape(%s)" % ((1, -1) + (1,) * self.rank,)]
 
 
 def weight_sizes(layer):
@@ -383,25 +315,20 @@ def weight_sizes(layer):
 class CompiledSource(Operator):
     """A Source as functions: ``input``, ``bind``, ``output``, see ``contract.Operator``."""
 
-    def __init__(self, backend, program, source):
-        spec = program.steps[0].layer
+    def __init__(self, backend, spec, source):
         Operator.__init__(self, spec)
         self.source, self.backend = source, backend
         self.constant_weights = backend.constant_weights
-        self.dtype, self.returned = spec["dtype"], returned(program)
-        self.names = program.operands()
-        self.dtypes = {
-            at: step.layer["dtype"] for step in program.steps for at in step.arrays.values()
-        }
-        stages = backend.guarded(compiled_stages)(source, program, backend.namespace)
+        self.dtype, self.names = spec["dtype"], operand_names(spec)
+        stages = backend.guarded(compiled_stages)(source, self.names, backend.namespace)
         self._enter, self._load, self._leave = stages
 
     def input(self, x):
         return self._enter(_entering(x, self.dtype))
 
     def bind(self, operands):
-        wanted = [(np.ascontiguousarray(operands[name]), self.dtypes[name]) for name in self.names]
-        arrays, source = [_entering(*each) for each in wanted], self.source
+        wanted = [np.ascontiguousarray(operands[name]) for name in self.names]
+        arrays, source = [_entering(array, self.dtype) for array in wanted], self.source
         if source.hold is not None:
             held = source.hold(dict(zip(self.names, arrays)))
             arrays += [held[name] for name in source.held]
@@ -421,8 +348,7 @@ class CompiledSource(Operator):
 
     def output(self, y):
         y = np.ascontiguousarray(self._leave(y))
-        narrow = self.returned == "bfloat16"
-        return floats.round_float32_to(y, self.returned) if narrow else y
+        return floats.round_float32_to(y, self.dtype) if self.dtype == "bfloat16" else y
 
 
 def _entering(array, dtype):
@@ -430,26 +356,17 @@ def _entering(array, dtype):
     return floats.widen(array, dtype).astype(np.float32) if dtype == "bfloat16" else array
 
 
-def returned(program):
-    """Returns the dtype of a program's output."""
-    layer = program.steps[-1].layer
-    return layer.get("to", layer["dtype"])
+class EmittedOperator(Operator):
+    """A spec on a library that emits its lines: ``at`` gives them for inputs of one shape."""
 
-
-class EmittedProgram(Operator):
-    """A program on a library that emits its lines: ``at`` gives them for inputs of one shape."""
-
-    def __init__(self, backend, program):
-        Operator.__init__(self, program.steps[0].layer)
-        backend.check(program)
-        self.backend, self.program = backend, program
-        self.constant_weights = backend.constant_weights
+    def __init__(self, backend, spec):
+        Operator.__init__(self, spec)
+        backend.check(spec)
+        self.backend, self.constant_weights = backend, backend.constant_weights
         # lines that hold for inputs of every size, by what lines may differ in
         self.every = {}
         self.by_shape = functools.lru_cache(64)(self._for_shape)
-        self.by_source = functools.lru_cache(16)(
-            functools.partial(CompiledSource, backend, program)
-        )
+        self.by_source = functools.lru_cache(16)(functools.partial(CompiledSource, backend, spec))
 
     def at(self, shape):
         """Returns the CompiledSource for inputs (batch, *spatial, channels) of this shape.
@@ -457,8 +374,8 @@ class EmittedProgram(Operator):
         return self.every.get(_shape_class(shape)) or self.by_shape(tuple(shape))
 
     def _for_shape(self, shape):
-        shapes = ValueShapes(self.program, shape)
-        source = self.backend.emit(self.program, shapes)
+        shapes = InputShape(self.spec, shape)
+        source = self.backend.emit(self.spec, shapes)
         compiled = self.by_source(source)
         # nothing was asked of the size, so these lines hold for all of them
         if not shapes.asked:
@@ -467,15 +384,14 @@ class EmittedProgram(Operator):
 
 
 def _shape_class(shape):
-    """What ``ValueShapes`` tells unasked: the number of axes, and whether x is a stack."""
+    """What ``InputShape`` tells unasked: the number of axes, and whether x is a stack."""
     return len(shape), shape[0] > 1
 
 
-def compiled_stages(source, program, namespace):
+def compiled_stages(source, names, namespace):
     """The functions ``enter(x)``, ``load(*operands)``, which gives ``run(x)``, and ``leave(y)``."""
-    names = program.operands()
     run = _function_lines("run", ["x"], source.run, "y")
-    parameters = ", ".join(names + list(source.held))
+    parameters = ", ".join([*names, *source.held])
     lines = list(source.make)
     lines += _function_lines("enter", ["x"], source.enter, "x")
     lines += _function_lines("load", [parameters], source.load + tuple(run), "run")
@@ -489,7 +405,7 @@ def compiled_stages(source, program, namespace):
 # lines of many shapes are the same text
 @functools.lru_cache(256)
 def _compiled_text(text):
-    """Returns the lines of a program compiled, under a name by which tracebacks find them."""
+    """Returns lines compiled, under a name by which tracebacks find them."""
     # tracebacks and inspect find the lines of compiled text in linecache, by this name
     name = "<probe %s>" % hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
@@ -499,13 +415,6 @@ def _compiled_text(text):
 def _function_lines(name, parameters, lines, result):
     head = "def %s(%s):" % (name, ", ".join(parameters))
     return [head, *indented(lines), "    return " + result]
-
-
-def joins_windows(program):
-    """Whether what is rewritten are windows by themselves: neither split ones nor products."""
-    layers = [step.layer for step in program.steps]
-    products = any("remedy" in layer and layer["op"] in PRODUCT_OPS for layer in layers)
-    return not products and not any("split" in layer for layer in layers)
 
 
 def defined(name, parameters, lines):

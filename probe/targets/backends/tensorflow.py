@@ -18,6 +18,7 @@ import re
 import numpy as np
 
 from probe.case.geometry import BY_SIZE, WindowSizes
+from probe.case.operation import operand_names
 from probe.targets.backends.contract import ONEDNN_KEY, Key, Unavailable, Unsupported, isa_variables
 from probe.targets.backends.layers import PoolingLibrary, composed_pool, pool_kind
 from probe.targets.backends.source import (
@@ -25,14 +26,12 @@ from probe.targets.backends.source import (
     Text,
     Writing,
     assignment,
-    joins_windows,
     keywords,
     left_expression,
     major_minor,
     number_text,
     one_or_all,
     result_expression,
-    returned,
     right_expression,
     straight,
 )
@@ -159,16 +158,12 @@ class TensorFlow(Writing):
     def stable(self, spec, accumulate=None):
         return self.operator(spec if pool_kind(spec) else dict(spec, stable=accumulate))
 
-    def joins(self, program):
-        elementwise = self.switches.get("algorithm") == "elementwise"
-        return self.mode() == "eager" and not elementwise and joins_windows(program)
-
-    def emit(self, program, shapes):
-        source, mode = straight(self, program, shapes), self.mode()
+    def emit(self, layer, shapes):
+        source, mode = straight(self, layer, shapes), self.mode()
         if mode != "eager":
             write = self.in_session if mode == "session" else self.in_function
-            source = write(source, program, shapes)
-        if any("stable" in step.layer for step in program.steps):
+            source = write(source, layer, shapes)
+        if "stable" in layer:
             line = "from probe.sizes.stable.tensorflow import conv, dense"
             source = source._replace(make=(line,) + source.make)
         if self.device.startswith("gpu") and mode != "session" and self.release() >= (2, 12):
@@ -179,12 +174,12 @@ class TensorFlow(Writing):
     def constant(self):
         return self.switches.get("weights") == "constant"
 
-    def in_function(self, source, program, shapes):
+    def in_function(self, source, layer, shapes):
         """Returns the Source whose ``run`` calls a tf.function with the lines of ``source``."""
-        dtype, arguments = program.steps[0].layer["dtype"], ["x"]
+        dtype, arguments = layer["dtype"], ["x"]
         if not self.constant:
-            arguments += program.operands()
-        specs = [f"tf.TensorSpec({shape}, tf.{dtype})" for shape in self.fed(program, shapes)]
+            arguments += operand_names(layer)
+        specs = [f"tf.TensorSpec({shape}, tf.{dtype})" for shape in self.fed(layer, shapes)]
         options = f"input_signature=[{', '.join(specs[: len(arguments)])}]"
         if self.switches.get("xla") == "1":
             word = "jit_compile" if self.release() >= (2, 5) else "experimental_compile"
@@ -195,15 +190,15 @@ class TensorFlow(Writing):
             return source._replace(make=lines, run=run)
         return source._replace(load=source.load + lines, run=run)
 
-    def in_session(self, source, program, shapes):
+    def in_session(self, source, layer, shapes):
         """The Source whose ``run`` calls a session of a graph with the lines of ``source``."""
-        names = [] if self.constant else program.operands()
+        names = () if self.constant else operand_names(layer)
         arguments, body = ["x", *names], source.run
-        dtype = program.steps[0].layer["dtype"]
+        dtype = layer["dtype"]
         if dtype == "bfloat16":  # fed and fetched as float32
             casts = tuple(f"{name} = tf.cast({name}, tf.bfloat16)" for name in arguments)
             body, dtype = casts + body + ("y = tf.cast(y, tf.float32)",), "float32"
-        fed = [f"tf.placeholder(tf.{dtype}, {shape})" for shape in self.fed(program, shapes)]
+        fed = [f"tf.placeholder(tf.{dtype}, {shape})" for shape in self.fed(layer, shapes)]
         where = self.device if ":" in self.device else f"{self.device}:0"
         lines = traced_function(arguments, body)
         lines += (
@@ -221,20 +216,14 @@ class TensorFlow(Writing):
             return source._replace(load=source.load + lines, run=run)
         return source._replace(make=lines, run=run)
 
-    def fed(self, program, shapes):
+    def fed(self, layer, shapes):
         """Returns shapes of the inputs and of the operands as texts; batch and sizes are open."""
-        layer = program.steps[0].layer
-        names = program.operands()
         axes = shapes.rank + 2
         if self.flat(layer):
             axes -= left_expression(layer, shapes).count("0")
-        operand_shapes = {
-            at: self.operand_shape(step.layer, name, shapes.rank)
-            for step in program.steps
-            for name, at in step.arrays.items()
-        }
-        first = str((None,) * (axes - 1) + (layer["in_channels"],))
-        return [first] + [str(operand_shapes[name]) for name in names]
+        first = (None,) * (axes - 1) + (layer["in_channels"],)
+        names = operand_names(layer)
+        return list(map(str, [first, *(self.operand_shape(layer, n, shapes.rank) for n in names)]))
 
     def operand_shape(self, layer, name, rank):
         """Returns the shape of an operand as the call takes it, with None for what is open."""
@@ -261,60 +250,52 @@ class TensorFlow(Writing):
         """Whether a layer's weights are (*kernel, channels, multiplier)."""
         return layer["op"] == "depthwise_conv2d" and not self.by_hand(layer)
 
-    def enter(self, program, shapes):
-        layer = program.steps[0].layer
-        written = program.single and self.flat(layer)
-        x = left_expression(layer, shapes) if written else "x"
+    def enter(self, layer, shapes):
+        x = left_expression(layer, shapes) if self.flat(layer) else "x"
         return assignment("x", x if self.mode() == "session" else tensor_expression(x, layer))
 
-    def operand(self, layer, name, at):
-        array = at
+    def operand(self, layer, name):
+        array = name
         if name == "w" and self.flat(layer):
-            array = right_expression(layer, at)
+            array = right_expression(layer, name)
         elif name == "w" and self.multiplied(layer):
-            array = f"{at}.reshape({self.operand_shape(layer, name, 2)})"
+            array = f"w.reshape({self.operand_shape(layer, name, 2)})"
         fed = self.constant or self.mode() == "session"
-        return assignment(at, array if fed else tensor_expression(array, layer))
+        return assignment(name, array if fed else tensor_expression(array, layer))
 
-    def leave(self, program, shapes):
-        layer, array = program.steps[-1].layer, "y"
+    def leave(self, layer, shapes):
+        array = "y"
         if self.mode() != "session":
-            narrow = returned(program) == "bfloat16"
+            narrow = layer["dtype"] == "bfloat16"
             array = ("tf.cast(y, tf.float32)" if narrow else "y") + ".numpy()"
-        if program.single and self.flat(layer):
-            return result_expression(layer, array, shapes)
-        return array
+        return result_expression(layer, array, shapes) if self.flat(layer) else array
 
-    def lines(self, layer, number, x, y, operands, shapes):
-        """Returns lines from the values named ``x`` to ``y``; see ``source.straight``."""
+    def lines(self, layer, operands, shapes):
+        """Returns lines from ``x`` to ``y``; see ``source.straight``."""
         if self.constant:
             operands = {name: tensor_expression(at, layer) for name, at in operands.items()}
         if pool_kind(layer):
-            text = self.pooled(layer, x[0], number, shapes)
+            text = self.pooled(layer, "x", shapes)
             total, quotient, count = text.partition(" / ")
-            if y == x[0] or not quotient:
-                return [f"{y} = {text}"]
-            return [f"{y} = {total}", f"{y} = {y} / {count}"]
-        if "kernel" not in layer:
-            return [f"{y} = {self.rewriting(layer, x)}"]
+            return [f"y = {total}", f"y = y / {count}"] if quotient else [f"y = {text}"]
         if "stable" in layer:
-            return [f"{y} = {stable(layer, x[0], operands)}"]
+            return [f"y = {stable(layer, 'x', operands)}"]
         if self.flat(layer):
-            return self.product(layer, x[0], y, operands, shapes)
+            return self.product(layer, operands, shapes)
         if self.by_hand(layer):
-            lines = by_hand(layer, operands, shapes.around(number), self.mode() != "eager")
+            lines = by_hand(layer, operands, shapes.around, self.mode() != "eager")
         else:
-            lines = self.convolution(layer, x[0], y, operands["w"])
+            lines = self.convolution(layer, operands["w"])
         if "b" in operands:
-            lines.append(f"{y} = tf.nn.bias_add({y}, {operands['b']})")
+            lines.append(f"y = tf.nn.bias_add(y, {operands['b']})")
         return lines
 
-    def product(self, layer, x, y, operands, shapes):
+    def product(self, layer, operands, shapes):
         """Lines of a matrix product or a sum."""
         op, w, b = layer["op"], operands.get("w"), operands.get("b")
         if op == "sum":
-            return [f"{y} = tf.reduce_sum({x}, 2)"]
-        add = [f"{y} = tf.nn.bias_add({y}, {b})"] * bool(b)
+            return ["y = tf.reduce_sum(x, 2)"]
+        add = [f"y = tf.nn.bias_add(y, {b})"] * bool(b)
         if self.mode() == "session" and op == "dot":
             raise Unsupported("op=dot: not in TensorFlow before 2.0 here; use matmul")
         if self.mode() == "session" and op == "matmul" and shapes.stacked:
@@ -322,13 +303,13 @@ class TensorFlow(Writing):
                 "batch: TensorFlow before 2.0 can't multiply a stack of matrices by one"
             )
         if op != "dot":
-            return [f"{y} = tf.matmul({x}, {w})", *add]
+            return [f"y = tf.matmul(x, {w})", *add]
         written = left_expression(layer, shapes) + right_expression(layer, "w")
         if b and written.count("0") > 2:  # of a vector
-            add = [f"{y} = {y} + {b}"]
-        return [f"{y} = tf.tensordot({x}, {w}, 1)", *add]
+            add = [f"y = y + {b}"]
+        return [f"y = tf.tensordot(x, {w}, 1)", *add]
 
-    def convolution(self, layer, x, y, w):
+    def convolution(self, layer, w):
         """Lines of a ``tf.nn`` convolution, behind ``tf.pad`` where it takes no padding itself."""
         op, padding, release = layer["op"], layer["padding"], self.release()
         stride, dilation = list(layer["stride"]), list(layer["dilation"])
@@ -352,15 +333,14 @@ class TensorFlow(Writing):
         elif own:
             words["padding"] = outside(padding)
         else:
-            before, x = x, "x" if x == "x" else y
-            lines, words["padding"] = [f"{x} = {padded(before, padding)}"], '"VALID"'
+            lines, words["padding"] = [f"x = {padded('x', padding)}"], '"VALID"'
         # tf.nn.conv3d refuses on CPUs; this rearranges, as Keras
         if op == "conv3d" and dilated:
             op = "convolution"
         words.update(more if dilated else {})
-        return lines + [f"{y} = tf.nn.{op}({x}, {w}, {keywords(words)})"]
+        return lines + [f"y = tf.nn.{op}(x, {w}, {keywords(words)})"]
 
-    def pooled(self, layer, x, number, shapes):
+    def pooled(self, layer, x, shapes):
         """Returns the expression of ``tf.nn``'s pooling: SAME, VALID, or ``tf.pad`` before it."""
         kind, rank, padding = pool_kind(layer), len(layer["kernel"]), layer["padding"]
         name = f"tf.nn.{kind}_pool{rank}d"
@@ -390,19 +370,8 @@ class TensorFlow(Writing):
 
         library = PoolingLibrary(padded, whole, "tf.ones_like({})".format, native)
         known = self.mode() == "eager" and (layer["ceil_mode"] or padding in BY_SIZE)
-        spatial = shapes.spatial(number) if known else [None] * rank
+        spatial = shapes.spatial if known else [None] * rank
         return composed_pool(layer, library, spatial, x)
-
-    def rewriting(self, layer, xs):
-        """The expression of a step that pads, cuts, joins or converts; ``xs``: what it reads."""
-        op, x = layer["op"], xs[0]
-        if op == "pad":
-            return padded(x, layer["padding"])
-        if op == "slice":
-            return f"{x}[{':, ' * layer['axis']}{layer['start']}:{layer['stop']}]"
-        if op == "concat":
-            return f"tf.concat([{', '.join(xs)}], {layer['axis']})"
-        return f"tf.cast({x}, tf.{layer['to']})"
 
 
 def traced_function(names, lines, *decorators):

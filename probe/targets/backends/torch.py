@@ -28,16 +28,13 @@ from probe.targets.backends.source import (
     PRODUCT_OPS,
     Text,
     Writing,
-    channels_first_axis,
     is_vector,
-    joins_windows,
     keywords,
     left_expression,
     number_text,
     one_or_all,
     refuse_gpu_keys,
     result_expression,
-    returned,
     right_expression,
     straight,
 )
@@ -127,15 +124,13 @@ class Torch(Writing):
                 lines.append(text.format(value if name == "threads" else value == "1"))
         return tuple(lines)
 
-    def check(self, program):
-        layer = program.steps[0].layer
-        case = program.single and "kernel" in layer
-        if case and layer["op"] not in ("matmul", "dense") and self.switches.get("linear") == "1":
+    def check(self, layer):
+        if layer["op"] not in ("matmul", "dense") and self.switches.get("linear") == "1":
             raise Unsupported(f"op={layer['op']}: linear=1 is for matmul and dense")
 
-    def emit(self, program, shapes):
-        source = straight(self, program, shapes)
-        if any("stable" in step.layer for step in program.steps):
+    def emit(self, layer, shapes):
+        source = straight(self, layer, shapes)
+        if "stable" in layer:
             source = source._replace(make=("from probe.sizes.stable.torch import conv",))
         wait = ("torch.cuda.synchronize()",) if self.device.startswith("cuda") else ()
         return source._replace(run=source.run + wait)
@@ -148,12 +143,9 @@ class Torch(Writing):
     def invariant(self, spec, sizes):
         return in_invariant_mode(self.operator(spec), self.torch.nn.Module, sizes)
 
-    def joins(self, program):
-        return joins_windows(program)
-
-    def enter(self, program, shapes):
-        layer, word = program.steps[0].layer, program.layout
-        if program.single and layer["op"] in PRODUCT_OPS:
+    def enter(self, layer, shapes):
+        word = layout_of_spec(layer)
+        if layer["op"] in PRODUCT_OPS:
             return self.laid("x", left_expression(layer, shapes), layer, word)
         if word == TRANSPOSED:
             return ["x = " + self.tensor("x.copy()", layer) + ".movedim(-1, 1)"]
@@ -161,16 +153,16 @@ class Torch(Writing):
         lines = ["x = np.moveaxis(x, -1, 1).copy()", "x = " + self.tensor("x", layer)]
         return lines + memory_format_lines("x", layer, word)
 
-    def operand(self, layer, name, at):
+    def operand(self, layer, name):
         if name != "w":
-            return [f"{at} = {self.tensor(at, layer)}"]
+            return [f"b = {self.tensor('b', layer)}"]
         word = layout_of_spec(layer)
         if layer["op"] in PRODUCT_OPS:
             turned = ".T.copy()" * self.linear(layer)
-            return self.laid(at, right_expression(layer, at) + turned, layer, word)
-        lines = [f"{at} = np.moveaxis({at}, (-1, -2), (0, 1)).copy()"]
-        lines.append(f"{at} = {self.tensor(at, layer)}")
-        return lines + memory_format_lines(at, layer, word) * (word == CHANNELS_LAST)
+            return self.laid("w", right_expression(layer, "w") + turned, layer, word)
+        lines = ["w = np.moveaxis(w, (-1, -2), (0, 1)).copy()"]
+        lines.append(f"w = {self.tensor('w', layer)}")
+        return lines + memory_format_lines("w", layer, word) * (word == CHANNELS_LAST)
 
     def laid(self, name, array, layer, word):
         """Lines that assign an operand of a product, such as ``x[0]``, as the layout says."""
@@ -179,11 +171,10 @@ class Torch(Writing):
             return [f"{name} = {self.tensor(turned, layer)}.transpose(-1, -2)"]
         return [f"{name} = {self.tensor(array, layer)}", *memory_format_lines(name, layer, word)]
 
-    def leave(self, program, shapes):
-        layer = program.steps[-1].layer
-        wide = ".float()" if returned(program) == "bfloat16" else ""
+    def leave(self, layer, shapes):
+        wide = ".float()" if layer["dtype"] == "bfloat16" else ""
         array = f"y{'.cpu()' * (self.device != 'cpu')}{wide}.numpy()"
-        if program.single and layer["op"] in PRODUCT_OPS:
+        if layer["op"] in PRODUCT_OPS:
             return result_expression(layer, array, shapes)
         return f"np.moveaxis({array}, 1, -1)"
 
@@ -193,50 +184,33 @@ class Torch(Writing):
         where = "" if self.device == "cpu" else f', device="{self.device}"'
         return f"torch.tensor({array}{kind}{where})"
 
-    def lines(self, layer, number, x, y, operands, shapes):
-        """Returns lines from the value named ``x`` to ``y``; see ``source.straight``."""
+    def lines(self, layer, operands, shapes):
+        """Returns lines from ``x`` to ``y``; see ``source.straight``."""
         if layer["op"] in PRODUCT_OPS:
-            return [f"{y} = {self.product(layer, x[0], operands)}"]
+            return [f"y = {self.product(layer, operands)}"]
         if pool_kind(layer):
-            return [f"{y} = {pooled(layer, x[0], shapes.spatial(number))}"]
+            return [f"y = {pooled(layer, 'x', shapes.spatial)}"]
         if "stable" in layer:
             words = {
                 name: repr(layer[name]) for name in ("stride", "dilation", "groups", "padding")
             }
             words["accumulate"] = repr(layer["stable"])
-            arguments = ", ".join([x[0], *operands.values(), keywords(words)])
-            return [f"{y} = conv({arguments})"]
-        if "kernel" in layer:
-            return convolution_lines(layer, x[0], y, operands, shapes.around(number))
-        if layer["op"] == "concat":
-            axis = channels_first_axis(layer["axis"], shapes.rank)
-            return [f"{y} = torch.cat([{', '.join(x)}], {axis})"]
-        return [f"{y} = {self.rewriting(layer, x[0], shapes)}"]
+            return [f"y = conv({', '.join(['x', *operands, keywords(words)])})"]
+        return convolution_lines(layer, operands, shapes.around)
 
-    def product(self, layer, x, arrays):
+    def product(self, layer, operands):
         """Returns the expression of a matrix product or a sum."""
         if layer["op"] == "sum":
-            return f"torch.sum({x}, -1)"
-        operands = ", ".join(arrays.values())
+            return "torch.sum(x, -1)"
         if self.linear(layer):
-            return f"F.linear({x}, {operands})"
-        return f"torch.matmul({x}, {arrays['w']})" + f" + {arrays.get('b')}" * ("b" in arrays)
+            return f"F.linear({', '.join(['x', *operands])})"
+        return "torch.matmul(x, w)" + " + b" * ("b" in operands)
 
     def linear(self, layer):
         """Whether ``F.linear`` computes a product."""
         op = layer["op"]
         own = op == "dense" or (op == "matmul" and layer["bias"])
         return self.switches.get("linear", str(int(own))) == "1"
-
-    def rewriting(self, layer, x, shapes):
-        """Returns the expression of a step that pads, cuts or converts."""
-        if layer["op"] == "pad":
-            return padded(x, layer["padding"])
-        if layer["op"] == "slice":  # convolutions of views may take another kernel than of tensors
-            count = layer["stop"] - layer["start"]
-            axis = channels_first_axis(layer["axis"], shapes.rank)
-            return f"{x}.narrow({axis}, {layer['start']}, {count}).contiguous()"
-        return f"{x}.to(torch.{layer['to']})"
 
     def kernels(self, spec, shapes):
         """PyTorch's own choice of a convolution backend, such as ``Mkldnn`` or ``Slow2d``."""
@@ -266,21 +240,20 @@ class Choosing:
         return x
 
 
-def convolution_lines(layer, x, y, operands, pairs):
+def convolution_lines(layer, operands, pairs):
     """``F.conv`` with its own padding where that is symmetric, else behind ``F.pad``."""
     lines, around = [], "0"
     if all(before == after for before, after in pairs):
         around = one_or_all([before for before, _ in pairs])
     else:
-        whole, x = x, "x" if x == "x" else y
-        lines = [f"{x} = {padded(whole, pairs)}"]
+        lines = [f"x = {padded('x', pairs)}"]
     words = {"stride": one_or_all(layer["stride"]), "padding": around}
     if set(layer["dilation"]) != {1}:
         words["dilation"] = one_or_all(layer["dilation"])
     if layer["groups"] > 1:
         words["groups"] = str(layer["groups"])
-    arguments = ", ".join([x, *operands.values(), keywords(words)])
-    return lines + [f"{y} = F.conv{len(layer['kernel'])}d({arguments})"]
+    arguments = ", ".join(["x", *operands, keywords(words)])
+    return [*lines, f"y = F.conv{len(layer['kernel'])}d({arguments})"]
 
 
 def memory_format_lines(x, layer, word):

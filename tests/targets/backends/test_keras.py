@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from probe.case.operation import case_program
 from probe.targets.backends import conformance
 from probe.targets.backends.contract import Unsupported
 from probe.targets.backends.keras import Keras
-from probe.targets.backends.source import ValueShapes
+from probe.targets.backends.source import InputShape
 from tests.targets.backends.conforming import wrong
 
 pytestmark = pytest.mark.long
@@ -25,6 +24,6 @@ def test_integers_are_exact(started, text, every):
 @pytest.mark.parametrize("library", ["jax", "torch"])
 def test_keras_has_no_float64_where_it_computes_in_float32(library):
     backend = Keras().described({"backend": library}, "cpu", "3.15")
-    case = case_program(conformance.spec("matmul", [1], dtype="float64"))
+    case = conformance.spec("matmul", [1], dtype="float64")
     with pytest.raises(Unsupported, match="dtype=float64: .* in float32"):
-        backend.emit(case, ValueShapes(case, (1, 5, 1)))
+        backend.emit(case, InputShape(case, (1, 5, 1)))

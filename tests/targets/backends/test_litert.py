@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from probe.case.errors import TargetError
-from probe.case.operation import case_program
 from probe.targets.backends import conformance
 from probe.targets.backends.contract import Unsupported
 from probe.targets.backends.litert import ALIGNMENT, LiteRT, runners, schema_weights
-from probe.targets.backends.source import ValueShapes
+from probe.targets.backends.source import InputShape
 from tests.targets.backends import conforming
 from tests.targets.backends.conforming import CASES, slow
 
@@ -97,8 +96,7 @@ def test_weights_in_the_operators_layout(op, kernel, shape):
 
 def emitted(spec, shape):
     """The Source of a case; no library is imported."""
-    given = case_program(spec)
-    return LiteRT().described({}, "cpu", "").emit(given, ValueShapes(given, shape))
+    return LiteRT().described({}, "cpu", "").emit(spec, InputShape(spec, shape))
 
 
 def test_the_models_buffers_are_aligned_and_hold_what_is_given():

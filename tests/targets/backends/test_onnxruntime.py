@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from probe.case.operation import case_program
 from probe.targets.backends import conformance
 from probe.targets.backends.onnxruntime import OnnxRuntime
-from probe.targets.backends.source import ValueShapes
+from probe.targets.backends.source import InputShape
 from tests.targets.backends import conforming
 from tests.targets.backends.conforming import CASES, slow
 
@@ -49,8 +48,7 @@ def test_float16_is_computed_between_casts(started):
 
 def node(spec, shape=(1, 8, 8, 1)):
     """The text of the node of a spec."""
-    program = case_program(spec)
-    return OnnxRuntime().described({}, "cpu", "").shown(program, ValueShapes(program, shape))[0]
+    return OnnxRuntime().described({}, "cpu", "").shown(spec, InputShape(spec, shape))[0]
 
 
 def test_same_is_written_out_where_auto_pad_would_be_refused():

@@ -11,13 +11,12 @@ import pytest
 
 from probe.case.case import Case
 from probe.case.errors import TargetError
-from probe.case.operation import case_program
 from probe.explain.comparison import outputs_of_call
 from probe.sweep.campaign import run_row
 from probe.targets import launch, target
 from probe.targets.backends import conformance
 from probe.targets.backends.contract import Unsupported
-from probe.targets.backends.source import ValueShapes
+from probe.targets.backends.source import InputShape
 from probe.targets.backends.tensorflow import TensorFlow, error_line
 from probe.targets.target import Target
 from tests.targets.backends.conforming import wrong
@@ -173,9 +172,9 @@ def test_the_reports_failure_is_alive_with_eigens_own_contraction(started):
 
 def test_an_operator_refused_by_the_backend_itself_is_unsupported():
     spec = conformance.spec("depthwise_conv2d", [3, 3], in_channels=2, filters=2)
-    program = case_program(dict(spec, stride=[2, 2], dilation=[2, 2]))
+    both = dict(spec, stride=[2, 2], dilation=[2, 2])
     with pytest.raises(Unsupported, match="strides or dilations"):
-        TensorFlow().described({}, "cpu", "").emit(program, ValueShapes(program, (1, 5, 5, 2)))
+        TensorFlow().described({}, "cpu", "").emit(both, InputShape(both, (1, 5, 5, 2)))
 
 
 @pytest.mark.slow
