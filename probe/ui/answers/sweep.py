@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any
 from probe.case import layout
 from probe.case.arguments import choice, optional_number, typed
 from probe.case.case import Case
-from probe.case.errors import InputError
+from probe.case.errors import InputError, TargetError
 from probe.order.window import axis_of, number_of, shown_axis_value
 from probe.sweep.bits import answer_request
-from probe.sweep.campaign import Campaign, CampaignPart, case_row, run_row
+from probe.sweep.campaign import case_row, run_row
 from probe.sweep.plan import Plans, SweepRequest, axis_values
 from probe.sweep.printing import up_to
 from probe.sweep.shard import Shard, within_shard
 from probe.sweep.summary import Summary
 from probe.targets import backends
 from probe.targets.budget import within
+from probe.targets.launch import open_session
 from probe.targets.progress import Tell, silent
 from probe.targets.target import Target
 from probe.ui.answers.answer import (
@@ -303,10 +304,9 @@ def sweep(
     with within(time), within_shard(part), opened as open_store:
         if by == "order":
             values = [*part.part(values[:-1]), values[-1]]
-            job = _ByOrderCampaign(values, vary, open_store, progress)
-            if job.run([(where, [case]) for where in targets]).interrupted:
-                raise KeyboardInterrupt
-            return SweptByOrder(job.orders(), case, values, vary)
+            tell = progress or silent
+            found = by_order_on_targets(case, values, vary, targets, open_store, tell)
+            return SweptByOrder(found, case, values, vary)
         return Swept(answer_request(request, targets, open_store, workers, progress), case, values)
 
 
@@ -346,49 +346,37 @@ def _layout_numbers(
     return [*others, against]
 
 
-class _ByOrderCampaign(Campaign[Case]):
-    """A sweep by order of one case on each target; what a target fails at is not stored."""
+def by_order_on_targets(
+    case: Case,
+    values: Sequence[int],
+    vary: str,
+    targets: Sequence[Target],
+    store: Store | None,
+    tell: Tell,
+) -> ByOrders:
+    """Sweeps one target after another by order; what a target fails at is not stored."""
+    from probe.sizes.by_order import sweep_by_order  # late: a sweep by bits needs none
 
-    def __init__(
-        self, values: Sequence[int], vary: str, store: Store | None, progress: Tell | None
-    ) -> None:
-        super().__init__(progress=progress)
-        self.values, self.vary, self.kept = values, vary, store
-        self.found: dict[str, ByOrder] = {}
-
-    def size(self, question: Case) -> int:
-        """Counts nothing: the sweep itself counts the values of its axis."""
-        return 0
-
-    def share(self, number: int, questions: Sequence[Case]) -> list[Case]:
-        """Returns every target runs: a shard has a part of the values."""
-        return list(questions)
-
-    def ask(self, part: CampaignPart[Case], question: Case) -> None:
-        """Sweeps one target, and stores it."""
-        # here: a sweep by bits needs none
-        from probe.sizes.by_order import sweep_by_order
-
-        text = part.target.text
-        by_order = sweep_by_order(
-            *(part.session, question, self.values, self.vary),
-            progress=lambda done, total: self.tell(done, total, text),
-        )
-        self.found[text] = by_order
-        if self.kept is not None:
-            run = run_row(part.target, part.session.facts, part.session.variables)
+    found = ByOrders(store=None if store is None else str(store.path))
+    for where in targets:
+        text = where.text
+        try:
+            with open_session(where) as session:
+                by_order = sweep_by_order(
+                    *(session, case, values, vary),
+                    progress=lambda done, total, text=text: tell(done, total, text),
+                )
+                run = run_row(where, session.facts, session.variables)
+        except TargetError as error:
+            failure = {"target": text, "kind": error.kind, "message": error.why}
+            found.failures.append(failure)
+            continue
+        found.targets[text] = by_order
+        if store is not None:
             tables: dict[str, Any] = {"runs": run, "cases": case_row(by_order.case)}
-            for table, rows in (tables | by_order.rows(part.run_id)).items():
-                self.kept.append(table, rows)
-
-    def orders(self) -> ByOrders:
-        """Returns what was found, and what failed."""
-        failures = [
-            {"target": text, "kind": failure.kind, "message": failure.message}
-            for text, part in self.parts.items()
-            for failure in part.failures
-        ]
-        return ByOrders(self.found, failures, None if self.kept is None else str(self.kept.path))
+            for table, rows in (tables | by_order.rows(run["run_id"])).items():
+                store.append(table, rows)
+    return found
 
 
 BY = ["machine", "target", "library_version", "vary"]
