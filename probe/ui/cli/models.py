@@ -348,7 +348,7 @@ def bytes_of(text: str) -> int:
 
 PADDED = (
     "What is padded: length (the axis whose size is not fixed, else the longest axis), batch, or "
-    "NAME:AXIS,... of inputs."
+    "NAME:AXIS,... of inputs; length if not given."
 )
 FIXED = (
     "The full length, to which inputs are usually padded; every shorter padding is compared with "
@@ -366,7 +366,7 @@ PLAN = (
 
 @click.command(cls=Words, short_help="Find how far a model's inputs must be padded.")
 @click.argument("model", metavar="MODEL")
-@option("--vary", "AXIS", PADDED, default="length", show_default=True)
+@option("--vary", "AXIS", PADDED)
 @option("--fixed", "N", FIXED, type=NUMBER)
 @option("--lengths", "LENGTHS", CONTENT, type=NUMBERS)
 @option("--padded", "N", "Pad to this length instead of the least possible.", type=NUMBER)
@@ -404,6 +404,9 @@ def padding(
     from probe.ui.answers.two_runs import refuse_report
 
     refuse_written_folder(report)
+    if not (pads["fixed"] or pads["lengths"] or pads["plan"] or run.inputs):
+        why, todo = "the size to compare with is not given", "give --fixed N, or --inputs FILE.npz"
+        raise InputError("fixed", "(none)", why, todo)
     if report is not None and len(targets) > 1:
         why = "a report is of one target"
         raise InputError("report", report, why, "give one --target, or leave it out")

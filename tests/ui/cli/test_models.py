@@ -90,6 +90,7 @@ REFUSED = {
     "diff tapes:left --vary batch": (2, "at=(none): the left run's size is required"),
     "diff tapes:left --at 3 --against 3": (2, "both sides are the same run"),
     "diff tapes:left --at 1 --against 3": (2, "without inputs there is no length to vary"),
+    "fix padding tapes:left --vary batch": (2, "fixed=(none): the size to compare with is not"),
     "diff nine-layers --at 1 --against 3": (2, "there is no such file"),
 }
 
