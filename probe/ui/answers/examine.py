@@ -28,8 +28,7 @@ from probe.diff.alone import unequal_bits
 from probe.diff.difference import Pair, Region
 from probe.diff.source import find_cause
 from probe.diff.walk import walk
-from probe.record.inputs import first_entries, varied_axes
-from probe.record.subject import run_unwatched
+from probe.record.inputs import varied_axes
 from probe.sizes.invariant import mitigated_models
 from probe.sweep.printing import counted, differ
 from probe.targets import budget
@@ -39,7 +38,7 @@ from probe.targets.target import Target
 from probe.ui.answers.answer import Answer
 from probe.ui.answers.first_difference import ComparisonQuestion, Walked, diff, operation_text
 from probe.ui.answers.record import GivenModel, record
-from probe.ui.answers.two_runs import ADVICE, TwoSides, repeats, samples_alone, two_runs
+from probe.ui.answers.two_runs import ADVICE, TwoSides, repeats, two_runs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -185,36 +184,18 @@ def examine(
         else:
             subject = user_model.opened()
             arrays, along, size, whole = _inputs_and_sizes(user_model, subject, ask, (at, against))
-            if target is None:
+            axes = ",".join(f"{name}:{axis}" for name, axis in along.items())
+            both = TwoSides("batch" if ask == "batch" else axes, size, whole)
+            cut, how = replace(user_model, inputs=arrays), {"explain": False, "progress": tell}
+            walked = two_runs(cut, both, target, subject=subject, **how)
+            if ask == "padding" and target is None:
+                ends = f"length {size}", f"length {whole}"
+                walked.asked = ComparisonQuestion(user_model.name, *ends, ADVICE["length"])
+            if walked.inputs is not None:
+                left, right = walked.inputs
                 vary = "batch" if ask == "batch" else "length"
-                right = first_entries(arrays, along, whole)
-                left, filled, samples = first_entries(arrays, along, size), {}, None
-                if ask == "batch":
-                    plain = lambda inputs: run_unwatched(subject.recorder(inputs))  # noqa: E731
-                    samples = samples_alone((plain, plain), right, along, (size, whole), tell)
-                    left = first_entries(right, along, size, start=samples.first_apart())
-                for name, array in left.items():
-                    width = [
-                        (0, b - a) for a, b in zip(array.shape, right[name].shape, strict=True)
-                    ]
-                    # a batch is filled with its first sample: zeros may be no input at all, as of a
-                    # division
-                    mode = {"mode": "wrap"} if vary == "batch" else {}
-                    filled[name] = np.pad(array, width, **mode)  # type: ignore[call-overload]
+                filled = {name: filled_up(array, right[name].shape) for name, array in left.items()}
                 sides = SizedInputs(subject, vary, (size, whole), left, right, filled)
-                runs = [subject.recorder(side) for side in (left, right)]
-                ends = f"{vary} {size}", f"{vary} {whole}"
-                question = ComparisonQuestion(user_model.name, *ends, ADVICE[vary])
-                match = repeats(subject)((left, right))
-                walked = Walked(walk(runs[0], runs[1], False, tell, match=match), question)
-                walked.found.notes += user_model.notes
-                if samples is not None:
-                    walked.found.take_samples(samples)
-            else:
-                vary = ",".join(f"{name}:{axis}" for name, axis in along.items())
-                both = TwoSides("batch" if ask == "batch" else vary, size, whole)
-                cut = replace(user_model, inputs=arrays)
-                walked = two_runs(cut, both, target, explain=False, progress=tell)
         head = f"{walked.asked.model}: {walked.asked.left} against {walked.asked.right}"
         diagnosis = Diagnosis(walked, ask, head.removeprefix(": "), parts)
         examination = Examination(model, walked, sides, out, tell, step, tell_part)
@@ -257,6 +238,14 @@ class SizedInputs:
     left: dict[str, np.ndarray]
     right: dict[str, np.ndarray]
     filled: dict[str, np.ndarray]
+
+
+def filled_up(array: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    """Returns an array in a larger shape: padded by zeros, a batch filled with its first samples,
+    as zeros may be no input at all, such as of a division."""
+    width = [(0, whole - size) for size, whole in zip(array.shape, shape, strict=True)]
+    mode = "wrap" if array.shape[1:] == tuple(shape[1:]) else "constant"
+    return np.pad(array, width, mode=mode)  # type: ignore[call-overload]
 
 
 def _valid_lengths(arrays: Mapping[str, np.ndarray], along: Mapping[str, int]) -> np.ndarray:

@@ -61,6 +61,8 @@ class Walked(Answer):
     asked: ComparisonQuestion
     script: Mapping[str, Any] = field(default_factory=dict)
     sizes: list[dict[str, Any]] = field(default_factory=list)
+    inputs: tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]] | None = None
+    """Both sides', where the model ran in this process."""
 
     @property
     def verdict(self) -> str:

@@ -206,14 +206,18 @@ def two_runs(
     explain: bool = True,
     time: str | None = None,
     progress: Say | None = None,
+    subject: Opened | None = None,
 ) -> Walked:
-    """Does as ``probe.network`` with ``at`` or ``against_target``. Errors: as there."""
+    """Does as ``probe.network`` with ``at`` or ``against_target``. Errors: as there.
+
+    ``subject``: the model, where it was opened before.
+    """
     with within(time), heard("network", progress) as tell:
         sides = sides.checked(target)
         tell("opening the model")
         if target is not None or sides.against_target is not None:
             return _on_targets(model, sides, target, explain, tell)
-        subject = model.opened()
+        subject = subject or model.opened()
         arrays = model.arrays(subject.inputs, sides.vary, max(sides.at or 0, sides.against or 0))
         both = sides.cut(arrays, subject.inputs)
         # refused before anything is run
@@ -235,7 +239,7 @@ def two_runs(
             _known_outputs((left, right), samples)
         running = repeats(subject)
         found = walk(left, right, explain, tell, match=running(both))
-        walked = Walked(found, question)
+        walked = Walked(found, question, inputs=both)
         walked.found.notes += model.notes
         if samples is not None:
             walked.found.take_samples(samples)

@@ -119,7 +119,9 @@ def test_outputs_that_read_the_padding_are_counted_and_not_called_rounding():
     away = int((apart > 1e-4).any(dim=(0, 1)).sum())  # the last two positions
     assert away == 2 and found.parts[-1].name == "fix"
     said = found.parts[-1].text
-    assert said.startswith(f"{away * 4} outputs read the padding, from aten.convolution at 0 on")
+    # those at the position before read it too, where it is zero, and may differ by rounding
+    assert away * 4 <= int(said.split()[0]) <= (away + 1) * 4
+    assert "outputs read the padding, from aten.convolution at 0 on" in said
     assert f"by up to {float(apart.max()):.2g}; that is no rounding" in said
 
 
