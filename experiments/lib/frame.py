@@ -18,7 +18,7 @@ from probe.case.errors import INTERRUPTED, InputError, ProbeError
 from probe.explain.causes import explain_store
 from probe.sweep.bits import sweep_cases
 from probe.sweep.campaign import Tally
-from probe.sweep.cluster import shards
+from probe.sweep.cluster import run_on_nodes
 from probe.sweep.printing import Output
 from probe.sweep.shard import ALL, Shard, current_shard, within_shard
 from probe.sweep.store import Store
@@ -84,7 +84,7 @@ def on_nodes(cluster: str, path: Path, folder: Path, quick: bool) -> bool:
             "shard", current_shard().text, "a cluster divides the experiment by itself", todo
         )
     with out.progress(path.stem) as tell:
-        interrupted = shards.run_on_nodes(cluster, path, folder, quick, tell, out.note)
+        interrupted = run_on_nodes(cluster, path, folder, quick, tell, out.note)
     if not interrupted:
         out.results.print(f"{path.stem}: every part is stored in {from_here(folder)}")
     return interrupted

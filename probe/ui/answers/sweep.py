@@ -270,10 +270,10 @@ def sweep(
         if store is not None and not isinstance(store, str | Path):
             why = "the nodes are different machines"
             raise InputError("store", store.path, why, "give a folder")
-        from probe.sweep.cluster import shards
+        from probe.sweep import cluster as nodes
 
         several = [target] if isinstance(target, str | Target) else target
-        wanted = list(dict.fromkeys(map(shards.Wanted.parse, several)))
+        wanted = list(dict.fromkeys(map(nodes.Wanted.parse, several)))
         targets = [each.target for each in wanted]
     else:
         targets = checked_targets(target)
@@ -291,7 +291,7 @@ def sweep(
         folder = None if store is None else Path(str(store)) / part.folder
         notes: list[str] = []
         request = replace(request, only=tuple(part.part(plans.values)))
-        summary = shards.sweep_on_nodes(
+        summary = nodes.sweep_on_nodes(
             *(cluster, request, wanted, folder), progress or silent, notes.append
         )
         return Swept(summary, plans[0].case, values, notes)

@@ -1,8 +1,18 @@
-"""Shards of a sweep on Dask's own workers: the store of one process, whatever a node does."""
+"""Shards of a sweep on Dask's own workers: the store of one process, whatever a node does.
+
+The slow tests start Dask's own commands, as people do, on two loopback hosts, and kill them; they
+take minutes together.
+"""
 
 import json
+import os
+import random
+import signal
+import socket
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -10,9 +20,8 @@ import pytest
 import probe
 from probe import Case, load
 from probe.case.errors import ClusterError, InputError
-from probe.sweep.cluster import nodes, shards
-from probe.sweep.cluster.nodes import DaskNode
-from probe.sweep.cluster.shards import Task, Wanted
+from probe.sweep import cluster
+from probe.sweep.cluster import DaskNode, Task, Wanted
 from probe.sweep.plan import Plans, SweepRequest
 from probe.sweep.store import Store
 from probe.targets import machine
@@ -50,23 +59,23 @@ def address():
         protocol="tcp://",
         host="127.0.0.1",
         dashboard_address="127.0.0.1:0",
-    ) as cluster:
-        yield cluster.scheduler_address
+    ) as dask:
+        yield dask.scheduler_address
         # their threads are this process's: what they keep is not ended with a process of theirs
-        with distributed.Client(cluster, set_as_default=False) as client:
+        with distributed.Client(dask, set_as_default=False) as client:
             for worker in client.nthreads():
                 client.submit(close_kept, workers=[worker], pure=False).result()
 
 
 def close_kept():
-    if hasattr(nodes._KEPT, "sessions"):
-        nodes._KEPT.sessions.close()
+    if hasattr(cluster._KEPT, "sessions"):
+        cluster._KEPT.sessions.close()
 
 
 @pytest.fixture
 def swept(address, monkeypatch, tmp_path):
     """swept(targets=..., folder=...): the answer, and the values that nodes were asked."""
-    monkeypatch.setattr(shards, "LEAST", 1)
+    monkeypatch.setattr(cluster, "LEAST", 1)
     asked = []
     to_json = SweepRequest.to_json
 
@@ -113,7 +122,7 @@ def test_what_is_stored_is_not_asked_again_with_or_without_a_cluster(swept, plai
 
 def broken(monkeypatch, change):
     """From now on the tables of shards with the value 9 are changed before a node sends them."""
-    packed = nodes.packed_tables
+    packed = cluster.packed_tables
 
     def changed(folder):
         tables = packed(folder)
@@ -121,7 +130,7 @@ def broken(monkeypatch, change):
             at = stream.read_all()["at"].to_pylist()
         return change(tables) if 9 in at else tables
 
-    monkeypatch.setattr(nodes, "packed_tables", changed)
+    monkeypatch.setattr(cluster, "packed_tables", changed)
 
 
 def rewritten(name, column, value):
@@ -152,7 +161,6 @@ def test_what_nodes_could_not_run_or_not_send_is_lost_and_run_the_next_time(
         (rewritten("runs", "run_id", "0" * 16), "the node has changed: its machine, library"),
         (lambda tables: tables | {"comparisons": b"\x00" * 64}, "not run: "),
         (lambda tables: tables | {"../up": tables["runs"]}, "its ../up have different columns"),
-        (lambda tables: tables | {"runs": tables["cases"]}, "its runs have different columns"),
     ]:
         with monkeypatch.context() as patched:
             broken(patched, change)
@@ -181,16 +189,16 @@ def test_ctrl_c_leaves_what_is_there(swept, tmp_path):
     assert len(load(tmp_path / "store").comparisons) == told["comparisons"]
 
 
-def deal(client, hosts, answer=nodes.node_facts):
+def deal(client, hosts, answer=cluster.node_facts):
     """What one task comes to: its answers, and why it failed."""
     taken, failed = [], []
     task = Task("reference", 1, hosts, answer, ["reference"], taken.append, failed.append)
-    shards.deal(client, [task], lambda *_: None)
+    cluster.deal(client, [task], lambda *_: None)
     return taken, failed
 
 
 def test_work_of_which_all_nodes_are_gone_is_given_up(address, monkeypatch):
-    monkeypatch.setattr(shards, "PATIENCE", 0.2)
+    monkeypatch.setattr(cluster, "PATIENCE", 0.2)
     with distributed.Client(address, set_as_default=False) as client:
         assert deal(client, ["127.0.0.9"]) == ([], ["no node with it for 0.2 seconds"])
         taken, failed = deal(client, ["127.0.0.1"])
@@ -214,7 +222,7 @@ def node(label, run_id, why=None, threads=1, host="127.0.0.1"):
 def chosen(there, wanted="reference", stores=None):
     """The label, hosts and number of shards of 12 values, and what was noted."""
     notes, request = [], SweepRequest(Plans([CASE], "length", *[[*LENGTHS[:-1]], 17]))
-    sweep = shards._TargetSweep(request, Wanted.parse(wanted), there, stores or {}, notes.append)
+    sweep = cluster._TargetSweep(request, Wanted.parse(wanted), there, stores or {}, notes.append)
     return (
         sweep.label,
         {host for task in sweep.tasks for host in task.hosts},
@@ -257,10 +265,10 @@ def test_nodes_of_another_checkout_are_left_out_and_none_is_an_input_error(
     def elsewhere(text):
         return {**machine.facts(), "schema_version": 0, "targets": {}}
 
-    monkeypatch.setattr(nodes, "node_facts", elsewhere)
+    monkeypatch.setattr(cluster, "node_facts", elsewhere)
     notes = []
     with distributed.Client(address, set_as_default=False) as client:
-        assert nodes.nodes_there(client, ["reference"], notes.append) == []
+        assert cluster.nodes_there(client, ["reference"], notes.append) == []
     assert len(notes) == 2 and "its schema_version is 0" in notes[0]
     with pytest.raises(InputError, match="no usable node"):
         swept()
@@ -309,19 +317,19 @@ def test_an_experiments_parts_are_kept_where_shards_are(address, monkeypatch, tm
             case = Case("conv1d", 3 + int(question["shard"][0]), 1, 1, length=64)
             store.append("cases", case_row(case))
             store.flush()
-            tables = nodes.packed_tables(store.path)
+            tables = cluster.packed_tables(store.path)
         failed = question["shard"].startswith("3/")
         stderr = "shard=3/8: no such thing; do another"
         return {"status": 2 * failed, "stderr": stderr, "tables": tables}
 
-    monkeypatch.setattr(shards, "answer_script", script_of)
+    monkeypatch.setattr(cluster, "answer_script", script_of)
 
     def run():
-        shards.run_on_nodes(address, script, tmp_path / "out", True, lambda *_: None, print)
+        cluster.run_on_nodes(address, script, tmp_path / "out", True, lambda *_: None, print)
 
     with pytest.raises(ClusterError, match=r"1 parts were not run: shard=3/8: no such thing"):
         run()
-    there = sorted(path.parent.parent.name for path in (tmp_path / "out").rglob(shards.DONE))
+    there = sorted(path.parent.parent.name for path in (tmp_path / "out").rglob(cluster.DONE))
     assert there == [f"shard-{n}-of-8" for n in (1, 2, 4, 5, 6, 7, 8)]
     assert len(load(tmp_path / "out").cases) == 7
     asked.unlink()
@@ -333,3 +341,206 @@ def test_an_experiments_parts_are_kept_where_shards_are(address, monkeypatch, tm
 def test_dask_is_not_imported_before_it_is_needed():
     code = "import sys, probe.ui.answers.sweep; sys.exit('distributed' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+ROOT = Path(__file__).parents[2]
+LAST = 1500
+WORDS = (
+    "sweep --op conv1d --kernel 5 --in-channels 3 --filters 2 --operands cancel --keep 3 --json "
+    f"--lengths 5..{LAST} --target {SWITCHING}"
+).split()
+LIMIT = 600
+
+
+class Processes:
+    """A scheduler and nodes, each started by Dask's own command."""
+
+    def __init__(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.address = f"tcp://127.0.0.1:{self.port}"
+        self.environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        self.started = {}
+        self.schedule()
+
+    def start(self, name, *words):
+        command = [sys.executable, "-m", *words, "--no-dashboard"]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self.started[name] = subprocess.Popen(command, env=self.environment, **quiet)
+
+    def schedule(self):
+        where = ("--host", "127.0.0.1", "--port", str(self.port))
+        self.start("scheduler", "distributed.cli.dask_scheduler", *where)
+
+    def node(self, name, host, *more):
+        where = (self.address, "--host", host, "--name", name, "--nthreads", "1", "--no-nanny")
+        self.start(name, "distributed.cli.dask_worker", *where, *more)
+
+    def joined(self, count):
+        """Waits until so many nodes have joined."""
+        code = "import sys; from distributed import Client\n"
+        code += "Client(sys.argv[1]).wait_for_workers(int(sys.argv[2]), timeout=300)"
+        command = [sys.executable, "-c", code, self.address, str(count)]
+        subprocess.run(command, check=True, capture_output=True, timeout=LIMIT)
+
+    def kill(self, name):
+        process = self.started.pop(name)
+        process.kill()
+        process.wait()
+
+    def sweep(self, store, *words):
+        command = [sys.executable, "-m", "probe", *WORDS, "--store", str(store)]
+        where = [] if "--no-cluster" in words else ["--cluster", self.address]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen([*command, *where], env=self.environment, cwd=ROOT, **pipes)
+
+    def close(self):
+        for name in list(self.started):
+            self.kill(name)
+
+
+@pytest.fixture
+def processes():
+    found = Processes()
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def long_sweep(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plain")
+    probe.sweep(CASE, range(5, LAST + 1), [SWITCHING], store=folder, keep=3)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["parent", "node", "scheduler"])
+def test_what_is_killed_at_any_moment_leaves_the_rows_of_one_run(
+    victim, processes, long_sweep, tmp_path
+):
+    processes.node("a", "127.0.0.1")
+    processes.node("b", "127.0.0.2")
+    seed = time.time_ns()
+    moment = random.Random(seed).uniform(2, 15)
+    first = processes.sweep(tmp_path)
+    time.sleep(moment)
+    if victim == "parent":
+        first.kill()
+    elif victim == "node":
+        processes.kill("b")
+    else:
+        processes.kill("scheduler")
+    out, told = first.communicate(timeout=LIMIT)
+    assert first.returncode in (0, 2, 3, -signal.SIGKILL), (seed, told)
+    assert "Traceback" not in told
+    if victim == "scheduler":
+        processes.kill("a")
+        processes.kill("b")
+        processes.schedule()
+        processes.node("a", "127.0.0.1")
+        processes.node("b", "127.0.0.2")
+    again = processes.sweep(tmp_path)
+    out, told = again.communicate(timeout=LIMIT)
+    assert again.returncode == 0, (seed, moment, told)
+    assert json.loads(out)["comparisons"] == LAST - 5
+    same(tmp_path, long_sweep)
+
+
+LISTENING = """
+import psutil, sys
+from probe.sweep.cluster import connected_nodes
+if __name__ == "__main__":
+    with connected_nodes("local:2", ["reference"], print) as (client, nodes):
+        own = psutil.Process()
+        for process in (own, *own.children(recursive=True)):
+            for one in process.net_connections("inet"):
+                if one.status == psutil.CONN_LISTEN:
+                    print("listens", one.laddr.ip)
+        print("nodes", len(nodes))
+"""
+
+
+@pytest.mark.slow
+def test_a_local_cluster_listens_on_loopback_alone_and_leaves_nothing(tmp_path):
+    script = tmp_path / "listening.py"
+    script.write_text(LISTENING)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(script)]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT
+    )
+    told = done.stdout.split("\n")
+    assert done.returncode == 0 and "nodes 2" in told, done.stderr
+    assert {line for line in told if line.startswith("listens")} == {"listens 127.0.0.1"}
+
+
+@pytest.mark.slow
+def test_no_scheduler_is_one_line():
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{closed.getsockname()[1]}"
+    words = [sys.executable, "-m", "probe", *WORDS, "--no-store", "--cluster", address]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "3s",
+    }
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "no scheduler answers there" in done.stderr
+    said = [line for line in done.stderr.splitlines() if not line.startswith('{"progress"')]
+    assert len(said) == 1
+
+
+@pytest.mark.slow
+def test_an_experiments_shards_come_from_nodes(processes, tmp_path):
+    processes.node("a", "127.0.0.1")
+    script = [sys.executable, str(ROOT / "experiments" / "prefix_stability.py"), "--quick"]
+    run = {"env": processes.environment, "check": True, "capture_output": True}
+    subprocess.run([*script, "--store", tmp_path / "one"], **run)
+    words = [*script, "--store", tmp_path / "many", "--cluster", processes.address]
+    subprocess.run(words, **run)
+    for table in ("runs", "comparisons", "causes", "cases"):
+        assert rows(tmp_path / "many", table) == rows(tmp_path / "one", table), table
+
+
+SLURM = """
+from dask_jobqueue import SLURMCluster
+if __name__ == "__main__":
+    with SLURMCluster(
+        queue="long", cores=16, processes=4, memory="64GB", walltime="04:00:00", interface="lo",
+        scheduler_options={"dashboard_address": "127.0.0.1:0"},
+    ) as nodes:
+        print(nodes.job_script())
+"""
+
+
+@pytest.mark.slow
+def test_the_script_for_slurm_gives_a_job_that_starts_nodes(tmp_path):
+    pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
+    script = tmp_path / "slurm.py"
+    script.write_text(SLURM)
+    command = [sys.executable, str(script)]
+    job = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "#SBATCH -p long" in job and "#SBATCH --cpus-per-task=16" in job
+    assert "#SBATCH -t 04:00:00" in job and "--nworkers 4" in job and "--nthreads 4" in job
+    assert "distributed.cli.dask_worker tcp://" in job
+
+
+def test_a_process_that_ends_while_it_starts_is_one_line(monkeypatch, capsys):
+    def dies(processes):
+        raise RuntimeError("Nanny failed to start.")
+
+    monkeypatch.setattr(cluster, "_local", dies)
+    words = "sweep --op conv1d --kernel 3 --lengths 5..9 --target reference --no-store"
+    assert shell.run([*words.split(), "--cluster", "local:2"]) == 3
+    err = capsys.readouterr().err
+    assert "a process ended while it started (Nanny failed" in err
+    assert err.count("\n") == 1
+
+
+def test_an_error_of_a_node_travels_as_one_line():
+    with pytest.raises(RuntimeError, match=r"\AInputError: target=reference==x[^\n]*\Z"):
+        cluster.answer_sweep('{"target": "reference==x"}')
+    with pytest.raises(RuntimeError, match="KeyError"):
+        cluster.answer_script("{}")

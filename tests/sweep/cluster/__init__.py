@@ -1,1 +1,0 @@
-"""Questions run on other machines: nodes that answer, die and lie."""
