@@ -18,7 +18,7 @@ from probe.order.orders import reveal
 from probe.order.tree import Tree
 from probe.order.windows import reveal_pool
 from probe.targets.backends.contract import Unsupported
-from probe.targets.backends.layers import spans
+from probe.targets.backends.pools import spans
 from probe.targets.launch import InlineSession
 from probe.targets.target import Target
 from tests.convolutions import explain_case

@@ -23,7 +23,7 @@ from probe.targets.backends.contract import (
     Unsupported,
     isa_variables,
 )
-from probe.targets.backends.layers import PoolingLibrary, composed_pool, pool_kind
+from probe.targets.backends.pools import PoolingLibrary, composed_pool, pool_kind
 from probe.targets.backends.source import (
     PRODUCT_OPS,
     Text,
