@@ -371,12 +371,6 @@ class Guarded:
         """As of ``Recorder``; some know it after the first run."""
         return "; ".join(filter(None, (self.said, self.inner.note)))
 
-    @property
-    def straight(self) -> bool:
-        """Returns whether other numbers of these shapes take the same operations, as is known of
-        model files whose nodes have nothing inside, and of Keras' own layers."""
-        return getattr(self.inner, "straight", False)
-
     def plain(self) -> list[np.ndarray]:
         outputs: list[np.ndarray] = guarded(self.inner.plain, self.name or self.target)
         return outputs

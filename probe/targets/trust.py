@@ -20,6 +20,7 @@ import struct
 import zipfile
 from collections.abc import Iterator
 from importlib import import_module
+from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -76,6 +77,7 @@ def check_keras(path: Path, trust: bool) -> list[NamedClass]:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _no_model_file(path, f"its configuration is not JSON ({str(error)[:80]})") from None
+    _require_room(config)
     holding = [layer for layer in _named_classes(config, "") if layer.holds_code]
     holding += [] if path.suffix.lower() == ".keras" else _unknown_layers(config)
     if holding and not trust:
@@ -86,6 +88,40 @@ def check_keras(path: Path, trust: bool) -> list[NamedClass]:
         todo = "if you trust where the file comes from, give --trust"
         raise InputError("network", path, why, todo)
     return holding
+
+
+# Arguments of layers that say how many elements a weight or an output has at least.
+SIZES = {
+    *("units", "filters", "input_dim", "output_dim", "n", "size", "padding", "height", "width"),
+    *("batch_shape", "batch_input_shape", "target_shape"),
+}
+
+
+def _require_room(config: Any) -> None:
+    """InputError where a layer asks for more elements than bytes are free: a file of a few bytes
+    then takes all memory."""
+    pending = [config]
+    while pending:
+        now = pending.pop()
+        if isinstance(now, dict):
+            for name in SIZES & now.keys():
+                memory.require_room(_least_elements(now[name]), name, now[name])
+            pending += now.values()
+        elif isinstance(now, list):
+            pending += now
+
+
+def _least_elements(sizes: Any) -> int:
+    """Returns the product of numbers a spatial axis, of which each may be a pair that is added."""
+    if isinstance(sizes, list):
+        return prod(max(_added(size), 1) for size in sizes)
+    return _added(sizes)
+
+
+def _added(size: Any) -> int:
+    if isinstance(size, list):
+        return sum(map(_added, size))
+    return size if isinstance(size, int) else 0
 
 
 def imported(named: list[NamedClass]) -> dict[str, Any]:

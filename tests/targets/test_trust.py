@@ -283,6 +283,23 @@ def test_a_tuple_of_a_million_tuples_ends_in_one_line(tmp_path, trusted):
     assert "weights alone do not define an architecture" in refusal(path, trust=trusted)
 
 
+@pytest.mark.parametrize(
+    ("layer", "said"),
+    [
+        ({"units": 1 << 50}, "units=1125899906842624: it needs 1024 TiB"),
+        ({"padding": [[0, 1 << 20], [1 << 29, 1 << 29]]}, "padding=.*: it needs 1024 TiB"),
+        ({"size": [1 << 20, 1 << 30], "padding": "same"}, "size=.*: it needs 1024 TiB"),
+    ],
+    ids=["units", "padding", "size"],
+)
+def test_a_layer_that_no_memory_holds_is_refused_before_it_is_made(tmp_path, layer, said):
+    config = {"class_name": "Sequential", "config": {"layers": [{"config": layer}]}}
+    with zipfile.ZipFile(tmp_path / "m.keras", "w") as archive:
+        archive.writestr("config.json", json.dumps(config))
+    with pytest.raises(InputError, match=said):
+        files.check_keras(tmp_path / "m.keras", trust=True)
+
+
 def test_archives_that_unpack_to_gigabytes_are_not_read(tmp_path, monkeypatch):
     """Eight gigabytes of spaces take eight megabytes: reading them took the machine's memory."""
     monkeypatch.setattr(memory, "UNPACKED", 1 << 20)

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
+from probe.case import memory
 from probe.case.errors import Foreign, InputError, foreign
 from probe.order.semantics import Meaning, Moves, Unknown
 from probe.order.semantics.contract import Call
@@ -45,6 +47,9 @@ DTYPES = {
     "complex64 complex128".split()
 }
 QUANTISED = "it computes with integers that stand for other numbers"
+# Operators that give an array of sizes that they read, with the operand that has them.
+GROWING = {"FILL": 0, "BROADCAST_TO": 1, "TILE": 1, "RESIZE_BILINEAR": 1,
+           "RESIZE_NEAREST_NEIGHBOR": 1}  # fmt: skip
 # Stands in keys of what is passed on.
 PASSED = "from"
 # Operators that run other subgraphs of the file; these go with them.
@@ -129,6 +134,17 @@ class LiteRTFile:
         quantisation = self.tensor(key).quantization
         scale = None if quantisation is None else quantisation.scale
         return scale is not None and len(scale) > 0
+
+    def require_room(self) -> None:
+        """InputError where no memory holds an array that an operator is said to give, or the one of
+        the sizes that it reads: a file of a few bytes then takes all memory."""
+        sizes = [(tensor.name, tensor.shape) for g in self.model.subgraphs for tensor in g.tensors]
+        growing = [node for node in self.body.nodes if node.op in GROWING]
+        held = self.body.constants
+        sizes += [(node.op, held.get(node.slots[GROWING[node.op]])) for node in growing]
+        for name, axes in sizes:
+            elements = 1 if axes is None else prod(max(int(n), 1) for n in np.reshape(axes, -1))
+            memory.require_room(elements, str(name), elements)
 
     def inputs(self) -> tuple[Input, ...]:
         """Returns the model's inputs; None for the batch, and for sizes that are left open."""
@@ -410,5 +426,7 @@ def opened(
     ``switches``: of the target, ``threads`` and ``xnnpack``.
     """
     path = Path(path)
-    inputs = graphs.read(path.name, lambda: LiteRTFile(graphs.content(path)).inputs(), AGAIN)
+    file = graphs.read(path.name, lambda: LiteRTFile(graphs.content(path)), AGAIN)
+    file.require_room()
+    inputs = graphs.read(path.name, file.inputs, AGAIN)
     return graphs.OpenedGraph(inputs, lambda arrays: LiteRTRecorder(path, arrays, switches))

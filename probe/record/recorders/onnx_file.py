@@ -258,30 +258,47 @@ def refuse_endless(graph: Any, outside: Mapping[str, Any] | None = None, turns: 
             refuse_endless(each, inner, count)
 
 
-# Nodes that make an array of a size that a file says, with the input that has its axes or how often
-# each is repeated.
+def refuse_huge(graph: Any, outside: Mapping[str, np.ndarray] | None = None) -> None:
+    """InputError where a node of a graph, or of one in it, makes an array of more elements than
+    bytes are free: a file of a few bytes then takes all memory. ``outside``: constants around."""
+    held = dict(outside or {})
+    for tensor in getattr(graph, "initializer", ()):
+        if tensor.data_location != onnx.TensorProto.EXTERNAL:
+            held[tensor.name] = numpy_helper.to_array(tensor)
+    for node in graph.node:
+        constant = Constant.held(node)
+        if constant is not None:
+            held[node.output[0]] = constant.array
+        elements = _least_elements(node, [held.get(name) for name in node.input])
+        memory.require_room(elements, node.op_type, elements)
+        for inner in graphs(node):
+            refuse_huge(inner, held)
+
+
+# Nodes that make an array of a size that a file says, with the input that has its axes, or how
+# often each is repeated.
 GROWING = {"ConstantOfShape": 0, "Expand": 1, "Tile": 1}
 
 
-def refuse_huge(graph: Any) -> None:
-    """InputError where a node of a graph, or of one in it, makes an array of more elements than
-    bytes are free: a file of a few bytes then takes all memory."""
-    shapes = {tensor.name: tensor for tensor in getattr(graph, "initializer", ())}
-    for node in graph.node:
-        constant, name = Constant.held(node), ""
-        if constant is not None and node.op_type == "Constant":
-            shapes[node.output[0]] = constant.array
-        if node.op_type in GROWING and len(node.input) > GROWING[node.op_type]:
-            name = node.input[GROWING[node.op_type]]
-        sizes = shapes.get(name)
-        if isinstance(sizes, onnx.TensorProto):
-            external = sizes.data_location == onnx.TensorProto.EXTERNAL
-            sizes = None if external else numpy_helper.to_array(sizes)
-        if sizes is not None:
-            elements = prod(int(size) for size in sizes.reshape(-1))
-            memory.require_room(elements, node.op_type, elements)
-        for inner in graphs(node):
-            refuse_huge(inner)
+def _least_elements(node: Any, reads: Sequence[np.ndarray | None]) -> int:
+    """Returns how many elements a node gives at least, as far as its constants say."""
+    reads = [*reads, *[None] * 4]
+    op = node.op_type
+    if op == "Range":
+        ends = [float(end.reshape(-1)[0]) for end in reads[:3] if end is not None]
+        return int((ends[1] - ends[0]) / (ends[2] or 1)) if len(ends) == 3 else 0
+    if op == "Pad":
+        pads = reads[1] if len(node.input) > 1 else words_in(node).get("pads")
+        axes = None if pads is None else np.reshape(pads, (2, -1)).astype(object).sum(0)
+    elif op in ("Resize", "Upsample"):
+        sizes = reads[1] if op == "Upsample" else reads[2] if reads[3] is None else reads[3]
+        axes = None if sizes is None else sizes.reshape(-1)
+    else:
+        axes = reads[GROWING[op]] if op in GROWING else None
+    if axes is None or not len(axes):
+        return 0
+    least = 1 if op in ("Pad", "Resize", "Upsample") else 0
+    return prod(max(int(size), least) for size in np.reshape(axes, -1))
 
 
 def _single_constants(graph: Any, outside: Mapping[str, Any]) -> dict[str, Any]:

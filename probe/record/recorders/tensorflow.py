@@ -78,7 +78,6 @@ from probe.targets.progress import without_stderr
 
 # one watched run
 
-COMMUTE = ("Add", "AddV2", "Mul", "Maximum", "Minimum")
 # Elements of what is taken for a shape.
 SMALL_SHAPE = 16
 
@@ -128,7 +127,7 @@ class Watching(Interpreter):
         self.variables: dict[int, Hashable] = {}
         self.lists: dict[int, list[Seen | None]] = {}
         self.shapes: set[int] = set()
-        self.order: dict[Hashable, int] = {}
+        self.given: set[Hashable] = set()
         self.roles: dict[Hashable, tuple[str, str]] = {}
         self.writes, self.graphs, self.busy = 0, 0, False
         self.said: list[str] = []
@@ -200,7 +199,7 @@ class Watching(Interpreter):
         Where an operation is called with a variable, TensorFlow reads it past the callbacks: then
         the tensor has the variable's own memory.
         """
-        if number_of(tensor) not in self.aliases and number_of(tensor) not in self.order:
+        if number_of(tensor) not in self.aliases and number_of(tensor) not in self.given:
             handle = self._held(tensor) if type_of(tensor).floating else None
             key = number_of(tensor) if handle is None else self._variable(handle, "")
             self.aliases[number_of(tensor)] = key
@@ -235,7 +234,7 @@ class Watching(Interpreter):
         return Seen(key, sizes_of(tensor), type_of(tensor).name, lambda: array(tensor), role, name)
 
     def _gives(self, gives: Sequence[Seen]) -> None:
-        self.order.update((value.key, len(self.order)) for value in gives)
+        self.given.update(value.key for value in gives)
         for value in gives:
             if value.shape in self.wanted:
                 self.numpy[value.shape, value.dtype, array_digest(value.array())] = value.key
@@ -288,15 +287,12 @@ class Watching(Interpreter):
     def _read(self, op: str, inputs: list[Any]) -> list[int]:
         """Returns the numbers of the inputs that are arrays."""
         arguments = structure(op, len(inputs))
-        numbers = [
+        return [
             n
             for n, tensor in enumerate(inputs)
             if n not in arguments
             and (not type_of(tensor).unread or (op == "ResourceGather" and n == 0))
         ]
-        if op in COMMUTE:  # Grappler swaps them: what was given earlier stands first
-            numbers.sort(key=lambda n: self.order.get(self.key(inputs[n]), len(self.order)))
-        return numbers
 
     def _of_shapes(self, inputs: list[Any], outputs: list[Any]) -> bool:
         """Whether an operation only calculates with shapes, or with numbers of the program."""
@@ -304,7 +300,7 @@ class Watching(Interpreter):
         def is_shape(tensor: Any) -> bool:
             if number_of(tensor) in self.shapes:
                 return True
-            return not sizes_of(tensor) and self.key(tensor) not in self.order
+            return not sizes_of(tensor) and self.key(tensor) not in self.given
 
         if not all(type_of(tensor).whole and is_shape(tensor) for tensor in inputs):
             return False
@@ -477,13 +473,12 @@ def _memory_of(tensor: Any) -> tuple[Any, ...]:
 class TensorFlowRecorder:
     """A function of no arguments that computes with TensorFlow, or with Keras on TensorFlow.
 
-    ``straight``: it takes the same operations whatever numbers of these shapes it is given.
     ``shapes``: of its outputs, from a run unwatched, by which layers were built and functions
     traced; ``expected``: digests of these outputs, None where other numbers were run.
     """
 
-    def __init__(self, function: Callable[[], Any], straight: bool = False) -> None:
-        self.function, self.straight = function, straight
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.function = function
         self.target = target()
         self.note = ""
         self.known = KnownGraphs()
@@ -504,7 +499,7 @@ class TensorFlowRecorder:
 
     def again(self, function: Callable[[], Any]) -> TensorFlowRecorder:
         """Returns a recorder of the same on other numbers of these shapes, with layers built."""
-        other = TensorFlowRecorder(function, self.straight)
+        other = TensorFlowRecorder(function)
         other.known, other.shapes = self.known, self.shapes
         return other
 
@@ -563,13 +558,11 @@ SAVING = ("__inference__traced_save", "__inference__traced_restore")
 @dataclass(frozen=True)
 class OpenedTensorFlow:
     """A model file, as ``contract.Opened`` says. ``call``: runs it on tensors in the order of its
-    inputs. ``model``: Keras's own, whose layers can be replaced; None of a SavedModel.
-    ``straight``: as of a recorder."""
+    inputs. ``model``: Keras's own, whose layers can be replaced; None of a SavedModel."""
 
     inputs: tuple[Input, ...]
     call: Callable[[Sequence[Any]], Any]
     model: Any = None
-    straight: bool = False
     recorders: dict[Any, TensorFlowRecorder] = field(default_factory=dict, compare=False)
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> TensorFlowRecorder:
@@ -579,7 +572,7 @@ class OpenedTensorFlow:
         shapes = tuple((tuple(tensor.shape), tensor.dtype) for tensor in operands)
         call = lambda: self.call(operands)  # noqa: E731
         like = self.recorders.get(shapes)
-        made = TensorFlowRecorder(call, self.straight) if like is None else like.again(call)
+        made = TensorFlowRecorder(call) if like is None else like.again(call)
         return self.recorders.setdefault(shapes, made) if like is None else made
 
 
@@ -624,8 +617,7 @@ def _keras(path: Path, trusted: bool) -> OpenedTensorFlow:
             (packed,) = packed
         return model(packed, training=False)
 
-    # shapes alone decide which operations Keras' own layers take; code of others decides as it does
-    return OpenedTensorFlow(inputs, call, model, straight=not named)
+    return OpenedTensorFlow(inputs, call, model)
 
 
 def _input_of(name: str, shape: Any, dtype: Any) -> Input:

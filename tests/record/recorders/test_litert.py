@@ -127,3 +127,11 @@ def test_a_loop_of_too_many_iterations_is_one_operation(monkeypatch) -> None:
     assert recorder.note.startswith("loops are one operation each")
     assert "WHILE" in [one.op for one in seen]
     assert "TANH" not in [one.op for one in seen]
+
+
+def test_an_array_that_no_memory_holds_is_refused_before_it_runs(tmp_path) -> None:
+    graph = backend.LiteRTGraph("float32", (1, 9, 9, 3))
+    y = graph.operator("TANH", [graph.x], (1 << 20, 1 << 10, 1 << 10, 1 << 10))
+    (tmp_path / "m.tflite").write_bytes(backend.LiteRTModel(graph, y)({})["model"])
+    with pytest.raises(InputError, match="it needs 1024 TiB"):
+        litert.opened(tmp_path / "m.tflite")

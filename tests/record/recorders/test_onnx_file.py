@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -181,18 +183,28 @@ def test_a_loop_that_nothing_ends_is_refused_before_it_runs(tmp_path, turns, end
         assert onnxruntime.opened(tmp_path / "m.onnx").inputs
 
 
-@pytest.mark.parametrize("op", ["ConstantOfShape", "Expand", "Tile"])
+HUGE = {"ConstantOfShape": [1 << 20, 1 << 30], "Expand": [1 << 20, 1 << 30],
+        "Tile": [1 << 20, 1 << 30], "Pad": [0, 0, 1 << 20, 1 << 30], "Range": [1 << 50],
+        "Resize": [1 << 20, 1 << 30]}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", HUGE)
 @pytest.mark.parametrize("inline", [False, True])
 def test_an_array_that_no_memory_holds_is_refused_before_it_runs(tmp_path, op, inline):
     """A file of 200 bytes took all that was free before the library said no."""
-    sizes = numpy_helper.from_array(np.array([1 << 20, 1 << 30], np.int64), "sizes")
-    reads = ["sizes"] if op == "ConstantOfShape" else ["x", "sizes"]
-    nodes = [helper.make_node(op, reads, ["y"])]
-    held = [] if inline else [sizes]
-    if inline:
-        nodes.insert(0, helper.make_node("Constant", [], ["sizes"], value=sizes))
+    sizes = np.array(HUGE[op], np.int64).reshape(() if op == "Range" else -1)
+    held = {"sizes": sizes, "zero": np.array(0), "one": np.array(1)}
+    every = {"ConstantOfShape": ["sizes"], "Range": ["zero", "sizes", "one"]}
+    reads = every.get(op, ["x", "", "", "sizes"] if op == "Resize" else ["x", "sizes"])
+    nodes, arrays = [helper.make_node(op, reads, ["y"])], list[Any]()
+    for name, array in held.items():
+        tensor = numpy_helper.from_array(array, name)
+        if inline:
+            nodes.insert(0, helper.make_node("Constant", [], [name], value=tensor))
+        else:
+            arrays.append(tensor)
     x, y = (helper.make_tensor_value_info(name, 1, None) for name in "xy")
-    graph = helper.make_graph(nodes, "g", [x], [y], held)
+    graph = helper.make_graph(nodes, "g", [x], [y], arrays)
     onnx.save(helper.make_model(graph), tmp_path / "m.onnx")
     with pytest.raises(InputError, match=f"{op}=.*: it needs 1024 TiB, and .* are free"):
         onnxruntime.opened(tmp_path / "m.onnx")
