@@ -95,10 +95,8 @@ class Entry:
     """What is known of one operation; a row of the table.
 
     ``chosen``: the mark of the class; empty: there is none. ``largest``: the size that it was
-    chosen for. ``marks``: by number of threads, the mark of each size that was checked.
-    Not saved: ``orders``, by number of threads what asking for them came to; ``believed``, by
-    number of threads the sizes whose marks stand in a table that was read, and were not asked here;
-    ``home``: it was made where it is used.
+    chosen for. Not saved, as every process asks for itself: ``marks``, by number of threads, the
+    mark of each size that was checked; ``orders``, what asking for them came to.
     """
 
     chosen: str = ""
@@ -106,25 +104,14 @@ class Entry:
     largest: int = 0
     marks: dict[int, dict[int, str]] = field(default_factory=dict)
     orders: dict[int, str] = field(default_factory=dict)
-    believed: dict[int, set[int]] = field(default_factory=dict)
-    home: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in _UNSAVED}
+        return {"chosen": self.chosen, "like": self.like, "largest": self.largest}
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> Entry:
         """Returns what ``to_json`` gave. What errors come of other things: as of ``Table.of``."""
-        marks = {
-            _checked_threads(threads): {
-                _checked_size(int(size)): str(mark) for size, mark in each.items()
-            }
-            for threads, each in row["marks"].items()
-        }
-        return cls(str(row["chosen"]), str(row["like"]), int(row["largest"]), marks)
-
-
-_UNSAVED = ("orders", "believed", "home")
+        return cls(str(row["chosen"]), str(row["like"]), int(row["largest"]))
 
 
 class MarkedSizes:
@@ -180,8 +167,6 @@ class Sizes(MarkedSizes):
 
     def __init__(self, operation: Checkable, entry: Entry, threads: int) -> None:
         super().__init__(operation, entry, threads)
-        self.believed = entry.believed.setdefault(threads, set())
-        self.notes: list[str] = []
         self._piece = 0
 
     def take(self, mark: str) -> None:
@@ -226,38 +211,12 @@ class Sizes(MarkedSizes):
     def plan(self, count: int) -> Plan | None:
         """Returns the calls that compute ``count`` places in the class; None: there is no way."""
         if count not in self.plans:
-            plan = self._plan(count) if self.entry.chosen else None
-            while plan is not None and not self._holds(plan):
-                plan = self._plan(count)
-            self.plans[count] = plan
+            self.plans[count] = self._plan(count) if self.entry.chosen else None
         return self.plans[count]
-
-    def _holds(self, plan: Plan) -> bool:
-        """Asks the sizes of a plan that are only believed; forgets all of these if one is false."""
-        for size in {piece.size for piece in plan}:
-            before = self.marks.get(size)
-            if self._here(size) == self.entry.chosen:
-                continue
-            if before is not None:
-                self.notes.append(f"{self.operation.key}: size {size} differs: checked anew")
-                for each in self.believed:
-                    del self.marks[each]
-                self.believed.clear()
-                self.entry.orders.clear()
-                self.take(self.entry.chosen)  # the plans rest on what is forgotten
-            return False
-        return True
 
     def of_largest(self, largest: int) -> str:
         """The mark of the size nearest to the largest whose places are alike; empty: none is."""
-        return next(filter(None, map(self._here, _near(largest))), "")
-
-    def _here(self, size: int) -> str:
-        """As ``mark``, but a mark that is only believed is asked again."""
-        if size in self.believed:
-            self.believed.discard(size)
-            del self.marks[size]
-        return self.mark(size)
+        return next(filter(None, map(self.mark, _near(largest))), "")
 
     def _plan(self, count: int) -> Plan | None:
         pieces = self.operation.pieces
@@ -422,31 +381,17 @@ class Buckets(MarkedSizes):
         if like == "cheapest" and len(classes) > 1:
             self.take_cheapest(classes, lambda: self._cost(wanted))
 
-    def recheck(self, quick: bool, notes: list[str]) -> None:
-        """Asks the buckets of a table again; ``quick``: each sample once, not at every place.
-
-        If one does not hold, all are asked anew, at every place. The chosen class stays where it
-        is found, so that the same bits are given; else one is chosen, and ``notes`` says so.
-        """
-        key, chosen, before = self.operation.key, self.entry.chosen, dict(self.marks)
-        self.marks.clear()
-        self.entry.orders.clear()
-        sizes = {size + more for size in self.ladder for more in (0, *self.beside)}
-        marks = {size: mark for size, mark in before.items() if size in sizes}
-        for size, mark in marks.items():
-            if self.operation.mark(size, quick=quick) != mark:
-                notes.append(f"{key}: size {size} differs from the table: checked anew")
-                marks.clear()
-                break
-        self.marks |= marks
+    def keep(self, trusted: bool, notes: list[str]) -> None:
+        """Keeps the class of a table where a bucket gives it, so that the same bits are given; else
+        forgets it, and ``notes`` says so. ``trusted``: as of the table."""
         why = ""
         if not self.used:
             why = "no size gives the bits of the table"
-        elif quick and before and self.entry.like == "largest" and self.classes[0] != chosen:
+        elif trusted and self.entry.like == "largest" and self.classes[0] != self.entry.chosen:
             why = "the table's class is not that of the largest size"
         if why:
-            notes.append(f"{key}: {why}: chosen anew")
-        self.entry.chosen = "" if why else chosen
+            notes.append(f"{self.operation.key}: {why}: chosen anew")
+            self.entry.chosen = ""
 
     @property
     def doubts(self) -> str:
@@ -512,7 +457,6 @@ FORMAT = 1
 VARIABLES = ("MKL_", "ONEDNN_", "DNNL_", "OMP_", "KMP_")
 MOST_BYTES, MOST_THREADS = 1 << 26, 4096  # of a table that is read
 NO_TABLE = "it is not a table of classes"
-CHECKED = 6  # sizes of each operation that are asked again where a table is read
 
 
 def table_environment(library: str) -> dict[str, Any]:
@@ -642,9 +586,7 @@ class Table:
         names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
         if names:
             table.trusted = False
-            table.notes.append(
-                f"the table was made with another {', '.join(names)}: all sizes are checked anew"
-            )
+            table.notes.append(f"the table was made with another {', '.join(names)}")
         return table
 
     @classmethod
@@ -670,33 +612,6 @@ class Table:
             raise InputError("table", Path(path).name, why, "give the same, or another table")
         return table
 
-    def recheck(self, sizes: Sizes) -> None:
-        """Asks some sizes of an operation again; what does not hold is forgotten.
-
-        All of them are forgotten if one doesn't hold, or where the environment is another. Those
-        that were not asked are believed until one of them is to be run: then it is asked first. The
-        chosen class stays, so that the same bits are looked for; where no size gives them any
-        more, a class is chosen anew, and ``notes`` says so.
-        """
-        marks, before = sizes.marks, dict(sizes.marks)
-        most = CHECKED * max(self.sizes["batch"]) * max(self.sizes.get("length", (1,)))
-        small = sorted(size for size in before if size <= most)
-        at = np.linspace(0, len(small) - 1, min(len(small), CHECKED)).round().astype(int)
-        marks.clear()
-        sizes.believed.clear()
-        sizes.notes, sizes.entry.home = self.notes, self.trusted
-        for size in (small[number] for number in at):
-            if sizes.mark(size) != before[size]:
-                self.notes.append(f"{sizes.operation.key}: size {size} differs: checked anew")
-                sizes.entry.orders.clear()
-                return
-        # thousands of sizes may stand there: few are ever run
-        if self.trusted:
-            sizes.believed |= before.keys() - marks.keys()
-            marks |= before | marks
-        else:
-            sizes.entry.orders.clear()
-
 
 def _no_table(name: str, why: str) -> InputError:
     return InputError("table", name, why, "write one with report.save")
@@ -715,16 +630,16 @@ def _checked_threads(value: Any) -> int:
     return threads
 
 
-def anew(sizes: Sizes, largest: int, like: str, wanted: Sequence[int], notes: list[str]) -> None:
+def anew(sizes: Sizes, largest: int, like: str, wanted: Sequence[int], table: Table) -> None:
     """Chooses a class where that of the table is not the one that is wanted, or has no sizes."""
     entry = sizes.entry
     if (entry.like, entry.largest) != (like, largest):
         why = "the table's class is for other sizes"
-    elif like == "largest" and entry.home and sizes.of_largest(largest) != entry.chosen:
+    elif like == "largest" and table.trusted and sizes.of_largest(largest) != entry.chosen:
         why = "the table's class is not that of the largest size"
     elif sizes.plan(largest) is None:
         why = "no size gives the bits of the table"
     else:
         return
-    notes.append(f"{sizes.operation.key}: {why}: chosen anew")
+    table.notes.append(f"{sizes.operation.key}: {why}: chosen anew")
     sizes.choose(largest, like, wanted)

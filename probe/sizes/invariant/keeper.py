@@ -279,10 +279,6 @@ class Keeper:
                     self.table.notes += [sizes.doubts] if sizes.doubts else []
                 self._settled |= {(operation.key, self.threads), (operation.key, count)}
             sizes = Sizes(operation, entry, threads)
-            sizes.notes = self.table.notes
-            if (operation.key, threads) not in self._settled:
-                self.table.recheck(sizes)
-                self._settled.add((operation.key, threads))
             if threads != self.threads and entry.chosen and sizes.plan(wanted[0]) is None:
                 sizes = self._of_threads(operation, wanted, threads)
             # its operands may take more memory than the model
@@ -298,7 +294,6 @@ class Keeper:
         in_table = name in self.table.entries
         entry = self.table.entries.setdefault(name, Entry())
         sizes = Sizes(operation, entry, threads)
-        sizes.notes = self.table.notes
         if (name, threads) not in self._settled:
             self._settled.add((name, threads))
             self._own.append(entry)
@@ -310,10 +305,9 @@ class Keeper:
         return sizes
 
     def _choose(self, sizes: Sizes, wanted: tuple[int, str, list[int]], in_table: bool) -> None:
-        """Sets the class. ``in_table``: it stands in the table that was read, and is checked."""
+        """Sets the class. ``in_table``: it stands in the table that was read."""
         if in_table:
-            self.table.recheck(sizes)
-            anew(sizes, *wanted, self.table.notes)
+            anew(sizes, *wanted, self.table)
         else:
             sizes.choose(*wanted)
 
@@ -330,9 +324,6 @@ class Keeper:
         entry = self.table.entries.get(name, Entry())
         entry.chosen, entry.like, entry.largest = like.chosen, like.like, like.largest
         sizes = Sizes(operation, entry, threads)
-        if (name, threads) not in self._settled:
-            self.table.recheck(sizes)
-            self._settled.add((name, threads))
         if not any(map(sizes.usable, tried)):
             return None
         self.table.entries[name] = entry

@@ -57,8 +57,7 @@ DRAWN = 1 << 20  # numbers of their inputs
 class WholeProgram:
     """A program with inputs of one shape but for the batch: an operation of ``classes``.
 
-    ``leaves``: the inputs of the first call. ``recipe``: of the samples; ``fresh``: it was made
-    now, and not read from a table.
+    ``leaves``: the inputs of the first call. ``recipe``: of the samples.
     """
 
     pieces: Sequence[int] = ()
@@ -74,7 +73,6 @@ class WholeProgram:
         self.key, self.program, self.rebuild = key, program, rebuild
         self.leaves, self.recipe = leaves, recipe
         self.refused: dict[int, str] = {}
-        self.fresh = True
         self.outputs: list[ProgramOutput] = []
         self.pool: list[np.ndarray] = []
         self.alike: list[np.ndarray] = []
@@ -236,25 +234,21 @@ class WholeProgram:
 
     # checks
 
-    def mark(self, size: int, quick: bool = False) -> str:
-        """As ``classes.Checkable.mark``; empty too where the library refuses the size.
-
-        ``quick``: each sample is run once, rather than at every place.
-        """
+    def mark(self, size: int) -> str:
+        """As ``classes.Checkable.mark``; empty too where the library refuses the size."""
         try:
-            return self._mark(size, quick)
+            return self._mark(size)
         except (ProbeError, MemoryError):
             raise
         except Exception as error:  # a library raises what it likes
             self.refused[size] = line_of(error, 160)
             return ""
 
-    def _mark(self, size: int, quick: bool) -> str:
+    def _mark(self, size: int) -> str:
         every, places = len(self.pool[0]), np.arange(size)
         count = min(self.placed, every)
         seen: dict[tuple[int, int], str] = {}
-        turns = range(0, count, min(size, count) if quick else 1)
-        orders = [(places + turn) % count for turn in turns]
+        orders = [(places + turn) % count for turn in range(count)]
         orders += [np.minimum(at + places, every - 1) for at in range(count, every, size)]
         for alike in range(every, len(self.alike[0])):  # beside others, and beside itself
             orders += [np.where(places, places % count, alike), np.full(size, alike)]
@@ -633,7 +627,7 @@ class SameBitsProgram:
             name = self._key(leaves, signature[1]) + self._setting(signature[2])
             sizes = ladder(self.table.sizes["batch"], self.program.fixed)
             recipes, carries = self.table.recipes, [leaf.axis is not None for leaf in leaves]
-            if fresh := not samples.is_recipe(recipes.get(name), carries):
+            if not samples.is_recipe(recipes.get(name), carries):
                 inputs: list[Any] = []
                 recipes[name] = {"inputs": inputs}
                 for leaf in leaves:
@@ -643,7 +637,6 @@ class SameBitsProgram:
                         recipe = samples.sample_recipe(np.moveaxis(bits, leaf.axis, 0), dtype)
                     inputs.append(recipe)
             operation = WholeProgram(name, self.program, leaves, rebuild, recipes[name])
-            operation.fresh = fresh
             operation.prepare(sizes)
             if operation.mixes(sizes[-1]):
                 why = "a sample's answer depends on the values of its neighbours"
@@ -675,7 +668,7 @@ class SameBitsProgram:
         entry = table.entries.setdefault(operation.key, Entry())
         buckets = Buckets(operation, entry, threads, sizes, self.program.fixed is not None)
         if in_table:
-            buckets.recheck(table.trusted and not operation.fresh, table.notes)
+            buckets.keep(table.trusted, table.notes)
         if not entry.chosen:
             buckets.choose(table.like, table.sizes["batch"])
         if not buckets.used:

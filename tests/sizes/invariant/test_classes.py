@@ -9,7 +9,6 @@ import pytest
 
 from probe.case import ulp
 from probe.case.errors import InputError
-from probe.sizes import stable
 from probe.sizes.invariant.classes import (
     Buckets,
     Entry,
@@ -133,7 +132,7 @@ class Timed:
     def __init__(self, marks):
         self.marks = marks
 
-    def mark(self, size, quick=False):
+    def mark(self, size):
         return self.marks[size]
 
 
@@ -174,11 +173,8 @@ COUNTS = (*range(1, 40), 64, 99, 100, 130, 199, 200, 333)
 
 
 def kept(path, planted):
-    """The table of a planted library that was used for all counts, as JSON."""
+    """The table of a planted library, as JSON."""
     sizes = chosen(planted, LARGEST)
-    for count in COUNTS:
-        sizes.plan(count)
-    sizes.entry.orders = {1: "same: all outputs"}
     Table(
         "largest", {"batch": (1, LARGEST)}, 1, {"library": "torch"}, {"planted": sizes.entry}
     ).save(path)
@@ -192,8 +188,7 @@ def opened(path, told, planted, home=True):
     table.trusted = home
     table.notes.clear()
     sizes = Sizes(planted, table.entries["planted"], 1)
-    table.recheck(sizes)
-    anew(sizes, LARGEST, "largest", (), table.notes)
+    anew(sizes, LARGEST, "largest", (), table)
     return sizes, table
 
 
@@ -205,49 +200,21 @@ def right(planted, sizes):
 
 
 @pytest.mark.check
-def test_what_was_asked_is_not_asked_again_but_where_it_is_run(tmp_path):
+def test_a_table_keeps_its_class_and_every_size_that_is_run_is_asked(tmp_path):
     told = kept(path := tmp_path / "table.json", Planted())
+    assert set(told["operations"]["planted"]) == {"chosen", "like", "largest"}
     again = Planted()
     sizes, table = opened(path, told, again)
-    assert not table.notes and len(again.asked) < 10 < len(sizes.marks)
     assert right(again, sizes) and not table.notes
+    assert sizes.entry.chosen == told["operations"]["planted"]["chosen"]
     used = {piece.size for count in COUNTS for piece in sizes.plan(count)}
     assert used <= set(again.asked)  # a table's word alone runs nothing
 
 
-def test_a_class_that_is_claimed_but_false_is_found_and_derived_anew(tmp_path):
-    told = kept(path := tmp_path / "table.json", Planted())
-    entry = told["operations"]["planted"]
-    for size in range(2, 16):  # these add backwards
-        entry["marks"]["1"][str(size)] = entry["chosen"]
-    planted = Planted()
-    sizes, table = opened(path, told, planted)
-    assert right(planted, sizes)
-    assert any("differs: checked anew" in note for note in table.notes)
-
-
-def test_random_lies_change_no_bit(tmp_path):
-    told = kept(path := tmp_path / "table.json", Planted(tails=(17, 40)))
-    rng = np.random.default_rng(5)
-    for _ in range(25):
-        lie = json.loads(json.dumps(told))
-        entry = lie["operations"]["planted"]
-        words = [*entry["marks"]["1"].values(), "", "nonsense", entry["chosen"]]
-        for size in rng.choice([*entry["marks"]["1"], "1", "7", "17", "40", "999999999"], 6):
-            entry["marks"]["1"][str(size)] = words[rng.integers(len(words))]
-        if rng.integers(2):
-            entry["chosen"] = words[rng.integers(len(words))]
-        planted = Planted(tails=(17, 40))
-        sizes, _ = opened(path, lie, planted)
-        assert right(planted, sizes), lie
-        assert max(planted.asked) < 100_000
-
-
 def test_another_class_than_that_of_the_largest_size_is_not_taken(tmp_path):
     told = kept(path := tmp_path / "table.json", Planted())
-    entry = told["operations"]["planted"]
-    entry["chosen"] = entry["marks"]["1"]["1"]
     planted = Planted()
+    told["operations"]["planted"]["chosen"] = planted.mark(1)
     sizes, table = opened(path, told, planted)
     assert any("not that of the largest size: chosen anew" in note for note in table.notes)
     assert right(planted, sizes)
@@ -285,10 +252,7 @@ HOSTILE = {
     "sizes of text": ("sizes", {"batch": "12"}),
     "fractions": ("sizes", {"batch": [1.0, 200.0]}),
     "nothing": ("sizes", {"batch": [0]}),
-    "negative marks": ("operations", "planted", "marks", {"1": {"-4": "x"}}),
-    "marks of words": ("operations", "planted", "marks", {"1": {"four": "x"}}),
-    "marks of many threads": ("operations", "planted", "marks", {"1000000": {"4": "x"}}),
-    "no marks": ("operations", "planted", "marks", None),
+    "no entry": ("operations", "planted", None),
     "infinite largest": ("operations", "planted", "largest", float("inf")),
     "operations": ("operations", [1]),
     "environment": ("environment", 7),
@@ -306,25 +270,3 @@ def test_a_hostile_file_is_one_line(name, tmp_path):
     with pytest.raises(InputError) as caught:
         Table.read(path, {"library": "torch"})
     assert str(caught.value).startswith("table=table.json: ") and "\n" not in str(caught.value)
-
-
-def test_an_entry_saves_what_a_table_needs_and_no_more():
-    assert set(Entry().to_json()) == {"chosen", "like", "largest", "marks"}
-
-
-def test_a_layer_with_an_altered_table_keeps_the_bits_of_its_largest_batch(torch, tmp_path):
-    torch.manual_seed(1)
-    layer, x = torch.nn.Linear(48, 40).eval(), torch.randn(40, 48)
-    model, report = stable.invariant(layer, range(1, 41), example=x)
-    wanted = model(x).numpy()
-    for count in range(1, 41):
-        model(x[:count])
-    report.save(path := tmp_path / "table.json")
-    told = json.loads(path.read_text())
-    for entry in told["operations"].values():
-        (threads,) = entry["marks"]
-        entry["marks"][threads] = dict.fromkeys(map(str, range(1, 41)), entry["chosen"])
-    path.write_text(json.dumps(told))
-    model, report = stable.invariant(layer, range(1, 41), table=path)
-    for count in range(1, 41):
-        assert ulp.equal(model(x[:count]).numpy(), wanted[:count], "float32")

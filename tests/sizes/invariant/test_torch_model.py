@@ -177,13 +177,10 @@ def test_a_table_travels_and_is_checked(torch, tmp_path):
     assert not report.table.notes and report.table.trusted
     told = json.loads(path.read_text())
     told["environment"]["version"] = "0.1"
-    marks = told["operations"]["linear 24 -> 9 with bias float32"]["marks"]
-    marks[next(iter(marks))] = {"3": "elsewhere", "40": "elsewhere"}
     path.write_text(json.dumps(told))
     model, report = stable.invariant(layer, [40], table=path)
     assert all(torch.equal(model(x[: len(y)]), y) for y in wanted)
     assert any("another version" in note for note in report.table.notes)
-    assert any("checked anew" in note and "size 3" in note for note in report.table.notes)
 
 
 @pytest.mark.parametrize(

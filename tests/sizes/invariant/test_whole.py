@@ -136,26 +136,19 @@ def test_a_table_travels_and_what_it_claims_is_checked(tmp_path):
     planted = Planted()
     words = {"sizes": [1, 2, 8, 16], "table": path}
     model, report = stable.invariant(planted.function(), **words, example=x)
-    whole, calls = model(x), len(planted.sizes)
+    whole = model(x)
     report.save(path)
-    planted.sizes.clear()
     model, report = stable.invariant(planted.function(), **words, example=drawn(3, 33, seed=9))
     assert same(model(x[:1]), whole[:1]) and not report.table.notes
-    assert len(planted.sizes) < calls / 2
     told = json.loads(path.read_text())
     (entry,) = told["operations"].values()
-    (marks,) = entry["marks"].values()
-    marks["1"] = marks["2"] = entry["chosen"]  # a class that is claimed but isn't one
-    path.write_text(json.dumps(told))
-    model, report = stable.invariant(planted.function(), **words, example=x)
-    assert all(same(model(x[:n]), whole[:n]) for n in range(1, 21))
-    assert any("checked anew" in note for note in report.table.notes)
-    ((_, sizes),) = report.sizes.items()
-    assert sizes == [8, 16]
     entry["chosen"], told["samples"] = "none of them", dict.fromkeys(told["samples"])
     path.write_text(json.dumps(told))
     model, report = stable.invariant(planted.function(), **words, example=x)
     assert same(model(x[:1]), whole[:1]) and not report.rows[0].orders
+    assert any("chosen anew" in note for note in report.table.notes)
+    ((_, sizes),) = report.sizes.items()
+    assert sizes == [8, 16]
 
 
 def test_a_table_from_elsewhere_keeps_its_bits_where_they_are_found(tmp_path):
