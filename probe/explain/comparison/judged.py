@@ -541,13 +541,13 @@ class Comparison:
         why += f"; {self.sampled}" * bool(self.sampled)
         why += f"; {self.rounding.words}" * bool(self.rounding.words)
         return (
-            f"{self._shared.label}: {sides}",
+            f"{self.shared.label}: {sides}",
             counts + far * bool(differing),
             f"{why}; replayed {self.replayed:,} of {self.compared:,}",
         )
 
     @property
-    def _shared(self) -> Case:
+    def shared(self) -> Case:
         """Returns the case without what sets the sides apart."""
         alike = self.left.case.layout == self.right.case.layout
         case = self.case if alike else self.case.with_(layout=CONTIGUOUS)

@@ -68,7 +68,7 @@ def test_the_next_commands_are_those_of_the_same_case(capsys):
     dense = "explain --op dense --in-channels 9 --at 1 --against 3 --target reference"
     assert shell.run(dense.split()) == 0
     text = capsys.readouterr().out
-    assert " left: reference, batch 1\n" in text and "length" not in text
+    assert " left: batch 1 on reference\n" in text and "length" not in text
     assert [words[0] for words in next_of(text)] == ["fix", "targets"]
 
 

@@ -14,8 +14,7 @@ from rich.text import Text
 
 from probe.case import floats
 from probe.case.case import Case
-from probe.case.layout import CONTIGUOUS
-from probe.explain.comparison import CaseRun, Comparison
+from probe.explain.comparison import Comparison
 from probe.explain.evidence import Added, Evidence
 from probe.order.summation import Summation
 from probe.order.tree import DRAWN_LEAVES, drawing, leaf_name, order_name, short_formula
@@ -327,13 +326,8 @@ MOST_OF_SIDE = 5
 
 def explanation(comparison: Comparison, evidence: Evidence | None) -> RenderableType:
     """Returns everything ``probe explain`` says of two runs."""
-    sides = comparison.left, comparison.right
-    case = comparison.left.case
-    if case.layout != comparison.right.case.layout:
-        case = case.with_(layout=CONTIGUOUS)
-    text = Text(case.with_(length=None).label)
-    for name, side in zip((" left", "right"), sides, strict=True):
-        text.append(f"\n{name}: {side.target.text}, {', '.join(_what_sets_apart(side, *sides))}")
+    left, right = comparison.words(comparison.left), comparison.words(comparison.right)
+    text = Text(f"{comparison.shared.label}\n left: {left}\nright: {right}")
     parts: list[RenderableType] = [explanation_headline(comparison), text]
     if comparison.causes:
         parts += ["", causes_table(comparison.causes)]
@@ -396,24 +390,6 @@ def explanation_headline(comparison: Comparison) -> Text:
     return text.append("; ").append(words, "bold red") if words else text
 
 
-def _what_sets_apart(side: CaseRun, left: CaseRun, right: CaseRun) -> list[str]:
-    """Returns a side's length (of an operation without one its batch), and what sets it apart."""
-    facts, *both = (
-        {
-            "length": str(case.length),
-            "batch": str(case.batch),
-            "filters": str(case.filters),
-            "padding": case.padding_text,
-            "calls": "1" if case.split is None else "2, added",
-            "layout": case.layout,
-        }
-        for case in (side.case, left.case, right.case)
-    )
-    always = "length" if side.case.spatial_rank else "batch"
-    apart = [key for key in facts if key != always and both[0][key] != both[1][key]]
-    return [f"{key} {facts[key]}" for key in (always, *apart)]
-
-
 # Columns from which the two sides stand side by side.
 WIDE = 100
 
@@ -442,10 +418,7 @@ def example_in_full(evidence: Evidence) -> Iterator[RenderableType]:
             rows.add_row("b", "", floats.bits_text(left.bias, left.dtype))
         yield rows
     reads = evidence.cause == "window"
-    runs = left.side, right.side
-    yield SideBySide(
-        _side_in_full("left", left, reads, runs), _side_in_full("right", right, reads, runs)
-    )
+    yield SideBySide(_side_in_full("left", left, reads), _side_in_full("right", right, reads))
 
 
 class SideBySide:
@@ -463,11 +436,8 @@ class SideBySide:
         yield both
 
 
-def _side_in_full(
-    name: str, side: Added, reads: bool, runs: tuple[CaseRun, CaseRun]
-) -> RenderableType:
-    sizes = ", ".join(_what_sets_apart(side.side, *runs))
-    lines: list[RenderableType] = [Text(f"\n{name}: {side.side.target.text}, {sizes}", "bold")]
+def _side_in_full(name: str, side: Added, reads: bool) -> RenderableType:
+    lines: list[RenderableType] = [Text(f"\n{name}", "bold")]
     if reads and side.reads is not None:
         lines.append(Text(f"reads {reads_of_output(side.side.case, np.array(side.reads))}"))
     if side.summation is None:
