@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -143,23 +142,14 @@ def stores(summary: Mapping[str, Any]) -> RenderableType:
     return Group(*parts, Text(f"{places[0]}, {places[1]}: {total}"))
 
 
-_TEXTS = ("target", "version", "causes", "share")
-_WIDTH = 8
+_TEXTS = ("target", "version", "causes")
 
 
 def _cells(row: Mapping[str, Any]) -> dict[str, RenderableType]:
     """Returns one row by column: comparisons made, those with a difference, and so on."""
     vary = "" if row["vary"] in (None, "length") else f" (by {row['vary']})"
     style = "red" if row["differing"] else "green" if row["comparisons"] else "yellow"
-    share = ""
-    if row["unstable"]:
-        # Unicode has blocks of one to seven eighths; what differs at all is not drawn as nothing
-        eighths = max(1, round(8 * _WIDTH * row["unstable"] / row["comparisons"]))
-        bar = "\u2588" * (eighths // 8) + "\u2800\u258f\u258e\u258d\u258c\u258b\u258a\u2589"[
-            eighths % 8
-        ].strip("\u2800")
-        percent = 100 * row["unstable"] / row["comparisons"]
-        share = f"{bar:<{_WIDTH}} {'<1' if percent < 1 else math.floor(percent)} %"
+    share = f"{100 * row['unstable'] / row['comparisons']:.2g} %" if row["unstable"] else ""
     return {
         "target": Text(printable(f"{row['target']}{vary}"), style),
         "version": printable(row["library_version"] or ""),
