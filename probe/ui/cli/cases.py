@@ -3,7 +3,6 @@ reports."""
 
 from __future__ import annotations
 
-import shlex
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
@@ -128,34 +127,27 @@ def _next_after_explaining(
 ) -> list[tuple[str, str]]:
     """Returns the next commands, each with what it does, of the words that the user gave."""
     (words, target, sides), left = runs, comparison.left.case
-    case = said_again(words, () if vary != "length" else ("length",)) + f" --target {target}"
-    at = sides["at"] or words.get(vary) or str(getattr(left, vary, ""))
-    sized = f"{case} --at {at}" if sides["against"] and at else case
-    if sized == case and "length" in words and vary == "length":
-        sized += f" --length {words['length']}"
-    other = "".join(
-        f" --{name.replace('_', '-')} {shlex.quote(value)}"
-        for name, value in sides.items()
-        if value is not None and name != "at"
-    )
-    alone = sides["against_target"] is None and sides["against_padding"] is None
-    along = alone and (vary == "length" or (vary == "batch" and not left.spatial_rank))
     refused = comparison.left.refusal or comparison.right.refusal
     if not comparison.compared or refused or set(comparison.causes) == {"window"}:
         return []
+    given = {name: value for name, value in sides.items() if value is not None}
+    same = f"{said_again(words)} {said_again(given)} --target {target}"
+    sizeless = f"{said_again(words, ('length',) if vary == 'length' else ())} --target {target}"
+    one_target = sides["against_target"] is None and sides["against_padding"] is None
+    along = vary == "length" or (vary == "batch" and not left.spatial_rank)
+    sized = one_target and along and not left.pool
     if len(comparison.differing):
-        steps = [(f"probe report {sized}{other} --out report", "writes a bug report")]
-        if along and not left.pool:
-            fix = f"probe fix {case} --lengths {at},{sides['against']}"
+        steps = [(f"probe report {same} --out report", "writes a bug report")]
+        if sized:
+            at = sides["at"] or getattr(left, vary)
+            fix = f"probe fix {sizeless} --lengths {at},{sides['against']}"
             steps.append((fix, "measures what keeps the bits"))
         return steps
     if comparison.by_order:
-        again = f"probe explain {sized}{other} --operands cancel"
+        again = f"probe explain {same} --operands cancel"
         return [] if "operands" in words else [(again, "shows nearly every change of order")]
-    if not along:
-        return []
-    searched = (f"probe fix sizes {case}", "finds the sizes at which the order changes")
-    return [searched] * (not left.pool) + [OTHER_TARGETS]
+    sizes = (f"probe fix sizes {sizeless}", "finds the sizes at which the order changes")
+    return [sizes, OTHER_TARGETS] if sized else [OTHER_TARGETS] if one_target and along else []
 
 
 @click.command(cls=Words, short_help="Reveal which inputs every output reads.")
