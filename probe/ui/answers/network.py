@@ -18,7 +18,7 @@ import numpy as np
 from probe.case import memory
 from probe.case.arguments import typed, whole_number
 from probe.case.case import Case
-from probe.case.errors import InputError, TargetError
+from probe.case.errors import InputError
 from probe.case.floats import rounded_text
 from probe.diff.apart import Apart, is_own_library
 from probe.diff.walk import compare_and_explain
@@ -48,7 +48,6 @@ from probe.ui.answers.answer import (
     DEFAULT_TARGET,
     Answer,
     checked_target,
-    checked_targets,
     length_values,
 )
 from probe.ui.answers.first_difference import ComparisonQuestion, Walked
@@ -63,7 +62,7 @@ if TYPE_CHECKING:
 @typed
 def network(
     model: Any,
-    target: str | Target | Iterable[str | Target] = DEFAULT_TARGET,
+    target: str | Target = DEFAULT_TARGET,
     *,
     lengths: Iterable[int] | None = None,
     fixed: int | None = None,
@@ -74,7 +73,7 @@ def network(
     plan: str | Path | None = None,
     trust: bool = False,
     **two: Any,
-) -> Padded | OnTargets | Walked:
+) -> Padded | Walked:
     """Runs a model at short padded lengths and at its full one, and compares all; or compares two
     runs of it, operation by operation.
 
@@ -88,17 +87,16 @@ def network(
     model is a file or ``"module:function"`` then.
 
     Otherwise inputs are padded, along what ``vary`` says, which may be the batch: a ``Padded``
-    comes back, or ``OnTargets`` of several. On a target that is not the model's own library, or of
-    another release or processor, the whole file is run there.
+    comes back. On a target that is not the model's own library, or of another release or
+    processor, the whole file is run there.
 
     ``model``: a file as ``probe diff --help`` lists them, a Keras model, a PyTorch module, or a
     function, by itself or as ``"module:function"``. ``lengths``: valid lengths; 1, a tenth and a
     quarter of the full one if not given. ``fixed``: the length to which users pad the content, with
     which short runs are compared; that of ``inputs`` if not given. ``padded``: pad to this length
     instead of each content's least. ``value``: what padding holds. ``safe``: find safe lengths.
-    ``plan``: a folder for plan.json and padded.py; of several targets with a folder each.
-    ``trust``: read a file that runs code of its own. Errors: InputError; TargetError where the only
-    target fails.
+    ``plan``: a folder for plan.json and padded.py. ``trust``: read a file that runs code of its
+    own. Errors: InputError; TargetError.
     """
     for name in two:
         # as Python says it of its own
@@ -106,17 +104,13 @@ def network(
             raise TypeError(f"network() got an unexpected keyword argument {name!r}")
     two = {name: option for name, option in two.items() if _is_set(option)}
     # the default is "the model's own library", in this process; what is typed is a target
-    targets = [] if target == DEFAULT_TARGET else checked_targets(target)
+    where = None if target == DEFAULT_TARGET else checked_target(target)
     two_sided = of_two(two, (fixed, lengths, plan))
     user_model = GivenModel(model, two.pop("inputs", None), two.pop("shapes", None), trust, seed)
     how = {name: two.pop(name) for name in ("explain", "time", "progress") if name in two}
     if two_sided:
         refuse_padding({"fixed": fixed, "lengths": lengths, "padded": padded, "plan": plan})
-        if len(targets) > 1:
-            texts = ", ".join(each.text for each in targets)
-            todo = "give one target, and the second one as against_target"
-            raise InputError("target", texts, "each of two runs has one target", todo)
-        return two_runs(user_model, TwoSides(**two), *targets, **how)
+        return two_runs(user_model, TwoSides(**two), where, **how)
     limit = how.pop("time", None)
     if (by := two.get("by", "bits")) != "bits":
         why = "padding compares orders wherever it can"
@@ -124,9 +118,7 @@ def network(
     vary = two.get("vary", "length")
     padding = PaddingQuestion(vary, fixed, lengths, padded, value, safe, plan)
     with within(limit):
-        if target == DEFAULT_TARGET or len(targets) == 1:
-            return pad_model(user_model, padding, next(iter(targets), None), **how)
-        return on_targets(user_model, padding, targets, **how)
+        return pad_model(user_model, padding, where, **how)
 
 
 def _is_set(value: Any) -> bool:
@@ -426,54 +418,6 @@ class Padded(Answer):
         return figure
 
 
-@dataclass(repr=False)
-class OnTargets(Answer):
-    """Holds a model padded on several targets. ``failures``: of the others, target and message."""
-
-    found: list[Padded]
-    failures: list[dict[str, str]]
-
-    @property
-    def verdict(self) -> str:
-        """Returns ``differs`` if it does on one, ``equal`` if on all it is, else ``unknown``."""
-        verdicts = {padded.verdict for padded in self.found}
-        if "differs" in verdicts:
-            return "differs"
-        return "unknown" if self.failures or "unknown" in verdicts else "equal"
-
-    @property
-    def finding(self) -> bool:
-        """Returns whether a least size changes bits on some target, or whether that is unknown."""
-        return any(padded.finding for padded in self.found)
-
-    def report(self) -> dict[str, Any]:
-        report = self.found[0].report() if self.found else {}
-        return {
-            "verdict": self.verdict,
-            **{name: report.get(name) for name in ("examined", "operations_total", "part")},
-            **{name: report.get(name) for name in ("model", "vary", "fixed")},
-            "targets": {each.target: each.report() for each in self.found},
-            "failures": self.failures,
-            "written": [path for each in self.found for path in each.written],
-        }
-
-    def lines(self) -> tuple[str, str, str]:
-        what = self.found[0].lines()[0] if self.found else ""
-        findings = [f"{padded.target}: {padded.lines()[1]}" for padded in self.found]
-        findings += [f"{each['target']}: failed: {each['message']}" for each in self.failures]
-        advised = "; ".join(f"{padded.target}: {padded.advice()}" for padded in self.found)
-        return what, "; ".join(findings), advised
-
-    def shown(self) -> RenderableType:
-        from probe.ui.answers.show import models
-
-        return models.padded_on_targets(self)
-
-    def drawn(self) -> Figure | None:
-        """Draws the first target's run that differs; None where none does."""
-        return next((drawn for padded in self.found if (drawn := padded.drawn())), None)
-
-
 @dataclass(frozen=True)
 class PaddingQuestion:
     """How a model's inputs are padded, and what is wanted.
@@ -491,29 +435,6 @@ class PaddingQuestion:
     value: float = 0.0
     safe: bool = True
     plan: str | Path | None = None
-
-
-def on_targets(
-    user_model: GivenModel, padding: PaddingQuestion, targets: Sequence[Target], **words: Any
-) -> OnTargets:
-    """Does as ``pad_model`` on each target; one that fails is a failure."""
-    answers, failures, plan = list[Padded](), list[dict[str, str]](), padding.plan
-    for target in targets:
-        if plan is not None:
-            name = "".join(c if c.isalnum() or c in "._=-" else "-" for c in target.text)
-            padding = replace(padding, plan=Path(plan) / name)
-        done = False
-        with budget.Ending([*answers, *failures]):
-            budget.require_time()
-            try:
-                answers.append(pad_model(user_model, padding, target, **words))
-            except TargetError as error:
-                failures.append({"target": target.text, "kind": error.kind, "message": error.why})
-            done = True
-        if not done:
-            why = f"not run to the end: {budget.spent()}"
-            failures.append({"target": target.text, "kind": "timeout", "message": why})
-    return OnTargets(answers, failures)
 
 
 def _serves_to_json(serves: Serves) -> dict[str, Any]:

@@ -359,8 +359,7 @@ CONTENT = (
     "length if not given."
 )
 PLAN = (
-    "Write plan.json and padded.py into DIR, for all valid lengths up to the longest of --lengths; "
-    "for several targets, one folder each."
+    "Write plan.json and padded.py into DIR, for all valid lengths up to the longest of --lengths."
 )
 
 
@@ -377,13 +376,13 @@ PLAN = (
 @option("--report", "DIR", REPORT, type=PATH)
 @option("--time", "5m", TIME)
 @option("--explain/--no-explain", None, "Find causes.", default=True, show_default=True)
-@target_option(several=True, default=None)
+@target_option(default=None)
 @fail_on_option(finding=f"outputs that read valid data differ or are missing, {UNKNOWN}")
 @output_options
 def padding(
     model: str,
     run: ModelRun,
-    targets: tuple[str, ...],
+    target: str | None,
     report: Path | None,
     out: Output,
     **pads: Any,
@@ -397,8 +396,7 @@ def padding(
     For every valid length it finds the shortest padded length that works at all, and the shortest
     one that gives all bits of the full length, on several sets of operands. That one is asked for
     the orders of its sums; an operation that prevents a proof, or every shorter length, is named.
-    With --target of a different library, release or processor the whole file is run there. If one
-    of several targets fails, the results of the others are printed, and the exit status is 3.
+    With --target of a different library, release or processor the whole file is run there.
     """
     from probe.ui.answers import network as answers
     from probe.ui.answers.two_runs import refuse_report
@@ -407,18 +405,12 @@ def padding(
     if not (pads["fixed"] or pads["lengths"] or pads["plan"] or run.inputs):
         why, todo = "the size to compare with is not given", "give --fixed N, or --inputs FILE.npz"
         raise InputError("fixed", "(none)", why, todo)
-    if report is not None and len(targets) > 1:
-        why = "a report is of one target"
-        raise InputError("report", report, why, "give one --target, or leave it out")
     if report is not None:
-        refuse_report(report, model, targets)
+        refuse_report(report, model, filter(None, [target]))
     pads |= run.arguments()
-    where = parsed_targets(targets) if targets else answers.DEFAULT_TARGET
     with running_model(out, "padding") as tell:
+        where = target or answers.DEFAULT_TARGET
         answer = answers.network(model, where, progress=tell.say, **pads)
-    if isinstance(answer, answers.OnTargets):
-        give_of_model(answer, out)
-        return 3 if answer.failures else out.status(answer.finding)
     return give_padded(answer, report, out)
 
 

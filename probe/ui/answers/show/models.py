@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from probe.sizes.invariant.mitigations import Measured
     from probe.sizes.search import SafeSize
     from probe.ui.answers.first_difference import Walked
-    from probe.ui.answers.network import OnTargets, Padded
+    from probe.ui.answers.network import Padded
 
 # Rows of operations that are printed; --json has all.
 MOST = 40
@@ -184,17 +184,6 @@ def remedies_in_brief(rows: Iterable[tuple[str, str, str]], best: str | None) ->
 
 
 EXACT = "whether all sizes give the same bits, whatever finite numbers come in"
-
-
-def padded_on_targets(answer: OnTargets) -> RenderableType:
-    """Returns what is said of a model on several targets, one after the other."""
-    parts: list[RenderableType] = []
-    for padded in answer.found:
-        parts += [Text(padded.target, "bold"), padded_model(padded), ""]
-    for failed in answer.failures:
-        said = f"{failed['target']} failed: {failed['kind']}: {failed['message']}"
-        parts.append(Text(said, "yellow"))
-    return Group(*parts)
 
 
 def padded_model(padded: Padded) -> RenderableType:
