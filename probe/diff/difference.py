@@ -124,6 +124,9 @@ NOTHING = Selection((), np.zeros(0, np.int64), np.zeros(0, np.int64), ((), ()), 
 # All elements of two values of one shape.
 WHOLE = Selection((), None, None, ((), ()))
 
+# What is said of a source without a cause.
+NOT_YET, NOT_SOUGHT = "not explained yet", "no cause was looked for"
+
 
 @dataclass
 class Pair:

@@ -272,6 +272,10 @@ def starts_of_pieces(count: int, size: int) -> list[int]:
 TOP = 5
 
 
+# Decisions in words.
+NAMED = {"argmax": "the argmax", "top-5": "the set of the five largest", "threshold": "the sign"}
+
+
 @dataclass(frozen=True)
 class Decision:
     """One kind of decision over some outputs; columns of the table ``decisions``.

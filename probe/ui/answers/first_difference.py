@@ -22,12 +22,20 @@ from probe.case.arguments import typed
 from probe.case.errors import InputError, ProbeError
 from probe.diff.apart import RunnableRecording, switch_lines
 from probe.diff.captured import Captured
-from probe.diff.difference import Difference, Pair, Region, grouped_reasons, of_outputs
+from probe.diff.difference import (
+    NOT_SOUGHT,
+    NOT_YET,
+    Difference,
+    Pair,
+    Region,
+    grouped_reasons,
+    of_outputs,
+)
 from probe.diff.folder import read_recording
 from probe.diff.functions import FunctionSide, by_reading
 from probe.diff.running import Matches
 from probe.diff.walk import compare_and_explain, walk
-from probe.explain.comparison.outputs import Decision, counts_text, decisions
+from probe.explain.comparison.outputs import NAMED, Decision, counts_text, decisions
 from probe.record.contract import Recorder
 from probe.record.inputs import listed_inputs, require_arguments
 from probe.record.recording import Provenance, Run
@@ -483,8 +491,6 @@ HEAD = ("operation", "op", "differing", "max ulp", "verdict", "cause")
 # Operations of a table, for notebooks and terminals; ``to_json`` has all.
 ROWS = 20
 
-NAMED = {"argmax": "the argmax", "top-5": "the set of the five largest", "threshold": "the sign"}
-
 
 @dataclass(frozen=True)
 class ComparisonQuestion:
@@ -516,7 +522,6 @@ def operation_text(operation: Region) -> str:
 DIFFERENT = "the two runs ask for different things"
 
 NOT_KNOWN = "it is not known which outputs must agree"
-NOT_YET, NOT_SOUGHT = "not explained yet", "no cause was looked for"
 
 
 def _decision_sides(difference: Difference, output: Pair) -> tuple[np.ndarray, np.ndarray] | None:

@@ -13,6 +13,8 @@ from rich.text import Text
 from probe.case.case import Case
 from probe.case.errors import printable
 from probe.case.floats import rounded_text
+from probe.diff.difference import NOT_SOUGHT
+from probe.explain.comparison.outputs import NAMED
 from probe.sweep.printing import counted, ranges, table
 from probe.targets import backends
 
@@ -53,8 +55,6 @@ MEANS = (
 
 def walked(answer: Walked) -> RenderableType:
     """Returns everything that is said of two runs."""
-    from probe.ui.answers.first_difference import NAMED, NOT_SOUGHT
-
     first, second, _ = answer.lines()
     colour = {"equal": "green", "differs": "red"}.get(answer.verdict, "yellow")
     words = " (window)" * bool(answer.window)
