@@ -103,7 +103,6 @@ class _Trying(Campaign[Drawn]):
     def begin(self, part: CampaignPart[Drawn]) -> None:
         """Takes the target's process for all its findings."""
         self.failed = Failing(part.session, part.session)
-        part.stack.callback(self.failed.close)
 
     def ask(self, part: CampaignPart[Drawn], question: Drawn) -> None:
         """Tries one finding, unless a script has confirmed it."""

@@ -194,6 +194,7 @@ def of_case(target: Target, version: str, case: Case, operands: Arrays) -> Scrip
             wide = {}
             for name in operand_names(layer):
                 array = arrays[name]
+                assert array is not None
                 if case.dtype == "bfloat16":
                     array = floats.widen(array, case.dtype)
                 wide[name] = np.ascontiguousarray(array)

@@ -131,7 +131,7 @@ class SplitChannels(OfArrays):
         OfArrays.__init__(self, backend, spec)
         first, second = split_specs(spec)
         at = self.first = spec["split"]
-        self.calls = (
+        self.pieces = (
             self.made(first, shape[:-1] + (at,)),
             self.made(second, shape[:-1] + (shape[-1] - at,)),
         )
@@ -141,7 +141,7 @@ class SplitChannels(OfArrays):
         if "w" in operands:  # a sum has none
             ours["w"] = np.ascontiguousarray(operands["w"][..., :at, :])
             theirs["w"] = np.ascontiguousarray(operands["w"][..., at:, :])
-        first, second = (call(held) for call, held in zip(self.calls, (ours, theirs)))
+        first, second = (call(held) for call, held in zip(self.pieces, (ours, theirs)))
         arithmetic = Arithmetic(self.spec["dtype"])
 
         def run(x):
@@ -158,11 +158,11 @@ class Widened(OfArrays):
 
     def __init__(self, backend, spec, shape):
         OfArrays.__init__(self, backend, spec)
-        self.call = self.made(dict(_without_words(spec), dtype="float64"), shape)
+        self.piece = self.made(dict(_without_words(spec), dtype="float64"), shape)
 
     def bind(self, operands):
         dtype = self.spec["dtype"]
-        wide = self.call({name: floats.widen(array, dtype) for name, array in operands.items()})
+        wide = self.piece({name: floats.widen(array, dtype) for name, array in operands.items()})
         return lambda x: floats.round_to(wide(floats.widen(x, dtype)), dtype)
 
 
@@ -172,10 +172,10 @@ class SamplePieces(OfArrays):
     def __init__(self, backend, spec, shape):
         OfArrays.__init__(self, backend, spec)
         self.size = piece_size(spec["remedy"], shape[0])
-        self.call = self.made(_without_words(spec), (self.size,) + tuple(shape[1:]))
+        self.piece = self.made(_without_words(spec), (self.size,) + tuple(shape[1:]))
 
     def bind(self, operands):
-        call, size = self.call(operands), self.size
+        call, size = self.piece(operands), self.size
 
         def run(x):
             # a call of other samples of the same shape: the first one stands in for those that lack
@@ -208,10 +208,10 @@ class AxisPieces(OfArrays):
         self.starts = range(0, pieces * size * stride, size * stride)
         self.length = (size - 1) * stride + extent
         inner = shape[: self.axis] + (self.length,) + tuple(shape[self.axis + 1 :])
-        self.call = self.made(inside(plain, axis, windows.pads(held)), inner)
+        self.piece = self.made(inside(plain, axis, windows.pads(held)), inner)
 
     def bind(self, operands):
-        call, whole = self.call(operands), (slice(None),) * self.axis
+        call, whole = self.piece(operands), (slice(None),) * self.axis
 
         def run(x):
             x = x[whole + (self.read,)]
