@@ -101,9 +101,6 @@ ROOMS = {
 
 __all__ = [*_HOMES]
 
-# Whether this process runs a command or is started by probe, so that no user's code imports here.
-OWN_PROCESS = False
-
 
 class _Package(ModuleType):
     """Six functions have the name of a room (``order``, ``explain``, ...): an import of something

@@ -638,7 +638,7 @@ class TargetRuns:
         """Returns a run with these inputs, and whether it had gradients, where that is known."""
         if not is_own_library(where, self.model):
             return whole_run(self._session(where), self.model, arrays), None
-        process = self._process(where)
+        process = self.process(where)
         for text, inputs, had, run in self.runs:
             if text == where.text and inputs is arrays and had == gradients:
                 return run, process.gradients
@@ -656,29 +656,18 @@ class TargetRuns:
         """What repeats runs on a target."""
         return TargetSide(self, where, gradients)
 
-    def marks(
-        self,
-        where: Target,
-        run: Run,
-        arrays: Mapping[str, np.ndarray],
-        lacked: Mapping[str, np.ndarray],
-        gradients: bool,
-    ) -> Marks:
-        """As of ``Apart.repeated``."""
-        return self._process(where).repeated(run, arrays, lacked, gradients)
-
     def plain_of(self, where: Target) -> Callable[[Mapping[str, np.ndarray]], Any]:
         """Returns what runs the model unwatched on a target."""
         if not is_own_library(where, self.model):
             return partial(file_outputs, self._session(where), self.model)
-        return self._process(where).plain
+        return self.process(where).plain
 
     def open(self, where: Target) -> None:
         """Opens the model in the process in which it is run on a target, or else on its own
         library's, and nowhere else: a library takes seconds to be imported. InputError: it can't be
         opened."""
         own = is_own_library(where, self.model)
-        process = self._process(where if own else own_target(where, self.model))
+        process = self.process(where if own else own_target(where, self.model))
         process.open()
         self.inputs = process.inputs
 
@@ -688,7 +677,8 @@ class TargetRuns:
             self.sessions[where.text] = self.running.enter_context(session)
         return self.sessions[where.text]
 
-    def _process(self, where: Target) -> Apart:
+    def process(self, where: Target) -> Apart:
+        """Returns what runs the model on a target of its own library."""
         if where.text not in self.there:
             process = Apart(self.model, where, self.trust)
             self.there[where.text] = self.running.enter_context(process)
@@ -706,7 +696,8 @@ class TargetSide:
     def marks(
         self, run: Run, arrays: Mapping[str, np.ndarray], where: Mapping[str, np.ndarray]
     ) -> Marks:
-        return self.runs.marks(self.where, run, arrays, where, self.gradients)
+        """As of ``Apart.repeated``."""
+        return self.runs.process(self.where).repeated(run, arrays, where, self.gradients)
 
     def run(self, arrays: Mapping[str, np.ndarray]) -> Run:
         what = "a run of other inputs"
@@ -717,5 +708,4 @@ if __name__ == "__main__":
     # by its name: what runs as __main__ is a second copy of this module, with classes of its own
     from probe.diff.apart import ProcessRecording as Served
 
-    probe.OWN_PROCESS = True
     child.main(Served)

@@ -7,7 +7,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from difflib import SequenceMatcher
 from itertools import combinations, permutations
 from math import prod
 from typing import Any
@@ -315,25 +314,15 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
 
 
 def all_differing_arguments(
-    left: Run, right: Run, aligned: Sequence[tuple[int | None, int | None]]
+    left: Run, right: Run, pairs: Sequence[tuple[int | None, int | None]]
 ) -> dict[tuple[int, int], Otherwise]:
-    """Returns the operations of both runs whose arguments differ. ``aligned``: as they
-    are paired; of the rest those of the same kind are taken in their order, as layers of Keras have
-    names of their own in each model."""
-    pairs = [(a, b) for a, b in aligned if a is not None and b is not None]
-    free = (
-        sorted(a for a, b in aligned if a is not None and b is None),
-        sorted(b for a, b in aligned if a is None and b is not None),
-    )
-    kinds = [
-        [run.operations[n].op for n in some] for run, some in zip((left, right), free, strict=True)
-    ]
-    # layers of one kind are no junk
-    matched = SequenceMatcher(None, kinds[0], kinds[1], autojunk=False).get_matching_blocks()
-    for start, begin, count in matched:
-        pairs += [(free[0][start + n], free[1][begin + n]) for n in range(count)]
-    every = {both: differing_arguments(left, right, *both) for both in pairs}
-    differing = {both: otherwise for both, otherwise in every.items() if otherwise is not None}
+    """Returns which of these pairs of operations differ in their arguments."""
+    differing: dict[tuple[int, int], Otherwise] = {}
+    for mine, other in pairs:
+        if mine is not None and other is not None:
+            otherwise = differing_arguments(left, right, mine, other)
+            if otherwise is not None:
+                differing[mine, other] = otherwise
     if not differing:
         return {}
     # Two operations stand for each other where a module of one name calls them, or the same

@@ -171,23 +171,17 @@ def _window_factors(
     filters_each, channels = len(w) // max(groups, 1), w.shape[1]
     if x.ndim != rank + 2 or channels * groups != x.shape[-1] or not filters_each:
         return None
-    index = []
-    for axis in range(rank):
-        reach = (w.shape[2 + axis] - 1) * steps[axis] + 1
+    reaches, wide = [(n - 1) * step + 1 for n, step in zip(w.shape[2:], steps, strict=True)], []
+    for axis, reach in enumerate(reaches):
+        more = max((spatial[axis] - 1) * strides[axis] + reach - x.shape[1 + axis], 0)
         if same.startswith("SAME"):
-            more = max((spatial[axis] - 1) * strides[axis] + reach - x.shape[1 + axis], 0)
             pads[axis] = more // 2 if same == "SAME_UPPER" else more - more // 2
-        begin = at[axis] * strides[axis] - pads[axis]
-        index.append(begin[:, None] + np.arange(w.shape[2 + axis]) * steps[axis])
-    taps = np.stack(np.meshgrid(*map(np.arange, w.shape[2:]), indexing="ij"), axis=-1)
-    taps = taps.reshape(-1, rank)
-    every = [index[axis][:, taps[:, axis]] for axis in range(rank)]
-    inside = np.ones(every[0].shape, bool)
-    for axis, each in enumerate(every):
-        inside &= (each >= 0) & (each < x.shape[1 + axis])
-    clipped = [np.clip(each, 0, x.shape[1 + axis] - 1) for axis, each in enumerate(every)]
-    lines = x[(batch[:, None], *clipped)].astype(np.int64)
-    lines = np.where(inside[..., None], lines, zero)
+        wide.append((pads[axis], more))
+    padded = np.pad(x.astype(np.int64), [(0, 0), *wide, (0, 0)], constant_values=zero)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, reaches, tuple(range(1, rank + 1)))
+    windows = windows[(..., *(slice(None, None, step) for step in steps))]
+    taken = windows[(batch, *(a * stride for a, stride in zip(at, strides, strict=True)))]
+    lines = np.moveaxis(taken.reshape(*taken.shape[:2], -1), 1, 2)
     first = filters // filters_each * channels
     own = first[:, None, None] + np.arange(channels)
     taken = np.take_along_axis(lines, np.broadcast_to(own, (*lines.shape[:2], channels)), axis=2)

@@ -10,9 +10,9 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-import probe
 from probe.case.arguments import not_waiting
 from probe.case.errors import Foreign, InputError, ProbeError, TargetError, foreign, one_of
 from probe.record import RECORDERS
@@ -68,13 +67,6 @@ def model_name(model: Any) -> str:
     return Path(model).name if isinstance(model, str | Path) else type(model).__name__
 
 
-def _imported(module: str, inside: str) -> Any:
-    part = import_module(module)
-    for name in inside.split("."):
-        part = getattr(part, name)
-    return part
-
-
 def open_model(
     model: Any,
     trust: bool = False,
@@ -93,7 +85,7 @@ def open_model(
         if "" not in sys.path and (here := str(Path.cwd())) not in sys.path:
             sys.path.insert(0, here)  # as Python itself finds modules of the current folder
         try:
-            model = _imported(module, inside)
+            model = reduce(getattr, inside.split("."), import_module(module))
         except ProbeError:
             raise
         except (Exception, SystemExit) as error:
@@ -168,7 +160,7 @@ def recorders(library: str) -> Any:
     try:
         if library != "tensorflow" or library in sys.modules:
             return import_module(RECORDERS[library])
-        with without_stderr(), _without_optional() if probe.OWN_PROCESS else nullcontext():
+        with without_stderr():
             return import_module(RECORDERS[library])
     except ModuleNotFoundError as error:
         why = f"{error.name} is not installed" if error.name else "it is not installed"
@@ -176,23 +168,6 @@ def recorders(library: str) -> Any:
         package = error.name if error.name in OTHERS else backend.installs
         todo = f"run pip install {package or backend.distributions[0]}"
         raise InputError("library", library, why, todo) from None
-
-
-# What Keras imports where it is there, to take its objects or to draw.
-OPTIONAL = ("matplotlib", "pandas", "IPython")
-
-
-@contextmanager
-def _without_optional() -> Iterator[None]:
-    """Has an import do without packages that a model file needs none of. Only in a process of ours:
-    a user's Keras could not take data frames afterwards."""
-    hidden = [name for name in OPTIONAL if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
-    try:
-        yield
-    finally:
-        for name in hidden:
-            del sys.modules[name]
 
 
 class FunctionSubject:

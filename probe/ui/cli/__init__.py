@@ -14,7 +14,6 @@ from __future__ import annotations
 import gc
 import sys
 
-import probe
 from probe.case.errors import BASE, INTERRUPTED, InputError, lacking
 from probe.case.memory import limit_to_free
 from probe.targets.supervisor import interrupted, supervised
@@ -22,7 +21,6 @@ from probe.targets.supervisor import interrupted, supervised
 
 def main() -> None:
     """Runs the command in ``sys.argv`` and exits with its status."""
-    probe.OWN_PROCESS = True
     sys.exit(supervised(_run, "--json" in sys.argv))
 
 
