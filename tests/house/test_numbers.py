@@ -28,12 +28,12 @@ def test_a_module_has_a_test_where_the_file_of_its_name_imports_it_or_runs_comma
     written = {
         "probe/a.py": "",
         "probe/b.py": "",
-        "probe/cli/c.py": "",
-        "probe/cli/d.py": "",
-        "probe/cli/__init__.py": "",
+        "probe/ui/cli/c.py": "",
+        "probe/ui/cli/d.py": "",
+        "probe/ui/cli/__init__.py": "",
         "tests/test_a.py": "from probe.a import f",
         "tests/test_b.py": "from probe import a",
-        "tests/cli/test_c.py": "from probe.ui.cli import shell",
+        "tests/ui/cli/test_c.py": "from probe.ui.cli import shell",
     }
     for name, text in written.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
