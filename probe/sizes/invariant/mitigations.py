@@ -5,7 +5,6 @@ The targets that remedies run on are all up at once; what they have in turns is 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -417,130 +416,6 @@ def in_turns(
 Timers = Mapping[tuple[int, int], Callable[[float], Sequence[float]]]
 
 
-class Work(ABC):
-    """What is done with each remedy of one case or network on one target."""
-
-    dtype: str
-
-    def __init__(self, where: Target, sessions: RemedySessions, only: Iterable[str] | None) -> None:
-        self.where, self.sessions = where, sessions
-        self.wanted = None if only is None else {"default", *only}
-
-    def wants(self, name: str) -> bool:
-        return self.wanted is None or name in self.wanted
-
-    @abstractmethod
-    def judge(self, result: RemedyResult) -> None:
-        """Fills in at how many places or lengths a remedy differs. TargetError."""
-
-    @abstractmethod
-    def more(self, result: RemedyResult) -> Iterator[RemedyResult]:
-        """Yields what can be done on top of a remedy that was judged."""
-
-    @abstractmethod
-    def exact(self) -> tuple[np.ndarray, np.ndarray | float] | None:
-        """Returns exact outputs at the full length, and what errors are divided by, times eps; None
-        where they are not known."""
-
-    @abstractmethod
-    def output(self, remedy: Remedy) -> np.ndarray:
-        """Returns a remedy's outputs at the full length. TargetError."""
-
-    @abstractmethod
-    def timers(self, ready: Sequence[RemedyResult]) -> Timers:
-        """Returns what times a call, by number and length: see ``in_turns``."""
-
-    def other_bits(self, result: RemedyResult) -> int:
-        """Counts the lengths at which a remedy that is exact by order gives different bits."""
-        return 0
-
-    def candidates(self, chunks: Sequence[int]) -> list[Remedy]:
-        """Returns what is tried, the default first."""
-        return remedies_of(self.where, chunks)
-
-    def measured(
-        self,
-        chunks: Sequence[int],
-        progress: Tell | None,
-        each: Callable[[RemedyResult], None] = silent,
-    ) -> list[RemedyResult]:
-        """Judges and times every remedy that is asked for, and compares it with exact outputs.
-
-        ``each``: called with a remedy as soon as it is judged. Where time is over or somebody
-        interrupts after the default was judged, the rest has that as its refusal, and nothing is
-        timed.
-        """
-        tell, results = progress or silent, list[RemedyResult]()
-        todo = [remedy for remedy in self.candidates(chunks) if self.wants(remedy.name)]
-        if budget.current_budget() is not None:
-            # what starts no further process first, as time may end
-            todo.sort(key=lambda remedy: remedy.where != self.where)
-        for number, remedy in enumerate(todo):
-            judged: list[RemedyResult] = []
-            # without the default nothing is known
-            with budget.Ending(results or judged):
-                budget.require_time()
-                tell(number, len(todo) + 1, remedy.name)
-                judged.append(self.judged(remedy))
-                judged += self.more(judged[0])
-            for result in judged:
-                each(result)
-            why = f"not tried: {budget.spent()}"
-            results += judged or [RemedyResult(remedy, refusal=why)]
-        with budget.Ending():
-            budget.require_time()
-            tell(len(todo), len(todo) + 1, "cost")
-            self._check(results)
-            ready = [result for result in results if result.keeps is not None]
-            for (number, length), medians in in_turns(self.timers(ready)).items():
-                ready[number].seconds[length] = medians
-        return results
-
-    def judged(self, remedy: Remedy, **known: Any) -> RemedyResult:
-        """Returns one remedy, or why it can't be used.
-        TargetError where the default is not available."""
-        result = RemedyResult(remedy, **known)
-        if remedy.name != "default" and (why := why_unavailable(remedy.where)):
-            result.refusal = why
-            return result
-        try:
-            self.judge(result)
-        except TargetError as error:
-            if remedy.name == "default" and self.needed(error):
-                raise
-            result.refusal = f"{error.kind}: {error.why}"
-        return result
-
-    def needed(self, error: TargetError) -> bool:
-        """Whether an error of the default ends everything."""
-        return True
-
-    def _check(self, results: Sequence[RemedyResult]) -> None:
-        """Each remedy's distance from the exact outputs at the full length, and whose bits."""
-        true = self.exact()
-        own: np.ndarray | None = None
-        for result in results:
-            if result.compared is None:
-                continue
-            try:
-                y = self.output(result.remedy)
-            except TargetError as error:
-                result.refusal = result.refusal or f"{error.kind}: {error.why}"
-                continue
-            own = y if own is None else own
-            result.keeps = bool(ulp.equal(y, own, self.dtype))
-            if true is not None:
-                with np.errstate(all="ignore"):
-                    unit = floats.eps(self.dtype) * true[1]
-                    errors = np.abs(floats.widen(y, self.dtype) - true[0]) / unit
-                errors = errors[np.isfinite(errors)]
-                if errors.size:
-                    result.error_rms = float(np.sqrt(np.mean(errors**2)))
-                    result.error_max = float(errors.max())
-            if result.verdict == "exact":
-                result.differing = self.other_bits(result)
-
-
 def measured_remedies(
     case: Case,
     where: Target,
@@ -585,27 +460,38 @@ def measured_remedies(
     case_at(case, vary, content)  # refuses one that is shorter than the kernel
     case = case.with_(**{vary: 1 if vary == "batch" else None})
     with nullcontext(sessions) if sessions else RemedySessions() as running:
-        work = _OfCase(case, vary, lengths, content, where, running, only)
+        work = CaseRemedies(case, vary, lengths, content, where, running, only)
         results, own = work.measured(chunks, progress, each), running.of(where)
         known = results, own.facts, own.variables, vary
         return Measured(case, where, lengths[:-1], fixed, content, *known)
 
 
-class _OfCase(Work):
-    """What is done with each remedy of one case."""
+class CaseRemedies:
+    """What is done with each remedy of one case on one target."""
 
     def __init__(
-        self, case: Case, vary: str, lengths: tuple[int, ...], content: int, *options: Any
+        self,
+        case: Case,
+        vary: str,
+        lengths: tuple[int, ...],
+        content: int,
+        where: Target,
+        sessions: RemedySessions,
+        only: Iterable[str] | None,
     ) -> None:
-        super().__init__(*options)
-        self.case, self.vary, self.dtype = case, vary, case.dtype
-        self.lengths, self.content = lengths, content
+        self.case, self.vary, self.lengths, self.content = case, vary, lengths, content
+        self.where, self.sessions = where, sessions
+        self.wanted = None if only is None else {"default", *only}
         self.longest = case_at(case, vary, lengths[-1])
         self.own_orders: ByOrder | None = None
 
+    def wants(self, name: str) -> bool:
+        return self.wanted is None or name in self.wanted
+
     def candidates(self, chunks: Sequence[int]) -> list[Remedy]:
-        """Of a batch, chunks are of samples, and the invariant mode is tried."""
-        remedies = super().candidates(chunks)
+        """Returns what is tried, the default first. Of a batch, chunks are of samples, and the
+        invariant mode is among them."""
+        remedies = remedies_of(self.where, chunks)
         if self.vary != "batch":
             return remedies
         for number, remedy in enumerate(remedies):
@@ -617,15 +503,60 @@ class _OfCase(Work):
             remedies.append(Remedy(INVARIANT, self.where, DOC, spec))
         return remedies
 
-    def needed(self, error: TargetError) -> bool:
-        """Only a default that can't run at all: what it refuses is reported."""
-        return error.kind == "unavailable"
+    def measured(
+        self,
+        chunks: Sequence[int],
+        progress: Tell | None,
+        each: Callable[[RemedyResult], None] = silent,
+    ) -> list[RemedyResult]:
+        """Judges and times every remedy that is asked for, and compares it with exact outputs.
 
-    def judge(self, result: RemedyResult) -> None:
-        """Sweeps the case by order with the remedy."""
-        session = self.sessions.with_remedy(result.remedy)
-        orders = by_order.sweep_by_order(session, self.case, self.lengths, self.vary)
-        if result.remedy.name == "default":
+        ``each``: called with a remedy as soon as it is judged. Where time is over or somebody
+        interrupts after the default was judged, the rest has that as its refusal, and nothing is
+        timed.
+        """
+        tell, results = progress or silent, list[RemedyResult]()
+        todo = [remedy for remedy in self.candidates(chunks) if self.wants(remedy.name)]
+        if budget.current_budget() is not None:
+            # what starts no further process first, as time may end
+            todo.sort(key=lambda remedy: remedy.where != self.where)
+        for number, remedy in enumerate(todo):
+            judged: list[RemedyResult] = []
+            # without the default nothing is known
+            with budget.Ending(results or judged):
+                budget.require_time()
+                tell(number, len(todo) + 1, remedy.name)
+                judged.append(self.judged(remedy))
+                judged += self.more(judged[0])
+            for result in judged:
+                each(result)
+            why = f"not tried: {budget.spent()}"
+            results += judged or [RemedyResult(remedy, refusal=why)]
+        with budget.Ending():
+            budget.require_time()
+            tell(len(todo), len(todo) + 1, "cost")
+            self._check(results)
+            ready = [result for result in results if result.keeps is not None]
+            for (number, length), medians in in_turns(self.timers(ready)).items():
+                ready[number].seconds[length] = medians
+        return results
+
+    def judged(self, remedy: Remedy, **known: Any) -> RemedyResult:
+        """Sweeps the case by order with a remedy; or says why that can't be used.
+        TargetError where the default is not available: what it refuses is reported."""
+        result = RemedyResult(remedy, **known)
+        if remedy.name != "default" and (why := why_unavailable(remedy.where)):
+            result.refusal = why
+            return result
+        try:
+            session = self.sessions.with_remedy(remedy)
+            orders = by_order.sweep_by_order(session, self.case, self.lengths, self.vary)
+        except TargetError as error:
+            if remedy.name == "default" and error.kind == "unavailable":
+                raise
+            result.refusal = f"{error.kind}: {error.why}"
+            return result
+        if remedy.name == "default":
             self.own_orders = orders
         result.compared, result.differing = orders.compared, orders.differing
         result.unknown = sum(value.unknown for value in orders.values)
@@ -634,6 +565,7 @@ class _OfCase(Work):
         refused = [value for value in [orders.base, *orders.values] if value.refusal]
         if refused:
             result.refusal = f"{self.vary} {refused[0].at}: {refused[0].refusal}"
+        return result
 
     def more(self, result: RemedyResult) -> Iterator[RemedyResult]:
         """Yields padding to lengths whose outputs are all added as the longest one's are."""
@@ -678,18 +610,38 @@ class _OfCase(Work):
             orders = by_order.sweep_by_order(session, plain, several) if several else None
         return self._alike(orders, max(counts), lengths)
 
-    def exact(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the exact sums, and sum|x*w|."""
-        return exact_sums(self.longest)
+    def _check(self, results: Sequence[RemedyResult]) -> None:
+        """Each remedy's distance from the exact outputs at the full length, and whose bits."""
+        exact, scale = exact_sums(self.longest)
+        dtype = self.case.dtype
+        own: np.ndarray | None = None
+        for result in results:
+            if result.compared is None:
+                continue
+            try:
+                y = self.output(result.remedy)
+            except TargetError as error:
+                result.refusal = result.refusal or f"{error.kind}: {error.why}"
+                continue
+            own = y if own is None else own
+            result.keeps = bool(ulp.equal(y, own, dtype))
+            with np.errstate(all="ignore"):
+                errors = np.abs(floats.widen(y, dtype) - exact) / (floats.eps(dtype) * scale)
+            errors = errors[np.isfinite(errors)]
+            if errors.size:
+                result.error_rms = float(np.sqrt(np.mean(errors**2)))
+                result.error_max = float(errors.max())
 
     def output(self, remedy: Remedy) -> np.ndarray:
+        """A remedy's outputs at the full length. TargetError."""
         session = self.sessions.with_remedy(remedy)
         request = {"do": "run", "spec": self.longest.spec()}
         y: np.ndarray = session.request(request, _named_operands(self.longest))[1]["y"]
         return y
 
     def timers(self, ready: Sequence[RemedyResult]) -> Timers:
-        """Returns calls at both lengths whose costs are reported."""
+        """What times a call at both lengths whose costs are reported, by number and length: see
+        ``in_turns``."""
         for result in ready:
             header = {"do": "load", "key": result.remedy.name, "spec": self.longest.spec()}
             session = self.sessions.with_remedy(result.remedy)

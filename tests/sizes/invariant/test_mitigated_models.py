@@ -121,7 +121,9 @@ def test_the_mode_is_tried_where_the_library_has_it():
     names = {}
     for text in ("reference", "torch"):
         with RemedySessions(inline=True) as running:
-            work = of_cases._OfCase(DENSE, "batch", (1, 2), 1, Target.parse(text), running, None)
+            work = of_cases.CaseRemedies(
+                DENSE, "batch", (1, 2), 1, Target.parse(text), running, None
+            )
             names[text] = [one.name for one in work.candidates([4])]
     assert "invariant" in names["torch"] and "invariant" not in names["reference"]
 

@@ -16,6 +16,7 @@ from probe.sizes import by_order
 from probe.sizes.invariant import mitigations
 from probe.sizes.invariant.mitigations import (
     ROUNDS,
+    CaseRemedies,
     RemediedSession,
     RemedySessions,
     advise,
@@ -362,14 +363,14 @@ def test_what_there_is_no_time_for_is_not_known(monkeypatch):
 
 
 def test_what_was_judged_stays_where_somebody_interrupts(monkeypatch):
-    judge = mitigations._OfCase.judge
+    judged = CaseRemedies.judged
 
-    def interrupted(self, found):
-        if found.remedy.name != "default":
+    def interrupted(self, remedy):
+        if remedy.name != "default":
             raise KeyboardInterrupt
-        judge(self, found)
+        return judged(self, remedy)
 
-    monkeypatch.setattr(mitigations._OfCase, "judge", interrupted)
+    monkeypatch.setattr(CaseRemedies, "judged", interrupted)
     with budget.within(None):
         found = measured_remedies(CASE, WHERE, (1, 2, 5), only=["float64", "chunks=64"])
     assert found.default.verdict == "exact"
@@ -380,7 +381,7 @@ def test_an_interrupt_before_anything_is_known_ends_it(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(mitigations._OfCase, "judge", interrupted)
+    monkeypatch.setattr(CaseRemedies, "judged", interrupted)
     with pytest.raises(KeyboardInterrupt):
         measured_remedies(CASE, WHERE, (1, 2, 5))
 
