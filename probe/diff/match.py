@@ -186,6 +186,8 @@ class RunningMatch:
         By name, module and order; where what a pair reads was given by operations that aren't
         paired, as those of branches in another order, by value, if two results are close.
         """
+        if budget.spent():
+            return []
         left, right = (run.operations for run in self.runs)
         by_name = [both for both in self._aligned() if self._same_weights(*both)]
         partner = self._following(dict(by_name))

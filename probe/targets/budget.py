@@ -22,6 +22,9 @@ from probe.targets.progress import VOICE, span
 HOW = "write 90s, 30m, 2h or 1h30m"
 LONGEST = 366 * 24 * 3600.0
 
+# Seconds until the alarm rings again: Python ignores what is raised while an object is freed.
+RINGS = 1.0
+
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 _TEXT = re.compile("".join(rf"(?:([0-9]{{1,9}}(?:\.[0-9]{{1,9}})?){unit})?" for unit in _UNITS))
 
@@ -90,7 +93,7 @@ class Budget:
         left = signal.getitimer(signal.ITIMER_REAL)[0]
         outer = time.monotonic() + left if left else float("inf")
         signal.signal(signal.SIGALRM, self._ring)
-        signal.setitimer(signal.ITIMER_REAL, max(self.left, 1e-3))
+        signal.setitimer(signal.ITIMER_REAL, max(self.left, 1e-3), RINGS)
         board = supervisor.BOARD if whole else None
         if board is not None and outer > self._end:
             board.write(self.why, 1)

@@ -5,6 +5,7 @@ import numpy as np
 from probe.diff.running import by_running
 from probe.diff.settled import SIZED
 from probe.diff.walk import walk
+from probe.targets import budget
 from tests.diff.programs import compared, program, sources, tanh
 
 X = np.random.default_rng(0).standard_normal((6, 8)).astype("f4")
@@ -60,3 +61,13 @@ def test_another_library_may_compute_in_a_shorter_format() -> None:
     match = by_running(program(shorter), ({"x": X[:1]}, {"x": X}))
     difference = walk(one, other, explain=False, match=match)
     assert [r.op for r in difference.sources] == ["shorter"]
+
+
+def test_of_outputs_the_answer_is_known_when_no_time_is_left_for_operations() -> None:
+    other = X + np.float32(1)
+    with budget.within("1h") as limit:
+        assert limit is not None
+        limit.ended = "the time was over"
+        difference = compared(X, other, program(tanh))
+    assert difference.verdict == "differs" and not difference.operations
+    assert difference.notes[-1] == "no operations were compared: the time was over"
