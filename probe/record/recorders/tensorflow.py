@@ -73,6 +73,7 @@ from probe.record.recorders.tensorflow_values import (
     watched_calls,
 )
 from probe.record.recording import array_digest
+from probe.record.subject import FunctionSubject
 from probe.targets import trust
 from probe.targets.progress import without_stderr
 
@@ -576,7 +577,7 @@ class OpenedTensorFlow:
         return self.recorders.setdefault(shapes, made) if like is None else made
 
 
-def opened(path: Path, trust: bool = False) -> OpenedTensorFlow:
+def opened(path: Path, trust: bool = False) -> OpenedTensorFlow | FunctionSubject:
     """Opens a ``.keras`` or ``.h5`` file, or the folder of a SavedModel.
 
     Errors: InputError where it can't be read, or holds code and is not trusted.
@@ -592,7 +593,7 @@ def opened(path: Path, trust: bool = False) -> OpenedTensorFlow:
     return _keras(path, trust)
 
 
-def _keras(path: Path, trusted: bool) -> OpenedTensorFlow:
+def _keras(path: Path, trusted: bool) -> OpenedTensorFlow | FunctionSubject:
     with without_stderr():
         named = trust.check_keras(path, trusted)
     try:
@@ -607,6 +608,8 @@ def _keras(path: Path, trusted: bool) -> OpenedTensorFlow:
     if not model.inputs:
         why = "it has not been built, so its inputs are not known"
         raise InputError("network", path.name, why, "give it an Input, or call it once, and save")
+    if keras.backend.backend() != "tensorflow":  # whose operations the recorder of its library sees
+        return FunctionSubject(model)
     inputs = tuple(_input_of(tensor.name, tensor.shape, tensor.dtype) for tensor in model.inputs)
 
     def call(operands: Sequence[Any]) -> Any:

@@ -1,5 +1,10 @@
 """TensorFlow watched: what is seen is what ran, what must agree does, files are data."""
 
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
@@ -233,6 +238,23 @@ def test_a_keras_file_is_watched_and_one_with_code_is_refused(tmp_path):
     keras.Sequential([keras.Input((4,)), layers.Lambda(lambda v: v * 2)]).save(tmp_path / "l.keras")
     with pytest.raises(InputError, match="Lambda"):
         opened(tmp_path / "l.keras")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+def test_a_keras_file_on_another_backend_is_watched_by_the_recorder_of_its_library(tmp_path):
+    keras = pytest.importorskip("keras")
+    model = keras.Sequential([keras.Input((4,), name="x"), keras.layers.Dense(3, "relu")])
+    model.save(tmp_path / "m.keras")
+    code = (
+        "import sys, numpy as np; from probe.record.subject import open_model; "
+        "from probe.record.recording import record_run; "
+        "file = open_model(sys.argv[1]); run = record_run(file.recorder({'x': np.ones((2, 4))})); "
+        "print(file.inputs[0].name, *(op.op for op in run.operations))"
+    )
+    call = [sys.executable, "-c", code, str(tmp_path / "m.keras")]
+    said = subprocess.check_output(call, env={**os.environ, "KERAS_BACKEND": "torch"}, text=True)
+    assert said.startswith("x ") and "aten." in said and "relu" in said
 
 
 @pytest.mark.slow
