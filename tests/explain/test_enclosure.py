@@ -245,7 +245,8 @@ def test_what_is_replayed_is_explained(algorithm, word):
 
 def test_the_side_that_adds_in_pairs_is_the_more_accurate_one():
     case = Case(op="matmul", in_channels=384, filters=64, length=3)
-    found = probe.explain(case, "reference", against_target="reference,algorithm=pairwise")
+    pairwise = "reference,algorithm=pairwise"
+    found = probe.explain(case, "reference", against_target=pairwise, accuracy=True)
     told = found.to_json()
     accuracy, orders = told["accuracy"], told["left_orders"] + told["right_orders"]
     assert accuracy["outputs"] == told["differing"]
@@ -275,5 +276,5 @@ def test_distances_from_the_exact_result_are_in_its_own_units(dtype):
 
 def test_what_reads_different_inputs_has_no_accuracy():
     case = Case(op="conv1d", kernel=3, length=9, stride=2, padding="same")
-    found = probe.explain(case, "reference", against_padding="valid").to_json()
+    found = probe.explain(case, "reference", against_padding="valid", accuracy=True).to_json()
     assert found["accuracy"] is None or found["accuracy"]["outputs"] < found["differing"]

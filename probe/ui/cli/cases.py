@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     "Explain every difference that a sweep stored there, and store the causes.",
     type=PATH,
 )
+@option("--accuracy", None, "Say which side is closer to the exact sums.", is_flag=True)
 @kernels_option("none")
 @zeros_option
 @option(

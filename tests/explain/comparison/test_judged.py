@@ -290,9 +290,9 @@ def test_columns_of_accuracies_are_those_of_pairs_with_one_exact_result(changed,
         far = np.abs(y - columns["exact"]) / unit
         np.testing.assert_allclose(np.abs(columns[f"error_{name}"]), far, rtol=1e-6)
         assert set(columns[f"depth_{name}"]) <= {4, schema.NULL_INT}
-    assert found.accuracy.counted == len(which)
+    assert found.measured_accuracy().counted == len(which)
     monkeypatch.setattr(judged, "JUDGED", 5 * 7)  # products: seven of these sums
-    assert replace(found).accuracy.counted == 7
+    assert replace(found).measured_accuracy().counted == 7
 
 
 def test_numbers_of_inputs_in_a_larger_input_name_the_same_element():
