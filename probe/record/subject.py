@@ -508,23 +508,14 @@ Text = str | bytes | None
 Beside = tuple[tuple[str, ...], dict[str, str]]
 
 
-def beside_arrays(returned: Any, path: str = "") -> Beside:
+def beside_arrays(returned: Any) -> Beside:
     """Returns what bits of arrays don't say: their names, and texts."""
-    if isinstance(returned, str | bytes):
-        return (), {path: repr(returned)}
     names, texts = list[str](), dict[str, str]()
-    parts: list[tuple[str, Any]] = []
-    if isinstance(returned, Mapping):
-        places = [(f"{path}.{name}".strip("."), name) for name in sorted(returned, key=str)]
-        parts = [(place, returned[name]) for place, name in places]
-        leaves = [place for place, part in parts if not isinstance(part, Text | Mapping | Sequence)]
-        names += leaves
-    elif isinstance(returned, Sequence):
-        parts = [(f"{path}[{number}]", part) for number, part in enumerate(returned)]
-    for place, part in parts:
-        inner = beside_arrays(part, place)
-        names += inner[0]
-        texts |= inner[1]
+    for place, named, value in _nested(returned):
+        if isinstance(value, str | bytes):
+            texts[place] = repr(value)
+        elif named and value is not None:
+            names.append(place)
     return tuple(names), texts
 
 
@@ -549,19 +540,25 @@ def beside_apart(left: Any, right: Any) -> str:
     return ""
 
 
-def nested_leaves(value: Any, depth: int = 0) -> Iterator[Any]:
+def nested_leaves(value: Any) -> Iterator[Any]:
     """Yields what stands in nested tuples, lists and dictionaries, these by name, as two runs may
     put the same names in another order. InputError: one holds itself."""
-    parts: Any = None
+    return (leaf for _, _, leaf in _nested(value))
+
+
+def _nested(
+    value: Any, path: str = "", named: bool = False, depth: int = 0
+) -> Iterator[tuple[str, bool, Any]]:
+    """Yields where each leaf stands, whether a dictionary names it, and the leaf."""
     if isinstance(value, Mapping):
-        parts = [value[name] for name in sorted(value, key=str)]
+        parts = [(f"{path}.{n}".strip("."), True, value[n]) for n in sorted(value, key=str)]
     elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        parts = value
-    if parts is None:
-        yield value
+        parts = [(f"{path}[{n}]", False, part) for n, part in enumerate(value)]
+    else:
+        yield path, named, value
         return
     if depth > DEEPEST:
         why = f"it is nested more than {DEEPEST} deep, or holds itself"
         raise InputError("value", type(value).__name__, why, "give lists of arrays")
-    for part in parts:
-        yield from nested_leaves(part, depth + 1)
+    for place, inside, part in parts:
+        yield from _nested(part, place, inside, depth + 1)
