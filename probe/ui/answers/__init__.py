@@ -2,7 +2,8 @@
 
 Here are the functions that ``probe.explain(...)`` or the like call; the command of the same name
 calls them too and prints what comes back, so that ``to_json()`` is what ``--json`` prints.
-``answer`` defines what all answers have in common.
+``answer`` defines what all answers have in common: a result is data, and its three lines, its JSON,
+the text of a terminal (``show``) and the picture of a notebook are made of it there.
 
 Of a case: ``cases`` (explain, window, order, thresholds), ``sweep``, which also summarises stores,
 and ``reproduce``, which writes the folder for a report. Of a model: ``examine`` asks everything,

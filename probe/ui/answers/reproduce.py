@@ -68,10 +68,22 @@ class Reproduced(Answer):
         return Explained(self.found.explanation, self.found.evidence).drawn()
 
 
-def write_reproduced(
-    reproduction: Reproduction, out: Path, form: str | None, kernels: str
+def reproduced(
+    finding: Finding,
+    targets: tuple[Target, Target],
+    out: Path,
+    form: str | None,
+    kernels: str,
+    force: bool,
+    **how: Any,
 ) -> Reproduced:
-    """Names the kernels of a reproduction that was proved, and writes it. InputError."""
+    """Does as :func:`reproduce`, of a finding and both sides' targets; ``how``: as
+    ``probe.report.folder.reproduce`` has it. A folder with files is refused before minutes of
+    work."""
+    checked_kernels(kernels)
+    form_of(targets[0], form)
+    room.fresh(out, force)
+    reproduction = room.reproduce(finding, *targets, **how)
     reproduction.explanation.kernels = named_kernels(reproduction.explanation, kernels)
     room.write_folder(reproduction, out, form)
     return Reproduced(reproduction, out)
@@ -111,24 +123,13 @@ def reproduce(
     NotReproduced where the script does not give the measured bits: then nothing is written.
     """
     left, right = checked_target(target), checked_target(against_target or target)
-    checked_kernels(kernels)
-    form_of(left, form)
-    # a folder with files is refused before minutes of work
-    room.fresh(Path(out), force)
     if against is None and right == left and against_padding is None:
         todo = "give against, against_target or against_padding"
         raise InputError("against", None, "there is nothing to compare with", todo)
     finding = Finding.of(checked_case(case), vary, at, against, against_padding)
-    how: dict[str, Any] = {
-        "by": by,
-        "keep": keep,
-        "any_cause": any_cause,
-        "avoid": avoid,
-        "most": most,
-    }
+    how = {"by": by, "keep": keep, "any_cause": any_cause, "avoid": avoid, "most": most}
     how |= {"times": times, "also": checked_targets(also)}
-    reproduction = room.reproduce(finding, left, right, **how)
-    return write_reproduced(reproduction, Path(out), form, kernels)
+    return reproduced(finding, (left, right), Path(out), form, kernels, force, **how)
 
 
 # Operands of a smallest case up to which they are part of its JSON.

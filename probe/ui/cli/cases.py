@@ -548,37 +548,29 @@ def report(runs: AskedRuns, store: Path | None, folder: Path, out: Output, **opt
     order.png and emulated.py (imports NumPy alone). Nothing is written unless every process
     confirms the script.
     """
-    from probe.explain.evidence import checked_kernels
-    from probe.report import folder as room
-    from probe.report.report import form_of, stored_finding
+    from probe.report.report import stored_finding
     from probe.targets.budget import within
-    from probe.ui.answers.reproduce import write_reproduced
+    from probe.ui.answers.reproduce import reproduced
 
     for name in ("by", "most", "any_cause") if options["keep"] else ():
         if on_command_line(name):
             todo = f"leave out {flag_of(name)}, or --keep"
             raise InputError(name, options[name], "--keep tries no smaller case", todo)
-    form, kernels, limit = (options.pop(name) for name in ("form", "kernels", "limit"))
-    checked_kernels(kernels)
-    room.fresh(folder, options.pop("force"))
     options["also"] = parsed_targets(options["also"])
-    row = options.pop("row")
+    row, limit = options.pop("row"), options.pop("limit")
     if store is not None:
         runs.refuse_beside(store)
         stored = stored_finding(store, row)
-        finding, left, right = stored.finding, stored.target, stored.target
+        finding, targets = stored.finding, (stored.target, stored.target)
         options["elsewhere"] = stored.elsewhere
     elif row is not None:
         raise InputError("row", row, "it names a row of a store", "give --from STORE too")
     else:
-        finding, (left, right) = runs.finding()
-    form_of(left, form)
+        finding, targets = runs.finding()
     with within(limit), out.progress(f"reproducing {finding.label}") as tell:
-        reproduction = room.reproduce(finding, left, right, tell=tell.say, **options)
-    with out.progress(f"writing {folder}"):
-        answer = write_reproduced(reproduction, folder, form, kernels)
+        answer = reproduced(finding, targets, folder, tell=tell.say, **options)
     out.give(answer)
-    if "order.png" not in reproduction.files and not find_spec("matplotlib"):
+    if "order.png" not in answer.found.files and not find_spec("matplotlib"):
         out.note("order.png is left out: Matplotlib is not installed (pip install matplotlib)")
 
 

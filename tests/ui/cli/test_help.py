@@ -147,30 +147,6 @@ def test_bash_gets_its_script():
     assert done.returncode == 0 and "_PROBE_COMPLETE=zsh_complete" in done.stdout
 
 
-@pytest.mark.parametrize("width", [40, pytest.param(60, marks=pytest.mark.slow)])
-@pytest.mark.slow_at("40")
-def test_commands_lose_nothing_on_narrow_terminals(width, capsys, monkeypatch):
-    """Every word that stands at 250 columns stands at these too."""
-    for command in (
-        "targets",
-        "machine",
-        "sweep --op conv1d --kernel 5 --length 5..9 --target reference --target numpy --no-store",
-        "explain --op conv1d --kernel 5 --at 5 --against 9 --target reference",
-        "order --op conv1d --kernel 3 --length 5 --target reference",
-        "fix padding numpy:square --shape x=24x8 --vary batch --fixed 24 --lengths 5 --no-safe",
-    ):
-        words = []
-        for columns in (250, width):
-            monkeypatch.setenv("COLUMNS", str(columns))
-            status, out, _ = ran(capsys, command)
-            assert status in (0, 3), command
-            steady = re.sub(r"\d+\.\d+ ?m?s\b", "", out)  # times differ between runs
-            words.append(set(re.findall(r"[A-Za-z0-9_]{4,12}", steady)))
-        folded = "".join(out.split())
-        lost = {word for word in words[0] - words[1] if word not in folded}
-        assert not lost, (command, lost)
-
-
 @pytest.mark.parametrize(("lacking", "named"), [("jinja2", "jinja2"), ("rich", "pyarrow rich")])
 def test_a_package_that_is_not_here_is_named_with_the_rest_that_is_needed(
     lacking, named, monkeypatch, capsys
