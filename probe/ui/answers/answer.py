@@ -15,7 +15,8 @@ import numpy as np
 from probe.case.arguments import by, padding_text, whole_numbers
 from probe.case.case import Case
 from probe.case.errors import InputError
-from probe.sweep.printing import as_json
+from probe.order.window import shown_axis_value
+from probe.sweep.printing import as_json, ranges
 from probe.targets.target import Target
 
 if TYPE_CHECKING:
@@ -163,3 +164,10 @@ def command_line(case: Case, leave_out: tuple[str, ...] = ()) -> str:
     if case.in_channels != 1:
         parts.insert(2, f"--in-channels {case.in_channels}")
     return " ".join(parts)
+
+
+def values_of_axis(vary: str, values: Iterable[int]) -> str:
+    """Returns values of an axis: ranges of numbers, or layouts' words."""
+    if vary != "layout":
+        return ranges(values)
+    return ", ".join(shown_axis_value(vary, value) for value in sorted(values))

@@ -15,7 +15,7 @@ from probe.case import layout
 from probe.case.arguments import choice, optional_number, typed
 from probe.case.case import Case
 from probe.case.errors import InputError, TargetError
-from probe.order.window import axis_of, number_of, shown_axis_value
+from probe.order.window import axis_of, number_of
 from probe.sweep.bits import answer_request
 from probe.sweep.campaign import case_row, run_row
 from probe.sweep.plan import Plans, SweepRequest, axis_values
@@ -34,6 +34,7 @@ from probe.ui.answers.answer import (
     checked_case,
     checked_targets,
     length_values,
+    values_of_axis,
 )
 
 if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
@@ -82,7 +83,7 @@ class Swept(Answer):
         count = f"{report['differing']:,} of {report['compared']:,} outputs differ"
         where = {name: sorted({each.at for each in part.differences}) for name, part in parts}
         findings = [
-            f"{name}: differs at {first_values(at, vary)}" for name, at in where.items() if at
+            f"{name}: differs at {values_of_axis(vary, at)}" for name, at in where.items() if at
         ]
         findings += [f"{name}: failed" for name, part in parts if part.failures]
         findings += [f"{name}: {part.unasked:,} left out" for name, part in parts if part.unasked]
@@ -155,7 +156,7 @@ class SweptByOrder(Answer):
         count = f"{report['differing']:,} of {report['compared']:,} outputs"
         count += " are added in a different order or rounding"
         findings = [
-            f"{name}: differs at {first_values(differs, self.vary)}"
+            f"{name}: differs at {values_of_axis(self.vary, differs)}"
             for name, by_order in self.found.targets.items()
             if (differs := [at.at for at in by_order.values if at.outputs])
         ]
@@ -186,24 +187,14 @@ class SweptByOrder(Answer):
 def sweep_title(case: Case, vary: str, values: Sequence[int], targets: Iterable[str]) -> str:
     """Returns the first line of a sweep: what is compared with what, and where."""
     shown = case.with_(length=None) if vary == "length" else case
-    span = f"{first_values(values[:1], vary)} to {first_values(values[-2:-1], vary)}"
-    if vary == "layout":
-        span = first_values(values[:-1], vary)
-    span += f" against {first_values(values[-1:], vary)}"
+    span = f"{values_of_axis(vary, values[:-1])} against {values_of_axis(vary, values[-1:])}"
     return f"{shown.label}: {vary} {span} on {', '.join(targets)}"
 
 
 def against_in_words(values: Sequence[int], vary: str) -> str:
     """Returns what all others are compared with: ``the longest``, ``batch 4``, ``contiguous``."""
-    shown = first_values(values[-1:], vary)
+    shown = values_of_axis(vary, values[-1:])
     return {"length": "the longest", "layout": shown}.get(vary, f"{vary} {shown}")
-
-
-def first_values(values: Sequence[int], vary: str) -> str:
-    """Returns the first six values of an axis, and how many more there are."""
-    shown = (shown_axis_value(vary, value) for value in values[:6])
-    text = ", ".join(value if isinstance(value, str) else f"{value:,}" for value in shown)
-    return text + (f", ... ({len(values) - 6:,} more)" if len(values) > 6 else "")
 
 
 @typed

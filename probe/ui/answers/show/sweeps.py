@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
@@ -13,7 +13,7 @@ from probe.case.case import Case
 from probe.order import window
 from probe.sweep.printing import ranges, table
 from probe.sweep.summary import Summary, TargetSummary
-from probe.ui.answers.answer import command_line
+from probe.ui.answers.answer import command_line, values_of_axis
 from probe.ui.answers.show import cases
 
 if TYPE_CHECKING:  # a sweep by bits shows no sums
@@ -63,13 +63,6 @@ def sweep_by_bits(summary: Summary, case: Case, values: Sequence[int]) -> Render
         if more := len(counts) - len(listed):
             parts.append(Text(f"{name}: {more} other failures; --json has all", "yellow"))
     return Group(*parts, *([""] * bool(after)), *after)
-
-
-def values_of_axis(vary: str, values: Iterable[int]) -> str:
-    """Returns values of an axis: ranges of numbers, or layouts' words."""
-    if vary != "layout":
-        return ranges(values)
-    return ", ".join(window.shown_axis_value(vary, value) for value in sorted(values))
 
 
 def _verdict_by_bits(result: TargetSummary) -> Text:
