@@ -29,7 +29,7 @@ from probe.case.errors import InputError
 from probe.order.semantics import Meaning
 from probe.order.semantics.contract import Call
 from probe.record.contract import Seen, Visit
-from probe.record.recorders import graphs, onnx_file, onnx_table
+from probe.record.recorders import graphs, onnx_file
 from probe.record.recorders.graphs import Body, LiveValue, repeated
 from probe.record.recorders.onnx_file import BLOCKED, SPLIT, Block, Constant, OnnxNode, OnnxPlace
 from probe.record.recording import array_digest
@@ -325,7 +325,7 @@ class Optimised(graphs.Graph):
         block = self.blocks.get(node.slots[0]) if node.slots else None
         if node.op == "Reshape" and block is not None:
             return onnx_file.reshaped_block(block.size, call.shape(), block.inner == SPLIT)
-        return onnx_table.meaning(call)
+        return onnx_file.meaning(call)
 
     def lines(self, node: OnnxNode, own: Mapping[Any, str], out: str) -> list[str]:
         outs = {key: f"{out}{n or ''}" for n, key in enumerate(node.gives)}

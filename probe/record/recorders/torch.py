@@ -2,7 +2,7 @@
 
 A run under a dispatch mode calls the same kernels as one without. A compiled function is one
 operation (``compiled_as_one``). What an operation means stands in
-:mod:`probe.record.recorders.torch_table`; which value is which, in
+:mod:`probe.record.recorders.torch_calls`; which value is which, in
 :mod:`probe.record.recorders.torch_values`.
 """
 
@@ -25,8 +25,14 @@ import torch
 from probe.case.errors import InputError
 from probe.order.semantics import Unknown
 from probe.record.contract import Again, Input, Operation, Said, Seen, Visit
-from probe.record.recorders.torch_calls import RanCall, aten_call, changed_by, op_facts, signed
-from probe.record.recorders.torch_table import meaning
+from probe.record.recorders.torch_calls import (
+    RanCall,
+    aten_call,
+    changed_by,
+    meaning,
+    op_facts,
+    signed,
+)
 from probe.record.recorders.torch_values import (
     CALL,
     SKIPS,

@@ -20,8 +20,7 @@ from jax.ad_checkpoint import checkpoint_name  # noqa: E402
 from jax.extend.random import threefry2x32_p  # noqa: E402
 from jax.sharding import AxisType, NamedSharding, PartitionSpec  # noqa: E402
 
-from probe.record.recorders.jax import JaxRecorder  # noqa: E402
-from probe.record.recorders.jax_table import TABLE  # noqa: E402
+from probe.record.recorders.jax import TABLE, JaxRecorder  # noqa: E402
 
 pytestmark = pytest.mark.slow  # each primitive is compiled on its own
 

@@ -15,7 +15,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from probe.case.errors import InputError
 from probe.record.recorders import litert
-from probe.record.recorders.litert_table import FUNCTIONS, REDUCES, TABLE
+from probe.record.recorders.litert import FUNCTIONS, REDUCES, TABLE
 
 RNG, normal = drawn(13)
 TYPES = {"float32": 0, "int32": 2, "uint8": 3, "int64": 4, "bool": 6, "complex64": 8, "int8": 9}

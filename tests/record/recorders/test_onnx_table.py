@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from probe.case.errors import InputError  # noqa: E402
 from probe.record.recorders import onnxruntime  # noqa: E402
-from probe.record.recorders.onnx_table import TABLE, UNARY  # noqa: E402
+from probe.record.recorders.onnx_file import TABLE, UNARY  # noqa: E402
 
 RNG, normal = drawn(11)
 MS, NEWEST = "com.microsoft", 20
