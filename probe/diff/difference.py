@@ -653,9 +653,8 @@ def measure_pair(pair: Pair, mine: np.ndarray, other: np.ndarray, dtype: str) ->
         # where all is zero there is nothing to measure by
         largest = max(float(finite.max(initial=0)), 1e-300)
         pair.scaled = float(apart / (floats.eps(dtype) * largest))
-    mask = np.zeros(both[0].size, bool)
-    mask[np.argmax(found.apart)] = True
-    mask = mask.reshape(both[0].shape)
+    mask: np.ndarray = np.zeros(both[0].shape, bool)
+    mask.reshape(-1)[np.argmax(found.apart)] = True
     if not pair.selection.whole:
         mask = pair.selection.put(np.zeros(mine.shape, bool), mask, 0)
     pair.first = tuple(map(int, np.argwhere(mask)[0]))

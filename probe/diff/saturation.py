@@ -179,7 +179,8 @@ def _window_factors(
         wide.append((pads[axis], more))
     padded = np.pad(x.astype(np.int64), [(0, 0), *wide, (0, 0)], constant_values=zero)
     windows = np.lib.stride_tricks.sliding_window_view(padded, reaches, tuple(range(1, rank + 1)))
-    windows = windows[(..., *(slice(None, None, step) for step in steps))]
+    every: Any = (..., *(slice(None, None, step) for step in steps))
+    windows = windows[every]
     taken = windows[(batch, *(a * stride for a, stride in zip(at, strides, strict=True)))]
     lines = np.moveaxis(taken.reshape(*taken.shape[:2], -1), 1, 2)
     first = filters // filters_each * channels

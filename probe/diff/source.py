@@ -428,7 +428,7 @@ def _same_products(adds: Sequence[Adds], examined: np.ndarray) -> bool:
         x = np.stack([operands.columns[g][:, n] for g, n in zip(group, positions, strict=True)])
         w = operands.weights[:, filters].T
         products.append(np.sort(floats.widen(x, dtype) * floats.widen(w, dtype), axis=1))
-    return np.array_equal(*products)
+    return bool(np.array_equal(products[0], products[1]))
 
 
 # What a class says of two sums.

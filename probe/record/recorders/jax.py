@@ -272,7 +272,7 @@ class _Trace(Base):  # type: ignore[misc]
             reads = [self.values.seen(each) for each in given]
             if equation.op in programs.LOOPS:
                 reads += [self.values.seen(each) for each in programs.constants(equation.words)]
-                means = Unknown(LOOP)
+                means: Meaning = Unknown(LOOP)
             else:
                 means = meaning(equation.called())
             path = "/".join(filter(None, (self._path(), equation.path)))
