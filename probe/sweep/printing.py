@@ -16,7 +16,7 @@ from typing import Any
 import click
 from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType, RenderResult
 from rich.padding import Padding
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 from probe.case.errors import printable
@@ -127,18 +127,17 @@ def as_json(value: Any) -> Any:
     return json.loads(json.dumps(value, default=plain))
 
 
-# Columns that a cell which may be folded gets at least.
-FOLDED = 30
-
-
 class Rows(Table):
     """A table; where its columns do not fit side by side, row after row with every cell named."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        needs = [self._needs(console, options, column) for column in self.columns]
-        spare = options.max_width - 2 * (len(needs) - 1) - sum(least for least, _ in needs)
-        if spare >= 0:
-            self._share_out(needs, spare)
+        needed = -2
+        for column in self.columns:
+            texts = [str(column.header), *(_text(cell).plain for cell in column.cells)]
+            # numbers and targets stand whole; of what may be folded the words do
+            pieces = texts if column.no_wrap else [word for text in texts for word in text.split()]
+            needed += max(map(len, pieces), default=0) + 2
+        if needed <= options.max_width:
             yield from super().__rich_console__(console, options)
             return
         named = [str(column.header) for column in self.columns]
@@ -152,28 +151,6 @@ class Rows(Table):
                 if cell.plain
             ]
             yield Padding(Text("; ").join(pairs), (0, 0, 0, 2))
-
-    def _needs(self, console: Console, options: ConsoleOptions, column: Column) -> tuple[int, int]:
-        """The fewest columns of a terminal that a column can do with, and all that it could use.
-
-        Numbers and targets need all; of what may be folded the longest word stays whole.
-        """
-        header = [Text(str(column.header))] * self.show_header
-        wide = options.update(max_width=10_000)
-        cells = (*header, *(_text(cell) for cell in column.cells))
-        sizes = [console.measure(cell, options=wide) for cell in cells]
-        whole = max((size.maximum for size in sizes), default=0)
-        word = max((size.minimum for size in sizes), default=0)
-        return (whole if column.no_wrap else min(FOLDED, word)), whole
-
-    def _share_out(self, needs: list[tuple[int, int]], spare: int) -> None:
-        """Gives every column what it needs, and of the rest as much as each can use, alike."""
-        order = sorted(range(len(needs)), key=lambda number: needs[number][1] - needs[number][0])
-        for place, number in enumerate(order):
-            least, whole = needs[number]
-            more = min(whole - least, spare // (len(order) - place))
-            self.columns[number].width = least + more
-            spare -= more
 
 
 def _text(cell: RenderableType) -> Text:
