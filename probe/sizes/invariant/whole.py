@@ -140,7 +140,7 @@ class WholeProgram:
         return alike
 
     def _more(self, numbers: int, sizes: Sequence[int]) -> list[int]:
-        """Returns further samples, of a quick program: each is run at one place of every size.
+        """Returns further samples, of a quick program: they pass through the places of every size.
 
         One number of several hundred may be all that two sizes round differently.
         """
@@ -149,7 +149,7 @@ class WholeProgram:
             begun = time.perf_counter()
             self._call(order, False)()
             seconds.append(time.perf_counter() - begun)
-        runs = 1 + sum(1 / size for size in sizes)  # of each sample
+        runs = 1 + len(sizes)  # of each sample
         drawn = sum(rows[0].size for rows in self.pool)
         most = min(
             math.ceil(samples.PLENTY / max(numbers, 1)),
@@ -249,7 +249,9 @@ class WholeProgram:
         count = min(self.placed, every)
         seen: dict[tuple[int, int], str] = {}
         orders = [(places + turn) % count for turn in range(count)]
-        orders += [np.minimum(at + places, every - 1) for at in range(count, every, size)]
+        # a vector's tail is at the end of a call: each further sample stands last once, and so at
+        # all other places too
+        orders += [np.maximum(at - size + 1 + places, 0) for at in range(count, every)]
         for alike in range(every, len(self.alike[0])):  # beside others, and beside itself
             orders += [np.where(places, places % count, alike), np.full(size, alike)]
         for turn, order in enumerate(orders):
