@@ -67,9 +67,7 @@ class Operation:
     can't be run alone. Where it has ``moved(addresses)``, that gives the same with operands at
     others. ``lines``: how a user writes it: ``lines(["x", "w"], "y")`` gives lines of Python that
     compute y, a sequence where it gives several; None where there is no such text. ``imports``:
-    what they need. ``view``: where its results are the very memory that it reads, seen in another
-    shape or order: what tells that way of seeing it from every other; else None. ``name``,
-    ``number``: its own in a recording, which gives them.
+    what they need. ``name``, ``number``: its own in a recording, which gives them.
     """
 
     op: str
@@ -81,7 +79,6 @@ class Operation:
     again: Isolated | None = None
     lines: Lines | None = None
     imports: Sequence[str] = ()
-    view: Hashable = None
     name: str = ""
     number: int = -1
 
@@ -95,7 +92,6 @@ class Said(NamedTuple):
     again: Isolated | None = None
     lines: Lines | None = None
     imports: Sequence[str] = ()
-    view: Hashable = None
 
 
 @dataclass(frozen=True)

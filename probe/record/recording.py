@@ -237,13 +237,12 @@ class _Recorded:
     """Keeps a run, whose values it numbers as they come; all runs of one thing get the same
     numbers.
 
-    ``numbers``: of values, by the recorder's keys. ``views``: digests of views, by what tells them
-    apart and what they show.
+    ``numbers``: of values, by the recorder's keys.
     """
 
-    def __init__(self, views: dict[Hashable, str], store: RunStore | None) -> None:
+    def __init__(self, store: RunStore | None) -> None:
         self.numbers: dict[Hashable, int] = {}
-        self.views, self.keep, self.store = views, store is not None, store or ProcessStore()
+        self.keep, self.store = store is not None, store or ProcessStore()
         self.values, self.operations = list[Value](), list[Operation]()
         self.kinds, self.names = dict[str, np.dtype](), Counter[str]()
 
@@ -253,13 +252,7 @@ class _Recorded:
         begin = len(values)
         for seen in op.gives:
             self.numbers[seen.key] = len(values)
-            if op.view is None or len(op.gives) != 1:
-                digest = self._kept(seen)
-            else:  # what a view shows follows from what it shows and how: its bits need not be read
-                same = (op.view, *(values[n].digest for n in reads))
-                if same not in self.views or (self.keep and not self.store.has(self.views[same])):
-                    self.views[same] = self._kept(seen)
-                digest = self.views[same]
+            digest = self._kept(seen)
             values.append(Value(seen.shape, seen.dtype, digest, count, address=seen.address))
         path, kind = printable(op.path), printable(op.op)
         name = path or kind
@@ -268,7 +261,7 @@ class _Recorded:
         gives = tuple(range(begin, len(values)))
         dtypes = {values[n].dtype for n in (*reads, *gives)}
         meaning = of_complex(op.meaning) if COMPLEX & dtypes else op.meaning
-        rest = op.attributes, op.again, op.lines, op.imports, None, name, count
+        rest = op.attributes, op.again, op.lines, op.imports, name, count
         self.operations.append(Operation(kind, path, reads, gives, meaning, *rest))
 
     def number(self, seen: Seen) -> int:
@@ -289,7 +282,7 @@ def record_run(recorder: Recorder, keep: bool = True, store: RunStore | None = N
     """Runs it once, watched. ``keep``: its values too, not only what has to be known of them;
     ``store``: where, in one of its own if not given."""
     store = (store or ProcessStore()) if keep else None
-    watch = _Recorded(getattr(recorder, "views", {}), store)
+    watch = _Recorded(store)
     try:
         outputs = tuple(watch.number(seen) for seen in recorder.record(watch))
     # the recorder has learned on the way how to run what it runs

@@ -329,10 +329,9 @@ class _Mode(TorchDispatchMode):
             # a target's text has room for one number of threads
             return [first] * recorder.several + (plain(names, result) if plain else [])
 
-        view = object() if same is not None and op_facts(ran.func).view else None
         op = str(ran.func).removesuffix(".default")
         written = None if plain is None else lines
-        entry = op, Said(meaning(call), call.shown(), again, written, IMPORTS, view)
+        entry = op, Said(meaning(call), call.shown(), again, written, IMPORTS)
         if same is not None:
             self.said[same] = entry
         return entry

@@ -308,7 +308,7 @@ def test_arguments_of_layers_whose_names_differ_are_compared():
     for one in layers:
         one(x)
     found = probe.first_difference(lambda: layers[0](x), lambda: layers[1](x))
-    assert found.verdict == "differs" and not any(r.cause for r in found.found.sources)
+    assert found.verdict == "differs" and found.first.arguments == "operand 2 0.001 against 1e-05"
     sides = [record_run(TensorFlowRecorder(lambda a=a: tf.nn.leaky_relu(x, a))) for a in (0.1, 0.2)]
     (first,) = compare_runs(RunningMatch.of(*sides)).sources
     assert first.arguments == "alpha 0.1 against 0.2"
