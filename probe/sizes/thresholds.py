@@ -283,7 +283,22 @@ class _Search:
         """Runs sizes from the first one on, and says what they show."""
         result, first = self.result, self.result.shortest
         reach = self._fitting(upto)
-        self._scan(first, min(reach, self._first_scan(reach)))
+        scanned, cost = self.limits.scanned or SCANNED, 0
+        for size in range(first, reach + 1 if self.limits.scanned is None else first):
+            if (cost := cost + self._cost(size)) > WORK:
+                break
+            scanned = max(scanned, size - first + 1)
+        result.scanned = min(reach, first + scanned - 1)
+        every = range(first, result.scanned + 1)
+        self.stage = f"part 1 of 2, {result.sizes} up to {result.scanned:,}"
+        for size in VOICE.counting(every, result.sizes):
+            self.run(size)
+        result.settled = first + len(every) // 2
+        # rows before the tail that add differently make a size mixed too, so they count
+        patterns = [self.seen.get(size) for size in every]
+        signs = [each and (each.interior, each.tail, each.elsewhere > 0) for each in patterns]
+        tails = [sign and sign[1:] for sign in signs]  # which a switch among them need not move
+        result.period = _period(signs) or _period(tails)
         step = result.period or 1
         # neighbours of the grid have one remainder by the period, so that their tails can be alike
         grid = [result.scanned]
@@ -346,31 +361,6 @@ class _Search:
         case = self.result.case.with_(**{self.result.vary: size})
         calls = 9 if case.summands > SHORT else 25
         return calls * (A_CALL + int(np.prod(case.output_shape(), dtype=object)) * case.summands)
-
-    def _first_scan(self, reach: int) -> int:
-        """The last of the sizes that are all run."""
-        first = self.result.shortest
-        if self.limits.scanned is not None:
-            return first + self.limits.scanned - 1
-        last, cost = first + SCANNED - 1, 0
-        for size in range(first, reach + 1):
-            if (cost := cost + self._cost(size)) > WORK:
-                break
-            last = max(last, size)
-        return last
-
-    def _scan(self, first: int, last: int) -> None:
-        """All sizes of a range, and the period of what they show."""
-        result = self.result
-        self.stage = f"part 1 of 2, {result.sizes} up to {last:,}"
-        for size in VOICE.counting(range(first, last + 1), result.sizes):
-            self.run(size)
-        result.scanned, result.settled = last, first + (last + 1 - first) // 2
-        # rows before the tail that add differently make a size mixed too, so they count
-        patterns = [self.seen.get(size) for size in range(first, last + 1)]
-        signs = [each and (each.interior, each.tail, each.elsewhere > 0) for each in patterns]
-        tails = [sign and sign[1:] for sign in signs]  # which a switch among them need not move
-        result.period = _period(signs) or _period(tails)
 
     def _interval(self, low: int, high: int, step: int) -> None:
         """Runs random sizes between two of the grid, every other one of the grid's own remainder;

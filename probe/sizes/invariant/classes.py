@@ -2,8 +2,8 @@
 
 The mark of a size is a digest of what the operation made of telling operands there; empty, where
 places of one call gave different bits. Sizes with the same mark are one class. ``Sizes`` are those
-of an operation, any of which can be tried; ``Buckets`` the few of a whole program. What was checked
-is an ``Entry`` of a ``Table``, which is stored as JSON, and checked before it is used.
+of an operation, any of which can be tried; ``Buckets`` the few of a whole program. The class of each
+is an ``Entry`` of a ``Table``, which is stored as JSON; sizes are asked in every process.
 """
 
 from __future__ import annotations
@@ -450,7 +450,7 @@ class Buckets(MarkedSizes):
         return buckets
 
 
-# The table of what was checked.
+# The table of classes.
 
 
 FORMAT = 1
