@@ -8,8 +8,8 @@ a size of it, or cut into pieces of such sizes, and so never leaves it.
 No size is ever run that was not checked itself: with operands whose sum shows nearly every other
 order or rounding, held at every place of the call, against the bits of the chosen class
 (``classes``; ``operations`` makes the operands, ``keeper`` finds and keeps the classes). Which
-class was chosen is kept in a table, which travels as JSON; sizes are asked where they are run. Of matrix products and convolutions
-the order itself can be asked: see ``keeper.Report``.
+class was chosen is kept in a table, which travels as JSON; sizes are asked where they are run. Of
+matrix products and convolutions the order itself can be asked: see ``keeper.Report``.
 
 What an operation is, follows from what it computes (``operations``). ``torch_calls`` has those of
 PyTorch, ``torch_operations`` what becomes of each; ``torch_products`` how a model's own calls reach

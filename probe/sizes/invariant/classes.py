@@ -2,8 +2,8 @@
 
 The mark of a size is a digest of what the operation made of telling operands there; empty, where
 places of one call gave different bits. Sizes with the same mark are one class. ``Sizes`` are those
-of an operation, any of which can be tried; ``Buckets`` the few of a whole program. The class of each
-is an ``Entry`` of a ``Table``, which is stored as JSON; sizes are asked in every process.
+of an operation, any of which can be tried; ``Buckets`` the few of a whole program. The class of
+each is an ``Entry`` of a ``Table``, which is stored as JSON; sizes are asked in every process.
 """
 
 from __future__ import annotations
