@@ -305,7 +305,7 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
         arguments.append((name or f"operand {place + 1}", *numbers))
     if not alike:
         sizes = left.axis_sizes, right.axis_sizes
-        arguments = [each for each in arguments if not _follows_from_sizes(each[1:], sizes)]
+        arguments = [each for each in arguments if not follows_from_sizes(each[1:], sizes)]
     numbers_alone = ours and not any(_is_array(v) and n not in scalars for n, v in enumerate(ours))
     if not arguments or numbers_alone:
         return None
@@ -409,7 +409,7 @@ def _value_text(value: Any, short: bool = False) -> str:
     return re.sub(r"^np\.\w+\((.*)\)$", r"\1", text)  # as NumPy prints its numbers
 
 
-def _follows_from_sizes(values: Sequence[Any], sizes: Sequence[set[int]]) -> bool:
+def follows_from_sizes(values: Sequence[Any], sizes: Sequence[set[int]]) -> bool:
     """Returns whether an argument is whole numbers on both sides, or follows from a size: a mean's
     divisor, the root of a length."""
     if all(map(_are_whole_numbers, values)):

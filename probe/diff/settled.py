@@ -20,11 +20,13 @@ from probe.diff.difference import (
     why_not_compared,
 )
 from probe.diff.pairing import NEAR
+from probe.diff.related import NOT_GIVEN, follows_from_sizes
 from probe.diff.repeated import Marks
 from probe.record.recording import Run
 
 LACKING = "all that it gives depends on inputs that the other run lacks"
 SIZED = "what it gives follows from the sizes of its inputs, which differ"
+ELSEWHERE = "what it gives reads other elements of the same operands"
 BRANCH = "it is not known which of its results belong together: it runs otherwise with other inputs"
 SIZES = "it is not known which of its results belong together: the inputs have other sizes"
 NOT_COMPARED = "what it reads could not be compared"
@@ -35,8 +37,9 @@ EARLIER = "what it gives depends on what stands before, and nothing that it read
 # operands, such as an overflow, and not of their sizes.
 FEW = 0.25
 
-# Elements of an operand that are changed to see which results follow.
-CHANGED = 4
+# Elements of an operand that are changed to see which results follow, and the share of these that
+# must be the same on both sides.
+CHANGED, ALIKE = 4, 0.9
 
 
 def give_reasons(difference: Difference, otherwise: str) -> None:
@@ -79,31 +82,53 @@ def leave_out_sizes(difference: Difference) -> None:
     """Takes back what must agree where it follows from sizes: a shape, a divisor, a padding.
 
     Content changes none of it, so that repetitions don't show it. It differs in many elements by
-    more than rounding, though operands agree, where an operation reads nothing, has other arguments
-    or gives whole numbers; other operands of other sizes give another factor, the same of all.
+    more than rounding, though operands agree, where an operation reads nothing, has arguments that
+    follow from sizes or gives whole numbers; of operands of other sizes it may give another factor,
+    the same of all, or read other elements.
     """
     runs, sized = (difference.left, difference.right), set[int]()
     for region in difference.operations:
         if region.left is None or region.right is None or not region.differing:
             continue
-        sides = difference.sides(region)
-        shapes = [[run.values[n].shape for n in op.reads] for run, op in sides]
-        arguments = [repr(op.attributes) for _, op in sides]
-        # some recorders have a shape read nothing; of several operations one may read its own
-        begins = not any(shapes) or arguments[0] != arguments[1]
-        if shapes[0] != shapes[1]:
-            begins |= region.joint or all(_by_a_factor(pair, runs) for pair in region.gives)
-            begins = begins or not _follow_alike(region, runs)
-        begins &= not any(_far(pair, runs).any() for pair in region.reads if not pair.equal)
+        apart = [
+            pair
+            for pair in region.gives
+            if not pair.equal
+            and _far(pair, runs).mean() > (FEW if runs[0].values[pair.left].floating else 0)
+        ]
+        begins = elsewhere = False
+        if apart and not any(_far(pair, runs).any() for pair in region.reads if not pair.equal):
+            shapes = [[run.values[n].shape for n in op.reads] for run, op in region.sides(*runs)]
+            # some recorders have a shape read nothing
+            begins = not any(shapes) or _has_sized_arguments(region, runs)
+            if shapes[0] != shapes[1]:  # of several operations one may read its own
+                begins |= region.joint or all(_by_a_factor(pair, runs) for pair in region.gives)
+            alike = region.joint or all(pair.selection.whole for pair in region.reads)
+            if not begins and (shapes[0] != shapes[1] or not alike or _is_one_text(region)):
+                begins = elsewhere = not _follow_alike(region, runs)
         if not begins and not any(pair.left in sized for pair in region.reads):
             continue
-        for pair in region.gives:
-            few = FEW if runs[0].values[pair.left].floating else 0
-            if not pair.equal and _far(pair, runs).mean() > few:
-                sized.add(pair.left)
-                _keep_equal(pair, runs)
+        for pair in apart:
+            sized.add(pair.left)
+            _keep_equal(pair, runs)
         if begins and not any(pair.known for pair in region.gives):
-            region.cause, region.note = "window", SIZED
+            region.cause, region.note = "window", ELSEWHERE if elsewhere else SIZED
+
+
+def _is_one_text(region: Region) -> bool:
+    """Whether it is the same several operations on both sides."""
+    return region.joint and " against " not in region.op
+
+
+def _has_sized_arguments(region: Region, runs: Runs) -> bool:
+    """Whether arguments of an operation differ that are whole numbers or follow from a size."""
+    left, right = (op.attributes for _, op in region.sides(*runs))
+    sizes = [run.axis_sizes for run in runs]
+    for name in dict.fromkeys((*left, *right)):
+        both = left.get(name, NOT_GIVEN), right.get(name, NOT_GIVEN)
+        if repr(both[0]) != repr(both[1]) and follows_from_sizes(both, sizes):
+            return True
+    return False
 
 
 def shifted(left: np.ndarray | None, right: np.ndarray | None) -> bool:
@@ -179,7 +204,7 @@ def _follow_alike(region: Region, runs: Runs) -> bool:
             arrays, dtype = (left.reads[at[0]], right.reads[at[1]]), left.dtypes[at[0]]
             if pair.selection.empty or dtype not in floats.FORMATS:
                 continue
-            if arrays[0].shape == arrays[1].shape:
+            if arrays[0].shape == arrays[1].shape and pair.selection.whole and not region.joint:
                 continue
             wide = floats.widen(pair.selection.taken(arrays[0], 0), dtype)
             for place in draw.integers(wide.size, size=CHANGED):
@@ -197,7 +222,7 @@ def _follow_alike(region: Region, runs: Runs) -> bool:
                 alike += int((follows[0] & follows[1]).sum())
     except NOT_ALONE:
         return False
-    return alike > every / 2
+    return every > 0 and alike >= ALIKE * every
 
 
 def _keep_equal(pair: Pair, runs: Runs) -> None:

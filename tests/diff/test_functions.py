@@ -306,6 +306,15 @@ def test_no_place_is_named_for_what_no_output_reads_by_itself() -> None:
     assert answer.verdict == "differs" and answer.lines()[1].startswith("differs: ")
 
 
+def test_a_convolution_that_begins_one_further_on_is_no_source() -> None:
+    rows, kernel = tensor(5, 8, 12, seed=21), tensor(4, 8, 3, seed=22)
+    answer = found(
+        lambda: F.conv1d(rows[..., :-1], kernel, stride=2),
+        lambda: F.conv1d(rows[..., 1:], kernel, stride=2),
+    )
+    assert answer.verdict == "differs" and not answer.found.sources
+
+
 def test_what_all_reads_more_is_laid_by_index_and_counted_as_window() -> None:
     total = lambda x: torch.tanh(x - x.sum(0, keepdim=True))  # noqa: E731
     for rows in (slice(0, 4), slice(1, 5)):
