@@ -86,26 +86,19 @@ def test_orders_bits_and_stability_are_asked_of_a_target(releases, what, tmp_pat
 
 
 @pytest.mark.slow
-def test_the_command_says_what_it_assumed(releases, tmp_path, capsys):
-    case = ["--op", "conv1d", "--kernel", "5", "--operands", "cancel", "--lengths", "5,20"]
-    ends = ["--between", "reference==1", "--and", "reference==4", "--releases", ",".join(releases)]
-    command = ["bisect", *case, *ends, "--store", str(tmp_path)]
-    assert shell.run([*command, "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
-    assert report["first"] == "3" and report["holds"] and "only one change" in report["assumption"]
-    assert shell.run(command) == 0
-    assert "order changed in 3; 2 is as the first end" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_nothing_is_stored_unasked(releases, tmp_path, monkeypatch, capsys):
+def test_the_command_says_what_it_assumed_and_stores_nothing_unasked(
+    releases, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     case = ["--op", "conv1d", "--kernel", "5", "--operands", "cancel", "--lengths", "5,20"]
     ends = ["--between", "reference==1", "--and", "reference==4", "--releases", ",".join(releases)]
-    assert shell.run(["bisect", *case, *ends, "--json"]) == 0
+    command = ["bisect", *case, *ends]
+    assert shell.run([*command, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report["first"] == "3" and report["store"] is None
-    assert not [*tmp_path.iterdir()]
+    assert report["first"] == "3" and report["holds"] and "only one change" in report["assumption"]
+    assert report["store"] is None and not [*tmp_path.iterdir()]
+    assert shell.run([*command, "--store", str(tmp_path)]) == 0
+    assert "order changed in 3; 2 is as the first end" in capsys.readouterr().out
 
 
 def test_an_unknown_question():
