@@ -409,7 +409,8 @@ def test_a_sweep_reaches_the_library_in_sixteen_calls(monkeypatch):
     package, depths = os.path.join(os.path.dirname(probe.__file__), ""), set()
 
     def profile(frame, event, arg):
-        if event != "call" or not frame.f_code.co_filename.startswith(f"{package}backends{os.sep}"):
+        backends = os.path.join(package, "targets", "backends", "")
+        if event != "call" or not frame.f_code.co_filename.startswith(backends):
             return
         if frame.f_back.f_code.co_qualname == "Prepared.run":
             count = 0

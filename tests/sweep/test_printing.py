@@ -53,6 +53,8 @@ def test_on_a_terminal_one_line_changes_and_is_cleared(monkeypatch):
     out = Output()
     with out.progress("outer") as tell, out.progress("within"):
         tell(3, 9, "numpy")
-        time.sleep(0.1)
+        until = time.monotonic() + 10
+        while "within" not in drawn.getvalue() and time.monotonic() < until:
+            time.sleep(0.02)
     told = drawn.getvalue()
     assert "within: 0 s so far" in told and "\n" not in told and told.endswith(progress.CLEAR)
