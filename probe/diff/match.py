@@ -259,7 +259,9 @@ class RunningMatch:
             for run, n in zip(self.runs, (mine, other), strict=True)
         ]
         if len(every[0]) != len(every[1]):
-            common = [[n for n in some if self._may_have(k, n)] for k, some in enumerate(every)]
+            common: list[Sequence[int]] = [
+                [n for n in some if self._may_have(k, n)] for k, some in enumerate(every)
+            ]
             if len(common[0]) == len(common[1]):
                 every = common
             elif which == "reads":

@@ -424,14 +424,14 @@ class MarkedCall:
             index[alike.rows] = alike.summations[alike.mark]
             full[alike.rows] = len(alike.read) == self.case.summands
         index = index.reshape(-1, self.each * self.filters)
-        full = full.reshape(-1, self.each).all(axis=1)
+        complete = full.reshape(-1, self.each).all(axis=1)
         _, first, inverse = np.unique(
             column_labels(index.T), return_index=True, return_inverse=True
         )
         numbers = [_place_in(self.known.kinds, tuple(row)) for row in index[first].tolist()]
         kinds = np.array(numbers)[inverse.reshape(-1)]
         adds = (index != NOTHING).any(axis=1)  # rows of padding alone are added in any order
-        typical = kinds[full] if full.any() else kinds[adds] if adds.any() else kinds
+        typical = kinds[complete] if complete.any() else kinds[adds] if adds.any() else kinds
         interior = int(np.bincount(typical).argmax())
         last = int(np.flatnonzero(kinds == interior)[-1])
         other = adds & (kinds != interior)

@@ -333,6 +333,7 @@ class LiteRTOperators(graphs.Graph):
             words += f", experimental_op_resolver_type={plain}"
         fed = {n: self.described_at(n) for n in own if n not in self.constants}
         empty = {n: np.zeros_like(self.constants[n]) for n in own if n not in fed}
+        assert isinstance(node, LiteRTOperator)
         packed, places = self.file.model_of(node, fed, self.known, self.constants | empty)
         root = schema.Model.GetRootAs(packed, 0)
         begin = np.frombuffer(packed, np.uint8).ctypes.data

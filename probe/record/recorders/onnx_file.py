@@ -592,8 +592,8 @@ def _onnx_matmul(c: Call) -> s.Meaning:
         return s.Unknown("its batch axes are permuted")
     turned = _on(c, "transA"), _on(c, "transB")
     product = o.matmul((c.rank(0), c.rank(1)), turned, (c.at(0), c.at(1)))
-    product = o.gemm(c, product, 2, float(c.get("alpha", 1.0)), float(c.get("beta", 1.0)))
-    return s.then(c, product, *_fused_function(c))
+    added = o.gemm(c, product, 2, float(c.get("alpha", 1.0)), float(c.get("beta", 1.0)))
+    return s.then(c, added, *_fused_function(c))
 
 
 def _onnx_window(c: Call, kernel: Sequence[int], transposed: bool = False) -> s.Frame:

@@ -388,7 +388,7 @@ class Layers(Graph):
         return Node(layers, op, slots, list(gives), words=words, path=path, able=able)
 
     def run(self, visit: Visit) -> list[Seen]:
-        results = self.inputs | dict(zip(self.asked, self.whole(self.asked), strict=True))
+        results = {**self.inputs, **dict(zip(self.asked, self.whole(self.asked), strict=True))}
         self.kept = [self.live(*both) for both in results.items()]
         for node in self.body.nodes:
             visit(self._event(node))

@@ -271,9 +271,10 @@ class SavedModel(TensorFlowProgram):
     """A signature of a SavedModel folder, called with keywords."""
 
     def __init__(self, path: Path, batched: Any) -> None:
-        from probe.record.recorders.tensorflow import opened
+        from probe.record.recorders.tensorflow import OpenedTensorFlow, opened
 
         signature = opened(path)
+        assert isinstance(signature, OpenedTensorFlow)  # a folder, not a Keras file
         self.names = [each.name for each in signature.inputs]
         super().__init__(signature.call, batched, path.name)
 

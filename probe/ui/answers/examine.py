@@ -186,8 +186,8 @@ def examine(
             arrays, along, size, whole = _inputs_and_sizes(user_model, subject, ask, (at, against))
             axes = ",".join(f"{name}:{axis}" for name, axis in along.items())
             both = TwoSides("batch" if ask == "batch" else axes, size, whole)
-            cut, how = replace(user_model, inputs=arrays), {"explain": False, "progress": tell}
-            walked = two_runs(cut, both, target, subject=subject, **how)
+            cut = replace(user_model, inputs=arrays)
+            walked = two_runs(cut, both, target, subject=subject, explain=False, progress=tell)
             if ask == "padding" and target is None:
                 ends = f"length {size}", f"length {whole}"
                 walked.asked = ComparisonQuestion(user_model.name, *ends, ADVICE["length"])
@@ -195,7 +195,7 @@ def examine(
                 left, right = walked.inputs
                 vary = "batch" if ask == "batch" else "length"
                 filled = {name: filled_up(array, right[name].shape) for name, array in left.items()}
-                sides = SizedInputs(subject, vary, (size, whole), left, right, filled)
+                sides = SizedInputs(subject, vary, (size, whole), dict(left), dict(right), filled)
         head = f"{walked.asked.model}: {walked.asked.left} against {walked.asked.right}"
         diagnosis = Diagnosis(walked, ask, head.removeprefix(": "), parts)
         examination = Examination(model, walked, sides, out, tell, step, tell_part)

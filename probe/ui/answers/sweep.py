@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -337,6 +338,10 @@ def _layout_numbers(
     return [*others, against]
 
 
+def _tell_of(tell: Tell, text: str, done: int, total: int) -> None:
+    tell(done, total, text)
+
+
 def by_order_on_targets(
     case: Case,
     values: Sequence[int],
@@ -354,8 +359,7 @@ def by_order_on_targets(
         try:
             with open_session(where) as session:
                 by_order = sweep_by_order(
-                    *(session, case, values, vary),
-                    progress=lambda done, total, text=text: tell(done, total, text),
+                    session, case, values, vary, progress=partial(_tell_of, tell, text)
                 )
                 run = run_row(where, session.facts, session.variables)
         except TargetError as error:

@@ -58,7 +58,7 @@ def give_of_model(answer: Any, out: Output, after: Sequence[tuple[str, str]] = (
     """Prints an answer; values are asked of the model once more, and what it prints then goes to
     stderr."""
     with redirect_stdout(sys.stderr):
-        answer_json, text = answer.report(), None if out.as_json else answer.shown()
+        answer_json, text = answer.report(), "" if out.as_json else answer.shown()
     out.give(answer_json, lambda: text, after)
 
 
