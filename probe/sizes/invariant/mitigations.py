@@ -87,9 +87,9 @@ def remedies_of(where: Target, chunks: Sequence[int] = CHUNKS) -> list[Remedy]:
                 remedies.append(Remedy(f"{key}={value}", where.with_(**{key: value}), doc))
     wide = {"kind": "stable", "accumulate": "float64"}
     if where.name in STABLE:
-        remedies.append(Remedy("stable", where, "probe.sizes.stable", wide | {"accumulate": None}))
+        remedies.append(Remedy("stable", where, "probe.stable", wide | {"accumulate": None}))
         remedies.append(
-            Remedy("stable,float64", where, "probe.sizes.stable, added in float64", wide)
+            Remedy("stable,float64", where, "probe.stable, added in float64", wide)
         )
     if where.name == "tensorflow" and "xla" not in dict(where.switches):
         with suppress(InputError):  # as above

@@ -477,7 +477,7 @@ class Origin:
             if run.get("library")
         ]
         facts: dict[str, list[str | None]] = {
-            "probe.targets.machine": [self.machine],
+            "probe.machine": [self.machine],
             "probe.experiment": [run.get("experiment") for run in runs],
             "probe.library": [*libraries],
             "probe.version": [run.get("probe_version") for run in runs],

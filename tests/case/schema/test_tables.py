@@ -78,7 +78,7 @@ def test_files_say_what_their_columns_are(tmp_path):
     with Store(tmp_path / "some-machine") as store:
         store.append("failures", row)
     found = pq.read_schema(tmp_path / "some-machine" / "failures.parquet")
-    assert found.metadata[b"probe.targets.machine"] == b"some-machine"
+    assert found.metadata[b"probe.machine"] == b"some-machine"
     assert found.metadata[b"probe.about"].decode() == ABOUT["failures"]
     for column in TABLES["failures"]:
         told = found.field(column.name).metadata
