@@ -661,6 +661,7 @@ def measure_pair(pair: Pair, mine: np.ndarray, other: np.ndarray, dtype: str) ->
 
 
 ONE_SIDE = "no operation of the other run computes the same"
+APART = "it is not known which elements of what it reads belong together on the two sides"
 LEFT_OUT = "a recording has left out its values"
 NOTHING_GIVEN = "it gives nothing"
 NOT_TOLD = "it is not known which of its elements belong together"
@@ -681,12 +682,14 @@ class Reason:
 
 def fill_reasons(difference: Difference) -> None:
     """Fills in ``reason`` of all operations of which nothing could be compared."""
+    left, right = ({one.op for one in difference.operations if one.verdict == end} for end in NAMES)
     for region in difference.operations:
         if region.verdict == "unknown":
             why = region.note or why_not_compared(region.gives, difference)
             region.reason = Reason(why, region.name, region.op)
         elif region.verdict in NAMES and computes(difference.sides(region)[0][1]):
-            region.reason = Reason(ONE_SIDE)
+            # both sides run one of this name, and nothing that it reads has a partner
+            region.reason = Reason(APART if region.op in left & right else ONE_SIDE)
 
 
 def of_outputs(difference: Difference) -> Reason | None:

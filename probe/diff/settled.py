@@ -102,7 +102,7 @@ def leave_out_sizes(difference: Difference) -> None:
             # some recorders have a shape read nothing
             begins = not any(shapes) or _has_sized_arguments(region, runs)
             if shapes[0] != shapes[1]:  # of several operations one may read its own
-                begins |= region.joint or all(_by_a_factor(pair, runs) for pair in region.gives)
+                begins |= region.joint or all(_by_a_factor(pair, runs) for pair in apart)
             alike = region.joint or all(pair.selection.whole for pair in region.reads)
             if not begins and (shapes[0] != shapes[1] or not alike or _is_one_text(region)):
                 begins = elsewhere = not _follow_alike(region, runs)

@@ -88,9 +88,7 @@ def remedies_of(where: Target, chunks: Sequence[int] = CHUNKS) -> list[Remedy]:
     wide = {"kind": "stable", "accumulate": "float64"}
     if where.name in STABLE:
         remedies.append(Remedy("stable", where, "probe.stable", wide | {"accumulate": None}))
-        remedies.append(
-            Remedy("stable,float64", where, "probe.stable, added in float64", wide)
-        )
+        remedies.append(Remedy("stable,float64", where, "probe.stable, added in float64", wide))
     if where.name == "tensorflow" and "xla" not in dict(where.switches):
         with suppress(InputError):  # as above
             doc = "the same, compiled by XLA"
