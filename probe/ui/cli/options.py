@@ -75,7 +75,7 @@ class Number(click.ParamType):
         return whole_number(str(param and param.name), value, self.least)
 
 
-class Numbers(click.ParamType):
+class NumberList(click.ParamType):
     """The numbers of ``5..64:3,70``, ascending, each once. InputError."""
 
     name = "numbers"
@@ -86,7 +86,7 @@ class Numbers(click.ParamType):
         return whole_numbers(str(param and param.name), value)
 
 
-NUMBER, NUMBERS = Number(), Numbers()
+NUMBER, NUMBERS = Number(), NumberList()
 
 
 class Words(click.Command):
