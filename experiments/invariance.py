@@ -3,7 +3,7 @@
 Fifty layers at every size from 1 to 4,096, with three sets of operands that show nearly every other
 order, held at every place; models at batches, orders and paddings. Counted are numbers that change,
 in the library as it is and in the invariant mode; both are timed in turns, beside
-`probe.sizes.stable`.
+`probe.stable`.
 Meant for an idle machine with two processors: a quarter of an hour.
 
 Writes results/invariance/<machine>/*.parquet; notebooks/invariance.ipynb draws them. What is stored

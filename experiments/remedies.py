@@ -2,7 +2,7 @@
 
 The report's convolution, three others, and the nine-layer network at two widths: every remedy
 is judged by order, timed in turns with all the others in one run, and compared with exact sums.
-Then layers alone and in a batch, where the invariant mode of ``probe.sizes.stable`` is one of them.
+Then layers alone and in a batch, where the invariant mode of ``probe.stable`` is one of them.
 Half an hour on two processors.
 
 Writes results/remedies/<machine>/*.parquet; notebooks/remedies.ipynb draws them. Change what you

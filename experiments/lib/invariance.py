@@ -48,7 +48,7 @@ class Made:
     """A subject in its library.
 
     ``plain``, ``invariant``: called with a question's inputs; ``stable``: the same on
-    ``probe.sizes.stable``'s exact chain, if there is one. ``read``: an answer as a container array.
+    ``probe.stable``'s exact chain, if there is one. ``read``: an answer as a container array.
     ``axes``: by what is changed, a function that gives groups; its argument: whether a sample of
     the sizes is enough. ``timed``: sizes, and the inputs of one. ``threads``: sets their number, to
     each of ``numbers``; classes are found with the first. ``compiled``: the plain model compiled,

@@ -51,7 +51,7 @@ INVARIANT, DOC = "invariant", "probe.stable.invariant: each call stays in sizes 
 # Remedies that are added when orders are known; ``invariant`` of cases along their batch.
 NAMES = ("pad", INVARIANT)
 
-# Libraries that ``probe.sizes.stable`` computes with, and whose operations the invariant mode runs
+# Libraries that ``probe.stable`` computes with, and whose operations the invariant mode runs
 # one by
 # one as targets call them.
 STABLE, IN_MODE = ("tensorflow", "torch"), ("torch",)

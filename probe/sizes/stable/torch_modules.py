@@ -58,7 +58,7 @@ class _Normalised:
 
 def _stable_module(first, name):
     """Returns PyTorch's class of a name with what replaces its call."""
-    doc = "``torch.nn.%s``; the attribute ``accumulate`` is that of ``probe.sizes.stable``." % name
+    doc = "``torch.nn.%s``; the attribute ``accumulate`` is that of ``probe.stable``." % name
     return type(name, (first, getattr(torch.nn, name)), {"__module__": __name__, "__doc__": doc})
 
 

@@ -269,10 +269,10 @@ class Backend(ABC):
         """The :class:`Operator` of a spec. Raises Unsupported where it is known not to run."""
 
     def stable(self, spec, accumulate=None):
-        """The :class:`Operator` that computes a spec by ``probe.sizes.stable``; ``accumulate``:
+        """The :class:`Operator` that computes a spec by ``probe.stable``; ``accumulate``:
         its own.
 
-        Raises Unsupported where ``probe.sizes.stable`` does not know the library.
+        Raises Unsupported where ``probe.stable`` does not know the library.
         """
         raise Unsupported("there is no prefix-stable convolution for %s" % self.name)
 

@@ -11,7 +11,7 @@ once the input's shape is known:
   same place of the same call. ``"axis": A``: of another spatial axis, here and with ``pad``.
   ``{"kind": "pad", "outputs": [N, ...]}``: one call, filled up with zeros to the smallest N that
   holds all outputs. ``{"kind": "float64"}``: operands widened, the operator in float64, its output
-  rounded. ``{"kind": "stable", "accumulate": None}``: the operator of ``probe.sizes.stable``.
+  rounded. ``{"kind": "stable", "accumulate": None}``: the operator of ``probe.stable``.
   ``{"kind": "invariant", "sizes": [N, ...]}``: the operator by ``probe.stable.invariant``, for
   these batches. ``"axis": "batch"`` of ``chunks`` and ``pad``: calls of N samples, filled up with
   copies of the first one.

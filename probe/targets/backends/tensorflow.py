@@ -65,7 +65,7 @@ KEYS = {
     "algorithm": Key(
         ("operator", "elementwise"),
         "operator",
-        "elementwise: a multiplication and an addition for each product (probe.sizes.stable)",
+        "elementwise: a multiplication and an addition for each product (probe.stable)",
     ),
 }
 
@@ -400,7 +400,7 @@ def padded(x, pairs, value=0.0):
 
 
 def stable(layer, x, arrays):
-    """Returns the expression of ``probe.sizes.stable``'s convolution or dense layer."""
+    """Returns the expression of ``probe.stable``'s convolution or dense layer."""
     w = arrays.get("w", f"tf.ones([1, {layer['in_channels']}, 1], {x}.dtype)")  # of a sum
     name, words = "dense", {}
     if layer["op"] != "dense":
@@ -413,7 +413,7 @@ def stable(layer, x, arrays):
 def by_hand(layer, operands, pairs, graph):
     """Returns lines from ``x`` to ``y``: a multiplication and an addition for each product.
 
-    Products are added row by row of the window, channels innermost, as ``probe.sizes.stable``
+    Products are added row by row of the window, channels innermost, as ``probe.stable``
     does, so no
     length moves a bit. Channels of a group are split, groups have an axis of their own. In a graph
     products are subtracted: grappler makes one AddN of a chain of additions.
