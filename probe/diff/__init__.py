@@ -10,6 +10,6 @@ together, ``walk`` compares. ``related``: is it one model, on the same inputs, a
 
 Why an operation differs: ``source`` runs it by itself and names the cause; ``alone`` is one side's
 operation, ``sums`` the sum that the engine is asked, ``place`` a function by place, ``saturation``
-integers that are cut off, ``enclosed`` what rounding can do. ``apart`` runs a program in another
+integers that saturate, ``enclosed`` what rounding can do. ``apart`` runs a program in another
 process, on a target; ``folder`` is a recording on disk.
 """

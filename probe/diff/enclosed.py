@@ -126,8 +126,8 @@ class EnclosedSide:
             summed = alone.summed
             if not (summed.divides or summed.pooled):
                 return self._sum_verdicts(summed, some)
-        except InputError:  # it is no sum, or something else is behind it
-            pass
+        except InputError:
+            pass  # it is no sum for the engine: the whole operation is enclosed, below
         elements = max(math.prod(array.shape) for array in (*alone.reads, *alone.gives))
         shapes = [run.values[n].shape for n in alone.operation.gives]
         if 8 * elements > MOST:

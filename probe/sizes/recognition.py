@@ -128,7 +128,8 @@ class MarkOperands:
         return OperandSet(self._places[which], w, b)
 
     def answers(self, summation: Summation, read: Read) -> np.ndarray:
-        """What a summation gives where these leaves are read: container (sets, filters); kept."""
+        """The replay of a summation on all sets of operands, where these leaves are read: container
+        (sets, filters). Outputs of the library are recognised by it, so it is kept."""
         if (summation, read) not in self._answers:
             case, rows = self.case, []
             reads = np.isin(np.arange(case.summands), read)[:, None]

@@ -480,7 +480,7 @@ def meaning(call: AtenCall) -> s.Meaning:
 
 # functions of elements
 
-# Functions that cut off, with the arguments that say where.
+# Functions that clamp, with the arguments that say where.
 BOUNDS = {"hardtanh": ("min_val", "max_val"), "clamp": ("min", "max"),
           "clamp_min": ("min", ""), "clamp_max": ("", "max")}  # fmt: skip
 

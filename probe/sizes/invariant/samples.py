@@ -150,7 +150,9 @@ def nudged(rows: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def is_recipe(read: Any, carries: Sequence[bool]) -> bool:
-    """Whether a recipe that was read is one; ``carries``: which inputs have samples."""
+    """Whether a recipe from a user's table can be followed: a damaged one is chosen anew.
+
+    ``carries``: which inputs have samples."""
     try:
         chosen, inputs = read["chosen"], list(zip(read["inputs"], carries, strict=True))
         fits = all(type(number) is int and 0 <= number < MOST * CANDIDATES for number in chosen)

@@ -486,7 +486,9 @@ def _axes_of(function: Any, batched: Any, name: str) -> Any:
 
 
 def _kind_and_arrays(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
-    """Returns what arguments have in common but their sizes, and their arrays; None: unknown."""
+    """The kind of a call (structure, types, formats, settings: all but its sizes) and its arrays.
+
+    Calls of one kind share what was asked of the first of them; None: a type that isn't known."""
     leaves, shape = tree_flatten((args, kwargs))
     places = tuple(isinstance(leaf, ARRAYS) for leaf in leaves)
     arrays = list(compress(leaves, places))
