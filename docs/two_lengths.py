@@ -19,8 +19,7 @@ import probe
 from probe.explain.comparison.runs import CaseRun
 from probe.explain.evidence import Added
 from probe.report import plots
-from probe.report.plots import trees
-from probe.report.plots.pictures import DIFFERS
+from probe.report.plots import DIFFERS, trees
 
 TARGET = "tensorflow,onednn=0,contraction=0"
 SHORT, LONG = 9, 19

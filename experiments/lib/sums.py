@@ -19,7 +19,7 @@ from probe.order import window
 from probe.order.replay import PartialSum, partial_sums
 from probe.order.summation import Rounding, Summation
 from probe.order.tree import BIAS, Tree
-from probe.report.plots import trees
+from probe.report import trees
 from probe.sweep.store.results import Results
 
 Given = tuple[np.ndarray, np.ndarray, "np.ndarray | None"]

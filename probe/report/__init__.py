@@ -3,8 +3,9 @@
 ``folder.reproduce`` shrinks a finding, explains it, writes its script (``program``) and proves it
 in fresh processes; ``folder.write_folder`` writes the folder, ``proof.verify`` runs it again.
 
-``program`` writes scripts, ``shortest`` the shortest one; ``failing`` decides whether a smaller
-case still fails. ``report`` is what a report says, under the headings of a project's form.
-``emulate`` writes a revealed run for NumPy, with ``evaluator`` copied into it. Of models:
-``modelled`` makes an operation a case, ``recorded`` writes the folder of one with its operands.
+``program`` writes scripts, also the shortest one; ``failing`` decides whether a smaller case still
+fails, ``shrink`` makes it smaller. ``report`` is what a report says, under the headings of a
+project's form. ``proof`` also writes a revealed run for NumPy, with ``evaluator`` copied into it.
+``recorded`` makes an operation of a model a case, or writes the folder of one with its operands.
+``plots`` and ``trees`` draw the pictures.
 """

@@ -14,7 +14,7 @@ from probe.case import floats
 from probe.case.errors import InputError, Misaligned, Nondeterministic, ProbeError
 from probe.explain.comparison import Comparison, Finding
 from probe.explain.evidence import Evidence, differing_example, without_zeros
-from probe.report import emulate, program, proof, report
+from probe.report import program, proof, report
 from probe.report.failing import (
     Failing,
     KeepsCause,
@@ -25,8 +25,8 @@ from probe.report.failing import (
     failing,
     shown_by_products,
 )
+from probe.report.program import shortest_script
 from probe.report.report import FurtherTarget, Reproduction, facts_of
-from probe.report.shortest import shortest_script
 from probe.report.shrink import BUDGET, Shrunk, smallest_finding
 from probe.sweep.printing import plain
 from probe.targets import budget, machine
@@ -148,34 +148,8 @@ def proved_reproduction(
         after=after,
         kept=None if choices.keep else condition.told(after),
     )
-    add_emulated(repro)
+    repro.emulated, repro.not_emulated, repro.shown = proof.replayed_script(comparison, ran.bits)
     return repro
-
-
-def add_emulated(repro: Reproduction) -> None:
-    """Writes the text of ``emulated.py`` and runs it: one that is wrong is none.
-
-    A few lines where those print every bit pattern that the script does; else the general one.
-    """
-    brief = emulate.brief(repro.explanation)
-    if brief and proof.replay_gives(brief, repro.ran.bits)[:2] == (True, True):
-        repro.emulated, repro.not_emulated, repro.shown = brief, "", True
-        return
-    comparison = repro.explanation
-    pairs = comparison.pairs.some(comparison.pairs.same_window)
-    note = "What reproduce.py computes, added up in the same order by NumPy alone."
-    try:
-        sides = [comparison.left, comparison.right]
-        repro.emulated = emulate.program_text(sides, pairs=pairs, partial=True, note=note)
-    except InputError as error:
-        repro.not_emulated = error.why
-        return
-    right, repro.shown, some = proof.replay_gives(repro.emulated, repro.ran.bits)
-    if not right or not some:
-        why = "they are not sums"
-        if not right:
-            why = "the replay in NumPy gives different bits from the library's"
-        repro.emulated, repro.not_emulated, repro.shown = "", f"{why}, where the two differ", None
 
 
 def shrunken(
@@ -280,9 +254,9 @@ def write_folder(repro: Reproduction, out: Path, form: str | None = None) -> Non
         "machine.json": json.dumps(about, indent=2, default=plain) + "\n",
     } | ({"emulated.py": repro.emulated} if repro.emulated else {})
     for name, text in texts.items():
-        emulate.write_text(text, out / name)
+        proof.write_text(text, out / name)
     if drawn and evidence is not None:
-        from probe.report.plots import trees
+        from probe.report import trees
 
         left, right = program.sides_in_words(repro.finding, repro.targets)
         picture = trees.sides(evidence, (left, right))

@@ -1,19 +1,34 @@
-"""Runs a script in fresh processes, to prove it when written and to verify it later."""
+"""Runs a script in fresh processes, to prove it when written and to verify it later; and writes a
+revealed run as one Python file that gives the library's bits with NumPy, which proves the orders.
+
+That file is ``evaluator.py`` with its data at the end: operands, windows, trees, roundings and the
+library's own bits as compressed arrays in base64.
+"""
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import re
 import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from probe.case.arguments import not_waiting
 from probe.case.errors import InputError, NotReproduced, TargetError
+from probe.explain.comparison import CaseRun, Comparison, OutputPairs
+from probe.order.summation import Summation
+from probe.order.window import Geometry
+from probe.report.evaluator import NOTHING_READ
 from probe.targets import launch, target
 from probe.targets.runtimes.environments import Missing, Runtime
 from probe.targets.target import Target
@@ -160,20 +175,33 @@ def prove(
     return first
 
 
-def replay_gives(program: str, bits: list[tuple[str, str]]) -> tuple[bool, bool, bool]:
-    """Returns whether a replay gives the library's bits; whether it prints all of ``bits``, or a
-    pair.
+def replayed_script(
+    comparison: Comparison, bits: list[tuple[str, str]]
+) -> tuple[str, str, bool | None]:
+    """Returns the text of ``emulated.py``, run here by NumPy alone: one that is wrong is none.
 
-    It runs with this interpreter's NumPy and nothing else.
+    Also why there is none, and whether it prints all of the bit patterns that a script printed.
     """
+    pairs = comparison.pairs.some(comparison.pairs.same_window)
+    note = "What reproduce.py computes, added up in the same order by NumPy alone."
+    sides = [comparison.left, comparison.right]
+    try:
+        text = program_text(sides, pairs=pairs, partial=True, note=note)
+    except InputError as error:
+        return "", error.why, None
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "emulated.py"
-        script.write_text(program, encoding="utf-8")
-        # -I: neither this folder, PYTHONPATH nor the user's packages, so NumPy alone serves it
+        script.write_text(text, encoding="utf-8")
+        # -I: neither this folder, PYTHONPATH nor the user's packages, so NumPy alone serves it;
+        # with --all it prints every output, also those that the script does not
         ran = own_interpreter(script, "-I", arguments=("--all",))
-    # with --all it prints every output, also those that the script does not
-    printed = [all(f"(0x{bits_of_side})" in ran.printed for bits_of_side in pair) for pair in bits]
-    return ran.status == 0, all(printed), any(printed)
+    printed = [all(f"(0x{side})" in ran.printed for side in pair) for pair in bits]
+    if ran.status == 0 and any(printed):
+        return text, "", all(printed)
+    why = "they are not sums"
+    if ran.status:
+        why = "the replay in NumPy gives different bits from the library's"
+    return "", f"{why}, where the two differ", None
 
 
 def verdict(runs: list[ScriptRun]) -> tuple[str, str]:
@@ -238,3 +266,145 @@ def verify(folder: Path, times: int = 3, *, trust: bool = False) -> Verified:
         printed = {tuple(run.bits) for run in runs}
         same = printed == {tuple(tuple(bits) for bits in about.get("bits", []))}
     return Verified(answer, said, len(runs), same, interpreter, list(about["targets"]))
+
+
+# Bytes of operands and outputs that a file may hold. Python reads the file whole.
+LARGEST = 1 << 28
+
+TREE_SHOWN = 120
+
+
+def save(
+    sides: CaseRun | Sequence[CaseRun],
+    path: str | Path,
+    *,
+    pairs: OutputPairs | None = None,
+    partial: bool = False,
+    note: str = "",
+) -> Path:
+    """Writes a file that replays ``sides`` with NumPy (1.17 or later) and Python (3.8) alone.
+
+    Run, it prints the orders and bits and exits with 0 if all are the library's, else with 1.
+    ``pairs``: outputs of the first two sides that must agree; the file prints those that differ.
+    ``note``: a line printed first. ``partial``: outputs whose bits the replay did not give are left
+    out and counted in what the file prints; without it they are an InputError, as is a side with
+    no orders at all. Writes some MB for a large layer: the operands, mostly.
+    """
+    chosen = [sides] if isinstance(sides, CaseRun) else list(sides)
+    return write_text(program_text(chosen, pairs=pairs, partial=partial, note=note), path)
+
+
+def write_text(program: str, path: str | Path) -> Path:
+    """Writes a program's text; InputError where that fails."""
+    target = Path(path)
+    try:
+        target.write_text(program, encoding="utf-8")
+    except OSError as error:
+        why = error.strerror or "it can't be written"
+        raise InputError("out", path, why, "give a file in a folder that exists") from None
+    return target
+
+
+def program_text(
+    sides: Sequence[CaseRun],
+    *,
+    pairs: OutputPairs | None = None,
+    partial: bool = False,
+    note: str = "",
+) -> str:
+    about: dict[str, Any] = {"format": 1, "note": note, "runs": []}
+    arrays: dict[str, np.ndarray] = {}
+    for number, side in enumerate(sides):
+        described, own = _data_of_run(side, partial)
+        about["runs"].append(described)
+        arrays |= {f"{number}.{name}": array for name, array in own.items()}
+    if pairs is not None:
+        for name, places, side in zip(
+            ("left", "right"), (pairs.left, pairs.right), sides, strict=False
+        ):
+            # the flat number of an output: position times filters, plus filter
+            arrays[name] = places @ np.array([side.case.filters, 1])
+    size = sum(array.nbytes for array in arrays.values())
+    if size > LARGEST:
+        why = f"operands and outputs are {size >> 20} MiB, too much for a Python file"
+        raise InputError("case", sides[0].case.label, why, "take a shorter length or fewer filters")
+    # text as an array: one archive holds all of it, and NumPy alone reads it
+    arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    stored = io.BytesIO()
+    np.savez_compressed(stored, **arrays)  # type: ignore[arg-type]
+    lines = "\n".join(textwrap.wrap(base64.b64encode(stored.getvalue()).decode(), 96))
+    template = Path(__file__).with_name("evaluator.py").read_text(encoding="utf-8")
+    head, marker, tail = template.rpartition('\nDATA = ""\n')
+    assert marker
+    return f'{head}\nDATA = """\n{lines}\n"""\n{tail}'
+
+
+def _data_of_run(side: CaseRun, partial: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Returns what is told of one side, and its arrays."""
+    if side.orders is None:
+        what = f"its outputs are {side.refusal}, so" if side.refusal else f"of {side.case.op}"
+        why = f"{what} there is no order to replay"
+        raise InputError(
+            "target", side.target.text, why, "take a different target, or a nearby length"
+        )
+    case, operands, orders = side.case, side.operands, side.orders
+    replayed = side.replays & ~side.reached
+    # -1: its replay did not give the library's bits
+    index = np.where(replayed, orders.index, -1)
+    # a window that reads padding alone has no sum, and gives 0
+    index[(orders.index < 0) & orders.replayed] = NOTHING_READ
+    missing = int((index == -1).sum())
+    if missing and not partial:
+        why = f"{missing} of {index.size} outputs have different bits when they are replayed"
+        raise InputError("case", case.label, why, "save the others with partial=True (--partial)")
+    # most runs have few summations, so that a byte says which one an output has
+    arrays = {
+        "x": operands.x,
+        "w": operands.w,
+        "y": operands.y,
+        "index": index.astype(np.int8 if index.max(initial=0) < 128 else np.int32),
+    }
+    arrays |= {} if operands.b is None else {"b": operands.b}
+    described = []
+    for number, summation in enumerate(orders.summations):
+        data, own = _data_of_summation(summation)
+        described.append(data)
+        arrays |= {f"{number}.{name}": array for name, array in own.items()}
+    geometry = Geometry.of(case)
+    windows = {name: list(getattr(geometry, name)) for name in ("sizes", "outputs")}
+    windows |= {name: list(getattr(case, name)) for name in ("kernel", "stride", "dilation")}
+    about = {
+        "target": side.target.text,
+        "case": case.label,
+        "dtype": case.dtype,
+        "windows": windows
+        | {"before": [before for before, _ in geometry.around], "groups": geometry.groups},
+        "summations": described,
+    }
+    return about, {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+
+
+def _data_of_summation(summation: Summation) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Returns what the evaluator needs of a summation: text and formats, and lists of numbers."""
+    tree, rounding = summation
+    shown = tree.formula
+    if len(shown) > TREE_SHOWN:
+        shown = f"tree {tree.id}, {len(tree.leaves)} summands, {tree.depth} additions deep"
+
+    def shortened(leaves: Sequence[int]) -> str:
+        text = " ".join(map(str, leaves))
+        return text if len(text) < 60 else f"{len(leaves)} of them"
+
+    described = {
+        "tree": shown,
+        "text": "; ".join(summation.text("", shortened)),
+        "leaf": tree.leaves[0],
+        "formats": rounding.formats(),
+        "sets": list(rounding.sets()),
+    }
+    lists: dict[str, Sequence[int]] = {
+        "children": [child for node in tree.nodes for child in node],
+        "counts": [len(node) for node in tree.nodes],
+        **{name: sorted(numbers) for name, numbers in rounding.sets().items()},
+    }
+    return described, {name: np.array(numbers, np.int32) for name, numbers in lists.items()}

@@ -4,6 +4,12 @@ The operation is written as a user of its library writes it, by the recorder; bo
 the script. It is proved in fresh processes before anything is kept: it has to print the recorded
 bits. Names of a model are text in it and nothing else; operands that are too many for a script are
 arrays in a file beside it, read without pickle.
+
+A product of weights or a convolution is a case too (``write_case``): the call of its library that
+the model made, with its operands. That it *is* the model's call is not assumed: in a process of its
+own the case has to give the recorded bits of both runs, with the layout, the memory address and the
+threads that do so. Only then is it handed to the writer of cases, and its reduced form keeps the
+cause that was found in the model.
 """
 
 from __future__ import annotations
@@ -16,27 +22,36 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from probe.case import floats
+from probe.case import floats, layout, ulp
+from probe.case.case import Case
 from probe.case.errors import InputError, NotReproduced, ProbeError
+from probe.case.geometry import WindowSizes
 from probe.diff.alone import WAYS, Alone, Cause, Sides, isolated_sides, unequal_bits
-from probe.diff.difference import Region
-from probe.diff.source import find_cause
-from probe.explain.evidence import differing_example
+from probe.diff.difference import Difference, Region
+from probe.diff.source import SAID, find_cause
+from probe.diff.sums import OperandPart, OperationSum, ProductLetters, behind_of
+from probe.explain.comparison import ComparedShapes, Finding, outputs_of_call
+from probe.explain.evidence import differing_example, named_kernels
+from probe.order.semantics import Contracts, Convolution, Windows
+from probe.record.contract import CONSTANT, WEIGHT
 from probe.record.recording import Run
-from probe.report import emulate, program, proof, report
+from probe.report import folder, program, proof, report
+from probe.report.failing import failing
 from probe.report.folder import FORMAT, fresh
 from probe.report.program import Script, ScriptFunction, ScriptSide
-from probe.sweep.printing import plain
-from probe.targets import machine
+from probe.report.report import Reproduction
+from probe.sweep.printing import counted, plain, ranges
+from probe.targets import backends, machine
 from probe.targets.launch import library_variables
+from probe.targets.progress import Say, silent
 from probe.targets.target import Target
 
 # Summands up to which both orders are drawn.
@@ -169,7 +184,7 @@ def _write_proved_script(
 
 
 def _draw_orders(work: Path, written: WrittenFolder, sides: Sides, cause: Cause) -> bool:
-    """Returns whether both orders were drawn; also replays them by NumPy alone."""
+    """Returns whether both orders were drawn."""
     comparison = cause.comparison
     if comparison is None or not cause.replayed:
         return False
@@ -180,15 +195,11 @@ def _draw_orders(work: Path, written: WrittenFolder, sides: Sides, cause: Cause)
         return False
     drawn = find_spec("matplotlib") is not None
     if drawn:
-        from probe.report.plots import trees
+        from probe.report import trees
 
         picture = trees.sides(evidence, (shapes_read(sides[0]), shapes_read(sides[1])))
         picture.savefig(work / "order.png", metadata={"Software": None})
         written.files.append("order.png")
-    brief = emulate.brief(comparison)
-    if brief and proof.replay_gives(brief, written.ran.bits)[0]:
-        (work / "emulated.py").write_text(brief, encoding="utf-8")
-        written.files.append("emulated.py")
     return drawn
 
 
@@ -421,3 +432,340 @@ def shapes_read(alone: Alone) -> str:
     """Returns shapes of the first of what is read, as text."""
     shapes = ("x".join(map(str, array.shape)) or "one number" for array in alone.reads[:3])
     return " and ".join(shapes)
+
+
+# Smaller cases that are tried: each is larger than one by hand, and somebody waits for it.
+TRIES = 150
+
+
+@dataclass(frozen=True)
+class Modelled:
+    """A case that may be a model's operation. ``bits``: what both runs recorded, container arrays
+    of the sides' output shapes; of the larger side where rows were put in front the rest is None.
+    """
+
+    finding: Finding
+    targets: tuple[Target, Target]
+    bits: tuple[np.ndarray, np.ndarray]
+    rows: tuple[int | None, int | None]
+    """How many first entries of the batch have to agree on each side; None: all."""
+    addresses: tuple[int | None, ...]
+
+
+def case_of_region(sides: Sides) -> Modelled:
+    """Returns the case of a difference. InputError: it is none, with the reason."""
+    calls = [_case_of(alone) for alone in sides]
+    cases = [case for case, _ in calls]
+    operands = []
+    for (case, summed), alone in zip(calls, sides, strict=True):
+        x, w, b = summed.of(alone.reads)
+        operands.append((x.reshape(case.input_shape()), w.reshape(case.weight_shape), b))
+    for name, left, right in zip("wb", operands[0][1:], operands[1][1:], strict=True):
+        if not _same_bytes(left, right):
+            raise _no_case(f"the two runs have different {name}")
+    mine, theirs = (case.arguments() for case in cases)
+    apart = [name for name in mine if mine[name] != theirs[name]]
+    if len(apart) > 1 or (apart and apart[0] not in ("batch", "length")):
+        raise _no_case(f"the two calls differ in {' and '.join(apart)}")
+    vary = apart[0] if apart else None
+    values: list[Any] = [None if vary is None else getattr(case, vary) for case in cases]
+    large = int(vary is not None and values[1] > values[0])
+    shapes = ComparedShapes.named(cases[large], vary, *values)
+    x, rows = _arranged(operands, vary, large)
+    _, w, b = operands[large]
+    finding = Finding(
+        *(shapes.case, shapes.vary, shapes.at, shapes.against, None),
+        *(np.ascontiguousarray(x), np.ascontiguousarray(w), b),
+    )
+    bits = [
+        summed.y.taken(np.asarray(alone.gives[alone.output])).reshape(case.output_shape())
+        for (_, summed), alone, case in zip(
+            calls, sides, (finding.left, finding.right), strict=True
+        )
+    ]
+    known: list[int | None] = [None, None]
+    # rows of the larger side stand elsewhere now, those in front are known
+    if rows is not None:
+        bits[large], known[large] = bits[large][rows], len(rows)
+    targets = tuple(Target.parse(alone.side.target) for alone in sides)
+    addresses = tuple(
+        alone.addresses[summed.x.number] for alone, (_, summed) in zip(sides, calls, strict=True)
+    )
+    return Modelled(finding, targets, tuple(bits), tuple(known), addresses)  # type: ignore[arg-type]
+
+
+def _no_case(why: str) -> InputError:
+    return InputError("operation", "(of the model)", why, "its own script is written")
+
+
+# Of convolutions, by their spatial axes.
+CONVOLUTIONS = ("conv1d", "conv2d", "conv3d")
+
+
+def _case_of(alone: Alone) -> tuple[Case, OperationSum]:
+    """Returns an operation as a case, and where its operands and outputs are. InputError: it is
+    none."""
+    op, summed = alone.operation, alone.summed
+    # what is behind the sum, whether the library fused it or not, is no part of a case
+    if summed.w is None or summed.functions or summed.scale != 1 or summed.divides:
+        raise _no_case("it is not one product of weights or one convolution")
+    meaning, _ = behind_of(op.meaning, [array.shape for array in alone.reads])
+    words: dict[str, Any] = {"in_channels": summed.in_channels, "filters": summed.filters}
+    words |= {"dtype": summed.dtype, "batch": summed.batch}
+    words |= {"bias": None if summed.b is None else "normal"}
+    inner = meaning.windows if isinstance(meaning, Convolution) else meaning
+    if isinstance(inner, Contracts):
+        summed = summed if summed.b is not None else _rows_times_weights(alone, inner, summed)
+        if summed.groups != 1:
+            raise _no_case("it is several products")
+        rows = {"in_channels": summed.in_channels, "filters": summed.filters, "batch": summed.batch}
+        return Case("dense", **words | rows), summed
+    assert isinstance(inner, Windows)
+    return _convolution_case(inner, getattr(meaning, "holes", (1,)), summed, words), summed
+
+
+def _rows_times_weights(alone: Alone, meaning: Contracts, summed: OperationSum) -> OperationSum:
+    """Returns a product whose weights are the right operand, or the left one if no input changes
+    that one alone: the sum itself takes the larger one, which goes by the number of rows."""
+    axes = ProductLetters.of(meaning, [array.shape for array in alone.reads])
+    first, second = (_is_fixed(alone.side, alone.operation.reads[n]) for n in meaning.reads)
+    rows = int(first and not second)
+    filters = [x for x in axes.out if x in axes.own[1 - rows] and x not in axes.own[rows]]
+    lines, inner = [x for x in axes.out if x not in filters], axes.summed(rows)
+    if any(x in axes.own[1 - rows] and axes.sizes[x] > 1 for x in lines):
+        raise _no_case("it is several products")
+    m, k, n = map(axes.count, (lines, inner, filters))
+    turned = [axes.out.index(x) for x in (*lines, *filters)]
+    given = OperandPart.of(0, tuple(axes.sizes[x] for x in axes.out), turned, m, n)
+    x = axes.part(rows, [*lines, *inner], m, k)
+    w = axes.part(1 - rows, [*inner, *filters], k, n)
+    y = replace(given, whole=alone.value.shape)
+    return replace(summed, batch=m, in_channels=k, filters=n, groups=1, x=x, w=w, y=y)
+
+
+def _is_fixed(run: Run, number: int) -> bool:
+    """Returns whether a value comes from weights alone."""
+    value = run.values[number]
+    if value.given < 0:
+        return value.role in (WEIGHT, CONSTANT)
+    return all(_is_fixed(run, n) for n in run.operations[value.given].reads)
+
+
+def _convolution_case(
+    inner: Windows, holes: Sequence[int], summed: OperationSum, words: dict[str, Any]
+) -> Case:
+    if inner.kind != "convolution" or set(holes) != {1}:
+        raise _no_case("it is a transposed convolution")
+    if min(min(pair) for pair in inner.padding) < 0 or len(inner.kernel) > len(CONVOLUTIONS):
+        raise _no_case("its padding crops, or it has more than three spatial axes")
+    padding: Any = inner.padding if any(map(any, inner.padding)) else "valid"
+    if padding != "valid" and inner.padding == WindowSizes(
+        inner.kernel, inner.stride, inner.dilation, "same"
+    ).pads(summed.sizes):
+        # users of TensorFlow, Keras and JAX write SAME: explicit zeros are another call there
+        padding = "same"
+    depthwise = len(inner.kernel) == 2 and 1 < inner.groups == summed.in_channels
+    op = "depthwise_conv2d" if depthwise else CONVOLUTIONS[len(inner.kernel) - 1]
+    case = Case(
+        *(op, inner.kernel),
+        length=summed.sizes[-1],
+        height=summed.sizes[:-1] or None,
+        stride=inner.stride,
+        dilation=inner.dilation,
+        padding=padding,
+        **words | ({} if depthwise else {"groups": inner.groups}),
+    )
+    if case.output_spatial() != tuple(map(len, summed.index)):
+        raise _no_case("its last windows reach beyond the input as no case's do")
+    return case
+
+
+def _same_bytes(array: np.ndarray | None, other: np.ndarray | None) -> bool:
+    if array is None or other is None:
+        return array is other
+    return array.shape == other.shape and array.tobytes() == other.tobytes()
+
+
+def _arranged(
+    operands: Sequence[tuple[np.ndarray, Any, Any]], vary: str | None, large: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Returns the larger side's input, of which the smaller one's is the beginning; and which of
+    its entries were put in front for that, None where they stand there."""
+    fewer, more = operands[1 - large][0], operands[large][0]
+    # a case of fewer rows, or of a shorter length, is the beginning of the larger one
+    begun = more[: len(fewer)] if vary == "batch" else more[..., : fewer.shape[-2], :]
+    if _same_bytes(fewer, np.ascontiguousarray(begun)):
+        return more, None
+    if vary != "batch":
+        raise _no_case("the shorter run's input is not the beginning of the longer one's")
+    places: dict[bytes, list[int]] = {}
+    for number, row in enumerate(more):
+        places.setdefault(row.tobytes(), []).append(number)
+    try:  # each row once, however often its bits are there
+        front = np.array([places[row.tobytes()].pop(0) for row in fewer])
+    except (KeyError, IndexError):
+        raise _no_case("the smaller run's rows are not among the larger one's") from None
+    # the rows of both runs in front, so that the smaller run is the beginning of the larger
+    rest = np.setdiff1d(np.arange(len(more)), front)
+    return more[np.concatenate([front, rest])], front
+
+
+def verified_alone(modelled: Modelled, tell: Say = silent) -> Modelled:
+    """Returns it with the layout that gives the recorded bits on both sides.
+
+    InputError: none of those that are tried does.
+    """
+    why = "its library lays operands out in no known way"
+    # as users call it, at the recorded address, and as the library keeps others; threads are part
+    # of a recording's target
+    words = [layout.CONTIGUOUS, layout.TRANSPOSED, layout.CHANNELS_LAST]
+    if len(set(modelled.addresses)) == 1 and modelled.addresses[0]:
+        words.insert(1, f"{layout.OFFSET}{modelled.addresses[0]}")
+    known = [backends.get(target.name).layouts for target in modelled.targets]
+    for word in words:
+        if not all(layout.keeps_layout(word, layouts) for layouts in known):
+            continue
+        tell(f"trying it alone on {modelled.targets[0].text}, its operands {word}")
+        try:
+            finding = replace(modelled.finding, case=modelled.finding.case.with_(layout=word))
+        except InputError:  # the case has no such layout
+            continue
+        try:
+            with failing(*modelled.targets) as failed:
+                outputs = [
+                    outputs_of_call(failed.first, finding.left, finding.operands(finding.left)),
+                    outputs_of_call(failed.second, finding.right, finding.operands(finding.right)),
+                ]
+        except ProbeError as error:
+            why = str(error)
+            continue
+        sides = zip(outputs, modelled.bits, modelled.rows, strict=True)
+        if all(ulp.equal(y[:rows], bits, finding.case.dtype) for y, bits, rows in sides):
+            return replace(modelled, finding=finding)
+        why = "by itself, in a fresh process, the same call gives different bits than in the model"
+    raise _no_case(why)
+
+
+def write_case(
+    out: Path,
+    runs: tuple[Run, Run],
+    region: Region,
+    cause: Cause,
+    model: str = "",
+    *,
+    tell: Say = silent,
+) -> Reproduction:
+    """Writes the report of a case into ``out``, for an operation of a model.
+
+    ``model``: what the operation is in it, in words. InputError: it is no case, or not the model's
+    call; NotReproduced: the case differs by another cause. Nothing is written then. TargetError.
+    """
+    sides = isolated_sides(*runs, region)
+    if sides is None:
+        raise _no_case("no output of it differs")
+    modelled = verified_alone(case_of_region(sides), tell)
+    repro = folder.reproduce(modelled.finding, *modelled.targets, most=TRIES, tell=tell)
+    kind = None if repro.before is None else repro.before.cause
+    if kind != cause.kind:
+        raise NotReproduced(f"case={modelled.finding.label}: its cause is {kind}, not {cause.kind}")
+    repro.model = model
+    repro.explanation.kernels = named_kernels(repro.explanation, "said")
+    folder.write_folder(repro, out)
+    return repro
+
+
+def layer_of(difference: Difference, region: Region) -> str:
+    """Returns what a source is called in its library; empty where it is no case, or not kept."""
+    try:
+        sides = isolated_sides(difference.left, difference.right, region)
+    except (KeyError, InputError):
+        return ""
+    return "" if sides is None else layer_text(sides[0], region.path)
+
+
+def layer_text(alone: Alone, path: str = "") -> str:
+    """Returns what an operation is called in its library; empty where it is no case.
+
+    ``path``: where it stands in the model: a layer of Keras's, where there is one.
+    """
+    try:
+        (case, _), library = _case_of(alone), alone.side.target
+    except (ProbeError, KeyError, IndexError):
+        return ""
+    return as_users_write(case, Target.parse(library).name, bool(path))
+
+
+def as_users_write(case: Case, library: str, named: bool = True) -> str:
+    """Returns a case as its library's users write it: ``nn.Linear(1536, 384)``."""
+    rank, depthwise = case.spatial_rank, case.op[0] == "d"  # a dense layer has no rank
+    kernel = case.kernel[0] if rank == 1 else case.kernel
+    plain = Case(case.op, case.kernel, case.in_channels, filters=case.filters, groups=case.groups)
+    options = [
+        f"{name}={_sizes_as_written(getattr(case, name))}"
+        for name in ("stride", "dilation")
+        if getattr(case, name) != getattr(plain, name)
+    ]
+    if rank and case.padding != "valid":
+        pads = case.windows.pads(case.spatial())
+        even = all(left == right for left, right in pads)
+        numbers = _sizes_as_written(tuple(left for left, _ in pads)) if even else repr(pads)
+        text = numbers if library == "torch" else repr(case.padding_text)
+        options.append(f"padding={text}")
+    if library == "torch":
+        if not rank:
+            return f"nn.Linear({case.in_channels}, {case.filters})"
+        groups = case.in_channels if depthwise else case.groups
+        options += [f"groups={groups}"] * (depthwise or groups > 1)
+        sizes = f"{case.in_channels}, {case.filters}, {kernel}"
+        return f"nn.Conv{rank}d({', '.join([sizes, *options])})"
+    if library in ("tensorflow", "keras"):
+        if not rank:
+            dense = f"Dense({case.filters}) of {case.in_channels} numbers"
+            return dense if named else f"tf.matmul with {case.in_channels}x{case.filters} weights"
+        if depthwise:
+            return f"DepthwiseConv{rank}D({', '.join([str(kernel), *options])})"
+        sizes = f"{case.filters}, {kernel}"
+        return f"Conv{rank}D({', '.join([sizes, *options])}) of {case.in_channels} channels"
+    word = {"onnxruntime": ("Gemm", "Conv"), "litert": ("FULLY_CONNECTED", "CONV_2D")}
+    name = word.get(library, ("a product", "a convolution"))[rank > 0]
+    sizes = f"{case.in_channels} to {case.filters}"
+    return f"{name} of {sizes}{f', kernel {kernel}' * (rank > 0)}"
+
+
+def _sizes_as_written(sizes: tuple[int, ...]) -> str:
+    """Returns sizes as users write them: one number where all axes have it."""
+    return str(sizes[0]) if len(set(sizes)) == 1 else repr(sizes)
+
+
+def where_it_differs(cause: Cause) -> str:
+    """Returns in which entries an explained sum differs, and how; empty where no sums were
+    compared: ``row 9 of 9 alone differs, computed by a different kernel than the other rows: ...``.
+
+    That entries with equal bits are added alike is only said where an output of one was revealed on
+    both sides: a changed order of a short sum often rounds to the same bits.
+    """
+    comparison = cause.comparison
+    if comparison is None or not len(comparison.differing) or cause.kind not in SAID:
+        return ""
+    case: Any = comparison.left.case
+    every = comparison.pairs.left[:, 0]
+    differing = np.unique(every[comparison.differing])
+    count = len(comparison.left.replays)
+    word = "position" if case.spatial_rank else "row"
+    if len(differing) == len(np.unique(every)):
+        verb = "is" if len(differing) == 1 else "are"
+        who = f"its only {word}" if count == 1 else f"all {counted(len(differing), word)}"
+        who = f"{who} {verb} added differently"
+    else:
+        which = ranges((differing + 1).tolist(), 4)
+        many = len(differing) > 1
+        who = f"{word}{'s' * many} {which} of {count:,} alone {'differ' if many else 'differs'}"
+        sums = [
+            (left, right)
+            for n in np.flatnonzero(~np.isin(every, differing)).tolist()
+            if (left := comparison.left.summation(comparison.pairs.left[n])) is not None
+            and (right := comparison.right.summation(comparison.pairs.right[n])) is not None
+        ]
+        if sums and all(left == right for left, right in sums):
+            who += f", computed by a different kernel than the other {word}s"
+    return f"{who}: {SAID[cause.kind]} (sums of {case.summands:,})"

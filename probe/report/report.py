@@ -27,9 +27,8 @@ from probe.explain.evidence import Added, Evidence
 from probe.order.tree import BIAS, leaf_name
 from probe.report import program, proof
 from probe.report.failing import Effect
-from probe.report.program import library_title
+from probe.report.program import Short, library_title
 from probe.report.proof import ScriptRun
-from probe.report.shortest import Short
 from probe.report.shrink import Shrunk
 from probe.sweep.printing import as_json
 from probe.targets import machine

@@ -12,7 +12,7 @@ from probe.case import floats
 from probe.case.case import Case
 from probe.case.errors import InputError
 from probe.explain.comparison import CaseRun, ComparedShapes, OutputPairs, run_and_reveal
-from probe.report import emulate
+from probe.report import proof
 from probe.targets.launch import open_session
 from probe.targets.target import Target
 
@@ -49,7 +49,7 @@ CASES = [
 @pytest.mark.slow_at("reference-conv2d 3x3, 4 -> 4, 1:2,0:1, batch 2, height 4, length 9, bfloat16")
 def test_a_saved_run_gives_its_bits_without_probe(target: str, case: Case, tmp_path) -> None:
     one = side(target, case)
-    path = emulate.save(one, tmp_path / "run.py", note="a note")
+    path = proof.save(one, tmp_path / "run.py", note="a note")
     done = ran(path, "--all")
     assert done.returncode == 0, done.stdout + done.stderr
     count = one.operands.y.size
@@ -62,7 +62,7 @@ def test_a_saved_run_gives_its_bits_without_probe(target: str, case: Case, tmp_p
 def test_other_bits_are_told_and_exit_with_1(tmp_path) -> None:
     one = side("reference", Case(op="conv1d", **ROOMY))
     one.operands.y[3, 2] += 1
-    done = ran(emulate.save(one, tmp_path / "run.py"))
+    done = ran(proof.save(one, tmp_path / "run.py"))
     assert done.returncode == 1
     assert "out[0, 3, 2] = " in done.stdout and "the library gave" in done.stdout
     assert f"{one.operands.y.size - 1} of {one.operands.y.size} outputs" in done.stdout
@@ -74,7 +74,7 @@ def test_two_runs_show_where_they_part(tmp_path) -> None:
     pairs = OutputPairs.must_agree(
         ComparedShapes(case, "length", left.case.length, right.case.length, None)
     )
-    done = ran(emulate.save([left, right], tmp_path / "two.py", pairs=pairs))
+    done = ran(proof.save([left, right], tmp_path / "two.py", pairs=pairs))
     assert done.returncode == 0
     differing = int((left.operands.y[:3] != right.operands.y[:3]).sum())
     assert differing
@@ -87,8 +87,8 @@ def test_what_did_not_replay_is_refused_or_counted(tmp_path) -> None:
     with pytest.raises(
         InputError, match=r"4 of 28 outputs have different bits when they are replayed; .*partial"
     ):
-        emulate.save(one, tmp_path / "run.py")
-    done = ran(emulate.save(one, tmp_path / "run.py", partial=True))
+        proof.save(one, tmp_path / "run.py")
+    done = ran(proof.save(one, tmp_path / "run.py", partial=True))
     assert done.returncode == 0
     assert "of 4 outputs no order is known" in done.stdout and "24 of 28" in done.stdout
 
@@ -96,23 +96,23 @@ def test_what_did_not_replay_is_refused_or_counted(tmp_path) -> None:
 def test_what_has_no_order_is_refused(tmp_path) -> None:
     one = side("reference,algorithm=random", Case(op="conv1d", **ROOMY))
     with pytest.raises(InputError, match="nondeterministic"):
-        emulate.save(one, tmp_path / "run.py")
+        proof.save(one, tmp_path / "run.py")
 
 
 def test_a_path_that_cannot_be_written_is_the_users_error(tmp_path) -> None:
     with pytest.raises(InputError, match=r"out=.*No such file"):
-        emulate.write_text("", tmp_path / "nowhere" / "run.py")
+        proof.write_text("", tmp_path / "nowhere" / "run.py")
 
 
 def test_windows_of_padding_alone_are_zero(tmp_path) -> None:
     one = side("reference", Case(op="conv1d", kernel=2, length=3, padding="3:3", dilation=2))
     assert (one.orders is not None) and (one.orders.index < 0).any()
-    done = ran(emulate.save(one, tmp_path / "run.py"))
+    done = ran(proof.save(one, tmp_path / "run.py"))
     assert done.returncode == 0, done.stdout
 
 
 def test_a_large_layer_takes_seconds(tmp_path) -> None:
     case = Case(op="conv1d", kernel=9, in_channels=32, filters=16, length=158)
-    path = emulate.save(side("reference,algorithm=blocked", case), tmp_path / "large.py")
+    path = proof.save(side("reference,algorithm=blocked", case), tmp_path / "large.py")
     assert path.stat().st_size < 400_000
     assert ran(path).returncode == 0

@@ -11,7 +11,7 @@ from probe.case import floats
 from probe.order.replay import replay
 from probe.order.summation import Rounding, Summation
 from probe.order.tree import BIAS, Tree
-from probe.report import emulate, evaluator
+from probe.report import evaluator, proof
 from tests.exact import awkward
 from tests.order.test_replay import any_rounding
 from tests.order.test_tree import any_tree
@@ -31,7 +31,7 @@ class Columns:
 
 
 def evaluated(tree: Tree, rounding: Rounding, x, w, dtype: str, bias=None) -> np.ndarray:
-    told, own = emulate._data_of_summation(Summation(tree, rounding))
+    told, own = proof._data_of_summation(Summation(tree, rounding))
     nodes = evaluator.split(own["children"].tolist(), own["counts"].tolist())
     sets = {name: set(own[name].tolist()) for name in told["sets"]}
     summation = evaluator.Summation(nodes, told["leaf"], told["formats"], sets)

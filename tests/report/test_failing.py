@@ -74,15 +74,14 @@ def test_zeros_do_not_hide_that_two_products_are_left():
 
 
 @pytest.mark.slow
-def test_the_short_script_and_the_few_lines_print_the_measured_numbers(tmp_path):
+def test_the_short_script_and_the_replay_print_the_measured_numbers(tmp_path):
     finding = Finding.of(Case("conv1d", 5, operands="cancel"), "length", 6, 20)
     made = folder.reproduce(finding, SWITCHES, times=1)
     assert made.short is not None and made.short.text.count("\n") <= 40
     left, right = made.evidence.left.library, made.evidence.right.library
     said = [int(np.float32(word).view("u4")) for word in made.short.printed.split()]
     assert said == [left, right]
-    assert "Fraction" in made.emulated and "s0 = once(" in made.emulated and made.shown is True
-    assert len(made.emulated.splitlines()) < 60
+    assert made.emulated and made.shown is True
     assert made.to_json()["short"]["ways"] and made.to_json()["kept"]["cause"] is True
     assert made.avoids == [] or "tried" in made.avoids[0]
     folder.fresh(tmp_path)

@@ -11,7 +11,7 @@ from probe.diff.walk import walk
 from probe.explain.comparison import outputs_of_call
 from probe.record.recording import record_run
 from probe.record.subject import function_recorder
-from probe.report import modelled
+from probe.report import recorded
 from probe.targets.launch import open_session
 from probe.targets.target import Target
 
@@ -29,17 +29,17 @@ SPELLED = {
 
 @pytest.mark.parametrize("text", SPELLED)
 def test_a_case_in_the_words_of_pytorch(text):
-    assert modelled.as_users_write(SPELLED[text], "torch") == text
+    assert recorded.as_users_write(SPELLED[text], "torch") == text
 
 
 def test_in_the_words_of_keras():
     case = probe.Case("conv1d", kernel=3, in_channels=4, filters=6, padding="same", length=9)
     assert (
-        modelled.as_users_write(case, "tensorflow") == "Conv1D(6, 3, padding='same') of 4 channels"
+        recorded.as_users_write(case, "tensorflow") == "Conv1D(6, 3, padding='same') of 4 channels"
     )
     dense = probe.Case("dense", in_channels=12, filters=5)
-    assert modelled.as_users_write(dense, "keras") == "Dense(5) of 12 numbers"
-    assert modelled.as_users_write(dense, "tensorflow", False) == "tf.matmul with 12x5 weights"
+    assert recorded.as_users_write(dense, "keras") == "Dense(5) of 12 numbers"
+    assert recorded.as_users_write(dense, "tensorflow", False) == "tf.matmul with 12x5 weights"
 
 
 LAYERS = {
@@ -67,8 +67,8 @@ def test_a_case_has_the_operands_of_the_operation_and_its_outputs(text):
         run = record_run(function_recorder(lambda: layer(x)))
     sums = (n for n, op in enumerate(run.operations) if op.meaning.sums)
     alone = Alone.of(run, next(sums), 0, None, 0)
-    assert modelled.layer_text(alone) == text
-    case, summed = modelled._case_of(alone)
+    assert recorded.layer_text(alone) == text
+    case, summed = recorded._case_of(alone)
     x, w, b = summed.of(alone.reads)
     x, w = x.reshape(case.input_shape()), w.reshape(case.weight_shape)
     given = summed.y.taken(alone.gives[0]).reshape(case.output_shape())
@@ -101,22 +101,22 @@ def test_the_case_gives_the_recorded_bits_of_both_runs():
     found, first = compared(lambda count: slice(0, count))
     sides = isolated_sides(found.left, found.right, first)
     assert sides is not None
-    made = modelled.verified_alone(modelled.case_of_region(sides))
+    made = recorded.verified_alone(recorded.case_of_region(sides))
     assert made.finding.vary == "batch" and made.finding.against == 40
     np.testing.assert_array_equal(made.bits[0].reshape(-1), sides[0].gives[0].reshape(-1))
     cause = find_cause(found.left, found.right, first)
-    assert modelled.where_it_differs(cause) and "sums of" in modelled.where_it_differs(cause)
+    assert recorded.where_it_differs(cause) and "sums of" in recorded.where_it_differs(cause)
 
 
 @pytest.mark.slow
 def test_other_bits_than_the_models_are_no_case():
     found, first = compared(lambda count: slice(0, count))
-    made = modelled.case_of_region(isolated_sides(found.left, found.right, first))
+    made = recorded.case_of_region(isolated_sides(found.left, found.right, first))
     changed = made.bits[0].copy()
     changed.reshape(-1)[0] = np.nextafter(changed.reshape(-1)[0], np.float32(np.inf))
-    strange = modelled.replace(made, bits=(changed, made.bits[1]))
+    strange = recorded.replace(made, bits=(changed, made.bits[1]))
     with pytest.raises(InputError, match="gives different bits than in the model"):
-        modelled.verified_alone(strange)
+        recorded.verified_alone(strange)
 
 
 def test_what_is_no_product_or_convolution_is_no_case():
@@ -127,4 +127,4 @@ def test_what_is_no_product_or_convolution_is_no_case():
             return torch.softmax(x[:rows] * 3, -1)
 
     found = walk(function_recorder(lambda: run(3)), function_recorder(lambda: run(40)), False)
-    assert all(modelled.layer_of(found, one) == "" for one in found.operations if one.differing)
+    assert all(recorded.layer_of(found, one) == "" for one in found.operations if one.differing)

@@ -54,7 +54,7 @@ class Explained(Answer):
         return cases.explanation(self.found, self.evidence)
 
     def drawn(self) -> Figure | None:
-        from probe.report.plots import trees
+        from probe.report import trees
 
         return trees.draw_explained(self.found, self.evidence)
 
@@ -278,7 +278,7 @@ class Ordered(Answer):
         return orders[0]["tree"] if orders else None
 
     def drawn(self) -> Figure | None:
-        from probe.report.plots import trees
+        from probe.report import trees
 
         return trees.draw_ordered(self.found)
 
@@ -411,9 +411,9 @@ class Switching(Answer):
         return cases.thresholds(self)
 
     def drawn(self) -> Figure | None:
-        from probe.report.plots import pictures
+        from probe.report import plots
 
-        return pictures.draw_switching(self.found)
+        return plots.draw_switching(self.found)
 
 
 @typed

@@ -466,9 +466,9 @@ def _operation_in_words(walked: Walked, first: Region | None) -> str:
     """Returns the first source in the library's words, and what becomes of it in the outputs."""
     if first is None:
         return "; ".join([walked.ending()[0], walked.outcome()])
-    from probe.report import modelled  # late: it needs jinja2
+    from probe.report import recorded  # late: it needs jinja2
 
-    what = modelled.layer_of(walked.found, first) or first.op
+    what = recorded.layer_of(walked.found, first) or first.op
     where = f"{first.path}: {what}" if first.path else what
     text = f"{where}: {differ(first.differing, first.compared, first.max_ulp)}"
     more = len(walked.differ_by_themselves()) - 1
@@ -519,7 +519,7 @@ def _reads_padding(walked: Walked) -> str:
 
 def _explained_source(walked: Walked, tell: Say) -> tuple[Region, str, dict[str, Any]] | None:
     """Explains the first source, and the next where it turns out to be none."""
-    from probe.report import modelled  # late: it needs jinja2
+    from probe.report import recorded  # late: it needs jinja2
 
     difference, known = walked.found, dict[Any, Any]()
     for number, operation in list(enumerate(difference.operations)):
@@ -532,7 +532,7 @@ def _explained_source(walked: Walked, tell: Say) -> tuple[Region, str, dict[str,
         if cause.refuted:
             operation.doubted(cause.why)
             continue
-        where = modelled.where_it_differs(cause)
+        where = recorded.where_it_differs(cause)
         proof = f"{cause.replayed:,} of {cause.examined:,} examined outputs replay on both sides"
         text = f"{where}; {proof}" if where else cause.why
         if not cause.kind:

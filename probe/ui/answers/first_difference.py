@@ -256,9 +256,9 @@ class Walked(Answer):
         cause = self.found.causes.get(self.found.operations.index(first))
         if cause is None or cause.comparison is None or not cause.kind:
             return ""
-        modelled = import_module("probe.report.modelled")
-        layer = modelled.layer_of(self.found, first)
-        text = ": ".join(filter(None, (layer, modelled.where_it_differs(cause))))
+        recorded = import_module("probe.report.recorded")
+        layer = recorded.layer_of(self.found, first)
+        text = ": ".join(filter(None, (layer, recorded.where_it_differs(cause))))
         return f" ({text})" if text else ""
 
     def table(self) -> str:
@@ -404,9 +404,9 @@ class Walked(Answer):
         return models.walked(self)
 
     def drawn(self) -> Figure | None:
-        from probe.report.plots import walks
+        from probe.report import trees
 
-        return walks.walked(self.found, self.lines())
+        return trees.walked(self.found, self.lines())
 
     def reproduce(
         self,
@@ -449,17 +449,17 @@ class Walked(Answer):
 
     def _as_case(self, folder: Path, operation: Region, cause: Any, tell: Say) -> Any:
         """Writes the report of a case. InputError: it is none; NotReproduced."""
-        modelled = import_module("probe.report.modelled")
+        recorded = import_module("probe.report.recorded")
         model = f"`{self.asked.model}`" if self.asked.model else "a model"
         place = f" at `{operation.path}`" if operation.path else ""
-        layer = modelled.layer_of(self.found, operation)
+        layer = recorded.layer_of(self.found, operation)
         place += f", `{layer}`" * bool(layer)
         count = f"{operation.differing:,} of {operation.compared:,} outputs differ"
-        where = modelled.where_it_differs(cause)
+        where = recorded.where_it_differs(cause)
         said = f"In {model}{place}: {count}{f'; {where}' if where else ''}."
         said += " By itself, in a fresh process, the case gives the bits of both runs."
         sides = self.found.left, self.found.right
-        written = modelled.write_case(folder, sides, operation, cause, said, tell=tell)
+        written = recorded.write_case(folder, sides, operation, cause, said, tell=tell)
         if whole := self.script.get("whole"):
             text = "\n".join(whole).rstrip() + "\n"
             (folder / "model.py").write_text(text, encoding="utf-8")

@@ -157,9 +157,9 @@ class Remedied(Answer):
         return models.remedies(self.found)
 
     def drawn(self) -> Figure | None:
-        from probe.report.plots import pictures
+        from probe.report import plots
 
-        return pictures.draw_mitigated(self.found)
+        return plots.draw_mitigated(self.found)
 
 
 # Why a case does not take what a model does, and what to do.

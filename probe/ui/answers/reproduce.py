@@ -16,8 +16,8 @@ from probe.case.errors import InputError
 from probe.explain.comparison import CaseRun, ComparedShapes, Finding, OutputPairs, run_and_reveal
 from probe.explain.evidence import checked_kernels, named_kernels
 from probe.explain.evidence import explain_case as explained
-from probe.report import emulate
 from probe.report import folder as room
+from probe.report import proof
 from probe.report.failing import KeepsCause, effect, failing
 from probe.report.report import Reproduction, form_of, near_json
 from probe.report.shrink import BUDGET
@@ -215,7 +215,7 @@ def emulated_report(
     else:
         with open_session(target) as session:
             sides = [run_and_reveal(session, case)]
-    emulate.save(sides, file, pairs=pairs, partial=partial, note=f"{case.label} on {target.text}")
+    proof.save(sides, file, pairs=pairs, partial=partial, note=f"{case.label} on {target.text}")
     return {
         "out": str(file),
         "bytes": file.stat().st_size,

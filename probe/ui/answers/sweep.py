@@ -107,9 +107,9 @@ class Swept(Answer):
         return sweeps.sweep_by_bits(self.found, self.case, self.values[:-1])
 
     def drawn(self) -> Figure | None:
-        from probe.report.plots import pictures
+        from probe.report import plots
 
-        return pictures.draw_swept(self.found, self.values)
+        return plots.draw_swept(self.found, self.values)
 
 
 @dataclass
@@ -180,9 +180,9 @@ class SweptByOrder(Answer):
         return sweeps.sweep_by_order(self.found.targets, self.report(), self.values)
 
     def drawn(self) -> Figure | None:
-        from probe.report.plots import pictures
+        from probe.report import plots
 
-        return pictures.draw_swept_by_order(self.found.targets, self.values, self.vary)
+        return plots.draw_swept_by_order(self.found.targets, self.values, self.vary)
 
 
 def sweep_title(case: Case, vary: str, values: Sequence[int], targets: Iterable[str]) -> str:

@@ -18,7 +18,7 @@ from lib import sums
 from probe.case.case import Case
 from probe.order.summation import Rounding, Summation
 from probe.order.tree import BIAS, Tree
-from probe.report.plots import trees
+from probe.report import trees
 
 CHAIN, PAIRS = Tree.sequential(5), Tree.pairwise(5)
 

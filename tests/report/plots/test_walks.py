@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from probe.diff import walk
-from probe.report.plots import walks
+from probe.report import trees as walks
 from tests.record.taped import Taped, apart, network, normal
 
 X = normal(6, 32)
@@ -41,14 +41,14 @@ def found():
 def test_equal_operations_are_one_row(found):
     rows = walks.rows_of(found)
     assert rows[0].text == "30 equal" and rows[0].verdict == "equal"
-    assert rows[1].mark == walks.FIRST and "Dense" in rows[1].text
+    assert rows[1].mark == walks.FIRST_SOURCE and "Dense" in rows[1].text
 
 
 def test_there_are_few_rows_and_the_first_source_is_among_them(found):
     assert len(found.operations) > 150
     for most in (12, 40):
         rows = walks.rows_of(found, most)
-        assert len(rows) <= most + 1 and [row.mark for row in rows].count(walks.FIRST) == 1
+        assert len(rows) <= most + 1 and [row.mark for row in rows].count(walks.FIRST_SOURCE) == 1
         assert any("rows more" in row.text for row in rows)
 
 

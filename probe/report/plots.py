@@ -1,8 +1,9 @@
-"""Draws counts, distances and costs, and what answers show of them in a notebook (``draw_...``).
+"""Draws the pictures of answers and reproductions; ``experiments/lib`` has the notebooks'.
 
-
-The colours of ulps and verdicts are those of all pictures. They stay apart in grey print and for
-the colour-blind: more ulps are darker.
+Here are the colours and the pictures of counts and distances, in ``trees`` those of sums and of two
+runs of a model. ``draw_...`` gives what an answer shows in a notebook, the others draw into axes
+that they are given. The colours of ulps and verdicts are those of all pictures. They stay apart in
+grey print and for the colour-blind: more ulps are darker.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from probe.case.floats import rounded_text
 from probe.order.window import shown_axis_value
 
-if TYPE_CHECKING:  # the colours are wanted by notebooks too, which ask nothing
+if TYPE_CHECKING:
     from probe.sizes.by_order import ByOrder
     from probe.sizes.invariant.mitigations import Measured
     from probe.sizes.thresholds import Thresholds
     from probe.sweep.summary import Summary
+
 
 # Classes of |ulp|: the least value of each and its colour. White: there is no output.
 ULPS = {
