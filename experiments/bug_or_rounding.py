@@ -610,8 +610,7 @@ def _child(code: str, variables: dict[str, str]) -> str:
 
 def conditions(function: str, left: str, right: str) -> dict[str, Any]:
     """The smallest sets of conditions that bring a function's bits back."""
-    from probe.ui.answers.record import GivenModel
-    from probe.ui.answers.two_runs import bisect
+    from probe.ui.answers.two_runs import GivenModel, bisect
 
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "probe_functions.py").write_text(FUNCTIONS)

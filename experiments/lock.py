@@ -47,11 +47,10 @@ from probe.targets.progress import silent
 from probe.targets.runtimes import environments
 from probe.targets.target import Target
 from probe.ui.lock.checks import BitsSession, judged_check
-from probe.ui.lock.conditions import CORES_OF, Facts
+from probe.ui.lock.conditions import CORES_OF, LEVELS, Facts, limiting_variables
 from probe.ui.lock.file import LockFile
 from probe.ui.lock.runs import exit_status
 from probe.ui.lock.why import Command, Rerun, overlay, run_again
-from probe.ui.lock.workflow import LEVELS, limiting_variables
 
 NAME = "lock"
 

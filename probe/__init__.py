@@ -59,10 +59,10 @@ if TYPE_CHECKING:
     from probe.ui.answers.first_difference import first_difference as first_difference
     from probe.ui.answers.network import network as network
     from probe.ui.answers.network import remedies as remedies
-    from probe.ui.answers.record import record as record
     from probe.ui.answers.reproduce import reproduce as reproduce
     from probe.ui.answers.same_bits import assert_same_bits as assert_same_bits
     from probe.ui.answers.sweep import sweep as sweep
+    from probe.ui.answers.two_runs import record as record
 
 _HOMES = {
     "Case": "case.case",
@@ -79,7 +79,7 @@ _HOMES = {
     "merge": "sweep.store",
     "network": "ui.answers.network",
     "order": "ui.answers.cases",
-    "record": "ui.answers.record",
+    "record": "ui.answers.two_runs",
     "remedies": "ui.answers.network",
     "reproduce": "ui.answers.reproduce",
     "sweep": "ui.answers.sweep",

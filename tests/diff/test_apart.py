@@ -18,7 +18,7 @@ from probe.case.errors import InputError, Nondeterministic, TargetError
 from probe.diff import apart
 from probe.diff.apart import Apart
 from probe.ui.answers import two_runs
-from probe.ui.answers.record import GivenModel
+from probe.ui.answers.two_runs import GivenModel
 from tests.record.onnx_files import onnx_model
 from tests.record.taped import normal
 

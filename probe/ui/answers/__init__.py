@@ -7,7 +7,8 @@ the text of a terminal (``show``) and the picture of a notebook are made of it t
 
 Of a case: ``cases`` (explain, window, order, thresholds), ``sweep``, which also summarises stores,
 and ``reproduce``, which writes the folder for a report. Of a model: ``examine`` asks everything,
-``network`` what padding changes, ``two_runs`` and ``first_difference`` where two runs differ (and
-which conditions pin the bits), ``record`` keeps a run. Of two values: ``same_bits``. ``doctor``
-says what works on this machine, ``demo`` shows what moves a bit without a library.
+``network`` what padding changes, ``two_runs`` and ``first_difference`` where two runs differ;
+``two_runs`` also keeps a run, and finds which conditions pin the bits. Of two values:
+``same_bits``. ``doctor`` says what works on this machine, ``demo`` shows what moves a bit without a
+library.
 """

@@ -80,17 +80,12 @@ class Answer(ABC):
 
     def _repr_png_(self) -> bytes | None:
         """Returns the picture for notebooks; None makes them print the three lines."""
-        return self._drawn_as("png") or None
-
-    def _drawn_as(self, form: str) -> bytes:
-        """Returns the picture in a format of matplotlib's; empty if there is nothing to draw."""
         figure = self.picture()
         if figure is None:
-            return b""
+            return None
         file = BytesIO()
-        # matplotlib writes its version and the time: equal pictures would be different files
-        undated = {"Date": None} if form == "svg" else {"Software": None}
-        figure.savefig(file, format=form, metadata=undated)
+        # matplotlib writes its version: equal pictures would be different files
+        figure.savefig(file, format="png", metadata={"Software": None})
         return file.getvalue()
 
     def __getattr__(self, name: str) -> Any:

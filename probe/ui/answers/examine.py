@@ -37,8 +37,7 @@ from probe.targets.progress import VOICE, Say, heard
 from probe.targets.target import Target
 from probe.ui.answers.answer import Answer
 from probe.ui.answers.first_difference import ComparisonQuestion, Walked, diff, operation_text
-from probe.ui.answers.record import GivenModel, record
-from probe.ui.answers.two_runs import ADVICE, TwoSides, repeats, two_runs
+from probe.ui.answers.two_runs import ADVICE, GivenModel, TwoSides, record, repeats, two_runs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import weakref
-from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from html import escape
 from importlib import import_module
 from math import prod
 from pathlib import Path
@@ -51,7 +49,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import RenderableType
 
-    from probe.ui.answers.record import Recorded
+    from probe.ui.answers.two_runs import Recorded
 
 
 @dataclass(repr=False)
@@ -261,36 +259,6 @@ class Walked(Answer):
         text = ": ".join(filter(None, (layer, recorded.where_it_differs(cause))))
         return f" ({text})" if text else ""
 
-    def table(self) -> str:
-        """Returns the operations that differ as a table of text, the first source first: name,
-        operation, outputs that differ, the largest distance in ulp, verdict and cause."""
-        rows = self._rows()
-        widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-        return "\n".join(lines)
-
-    def _rows(self) -> list[tuple[str, ...]]:
-        """Returns the cells of the table, its head first."""
-        rows: list[tuple[str, ...]] = [HEAD]
-        for region in [region for region in self.found.operations if region.differing][:ROWS]:
-            far = "" if region.max_ulp is None else f"{region.max_ulp:,}"
-            differing = f"{region.differing:,} of {region.compared:,}"
-            why = region.why or region.note
-            rows.append((region.name, region.op, differing, far, region.verdict, why))
-        return rows
-
-    def _repr_html_(self) -> str:
-        """Returns the three lines, the table and the picture, for notebooks."""
-        rows = self._rows()
-        cells = [
-            "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row)
-            for tag, row in zip(["th", *["td"] * len(rows)], rows, strict=False)
-        ]
-        table = "".join(f"<tr>{row}</tr>" for row in cells)
-        picture = b64encode(self._drawn_as("png")).decode()
-        shown = f'<img src="data:image/png;base64,{picture}">' if picture else ""
-        return f"<pre>{escape(repr(self))}</pre><table>{table}</table>{shown}"
-
     def _elsewhere(self) -> str:
         """Returns how many outputs read what the other run lacks; or nothing."""
         if not self.window:
@@ -464,8 +432,7 @@ class Walked(Answer):
             text = "\n".join(whole).rstrip() + "\n"
             (folder / "model.py").write_text(text, encoding="utf-8")
             written.files.append("model.py")
-        kind = import_module("probe.report.recorded").WrittenFolder
-        return kind(folder, written.files, written.script, written.ran)
+        return recorded.WrittenFolder(folder, written.files, written.script, written.ran)
 
     def _source(self, wanted: int | str | Region | None) -> int:
         operations, sources = self.found.operations, self.differ_by_themselves()
@@ -487,9 +454,6 @@ WHOLE_PROGRAM = (
 )
 
 VERDICTS = ("source", "carried", "healed", "equal", "left", "right", "unknown")
-HEAD = ("operation", "op", "differing", "max ulp", "verdict", "cause")
-# Operations of a table, for notebooks and terminals; ``to_json`` has all.
-ROWS = 20
 
 
 @dataclass(frozen=True)

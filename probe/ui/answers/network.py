@@ -51,8 +51,7 @@ from probe.ui.answers.answer import (
     length_values,
 )
 from probe.ui.answers.first_difference import ComparisonQuestion, Walked
-from probe.ui.answers.record import GivenModel
-from probe.ui.answers.two_runs import TwoSides, of_two, refuse_padding, two_runs
+from probe.ui.answers.two_runs import GivenModel, TwoSides, of_two, refuse_padding, two_runs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,7 +6,7 @@ more memory than is free, 3 where the target failed, 70 after a mistake of probe
 please report it) and 130 after Ctrl-C or SIGTERM. Nothing heavy is imported before a command runs.
 
 ``shell`` runs the commands and prints errors, ``options`` has what several commands share; the
-commands are in ``cases``, ``models``, ``lock`` and ``here``.
+commands are in ``cases``, ``models`` and ``here``.
 """
 
 from __future__ import annotations

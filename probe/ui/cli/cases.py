@@ -437,7 +437,7 @@ def bisect(
         for name in filter(on_command_line, options):
             why = "it is for a case: of a model the bits of its outputs are compared"
             raise InputError(name, "(given)", why, f"leave out --{name}")
-        from probe.ui.answers.record import GivenModel
+        from probe.ui.answers.two_runs import GivenModel
         from probe.ui.answers.two_runs import bisect as model_conditions
         from probe.ui.cli.models import running_model
 

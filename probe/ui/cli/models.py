@@ -231,8 +231,7 @@ def diff(
     if (Path(left) / "recording.json").is_file():
         todo = "give a second recording; probe record MODEL --out RUN makes one"
         raise InputError("RUN", "(none)", "there is nothing to compare with", todo)
-    from probe.ui.answers.record import GivenModel
-    from probe.ui.answers.two_runs import TwoSides, refuse_report, two_runs
+    from probe.ui.answers.two_runs import GivenModel, TwoSides, refuse_report, two_runs
 
     if report is not None:
         refuse_report(report, left, filter(None, [target, two["against_target"]]))
@@ -329,7 +328,7 @@ def record(
     them. The folder has no host name, user name or path, and nothing in it is pickled, so you may
     send it to others.
     """
-    from probe.ui.answers import record as answers
+    from probe.ui.answers import two_runs as answers
 
     with running_model(out, "record") as tell:
         options = {"most": bytes_of(most), "target": target, **run.arguments()}

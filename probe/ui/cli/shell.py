@@ -45,9 +45,9 @@ COMMANDS = {
     "report verify": "cases.verify",
     "report emulate": "cases.emulate",
     "bisect": "cases.bisect",
-    "check": "lock.check",
-    "check lock": "lock.lock",
-    "check setup": "lock.setup",
+    "check": "here.check",
+    "check lock": "here.lock",
+    "check setup": "here.setup",
     "results": "here.results",
     "results merge": "here.merge",
     "targets": "here.targets",
@@ -55,7 +55,7 @@ COMMANDS = {
     "targets doctor": "here.doctor",
     "targets install": "here.install",
     "run": "here.run",
-    "demo": "lock.demo",
+    "demo": "here.demo",
 }
 # Names of before, which still run.
 RENAMED = {

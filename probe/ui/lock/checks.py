@@ -212,7 +212,7 @@ class BitsSession:
 
     def record(self, test: str, function: Callable[[], Any], bare: Any = None) -> None:
         """Runs a test's checks a few times more, watched, to know their operations."""
-        from probe.ui.answers.record import recorded_operations
+        from probe.ui.answers.two_runs import recorded_operations
 
         assert self.out is not None
         folder = self.out / "recording" if os.environ[RECORD] == WHOLE else None

@@ -2,6 +2,9 @@
 
 ``blas.LIBRARY`` is the processor whose kernels its OpenBLAS took, ``openblas.LIBRARY`` that one's
 release, ``flag.VARIABLE`` a variable or setting that chooses kernels. No host and no path is one.
+
+In CI each job limits the instructions that libraries take, so that one runner stands for several
+processors: ``python -m probe.ui.lock.conditions avx2`` prints the variables, a line each.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +24,7 @@ from typing import Any
 
 import xxhash
 
+from probe.case.errors import InputError, one_of
 from probe.targets import machine
 from probe.targets.backends.arrays import openblas_functions
 from probe.targets.backends.contract import ONEDNN_ISA
@@ -161,6 +166,7 @@ def restoring(group: str, facts: Mapping[str, tuple[str | int | None, str | int 
     Empty values are to be unset. Of another processor: its instruction set, for every library that
     can be limited; sizes of caches stay. Releases are installed: :mod:`probe.ui.lock.why`.
     """
+
     from probe.targets.launch import instruction_limits
 
     kind, _, flag = group.partition(" ")
@@ -183,3 +189,46 @@ def restoring(group: str, facts: Mapping[str, tuple[str | int | None, str | int 
             if (variable := CHOSEN_BY.get(name.partition(".")[0])) and core is not None:
                 variables[variable] = core
     return variables
+
+
+# Instruction sets of a matrix: all that the runner has, and two that every x86-64 runner has.
+LEVELS = ("native", "avx2", "sse41")
+
+# Where GitHub looks, from the root of a repository; it is ``templates/bits.yml``.
+WORKFLOW = Path(".github/workflows/bits.yml")
+
+
+def copy_workflow(folder: Path) -> Path:
+    """Copies the workflow to the root of the repository that ``folder`` is in; returns the file.
+
+    InputError: no such folder, or a workflow that is there already.
+    """
+    folder = folder.absolute()
+    if not folder.is_dir():
+        raise InputError("out", folder.name, "there is no such folder", "give the repository")
+    above = (each for each in (folder, *folder.parents) if (each / ".git").exists())
+    path = next(above, folder) / WORKFLOW
+    if path.exists():
+        todo = "remove it first, or edit it"
+        raise InputError("file", WORKFLOW.as_posix(), "it exists already", todo)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(Path(__file__).with_name("templates") / "bits.yml", path)
+    return path
+
+
+def limiting_variables(level: str) -> dict[str, str]:
+    """Returns the variables that limit all libraries to an instruction set. InputError."""
+    if level not in LEVELS:
+        raise InputError("isa", level, "there is no such limit", one_of(level, LEVELS))
+    from probe.targets.launch import instruction_limits
+
+    return {} if level == "native" else instruction_limits(level)
+
+
+if __name__ == "__main__":
+    try:
+        found = limiting_variables(sys.argv[1] if len(sys.argv) > 1 else "native")
+    except InputError as error:
+        sys.exit(f"probe: {error}")
+    # GitHub's file of variables takes lines as they are
+    print("\n".join(f"{name}={value}" for name, value in found.items()))

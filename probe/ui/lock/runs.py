@@ -251,7 +251,7 @@ def compute(spec: dict[str, Any]) -> None:
 def _model_outputs(
     spec: dict[str, Any], running: ExitStack, session: BitsSession
 ) -> list[np.ndarray]:
-    from probe.ui.answers.record import GivenModel
+    from probe.ui.answers.two_runs import GivenModel
 
     within, library = None, None
     if spec.get("target"):

@@ -38,8 +38,8 @@ from probe.targets.progress import Say, silent
 from probe.targets.runtimes import packages
 from probe.targets.target import VERSION
 from probe.ui.answers.first_difference import of_stored, operation_text
-from probe.ui.answers.record import first_changed
 from probe.ui.answers.same_bits import where_they_differ
+from probe.ui.answers.two_runs import first_changed
 from probe.ui.lock import conditions
 from probe.ui.lock.checks import CHANGED, OUT, RECORD, WHOLE, BitsSession, Checked
 from probe.ui.lock.conditions import (

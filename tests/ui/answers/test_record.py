@@ -1,6 +1,6 @@
 """Digests of a run's operations, and the first that changed."""
 
-from probe.ui.answers.record import first_changed
+from probe.ui.answers.two_runs import first_changed
 
 
 def test_operations_are_compared_in_their_order():

@@ -12,7 +12,7 @@ from probe.order.semantics import Each, Unknown
 from probe.record.recorders.ndarray import operation
 from probe.targets.target import Target
 from probe.ui.answers import two_runs
-from probe.ui.answers.record import GivenModel
+from probe.ui.answers.two_runs import GivenModel
 from probe.ui.answers.two_runs import bisect as of_model
 from probe.ui.cli import shell
 

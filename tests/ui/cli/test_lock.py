@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from probe.record.store import bits_of
-from probe.ui.cli import lock as commands
+from probe.ui.cli import here as commands
 from probe.ui.cli.shell import run
 from probe.ui.lock import file
 

@@ -141,7 +141,7 @@ def test_a_function_on_a_target_is_given_the_arrays_that_were_asked_for(capsys, 
             shapes.append({name: one.shape for name, one in arrays.items()})
             raise InputError("target", "reference", "it is not started here", "")
 
-    monkeypatch.setattr(import_module("probe.ui.answers.record"), "Apart", lambda *_: Apart())
+    monkeypatch.setattr(import_module("probe.ui.answers.two_runs"), "Apart", lambda *_: Apart())
     for words in ("", " --shape x=2x3 --shape y=4"):
         assert ran(capsys, f"record tapes:left --out run --target reference{words}")[0] == 2
     assert shapes == [{}, {"x": (2, 3), "y": (4,)}]

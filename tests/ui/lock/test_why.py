@@ -13,10 +13,9 @@ import pytest
 from probe.record.store import bits_of
 from probe.ui.lock import conditions, file, why
 from probe.ui.lock.checks import CHANGED, BitsSession, Checked, summarised
-from probe.ui.lock.conditions import CORES_OF
+from probe.ui.lock.conditions import CORES_OF, limiting_variables
 from probe.ui.lock.file import Accepted
 from probe.ui.lock.why import Command, Rerun, with_companions
-from probe.ui.lock.workflow import limiting_variables
 
 pytestmark = pytest.mark.long
 

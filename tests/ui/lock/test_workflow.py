@@ -15,7 +15,7 @@ import yaml
 from probe.case.errors import InputError
 from probe.targets import machine
 from probe.ui.cli.shell import commands as main
-from probe.ui.lock import workflow
+from probe.ui.lock import conditions
 from tests.ui.lock.projects import BUSY, Project, plugin
 
 ROOT = Path(__file__).parents[3]
@@ -26,12 +26,12 @@ def test_the_workflow_lies_where_github_looks_and_limits_one_runner_to_several_s
     tests.mkdir(parents=True)
     (tests.parent / ".git").mkdir()
     assert main(["check", "setup", "github", "--out", str(tests)], standalone_mode=False) is None
-    found = yaml.safe_load((tests.parent / workflow.WORKFLOW).read_text())
-    assert tuple(found["jobs"]["bits"]["strategy"]["matrix"]["isa"]) == workflow.LEVELS
+    found = yaml.safe_load((tests.parent / conditions.WORKFLOW).read_text())
+    assert tuple(found["jobs"]["bits"]["strategy"]["matrix"]["isa"]) == conditions.LEVELS
     with pytest.raises(InputError, match="exists already"):
-        workflow.copy_workflow(tests)
+        conditions.copy_workflow(tests)
     with pytest.raises(InputError, match="out=nowhere: there is no such folder"):
-        workflow.copy_workflow(tests / "nowhere")
+        conditions.copy_workflow(tests / "nowhere")
     with pytest.raises(InputError, match="use github"):
         main(["check", "setup", "hub"], standalone_mode=False)
 
@@ -43,7 +43,7 @@ def test_the_steps_run_in_a_clean_environment(tmp_path):
     text = "import numpy as np\n\ndef test_it(bits):\n    bits.check(np.float32([1, 2]) * {})\n"
     project.write("test_it.py", text.format("1.0"))
     project.says(0, "", "--bits-update")
-    found = yaml.safe_load(workflow.copy_workflow(project.folder).read_text())
+    found = yaml.safe_load(conditions.copy_workflow(project.folder).read_text())
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "clean"], check=True)
     kept = [name for name in os.environ if name.lower().startswith(("pip_", "http"))]
     kept += [name for name in ("HOME", "LANG") if name in os.environ]
@@ -76,9 +76,9 @@ def test_the_steps_run_in_a_clean_environment(tmp_path):
 
 def test_unknown_limits_are_one_line():
     with pytest.raises(InputError, match="use one of native, avx2, sse41"):
-        workflow.limiting_variables("avx9")
-    assert workflow.limiting_variables("native") == {}
-    assert workflow.limiting_variables("avx2")["ONEDNN_MAX_CPU_ISA"] == "AVX2"
+        conditions.limiting_variables("avx9")
+    assert conditions.limiting_variables("native") == {}
+    assert conditions.limiting_variables("avx2")["ONEDNN_MAX_CPU_ISA"] == "AVX2"
 
 
 def filled(text, inputs):
