@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from probe.case import memory
 from probe.case.case import Case
 from probe.case.errors import InputError, TargetError
 from probe.order.window import axis_of
@@ -245,6 +246,7 @@ def find_thresholds(
     if upto < first:
         why = f"the shortest length with a window without padding is {first}"
         raise InputError("upto", upto, why, "raise it")
+    memory.require(case.with_(**{vary: first}))
     case = case.with_(**{vary: 1 if vary == "batch" else None})
     known = Recogniser(session, case, vary)
     threads = threads_of(session.facts, session.target)

@@ -1,10 +1,14 @@
 """A project of somebody who uses the plugin, in a folder, and pytest run there."""
 
+import io
 import os
 import subprocess
 import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from importlib import metadata
 from textwrap import dedent
+
+import pytest
 
 # Conditions of a machine, as a lock has them.
 HERE = {"cores": 2, "processor": "amd", "isa": "avx512_core", "architecture": "x86_64"}
@@ -15,7 +19,8 @@ BUSY = ("OMP_NUM_THREADS", "OPENBLAS_CORETYPE", "PYTEST_ADDOPTS", "PYTEST_XDIST_
 
 
 class Project:
-    """Files in a folder; ``pytest`` runs there in a process of its own."""
+    """Files in a folder; ``pytest`` runs there, in this process unless it gets other conditions:
+    a start of its own takes as long as a hundred checks."""
 
     def __init__(self, folder):
         self.folder, self.lock = folder, folder / "bits.lock"
@@ -26,8 +31,11 @@ class Project:
         path.write_text(dedent(text))
         return path
 
-    def pytest(self, *arguments, cores=None, **variables):
-        """Returns (exit status, what was printed). ``cores``: processors that it may use."""
+    def pytest(self, *arguments, cores=None, apart=False, **variables):
+        """Returns (exit status, what was printed). ``cores``: processors that it may use;
+        ``apart``: in a process of its own, with all plugins that are installed."""
+        if not (apart or cores or variables):
+            return self._here(["-q", *arguments])
         surroundings = {k: v for k, v in os.environ.items() if k not in BUSY}
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *plugin(), "-q", *arguments],
@@ -39,6 +47,24 @@ class Project:
             preexec_fn=None if cores is None else lambda: os.sched_setaffinity(0, cores),
         )
         return done.returncode, done.stdout + done.stderr
+
+    def _here(self, words):
+        printed, path, modules = io.StringIO(), [*sys.path], {*sys.modules}
+        with pytest.MonkeyPatch.context() as patch:
+            for name in BUSY:
+                patch.delenv(name, raising=False)
+            # a test that is written twice in a second, with as many letters, is the first otherwise
+            patch.setattr(sys, "dont_write_bytecode", True)
+            patch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+            # and where causes are looked for: Hypothesis' alone costs half a second at each start
+            patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+            with chdir(self.folder), redirect_stdout(printed), redirect_stderr(printed):
+                status = pytest.main(["-p", "probe.ui.lock.plugin", *words])
+        sys.path[:] = path
+        for name in {*sys.modules} - modules:
+            if str(getattr(sys.modules[name], "__file__", "")).startswith(str(self.folder)):
+                del sys.modules[name]
+        return int(status), printed.getvalue()
 
     def says(self, status, said, *arguments, **how):
         """Runs pytest, which ends with this status and prints this (a text, or several)."""

@@ -177,14 +177,15 @@ def test_a_skipped_or_failed_test_keeps_its_entries(project):
 @pytest.mark.slow
 def test_processes_of_xdist_are_one_run(project):
     pytest.importorskip("xdist")
-    project.says(0, "", "-n", "2", "--bits-update")
+    project.says(0, "", "-n", "2", "--bits-update", apart=True)
     assert len(file.read_lock(project.lock).checks) == 9
-    project.says(0, "9 of 9 checks have the same bits", "-n", "2", "--bits-report=json")
+    said, flags = "9 of 9 checks have the same bits", ("-n", "2", "--bits-report=json")
+    project.says(0, said, *flags, apart=True)
     found = json.loads((project.folder / "bits-report.json").read_text())
     assert found["same"] == 9
     assert found["unused"] == []
     project.write("test_it.py", TEST.replace("[1, 2]", "[1]"))
-    _, told = project.pytest("-n", "2")
+    _, told = project.pytest("-n", "2", apart=True)
     assert "4 checks that no test uses any more" in told
 
 
@@ -230,4 +231,4 @@ def test_a_project_that_does_not_use_it_sees_nothing(project):
             assert not {"numpy", "probe.ui.lock.checks", "probe.targets.machine"} & set(sys.modules)
         """,
     )
-    assert "bits" not in project.says(0, "")
+    assert "bits" not in project.says(0, "", apart=True)
