@@ -65,6 +65,12 @@ def test_every_cut_is_noticed(tmp_path):
             file.verify_file(path)
 
 
+def flipped(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 4] ^= 1
+    path.write_bytes(content)
+
+
 def damaged_store(root):
     """Three parts of a machine's comparisons, of which the second is damaged, and another one's."""
     store = Store(root / "machine-a")
@@ -74,9 +80,7 @@ def damaged_store(root):
         store.flush()
     filled(root / "machine-b", 5)
     part = file.unpartitioned(root / "machine-a", "comparisons")[1]
-    content = bytearray(part.read_bytes())
-    content[len(content) // 4] ^= 1
-    part.write_bytes(content)
+    flipped(part)
     return part
 
 
@@ -94,29 +98,54 @@ def test_results_go_on_with_what_can_be_read(tmp_path, capsys):
         load(tmp_path).arrow("comparisons")
 
 
-@pytest.mark.parametrize("lost", ["differences.parquet", "differences.*.parquet"])
-def test_differences_that_were_deleted_are_noticed(tmp_path, capsys, lost):
-    case = Case("conv1d", 5, 3, 2, operands="cancel")
-    target = "reference,algorithm=pairwise,length_switch=9"
-    found = probe.sweep(case, range(5, 18), target, store=tmp_path).found
-    assert found.differing
-    (folder,) = load(tmp_path).folders
-    if "*" in lost:  # in parts, as after a kill: one of them is lost
-        rows = load(tmp_path).arrow("differences")
+CASE = Case("conv1d", 5, 3, 2, operands="cancel")
+TARGET = "reference,algorithm=pairwise,length_switch=9"
+
+
+@pytest.fixture(scope="module")
+def _swept(tmp_path_factory):
+    root = tmp_path_factory.mktemp("swept")
+    probe.sweep(CASE, range(5, 18), TARGET, store=root)
+    probe.sweep(CASE, [8, 12], TARGET, by="order", store=root)
+    return root
+
+
+@pytest.fixture
+def swept(_swept, tmp_path):
+    """The store of a sweep by bits and one by order, and its folder."""
+    shutil.copytree(_swept, tmp_path / "swept")
+    (folder,) = load(tmp_path / "swept").folders
+    return tmp_path / "swept", folder
+
+
+def refusals(root):
+    """What each says that reads a store or goes on with it."""
+    for reader in (
+        lambda: load(root).differences,
+        lambda: probe.sweep(CASE, range(5, 18), TARGET, store=root),
+        lambda: merge([root], root.parent / "merged"),
+    ):
+        with pytest.raises(StoreError) as caught:
+            reader()
+        yield str(caught.value)
+    assert shell.run(["results", str(root)]) == 2
+
+
+@pytest.mark.parametrize("parts", [False, True])
+def test_differences_that_were_deleted_are_noticed(swept, capsys, parts):
+    root, folder = swept
+    rows = load(root).arrow("differences")
+    if parts:  # as after a kill: one of them is lost
         for place, part in enumerate((rows[:5], rows[5:])):
             path = folder / f"differences.{place}.parquet"
             file.write_file(path, "differences", part.drop_columns("machine"))
-        (folder / "differences.parquet").unlink()
-        assert len(load(tmp_path).differences) == found.differing
+    (folder / "differences.parquet").unlink()
+    if parts:
+        assert len(load(root).differences) == len(rows)
         (folder / "differences.0.parquet").unlink()
-    else:
-        (folder / lost).unlink()
-    with pytest.raises(StoreError, match="put the missing files of differences back"):
-        _ = load(tmp_path).differences
-    with pytest.raises(StoreError, match=f"list {found.differing:,} differing outputs"):
-        probe.sweep(case, range(5, 18), target, store=tmp_path)
-    assert shell.run(["results", str(tmp_path)]) == 2
-    assert "its comparisons list" in capsys.readouterr().err
+    loaded, gone_on, _ = refusals(root)
+    assert "put the missing files of differences back" in loaded
+    assert "differing outputs" in gone_on and "its comparisons list" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("table", ["comparisons", "causes", "reveals", "failures"])
@@ -145,44 +174,22 @@ def test_tables_that_no_row_names_can_not_be_deleted_unnoticed(tmp_path, table):
             reader()
 
 
-def spoilt_sweep(root, table, spoil):
-    """A stored sweep of which one file was spoilt; and all that reads it or goes on with it."""
-    case = Case("conv1d", 5, 3, 2, operands="cancel")
-    target = "reference,algorithm=pairwise,length_switch=9"
-    probe.sweep(case, range(5, 18), target, store=root)
-    probe.sweep(case, [8, 12], target, by="order", store=root)
-    (folder,) = load(root).folders
-    spoil(folder / f"{table}.parquet")
-    readers = {
-        "load": lambda: load(root),
-        "sweep": lambda: probe.sweep(case, range(5, 18), target, store=root),
-        "merge": lambda: merge([root], root.parent / "merged"),
-    }
-    for reader in readers.values():
-        with pytest.raises(StoreError) as caught:
-            reader()
-        yield str(caught.value)
-    assert shell.run(["results", str(root)]) == 2
-
-
 @pytest.mark.parametrize("table", ["runs", "cases", "orders", "roundings"])
-def test_rows_that_others_name_are_missed_by_every_reader(tmp_path, capsys, table):
+def test_rows_that_others_name_are_missed_by_every_reader(swept, capsys, table):
     """Without these nobody can say what was computed, or where; the sweep took all for done."""
-    for why in spoilt_sweep(tmp_path / "store", table, Path.unlink):
+    root, folder = swept
+    (folder / f"{table}.parquet").unlink()
+    for why in refusals(root):
         assert f"rows of {table} that aren't there; put the missing files" in why
     assert capsys.readouterr().err.count(f"rows of {table} that aren't there") == 1
 
 
 @pytest.mark.parametrize("table", ["runs", "cases", "comparisons", "reveals"])
-def test_a_flipped_bit_is_refused_by_every_reader(tmp_path, capsys, table):
+def test_a_flipped_bit_is_refused_by_every_reader(swept, capsys, table):
     """`results` refused it; a sweep went on and `probe.load` gave the other tables' rows."""
-
-    def flip(path):
-        content = bytearray(path.read_bytes())
-        content[len(content) // 4] ^= 1
-        path.write_bytes(content)
-
-    for why in spoilt_sweep(tmp_path / "store", table, flip):
+    root, folder = swept
+    flipped(folder / f"{table}.parquet")
+    for why in refusals(root):
         assert why.startswith(f"file={table}.parquet: damaged")
     err = capsys.readouterr().err
     assert f"file={table}.parquet: damaged" in err and err.count("\n") == 1
