@@ -135,8 +135,8 @@ def test_every_picture_is_drawn(stored):
     plt.close(figure)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
-@pytest.mark.slow_at("onnx_conversion", "padding_conventions")
 def test_the_experiment_runs_quickly(tmp_path, name):
     script = ROOT / "experiments" / f"{name}.py"
     command = [sys.executable, str(script), "--quick", "--store", str(tmp_path)]

@@ -53,6 +53,7 @@ def test_doubles_compute_each_filter_by_itself(tmp_path):
     assert set(found.comparisons.vary) == {"filters"} and not len(found.failures)
 
 
+@pytest.mark.slow
 def test_outputs_of_all_targets_at_one_length_are_stored_once_with_their_orders(first):
     folder, _ = first("frameworks")
     before = load(folder).outputs
@@ -65,6 +66,7 @@ def test_outputs_of_all_targets_at_one_length_are_stored_once_with_their_orders(
     assert shape.outputs.sum() == shape.replayed.sum() == len(found.outputs)
 
 
+@pytest.mark.slow
 def test_a_gpu_that_is_not_there_is_stored_with_the_reason(first):
     failures = load(first("devices")[0]).failures.set_index("target")
     assert set(failures.index) == {"torch@cuda:999", "jax@gpu:999"}

@@ -120,15 +120,17 @@ def test_what_is_stored_is_not_asked_again_with_or_without_a_cluster(swept, plai
     assert again["stored_before"] == 12 and not asked
 
 
-def broken(monkeypatch, change):
-    """From now on the tables of shards with the value 9 are changed before a node sends them."""
+def broken(monkeypatch, changes):
+    """From now on the tables of shards with these values are changed before a node sends them."""
     packed = cluster.packed_tables
 
     def changed(folder):
         tables = packed(folder)
         with pa.ipc.open_stream(tables["comparisons"]) as stream:
             at = stream.read_all()["at"].to_pylist()
-        return change(tables) if 9 in at else tables
+        for value, change in changes.items():
+            tables = change(tables) if value in at else tables
+        return tables
 
     monkeypatch.setattr(cluster, "packed_tables", changed)
 
@@ -156,25 +158,27 @@ def raises(tables):
 def test_what_nodes_could_not_run_or_not_send_is_lost_and_run_the_next_time(
     swept, plain, tmp_path, monkeypatch
 ):
-    for change, why in [
-        (raises, "MemoryError: the node is full"),
-        (rewritten("runs", "run_id", "0" * 16), "the node has changed: its machine, library"),
-        (lambda tables: tables | {"comparisons": b"\x00" * 64}, "not run: "),
-        (lambda tables: tables | {"../up": tables["runs"]}, "its ../up have different columns"),
-    ]:
-        with monkeypatch.context() as patched:
-            broken(patched, change)
-            # the first run that is stored decides which one the others must be
-            probe.sweep(CASE, [5, 17], [SWITCHING], store=tmp_path / "store")
-            told, asked = swept()
-        (values,) = [values for values in asked if 9 in values]
-        assert {failure["kind"] for failure in told["failures"]} == {"lost"}
-        assert [failure["at"] for failure in told["failures"]] == values
-        assert all(why in failure["message"] for failure in told["failures"])
-        assert told["comparisons"] == 12 - len(values)
-        stored = load(tmp_path / "store")
-        assert not set(stored.comparisons["at"]) & set(values)
-        assert set(stored.failures["at"]) >= set(values)
+    changes = {
+        6: (raises, "MemoryError: the node is full"),
+        8: (rewritten("runs", "run_id", "0" * 16), "the node has changed: its machine, library"),
+        10: (lambda tables: tables | {"comparisons": b"\x00" * 64}, "not run: "),
+        12: (lambda tables: tables | {"../up": tables["runs"]}, "its ../up have different columns"),
+    }
+    with monkeypatch.context() as patched:
+        broken(patched, {value: change for value, (change, _) in changes.items()})
+        # the first run that is stored decides which one the others must be
+        probe.sweep(CASE, [5, 17], [SWITCHING], store=tmp_path / "store")
+        told, asked = swept()
+    lost = {value: values for value in changes for values in asked if value in values}
+    messages = {failure["at"]: failure["message"] for failure in told["failures"]}
+    assert {failure["kind"] for failure in told["failures"]} == {"lost"}
+    for value, values in lost.items():
+        assert all(changes[value][1] in messages.pop(at) for at in values)
+    assert not messages
+    gone = {at for values in lost.values() for at in values}
+    assert told["comparisons"] == 12 - len(gone)
+    stored = load(tmp_path / "store")
+    assert not set(stored.comparisons["at"]) & gone and set(stored.failures["at"]) >= gone
     assert swept()[0]["failures"] == []
     same(tmp_path / "store", plain[0])
 

@@ -57,8 +57,8 @@ def test_shards_of_a_sweep_have_the_rows_of_one_run(tmp_path):
     targets = ["reference", SWITCHING]
     whole = probe.sweep(CASE, range(5, 20), targets, store=tmp_path / "whole")
     parts = [
-        probe.sweep(CASE, range(5, 20), targets, store=tmp_path / "parts", shard=f"{n}/4")
-        for n in range(1, 5)
+        probe.sweep(CASE, range(5, 20), targets, store=tmp_path / "parts", shard=f"{n}/2")
+        for n in (1, 2)
     ]
     one, many = whole.to_json()["targets"], [part.to_json()["targets"] for part in parts]
     for name in targets:

@@ -213,7 +213,7 @@ def test_padding_ends_in_time_with_the_sizes_that_are_known(monkeypatch, tmp_pat
     answer = network.network(
         module, fixed=12, lengths=[4, 5, 6], shapes={"x": (1, 3, 12)}, time="59s"
     )
-    assert time.monotonic() - begun < 40
+    assert time.monotonic() - begun < 55
     assert [size.content for size in answer.found] == [4]
     said = "valid sizes from 5 on were not looked at: the 59 s of --time were over"
     assert said in answer.notes

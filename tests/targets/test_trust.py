@@ -70,21 +70,20 @@ def test_a_malicious_pickle_does_nothing_without_trust(tmp_path, kind):
     assert marker.exists()
 
 
-@pytest.mark.parametrize(
-    "command",
-    [pytest.param(one, marks=pytest.mark.slow) if one == "remedies" else one for one in COMMANDS],
-)
-def test_every_command_needs_trust_for_a_pickled_module(tmp_path, command, capsys):
+@pytest.mark.parametrize("trusted", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_every_command_needs_trust_for_a_pickled_module(tmp_path, trusted, capsys):
     torch = pytest.importorskip("torch")
     path = tmp_path / "model.pt"
     torch.save(torch.nn.Sequential(torch.nn.Conv1d(2, 3, 3)), path)
-    words = [word.format(model=path) for word in COMMANDS[command]]
-    words += ["--target", "torch", "--shape", "input=1x2x32"]
-    status, error = run(words, capsys)
-    assert status == 2 and error.count("\n") == 1
-    assert "torch.nn.modules.container.Sequential" in error and "--trust" in error
-    status, error = run([*words, "--trust"], capsys)
-    assert status == 0, error
+    for command in COMMANDS.values():
+        words = [word.format(model=path) for word in command]
+        words += ["--target", "torch", "--shape", "input=1x2x32", *["--trust"] * trusted]
+        status, error = run(words, capsys)
+        if trusted:
+            assert status == 0, error
+        else:
+            assert status == 2 and error.count("\n") == 1
+            assert "torch.nn.modules.container.Sequential" in error and "--trust" in error
 
 
 def test_weights_torchscript_and_exported_programs_are_refused_for_what_they_are(tmp_path):

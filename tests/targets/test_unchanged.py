@@ -132,7 +132,6 @@ def torch_questions(model, folder):
 
     torch = sys.modules["torch"]
     x, inputs = torch.from_numpy(X.copy()), {"x": X}
-    yield "invariant", lambda: stable.invariant(model, example=x)
     yield "orders", lambda: stable.invariant(model, example=x)[1].orders()
     yield "network", lambda: probe.network(model, vary="batch", at=1, against=6, inputs=inputs)
     yield "examine", lambda: probe.examine(model, X, time="2s")
@@ -144,7 +143,7 @@ def torch_questions(model, folder):
     yield "assert_same_bits", lambda: probe.assert_same_bits(x, x.clone())
 
 
-def keras_questions(model, folder):
+def keras_questions(model, folder, slow):
     from probe.sizes.stable import keras_layers
     from tests.sizes.invariant.keras_models import L, keras, tf
 
@@ -154,19 +153,20 @@ def keras_questions(model, folder):
     given = keras.Input((None, 4))
     chain = keras.Model(given, L.Conv1D(4, 3, padding="same")(L.Conv1D(6, 5)(given)))
     inputs = {model.inputs[0].name: X}
-    yield "invariant", lambda: stable.invariant(model, example=X)
     yield "orders", lambda: stable.invariant(model, example=X)[1].orders()
     yield "network", lambda: probe.network(model, vary="batch", at=1, against=6, inputs=inputs)
-    yield "record", lambda: probe.record(model, folder / "keras", inputs=inputs)
     yield "stabilized", lambda: keras_layers.stabilized(chain)
+    yield "tensorflow", lambda: probe.first_difference(draws, draws)
+    if not slow:
+        return
+    yield "record", lambda: probe.record(model, folder / "keras", inputs=inputs)
     yield "remedies", lambda: probe.remedies(chain, [5], fixed=24)
     yield "padding", lambda: probe.network(chain, fixed=24, lengths=[5])
     yield "first_difference", lambda: probe.first_difference(lambda: model(X[:1]), lambda: model(X))
-    yield "tensorflow", lambda: probe.first_difference(draws, draws)
     yield "a function", lambda: stable.invariant(tf.function(lambda x: model(x)))[0](tf.constant(X))
 
 
-def other_questions(folder):
+def other_questions(folder, slow=True):
     held, counts = X.copy(), np.zeros(3)
 
     def writes(x):
@@ -178,17 +178,19 @@ def other_questions(folder):
     yield "numpy", lambda: probe.first_difference(writes, writes, inputs=(held,)), held
     yield "a closure", lambda: probe.order(lambda x: (writes(held), np.sum(x))[1], 5), held, counts
     yield "invariant", lambda: stable.invariant(writes, example=held), held
-    yield "order", lambda: probe.order(CASE, "reference").picture()
     yield "explain", lambda: probe.explain(CASE, "reference", at=5, against=9)
-    yield "thresholds", lambda: probe.thresholds(CASE, "reference", upto=12)
     yield (
         "sweep",
         lambda: probe.sweep(CASE, range(5, 10), "reference", store=folder / "s").picture(),
     )
     yield "load", lambda: probe.load(folder / "s").comparisons
     yield "merge", lambda: probe.merge([folder / "s"], folder / "merged")
-    yield "remedies", lambda: probe.remedies(CASE, [5, 9], "reference")
     yield "reproduce", lambda: reproduced(folder)
+    if not slow:
+        return
+    yield "order", lambda: probe.order(CASE, "reference").picture()
+    yield "thresholds", lambda: probe.thresholds(CASE, "reference", upto=12)
+    yield "remedies", lambda: probe.remedies(CASE, [5, 9], "reference")
 
 
 def reproduced(folder):
@@ -217,13 +219,15 @@ def test_nothing_of_a_torch_model_or_the_process_is_changed(torch_model, tmp_pat
         ask(name, question, lambda: {**state_of_process(), **state_of_torch(torch_model)})
 
 
-def test_nothing_of_a_keras_model_or_the_process_is_changed(keras_model, tmp_path):
-    for name, question in keras_questions(keras_model, tmp_path):
+@pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_nothing_of_a_keras_model_or_the_process_is_changed(keras_model, tmp_path, slow):
+    for name, question in keras_questions(keras_model, tmp_path, slow):
         ask(name, question, lambda: {**state_of_process(), **state_of_keras(keras_model)})
 
 
-def test_nothing_of_arrays_or_the_process_is_changed(tmp_path):
-    for name, question, *arrays in other_questions(tmp_path):
+@pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_nothing_of_arrays_or_the_process_is_changed(tmp_path, slow):
+    for name, question, *arrays in other_questions(tmp_path, slow):
         # bound here: a question of the loop's last arrays would pass
         ask(name, question, lambda a=arrays: {**state_of_process(), "arrays": [*map(bits, a)]})
 

@@ -27,6 +27,9 @@ CASES = (
     Case("conv3d", 2, in_channels=3, filters=4, height="3x4", length=6, bias="normal"),
 )
 
+FEW = CASES[1::3]
+"""One channel, many channels and filters, a bias behind a border, three axes."""
+
 slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 
 CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "depthwise_conv2d")

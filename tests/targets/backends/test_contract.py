@@ -30,7 +30,7 @@ def test_an_unknown_backend_is_an_error_that_lists_the_known():
     ("text", "why"),
     [
         ("torch,tf32=0", "use @cuda:0, or no tf32"),
-        ("torch@cuda:8", "cuda:8"),
+        pytest.param("torch@cuda:8", "cuda:8", marks=pytest.mark.slow),
         ("jax,tf32=0", "use @gpu:0, or no tf32"),
         ("jax@gpu:8", "JAX has no gpu"),
         pytest.param("tensorflow@gpu:8", "gpu:8", marks=pytest.mark.slow),

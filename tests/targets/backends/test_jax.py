@@ -10,18 +10,19 @@ from probe.order.orders import reveal
 from probe.targets.backends import conformance
 from probe.targets.backends.jax import Jax, operations
 from tests.targets.backends import conforming
-from tests.targets.backends.conforming import CASES, slow
+from tests.targets.backends.conforming import CASES, FEW, slow
 
 pytestmark = pytest.mark.long
 
 test_integers_are_exact_and_nothing_is_refused = conforming.exact(
-    ("jax", "float32", 3), slow("jax", " ".join(conformance.DTYPES), 1)
+    ("jax", "float32", 9), slow("jax", " ".join(conformance.DTYPES), 5)
 )
 test_every_output_is_revealed_and_replayed = conforming.replays(
-    ("jax", "float32", CASES),
+    ("jax", "float32", FEW),
+    slow("jax", "float32", CASES),
     slow("jax,threads=1", "float32", CASES),
     slow("jax", "float64", CASES[::3]),
-    ("jax", "float16", CASES[::3]),
+    slow("jax", "float16", CASES[::3]),
     slow("jax", "bfloat16", CASES[::3]),
 )
 
@@ -32,6 +33,7 @@ def test_flags_of_xla_are_set_together():
     assert "XLA_FLAGS" not in Jax.environment({"threads": "2"}, "cpu")
 
 
+@pytest.mark.slow
 def test_without_ynnpack_long_sums_replay(started):
     """With it the last level of a sum of 4,096 numbers and more does not round once an addition."""
     found = reveal(started("jax,ynn=0"), Case(op="sum", in_channels=4100, length=2))

@@ -21,7 +21,7 @@ def thinned_out(spec):
 
 test_integers_are_exact = conforming.exact(
     slow("onnxruntime", "float32 float16", 1),
-    ("onnxruntime,weights=argument", "float32", 1),
+    ("onnxruntime,weights=argument", "float32", 3),
     slow("onnxruntime,threads=1,deterministic=1", "float32", 1),
     may_refuse=thinned_out,
 )

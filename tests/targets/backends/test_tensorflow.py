@@ -69,7 +69,7 @@ def test_what_tensorflow_refuses_on_a_cpu_is_known(started):
 
 
 def test_a_refusal_is_one_line_that_says_why(started):
-    run = conformance.asking(started("tensorflow,onednn=0"))
+    run = conformance.asking(started("tensorflow"))
     spec = conformance.spec("conv3d", [2, 2, 2], in_channels=4, filters=6, groups=2)
     found = conformance.compare_spec(spec, [3, 3, 5], 1, run)
     assert found.verdict == "unsupported"

@@ -13,7 +13,7 @@ from probe.targets.backends.contract import Unsupported
 from probe.targets.backends.torch import Torch
 from probe.targets.target import Target
 from tests.targets.backends import conforming
-from tests.targets.backends.conforming import CASES, slow
+from tests.targets.backends.conforming import CASES, FEW, slow
 
 pytestmark = pytest.mark.long
 
@@ -21,16 +21,17 @@ WIDE = conformance.spec("conv1d", [5], in_channels=64, filters=64)
 
 test_integers_are_exact_and_nothing_is_refused = conforming.exact(
     slow("torch", "float32", 1),
-    ("torch", "float16 bfloat16 float64", 7),
+    ("torch", "float32 bfloat16 float64", 9),
     slow("torch,mkldnn=0", "float32 bfloat16", 3),
     slow("torch,deterministic=1", "float32", 7),
 )
 test_every_output_is_revealed_and_replayed = conforming.replays(
-    ("torch", "float32", CASES),
+    ("torch", "float32", FEW),
+    slow("torch", "float32", CASES),
     slow("torch,mkldnn=0", "float32", CASES),
     slow("torch,threads=1", "float32", CASES),
     slow("torch", "float64", CASES[::3]),
-    ("torch", "float16", CASES[::3]),
+    slow("torch", "float16", CASES[::3]),
     slow("torch", "bfloat16", CASES[::3]),
 )
 
@@ -83,6 +84,7 @@ def test_a_gpu_is_named_as_pytorch_names_it():
         Target.parse("torch@gpu:0")
 
 
+@pytest.mark.slow
 def test_nnpacks_winograd_is_no_sum_and_said_to_be_none(started):
     session = started("torch,mkldnn=0")
     case = Case(op="conv2d", kernel=3, filters=2, height=6, length=6, padding="same", batch=16)

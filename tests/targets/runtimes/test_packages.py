@@ -123,6 +123,7 @@ def test_arm64_wheels_come_by_pip_where_there_is_no_uv(monkeypatch, tmp_path, pi
     assert words[-3:] == ["--target", str(tmp_path), "a==1"]
 
 
+@pytest.mark.slow
 def test_pip_takes_an_arm64_wheel_of_every_glibc(monkeypatch, tmp_path):
     """pip matches tags exactly: TensorFlow 2.21.0's wheel, of 2_27, was not found among 2_28's."""
     tags = ["manylinux_2_17", "manylinux_2_27", "manylinux_2_34", "manylinux_2_39", "manylinux2014"]

@@ -385,11 +385,8 @@ def test_reproduce_writes_the_folder_and_verify_reads_it(capsys):
     found = printed(capsys, f"{command} --form torch --also reference")
     assert found["files"] and found["proof"]["status"] == 1 and found["out"] == "out/deep"
     assert found["elsewhere"][0]["said"] == "does not differ"
-    assert shell.run("report verify out/deep --trust --times 1".split()) == 0
-    assert capsys.readouterr().out.startswith("still there: 1 of 1 outputs differ")
     there = printed(capsys, "report verify out/deep --trust --times 1 --fail-on there", 1)
     assert there["verdict"] == "still there" and there["same_bits"]
-    printed(capsys, "report verify out/deep --trust --times 1 --fail-on gone", 0)
     Path("out/deep/reproduce.py").write_text("import no_such_thing\n")
     told = printed(capsys, "report verify out/deep --trust --times 1", 3)
     assert told["verdict"] == "can't tell"

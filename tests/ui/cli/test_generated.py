@@ -37,7 +37,7 @@ def _here(tmp_path, monkeypatch):
     restore(Within)
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(1500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [40, pytest.param(300, marks=pytest.mark.slow)])
 def test_every_command_line_ends_with_a_status_that_is_documented(count):
     @settings(SOME, max_examples=count)
     @given(lines())
@@ -60,7 +60,7 @@ CASES = (
 )
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(1500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [40, pytest.param(500, marks=pytest.mark.slow)])
 def test_every_case_file_is_read_or_refused(count):
     @settings(SOME, max_examples=count)
     @given(CASES | st.binary(max_size=40))
@@ -93,7 +93,7 @@ def damaged(draw, data: bytes) -> bytes:
 STORED = "sweep --op sum --in-channels 9 --length 1..5 --target numpy --store whole"
 
 
-@pytest.mark.parametrize("count", [12, pytest.param(1500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [8, pytest.param(300, marks=pytest.mark.slow)])
 def test_every_damaged_store_is_read_or_refused(count):
     assert shell.run(STORED.split()) == 0
     files = sorted(Path("whole").rglob("*.parquet"))

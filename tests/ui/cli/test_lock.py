@@ -3,17 +3,25 @@
 import json
 
 import numpy as np
+import pytest
 
 from probe.record.store import bits_of
 from probe.ui.cli import here as commands
 from probe.ui.cli.shell import run
 from probe.ui.lock import file
+from tests.ui.lock.projects import runs_in_this_process
 
 CASE = "--op dense --in-channels 33 --filters 4 --batch 3 --target reference".split()
 
 
-def test_a_case_is_locked_checked_changed_and_blessed(tmp_path, monkeypatch, capfd):
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    with runs_in_this_process():
+        yield
+
+
+def test_a_case_is_locked_checked_changed_and_blessed(tmp_path, capfd):
     path = tmp_path / "bits.lock"
     assert run(["check", "lock", *CASE, "--name", "rows"]) == 0
     assert run(["check"]) == 0
@@ -33,8 +41,7 @@ def test_a_case_is_locked_checked_changed_and_blessed(tmp_path, monkeypatch, cap
     assert 'reason = "because"' in path.read_text()
 
 
-def test_the_case_of_its_help_is_locked(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_the_case_of_its_help_is_locked(capsys):
     assert run(["check", "lock", "--help"]) == 0
     (line,) = (one for one in capsys.readouterr().out.splitlines() if " lock --op" in one)
     assert run(line.split()[1:]) == 0

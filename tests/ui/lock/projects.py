@@ -1,14 +1,19 @@
 """A project of somebody who uses the plugin, in a folder, and pytest run there."""
 
 import io
+import json
 import os
 import subprocess
 import sys
-from contextlib import chdir, redirect_stderr, redirect_stdout
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout, suppress
 from importlib import metadata
 from textwrap import dedent
+from types import SimpleNamespace
 
 import pytest
+
+from probe.ui.lock import runs, why
+from probe.ui.lock.checks import OUT, RECORD
 
 # Conditions of a machine, as a lock has them.
 HERE = {"cores": 2, "processor": "amd", "isa": "avx512_core", "architecture": "x86_64"}
@@ -72,6 +77,32 @@ class Project:
         assert ended == status, told
         assert all(text in told for text in ([said] if isinstance(said, str) else said)), told
         return told
+
+
+@contextmanager
+def runs_in_this_process():
+    """``probe check`` and ``probe check lock`` compute here: a process of its own costs a second,
+    and seconds where it imports a library."""
+
+    def run(words, cwd, env, **_):
+        modules = {*sys.modules}
+        with pytest.MonkeyPatch.context() as patch, chdir(cwd):
+            patch.setattr(sys, "path", [*sys.path])
+            for name in (OUT, RECORD):
+                patch.delenv(name, raising=False)
+                if name in env:
+                    patch.setenv(name, env[name])
+            with suppress(SystemExit):
+                runs.compute(json.loads(words[-1]))
+        for name in {*sys.modules} - modules:
+            if str(getattr(sys.modules[name], "__file__", "")).startswith(str(cwd)):
+                del sys.modules[name]
+        return SimpleNamespace(stdout="", stderr="")
+
+    here = SimpleNamespace(run=run, TimeoutExpired=subprocess.TimeoutExpired)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(why, "subprocess", here)
+        yield
 
 
 def plugin():
