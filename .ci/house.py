@@ -46,8 +46,16 @@ def share(pattern: str, paths: list[Path]) -> float:
 
 @functools.cache
 def nodes(tree: ast.Module) -> list[ast.AST]:
-    """All nodes of a file: each number asks for them."""
-    return list(ast.walk(tree))
+    """All nodes of a file: each number asks for them, and ``ast.walk`` takes twice as long."""
+    found: list[ast.AST] = [tree]
+    for node in found:
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, ast.AST):
+                found.append(value)
+            elif isinstance(value, list):
+                found += [part for part in value if isinstance(part, ast.AST)]
+    return found
 
 
 def defined(trees: dict[Path, ast.Module]) -> tuple[dict[str, set[Path]], dict[str, set[Path]]]:
@@ -104,6 +112,9 @@ def names_that_say_nothing(trees: dict[Path, ast.Module]) -> float:
     return 100 * sum(name in SAY_NOTHING for name in uses) / max(len(uses), 1)
 
 
+IMPORT = re.compile(r"^\s*(?:from ([\w.]+) )?import (\([^)]*\)|[^\n]+)", re.M)
+
+
 def modules_without_test() -> list[str]:
     """Modules that no test file of their name, in the folder of theirs, imports or (cli) runs.
 
@@ -119,11 +130,10 @@ def modules_without_test() -> list[str]:
             found.append(str(place))
             continue
         names, module = set(), ".".join(place.parts)
-        for node in ast.walk(ast.parse(test.read_text())):
-            if isinstance(node, ast.ImportFrom):
-                names |= {f"{node.module}", *(f"{node.module}.{one.name}" for one in node.names)}
-            elif isinstance(node, ast.Import):
-                names |= {one.name for one in node.names}
+        for package, imported in IMPORT.findall(test.read_text()):
+            names |= {package}
+            for name in re.findall(r"[\w.]+", imported):
+                names |= {f"{package}.{name}" if package else name}
         commands = {"probe.ui.cli.shell", "tests.ui.cli.commands"}
         runs = place.parts[1:3] == ("ui", "cli") and names & commands
         if module not in names and not runs:

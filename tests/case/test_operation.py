@@ -109,7 +109,8 @@ def test_the_bits_are_those_of_the_librarys_own_layer(started, name):
 
 @pytest.mark.parametrize("name", [*OWN, "keras,mode=graph", "litert", "opencv"])
 @pytest.mark.slow_at(
-    "jax", "litert", "opencv", "onnxruntime", "keras", "keras,mode=graph", "tensorflow"
+    *("jax", "litert", "opencv", "onnxruntime", "keras", "keras,mode=graph", "tensorflow"),
+    "torch",
 )
 def test_rows_are_explained_and_what_is_called_a_cause_replays(started, name):
     """Whether a library differs depends on the processor: that it replays does not."""

@@ -157,6 +157,7 @@ PRINTED = re.compile(r"^```python\n(?P<text>.*?)^```\n\n```text\n(?P<said>.*?)^`
 SUMS = ROOT / "docs" / "sums.md"
 
 
+@pytest.mark.slow
 def test_sums_print_what_the_page_says(tmp_path):
     """Trees and names of compensated sums hang on the releases of the table below the block."""
     pytest.importorskip("polars")

@@ -75,10 +75,6 @@ def test_the_original_report_becomes_no_larger_than_itself():
 
 
 FINDINGS = [
-    ("tensorflow,onednn=0", Case(op="conv1d", kernel=5, in_channels=64), "length", 5, 40),
-    ("tensorflow,xla=1", Case(op="conv1d", kernel=5, in_channels=8), "length", 5, 40),
-    ("keras,onednn=0", Case(op="conv1d", kernel=5, in_channels=64, bias=0.5), "length", 5, 40),
-    ("torch", Case(op="conv1d", kernel=5, in_channels=3, filters=4), "length", 5, 40),
     ("torch", Case(op="matmul", in_channels=300, filters=40, bias="normal"), "length", 3, 40),
     ("torch", Case(op="conv1d", kernel=5, in_channels=64, filters=64, length=10), "batch", 1, 2),
     (  # one channel is left: its strides must not tell PyTorch another memory format
@@ -90,11 +86,7 @@ FINDINGS = [
     ("litert,xnnpack=0", Case("conv1d", 3, 16, length=8, operands="cancel"), "filters", 1, 8),
     ("jax", Case(op="conv1d", kernel=5, in_channels=16, filters=4), "length", 5, 40),
     ("onnxruntime", Case(op="conv1d", kernel=5, in_channels=64, filters=4), "length", 7, 40),
-    ("onnxruntime,weights=argument", Case("conv1d", 5, 64, 4, bias="normal"), "length", 7, 40),
-    ("litert,xnnpack=0", Case(op="conv2d", kernel="1x5", in_channels=16), "length", 5, 40),
     ("numpy", Case(op="dot", in_channels=100), "length", 1, 40),
-    ("tensorflow==1.2.1", Case(op="conv2d", kernel="1x5", **REPORT), "length", 9, 19),
-    ("tensorflow==1.15.0", Case(op="conv2d", kernel="1x5", **REPORT), "length", 5, 19),
 ]
 
 
@@ -110,9 +102,7 @@ def test_a_library_s_finding_is_confirmed_by_its_script(text, case, vary, at, ag
 CANCEL = {"operands": "cancel"}
 FRAMEWORKS = [
     ("opencv", "torch", Case("conv1d", 5, in_channels=3, length=12, **CANCEL)),
-    ("opencv", "onnxruntime", Case("depthwise_conv2d", 3, 4, length=9, height=7, **CANCEL)),
     ("litert,xnnpack=0", "litert", Case("depthwise_conv2d", 3, 5, length=9, height=6, **CANCEL)),
-    ("litert", "jax", Case("conv1d", 5, in_channels=4, length=8, **CANCEL)),
     ("litert", "torch", Case(op="avg_pool2d", kernel=3, padding=1, length=9, height=9)),
     (
         *("tensorflow,algorithm=elementwise", "tensorflow"),
@@ -153,11 +143,10 @@ def test_an_old_release_and_todays_each_run_in_their_own_interpreter(old, tmp_pa
 
 
 @pytest.mark.slow
-def test_two_frameworks_and_two_sets_of_switches_are_compared_in_processes_of_their_own():
+def test_two_sets_of_switches_are_compared_in_processes_of_their_own():
     case = Case(op="conv1d", kernel=5, in_channels=8, length=9, operands="cancel")
-    for left, right in (("tensorflow", "torch"), ("tensorflow,onednn=0", "tensorflow,onednn=1")):
-        made = reproduced(Finding.of(case), left, right)
-        assert made.ran.status == 1 and made.finding.case.in_channels < case.in_channels, left
+    made = reproduced(Finding.of(case), "tensorflow,onednn=0", "tensorflow,onednn=1")
+    assert made.ran.status == 1 and made.finding.case.in_channels < case.in_channels
 
 
 GOLDEN = Path(__file__).parent / "golden.txt"

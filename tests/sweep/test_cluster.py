@@ -37,16 +37,18 @@ SAME = ("runs", "cases", "comparisons", "differences")
 LENGTHS = range(5, 18)
 
 
-def rows(folder, table):
-    """The rows of a table but for times and the state of the checkout, in a fixed order."""
-    frame = getattr(load(folder), table)
-    frame = frame.drop(columns=[name for name in frame if name in VARYING])
-    return sorted(map(str, frame.to_dict("records")))
+def rows(folder, *tables):
+    """The rows of tables but for times and the state of the checkout, in a fixed order."""
+    store, found = load(folder), {}
+    for table in tables:
+        frame = getattr(store, table)
+        frame = frame.drop(columns=[name for name in frame if name in VARYING])
+        found[table] = sorted(map(str, frame.to_dict("records")))
+    return found
 
 
 def same(folder, plain):
-    for table in SAME:
-        assert rows(folder, table) == rows(plain, table), table
+    assert rows(folder, *SAME) == rows(plain, *SAME)
 
 
 @pytest.fixture(scope="module")
@@ -504,8 +506,8 @@ def test_an_experiments_shards_come_from_nodes(processes, tmp_path):
     subprocess.run([*script, "--store", tmp_path / "one"], **run)
     words = [*script, "--store", tmp_path / "many", "--cluster", processes.address]
     subprocess.run(words, **run)
-    for table in ("runs", "comparisons", "causes", "cases"):
-        assert rows(tmp_path / "many", table) == rows(tmp_path / "one", table), table
+    tables = "runs", "comparisons", "causes", "cases"
+    assert rows(tmp_path / "many", *tables) == rows(tmp_path / "one", *tables)
 
 
 SLURM = """

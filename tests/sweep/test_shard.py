@@ -18,11 +18,14 @@ CASE = Case("conv1d", 5, 3, 2, operands="cancel")
 TIMES = {"seconds", "started", "machine", "path"}
 
 
-def rows(folder, table):
-    """The rows of a table but for times, in a fixed order."""
-    frame = getattr(load(folder), table)
-    frame = frame.drop(columns=[name for name in frame if name in TIMES])
-    return sorted(map(str, frame.to_dict("records")))
+def rows(folder, *tables):
+    """The rows of tables but for times, in a fixed order."""
+    store, found = load(folder), {}
+    for table in tables:
+        frame = getattr(store, table)
+        frame = frame.drop(columns=[name for name in frame if name in TIMES])
+        found[table] = sorted(map(str, frame.to_dict("records")))
+    return found
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 40])
@@ -65,11 +68,11 @@ def test_shards_of_a_sweep_have_the_rows_of_one_run(tmp_path):
         for what in ("compared", "differing", "comparisons"):
             assert one[name][what] == sum(part[name][what] for part in many)
     assert one[SWITCHING]["differing"] > 0
-    for table in ("comparisons", "differences", "runs", "cases"):
-        assert rows(tmp_path / "parts", table) == rows(tmp_path / "whole", table), table
+    tables = "comparisons", "differences", "runs", "cases"
+    wanted = rows(tmp_path / "whole", *tables)
+    assert rows(tmp_path / "parts", *tables) == wanted
     probe.merge([tmp_path / "parts"], tmp_path / "merged")
-    for table in ("comparisons", "differences", "runs", "cases"):
-        assert rows(tmp_path / "merged", table) == rows(tmp_path / "whole", table), table
+    assert rows(tmp_path / "merged", *tables) == wanted
 
 
 def test_a_shard_goes_on_where_it_was(tmp_path):
@@ -119,6 +122,6 @@ def test_shards_of_an_experiment_have_the_rows_of_one_run(name, tmp_path):
         words = ["--quick", "--shard", f"{number}/3", "--store", str(tmp_path / "parts")]
         assert not script(words, standalone_mode=False)
     assert not script(["--quick", "--store", str(tmp_path / "whole")], standalone_mode=False)
-    for table in ("comparisons", "causes", "cases"):
-        assert rows(tmp_path / "parts", table) == rows(tmp_path / "whole", table), table
-    assert len(rows(tmp_path / "whole", "comparisons")) > 5
+    tables = "comparisons", "causes", "cases"
+    wanted = rows(tmp_path / "whole", *tables)
+    assert rows(tmp_path / "parts", *tables) == wanted and len(wanted["comparisons"]) > 5

@@ -54,7 +54,7 @@ SWITCHES = ("tensorflow,mode=graph", "tensorflow,weights=constant")
     "text",
     [pytest.param(one, marks=pytest.mark.slow) if one in SWITCHES else one for one in LIBRARIES],
 )
-@pytest.mark.slow_at("jax", "keras", "tensorflow", "torch,linear=0")
+@pytest.mark.slow_at("jax", "keras", "tensorflow", "torch", "torch,linear=0")
 def test_a_library_agrees_with_exact_products_or_refuses_by_op_or_dtype(started, text):
     run = conformance.asking(started(text))
     found = [conformance.compare_spec(*one, run) for one in SPECS]
@@ -94,7 +94,7 @@ def test_a_script_holds_the_model_of_a_product(started, text, shape):
     assert (names["script"](x, w, b) == y).all()
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float16"])
+@pytest.mark.parametrize("dtype", ["float64", conforming.slow("float16")])
 def test_numpys_are_replayed_in_other_formats(started, dtype):
     assert not conforming.not_replayed(started("numpy"), SHAPES, dtype)
 

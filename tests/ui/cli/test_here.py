@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -15,13 +16,29 @@ from probe.sweep.store import Store
 from probe.targets import machine
 from probe.targets.target import Target
 from probe.ui.cli import here, shell
-from tests.ui.cli.commands import answered
+from tests.ui.cli.commands import answered, in_this_process
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("elsewhere")]
 
 SWITCHES = "reference,algorithm=pairwise,length_switch=8"
 SWEEP = f"sweep --op conv1d --kernel 5 --operands cancel --lengths 5..12 --target {SWITCHES}"
 SWEEP += " --store results/sweep"
+
+
+@pytest.fixture(scope="module")
+def _swept(tmp_path_factory):
+    root = tmp_path_factory.mktemp("swept")
+    with pytest.MonkeyPatch.context() as patch, in_this_process(patch):
+        patch.chdir(root)
+        assert shell.run(SWEEP.split()) == 0
+    return root / "results"
+
+
+@pytest.fixture
+def swept(_swept, tmp_path, capsys):
+    """A store in ``results/sweep`` of this folder."""
+    shutil.copytree(_swept, tmp_path / "results")
+    capsys.readouterr()
 
 
 def test_results_are_summed_up_by_target(capsys):
@@ -61,7 +78,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from probe.targets import progress
 from probe.ui.cli import shell
-progress.FIRST = 1e6  # a busy machine says no more than an idle one
+progress.FIRST = progress.EVERY = 1e6  # a busy machine says no more than an idle one
 for words in json.load(sys.stdin):
     out, err = StringIO(), StringIO()
     with redirect_stdout(out), redirect_stderr(err):
@@ -118,8 +135,7 @@ def test_stores_answer_queries_and_open_nothing_else(capsys, tmp_path):
     assert not copied.exists() and last == partitioned  # nothing of it was written
 
 
-def test_a_missing_duckdb_is_one_line(capsys, monkeypatch):
-    assert shell.run(SWEEP.split()) == 0
+def test_a_missing_duckdb_is_one_line(swept, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "duckdb", None)
     assert shell.run(["results", "results", "--sql", "SELECT 1"]) == 2
     assert "pip install duckdb" in capsys.readouterr().err
@@ -135,9 +151,7 @@ def test_what_strangers_wrote_does_not_reach_the_terminal(capsys):
     assert "\x1b" not in text
 
 
-def test_stores_are_merged_by_machine(capsys):
-    assert shell.run(SWEEP.split()) == 0
-    capsys.readouterr()
+def test_stores_are_merged_by_machine(swept, capsys):
     found, text = answered(capsys, "results merge results/sweep --out all")
     assert found["folders"] == [f"all/{machine.label()}"] and text.startswith("wrote all/")
     assert answered(capsys, "results all")[0] == answered(capsys, "results results")[0]
@@ -145,9 +159,7 @@ def test_stores_are_merged_by_machine(capsys):
     assert "choose a different folder" in capsys.readouterr().err
 
 
-def test_a_store_is_explained(capsys):
-    assert shell.run(SWEEP.split()) == 0
-    capsys.readouterr()
+def test_a_store_is_explained(swept, capsys):
     assert shell.run("explain --from results/sweep --workers 1 --json".split()) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["causes"] == {"order": found["differing"]}
@@ -218,16 +230,11 @@ def test_with_out_the_checkout_stays_as_it_is(checkout, capfd, monkeypatch):
     assert changed == [checkout / "experiments" / "demo.py"]
 
 
-def test_an_experiment_that_fails_leaves_its_notebook_alone(checkout, capfd):
+def test_what_fails_leaves_the_notebook_alone(checkout, capfd):
     path = notebook(checkout, "1 / 0")
     before = path.read_bytes()
     assert shell.run(["run", "demo", "--", "3"]) == 3
     assert path.read_bytes() == before and "hello 3" in capfd.readouterr().out
-
-
-def test_a_cell_that_fails_is_one_line(checkout):
-    path = notebook(checkout, "1 / 0")
-    before = path.read_bytes()
     with pytest.raises(ProbeError, match=r"demo.ipynb: a cell fails: ZeroDivisionError"):
         here.execute_notebook(path)
     assert path.read_bytes() == before
