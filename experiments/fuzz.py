@@ -120,8 +120,9 @@ def main(store: Path, quick: bool) -> bool:
         if not answered.interrupted:
             with frame.bar("trials") as progress:
                 done = tried(trials, kept, NAME, progress, None if quick else 2)
-    ended = frame.answered(store, answered)
-    return frame.fuzzed(store, done, more) or ended
+    ended = frame.told(answered, "planted doubles")
+    ended |= frame.told(more, "cases asked for classes")
+    return frame.told(done, "trials") or ended
 
 
 if __name__ == "__main__":

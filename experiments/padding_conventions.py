@@ -52,7 +52,7 @@ def main(store: Path, quick: bool) -> bool:
     with Store.here(store) as kept, frame.bar("padding conventions") as progress:
         asked = [(Target.parse(text), case) for text, case in questions(quick)]
         found = measure(asked, kept, "padding_conventions", progress)
-    return frame.windows_read(found)
+    return frame.told(found, "cases read")
 
 
 def questions(quick: bool) -> Iterator[tuple[str, Case]]:

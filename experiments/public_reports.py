@@ -387,7 +387,7 @@ def main(store: Path, quick: bool) -> bool:
             asked = ask(reports, targets, kept, NAME, progress, patient)
         if not asked.interrupted:
             simulate_tf32(kept, 8 if quick else 64 * 197)
-    return frame.reported(store, asked)
+    return frame.told(asked, "findings made")
 
 
 def small(report: Report) -> Report:

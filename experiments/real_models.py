@@ -27,7 +27,7 @@ def main(store: Path, quick: bool) -> bool:
     folder = MODELS if quick else models.provide(MODELS)
     with Store.here(store) as kept, frame.bar("models") as progress:
         done = walking.walk_all(chosen, kept, folder, progress)
-    return frame.walked(store, done)
+    return frame.told(done, "pairs of runs compared")
 
 
 if __name__ == "__main__":

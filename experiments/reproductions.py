@@ -54,7 +54,7 @@ def measured(store: Path, source: str, drawn: list[Drawn]) -> bool:
     """Tries every finding of a source; whether Ctrl-C ended it."""
     with Store.here(store) as kept, frame.bar(source) as progress:
         tried = attempt(drawn, kept, NAME, PROCESSES, progress)
-    return frame.reproduced(tried, source, len(drawn))
+    return frame.told(tried, f"of {len(drawn)} findings of {source} confirmed")
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -130,76 +129,7 @@ def explained(store: Path, what: str) -> bool:
 def told(found: Tally, what: str) -> bool:
     """Prints what a campaign did, and what was refused; whether Ctrl-C ended it."""
     out = Output()
-    out.results.print(what)
+    out.results.print(f"{found.found:,} {what}, {found.before:,} were stored before")
     for text, failures in found.failures.items():
         out.results.print(f"{text}: {'; '.join(dict.fromkeys(failures))}", style="yellow")
     return found.interrupted
-
-
-def windows_read(found: Tally) -> bool:
-    """Prints how many windows were read and what was refused; whether Ctrl-C ended it."""
-    return told(found, f"{found.found} cases read, {found.before} were stored before")
-
-
-def reported(store: Path, asked: Tally) -> bool:
-    """Prints how many findings were made, by cause, and what was refused; whether interrupted."""
-    rows = load(store).findings
-    shown = f"{asked.found} findings made,  {asked.before} were stored before; "
-    return told(asked, f"{shown}{len(rows[rows.differing > 0])} of {len(rows)} differ")
-
-
-def fuzzed(store: Path, done: Tally, promised: Tally) -> bool:
-    """Prints what became of all stored trials and promises; whether Ctrl-C ended it."""
-    results = load(store)
-    rows, promises = results.trials, results.promises
-    judged = rows[rows.compared.notna()]
-    refereed = judged[judged.refereed.notna()]
-    unexplained = sum(each.get("unexplained", 0) for each in judged.causes.map(json.loads))
-    shown = (
-        f"{done.found} trials now, {done.before} were stored before. Of {len(rows)}: "
-        f"{len(judged)} compared, {int(judged.differing.sum()):,} outputs differ, {unexplained} "
-        f"unexplained; {len(refereed)} refereed: {int(refereed.missed.sum())} outputs missed, "
-        f"{int(refereed.false.sum())} false, {int(refereed.other.sum())} other than direct calls'"
-    )
-    ended = told(done, shown)
-    held = promises[promises.compared.notna()]
-    shown = (
-        f"{promised.found} cases asked for classes now, {promised.before} were stored before. Of "
-        f"{len(promises)}: {len(held)} refereed, {int(held.sizes.sum()):,} sizes promised, "
-        f"{int(held['false'].sum())} false; {int(held.expected.sum()):,} expected, "
-        f"{int(held.unexpected.sum())} of them false"
-    )
-    return told(promised, shown) or ended
-
-
-def answered(store: Path, done: Tally) -> bool:
-    """Prints how many causes of planted doubles are right, unknown and false; whether Ctrl-C ended
-    it."""
-    rows = load(store).planted
-    counts = rows.answer.value_counts()
-    shown = (
-        f"{done.found} planted doubles now, {done.before} were stored before. Of {len(rows)}: "
-        + ", ".join(f"{counts.get(word, 0)} {word}" for word in ("right", "unknown", "false"))
-        + f", {int(rows.reason.notna().sum())} not run"
-    )
-    return told(done, shown)
-
-
-def walked(store: Path, done: Tally) -> bool:
-    """Prints how many pairs of runs differ, and how many sources are explained."""
-    rows, sources = load(store).walks, load(store).sources
-    judged = rows[rows.reason.isna()]
-    explained = (sources.cause.notna() & (sources.replayed == sources.examined)).sum()
-    shown = (
-        f"{done.found} pairs of runs now, {done.before} were stored before. Of {len(judged)} "
-        f"compared {int((judged.verdict == 'differs').sum())} differ at the output and "
-        f"{int((judged.verdict == 'unknown').sum())} are unknown;  {len(sources)} sources, "
-        f"{int(explained)} of them explained and replayed"
-    )
-    return told(done, shown)
-
-
-def reproduced(tried: Tally, source: str, drawn: int) -> bool:
-    """Prints how many findings scripts confirm, and why others don't; whether Ctrl-C ended it."""
-    confirmed = f"{tried.found} of {drawn} findings confirmed"
-    return told(tried, f"{source}: {confirmed}, {tried.before} before")

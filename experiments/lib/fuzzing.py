@@ -10,9 +10,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import get_context
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,7 +26,7 @@ from probe.case.case import Case
 from probe.case.errors import InputError, ProbeError
 from probe.explain.comparison import ComparedShapes, Comparison, Finding, Revealer, compare_shapes
 from probe.explain.enclosure import RoundingVerdict
-from probe.sweep.campaign import Campaign, CampaignPart, Row, Sessions, Tally, case_row
+from probe.sweep.campaign import Campaign, CampaignPart, Row, Sessions, Tally, case_row, run_row
 from probe.sweep.store import Store, parquet
 from probe.targets import machine
 from probe.targets.launch import AnySession, open_session
@@ -48,6 +52,9 @@ PATIENCE = 600.0
 
 MISTAKE = "a mistake of probe's: "
 """What the reason of a trial begins with that ended in an exception of our own."""
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -166,18 +173,50 @@ def tried(
     ``found``: trials that were judged. What a target refuses is a row of ``trials`` too, with the
     reason. ``workers``: targets at once.
     """
-    opens = partial(open_session, time_limit=PATIENCE, start_limit=PATIENCE)
-    job = _Fuzzing(store, experiment, progress, opens)
-    rows = parquet.read_table(store.path, "trials").to_pylist()
-    job.sides = {}
-    job.known_rows = {(row["run_id"], row["number"]) for row in rows}
+    job = _Fuzzing(store, experiment, progress, OPENS)
+    job.sides, job.known_rows = {}, stored_numbers(store, "trials")
     return job.run([(Target.parse(text), some) for text, some in trials.items()], workers)
 
 
-class _Fuzzing(Campaign[Trial]):
-    """``known_rows``: (run_id, number) of trials that the store has; ``sides``: by target."""
+OPENS = partial(open_session, time_limit=PATIENCE, start_limit=PATIENCE)
+
+
+def stored_numbers(store: Store, table: str) -> set[tuple[str, int]]:
+    """Returns (run_id, number) of what the store has judged."""
+    rows = parquet.read_table(store.path, table).to_pylist()
+    return {(row["run_id"], row["number"]) for row in rows}
+
+
+class Judging(Campaign[T]):
+    """``known_rows``: of ``stored_numbers``, which are not judged again."""
 
     known_rows: set[tuple[str, int]]
+
+    def judge(self, table: str, row: Row, case: Case, judged: Callable[[], Row]) -> None:
+        """Stores what is found of a question; why, where it is refused. ``row``: what names it."""
+        if (row["run_id"], row["number"]) in self.known_rows:
+            with self.lock:
+                self.tally.before += 1
+            return
+        before = time.perf_counter()
+        try:
+            row |= judged()
+        except (ProbeError, Unrefereed) as error:
+            row["reason"] = machine.publishable(str(error))
+        except Exception as error:  # recorded as a mistake of probe, so that the next ones run
+            said = f"{MISTAKE}{type(error).__name__}: {error}"
+            row["reason"] = machine.publishable(said.splitlines()[0])
+        else:
+            with self.lock:
+                self.tally.found += 1
+        row["seconds"] = time.perf_counter() - before
+        self.keep("cases", case_row(case))
+        self.keep(table, row)
+
+
+class _Fuzzing(Judging[Trial]):
+    """``sides``: the processes of each target's trials."""
+
     sides: dict[str, _Sides]
 
     def begin(self, part: CampaignPart[Trial]) -> None:
@@ -185,29 +224,35 @@ class _Fuzzing(Campaign[Trial]):
         self.sides[part.target.text] = part.stack.enter_context(_Sides(part.session, self.opens))
 
     def ask(self, part: CampaignPart[Trial], question: Trial) -> None:
-        """Tries one trial, unless the store has it."""
-        if (part.run_id, question.number) in self.known_rows:
-            with self.lock:
-                self.tally.before += 1
-            return
-        before, shapes = time.perf_counter(), question.shapes
+        """Tries one trial."""
+        shapes, sides = question.shapes, self.sides[question.target]
         row: Row = {"run_id": part.run_id, "number": question.number, "target": question.target}
         row |= {"case_id": shapes.case.id, "against_target": question.against_target}
         row |= {"vary": shapes.vary if shapes.paired else None}
         row |= {"at": shapes.at, "against": shapes.against}
+        self.judge("trials", row, shapes.case, lambda: sides.judged(question))
+
+
+def in_process(
+    function: Callable[[list[Any]], list[Any]], some: Sequence[Any], died: Callable[[Any], Any]
+) -> list[Any]:
+    """Returns what a function gives for each of some in a process of its own; where that dies, for
+    each in its own."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         try:
-            row |= self.sides[question.target].judged(question)
-        except ProbeError as error:
-            row |= {"reason": machine.publishable(str(error))}
-        except Exception as error:  # recorded as a mistake of probe, so that the next trials run
-            said = f"{MISTAKE}{type(error).__name__}: {error}"
-            row |= {"reason": machine.publishable(said.splitlines()[0])}
-        else:
-            with self.lock:
-                self.tally.found += 1
-        row["seconds"] = time.perf_counter() - before
-        self.keep("cases", case_row(shapes.case))
-        self.keep("trials", row)
+            return pool.submit(function, list(some)).result()
+        except BrokenProcessPool:
+            if len(some) > 1:
+                return [each for one in some for each in in_process(function, [one], died)]
+            return [died(some[0])]
+
+
+def stored_run(text: str, store: Store, experiment: str) -> str:
+    """Stores the row of the run on a target; its id. TargetError: it does not start."""
+    with open_session(Target.parse(text)).start() as session:
+        row = run_row(session.target, session.facts, session.variables, experiment)
+    store.append("runs", row)
+    return str(row["run_id"])
 
 
 class _Sides:

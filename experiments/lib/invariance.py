@@ -20,7 +20,7 @@ from probe.order.summation import ranges_of_mask
 from probe.sizes.invariant.classes import Entry, Sizes, mark_of_answers
 from probe.sizes.invariant.operations import cancelling_products
 
-SUBJECTS = ("lib.invariance_models", "lib.invariance_programs")
+SUBJECTS = ("lib.invariance_torch", "lib.invariance_programs")
 """Modules with ``subjects() -> Iterator[Subject]``; each imports its library when asked to make."""
 
 PATIENCE = 2e-3  # s that are timed at a time

@@ -10,7 +10,7 @@ import numpy as np
 
 from lib.invariance import Made, Subject
 from lib.invariance_torch import SEED, batches, orders
-from lib.keras_models import calibrated
+from lib.models import calibrated, transformer_layer
 from probe.sizes import stable
 from probe.targets.progress import without_stderr
 
@@ -115,26 +115,10 @@ def convolutions(like: str) -> Made:
 
 def block(like: str) -> Made:
     """Returns a layer of a transformer in JAX."""
-    import jax
-
     rng = np.random.default_rng(SEED)
-    told = {name: weights(rng, 64, 64) for name in ("q", "k", "v", "m")}
+    told = {name: weights(rng, 64, 64) for name in ("query", "key", "value", "mixed")}
     told |= {"up": weights(rng, 64, 128), "down": weights(rng, 128, 64)}
-
-    def norm(x: Any) -> Any:
-        centred = x - x.mean(-1, keepdims=True)
-        return centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-6)
-
-    def layer(told: Any, x: Any) -> Any:
-        z = norm(x)
-        q, k, v = (
-            (z @ told[name]).reshape(*z.shape[:2], 4, 16).swapaxes(1, 2) for name in ("q", "k", "v")
-        )
-        read = jax.nn.softmax(q @ k.swapaxes(2, 3) / 4) @ v
-        x = x + read.swapaxes(1, 2).reshape(x.shape) @ told["m"]
-        return x + jax.nn.gelu(norm(x) @ told["up"]) @ told["down"]
-
-    return of_jax(like, layer, told, drawn(20, 64))
+    return of_jax(like, lambda told, x: transformer_layer(told, x, 4), told, drawn(20, 64))
 
 
 def perceptron(like: str) -> Made:

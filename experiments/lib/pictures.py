@@ -14,13 +14,24 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
+from matplotlib.colors import ListedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from probe.report.plots import DIFFERS, QUIET, STABLE, ULPS, draw_ulps, ulp_class, ulp_colour
+from probe.case.floats import rounded_text
+from probe.report.plots import (
+    DIFFERS,
+    FAINT,
+    QUIET,
+    STABLE,
+    ULPS,
+    VERDICTS,
+    draw_ulps,
+    ulp_class,
+    ulp_colour,
+)
 
 CAUSES = {
     "window": "#009e73",
@@ -266,3 +277,47 @@ def dots_legend(figure: Figure) -> None:
         Line2D([], [], color=QUIET, ls="--", lw=1, label="the aim"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=8)
+
+
+def cost_table(axes: Axes, rows: pd.DataFrame, columns: Sequence[str], column: str) -> None:
+    """Draws rows of ``remedies`` of one target: a line a remedy, a column a value of ``column``.
+
+    A cell holds what it costs over the default; its colour is the verdict, the recommended one is
+    bold. White: not measured.
+    """
+    remedies = list(dict.fromkeys(rows.remedy))
+    names = list(VERDICTS)
+    cells = np.full((len(remedies), len(columns)), np.nan)
+    for row in rows.itertuples():
+        place = remedies.index(row.remedy), columns.index(getattr(row, column))
+        cells[place] = names.index(row.verdict)
+        axes.text(
+            place[1],
+            place[0],
+            rounded_text(row.ratio),
+            ha="center",
+            va="center",
+            fontsize=8,
+            fontweight="bold" if row.recommended else "normal",
+            color="black",
+        )
+    colours = ListedColormap(list(FAINT.values())).with_extremes(bad="white")
+    axes.imshow(np.ma.masked_invalid(cells), colours, vmin=0, vmax=2, aspect="auto")
+    axes.set_yticks(range(len(remedies)), remedies)
+    axes.set_xticks(range(len(columns)), columns)
+    axes.tick_params(length=0)
+    axes.set_xticks(np.arange(len(columns) + 1) - 0.5, minor=True)
+    axes.set_yticks(np.arange(len(remedies) + 1) - 0.5, minor=True)
+    axes.grid(which="minor", color="white", linewidth=1.5)
+    axes.tick_params(which="minor", length=0)
+    axes.spines[:].set_visible(False)
+
+
+def error_bars(axes: Axes, rows: pd.DataFrame) -> None:
+    """Rows of ``remedies`` of one subject: how far each is from exact, the farthest on top."""
+    rows = rows.dropna(subset="error_rms").sort_values("error_rms", kind="stable")
+    places = np.arange(len(rows))
+    colours = [VERDICTS[verdict] for verdict in rows.verdict]
+    axes.barh(places, rows.error_rms, height=0.66, color=colours)
+    axes.set_yticks(places, rows.remedy)
+    axes.set_xlim(0, None)

@@ -12,27 +12,24 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 
+from lib.fuzzing import in_process, stored_run
 from probe.case import ulp
 from probe.case.errors import TargetError
 from probe.order.replay import replay
 from probe.order.summation import Rounding, Summation
 from probe.order.tree import Tree
 from probe.sweep import shard
-from probe.sweep.campaign import Row, Tally, run_row
+from probe.sweep.campaign import Row, Tally
 from probe.sweep.store import Store, parquet
 from probe.targets import machine
-from probe.targets.launch import open_session
 from probe.targets.progress import Tell, silent
-from probe.targets.target import Target
 
 NOTHING = "nothing"
 """What is planted where both sides give the same bits."""
@@ -519,19 +516,23 @@ def asked(
     every = shard.current_shard().part(
         [(text, n) for text, count in counts.items() for n in range(count)]
     )
-    runs: dict[str, str | None] = {}
     at = 0
     try:
         for text in counts:
             numbers = [n for where, n in every if where == text]
-            run = runs.setdefault(text, _run(text, store, experiment, tally)) if numbers else None
-            if run is None:
+            if not numbers:
+                continue
+            try:
+                run = stored_run(text, store, experiment)
+            except TargetError as error:
+                tally.failures.setdefault(text, []).append(error.why)
                 continue
             todo = [n for n in numbers if (run, n) not in done]
             tally.before += len(numbers) - len(todo)
             for start in range(0, len(todo), AT_ONCE):
                 some = todo[start : start + AT_ONCE]
-                for row in _rows(text, some, seed, apart):
+                ask = partial(_asked, text, seed=seed)
+                for row in in_process(ask, some, _died) if apart else ask(some):
                     store.append("planted", {"run_id": run, "target": text} | row)
                     tally.found += row["reason"] is None
                 at += len(some)
@@ -540,30 +541,6 @@ def asked(
         tally.interrupted = True
     store.flush()
     return tally
-
-
-def _run(text: str, store: Store, experiment: str, tally: Tally) -> str | None:
-    """Stores the row of the run on a target; its id, None where it doesn't start."""
-    try:
-        with open_session(Target.parse(text)).start() as session:
-            row = run_row(session.target, session.facts, session.variables, experiment)
-    except TargetError as error:
-        tally.failures.setdefault(text, []).append(error.why)
-        return None
-    store.append("runs", row)
-    return str(row["run_id"])
-
-
-def _rows(text: str, numbers: Sequence[int], seed: int, apart: bool) -> list[Row]:
-    if not apart:
-        return _asked(text, numbers, seed)
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        try:
-            return pool.submit(_asked, text, list(numbers), seed).result()
-        except BrokenProcessPool:
-            if len(numbers) > 1:
-                return [row for n in numbers for row in _rows(text, [n], seed, apart)]
-            return [_refused(numbers[0], "the process died")]
 
 
 def _asked(text: str, numbers: Sequence[int], seed: int) -> list[Row]:
@@ -577,6 +554,10 @@ def _asked(text: str, numbers: Sequence[int], seed: int) -> list[Row]:
             row = _refused(number, machine.publishable(said.splitlines()[0]))
         found.append(row | {"seconds": time.perf_counter() - begun})
     return found
+
+
+def _died(number: int) -> Row:
+    return _refused(number, "the process died")
 
 
 def _refused(number: int, reason: str) -> Row:

@@ -10,25 +10,22 @@ are only expected to be in a class are counted apart: they are no promise.
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from lib.fuzzing import MISTAKE, PATIENCE, Drawing
-from lib.referee import Arrays, Referee, Unrefereed
+from lib.fuzzing import OPENS, Drawing, Judging, stored_numbers
+from lib.referee import Arrays, Referee
 from probe.case import operands, ulp
 from probe.case.case import Case
-from probe.case.errors import InputError, ProbeError
+from probe.case.errors import InputError
 from probe.order.window import Geometry
 from probe.sizes import thresholds
-from probe.sweep.campaign import Campaign, CampaignPart, Row, Tally, case_row
-from probe.sweep.store import Store, parquet
-from probe.targets import machine
-from probe.targets.launch import AnySession, open_session
+from probe.sweep.campaign import CampaignPart, Row, Tally
+from probe.sweep.store import Store
+from probe.targets.launch import AnySession
 from probe.targets.progress import Tell
 from probe.targets.target import Target
 from probe.ui.answers.cases import Switching
@@ -116,18 +113,14 @@ def promised(
     ``found``: cases whose promises were held against direct calls. What a target refuses is a row
     too, with the reason. ``workers``: targets at once.
     """
-    opens = partial(open_session, time_limit=PATIENCE, start_limit=PATIENCE)
-    job = _Promises(store, experiment, progress, opens)
-    rows = parquet.read_table(store.path, "promises").to_pylist()
-    job.referees = {}
-    job.known_rows = {(row["run_id"], row["number"]) for row in rows}
+    job = _Promises(store, experiment, progress, OPENS)
+    job.referees, job.known_rows = {}, stored_numbers(store, "promises")
     return job.run([(Target.parse(text), some) for text, some in asked.items()], workers)
 
 
-class _Promises(Campaign[Asked]):
-    """``known_rows``: (run_id, number) of the rows that the store has."""
+class _Promises(Judging[Asked]):
+    """``referees``: what calls each target's library directly."""
 
-    known_rows: set[tuple[str, int]]
     referees: dict[str, Referee]
 
     def begin(self, part: CampaignPart[Asked]) -> None:
@@ -136,27 +129,11 @@ class _Promises(Campaign[Asked]):
         self.referees[part.target.text] = part.stack.enter_context(Referee(part.target))
 
     def ask(self, part: CampaignPart[Asked], question: Asked) -> None:
-        """Asks for one case's sizes, unless the store has them."""
-        if (part.run_id, question.number) in self.known_rows:
-            with self.lock:
-                self.tally.before += 1
-            return
-        before = time.perf_counter()
+        """Asks for one case's sizes."""
         row: Row = {"run_id": part.run_id, "number": question.number, "target": question.target}
         row |= {"case_id": question.case.id, "vary": question.vary, "upto": question.upto}
-        try:
-            row |= held(question, part.session, self.referees[question.target])
-        except (ProbeError, Unrefereed) as error:
-            row |= {"reason": machine.publishable(str(error))}
-        except Exception as error:  # recorded as a mistake of probe, so that the next ones run
-            said = f"{MISTAKE}{type(error).__name__}: {error}"
-            row |= {"reason": machine.publishable(said.splitlines()[0])}
-        else:
-            with self.lock:
-                self.tally.found += 1
-        row["seconds"] = time.perf_counter() - before
-        self.keep("cases", case_row(question.case))
-        self.keep("promises", row)
+        referee = self.referees[question.target]
+        self.judge("promises", row, question.case, lambda: held(question, part.session, referee))
 
 
 def held(asked: Asked, session: AnySession, referee: Referee) -> Row:

@@ -10,30 +10,25 @@ import os
 import statistics
 import time
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lib.fuzzing import proved
-from lib.models import every
-from lib.variations import Arrays, Given, Model, Variation
+from lib.fuzzing import in_process, proved, stored_run
+from lib.models import Arrays, Given, Model, Variation, every
 from probe.case.errors import ProbeError, TargetError
 from probe.diff.running import by_running
 from probe.order.semantics import Contracts, Each, Normalises, Reduces, Unknown, Windows
 from probe.record import RECORDERS
 from probe.record.recording import record_run
 from probe.sweep import shard
-from probe.sweep.campaign import Row, Tally, run_row
+from probe.sweep.campaign import Row, Tally
 from probe.sweep.store import Store, parquet
 from probe.targets import machine
-from probe.targets.launch import open_session
 from probe.targets.progress import Tell, silent
 from probe.targets.target import Target
 
@@ -91,7 +86,8 @@ class _Walking:
         todo = [one for one in every if (run, model.name, *_words(one)) not in self.done]
         self.tally.before += len(every) - len(todo)
         name: Row = {"run_id": run, "model": model.name, "target": model.target}
-        for walk, sources in _apart(model, todo, self.folder) if todo else ():
+        walks = partial(_walks, model.name, model.target, folder=self.folder)
+        for walk, sources in in_process(walks, todo, _died) if todo else ():
             self.store.append("walks", name | {"weights": model.weights} | walk)
             place = name | {word: walk[word] for word in WORDS}
             self.store.append("sources", [place | source for source in sources])
@@ -103,26 +99,12 @@ class _Walking:
     def _run(self, target: str) -> str:
         """Stores the row of the run on a target; its id. Raises TargetError."""
         if target not in self.runs:
-            with open_session(Target.parse(target)).start() as session:
-                row = run_row(session.target, session.facts, session.variables, "real_models")
-            self.store.append("runs", row)
-            self.runs[target] = str(row["run_id"])
+            self.runs[target] = stored_run(target, self.store, "real_models")
         return self.runs[target]
 
 
 def _words(one: Variation) -> tuple[str, str, str]:
     return one.vary, one.at, one.against
-
-
-def _apart(model: Model, todo: Sequence[Variation], folder: Path) -> list[tuple[Row, list[Row]]]:
-    """Walks a model in a process of its own; where that dies, every variation in its own."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        try:
-            return pool.submit(_walks, model.name, model.target, list(todo), folder).result()
-        except BrokenProcessPool:
-            if len(todo) > 1:
-                return [pair for one in todo for pair in _apart(model, [one], folder)]
-            return [(_refused(todo[0], "the process died"), [])]
 
 
 def _walks(
@@ -147,6 +129,10 @@ def _walks(
 def _said(error: Exception) -> str:
     text = str(error) if isinstance(error, ProbeError) else f"{type(error).__name__}: {error}"
     return machine.publishable((text.splitlines() or [type(error).__name__])[0])
+
+
+def _died(one: Variation) -> tuple[Row, list[Row]]:
+    return _refused(one, "the process died"), []
 
 
 def _refused(one: Variation, reason: str) -> Row:

@@ -8,7 +8,6 @@ grey print and for the colour-blind: more ulps are darker.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -180,38 +179,6 @@ def share_bar(figure: Figure, image: ScalarMappable, axes: Sequence[Axes], label
     bar = figure.colorbar(image, ax=list(axes), shrink=0.5, aspect=30, label=label)
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
     bar.outline.set_visible(False)
-
-
-# How a layer is marked that differs by itself, and not only because of what it is handed.
-OWN: dict[str, Any] = {
-    "marker": "o",
-    "ms": 4.5,
-    "color": "black",
-    "mec": "white",
-    "mew": 0.6,
-    "ls": "",
-}
-
-
-def note_part(axes: Axes, part: object) -> None:
-    """Says above a picture which part of a model it shows, if it shows a part."""
-    if isinstance(part, str) and part:
-        text = textwrap.fill(f"part of a model: {part}", 80)
-        axes.set_title(text, loc="left", fontsize=7, color=DIFFERS)
-
-
-def layer_map(
-    axes: Axes, ulps: pd.DataFrame, own: pd.DataFrame, ticks: int = 24, part: object = None
-) -> None:
-    """Draws |ulp| by layer (downwards, as the data goes) and column; NaN: nothing to compare.
-
-    A dot marks a layer that differs by itself. The two frames have the same shape.
-    """
-    length_strips(axes, ulps, ticks)
-    rows, columns = np.nonzero(own.to_numpy(dtype=float) > 0)
-    axes.plot(columns, rows, **OWN)
-    axes.tick_params(length=0)
-    note_part(axes, part)
 
 
 # Colours of verdicts.

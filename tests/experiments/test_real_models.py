@@ -5,7 +5,7 @@ from importlib import import_module
 import pytest
 
 from lib import models, walking
-from lib.variations import Model, Variation
+from lib.models import Model, Variation
 from probe import load
 from probe.sweep.store import Store
 from tests.experiments.notebooks import pictures, ran
@@ -42,11 +42,7 @@ def test_a_model_that_is_not_there_is_a_row_with_the_reason(tmp_path, monkeypatc
 
     lost = Model("lost", "numpy", "none", (Variation("batch", "1", "8"),), sides)
     monkeypatch.setattr(walking, "every", lambda: [lost])
-    monkeypatch.setattr(
-        walking,
-        "_apart",
-        lambda model, todo, folder: walking._walks(model.name, model.target, todo, folder),
-    )
+    monkeypatch.setattr(walking, "in_process", lambda function, some, died: function(some))
     with Store.here(tmp_path) as store:
         done = walking.walk_all([lost], store, tmp_path)
     assert list(done.failures.values()) == [["ImportError: no such package"]]
