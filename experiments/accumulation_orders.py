@@ -26,7 +26,7 @@ from probe.explain.causes import explain_store
 from probe.explain.comparison import MOST_KNOWN, run_and_reveal
 from probe.order import window
 from probe.order.summation import Summation
-from probe.sweep import shard
+from probe.sweep import plan
 from probe.sweep.bits import sweep_cases
 from probe.sweep.campaign import case_row, run_row
 from probe.sweep.plan import output_columns
@@ -135,7 +135,7 @@ def main(store: Path, quick: bool) -> bool:
         if explain_store(store, progress=tell).interrupted:
             return True
     studies = [STUDIES[0]._replace(targets=QUICK, asked=False)] if quick else STUDIES
-    studies = shard.current_shard().part(studies)
+    studies = plan.current_shard().part(studies)
     with Store.here(store) as kept, Output().progress("orders") as tell:
         try:
             Studies(kept, studies, tell).run()

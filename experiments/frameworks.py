@@ -20,7 +20,7 @@ from lib import frame
 from probe import Case, Store, Target, load
 from probe.case.errors import TargetError
 from probe.explain.comparison import run_and_reveal
-from probe.sweep import shard
+from probe.sweep import plan
 from probe.sweep.campaign import case_row
 from probe.sweep.plan import output_columns
 from probe.sweep.printing import Output
@@ -72,7 +72,7 @@ def main(store: Path, quick: bool) -> bool:
     if frame.swept(store, f"{NAME}: the grid", parts, targets, **options):
         return True
     with Store.here(store) as kept, Output().progress(f"{NAME}: all targets at one length"):
-        together(kept, targets, shard.current_shard().part(TOGETHER[: 1 if quick else None]))
+        together(kept, targets, plan.current_shard().part(TOGETHER[: 1 if quick else None]))
     return frame.explained(store, NAME)
 
 

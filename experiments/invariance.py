@@ -21,7 +21,7 @@ from lib import frame
 from lib.invariance import Counted, Made, Subject, backwards, counted, subjects, timed
 from probe import Store, Target, load
 from probe.case.errors import InputError, ProbeError
-from probe.sweep import shard
+from probe.sweep import plan
 from probe.sweep.campaign import run_row
 from probe.sweep.printing import Output, table
 from probe.targets import budget
@@ -146,7 +146,7 @@ def stored(store: Path) -> set[tuple[str, str]]:
 @frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, stores and prints; whether Ctrl-C ended it."""
-    if (part := shard.current_shard()) != shard.ALL:
+    if (part := plan.current_shard()) != plan.ALL:
         why = "times are compared within one run"
         raise InputError("shard", part.text, why, "leave it out, and run it on each machine")
     out = Output()

@@ -39,8 +39,8 @@ from probe import Store
 from probe.case.errors import TargetError
 from probe.record.store import bits_of
 from probe.sweep.campaign import run_row
+from probe.sweep.plan import current_shard
 from probe.sweep.printing import Output
-from probe.sweep.shard import current_shard
 from probe.targets import installation
 from probe.targets.launch import open_session
 from probe.targets.progress import silent

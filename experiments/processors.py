@@ -21,7 +21,7 @@ from lib import frame
 from lib.orders import measure_by_order, measured
 from probe import Case, Store, Target
 from probe.case.errors import ProbeError
-from probe.sweep import shard
+from probe.sweep import plan
 from probe.sweep.printing import Output
 from probe.targets.installation import install_target, is_there
 
@@ -72,7 +72,7 @@ def main(store: Path, quick: bool) -> bool:
     out = Output()
     with Store.here(store) as kept:
         before = measured(kept)
-        for text in shard.questions_of_part(QUICK if quick else targets()):
+        for text in plan.questions_of_part(QUICK if quick else targets()):
             where = Target.parse(text)
             if text in before:
                 continue

@@ -43,7 +43,7 @@ from probe.sizes.invariant.mitigations import (
     remedy_rows,
 )
 from probe.sizes.search import PaddedModel, Serves
-from probe.sweep import shard
+from probe.sweep import plan as shard
 from probe.sweep.printing import Output, table
 
 NAME = "remedies"

@@ -23,7 +23,7 @@ from probe import Case, Store, Target
 from probe.order.fprev import fprev, fprev_calls
 from probe.order.orders import Orders, reveal
 from probe.order.tree import Tree
-from probe.sweep import shard
+from probe.sweep import plan
 from probe.sweep.campaign import case_row, run_row
 from probe.sweep.printing import Output
 from probe.targets.launch import AnySession, open_session
@@ -109,7 +109,7 @@ def main(store: Path, quick: bool) -> bool:
     with Store.here(store) as kept, Output().progress("reveal cost") as tell:
         try:
             for number, text in enumerate(targets):
-                todo = shard.current_shard().part(list(cases(text))[: 4 if quick else None])
+                todo = plan.current_shard().part(list(cases(text))[: 4 if quick else None])
                 with open_session(Target.parse(text)).start() as session:
                     run = run_row(session.target, session.facts, session.variables, NAME)
                     kept.append("runs", run)

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from lib import frame
 from probe import Case, Store, Target, load
 from probe.case.errors import InputError
-from probe.sweep import shard
+from probe.sweep import plan as shard
 from probe.sweep.bits import sweep_cases
 from probe.sweep.campaign import run_row
 from probe.sweep.printing import Output, table

@@ -20,7 +20,7 @@ from lib import frame
 from lib.orders import measure_by_order, measured
 from probe import Case, Store, Target
 from probe.case.errors import ProbeError
-from probe.sweep import shard
+from probe.sweep import plan
 from probe.sweep.printing import Output
 from probe.targets.installation import install_target, remove_installed
 from probe.targets.runtimes import environments
@@ -64,8 +64,8 @@ def main(store: Path, quick: bool) -> bool:
     """Release by release; whether Ctrl-C ended it."""
     with Store.here(store) as kept:
         if quick:
-            return ask(shard.questions_of_part(QUICK), kept)
-        for version in shard.questions_of_part(wanted()):
+            return ask(plan.questions_of_part(QUICK), kept)
+        for version in plan.questions_of_part(wanted()):
             texts = [text for text in targets(version) if text not in measured(kept)]
             if texts and release(version, texts, kept):
                 return True

@@ -18,8 +18,8 @@ from probe.explain.causes import explain_store
 from probe.sweep.bits import sweep_cases
 from probe.sweep.campaign import Tally
 from probe.sweep.cluster import run_on_nodes
+from probe.sweep.plan import ALL, Shard, current_shard, within_shard
 from probe.sweep.printing import Output
-from probe.sweep.shard import ALL, Shard, current_shard, within_shard
 from probe.sweep.store import Store
 from probe.targets import budget
 from probe.targets.progress import Tell

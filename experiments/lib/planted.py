@@ -25,7 +25,7 @@ from probe.case.errors import TargetError
 from probe.order.replay import replay
 from probe.order.summation import Rounding, Summation
 from probe.order.tree import Tree
-from probe.sweep import shard
+from probe.sweep import plan
 from probe.sweep.campaign import Row, Tally
 from probe.sweep.store import Store, parquet
 from probe.targets import machine
@@ -513,7 +513,7 @@ def asked(
     has is not asked again. ``apart``: in processes of their own, which a library may end."""
     rows = parquet.read_table(store.path, "planted").to_pylist()
     done, tally = {(row["run_id"], row["number"]) for row in rows}, Tally()
-    every = shard.current_shard().part(
+    every = plan.current_shard().part(
         [(text, n) for text, count in counts.items() for n in range(count)]
     )
     at = 0

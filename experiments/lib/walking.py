@@ -25,7 +25,7 @@ from probe.diff.running import by_running
 from probe.order.semantics import Contracts, Each, Normalises, Reduces, Unknown, Windows
 from probe.record import RECORDERS
 from probe.record.recording import record_run
-from probe.sweep import shard
+from probe.sweep import plan
 from probe.sweep.campaign import Row, Tally
 from probe.sweep.store import Store, parquet
 from probe.targets import machine
@@ -54,7 +54,7 @@ def walk_all(models: Iterable[Model], store: Store, folder: Path, tell: Tell = s
     with the reason.
     """
     job = _Walking(store, folder)
-    chosen = shard.current_shard().part(list(models))
+    chosen = plan.current_shard().part(list(models))
     total, count = sum(len(model.variations) for model in chosen), 0
     try:
         for model in chosen:

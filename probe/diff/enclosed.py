@@ -48,8 +48,7 @@ from probe.order.semantics import (
     Turns,
     Windows,
 )
-from probe.order.semantics.elementwise import row_of
-from probe.order.semantics.sums import divisors
+from probe.order.semantics.contract import divisors, row_of
 
 # Products, or elements times 8, that are worked on for a side; what is beyond that is unknown.
 MOST = 1 << 27

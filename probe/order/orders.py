@@ -19,7 +19,7 @@ import numpy as np
 from probe.case import floats, operands, ulp
 from probe.case.case import Summed
 from probe.case.errors import Nondeterministic, NotAsked, NotASum, TargetError
-from probe.order import sampled, window
+from probe.order import masks, window
 from probe.order.arithmetic import BLOCK
 from probe.order.masks import Masks, SessionOperator
 from probe.order.replay import Picked, replay
@@ -234,7 +234,7 @@ def reveal(
     """
     if case.pool:
         raise NotASum(f"{case.op} has no weights: `probe order window` reveals its windows")
-    if why := sampled.why_not_whole(case.summands):
+    if why := masks.why_not_whole(case.summands):
         raise NotAsked(why)
     started = time.perf_counter()
     work = _OpenOutputs(SessionOperator(session, case), wanted, zeros == "differ")

@@ -28,7 +28,7 @@ from probe.diff.match import RunningMatch, Sides
 from probe.diff.repeated import Marks, aligned, compact, repeated
 from probe.explain.comparison import Revealer
 from probe.order.semantics import Each, Meaning, Moves, Unknown
-from probe.order.semantics.elementwise import row_of
+from probe.order.semantics.contract import row_of
 from probe.record.contract import CONSTANT, WEIGHT, Recorder, Seen, Visit
 from probe.record.recording import Run
 from probe.sizes.marks import Arrays, Box, behind, box_index, close

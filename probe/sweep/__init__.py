@@ -2,7 +2,6 @@
 
 ``plan`` says what is computed of a case and makes the rows of the store, ``bits`` runs on all
 targets what is not stored yet, the likeliest first where time is short, ``summary`` says what was
-found. ``campaign`` runs many questions on targets and survives what fails, ``shard`` and
-``cluster``
-give parts of them to other machines, ``store`` keeps rows as parquet, ``printing`` prints tables.
+found. ``campaign`` runs many questions on targets and survives what fails, ``cluster`` gives parts
+of them to other machines, ``store`` keeps rows as parquet, ``printing`` prints tables.
 """

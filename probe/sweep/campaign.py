@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from probe.case import schema
 from probe.case.case import Case, by
 from probe.case.errors import NotASum, TargetError, TimeOver
-from probe.sweep import shard
+from probe.sweep import plan
 from probe.targets import backends, budget, machine
 from probe.targets.launch import AnySession, InlineSession, open_session
 from probe.targets.progress import Reporter, Tell, silent
@@ -119,7 +119,7 @@ class Campaign(ABC, Generic[Question]):
         self.tally = Tally()
         self.parts: dict[str, CampaignPart[Question]] = {}
         self.done = self.total = 0
-        self.shard, self.budget = shard.current_shard(), budget.current_budget()
+        self.shard, self.budget = plan.current_shard(), budget.current_budget()
         self._ended = False
         self.lock = threading.Lock()
 

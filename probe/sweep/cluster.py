@@ -49,8 +49,7 @@ from probe.case.errors import (
 )
 from probe.sweep.bits import answer_request
 from probe.sweep.campaign import Failure, Sessions, failure_row, run_row
-from probe.sweep.plan import SweepRequest
-from probe.sweep.shard import Shard
+from probe.sweep.plan import Shard, SweepRequest
 from probe.sweep.store import Store, parquet
 from probe.sweep.summary import Summary, TargetSummary
 from probe.targets import backends, machine

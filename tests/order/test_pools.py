@@ -17,8 +17,7 @@ from probe.order import pools, window
 from probe.order.orders import reveal
 from probe.order.tree import Tree
 from probe.order.windows import reveal_pool
-from probe.targets.backends.contract import Unsupported
-from probe.targets.backends.pools import spans
+from probe.targets.backends.contract import Unsupported, spans
 from probe.targets.launch import InlineSession
 from probe.targets.target import Target
 from tests.convolutions import explain_case

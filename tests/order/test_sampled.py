@@ -8,7 +8,7 @@ import pytest
 
 import probe
 from probe.case.errors import NotAsked
-from probe.order import sampled
+from probe.order import masks
 from probe.order.orders import reveal
 from probe.targets.launch import InlineSession
 from probe.targets.target import Target
@@ -24,19 +24,19 @@ def sum_of(products: int, length: int = 1) -> probe.Case:
 
 
 def test_pairs_stand_at_borders_of_blocks_and_at_lanes():
-    pairs = {tuple(pair) for pair in sampled.pairs_of_products(4096, 1000).tolist()}
+    pairs = {tuple(pair) for pair in masks.pairs_of_products(4096, 1000).tolist()}
     assert {(2047, 2048), (511, 512), (0, 1), (0, 8), (0, 2048), (4094, 4095)} <= pairs
     assert all(0 <= i < j < 4096 for i, j in pairs) and len(pairs) < 60
-    assert len(sampled.pairs_of_products(10**9, 1000)) < 80
-    assert len(sampled.pairs_of_products(4096, 3)) == 3
+    assert len(masks.pairs_of_products(10**9, 1000)) < 80
+    assert len(masks.pairs_of_products(4096, 3)) == 3
 
 
 def test_what_pairs_answer_is_where_they_meet():
     """The left-to-right sum of n joins the first two products at once, the last one at the end; a
     pairwise one joins its halves last."""
     with session("sequential") as running:
-        answers = sampled.meeting_sizes(running, sum_of(64))[:, 0, 0]
-    pairs = sampled.pairs_of_products(64, 1000).tolist()
+        answers = masks.meeting_sizes(running, sum_of(64))[:, 0, 0]
+    pairs = masks.pairs_of_products(64, 1000).tolist()
     assert {tuple(pair): size for pair, size in zip(pairs, answers.tolist(), strict=True)} == {
         (i, j): j + 1 for i, j in map(tuple, pairs)
     }
@@ -46,15 +46,15 @@ def test_two_orders_are_told_apart_and_one_is_not_told_from_itself():
     both = []
     for algorithm in ("sequential", "pairwise"):
         with session(algorithm) as running:
-            both.append(sampled.meeting_sizes(running, sum_of(64))[:, 0])
-    text = sampled.answers_apart(*both, 64)
+            both.append(masks.meeting_sizes(running, sum_of(64))[:, 0])
+    text = masks.answers_apart(*both, 64)
     assert text.startswith("the orders differ: at ") and "p7 and p8 meet in a sum of 9" in text
-    assert "both sides answer alike" in sampled.answers_apart(both[0], both[0], 64)
+    assert "both sides answer alike" in masks.answers_apart(both[0], both[0], 64)
 
 
 def test_a_sum_beyond_the_longest_is_not_asked_whole(monkeypatch):
     """It took hours, and --time did not end it."""
-    monkeypatch.setattr(sampled, "LONGEST", 100)
+    monkeypatch.setattr(masks, "LONGEST", 100)
     with session("pairwise") as running, pytest.raises(NotAsked, match="not asked beyond 100"):
         reveal(running, sum_of(101))
     with session("pairwise") as running:
@@ -64,7 +64,7 @@ def test_a_sum_beyond_the_longest_is_not_asked_whole(monkeypatch):
 def test_an_explanation_says_that_the_orders_differ_and_that_nothing_was_replayed(
     capsys, monkeypatch
 ):
-    monkeypatch.setattr(sampled, "LONGEST", 100)
+    monkeypatch.setattr(masks, "LONGEST", 100)
     words = "explain --op sum --in-channels 640 --length 40 --target reference,algorithm=pairwise"
     words += " --against-target reference,algorithm=sequential"
     assert shell.run([*words.split(), "--json"]) == 0

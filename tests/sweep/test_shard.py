@@ -8,7 +8,7 @@ import pytest
 import probe
 from probe import Case, load
 from probe.case.errors import InputError
-from probe.sweep.shard import ALL, Shard, current_shard, questions_of_part, within_shard
+from probe.sweep.plan import ALL, Shard, current_shard, questions_of_part, within_shard
 from probe.ui.cli import shell
 
 pytestmark = pytest.mark.long

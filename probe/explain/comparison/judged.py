@@ -31,7 +31,7 @@ from probe.explain.comparison.runs import (
     run_case,
 )
 from probe.explain.enclosure import BEYOND, UNKNOWN, WITHIN, Accuracy, RoundingVerdict, of_operands
-from probe.order import arithmetic, sampled, window
+from probe.order import arithmetic, masks, window
 from probe.order.pools import Pooled
 from probe.order.tree import BIAS
 from probe.targets.launch import AnySession
@@ -263,7 +263,7 @@ class Comparison:
             meets[:, where[:, 0], where[:, 1]]
             for meets, where in ((left, self.pairs.left), (right, self.pairs.right))
         )
-        return sampled.answers_apart(ours, theirs, products)
+        return masks.answers_apart(ours, theirs, products)
 
     def _of_pools(self, which: np.ndarray, left: Pooled, right: Pooled) -> list[str]:
         """Returns the cause of each of these pairs of two pools."""

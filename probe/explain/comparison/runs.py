@@ -15,7 +15,7 @@ from probe.case import floats, layout, operands, ulp
 from probe.case.case import Case
 from probe.case.errors import InputError, Nondeterministic, NotAsked, NotASum
 from probe.case.layout import CONTIGUOUS
-from probe.order import sampled, window
+from probe.order import masks, window
 from probe.order.masks import SessionOperator
 from probe.order.orders import ContainerOperands, Orders, reveal
 from probe.order.pools import Pooled, reveal_ways
@@ -141,7 +141,7 @@ class CaseRun:
     outputs the operands' infinities and NaNs reach from elsewhere; None where all are finite.
     ``reached``: outputs that are NaN by that alone, (positions, filters). ``pooled``: of a pool,
     how it comes to its outputs, instead of ``orders``. ``meets``: of sums too long to be asked
-    whole, what they answered at some pairs: see ``order.sampled``.
+    whole, what they answered at some pairs: see ``order.masks``.
     """
 
     target: Target
@@ -204,7 +204,7 @@ class CaseRun:
         except Nondeterministic as error:
             return replace(self, refusal="nondeterministic", evidence=str(error))
         except NotAsked as error:
-            meets = sampled.meeting_sizes(session, self.case)
+            meets = masks.meeting_sizes(session, self.case)
             return replace(self, refusal=error.kind, evidence=error.evidence, meets=meets)
         except NotASum as error:
             return replace(self, refusal="not-a-sum", evidence=error.evidence)
@@ -288,7 +288,7 @@ def run_case(
     shown += " if its operands have a different memory address" * (control == ALIGNMENT)
     reads = None
     if windows:
-        long = sampled.why_not_whole(case.summands)
+        long = masks.why_not_whole(case.summands)
         reads = as_predicted(case) if long else reveal_windows(SessionOperator(session, case))
     return CaseRun(
         session.target,

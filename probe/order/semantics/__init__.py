@@ -2,17 +2,23 @@
 reductions, norms, and functions of elements. What only moves elements is said to, and no more;
 which outputs of two runs must agree is found by running (:mod:`probe.diff`).
 
-``operations``: the constructors that tables call; ``contract``: what all meanings say, calls and
-tables; ``elementwise`` with the table of functions; ``sums``.
+``contract``: what each meaning says, calls and tables, with the table of functions of elements;
+``operations``: the constructors that tables call.
 """
 
 from probe.order.semantics import operations
 from probe.order.semantics.contract import (
+    Contracts,
+    Convolution,
+    Each,
+    Frame,
     Meaning,
     Moves,
+    Normalises,
     NotSettled,
     OperationTable,
     Passes,
+    Reduces,
     Reshapes,
     Row,
     Same,
@@ -22,14 +28,14 @@ from probe.order.semantics.contract import (
     Steps,
     Turns,
     Unknown,
+    Windows,
     by_table,
+    of_complex,
     rows_for,
     then,
     word_list,
     worded,
 )
-from probe.order.semantics.elementwise import Each, of_complex
-from probe.order.semantics.sums import Contracts, Convolution, Frame, Normalises, Reduces, Windows
 
 # Every class of a meaning stands here: folders of recordings have them by these names.
 __all__ = [

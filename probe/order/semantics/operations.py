@@ -11,9 +11,22 @@ from dataclasses import replace
 from math import isinf
 from typing import Any
 
-from probe.order.semantics.contract import Call, Meaning, Same, StepBuilder, Turns, Unknown, then
-from probe.order.semantics.elementwise import Each, canonical
-from probe.order.semantics.sums import Contracts, Frame, Normalises, Reduces, Windows
+from probe.order.semantics.contract import (
+    Call,
+    Contracts,
+    Each,
+    Frame,
+    Meaning,
+    Normalises,
+    Reduces,
+    Same,
+    StepBuilder,
+    Turns,
+    Unknown,
+    Windows,
+    canonical,
+    then,
+)
 
 
 def function(

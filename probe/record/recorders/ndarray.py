@@ -21,8 +21,14 @@ from probe.case import layout
 from probe.case.errors import InputError
 from probe.order.semantics import Meaning, Moves, Reshapes, Same, Unknown
 from probe.order.semantics import operations as o
-from probe.order.semantics.contract import Call, NotSettled, Operand, OperationTable, word_list
-from probe.order.semantics.elementwise import canonical
+from probe.order.semantics.contract import (
+    Call,
+    NotSettled,
+    Operand,
+    OperationTable,
+    canonical,
+    word_list,
+)
 from probe.record.contract import (
     CONSTANT,
     INPUT,

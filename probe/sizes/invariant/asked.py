@@ -20,7 +20,7 @@ from enum import Enum
 import numpy as np
 
 from probe.case import floats
-from probe.order.semantics.elementwise import COMPLEX_OPEN, COMPLEX_SETTLED, MORE, canonical, row_of
+from probe.order.semantics.contract import COMPLEX_OPEN, COMPLEX_SETTLED, MORE, canonical, row_of
 
 Arrays = Sequence[np.ndarray]
 

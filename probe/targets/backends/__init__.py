@@ -15,8 +15,8 @@ checks what every backend must do. A name that probe has already can't be taken.
 imported is listed with the reason.
 
 Each library has the file of its name; NumPy, SciPy and OpenBLAS are ``arrays``. ``reference`` is
-computed in NumPy, one rounding an operation. ``source`` writes the lines that are run, ``pools``
-has pools, which libraries compose alike; ``rewritten`` makes several calls of one for remedies.
+computed in NumPy, one rounding an operation. ``source`` writes the lines that are run,
+``rewritten`` makes several calls of one for remedies.
 """
 
 import importlib

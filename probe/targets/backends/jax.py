@@ -10,8 +10,13 @@ import re
 import numpy as np
 
 from probe.case.operation import operand_names
-from probe.targets.backends.contract import Key, Unavailable
-from probe.targets.backends.pools import PoolingLibrary, composed_pool, pool_kind
+from probe.targets.backends.contract import (
+    Key,
+    PoolingLibrary,
+    Unavailable,
+    composed_pool,
+    pool_kind,
+)
 from probe.targets.backends.source import (
     PRODUCT_OPS,
     Text,

@@ -15,8 +15,14 @@ What Keras 3.15 does beside the library below it (``keras/src/backend/tensorflow
 
 from probe.case.geometry import BY_SIZE
 from probe.targets.backends import tensorflow as below
-from probe.targets.backends.contract import Key, Unavailable, Unsupported
-from probe.targets.backends.pools import PoolingLibrary, composed_pool, pool_kind
+from probe.targets.backends.contract import (
+    Key,
+    PoolingLibrary,
+    Unavailable,
+    Unsupported,
+    composed_pool,
+    pool_kind,
+)
 from probe.targets.backends.source import (
     Text,
     Writing,

@@ -22,8 +22,13 @@ import numpy as np
 
 from probe.case.geometry import WindowSizes
 from probe.case.operation import operand_names
-from probe.targets.backends.contract import Key, Unsupported
-from probe.targets.backends.pools import PoolingLibrary, composed_pool, pool_kind
+from probe.targets.backends.contract import (
+    Key,
+    PoolingLibrary,
+    Unsupported,
+    composed_pool,
+    pool_kind,
+)
 from probe.targets.backends.source import InputShape, Source, Writing
 
 KEYS = {

@@ -18,8 +18,7 @@ from typing import Any, Dict
 
 from probe.case import layout
 from probe.case.operation import operand_names
-from probe.targets.backends.contract import Key, Unsupported
-from probe.targets.backends.pools import pool_kind
+from probe.targets.backends.contract import Key, Unsupported, pool_kind
 from probe.targets.backends.source import (
     PRODUCT_OPS,
     ChannelsFirstGraph,

@@ -21,8 +21,7 @@ import numpy as np
 
 from probe.case.geometry import WindowSizes
 from probe.case.operation import operand_names
-from probe.targets.backends.contract import Key, Unavailable, Unsupported
-from probe.targets.backends.pools import pool_kind
+from probe.targets.backends.contract import Key, Unavailable, Unsupported, pool_kind
 from probe.targets.backends.source import Source, Writing
 
 KEYS = {

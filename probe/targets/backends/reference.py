@@ -13,8 +13,7 @@ import numpy as np
 
 from probe.case import floats
 from probe.case.geometry import WindowSizes
-from probe.targets.backends.contract import Backend, Key, Operator, Unsupported
-from probe.targets.backends.pools import pool_kind
+from probe.targets.backends.contract import Backend, Key, Operator, Unsupported, pool_kind
 
 # An input as the algorithms take it: ``array`` is (groups, channels/groups, batch, *padded),
 # ``out`` holds the output's spatial sizes.

@@ -28,8 +28,7 @@ import numpy as np
 
 from probe.case import floats, layout
 from probe.case.geometry import WindowSizes
-from probe.targets.backends.contract import Around, Operator, Unsupported
-from probe.targets.backends.pools import pool_kind
+from probe.targets.backends.contract import Around, Operator, Unsupported, pool_kind
 from probe.targets.backends.reference import Arithmetic
 
 # Words of a spec that stand for other calls.

@@ -19,8 +19,16 @@ import numpy as np
 
 from probe.case.geometry import BY_SIZE, WindowSizes
 from probe.case.operation import operand_names
-from probe.targets.backends.contract import ONEDNN_KEY, Key, Unavailable, Unsupported, isa_variables
-from probe.targets.backends.pools import PoolingLibrary, composed_pool, pool_kind
+from probe.targets.backends.contract import (
+    ONEDNN_KEY,
+    Key,
+    PoolingLibrary,
+    Unavailable,
+    Unsupported,
+    composed_pool,
+    isa_variables,
+    pool_kind,
+)
 from probe.targets.backends.source import (
     PRODUCT_OPS,
     Text,

@@ -19,11 +19,13 @@ from probe.targets.backends.contract import (
     ONEDNN_KEY,
     Around,
     Key,
+    PoolingLibrary,
     Unavailable,
     Unsupported,
+    composed_pool,
     isa_variables,
+    pool_kind,
 )
-from probe.targets.backends.pools import PoolingLibrary, composed_pool, pool_kind
 from probe.targets.backends.source import (
     PRODUCT_OPS,
     Text,

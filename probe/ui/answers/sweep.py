@@ -19,9 +19,8 @@ from probe.case.errors import InputError, TargetError
 from probe.order.window import axis_of, number_of
 from probe.sweep.bits import answer_request
 from probe.sweep.campaign import case_row, run_row
-from probe.sweep.plan import Plans, SweepRequest, axis_values
+from probe.sweep.plan import Plans, Shard, SweepRequest, axis_values, within_shard
 from probe.sweep.printing import up_to
-from probe.sweep.shard import Shard, within_shard
 from probe.sweep.summary import Summary
 from probe.targets import backends
 from probe.targets.budget import within

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from probe.order.semantics import Unknown, elementwise, of_complex
+from probe.order.semantics import Unknown, contract, of_complex
 from probe.order.semantics import operations as o
-from probe.order.semantics.elementwise import Function, canonical, row_of
+from probe.order.semantics.contract import Function, canonical, row_of
 
 
 def test_what_is_said_of_functions_is_so_of_numpys() -> None:
     """In float16: what rounds nothing is exact there, and what rounds once is float64's rounded."""
     rng, tried = np.random.default_rng(8), []
     halves = (rng.normal(size=(2, 300)) * 9).astype(np.float16)
-    for name, row in elementwise.FUNCTIONS.items():
+    for name, row in contract.FUNCTIONS.items():
         ufunc = getattr(np, name, None)
         if not isinstance(ufunc, np.ufunc) or ufunc.nin > 2 or name == "nextafter":
             continue
@@ -34,7 +34,7 @@ def test_what_is_said_of_functions_is_so_of_numpys() -> None:
 
 
 def test_what_compares_may_give_either_zero() -> None:
-    every = elementwise.FUNCTIONS.items()
+    every = contract.FUNCTIONS.items()
     zeros = {"clamp", "max", "min", "maximum", "minimum", "fmax", "fmin"}
     assert {name for name, row in every if row.either} == zeros
     assert {name for name, row in every if row.sloped} == {"leaky_relu"}
@@ -45,7 +45,7 @@ def test_a_function_has_one_name_and_an_unknown_one_its_own() -> None:
         *("absolute", "round", "nonsense"),
     )
     assert row_of("nonsense") == Function() and not o.function("nonsense").exact
-    assert all(canonical(name) == name for name in elementwise.FUNCTIONS)
+    assert all(canonical(name) == name for name in contract.FUNCTIONS)
 
 
 def test_whether_a_function_is_exact_depends_on_its_numbers_and_the_library() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from probe.order.semantics import Contracts, Convolution, Frame, Reduces, Windows
 from probe.order.semantics import operations as o
-from probe.order.semantics.sums import divisors
+from probe.order.semantics.contract import divisors
 
 
 @pytest.mark.parametrize(

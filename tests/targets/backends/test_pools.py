@@ -4,8 +4,13 @@ import numpy as np
 import pytest
 
 from probe.case.case import Case
-from probe.targets.backends.contract import Unsupported
-from probe.targets.backends.pools import PoolingLibrary, composed_pool, pool_kind, spans
+from probe.targets.backends.contract import (
+    PoolingLibrary,
+    Unsupported,
+    composed_pool,
+    pool_kind,
+    spans,
+)
 
 X = np.arange(1, 8, dtype=np.float32).reshape(1, 7, 1)
 
