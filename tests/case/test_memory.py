@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 
@@ -135,12 +134,6 @@ def test_memory_that_runs_out_here_is_no_mistake_of_ours(capsys, monkeypatch):
     said = capsys.readouterr().err
     assert "Unable to allocate 477. GiB" in said and "a smaller case" in said
     assert "mistake" not in said and len(said.strip().splitlines()) == 1
-
-
-def test_a_refusal_has_no_result_on_stdout(little, capsys):
-    assert shell.run([*f"order {CASE} --length 1000000".split(), "--json"]) == 2
-    out = capsys.readouterr().out.strip()
-    assert not out or "error" in json.loads(out)
 
 
 def test_what_asks_for_far_more_than_is_free_is_one_line_and_not_a_killed_process():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -144,18 +143,6 @@ def test_the_experiment_runs_quickly(tmp_path, name):
     assert done.returncode == 0, done.stderr
     found = load(tmp_path)
     assert len(found.windows) and found.windows.as_said.all() and not len(found.failures)
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_the_notebook_draws_and_reads_the_store_alone(name):
-    book = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text())
-    code = [cell for cell in book["cells"] if cell["cell_type"] == "code"]
-    outputs = [output for cell in code for output in cell["outputs"]]
-    assert sum("image/png" in one.get("data", {}) for one in outputs) >= 2
-    source = "".join("".join(cell["source"]) for cell in code)
-    assert f'STORE = "../results/{name}"' in source
-    for library in ("import tensorflow", "import torch", "import keras", "open_session"):
-        assert library not in source
 
 
 def test_the_committed_figures_are_those_of_the_reports():

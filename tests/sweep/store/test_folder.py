@@ -223,17 +223,6 @@ def test_a_store_below_a_file_is_one_line(tmp_path):
         Store(tmp_path / "file")
 
 
-@pytest.mark.parametrize("damage", [b"", b"PAR1 nonsense PAR1", None])
-def test_a_damaged_file_is_named(folder, damage):
-    with Store(folder) as store:
-        store.append("comparisons", comparison())
-    path = folder / "comparisons.parquet"
-    path.write_bytes(path.read_bytes()[:-20] if damage is None else damage)
-    for reader in (load, Store):
-        with pytest.raises(StoreError, match=r"file=comparisons.parquet: damaged.*; restore it"):
-            reader(folder)
-
-
 def test_bad_rows_are_named(folder):
     store = Store(folder)
     with pytest.raises(StoreError, match="comparisons: has no column speed"):

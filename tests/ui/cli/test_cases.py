@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 import shlex
 import signal
 import subprocess
@@ -76,13 +75,6 @@ def test_the_next_commands_of_a_pool_take_pools(capsys):
     pool = "--op avg_pool1d --kernel 3 --operands cancel --target reference"
     assert shell.run(f"explain {pool} --at 6 --against 20".split()) == 0
     assert [words[0] for words in next_of(capsys.readouterr().out)] == ["targets"]
-
-
-def test_length_says_the_same_as_at(capsys):
-    command = f"{CASE} --against 20 --target {SWITCHES}"
-    at, _ = answered(capsys, f"explain --at 6 {command}")
-    length, _ = answered(capsys, f"explain --length 6 {command}")
-    assert at["causes"] == length["causes"] and at["example"] == length["example"]
 
 
 @pytest.mark.parametrize(("algorithm", "cause"), [("fused", "rounding"), ("pairwise", "order")])
@@ -238,23 +230,6 @@ def test_a_target_that_cannot_run_at_all_is_status_3(capsys):
     assert status == 3 and "reference==0.1: unavailable: " in out and "failed" in out
 
 
-def test_the_same_command_again_repeats_nothing(capsys, tmp_path):
-    words = f"--lengths 5..9 --target {SWITCHES} --store results/sweep"
-    _, first, _ = swept(capsys, words)
-    assert (
-        first["store"].startswith(os.path.join("results", "sweep")) and not first["stored_before"]
-    )
-    assert len(probe.load("results").comparisons) == 4
-    _, second, _ = swept(capsys, words)
-    assert second["stored_before"] == 4
-    same = ("compared", "differing", "max_ulp", "lengths")
-    assert [first[name] for name in same] == [second[name] for name in same]
-    status, out, _ = swept(
-        capsys, words.replace("results/sweep", str(tmp_path / "else")), json_too=False
-    )
-    assert status == 0 and "stored in" in out and (tmp_path / "else").is_dir()
-
-
 def test_other_axes_keep_their_length(capsys):
     words = "--lengths 1..3 --vary batch --length 9 --target reference --no-store"
     status, found, _ = swept(capsys, words)
@@ -293,20 +268,6 @@ def test_a_store_that_cannot_be_written_is_one_line(store, capsys, tmp_path):
     status = shell.run(f"sweep {CASE} --lengths 5..9 --target reference --store {store}".split())
     out, err = capsys.readouterr()
     assert (status, out) == (2, "") and err.startswith("probe: store=") and err.count("\n") == 1
-
-
-def test_a_damaged_store_is_one_line(capsys):
-    words = "--lengths 5..9 --target reference --store results/sweep"
-    _, found, _ = swept(capsys, words)
-    path = os.path.join(found["store"], "comparisons.parquet")
-    with open(path, "wb") as file:
-        file.write(b"junk")
-    for command in (f"sweep {CASE} {words}", "results results"):
-        status = shell.run(command.split())
-        out, err = capsys.readouterr()
-        assert status == 2 and err.count("\n") == 1
-        assert err.startswith("probe: file=comparisons.parquet: damaged")
-        assert bool(out) == (command == "results results")  # the rest is still summed up
 
 
 def test_a_sweep_by_order_needs_no_luck(capsys):
