@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 import probe
 from probe.explain.comparison.runs import CaseRun
 from probe.explain.evidence import Added
-from probe.report import plots
-from probe.report.plots import DIFFERS, trees
+from probe.report import plots, trees
+from probe.report.plots import DIFFERS
 
 TARGET = "tensorflow,onednn=0,contraction=0"
 SHORT, LONG = 9, 19

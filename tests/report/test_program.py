@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from probe.case.case import Case
 from probe.case.errors import InputError
@@ -324,3 +326,12 @@ def test_a_text_in_a_docstring_ends_it_nowhere():
     for text in (f"{a}print(){b}" for a in ends for b in ends):
         (line,) = ast.parse(f'"""{program.in_docstring(text)}\n"""').body
         assert isinstance(line.value, ast.Constant)
+
+
+@given(st.sampled_from([16, 32, 64]), st.data())
+def test_a_written_number_has_the_same_bits(width, data):
+    dtype = f"float{width}"
+    value = data.draw(st.floats(width=width, allow_nan=False) | st.sampled_from([-0.0, 3.0]))
+    written = program._shortest_decimal(value, dtype)
+    read = np.dtype(dtype).type(eval(written))
+    assert read.tobytes() == np.dtype(dtype).type(value).tobytes(), written

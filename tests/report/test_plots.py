@@ -9,7 +9,7 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from lib import pictures
-from probe.report import plots as plots
+from probe.report import plots
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt

@@ -1,1 +1,0 @@
-"""Pictures of answers, and trees to take away."""
