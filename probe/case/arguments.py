@@ -106,6 +106,12 @@ def _is_of(value: object, word: str) -> bool:
     )
 
 
+def require_unwritten(name: str, folder: Path | None, todo: str = "give another folder") -> None:
+    """Refuses a folder that has files, before anything runs. InputError."""
+    if folder is not None and folder.is_dir() and any(folder.iterdir()):
+        raise InputError(name, folder, "the folder has files that would be overwritten", todo)
+
+
 def not_waiting(name: str, path: Path) -> Path:
     """Returns the path of a file, a folder or of nothing. InputError: it is anything else.
 

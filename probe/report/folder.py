@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from probe.case import floats
+from probe.case.arguments import require_unwritten
 from probe.case.errors import InputError, Misaligned, Nondeterministic, ProbeError
 from probe.explain.comparison import Comparison, Finding
 from probe.explain.evidence import Evidence, differing_example, without_zeros
@@ -211,9 +212,8 @@ def evidence_of(comparison: Comparison, cause: str | None = None) -> Evidence | 
 
 def fresh(out: Path, force: bool = False) -> None:
     """Refuses a folder that has files. InputError."""
-    if not force and out.is_dir() and any(out.iterdir()):
-        why = "the folder has files that would be overwritten"
-        raise InputError("out", out, why, "give another folder, or --force")
+    if not force:
+        require_unwritten("out", out, "give another folder, or --force")
 
 
 def write_folder(repro: Reproduction, out: Path, form: str | None = None) -> None:

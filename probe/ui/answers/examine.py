@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe.case.arguments import choice, typed, whole_number
+from probe.case.arguments import choice, require_unwritten, typed, whole_number
 from probe.case.errors import InputError, NotReproduced
 from probe.case.floats import rounded_text
 from probe.diff.alone import unequal_bits
@@ -148,9 +148,7 @@ def examine(
         if size is not None and ask in ("release", "machine"):
             why = f"with ask={ask} both sides have the same inputs"
             raise InputError(name, size, why, "leave it out, or ask for batch or padding")
-    if out is not None and Path(out).is_dir() and any(Path(out).iterdir()):
-        why = "the folder has files that would be overwritten"
-        raise InputError("out", out, why, "give another folder")
+    require_unwritten("out", None if out is None else Path(out))
     user_model = GivenModel(model, inputs, shapes, trust, seed)
     parts: list[Learned] = []
     begun = clock.monotonic()

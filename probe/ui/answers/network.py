@@ -3,11 +3,9 @@ sizes its outputs keep the full run's bits, and what to do."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -20,10 +18,9 @@ from probe.case.arguments import typed, whole_number
 from probe.case.case import Case
 from probe.case.errors import InputError
 from probe.case.floats import rounded_text
-from probe.diff.apart import Apart, is_own_library
 from probe.diff.walk import compare_and_explain
 from probe.diff.watched import CHANGED, watched
-from probe.record.inputs import varied_axes
+from probe.record.inputs import first_entries, varied_axes
 from probe.sizes import orders
 from probe.sizes import plan as graph_plan
 from probe.sizes.invariant import mitigated_models
@@ -41,7 +38,6 @@ from probe.sizes.plan import GraphPlan
 from probe.sizes.search import PaddedModel, SafeSize, Serves, WholeFile
 from probe.targets import budget
 from probe.targets.budget import within
-from probe.targets.launch import AnySession, open_session
 from probe.targets.progress import VOICE, Say, Tell, silent
 from probe.targets.target import Target
 from probe.ui.answers.answer import (
@@ -51,7 +47,14 @@ from probe.ui.answers.answer import (
     length_values,
 )
 from probe.ui.answers.first_difference import ComparisonQuestion, Walked
-from probe.ui.answers.two_runs import GivenModel, TwoSides, of_two, refuse_padding, two_runs
+from probe.ui.answers.two_runs import (
+    GivenModel,
+    TwoSides,
+    of_two,
+    opened_on,
+    refuse_padding,
+    two_runs,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -490,7 +493,7 @@ def remedied(
     if others and not budget.spent():
         tell(f"trying {', '.join(others)}")
         padded.remedies += mitigated_models.tried_switches(
-            graph, sizes, at, others, partial(_opened_on, user_model)
+            graph, sizes, at, others, partial(opened_on, user_model)
         )
     return padded
 
@@ -568,7 +571,7 @@ def _watch_full_run(
         graph.doubt = next((note for note in notes if CHANGED in note), "")
         return notes
     where = checked_target(target)
-    graph.opened = running.enter_context(_opened_on(user_model, where))
+    graph.opened = running.enter_context(opened_on(user_model, where))
     if isinstance(graph.opened, WholeFile):
         graph.outputs(graph.inputs(content, graph.fixed))  # refused before anything is searched for
         return [f"{where.text}: the whole file is run there, and {WholeFile.untold}"]
@@ -576,21 +579,6 @@ def _watch_full_run(
     watched_notes = [] if whole.made is None else whole.made.notes
     graph.doubt = next((note for note in watched_notes if CHANGED in note), "")
     return []
-
-
-@contextmanager
-def _opened_on(user_model: GivenModel, where: Target) -> Iterator[Any]:
-    """Opens the model on a target, in a process of its own."""
-    with ExitStack() as running:
-        text = user_model.text("target")
-        if is_own_library(where, text):
-            folder = Path(tempfile.mkdtemp(prefix="probe-"))
-            running.callback(shutil.rmtree, folder, ignore_errors=True)
-            yield running.enter_context(Apart(text, where, user_model.trust, folder))
-        else:  # another library, release or processor
-            session: AnySession = open_session(where)
-            running.enter_context(session)
-            yield WholeFile(session, text)
 
 
 def _padded_model(user_model: GivenModel, padding: PaddingQuestion) -> PaddedModel:
@@ -615,11 +603,7 @@ def _padded_model(user_model: GivenModel, padding: PaddingQuestion) -> PaddedMod
         todo = "name one of these axes: {}:{}".format(*next(iter(along.items())))
         raise InputError("vary", vary, f"{said} entries, and inputs are padded to one size", todo)
     fixed = fixed or have.popitem()[1]
-    for name, axis in along.items():
-        if (there := arrays[name].shape[axis]) < fixed:
-            why = f"{name} has {there} entries along axis {axis}"
-            raise InputError("fixed", fixed, why, f"use {there} or less, or longer inputs")
-        arrays[name] = np.take(arrays[name], range(fixed), axis)
+    arrays = first_entries(arrays, along, fixed, "fixed")
     return PaddedModel(subject, arrays, along, fixed, padding.value)
 
 

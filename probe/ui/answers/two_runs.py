@@ -8,8 +8,8 @@ import hashlib
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,6 @@ from probe.diff.alone import Known
 from probe.diff.apart import (
     Apart,
     TargetRuns,
-    file_outputs,
     is_own_library,
     own_target,
     switch_lines,
@@ -56,6 +55,7 @@ from probe.record.subject import (
 )
 from probe.sizes.fewest import Conditions, ReleaseStep, search_conditions
 from probe.sizes.orders import by_order
+from probe.sizes.search import WholeFile
 from probe.sweep.printing import counted
 from probe.targets import budget, installation
 from probe.targets.budget import within
@@ -477,7 +477,7 @@ def bisect(model: GivenModel, left: Target, right: Target, tell: Say = silent) -
     one would be another program. Errors: InputError, also where the function does not repeat its
     own bits at an end.
     """
-    text, trust = model.text("between"), model.trust
+    text = model.text("between")
     # a function is not imported in this process: it declares no inputs
     arrays = model.arrays(() if is_function(text) else model.opened().inputs)
 
@@ -487,7 +487,7 @@ def bisect(model: GivenModel, left: Target, right: Target, tell: Say = silent) -
             if where.version is not None:
                 installation.install_target(where)
             with ExitStack() as running:
-                plain = _whole_model(text, where, trust, running)
+                plain = running.enter_context(opened_on(model, where)).plain
                 seen = [_digest_of_outputs(plain(arrays)) for _ in range(1 + CONTROLS)]
                 if len(set(seen)) > 1:
                     # how many results there are says whether it is two states or noise
@@ -505,13 +505,20 @@ def bisect(model: GivenModel, left: Target, right: Target, tell: Say = silent) -
     return search_conditions(left, right, ask)
 
 
-def _whole_model(text: str, where: Target, trust: bool, running: ExitStack) -> Plain:
-    """Returns what runs a model on a target as its user runs it, until ``running`` closes."""
-    if is_own_library(where, text):
-        return running.enter_context(Apart(text, where, trust)).plain
-    session: AnySession = open_session(where)
-    running.enter_context(session)
-    return partial(file_outputs, session, text)
+@contextmanager
+def opened_on(user_model: GivenModel, where: Target) -> Iterator[Any]:
+    """Opens the model on a target, in a process of its own: it has ``plain``, and recorders where the
+    library is its own."""
+    with ExitStack() as running:
+        text = user_model.text("target")
+        if is_own_library(where, text):
+            folder = Path(tempfile.mkdtemp(prefix="probe-"))
+            running.callback(shutil.rmtree, folder, ignore_errors=True)
+            yield running.enter_context(Apart(text, where, user_model.trust, folder))
+        else:  # another library, release or processor
+            session: AnySession = open_session(where)
+            running.enter_context(session)
+            yield WholeFile(session, text)
 
 
 def _digest_of_outputs(outputs: list[Any]) -> str:

@@ -62,13 +62,6 @@ def give_of_model(answer: Any, out: Output, after: Sequence[tuple[str, str]] = (
     out.give(answer_json, lambda: text, after)
 
 
-def refuse_written_folder(report: Path | None) -> None:
-    """Refuses the folder of a report that has files, before anything runs. InputError."""
-    if report is not None and report.is_dir() and any(report.iterdir()):
-        why = "the folder has files that would be overwritten"
-        raise InputError("report", report, why, "give another folder")
-
-
 WHAT = (
     "What you mean: batch (one sample alone against in a batch), padding (alone without padding "
     "against padded), release (--target against --against-target) or machine (against a "
@@ -115,9 +108,10 @@ def examine(
     module:function, which is called with the inputs in order. Every part is printed as soon as it
     is known: which operation, why, what keeps the bits, what it costs, and where the report is.
     """
+    from probe.case.arguments import require_unwritten
     from probe.ui.answers import examine as answers
 
-    refuse_written_folder(folder)
+    require_unwritten("report", folder)
     options |= run.arguments()
     free = ask is None and not options["against_target"] and not options["recording"]
     if free and not out.as_json and sys.stdin.isatty() and out.notes.is_terminal:
@@ -216,7 +210,9 @@ def diff(
     difference. No code of a recording is run, and no library is needed; with --trust the
     operations that differ are run again to find the causes.
     """
-    refuse_written_folder(report)
+    from probe.case.arguments import require_unwritten
+
+    require_unwritten("report", report)
     if right is not None:
         from probe.ui.answers.first_difference import diff as compared
 
@@ -397,10 +393,11 @@ def padding(
     the orders of its sums; an operation that prevents a proof, or every shorter length, is named.
     With --target of a different library, release or processor the whole file is run there.
     """
+    from probe.case.arguments import require_unwritten
     from probe.ui.answers import network as answers
     from probe.ui.answers.two_runs import refuse_report
 
-    refuse_written_folder(report)
+    require_unwritten("report", report)
     if not (pads["fixed"] or pads["lengths"] or pads["plan"] or run.inputs):
         why, todo = "the size to compare with is not given", "give --fixed N, or --inputs FILE.npz"
         raise InputError("fixed", "(none)", why, todo)
