@@ -46,9 +46,8 @@ from probe.targets.launch import open_session
 from probe.targets.progress import silent
 from probe.targets.runtimes import environments
 from probe.targets.target import Target
-from probe.ui.lock.checks import BitsSession, judged_check
+from probe.ui.lock.checks import BitsSession, LockFile, judged_check
 from probe.ui.lock.conditions import CORES_OF, LEVELS, Facts, limiting_variables
-from probe.ui.lock.file import LockFile
 from probe.ui.lock.runs import exit_status
 from probe.ui.lock.why import Command, Rerun, overlay, run_again
 

@@ -15,7 +15,7 @@ from probe.case.errors import InputError, ProbeError
 from probe.case.operation import OPERATIONS
 from probe.record.inputs import read_inputs
 from probe.report.proof import verify
-from probe.ui.lock.file import read_lock
+from probe.ui.lock.checks import read_lock
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lib.reports import Conventions, Operators, Pair, Report, ask
-from lib.reports.answers import answer
+from lib.reports import Conventions, Operators, Pair, Report, answer, ask
 from probe import Case, Store, Target, load
 from probe.targets.launch import open_session
 

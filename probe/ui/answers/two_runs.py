@@ -507,8 +507,8 @@ def bisect(model: GivenModel, left: Target, right: Target, tell: Say = silent) -
 
 @contextmanager
 def opened_on(user_model: GivenModel, where: Target) -> Iterator[Any]:
-    """Opens the model on a target, in a process of its own: it has ``plain``, and recorders where the
-    library is its own."""
+    """Opens the model on a target, in a process of its own: it has ``plain``, and recorders where
+    the library is its own."""
     with ExitStack() as running:
         text = user_model.text("target")
         if is_own_library(where, text):

@@ -58,8 +58,7 @@ def session_of(config: pytest.Config) -> BitsSession | None:
     ``config.bits_error`` says why."""
     if SESSION not in config.stash:
         from probe.case.errors import InputError
-        from probe.ui.lock.checks import BitsSession
-        from probe.ui.lock.file import NAME
+        from probe.ui.lock.checks import NAME, BitsSession
 
         cache = getattr(config, "cache", None)
         try:

@@ -31,9 +31,18 @@ from probe.targets.launch import AnySession, library_variables, open_session
 from probe.targets.progress import Say, silent
 from probe.targets.target import Target
 from probe.ui.lock import checks, why
-from probe.ui.lock.checks import CHANGED, NEW, SAME, UNKNOWN, BitsSession, Checked
+from probe.ui.lock.checks import (
+    CHANGED,
+    NEW,
+    SAME,
+    UNKNOWN,
+    Bits,
+    BitsSession,
+    Checked,
+    LockFile,
+    changing,
+)
 from probe.ui.lock.conditions import LIBRARIES
-from probe.ui.lock.file import Bits, LockFile, changing
 
 # Targets whose module has a different name.
 MODULES = {"opencv": "cv2", "litert": "ai_edge_litert"}

@@ -8,7 +8,7 @@ import pytest
 from probe.record.store import bits_of
 from probe.ui.cli import here as commands
 from probe.ui.cli.shell import run
-from probe.ui.lock import file
+from probe.ui.lock import checks
 from tests.ui.lock.projects import runs_in_this_process
 
 CASE = "--op dense --in-channels 33 --filters 4 --batch 3 --target reference".split()
@@ -27,7 +27,7 @@ def test_a_case_is_locked_checked_changed_and_blessed(tmp_path, capfd):
     assert run(["check"]) == 0
     assert run(["check", "lock", *CASE, "--name", "rows"]) == 0
     assert commands.SAID["same"] in capfd.readouterr().out
-    with file.changing(path) as lock:  # as if another release had given them
+    with checks.changing(path) as lock:  # as if another release had given them
         (named,) = lock.checks["rows"]
         lock.accept("rows", lock.conditions[named], bits_of(np.zeros(3)), "planted")
     assert run(["check", "--why", "no", "--json"]) == 1

@@ -7,17 +7,25 @@ import numpy as np
 import pytest
 
 from probe.record.store import bits_of
-from probe.ui.lock import checks, file
-from probe.ui.lock.checks import CHANGED, NEW, SAME, UNKNOWN, BitsSession, Checked, judged_check
+from probe.ui.lock import checks
+from probe.ui.lock.checks import (
+    CHANGED,
+    NEW,
+    SAME,
+    UNKNOWN,
+    Accepted,
+    BitsSession,
+    Checked,
+    judged_check,
+)
 from probe.ui.lock.conditions import facts_apart
-from probe.ui.lock.file import Accepted
 from tests.ui.lock.projects import HERE
 
 OLD, NEW_BITS = bits_of(np.zeros(3)), bits_of(np.ones(3))
 
 
 def lock_of(*entries):
-    lock = file.LockFile()
+    lock = checks.LockFile()
     for facts, bits in entries:
         lock.accept("t.py::test", facts, bits)
     return lock
@@ -36,7 +44,7 @@ def test_an_entry_whose_conditions_hold_decides():
 
 
 def test_without_an_entry_a_check_is_new():
-    assert verdict(file.LockFile(), OLD).verdict == NEW
+    assert verdict(checks.LockFile(), OLD).verdict == NEW
 
 
 @pytest.mark.parametrize(
@@ -93,23 +101,23 @@ def test_results_travel_between_processes():
 
 
 def test_two_renamed_tests_keep_their_entries_of_other_machines(tmp_path):
-    path, values = tmp_path / file.NAME, {"a": np.zeros(3), "b": np.ones(3)}
-    with file.changing(path) as lock:
+    path, values = tmp_path / checks.NAME, {"a": np.zeros(3), "b": np.ones(3)}
+    with checks.changing(path) as lock:
         for name, value in values.items():
             lock.accept(f"t.py::{name}", HERE | {"cores": 99}, bits_of(value))
     session = BitsSession(path, update=True)
     for name, value in values.items():
         session.checked(f"t.py::{name}2", f"t.py::{name}2", value, ("t.py", 1))
     session.finish(session.unused(["t.py::a2", "t.py::b2"]))
-    checks = file.read_lock(path).checks
-    assert {name: len(some) for name, some in checks.items()} == {"t.py::a2": 2, "t.py::b2": 2}
+    kept = checks.read_lock(path).checks
+    assert {name: len(some) for name, some in kept.items()} == {"t.py::a2": 2, "t.py::b2": 2}
 
 
 def test_a_lock_elsewhere_and_a_model_with_several_outputs_lose_nothing(tmp_path):
-    path = tmp_path / "locks" / file.NAME
+    path = tmp_path / "locks" / checks.NAME
     path.parent.mkdir()
     (tmp_path / "left_out.py").touch()
-    with file.changing(path) as lock:
+    with checks.changing(path) as lock:
         for name in ("left_out.py::test", "gone.py::test", "model::0", "model::1"):
             lock.accept(name, HERE, OLD)
         lock.runs["model"] = {"model": "package:function"}
@@ -117,13 +125,13 @@ def test_a_lock_elsewhere_and_a_model_with_several_outputs_lose_nothing(tmp_path
 
 
 def test_of_two_processes_that_add_one_check_the_second_replaces_nothing(tmp_path):
-    path = tmp_path / file.NAME
+    path = tmp_path / checks.NAME
     both = [BitsSession(path, update=True) for _ in range(2)]
     for number, session in enumerate(both):
         session.checked("t.py::test", "t.py::test", np.full(3, float(number)), ("t.py", 1))
     for session in both:
         session.finish()
-    (one,) = file.read_lock(path).checks["t.py::test"].values()
+    (one,) = checks.read_lock(path).checks["t.py::test"].values()
     assert one.bits == OLD
 
 

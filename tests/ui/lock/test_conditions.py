@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from probe.ui.lock import conditions
+from probe.ui.lock.checks import Bits, LockFile, read_lock
 from probe.ui.lock.conditions import conditions_key, facts_apart, restoring
-from probe.ui.lock.file import Bits, LockFile, read_lock
 from tests.ui.lock.projects import HERE
 
 

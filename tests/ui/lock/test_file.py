@@ -8,14 +8,14 @@ import pytest
 
 from probe.case.errors import InputError
 from probe.record.store import bits_of
-from probe.ui.lock import file
+from probe.ui.lock import checks
 from probe.ui.lock.conditions import conditions_key
 
 FACTS = {"cores": 2, "isa": "avx2", "library.numpy": "2.4.6", "flag.torch.mkldnn": 0}
 
 
 def filled(path, count=3):
-    with file.changing(path) as lock:
+    with checks.changing(path) as lock:
         for number in range(count):
             name = f'tests/test_a.py::test_x[{number}-"quoted" \\ é]'
             lock.accept(name, FACTS, bits_of(np.arange(number)), "because\nof it" * (number == 1))
@@ -26,7 +26,7 @@ def filled(path, count=3):
 
 def test_what_is_written_is_read(tmp_path):
     path = filled(tmp_path / "bits.lock")
-    lock = file.read_lock(path)
+    lock = checks.read_lock(path)
     assert lock.text() == path.read_text()
     assert lock.conditions == {conditions_key(FACTS): FACTS}
     accepted = lock.checks['tests/test_a.py::test_x[1-"quoted" \\ é]'][conditions_key(FACTS)]
@@ -38,7 +38,7 @@ def test_what_is_written_is_read(tmp_path):
 def test_lines_are_sorted_and_one_change_is_one_line(tmp_path):
     path = filled(tmp_path / "bits.lock")
     before = path.read_text().splitlines()
-    with file.changing(path) as lock:
+    with checks.changing(path) as lock:
         name = min(lock.checks)
         lock.accept(name, FACTS, bits_of(np.ones(9)), "a new release")
     after = path.read_text().splitlines()
@@ -47,11 +47,11 @@ def test_lines_are_sorted_and_one_change_is_one_line(tmp_path):
 
 def test_conditions_without_a_check_go(tmp_path):
     path = filled(tmp_path / "bits.lock")
-    with file.changing(path) as lock:
+    with checks.changing(path) as lock:
         for name in [*lock.checks]:
             lock.drop(name)
     assert "conditions" not in path.read_text().partition("format")[2]
-    assert file.read_lock(path).checks == {}
+    assert checks.read_lock(path).checks == {}
 
 
 BROKEN = {
@@ -77,9 +77,9 @@ def test_what_cannot_be_read_is_one_line_and_stays(tmp_path, what):
     text = path.read_text().replace(old, new)
     path.write_text(text)
     with pytest.raises(InputError, match=why) as error:
-        file.read_lock(path)
+        checks.read_lock(path)
     assert "\n" not in str(error.value)
-    with pytest.raises(InputError), file.changing(path) as lock:
+    with pytest.raises(InputError), checks.changing(path) as lock:
         lock.drop("model")
     assert path.read_text() == text
 
@@ -90,24 +90,24 @@ def test_two_entries_of_one_condition_are_refused(tmp_path):
     twice = next(n for n, line in enumerate(lines) if "{dtype" in line)
     path.write_text("".join([*lines[: twice + 1], *lines[twice:]]))
     with pytest.raises(InputError, match="two entries are for one condition"):
-        file.read_lock(path)
+        checks.read_lock(path)
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path):
     path = tmp_path / "bits.lock"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="not text"):
-        file.read_lock(path)
+        checks.read_lock(path)
 
 
 ADD = """
 import sys
 import numpy as np
 from pathlib import Path
-from probe.ui.lock import file
+from probe.ui.lock import checks
 from probe.record.store import bits_of
 for number in range(20):
-    with file.changing(Path("bits.lock")) as lock:
+    with checks.changing(Path("bits.lock")) as lock:
         lock.accept(f"{sys.argv[1]}.py::test_{number}", {"cores": 1}, bits_of(np.arange(number)))
 """
 
@@ -116,7 +116,7 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path):
     command = [sys.executable, "-c", ADD]
     running = [subprocess.Popen([*command, name], cwd=tmp_path) for name in "abcd"]
     assert [one.wait() for one in running] == [0] * 4
-    assert len(file.read_lock(tmp_path / "bits.lock").checks) == 80
+    assert len(checks.read_lock(tmp_path / "bits.lock").checks) == 80
     assert [one.name for one in tmp_path.iterdir()] == ["bits.lock"]
 
 
@@ -125,7 +125,7 @@ def test_a_failure_while_it_is_changed_writes_nothing(tmp_path):
     text = path.read_text()
 
     def fail():
-        with file.changing(path) as lock:
+        with checks.changing(path) as lock:
             lock.drop(next(iter(lock.checks)))
             raise RuntimeError
 

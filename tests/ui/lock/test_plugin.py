@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from probe.ui.lock import file, plugin
+from probe.ui.lock import checks as locks
+from probe.ui.lock import plugin
 
 pytestmark = pytest.mark.long
 
@@ -35,7 +36,7 @@ def project(project):
 def test_from_new_to_green_to_changed_to_blessed(project):
     project.says(1, "run pytest --bits-update")
     project.says(0, "", "--bits-update")
-    names = [*file.read_lock(project.lock).checks]
+    names = [*locks.read_lock(project.lock).checks]
     assert len(names) == 9
     assert {"test_it.py::test_cases[1]::#2", "test_it.py::test_cases[2]::out::a"} < set(names)
     project.says(0, "9 of 9 checks have the same bits")
@@ -78,7 +79,7 @@ def test_an_update_runs_each_body_once_and_what_tests_share_stays_as_it_was(proj
 
 
 def accepted(project):
-    return [one for each in file.read_lock(project.lock).checks.values() for one in each.values()]
+    return [one for each in locks.read_lock(project.lock).checks.values() for one in each.values()]
 
 
 @pytest.mark.slow
@@ -117,14 +118,14 @@ def test_models_with_a_state_are_green_after_their_update(project):
     project.says(0, "", "--bits-update")
     project.says(0, "", "--bits-why=no")
     # those of bodies that repeat within a process: dropout and the fixture's numbers do not
-    recorded = {name.partition("::")[2] for name in file.read_lock(project.lock).operations}
+    recorded = {name.partition("::")[2] for name in locks.read_lock(project.lock).operations}
     assert recorded == {"test_plain", "test_statistics_of_the_test_before"}
 
 
 @pytest.mark.slow
 def test_unused_entries_are_told_and_removed_and_a_renamed_test_keeps_its_own(project):
     project.pytest("--bits-update")
-    with file.changing(project.lock) as lock:  # an entry of another machine
+    with locks.changing(project.lock) as lock:  # an entry of another machine
         other = {"cores": 9, "processor": "elsewhere"}
         (one,) = lock.checks["test_it.py::test_array"].values()
         lock.accept("test_it.py::test_array", other, one.bits)
@@ -134,7 +135,7 @@ def test_unused_entries_are_told_and_removed_and_a_renamed_test_keeps_its_own(pr
     _, told = project.pytest("-k", "renamed", "--bits-why=no")
     assert "no test uses" not in told  # what was left out says nothing
     project.says(0, "", "--bits-update")
-    checks = file.read_lock(project.lock).checks
+    checks = locks.read_lock(project.lock).checks
     assert len(checks) == 5
     assert len(checks["test_it.py::test_renamed"]) == 2
 
@@ -146,8 +147,8 @@ def test_an_update_accepts_no_bits_that_differ_from_run_to_run(project):
     _, told = project.pytest("--bits-update")
     assert "check=test_random.py::test_random: its bits differ from run to run" in told
     project.says(1, "run pytest --bits-update")
-    assert "test_random.py::test_random" not in file.read_lock(project.lock).checks
-    assert len(file.read_lock(project.lock).checks) == 9  # the others are kept
+    assert "test_random.py::test_random" not in locks.read_lock(project.lock).checks
+    assert len(locks.read_lock(project.lock).checks) == 9  # the others are kept
 
 
 def test_a_test_that_is_renamed_and_changed_loses_its_value_for_a_reason_only(project):
@@ -155,10 +156,10 @@ def test_a_test_that_is_renamed_and_changed_loses_its_value_for_a_reason_only(pr
     project.write("test_it.py", TEST.replace("test_array", "test_renamed").replace("(6,", "(7,"))
     said = "check=test_it.py::test_array: it stays, new checks have other bits"
     project.says(1, said, "--bits-update")
-    checks = file.read_lock(project.lock).checks
+    checks = locks.read_lock(project.lock).checks
     assert {"test_it.py::test_array", "test_it.py::test_renamed"} <= set(checks)
     project.says(0, "", "--bits-bless", "one more number")
-    assert "test_it.py::test_array" not in file.read_lock(project.lock).checks
+    assert "test_it.py::test_array" not in locks.read_lock(project.lock).checks
 
 
 @pytest.mark.slow
@@ -171,14 +172,14 @@ def test_a_skipped_or_failed_test_keeps_its_entries(project):
         ),
     )
     project.says(1, "", "--bits-update", "--bits-why=no")
-    assert len(file.read_lock(project.lock).checks) == 9
+    assert len(locks.read_lock(project.lock).checks) == 9
 
 
 @pytest.mark.slow
 def test_processes_of_xdist_are_one_run(project):
     pytest.importorskip("xdist")
     project.says(0, "", "-n", "2", "--bits-update", apart=True)
-    assert len(file.read_lock(project.lock).checks) == 9
+    assert len(locks.read_lock(project.lock).checks) == 9
     said, flags = "9 of 9 checks have the same bits", ("-n", "2", "--bits-report=json")
     project.says(0, said, *flags, apart=True)
     found = json.loads((project.folder / "bits-report.json").read_text())

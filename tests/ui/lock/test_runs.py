@@ -10,7 +10,7 @@ import pytest
 from probe.case.errors import InputError
 from probe.record.store import bits_of
 from probe.ui.cli.shell import run
-from probe.ui.lock import file, runs
+from probe.ui.lock import checks, runs
 from tests.ui.lock.projects import runs_in_this_process
 
 ROOT = Path(__file__).parents[3]
@@ -26,7 +26,7 @@ def here(tmp_path, monkeypatch):
 
 def test_the_projects_own_lock_has_the_same_bits_or_does_not_know_this_machine():
     """The reference rounds as IEEE says: a processor without an entry has its bits too."""
-    found = runs.check_runs(ROOT / file.NAME, far="no")
+    found = runs.check_runs(ROOT / checks.NAME, far="no")
     assert len(found) == 3
     assert runs.exit_status(found) in (0, 3), [one.message for one in found]
 
@@ -34,14 +34,14 @@ def test_the_projects_own_lock_has_the_same_bits_or_does_not_know_this_machine()
 def test_an_output_that_is_gone_has_changed_until_it_is_blessed(here, capfd):
     """Of a run with several outputs, the lock has a check for each."""
     assert run(["check", "lock", *CASE, "--name", "rows"]) == 0
-    with file.changing(here / "bits.lock") as lock:
+    with checks.changing(here / "bits.lock") as lock:
         (named,) = lock.checks["rows"]
         lock.accept("rows::1", lock.conditions[named], bits_of(np.zeros(3)))
     assert run(["check"]) == 1
     assert "there is no such output any more" in capfd.readouterr().out
     assert run(["check", "lock", *CASE, "--name", "rows"]) == 2
     assert run(["check", "lock", *CASE, "--name", "rows", "--bless", "one is enough"]) == 0
-    assert list(file.read_lock(here / "bits.lock").checks) == ["rows"]
+    assert list(checks.read_lock(here / "bits.lock").checks) == ["rows"]
     assert run(["check"]) == 0
 
 
@@ -82,9 +82,9 @@ def test_a_lock_runs_no_code_that_the_user_does_not_trust(here, capfd):
     pickle = 'model = "theirs.pt"'
     (here / "theirs.pt").write_bytes(b"cposix\nmkdir\n(S'made'\ntR.")
     for how in ('model = "theirs:f"', pickle):
-        lines = ["format = 1", "[run.r]", how, 'trust = "1"', file.END]
+        lines = ["format = 1", "[run.r]", how, 'trust = "1"', checks.END]
         (here / "bits.lock").write_text("\n".join(lines) + "\n")
-        assert "trust" not in file.read_lock(here / "bits.lock").runs["r"]
+        assert "trust" not in checks.read_lock(here / "bits.lock").runs["r"]
         assert run(["check"]) == 3
         assert "--trust" in capfd.readouterr().out
         assert not (here / "made").exists()

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from probe.record.store import bits_of
-from probe.ui.lock import conditions, file, why
-from probe.ui.lock.checks import CHANGED, BitsSession, Checked, summarised
+from probe.ui.lock import checks, conditions, why
+from probe.ui.lock.checks import CHANGED, Accepted, BitsSession, Checked, summarised
 from probe.ui.lock.conditions import CORES_OF, limiting_variables
-from probe.ui.lock.file import Accepted
 from probe.ui.lock.why import Command, Rerun, with_companions
 
 pytestmark = pytest.mark.long
@@ -156,7 +155,7 @@ def test_a_processor_whose_instructions_bring_the_bits_back_is_the_cause(project
         """,
     )
     project.says(0, "", "--bits-update", **limiting_variables("sse41"))
-    with file.changing(project.lock) as lock:
+    with checks.changing(project.lock) as lock:
         ((check, entries),) = lock.checks.items()
         ((old, accepted),) = entries.items()
         facts = {k: v for k, v in lock.conditions[old].items() if not k.startswith("flag.")}
@@ -176,7 +175,7 @@ def test_what_was_not_seen_alone_is_no_change_of_the_code(alone, tmp_path, monke
     conditions fails: that nothing brings the bits back proves nothing then."""
     old, new, other = map(bits_of, (0.0, 1.0, 2.0))
     facts = {"cores": 1}
-    session = BitsSession(tmp_path / file.NAME)
+    session = BitsSession(tmp_path / checks.NAME)
     named = session.lock.accept("c", facts, old)
     apart = {} if alone else {"threads": {"cores": (1, 2)}}
     one = Checked("c", "c", new, {"cores": 2}, CHANGED, named, Accepted(old), apart)
@@ -200,7 +199,7 @@ def test_a_stream_that_another_release_draws_differently_is_a_cause_of_its_own(
     """New numbers of a generator are nobody's rounding, and no mistake of the code."""
     old, new = map(bits_of, (0.0, 1.0))
     apart = {"release torch": {"library.torch": ("2.11.0", "2.12.0")}}
-    session = BitsSession(tmp_path / file.NAME)
+    session = BitsSession(tmp_path / checks.NAME)
     named = session.lock.accept("c", {"library.torch": "2.11.0"}, old)
     one = Checked("c", "c", new, {"library.torch": "2.12.0"}, CHANGED, named, Accepted(old), apart)
     (tmp_path / "recording").mkdir()
