@@ -61,8 +61,9 @@ def pytest_collection_modifyitems(items):
             item.add_marker("check")
 
 
-KEPT = 3
-"""Sessions that outlive a module: starting TensorFlow takes seconds, keeping it 400 MB."""
+KEPT = 6
+"""Sessions that outlive a module, as many as there are libraries that several modules start:
+starting TensorFlow takes seconds, keeping it 400 MB."""
 
 
 @pytest.fixture(scope="session")
