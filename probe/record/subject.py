@@ -196,11 +196,11 @@ class FunctionSubject:
     def recorder(self, arrays: Mapping[str, np.ndarray], like: Recorder | None = None) -> Recorder:
         """Returns a recorder of one call, with arrays by the names of its parameters, else in their
         order. InputError: it needs inputs that are not given, or takes fewer, or whole numbers."""
-        given, said, names = dict(arrays), "", [each.name for each in _parameters(self.function)]
+        given, said, names = dict(arrays), "", [each.name for each in parameters(self.function)]
         if not self.inputs and len(given) <= len(names):
             given, said = by_name(names, given)
             arrays = given
-        missing = [each.name for each in _parameters(self.function) if each.default is each.empty]
+        missing = [each.name for each in parameters(self.function) if each.default is each.empty]
         missing = [name for name in missing if name not in given] if names else []
         if self.torch and not arrays and not missing:
             missing = ["the module's inputs"]
@@ -240,7 +240,7 @@ class FunctionSubject:
                 refuse_fractions(lambda whole: function(*self._arguments(whole)), given)
                 called = ", ".join(
                     f"{type(a).__name__} {str(a.dtype).rpartition('.')[2]} {list(a.shape)}"
-                    for a in self._values(given).values()
+                    for a in self.values(given).values()
                 )
                 todo = "check --inputs or --shape" + TENSORS * (not self.torch)
                 why = f"{_error_text(error)} (called with {called}; {todo})"
@@ -251,7 +251,8 @@ class FunctionSubject:
         guard: Any = Guarded(recorder, self.name, said) if self.name or said else recorder
         return guard  # type: ignore[no-any-return]
 
-    def _values(self, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    def values(self, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """The arrays as what the function is called with: tensors of a module of PyTorch."""
         if not self.torch:
             return dict(arrays)
         torch = import_module("torch")
@@ -260,7 +261,7 @@ class FunctionSubject:
     def _arguments(self, arrays: Mapping[str, np.ndarray]) -> list[Any]:
         if len(self.inputs) > 1:  # a second argument of a Keras model says whether it trains
             return [{name.partition(":")[0]: array for name, array in arrays.items()}]
-        return [*self._values(arrays).values()]
+        return [*self.values(arrays).values()]
 
 
 def _by_keywords(function: Callable[..., Any], names: Sequence[str], *values: Any) -> Any:
@@ -293,18 +294,18 @@ TORCH = ("torch.nn.modules.module", "Module")
 TENSORS = "; a function of tensors begins with x = torch.from_numpy(x), or name the module"
 
 
-def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     """What a function can be called with by place; of a module of PyTorch its forward's. None where
     it takes any number of them."""
     if any((kind.__module__, kind.__name__) == TORCH for kind in type(function).__mro__):
         function = function.forward  # type: ignore[attr-defined]
     try:
-        parameters = inspect.signature(function).parameters.values()
+        every = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return []
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    several = any(each.kind is each.VAR_POSITIONAL for each in parameters)
-    return [] if several else [each for each in parameters if each.kind in kinds]
+    several = any(each.kind is each.VAR_POSITIONAL for each in every)
+    return [] if several else [each for each in every if each.kind in kinds]
 
 
 class ModelFile:
@@ -398,7 +399,7 @@ def function_recorder(
         return function  # type: ignore[return-value]
     if not callable(function):
         raise InputError("function", type(function).__name__, "it can't be called", NO_ARGUMENTS)
-    if missing := [each.name for each in _parameters(function) if each.default is each.empty]:
+    if missing := [each.name for each in parameters(function) if each.default is each.empty]:
         why = f"it takes {', '.join(missing)}"
         name = getattr(function, "__name__", type(function).__name__)
         raise InputError("function", name, why, NO_ARGUMENTS)

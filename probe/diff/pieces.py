@@ -1,0 +1,582 @@
+"""Runs a model in pieces and lays what they give beside the whole: chunks, tiles, prefixes, and
+steps behind a state.
+
+Before any bit is compared it is asked what an output of the whole reads, by running the whole with
+other content: outside of a piece (outputs that change need more than the piece has), before and
+behind a seam (the smallest overlap at which nothing changes), and at neighbouring seams (outputs
+move on in steps of the grid on which pieces have to begin). Where the outputs lie along the input
+is read off runs at other lengths. So nothing has to be known of the model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import pairwise, product
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from probe.case import floats
+from probe.case.errors import Foreign, InputError, Nondeterministic, ProbeError, foreign
+from probe.diff.repeated import HALF, contents, differing, unheard
+from probe.explain.comparison.outputs import (
+    OutputDifference,
+    output_difference,
+    with_window,
+)
+from probe.targets import budget
+
+Arrays = Mapping[str, np.ndarray]
+Plain = Callable[[Arrays], list[np.ndarray]]
+
+HOW = (
+    "write prefix:P, chunks:C[+overlap:K], tiles:HxW[+overlap:K], stream:C, cached:P+1*N or draft:D"
+)
+
+_FORMS = (
+    re.compile(r"(?P<kind>prefix|stream|draft):(?P<first>\d+)"),
+    re.compile(r"(?P<kind>chunks):(?P<first>\d+)(\+overlap:(?P<overlap>\d+))?"),
+    re.compile(r"(?P<kind>tiles):(?P<first>\d+)x(?P<second>\d+)(\+overlap:(?P<overlap>\d+))?"),
+    re.compile(r"(?P<kind>cached):(?P<first>\d+)\+(?P<second>\d+)\*(?P<times>\d+)"),
+)
+
+STATEFUL = ("stream", "cached", "draft")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What a piece is given along each axis, and what of it is kept: [start, stop) of the input."""
+
+    given: tuple[tuple[int, int], ...]
+    kept: tuple[tuple[int, int], ...]
+
+    @property
+    def text(self) -> str:
+        """The part that is kept, as Python's slice."""
+        return ", ".join(f"{start}:{stop}" for start, stop in self.kept)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """In which pieces an input is computed: as ``text`` says, see ``HOW``.
+
+    ``sizes``: of a piece along each axis; of ``cached`` of the prompt and of a step, ``times`` of
+    them; ``draft``: of what is computed at once behind all that stands before.
+    """
+
+    text: str
+    kind: str
+    sizes: tuple[int, ...]
+    overlap: int = 0
+    times: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Schedule:
+        """Reads a schedule. InputError."""
+        match = next(filter(None, (form.fullmatch(text.strip()) for form in _FORMS)), None)
+        if match is None:
+            raise InputError("at", text, "it is no schedule", HOW)
+        words = match.groupdict()
+        sizes = tuple(int(words[name]) for name in ("first", "second") if words.get(name))
+        if not all(sizes):
+            raise InputError("at", text, "a piece of nothing", "give sizes from 1 on")
+        more = {name: int(words.get(name) or 0) for name in ("overlap", "times")}
+        return cls(text.strip(), words["kind"], sizes, **more)
+
+    @property
+    def axes(self) -> int:
+        """How many axes are cut."""
+        return 2 if self.kind == "tiles" else 1
+
+    @property
+    def stateful(self) -> bool:
+        """Whether each piece gets what the one before it left."""
+        return self.kind in STATEFUL
+
+    def with_sizes(self, *sizes: int) -> Schedule:
+        """The same with pieces of other sizes."""
+        overlap = f"+overlap:{self.overlap}" if self.overlap else ""
+        words = "x".join(map(str, sizes))
+        return Schedule(f"{self.kind}:{words}{overlap}", self.kind, sizes, self.overlap)
+
+    def pieces(self, total: Sequence[int]) -> list[Piece]:
+        """Its pieces of an input of these sizes. InputError: it has less than a piece."""
+        if any(size > most for size, most in zip(self.sizes, total, strict=False)):
+            sizes = "x".join(map(str, total))
+            raise InputError("at", self.text, f"the input has {sizes}", "give smaller pieces")
+        if self.kind == "prefix":
+            return [Piece(((0, self.sizes[0]),), ((0, self.sizes[0]),))]
+        if self.kind in ("cached", "draft"):
+            prompt, step = self.sizes if self.kind == "cached" else (total[0] - self.sizes[0],) * 2
+            stop = prompt + step * self.times if self.times else total[0]
+            if not 0 < prompt < stop <= total[0]:
+                why = f"it needs {stop} positions, a prompt and steps, and the input has {total[0]}"
+                raise InputError("at", self.text, why, "give fewer steps, or a longer input")
+            starts = [0, *range(prompt, stop, step)]
+            bounds = zip(starts, [*starts[1:], stop], strict=True)
+            return [Piece((both,), (both,)) for both in bounds]
+        lines = [
+            [
+                (
+                    (max(0, start - self.overlap), min(most, start + size + self.overlap)),
+                    (start, min(most, start + size)),
+                )
+                for start in range(0, most, size)
+            ]
+            for size, most in zip(self.sizes, total, strict=True)
+        ]
+        return [
+            Piece(tuple(given for given, _ in some), tuple(kept for _, kept in some))
+            for some in product(*lines)
+        ]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where an output's entries lie along one axis of the input: along its axis ``axis``, entry i
+    at position ``i * step``."""
+
+    axis: int
+    step: Fraction
+
+    def entries(self, start: int, stop: int, most: tuple[int, int]) -> tuple[int, int]:
+        """The output's entries of the input's positions [start, stop). ``most``: both sizes."""
+        last = most[1] if stop == most[0] else min(most[1], ceil(stop / self.step))
+        return min(most[1], ceil(start / self.step)), last
+
+
+@dataclass
+class Compared:
+    """A piece beside the whole. ``differences``: of each output by index, ``window`` being those
+    that read other inputs; ``far``: elements that differ by more than rounding though they don't.
+    ``lost``: elements that the piece should give and doesn't; ``doubled``: that it gives besides,
+    of a schedule without an overlap; ``between``: it begins between two entries of an output, so
+    that nothing can be laid beside it."""
+
+    piece: Piece
+    differences: list[OutputDifference]
+    far: int = 0
+    lost: int = 0
+    doubled: int = 0
+    between: bool = False
+
+    @property
+    def apart(self) -> int:
+        """Elements that differ though they read nothing beyond the piece."""
+        return sum(each.differing - each.window_apart for each in self.differences)
+
+    @property
+    def window(self) -> int:
+        """Elements that read other inputs than the whole's."""
+        return sum(each.window for each in self.differences)
+
+    def to_json(self) -> dict[str, Any]:
+        """An entry of ``pieces``."""
+        words = ("far", "lost", "doubled", "between", "window")
+        entry = {"given": self.piece.given, "kept": self.piece.kept}
+        entry |= {name: getattr(self, name) for name in words}
+        return entry | {"outputs": [each.to_json() for each in self.differences]}
+
+
+@dataclass(frozen=True)
+class Context:
+    """What pieces need along one axis: so many positions before and behind what is kept, None:
+    everything there; beginnings at multiples of ``grid``, None: not known."""
+
+    before: int | None
+    after: int | None
+    grid: int | None
+
+    @property
+    def words(self) -> str:
+        """It in words."""
+        sides = ((self.before, "before"), (self.after, "behind"))
+        parts = [f"{'all' if n is None else n} {where}" for n, where in sides]
+        text = f"outputs read {' and '.join(parts)} what is kept"
+        return (
+            text if self.grid in (None, 1) else f"{text}; pieces begin at multiples of {self.grid}"
+        )
+
+
+@dataclass
+class InPieces:
+    """A model and its input, computed whole and in pieces.
+
+    ``run``: the model unwatched, from arrays by name; ``arrays``: its inputs; ``along``: of each
+    axis that is cut, the axis of each input. ``states``: inputs that take what an output, by its
+    number, left of the piece before; they may be missing in ``arrays``. ``dtypes``: of inputs whose
+    containers don't say. Errors: Nondeterministic where the whole does not repeat its bits;
+    InputError where no output follows the input along this axis.
+    """
+
+    run: Plain
+    arrays: Arrays
+    along: Sequence[Mapping[str, int]]
+    states: Mapping[str, int] = field(default_factory=dict)
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+    runs: int = 0
+
+    def __post_init__(self) -> None:
+        self.whole, again = self.call(self.arrays), self.call(self.arrays)
+        if [a.tobytes() for a in self.whole] != [a.tobytes() for a in again]:
+            raise Nondeterministic("the whole does not repeat its own bits")
+        first = [next(iter(each.items())) for each in self.along]
+        self.sizes = [self.arrays[name].shape[axis] for name, axis in first]
+        self.layouts = [self._layouts(number) for number in range(len(self.along))]
+        follows = [
+            all(each[n] is not None for each in self.layouts) for n in range(len(self.whole))
+        ]
+        if not any(follows):
+            axes = ", ".join(f"{name}:{axis}" for name, axis in first)
+            why = "no output has more entries where the input is longer along it"
+            raise InputError("vary", axes, why, "name another axis: --vary schedule:NAME:AXIS")
+
+    def _everything(self, arrays: Arrays) -> list[np.ndarray]:
+        self.runs += 1
+        return [np.asarray(array) for array in self.run(arrays)]
+
+    def call(self, arrays: Arrays) -> list[np.ndarray]:
+        """The outputs of one run, without states."""
+        outputs = self._everything(arrays)
+        return [array for n, array in enumerate(outputs) if n not in self.states.values()]
+
+    def computed(
+        self, pieces: Sequence[Piece], arrays: Arrays | None = None
+    ) -> Iterator[list[np.ndarray]]:
+        """Yields the outputs of each piece in turn, with the state that the one before left."""
+        arrays = self.arrays if arrays is None else arrays
+        left = {name: arrays[name] for name in self.states if name in arrays}
+        for piece in pieces:
+            outputs = self._everything({**self.cut(piece.given, arrays), **left})
+            left = {name: outputs[n] for name, n in self.states.items()}
+            yield [array for n, array in enumerate(outputs) if n not in self.states.values()]
+
+    def given(self, pieces: Sequence[Piece], number: int) -> Arrays:
+        """The inputs of one piece, with its state."""
+        arrays = self.cut(pieces[number].given)
+        left = {name: self.arrays[name] for name in self.states if name in self.arrays}
+        for piece in pieces[:number] if self.states else ():
+            outputs = self._everything({**self.cut(piece.given), **left})
+            left = {name: outputs[n] for name, n in self.states.items()}
+        return {**arrays, **left}
+
+    def cut(
+        self, given: Sequence[tuple[int, int]], arrays: Arrays | None = None
+    ) -> dict[str, np.ndarray]:
+        """The inputs cut along each axis, in memory of their own."""
+        arrays = dict(self.arrays if arrays is None else arrays)
+        for each, (start, stop) in zip(self.along, given, strict=True):
+            for name, axis in each.items():
+                index = (slice(None),) * axis + (slice(start, stop),)
+                arrays[name] = np.array(arrays[name][index], order="C")
+        return arrays
+
+    def _tried(self, number: int, size: int) -> list[tuple[int, ...]] | None:
+        """The shapes of outputs at another size; None: the model doesn't run there."""
+        given = [(0, most) for most in self.sizes]
+        given[number] = 0, size
+        try:
+            with unheard():
+                return [array.shape for array in foreign(self.call, self.cut(given))]
+        except (Foreign, ProbeError):
+            return None
+
+    def _layouts(self, number: int) -> list[Layout | None]:
+        """Of each output, how it follows the input's size; None: it doesn't."""
+        most, shapes = self.sizes[number], {self.sizes[number]: [a.shape for a in self.whole]}
+
+        def tried(size: int) -> list[tuple[int, ...]] | None:
+            if size not in shapes:
+                shapes[size] = self._tried(number, size) or []
+            return shapes[size] or None
+
+        found = list[Layout | None]()
+        for n, output in enumerate(self.whole):
+            # the sizes from which on the output has as many entries as now, and the one before
+            starts, at = list[tuple[int, int]](), most
+            axis = None
+            for _ in range(2):
+                here = shapes[at][n]
+
+                def smaller(size: int, here: tuple[int, ...] = here, n: int = n) -> bool:
+                    there = tried(size)
+                    return there is None or there[n] != here
+
+                below = _last(smaller, at)
+                there = None if below is None else tried(below)
+                if below is None or there is None or len(there[n]) != output.ndim:
+                    break
+                axes = [k for k in range(output.ndim) if there[n][k] != here[k]]
+                if len(axes) != 1 or axis not in (None, axes[0]):
+                    break
+                axis = axes[0]
+                starts.append((below + 1, here[axis]))
+                at = below
+            if axis is None or len(starts) < 2:
+                found.append(None)
+                continue
+            (first, larger), (second, less) = starts
+            step = Fraction(first - second, larger - less)
+            found.append(Layout(axis, step) if step > 0 else None)
+        return found
+
+    def changed(
+        self, where: Callable[[int, int], np.ndarray], number: int | None = None
+    ) -> list[np.ndarray]:
+        """Which elements of the outputs have other bits with other content at positions of an axis
+        (``where`` says from its number and size which; ``number``: of this one alone)."""
+        marks = [np.zeros(array.shape, bool) for array in self.whole]
+        for other in self._others(where, number):
+            with unheard():
+                outputs = self.call(other)
+            for mark, ours, theirs in zip(marks, self.whole, outputs, strict=True):
+                same = ours.shape == theirs.shape
+                mark |= differing(ours, theirs, str(ours.dtype)) if same else True
+        return marks
+
+    def _others(
+        self, where: Callable[[int, int], np.ndarray], number: int | None
+    ) -> Iterator[Arrays]:
+        places = {name: np.zeros(array.shape, bool) for name, array in self.arrays.items()}
+        for order, each in enumerate(self.along):
+            if number in (None, order):
+                line = where(order, self.sizes[order])
+                for name, axis in each.items():
+                    places[name] |= line.reshape(-1, *(1,) * (places[name].ndim - axis - 1))
+        if any(place.any() for place in places.values()):
+            yield from contents(self.arrays, places, self.dtypes)
+
+    def reads_apart(self, pieces: Sequence[Piece], most: int = 64) -> list[list[np.ndarray]] | None:
+        """Of each piece's outputs, which elements read a position that the same ones of the whole
+        don't, or don't read one that those do: positions one by one, ``most`` of them, those at
+        seams first. None: there was no time for it.
+
+        A change counts on the one side only where it is larger than rounding, and nothing at all
+        moves on the other: far positions may be lost in what is rounded away."""
+        seams = {edge + n for piece in pieces for edge in piece.kept[0] for n in (-1, 0)}
+        spread = np.linspace(0, self.sizes[0] - 1, most).astype(int).tolist()
+        positions = [*sorted(seams & {*range(self.sizes[0])}), *spread]
+        ours = [*self.computed(pieces)]
+        apart = [[np.zeros(array.shape, bool) for array in outputs] for outputs in ours]
+        for position in list(dict.fromkeys(positions))[:most]:
+            if budget.spent():
+                return None
+            whole = [[np.zeros(a.shape, bool) for a in self.whole] for _ in range(2)]
+            parts = [[[np.zeros(a.shape, bool) for a in some] for some in ours] for _ in range(2)]
+            for other in self._others(lambda _, n, at=position: np.arange(n) == at, 0):  # type: ignore[misc]
+                with unheard():
+                    _mark(whole, self.whole, self.call(other))
+                    for number, outputs in enumerate(self.computed(pieces, other)):
+                        _mark([each[number] for each in parts], ours[number], outputs)
+            for number, piece in enumerate(pieces):
+                for output in range(len(self.whole)):
+                    there = self.places(piece, output, ours[number][output].shape)
+                    if there is None:
+                        continue
+                    theirs, here = there
+                    any_whole, far_whole = (each[output][theirs] for each in whole)
+                    any_part, far_part = (each[number][output][here] for each in parts)
+                    apart[number][output][here] |= (far_whole & ~any_part) | (far_part & ~any_whole)
+        return apart
+
+    def kept(self, piece: Piece, output: int) -> tuple[slice, ...] | None:
+        """Where an output has what a piece keeps; None: it doesn't follow the input."""
+        index = [slice(None)] * self.whole[output].ndim
+        for number, (start, stop) in enumerate(piece.kept):
+            layout = self.layouts[number][output]
+            if layout is None:
+                return None
+            most = self.sizes[number], self.whole[output].shape[layout.axis]
+            index[layout.axis] = slice(*layout.entries(start, stop, most))
+        return tuple(index)
+
+    def places(
+        self, piece: Piece, output: int, shape: tuple[int, ...]
+    ) -> tuple[tuple[slice, ...], tuple[slice, ...]] | None:
+        """Where the whole and a piece (of this shape) have what the piece keeps; None: the output
+        doesn't follow the input, or the piece begins between two of its entries."""
+        index = self.kept(piece, output)
+        if index is None:
+            return None
+        there, here = list(index), list(index)
+        for order, (start, _) in enumerate(piece.given):
+            layout = self.layouts[order][output]
+            assert layout is not None
+            shift = start / layout.step
+            if shift.denominator != 1:
+                return None
+            begin, end = index[layout.axis].start, index[layout.axis].stop
+            stop = max(begin, min(end, shape[layout.axis] + int(shift)))
+            there[layout.axis] = slice(begin, stop)
+            here[layout.axis] = slice(begin - int(shift), stop - int(shift))
+        return tuple(there), tuple(here)
+
+    def beside(
+        self, piece: Piece, outputs: Sequence[np.ndarray], apart: Sequence[np.ndarray] = ()
+    ) -> Compared:
+        """Lays a piece's outputs beside the whole's, and marks those that read other inputs:
+        beyond the piece, or as ``apart`` says."""
+
+        def outside(order: int, size: int) -> np.ndarray:
+            start, stop = piece.given[order]
+            at = np.arange(size)
+            # a state holds what stands before
+            return at >= stop if self.states else (at < start) | (at >= stop)
+
+        beyond, found = self.changed(outside), Compared(piece, [])
+        for number, (whole, part) in enumerate(zip(self.whole, outputs, strict=True)):
+            index = self.kept(piece, number)
+            if index is None:
+                continue
+            both = self.places(piece, number, part.shape)
+            if both is None:
+                return replace(found, differences=[], between=True)
+            there, here = both
+            found.lost += whole[index].size - whole[there].size
+            if piece.given == piece.kept:
+                found.doubled += part.size - part[here].size
+            dtype = str(whole.dtype)
+            difference = output_difference(part[here], whole[there], (dtype, dtype))
+            window = beyond[number][there] | (apart[number][here] if apart else False)
+            far = np.zeros(whole[there].shape, bool)
+            _mark([np.zeros_like(far), far], [part[here]], [whole[there]], single=True)
+            found.far += int((far & ~window).sum())
+            found.differences.append(with_window(difference, window))
+        return found
+
+    def context(self, pieces: Sequence[Piece]) -> list[Context]:
+        """What these pieces need along each axis, asked at all of their seams, as long as there is
+        time."""
+        return [self._context(number, pieces) for number in range(len(self.along))]
+
+    def _context(self, number: int, pieces: Sequence[Piece]) -> Context:
+        most = self.sizes[number]
+        spans = sorted({piece.kept[number] for piece in pieces})
+        sides = list[int | None]()
+        for behind in (False, True):
+            need = unlimited = 0
+            seams = [s for s in spans if (s[1] < most if behind else s[0] > 0)]
+            # the seam with the most content beyond it first: what reads everything shows there
+            for span in sorted(seams, key=lambda s: s[0], reverse=not behind):
+                if budget.spent():
+                    break
+                room = most - span[1] if behind else span[0]
+
+                def enough(size: int, span: tuple[int, int] = span, behind: bool = behind) -> bool:
+                    return self._enough(number, span, behind, size)
+
+                if need >= room or enough(need):
+                    continue
+                need = _first(enough, need, room)
+                unlimited = int(need == room)
+                if unlimited:
+                    break
+            sides.append(None if unlimited else need)
+        return Context(sides[0], sides[1], self._grid(number))
+
+    def _enough(self, number: int, span: tuple[int, int], behind: bool, size: int) -> bool:
+        """Whether what is kept of ``span`` doesn't change with what lies ``size`` beyond it."""
+
+        def beyond(order: int, count: int) -> np.ndarray:
+            at = np.arange(count)
+            return at >= span[1] + size if behind else at < span[0] - size
+
+        whole = tuple((0, most) for most in self.sizes)
+        given = (*whole[:number], span, *whole[number + 1 :])
+        marks = self.changed(beyond, number)
+        for output, mark in enumerate(marks):
+            index = self.kept(Piece(whole, given), output)
+            if index is not None and mark[index].any():
+                return False
+        return True
+
+    def _grid(self, number: int) -> int | None:
+        """By how many positions a seam moves until the first output that reads behind it moves."""
+        most = self.sizes[number]
+
+        def first(at: int) -> int | None:
+            marks = self.changed(lambda _, count: np.arange(count) >= at, number)
+            for output, mark in enumerate(marks):
+                layout = self.layouts[number][output]
+                if layout is not None and mark.any():
+                    lines = mark.any(axis=tuple(k for k in range(mark.ndim) if k != layout.axis))
+                    return int(np.argmax(lines))
+            return None
+
+        jumps, at = list[int](), most // 2
+        here = first(at)
+        while len(jumps) < 3 and here is not None and not budget.spent():
+            width = 1
+            while at + width < most and first(at + width) == here:
+                width *= 2
+            if at + width >= most:
+                return None
+            low, high = at + width // 2, at + width
+            while high - low > 1:
+                middle = (low + high) // 2
+                if first(middle) == here:
+                    low = middle
+                else:
+                    high = middle
+            jumps.append(high)
+            at, here = high, first(high)
+        widths = {b - a for a, b in pairwise(jumps)}
+        return widths.pop() if len(widths) == 1 else None
+
+
+def _last(test: Callable[[int], bool], most: int) -> int | None:
+    """The largest number below ``most`` of which the test holds; None: of none from 1 on. It holds
+    below where it holds."""
+    width = 1
+    while most - width >= 1 and not test(most - width):
+        width *= 2
+    low, high = max(most - width, 0), most - width // 2
+    if low < 1 and not test(1):
+        return None
+    low = max(low, 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if test(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _first(test: Callable[[int], bool], low: int, high: int) -> int:
+    """The smallest number of which the test holds: not of ``low``, of ``high`` in any case."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        if test(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _mark(
+    marks: Sequence[Any],
+    left: Sequence[np.ndarray],
+    right: Sequence[np.ndarray],
+    single: bool = False,
+) -> None:
+    """Marks where outputs have other bits, and where they are further apart than rounding."""
+    changed, far = ([marks[0]], [marks[1]]) if single else (marks[0], marks[1])
+    for number, (ours, theirs) in enumerate(zip(left, right, strict=True)):
+        if ours.shape != theirs.shape:
+            changed[number][...] = far[number][...] = True
+            continue
+        dtype = str(ours.dtype)
+        changed[number] |= differing(ours, theirs, dtype)
+        if dtype not in floats.FORMATS:
+            far[number] |= changed[number]
+            continue
+        sides = [floats.widen(array, dtype) for array in (ours, theirs)]
+        with np.errstate(all="ignore"):
+            size = np.abs(sides[0][np.isfinite(sides[0])]).max(initial=0.0)
+            near = np.abs(sides[0] - sides[1]) <= floats.eps(dtype) ** HALF * size
+        far[number] |= changed[number] & ~near & ~(np.isnan(sides[0]) & np.isnan(sides[1]))

@@ -1,0 +1,459 @@
+"""Compares a model that is computed in pieces with the same computed whole: chunks, tiles,
+prefixes, and steps behind a state.
+
+What the pieces need is asked first, by running: how much beside what they keep, on which grid they
+begin, what is lost or given twice at a seam. What differs beyond that by more than rounding is a
+mistake; where it comes from, and why the rest rounds differently, says the comparison of the first
+piece that differs with the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from probe.case.errors import Foreign, InputError, ProbeError
+from probe.diff.pieces import Arrays, Compared, Context, InPieces, Piece, Plain, Schedule
+from probe.diff.walk import walk
+from probe.explain.comparison.outputs import counts_text, joined, verdict_of
+from probe.record.contract import Opened
+from probe.record.inputs import varied_axes
+from probe.record.subject import FunctionSubject, parameters, run_unwatched
+from probe.sweep.printing import counted, ranges
+from probe.targets import budget
+from probe.targets.budget import within
+from probe.targets.progress import VOICE, Say, heard
+from probe.ui.answers.answer import Answer
+from probe.ui.answers.first_difference import ComparisonQuestion, Walked, first_difference
+from probe.ui.answers.two_runs import GivenModel, repeats
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import RenderableType
+
+FULL = "full"
+
+
+@dataclass(repr=False)
+class Scheduled(Answer):
+    """A model in pieces against the same whole.
+
+    ``found``: the pieces that were run, in order; ``of``: how many there are. ``contexts``: of each
+    axis that is cut, what pieces need. ``walked``: the first piece that differs against the whole,
+    operation by operation; None: none differs, or it was not asked. ``safe``: of other sizes of
+    pieces, ``at`` and ``verdict``. ``stateful``: each piece gets what the one before left.
+    """
+
+    found: list[Compared]
+    of: int
+    model: str
+    schedule: Schedule
+    contexts: list[Context]
+    stateful: bool
+    walked: Walked | None = None
+    safe: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str:
+        """``equal``, ``differs`` or ``unknown``: of all that the pieces keep, by index."""
+        if any(piece.lost or piece.between for piece in self.found):
+            return "differs"
+        verdict = verdict_of([each for piece in self.found for each in piece.differences])
+        return "unknown" if verdict == "equal" and len(self.found) < self.of else verdict
+
+    @property
+    def finding(self) -> bool:
+        """Whether anything differs, or whether that is unknown."""
+        return self.verdict != "equal"
+
+    @property
+    def mistakes(self) -> list[str]:
+        """What no rounding is, in words: outputs that read other inputs, or stand elsewhere."""
+        lines, need = [], "; ".join(dict.fromkeys(context.words for context in self.contexts))
+        need = "" if self.stateful else f": {need}"
+        between = [piece.piece.text for piece in self.found if piece.between]
+        if between:
+            some = counted(len(between), "piece")
+            lines.append(
+                f"grid: {some} begin between two outputs, first that of {between[0]}{need}"
+            )
+        off = self._off_grid()
+        if off and not between:
+            lines.append(f"grid: pieces begin at {ranges(off)} of the input{need}")
+        for name, verb in (("lost", "is missing"), ("doubled", "is given twice")):
+            some = [piece for piece in self.found if getattr(piece, name)]
+            if some:
+                count = sum(getattr(piece, name) for piece in some)
+                verb = verb.replace("is ", "are ") if count > 1 else verb
+                lines.append(
+                    f"seams: {counted(count, 'output')} {verb} behind "
+                    f"{counted(len(some), 'piece')}, first that of {some[0].piece.text}"
+                )
+        window = sum(piece.window for piece in self.found)
+        if window:
+            first = next(piece for piece in self.found if piece.window)
+            what = (
+                "read other inputs than those of the whole"
+                if self.stateful
+                else "read beyond their piece"
+            )
+            lines.append(
+                f"window: {counted(window, 'output')} {what}, first in {first.piece.text}{need}"
+            )
+        far = sum(piece.far for piece in self.found)
+        if far and not (off or between):
+            first = next(piece for piece in self.found if piece.far)
+            lines.append(
+                f"{counted(far, 'output')} further apart than rounding though they read the same "
+                f"inputs, first in {first.piece.text}: the piece computes something else"
+            )
+        return lines
+
+    def _off_grid(self) -> list[int]:
+        found = set[int]()
+        for number, context in enumerate(self.contexts):
+            starts = {piece.piece.given[number][0] for piece in self.found}
+            found |= {start for start in starts if context.grid and start % context.grid}
+        return sorted(found)
+
+    def report(self) -> dict[str, Any]:
+        first = None if self.walked is None else self.walked.found.first
+        contexts = [{"before": c.before, "after": c.after} for c in self.contexts]
+        return {
+            "verdict": self.verdict,
+            "model": self.model,
+            "schedule": self.schedule.text,
+            "compared": len(self.found),
+            "of": self.of,
+            "context": contexts[0] if len(contexts) == 1 else contexts,
+            "grid": [c.grid for c in self.contexts] if len(contexts) > 1 else self.contexts[0].grid,
+            "lost": sum(piece.lost for piece in self.found),
+            "doubled": sum(piece.doubled for piece in self.found),
+            "window": sum(piece.window for piece in self.found),
+            "far": sum(piece.far for piece in self.found),
+            "mistakes": self.mistakes,
+            "first": None if first is None else first.name,
+            "cause": None if first is None else first.cause or None,
+            "walk": None if self.walked is None else self.walked.report(),
+            "pieces": [piece.to_json() for piece in self.found],
+            "safe": self.safe,
+            "notes": self.notes,
+        }
+
+    def lines(self) -> tuple[str, str, str]:
+        by_output = zip(
+            *(piece.differences for piece in self.found if piece.differences), strict=True
+        )
+        outputs = [joined(list(each)) for each in by_output]
+        outputs = [replace(each, samples=(), window=0, window_apart=0) for each in outputs]
+        text = counts_text(outputs) if outputs else "nothing could be laid beside the whole"
+        count = f"compared: {len(self.found):,} of {counted(self.of, 'piece')}"
+        asked = f"{self.model}, " * bool(self.model) + f"{self.schedule.text} against the whole"
+        first = f"{asked}: {text}; {count}"
+        if self.mistakes:
+            return first, "; ".join(self.mistakes), self._mend()
+        if self.walked is not None:
+            return first, self.walked.ending()[0], self._kept()
+        if self.verdict == "equal":
+            need = [] if self.stateful else [context.words for context in self.contexts]
+            same = "equal: all pieces have the bits of the whole"
+            return first, "; ".join([same, *dict.fromkeys(need)]), self._kept()
+        return first, f"{self.verdict}: no operation was asked", self._kept()
+
+    def _kept(self) -> str:
+        same = [entry["at"] for entry in self.safe if entry["verdict"] == "equal"]
+        other = [entry["at"] for entry in self.safe if entry["verdict"] == "differs"]
+        if not self.safe:
+            return "--sizes 1..64 looks for sizes of pieces that have the bits of the whole"
+        text = f"sizes of pieces with the bits of the whole: {ranges(same) or 'none'}"
+        text += f"; with different bits: {ranges(other)}" if other else ""
+        return f"{text} (on these inputs)"
+
+    def _mend(self) -> str:
+        parts = []
+        for number, context in enumerate(self.contexts):
+            along = f" along axis {number} of the pieces" if len(self.contexts) > 1 else ""
+            if self.stateful:
+                continue
+            if None in (context.before, context.after):
+                what = "what stands before" if context.after == 0 else "everything"
+                parts.append(
+                    f"no overlap is enough{along}: outputs read {what}; carry it as a state"
+                )
+                continue
+            assert context.before is not None and context.after is not None
+            need, grid = max(context.before, context.after), context.grid or 1
+            overlap = ceil(need / grid) * grid
+            size = f", pieces of multiples of {grid}" if grid > 1 else ""
+            parts.append(f"give {overlap} positions of overlap{along}{size}")
+        parts = parts or [
+            "pieces need the state that the one before leaves, and their own positions"
+        ]
+        if self.walked is not None:
+            parts.append(self.walked.ending()[0])
+        return "; ".join(parts)
+
+    def shown(self) -> RenderableType:
+        first, finding, last = self.lines()
+        rows = []
+        for piece in self.found[:ROWS]:
+            apart = sum(each.differing for each in piece.differences)
+            elements = sum(each.elements for each in piece.differences)
+            words = f"{apart:,} of {elements:,} differ"
+            words += f", {piece.window:,} read other inputs" if piece.window else ""
+            words += f", {piece.lost:,} are missing" if piece.lost else ""
+            words = "begins between two outputs" if piece.between else words
+            rows.append(f"  {piece.piece.text}: {words}")
+        more = [f"  ... and {len(self.found) - ROWS} more"] if len(self.found) > ROWS else []
+        return "\n".join((first, *rows, *more, finding, *self.notes, last))
+
+    def drawn(self) -> Figure | None:
+        """A line a piece: the share of its outputs that differ, and of those that read others."""
+        if not self.found:
+            return None
+        import matplotlib.pyplot as plt
+
+        figure, axes = plt.subplots(figsize=(7, 2.6))
+        shares = {"differ": [], "read other inputs": []}  # type: dict[str, list[float]]
+        for piece in self.found:
+            elements = max(1, sum(each.elements for each in piece.differences))
+            differing = sum(each.differing for each in piece.differences)
+            shares["differ"].append(100 * differing / elements)
+            shares["read other inputs"].append(100 * piece.window / elements)
+        places = np.arange(len(self.found))
+        axes.bar(places - 0.2, shares["differ"], 0.4, label="differ")
+        axes.bar(places + 0.2, shares["read other inputs"], 0.4, label="read other inputs")
+        every = max(1, len(self.found) // 8)
+        axes.set_xticks(places[::every], [piece.piece.text for piece in self.found[::every]])
+        axes.set(
+            xlabel="piece",
+            ylabel="% of its outputs",
+            title=f"{self.schedule.text} against the whole",
+        )
+        axes.legend(frameon=False)
+        return figure
+
+
+# Pieces that a terminal shows.
+ROWS = 12
+
+
+def schedule_axes(
+    vary: str, arrays: Arrays, declared: Sequence[Any], count: int
+) -> list[list[dict[str, int]]]:
+    """The axes that may be cut, the likeliest first: the length, then others behind the batch; of
+    tiles two that are next to each other. ``schedule:NAME:AXIS`` or ``schedule:NAME:AXIS,AXIS``
+    names them. InputError."""
+    _, _, named = vary.partition(":")
+    name, array = max(arrays.items(), key=lambda item: item[1].ndim)
+    if named:
+        input_name, _, numbers = named.rpartition(":")
+        axes = [int(word) for word in numbers.split(",") if word.isdecimal()]
+        input_name = input_name or name
+        if input_name not in arrays or len(axes) != count:
+            todo = f"write schedule:{name}:{'2,3' if count > 1 else '2'}, of {', '.join(arrays)}"
+            raise InputError("vary", vary, f"it names no {counted(count, 'axis')}", todo)
+        if max(axes) >= arrays[input_name].ndim:
+            why = f"{input_name} has {arrays[input_name].ndim} axes"
+            raise InputError("vary", vary, why, "count them from 0")
+        return [[{input_name: axis} for axis in axes]]
+    behind = range(1, array.ndim)
+    if count == 1:
+        likely = [dict(varied_axes("length", arrays, declared))]
+        others = [{name: axis} for axis in sorted(behind, key=lambda a: -array.shape[a])]
+        return [[each] for each in likely + [each for each in others if each not in likely]]
+    pairs = [(a, a + 1) for a in behind[:-1]]
+    if not pairs:
+        why = f"{name} has {array.ndim} axes, and tiles need a batch and two more"
+        raise InputError("vary", vary, why, "use chunks:C")
+    pairs.sort(key=lambda pair: -min(array.shape[axis] for axis in pair))
+    return [[{name: axis} for axis in pair] for pair in pairs]
+
+
+def schedule(
+    model: GivenModel,
+    at: str,
+    *,
+    vary: str = "schedule",
+    sizes: Iterable[int] = (),
+    explain: bool = True,
+    time: str | None = None,
+    progress: Say | None = None,
+) -> Scheduled:
+    """Does as ``probe.network`` with ``vary="schedule"``. Errors: as there."""
+    asked = Schedule.parse(at)
+    with within(time), heard("pieces", progress) as tell:
+        tell("opening the model")
+        subject = model.opened()
+        arrays = dict(model.arrays(subject.inputs, "length"))
+        tell("running the whole, at other lengths too")
+        both = _whole(subject, arrays, vary, asked)
+        states = both.states
+        pieces = asked.pieces(both.sizes)
+        answer = Scheduled([], len(pieces), model.name, asked, [], bool(states))
+        with budget.Ending():
+            tell("running what pieces read")
+            answer.contexts = both.context(pieces)
+            computed = list[list[np.ndarray]]()
+            for piece, outputs in zip(
+                VOICE.counting(pieces, "pieces"), both.computed(pieces), strict=True
+            ):
+                if budget.spent():
+                    break
+                computed.append(outputs)
+                answer.found.append(both.beside(piece, outputs))
+            doubtful = any(piece.far or (states and piece.apart) for piece in answer.found)
+            if doubtful and not any(piece.between for piece in answer.found):
+                tell("asking which inputs the outputs read, one by one")
+                apart = both.reads_apart(pieces[: len(computed)])
+                if apart is not None:
+                    answer.found = [
+                        both.beside(piece, outputs, other)
+                        for piece, outputs, other in zip(pieces, computed, apart, strict=False)
+                    ]
+            answer.safe = _safe(both, asked, sizes)
+            if explain and not budget.spent():
+                answer.walked = _first_piece(subject, both, answer, pieces, tell)
+        if not answer.contexts:
+            answer.contexts = [Context(None, None, None) for _ in both.along]
+            answer.notes.append(f"what pieces need was not asked: {budget.spent()}")
+        answer.notes += model.notes
+        return answer
+
+
+def _whole(subject: Opened, arrays: Arrays, vary: str, asked: Schedule) -> InPieces:
+    """The whole, cut along the first axes that an output follows. InputError."""
+    recorder = getattr(subject, "repeated", subject.recorder)
+    plain: Plain = lambda given: run_unwatched(recorder(given))  # noqa: E731
+    dtypes = {spec.name: spec.dtype for spec in subject.inputs if spec.dtype}
+    refused = None
+    for along in schedule_axes(vary, arrays, subject.inputs, asked.axes):
+        states = _states(subject, arrays, along, plain, asked) if asked.stateful else {}
+        try:
+            return InPieces(plain, arrays, along, states, dtypes)
+        except InputError as error:
+            refused = refused or error
+    assert refused is not None
+    raise refused
+
+
+def _states(
+    subject: Opened,
+    arrays: Arrays,
+    along: Sequence[Mapping[str, int]],
+    plain: Plain,
+    asked: Schedule,
+) -> dict[str, int]:
+    """Which inputs take the state, and the number of the output that leaves it. InputError."""
+    outputs = plain(arrays)
+    cut = {name for each in along for name in each}
+    beside = [name for name in arrays if name not in cut]
+    free = list(range(1, len(outputs)))
+    states = dict[str, int]()
+    for name in beside:
+        like = [n for n in free if _alike(arrays[name], outputs[n])]
+        if like:
+            states[name] = like[0]
+            free.remove(like[0])
+    if not states and isinstance(subject, FunctionSubject):
+        # a cache that begins as None: the parameters behind those that are given
+        names = [each.name for each in parameters(subject.function)][len(arrays) :]
+        states = dict(zip(names, free, strict=False)) if len(names) == len(free) else {}
+    if not states:
+        why = f"none of its {counted(len(outputs), 'output')} is what an input of it takes"
+        todo = (
+            "give a function f(x, state=None) that returns (y, state), or its first state by name"
+        )
+        raise InputError("at", asked.text, why, f"{todo}; or chunks:C without a state")
+    return states
+
+
+def _alike(left: np.ndarray, right: np.ndarray) -> bool:
+    return left.shape == right.shape and left.dtype == right.dtype
+
+
+def _safe(both: InPieces, asked: Schedule, sizes: Iterable[int]) -> list[dict[str, Any]]:
+    """Which sizes of pieces have the bits of the whole: run, all of their pieces."""
+    found = []
+    for size in sizes:
+        if budget.spent():
+            break
+        other = asked.with_sizes(*(size for _ in range(asked.axes)))
+        pieces = other.pieces(both.sizes)
+        same = True
+        for piece, outputs in zip(pieces, both.computed(pieces), strict=True):
+            for number, (whole, part) in enumerate(zip(both.whole, outputs, strict=True)):
+                kept = both.kept(piece, number)
+                if kept is None:
+                    continue
+                places = both.places(piece, number, part.shape)
+                same &= places is not None and whole[places[0]].shape == whole[kept].shape
+                same = same and whole[places[0]].tobytes() == part[places[1]].tobytes()
+        found.append({"at": size, "verdict": "equal" if same else "differs"})
+    return found
+
+
+def _first_piece(
+    subject: Opened, both: InPieces, answer: Scheduled, pieces: Sequence[Piece], tell: Say
+) -> Walked | None:
+    """Compares the first piece that differs with the whole, operation by operation: of those that
+    differ though they read the same, else of those that don't."""
+    found = answer.found
+    number = next((n for n, piece in enumerate(found) if piece.apart), None)
+    number = (
+        next((n for n, piece in enumerate(found) if piece.window), None)
+        if number is None
+        else number
+    )
+    if number is None:
+        return None
+    piece = pieces[number]
+    tell(f"comparing the piece {piece.text} with the whole")
+    part, whole = both.given(pieces, number), dict(both.arrays)
+    question = ComparisonQuestion(answer.model, f"the piece {piece.text}", "the whole", "")
+    if both.states and not isinstance(subject, FunctionSubject):
+        answer.notes.append("operations behind a state are compared for functions, not for files")
+        return None
+    try:
+        if isinstance(subject, FunctionSubject) and both.states:
+            sides = (_call(subject, arrays) for arrays in (part, whole))
+            walked = first_difference(*sides, progress=tell)
+            walked.asked = question
+            return walked
+        if len(both.along) > 1:
+            # a tile is a piece of a row of tiles, and that a piece of the whole
+            row = both.cut((piece.given[0], (0, both.sizes[1])))
+            piece_of_row = replace(piece, given=(piece.given[0], (0, both.sizes[1])))
+            apart = both.beside(piece_of_row, both.call(row)).apart
+            part, whole = (row, whole) if apart else (part, row)
+            question = replace(question, right="the whole" if apart else "its row of tiles")
+        match = repeats(subject)((part, whole))
+        left, right = subject.recorder(part), subject.recorder(whole)
+        return Walked(walk(left, right, True, tell, match=match), question, inputs=(part, whole))
+    except (Foreign, ProbeError) as error:
+        answer.notes.append(f"operations were not compared: {error}")
+        return None
+
+
+def _call(subject: FunctionSubject, arrays: Mapping[str, np.ndarray]) -> Callable[[], Any]:
+    """What calls the function with these, and gives the outputs that are no state."""
+    values, function = subject.values(arrays), subject.function
+
+    def call() -> Any:
+        return function(**values)[0]
+
+    if not subject.torch:
+        return call
+    torch = import_module("torch")
+
+    def without_gradients() -> Any:
+        with torch.no_grad():
+            return call()
+
+    return without_gradients
