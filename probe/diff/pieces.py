@@ -528,6 +528,59 @@ class InPieces:
         return widths.pop() if len(widths) == 1 else None
 
 
+def placed_pieces(parts: Sequence[np.ndarray], whole: np.ndarray) -> list[Compared]:
+    """Lays outputs of pieces beside the whole's: one behind the other along the axis in which they
+    are shorter; where they are not as long together, each where its numbers are nearest.
+    InputError: they have no such axis."""
+    axes = {
+        axis
+        for part in parts
+        for axis, (n, m) in enumerate(zip(part.shape, whole.shape, strict=False))
+        if n != m
+    }
+    if any(part.ndim != whole.ndim or part.dtype != whole.dtype for part in parts) or len(axes) > 1:
+        shapes = ", ".join(str(list(part.shape)) for part in parts[:3])
+        why = f"the whole gives {list(whole.shape)}"
+        raise InputError("pieces", shapes, why, "return pieces of it, cut along one axis")
+    axis = axes.pop() if axes else 0
+    sizes, most, dtype = [part.shape[axis] for part in parts], whole.shape[axis], str(whole.dtype)
+    found, at, reached = list[Compared](), 0, 0
+    for part, size in zip(parts, sizes, strict=True):
+        if sum(sizes) != most:
+            at = _nearest(part, whole, axis)
+        index = (slice(None),) * axis + (slice(at, at + size),)
+        there = whole[index]
+        both = part[(slice(None),) * axis + (slice(there.shape[axis]),)], there
+        compared = Compared(Piece(((at, at + size),), ((at, at + size),)), [])
+        each = there.size // max(1, there.shape[axis])
+        compared.lost = max(0, at - reached) * each
+        compared.doubled = max(0, reached - at) * each
+        far = np.zeros(there.shape, bool)
+        _mark([np.zeros_like(far), far], [both[0]], [both[1]], single=True)
+        compared.far = int(far.sum())
+        compared.differences = [output_difference(*both, (dtype, dtype))]
+        found.append(compared)
+        at += size
+        reached = max(reached, at)
+    if len(parts) > 1:  # one piece is a prefix
+        found[-1].lost += max(0, most - reached) * each
+    return found
+
+
+def _nearest(part: np.ndarray, whole: np.ndarray, axis: int) -> int:
+    """Where along an axis the numbers of a piece are nearest to the whole's."""
+    dtype, size = str(whole.dtype), part.shape[axis]
+    if dtype not in floats.FORMATS:
+        return 0
+    ours, theirs = (np.moveaxis(floats.widen(a, dtype), axis, 0) for a in (part, whole))
+    starts = range(max(1, len(theirs) - size + 1))
+    with np.errstate(all="ignore"):
+        apart = [
+            np.abs(ours[: len(theirs)] - theirs[n : n + size]).max(initial=0.0) for n in starts
+        ]
+    return int(np.argmin(apart))
+
+
 def _last(test: Callable[[int], bool], most: int) -> int | None:
     """The largest number below ``most`` of which the test holds; None: of none from 1 on. It holds
     below where it holds."""

@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import RenderableType
 
+    from probe.ui.answers.schedule import Scheduled
+
 
 @typed
 def network(
@@ -75,7 +77,7 @@ def network(
     plan: str | Path | None = None,
     trust: bool = False,
     **two: Any,
-) -> Padded | Walked:
+) -> Padded | Walked | Scheduled:
     """Runs a model at short padded lengths and at its full one, and compares all; or compares two
     runs of it, operation by operation.
 
@@ -87,6 +89,10 @@ def network(
     ``order`` (all finite inputs); ``explain=False``: find no causes; ``time``: stop after this
     long, such as ``5m``. ``target`` and ``against_target`` run in processes of their own, so the
     model is a file or ``"module:function"`` then.
+
+    In pieces: ``vary="schedule"`` (``"schedule:NAME:AXIS"`` names the axis) with ``at`` as
+    ``chunks:16+overlap:4``, ``tiles:64x64+overlap:8``, ``prefix:8``, or with a state that each
+    piece hands on ``stream:16``, ``cached:8+1*4``, ``draft:4``; a ``Scheduled`` comes back.
 
     Otherwise inputs are padded, along what ``vary`` says, which may be the batch: a ``Padded``
     comes back. On a target that is not the model's own library, or of another release or
@@ -110,6 +116,11 @@ def network(
     two_sided = of_two(two, (fixed, lengths, plan))
     user_model = GivenModel(model, two.pop("inputs", None), two.pop("shapes", None), trust, seed)
     how = {name: two.pop(name) for name in ("explain", "time", "progress") if name in two}
+    if (two.get("vary") or "").partition(":")[0] == "schedule":
+        from probe.ui.answers.schedule import in_pieces
+
+        refuse_padding({"fixed": fixed, "lengths": lengths, "padded": padded, "plan": plan})
+        return in_pieces(user_model, where, two, **how)
     if two_sided:
         refuse_padding({"fixed": fixed, "lengths": lengths, "padded": padded, "plan": plan})
         return two_runs(user_model, TwoSides(**two), where, **how)

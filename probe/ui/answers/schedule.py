@@ -17,17 +17,33 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe.case.errors import Foreign, InputError, ProbeError
-from probe.diff.pieces import Arrays, Compared, Context, InPieces, Piece, Plain, Schedule
+from probe.case.arguments import whole_number
+from probe.case.errors import Foreign, InputError, Nondeterministic, ProbeError
+from probe.diff.pieces import (
+    Arrays,
+    Compared,
+    Context,
+    InPieces,
+    Piece,
+    Plain,
+    Schedule,
+    placed_pieces,
+)
 from probe.diff.walk import walk
 from probe.explain.comparison.outputs import counts_text, joined, verdict_of
 from probe.record.contract import Opened
 from probe.record.inputs import varied_axes
-from probe.record.subject import FunctionSubject, parameters, run_unwatched
+from probe.record.subject import (
+    FunctionSubject,
+    function_recorder,
+    parameters,
+    run_unwatched,
+)
 from probe.sweep.printing import counted, ranges
 from probe.targets import budget
 from probe.targets.budget import within
 from probe.targets.progress import VOICE, Say, heard
+from probe.targets.target import Target
 from probe.ui.answers.answer import Answer
 from probe.ui.answers.first_difference import ComparisonQuestion, Walked, first_difference
 from probe.ui.answers.two_runs import GivenModel, repeats
@@ -124,7 +140,10 @@ class Scheduled(Answer):
 
     def report(self) -> dict[str, Any]:
         first = None if self.walked is None else self.walked.found.first
-        contexts = [{"before": c.before, "after": c.after} for c in self.contexts]
+        contexts: list[Any] = [{"before": c.before, "after": c.after} for c in self.contexts]
+        grids: list[Any] = [context.grid for context in self.contexts]
+        if len(contexts) < 2:  # one axis is the rule
+            contexts, grids = [*contexts, None][:1], [*grids, None][:1]
         return {
             "verdict": self.verdict,
             "model": self.model,
@@ -132,7 +151,7 @@ class Scheduled(Answer):
             "compared": len(self.found),
             "of": self.of,
             "context": contexts[0] if len(contexts) == 1 else contexts,
-            "grid": [c.grid for c in self.contexts] if len(contexts) > 1 else self.contexts[0].grid,
+            "grid": grids[0] if len(grids) == 1 else grids,
             "lost": sum(piece.lost for piece in self.found),
             "doubled": sum(piece.doubled for piece in self.found),
             "window": sum(piece.window for piece in self.found),
@@ -276,18 +295,31 @@ def schedule_axes(
     return [[{name: axis} for axis in pair] for pair in pairs]
 
 
-def schedule(
+def in_pieces(
     model: GivenModel,
-    at: str,
+    target: Target | None,
+    two: Mapping[str, Any],
     *,
-    vary: str = "schedule",
-    sizes: Iterable[int] = (),
     explain: bool = True,
     time: str | None = None,
     progress: Say | None = None,
 ) -> Scheduled:
-    """Does as ``probe.network`` with ``vary="schedule"``. Errors: as there."""
-    asked = Schedule.parse(at)
+    """Does as ``probe.network`` with ``vary="schedule"``; ``two``: what it was given besides.
+    Errors: as there."""
+    for name in ("against_target", "by"):
+        if two.get(name) not in (None, "bits"):
+            why = "pieces are compared with the whole in this process, by bits"
+            raise InputError(name, two[name], why, "leave it out")
+    if target is not None:
+        why = "pieces are compared with the whole in this process"
+        raise InputError("target", target.text, why, "leave it out")
+    if (against := two.get("against", FULL)) != FULL:
+        raise InputError("against", against, "pieces are compared with the whole", "write full")
+    asked, vary = Schedule.parse(str(two.get("at", "(none)"))), str(two["vary"])
+    sizes = [whole_number("sizes", size) for size in two.get("sizes", ())]
+    if sizes and asked.kind not in ("chunks", "tiles", "prefix", "stream"):
+        why = f"a size says nothing of {asked.text}"
+        raise InputError("sizes", ranges(sizes), why, "ask for chunks, tiles, prefix or stream")
     with within(time), heard("pieces", progress) as tell:
         tell("opening the model")
         subject = model.opened()
@@ -457,3 +489,32 @@ def _call(subject: FunctionSubject, arrays: Mapping[str, np.ndarray]) -> Callabl
             return call()
 
     return without_gradients
+
+
+def of_functions(
+    pieces: Sequence[Callable[[], Any]],
+    whole: Callable[[], Any],
+    *,
+    explain: bool = True,
+    time: str | None = None,
+    progress: Say | None = None,
+) -> Scheduled:
+    """Does as ``probe.diff`` with ``pieces`` and ``whole``. Errors: as there."""
+    with within(time), heard("pieces", progress) as tell:
+        tell("running the pieces and the whole, unwatched")
+        first = [run_unwatched(function_recorder(call))[0] for call in (whole, *pieces)]
+        again = run_unwatched(function_recorder(whole))[0]
+        if first[0].tobytes() != again.tobytes():
+            raise Nondeterministic("the whole does not repeat its own bits")
+        text = counted(len(pieces), "piece")
+        schedule = Schedule(text, "functions", ())
+        placed = placed_pieces(first[1:], first[0])
+        answer = Scheduled(placed, len(pieces), "", schedule, [], True)
+        number = next((n for n, each in enumerate(placed) if each.apart), None)
+        if explain and number is not None:
+            answer.walked = first_difference(pieces[number], whole, progress=tell)
+            question = ComparisonQuestion(
+                "", f"the piece {placed[number].piece.text}", "the whole", ""
+            )
+            answer.walked.asked = question
+        return answer

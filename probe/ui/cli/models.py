@@ -147,7 +147,12 @@ def examine(
 
 VARY = (
     "What differs between two runs of MODEL: batch, length (the axis whose size is not fixed, else "
-    "the longest axis), or NAME:AXIS,... of inputs; length if not given."
+    "the longest axis), or NAME:AXIS,... of inputs; length if not given. schedule (or "
+    "schedule:NAME:AXIS): MODEL in pieces, against the whole."
+)
+LEFT_SIZE = (
+    "The batch or length of the left run. Of a schedule: chunks:C[+overlap:K], "
+    "tiles:HxW[+overlap:K], prefix:P; with a state stream:C, cached:P+1*N, draft:D."
 )
 SIZES = "Batches or lengths to compare with --against: which of them give the same bits?"
 BY = "Of --sizes: bits, on these inputs; order: orders of all sums, for all finite inputs."
@@ -162,14 +167,27 @@ TIME = (
 )
 
 
+class SizeOrSchedule(click.ParamType):
+    """A size, or in which pieces: what has letters."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: Any) -> int | str:
+        words = isinstance(value, str) and value[:1].isalpha()
+        return value if words else NUMBER.convert(value, param, ctx)
+
+
 @click.command(
     cls=Words, short_help="Find the first operation at which two runs of a model differ."
 )
 @click.argument("left", metavar="MODEL|RUN")
 @click.argument("right", metavar="[RUN]", required=False, type=PATH)
 @option("--vary axis", "AXIS", VARY)
-@option("--at", "A", "The batch or length of the left run.", type=NUMBER)
-@option("--against", "B", "That of the right run; all of --inputs if not given.", type=NUMBER)
+@option("--at", "A", LEFT_SIZE, type=SizeOrSchedule())
+@option(
+    *("--against", "B", "That of the right run; all of --inputs if not given, full of a schedule."),
+    type=SizeOrSchedule(),
+)
 @option("--sizes", "1..8", SIZES, type=NUMBERS)
 @option("--by", "WHAT", BY, default="bits", show_default=True)
 @run_options(trust=TRUST)
@@ -197,6 +215,7 @@ def diff(
     \b
       probe diff model.onnx --vary batch --at 1 --against 8
       probe diff model.keras --vary length --at 100 --against 128 --inputs x.npz
+      probe diff module:function --vary schedule --at chunks:16+overlap:4 --inputs x.npz
       probe diff model.onnx --target onnxruntime --against-target onnxruntime,threads=1
       probe diff run_a run_b
 
@@ -227,8 +246,14 @@ def diff(
     if (Path(left) / "recording.json").is_file():
         todo = "give a second recording; probe record MODEL --out RUN makes one"
         raise InputError("RUN", "(none)", "there is nothing to compare with", todo)
+    if (two["axis"] or "").partition(":")[0] == "schedule":
+        return _in_pieces(left, run, target, report, out, two)
     from probe.ui.answers.two_runs import GivenModel, TwoSides, refuse_report, two_runs
 
+    for name in ("at", "against"):
+        if isinstance(two[name], str):
+            todo = "give a size, or --vary schedule"
+            raise InputError(name, two[name], "it is no whole number", todo)
     if report is not None:
         refuse_report(report, left, filter(None, [target, two["against_target"]]))
     options = {name: two[name] for name in ("at", "against", "against_target", "by")}
@@ -240,6 +265,33 @@ def diff(
     here = target is None and two["against_target"] is None
     after = _after_equal(left, run, two) if here and walked.verdict == "equal" else []
     return give_two_runs(walked, report, out, after)
+
+
+def _in_pieces(
+    model: str,
+    run: ModelRun,
+    target: str | None,
+    report: Path | None,
+    out: Output,
+    two: dict[str, Any],
+) -> int:
+    """Compares a model in pieces with the whole: the exit status."""
+    from probe.targets.target import Target
+    from probe.ui.answers.schedule import in_pieces
+    from probe.ui.answers.two_runs import GivenModel
+
+    if report is not None:
+        why = "a report is written of two runs of a model"
+        raise InputError("report", report, why, "leave it out")
+    given = {name: two[name] for name in ("at", "against", "against_target", "by", "sizes")}
+    given = {name: value for name, value in given.items() if value is not None}
+    with running_model(out, "diff") as tell:
+        where = None if target is None else Target.parse(target)
+        how = {name: two[name] for name in ("explain", "time")}
+        subject = GivenModel(model, **run.arguments())
+        answer = in_pieces(subject, where, {"vary": two["axis"], **given}, progress=tell.say, **how)
+    give_of_model(answer, out)
+    return out.status(answer.finding)
 
 
 def _after_equal(model: str, run: ModelRun, two: dict[str, Any]) -> list[tuple[str, str]]:
