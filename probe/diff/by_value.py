@@ -7,7 +7,7 @@ count. What only moves elements is left out, for it holds the numbers of what it
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -27,26 +27,47 @@ ROUGH, LEAST = 2e-2, 2
 MOST_AXES = 6
 
 
+# Elements of a value that are compared before all of it is.
+SAMPLE = 4096
+
+
 @dataclass
 class Candidate:
     """A result of one side: the operation that gives it, and which of its elements are meant: a box
-    of it, ``index`` into the flattened value. ``arrays``: on two inputs. ``moves``: whether the
-    operation only brings what it reads into another order or shape."""
+    of it, ``index`` into the flattened value. ``read``: gives its numbers on two inputs, which are
+    not kept: those of a large model don't fit beside each other. ``moves``: whether the operation
+    only brings what it reads into another order or shape."""
 
     number: int
     operation: int
     index: np.ndarray
-    arrays: tuple[np.ndarray, np.ndarray]
+    read: Callable[[], tuple[np.ndarray, np.ndarray]]
     dtype: str
     moves: bool = False
 
     def __post_init__(self) -> None:
-        self.index, *arrays = (_squeezed(a) for a in (self.index, *self.arrays))
-        self.arrays = arrays[0], arrays[1]
+        self.index = _squeezed(self.index)
         self.kind = (self.dtype, tuple(sorted(self.index.shape)))
+        arrays = self.arrays()
         self.sketch = np.array(
             [f(a) for a in arrays for f in (np.mean, _size, np.max, np.min)], dtype=np.float64
         )
+        self.largest = tuple(float(np.abs(a).max()) for a in arrays)
+        count = self.index.size
+        flat = np.unique(np.linspace(0, count - 1, min(count, SAMPLE)).astype(np.int64))
+        self.places = np.unravel_index(flat, self.index.shape)
+        self.sample = tuple(a[self.places] for a in arrays)
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        """Its numbers on both inputs, without axes of size 1."""
+        first, second = map(_squeezed, self.read())
+        return first, second
+
+    def at(self, places: tuple[np.ndarray, ...]) -> list[np.ndarray]:
+        """Its numbers in some places on both inputs."""
+        if all(map(np.array_equal, places, self.places)):
+            return [*self.sample]
+        return [a[places] for a in self.arrays()]
 
 
 def _size(array: np.ndarray) -> float:
@@ -68,7 +89,12 @@ def candidate(
     value = run.values[number]
     if value.dtype not in floats.FORMATS or box.size < LEAST:
         return None
-    arrays = []
+
+    def read() -> tuple[np.ndarray, np.ndarray]:
+        both = run.array(number), again.array(there)
+        first, second = (floats.widen(np.asarray(a), value.dtype).reshape(-1)[box] for a in both)
+        return first, second
+
     for side, n in ((run, number), (again, there)):
         array = side.array(n)
         if array is None or array.shape != value.shape:
@@ -76,8 +102,7 @@ def candidate(
         wide = floats.widen(array, value.dtype).reshape(-1)[box]
         if not np.isfinite(wide).all() or np.ptp(wide) == 0:
             return None
-        arrays.append(wide)
-    return Candidate(number, value.given, box, (arrays[0], arrays[1]), value.dtype, moves)
+    return Candidate(number, value.given, box, read, value.dtype, moves)
 
 
 def moves(run: Run, op: Operation) -> bool:
@@ -108,11 +133,18 @@ def permutation(ours: Candidate, theirs: Candidate) -> tuple[int, ...] | None:
     limit = float(floats.eps(ours.dtype)) ** NEAR
     if rank > MOST_AXES:
         return None
+    limits = [limit * most for most in ours.largest]
     for order in permutations(range(rank)):
-        if tuple(theirs.index.shape[k] for k in order) == shape and all(
-            np.abs(a - b.transpose(order)).max() <= limit * np.abs(a).max()
-            for a, b in zip(ours.arrays, theirs.arrays, strict=True)
-        ):
+        if tuple(theirs.index.shape[k] for k in order) != shape:
+            continue
+        turned: list[np.ndarray] = [np.zeros(0)] * rank
+        for axis, k in enumerate(order):
+            turned[k] = ours.places[axis]
+        some = zip(ours.sample, theirs.at(tuple(turned)), limits, strict=True)
+        if not all(np.abs(a - b).max() <= most for a, b, most in some):
+            continue
+        every = zip(ours.arrays(), theirs.arrays(), limits, strict=True)
+        if all(np.abs(a - b.transpose(order)).max() <= most for a, b, most in every):
             return order
     return None
 

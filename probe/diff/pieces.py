@@ -530,8 +530,8 @@ class InPieces:
 
 def placed_pieces(parts: Sequence[np.ndarray], whole: np.ndarray) -> list[Compared]:
     """Lays outputs of pieces beside the whole's: one behind the other along the axis in which they
-    are shorter; where they are not as long together, each where its numbers are nearest.
-    InputError: they have no such axis."""
+    are shorter, or where their numbers are near if they aren't there. InputError: they have no such
+    axis."""
     axes = {
         axis
         for part in parts
@@ -544,10 +544,9 @@ def placed_pieces(parts: Sequence[np.ndarray], whole: np.ndarray) -> list[Compar
         raise InputError("pieces", shapes, why, "return pieces of it, cut along one axis")
     axis = axes.pop() if axes else 0
     sizes, most, dtype = [part.shape[axis] for part in parts], whole.shape[axis], str(whole.dtype)
-    found, at, reached = list[Compared](), 0, 0
+    found, at, reached, each = list[Compared](), 0, 0, 0
     for part, size in zip(parts, sizes, strict=True):
-        if sum(sizes) != most:
-            at = _nearest(part, whole, axis)
+        at = _place(part, whole, axis, at)
         index = (slice(None),) * axis + (slice(at, at + size),)
         there = whole[index]
         both = part[(slice(None),) * axis + (slice(there.shape[axis]),)], there
@@ -567,18 +566,20 @@ def placed_pieces(parts: Sequence[np.ndarray], whole: np.ndarray) -> list[Compar
     return found
 
 
-def _nearest(part: np.ndarray, whole: np.ndarray, axis: int) -> int:
-    """Where along an axis the numbers of a piece are nearest to the whole's."""
+def _place(part: np.ndarray, whole: np.ndarray, axis: int, at: int) -> int:
+    """Where along an axis the numbers of a piece are near the whole's: at ``at`` if they are there,
+    or nowhere."""
     dtype, size = str(whole.dtype), part.shape[axis]
     if dtype not in floats.FORMATS:
-        return 0
+        return at
     ours, theirs = (np.moveaxis(floats.widen(a, dtype), axis, 0) for a in (part, whole))
-    starts = range(max(1, len(theirs) - size + 1))
-    with np.errstate(all="ignore"):
-        apart = [
-            np.abs(ours[: len(theirs)] - theirs[n : n + size]).max(initial=0.0) for n in starts
-        ]
-    return int(np.argmin(apart))
+    limit = floats.eps(dtype) ** HALF * np.abs(theirs).max(initial=0.0)
+    for start in (at, *range(len(theirs) - size + 1)):
+        there = theirs[start : start + size]
+        with np.errstate(all="ignore"):
+            if len(there) == size and np.abs(ours - there).max(initial=0.0) <= limit:
+                return start
+    return min(at, max(0, len(theirs) - size))
 
 
 def _last(test: Callable[[int], bool], most: int) -> int | None:

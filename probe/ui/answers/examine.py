@@ -36,7 +36,12 @@ from probe.targets.budget import within
 from probe.targets.progress import VOICE, Say, heard
 from probe.targets.target import Target
 from probe.ui.answers.answer import Answer
-from probe.ui.answers.first_difference import ComparisonQuestion, Walked, diff, operation_text
+from probe.ui.answers.first_difference import (
+    ComparisonQuestion,
+    Walked,
+    of_recordings,
+    operation_text,
+)
 from probe.ui.answers.two_runs import ADVICE, GivenModel, TwoSides, record, repeats, two_runs
 
 if TYPE_CHECKING:
@@ -175,7 +180,7 @@ def examine(
                 words |= {"trust": trust, "seed": seed}
                 here = record(model, Path(folder) / "here", **words, progress=tell)
                 assert recording is not None
-                walked = diff(here, recording, trust=trust, explain=False, progress=tell)
+                walked = of_recordings(here, recording, trust, explain=False, progress=tell)
                 # its values are read again for a report: the folder goes with the answer
                 weakref.finalize(walked, running.pop_all().close)
         else:

@@ -610,12 +610,28 @@ def diff(
             why = "pieces are compared with the whole, and with no recording"
             raise InputError("pieces", len(pieces or ()), why, "give pieces=[...], whole=...")
         return of_functions(pieces, whole, explain=explain, time=time, progress=progress)
+    for name, recording in (("left", left), ("right", right)):
+        if recording is None:
+            todo = "give two recordings, or pieces=[...] and whole=..."
+            raise InputError(name, "(none)", "there is nothing to compare", todo)
+    assert left is not None and right is not None
+    how: dict[str, Any] = {"explain": explain, "time": time, "progress": progress}
+    return of_recordings(left, right, trust, **how)
+
+
+def of_recordings(
+    left: str | Path | Recorded,
+    right: str | Path | Recorded,
+    trust: bool = False,
+    *,
+    explain: bool = True,
+    time: str | None = None,
+    progress: Say | None = None,
+) -> Walked:
+    """Does as ``diff`` with two recordings. Errors: as there."""
     folders = list[Path]()
     # a path, or an answer that has one
     for recording in (left, right):
-        if recording is None:
-            todo = "give two recordings, or pieces=[...] and whole=..."
-            raise InputError("right", "(none)", "there is nothing to compare with", todo)
         provenance = getattr(getattr(recording, "found", None), "made", None)
         folders.append(provenance.folder if isinstance(provenance, Provenance) else Path(recording))  # type: ignore[arg-type]
     with within(time), heard("diff", progress) as tell, ExitStack() as running:

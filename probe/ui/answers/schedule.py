@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import RenderableType
 
-FULL = "full"
+FULL, FUNCTIONS = "full", "functions"
 
 
 @dataclass(repr=False)
@@ -103,13 +103,13 @@ class Scheduled(Answer):
         if off and not between:
             lines.append(f"grid: pieces begin at {ranges(off)} of the input{need}")
         for name, verb in (("lost", "is missing"), ("doubled", "is given twice")):
-            some = [piece for piece in self.found if getattr(piece, name)]
-            if some:
-                count = sum(getattr(piece, name) for piece in some)
+            seams = [piece for piece in self.found if getattr(piece, name)]
+            if seams:
+                count = sum(getattr(piece, name) for piece in seams)
                 verb = verb.replace("is ", "are ") if count > 1 else verb
                 lines.append(
                     f"seams: {counted(count, 'output')} {verb} behind "
-                    f"{counted(len(some), 'piece')}, first that of {some[0].piece.text}"
+                    f"{counted(len(seams), 'piece')}, first that of {seams[0].piece.text}"
                 )
         window = sum(piece.window for piece in self.found)
         if window:
@@ -125,9 +125,14 @@ class Scheduled(Answer):
         far = sum(piece.far for piece in self.found)
         if far and not (off or between):
             first = next(piece for piece in self.found if piece.far)
+            what = "though they read the same inputs"
+            if self.walked is not None and self.walked.window:
+                what = "and read other inputs than those of the whole"
+            elif self.schedule.kind == FUNCTIONS:
+                what = "than the same ones of the whole"
             lines.append(
-                f"{counted(far, 'output')} further apart than rounding though they read the same "
-                f"inputs, first in {first.piece.text}: the piece computes something else"
+                f"{counted(far, 'output')} further apart than rounding {what}, first in "
+                f"{first.piece.text}"
             )
         return lines
 
@@ -195,25 +200,24 @@ class Scheduled(Answer):
         return f"{text} (on these inputs)"
 
     def _mend(self) -> str:
-        parts = []
-        for number, context in enumerate(self.contexts):
+        """What pieces need, where something is a mistake."""
+        parts = list[str]()
+        for number, context in enumerate([] if self.stateful else self.contexts):
             along = f" along axis {number} of the pieces" if len(self.contexts) > 1 else ""
-            if self.stateful:
-                continue
-            if None in (context.before, context.after):
+            if context.before is None or context.after is None:
                 what = "what stands before" if context.after == 0 else "everything"
-                parts.append(
-                    f"no overlap is enough{along}: outputs read {what}; carry it as a state"
-                )
+                parts.append(f"no overlap is enough{along}: outputs read {what}")
                 continue
-            assert context.before is not None and context.after is not None
-            need, grid = max(context.before, context.after), context.grid or 1
-            overlap = ceil(need / grid) * grid
-            size = f", pieces of multiples of {grid}" if grid > 1 else ""
-            parts.append(f"give {overlap} positions of overlap{along}{size}")
-        parts = parts or [
-            "pieces need the state that the one before leaves, and their own positions"
-        ]
+            grid = context.grid or 1
+            overlap = ceil(max(context.before, context.after) / grid) * grid
+            if self.schedule.overlap < overlap or self._off_grid():
+                size = f", pieces of multiples of {grid}" if grid > 1 else ""
+                parts.append(f"give {overlap} positions of overlap{along}{size}")
+        if not parts:
+            state = "the state that the one before leaves, " * self.stateful
+            parts.append(
+                f"each piece needs {state}the positions and sizes that it has in the whole"
+            )
         if self.walked is not None:
             parts.append(self.walked.ending()[0])
         return "; ".join(parts)
@@ -425,8 +429,10 @@ def _safe(both: InPieces, asked: Schedule, sizes: Iterable[int]) -> list[dict[st
                 if kept is None:
                     continue
                 places = both.places(piece, number, part.shape)
-                same &= places is not None and whole[places[0]].shape == whole[kept].shape
-                same = same and whole[places[0]].tobytes() == part[places[1]].tobytes()
+                if places is None or whole[places[0]].shape != whole[kept].shape:
+                    same = False
+                    continue
+                same &= whole[places[0]].tobytes() == part[places[1]].tobytes()
         found.append({"at": size, "verdict": "equal" if same else "differs"})
     return found
 
@@ -507,7 +513,7 @@ def of_functions(
         if first[0].tobytes() != again.tobytes():
             raise Nondeterministic("the whole does not repeat its own bits")
         text = counted(len(pieces), "piece")
-        schedule = Schedule(text, "functions", ())
+        schedule = Schedule(text, FUNCTIONS, ())
         placed = placed_pieces(first[1:], first[0])
         answer = Scheduled(placed, len(pieces), "", schedule, [], True)
         number = next((n for n, each in enumerate(placed) if each.apart), None)

@@ -233,7 +233,7 @@ def diff(
 
     require_unwritten("report", report)
     if right is not None:
-        from probe.ui.answers.first_difference import diff as compared
+        from probe.ui.answers.first_difference import of_recordings
 
         words = ("axis", "at", "against", "sizes", "by", "inputs", "shapes", "seed", "target")
         for name in filter(on_command_line, (*words, "against_target")):
@@ -241,7 +241,7 @@ def diff(
             raise InputError(name, "(given)", why, "leave it out")
         with out.progress("diff") as tell:
             given = {"trust": run.trust, "time": two["time"], "explain": two["explain"]}
-            walked = compared(left, right, **given, progress=tell.say)
+            walked = of_recordings(left, right, **given, progress=tell.say)
         return give_two_runs(walked, report, out)
     if (Path(left) / "recording.json").is_file():
         todo = "give a second recording; probe record MODEL --out RUN makes one"

@@ -1,0 +1,111 @@
+"""A model in pieces: what is rounding, and what is a mistake, as a user asks it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import probe
+from probe.case.errors import InputError
+
+torch = pytest.importorskip("torch")
+nn, F = torch.nn, torch.nn.functional
+
+X = np.random.default_rng(0).standard_normal((1, 12, 16)).astype(np.float32)
+
+
+class Decoder(nn.Module):  # type: ignore[misc,name-defined]
+    """A causal layer with a cache; ``bug``: what is wrong where there is one."""
+
+    def __init__(self, bug: str = "") -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.qkv, self.out, self.bug = nn.Linear(16, 48), nn.Linear(16, 16), bug
+        self.places = nn.Parameter(torch.randn(32, 16) / 10)
+
+    def forward(self, x: Any, cache: Any = None) -> tuple[Any, Any]:
+        n, past = x.shape[1], 0 if cache is None else cache.shape[2]
+        x = x + self.places[0 if self.bug == "positions" else past :][:n]
+        q, k, v = self.qkv(x).chunk(3, -1)
+        if cache is not None and self.bug != "dropped":
+            k, v = (torch.cat([old, new], 1) for old, new in zip(cache, (k, v), strict=True))
+        many = k.shape[1]
+        late = torch.ones(n, many, dtype=bool).triu(
+            many - n + 1 + (self.bug == "mask" and past > 0)
+        )
+        weights = (q @ k.transpose(1, 2) / 4).masked_fill(late, float("-inf")).softmax(-1)
+        return x + self.out(weights @ v), torch.stack([k, v])
+
+
+def asked(model: Any, at: str, x: np.ndarray = X, **more: Any) -> Any:
+    how = {"explain": False, "progress": lambda _: None} | more
+    return probe.network(model, vary="schedule", at=at, inputs={"x": x}, **how)
+
+
+def test_a_cached_step_that_is_right_differs_by_rounding_alone() -> None:
+    answer = asked(Decoder().eval(), "cached:8+1*4")
+    assert not answer.mistakes and answer.to_json()["compared"] == 5
+    assert answer.verdict in ("equal", "differs")
+    assert all(output.not_compared == 0 for piece in answer.found for output in piece.differences)
+
+
+@pytest.mark.parametrize("bug", ["dropped", "mask", "positions"])
+def test_a_planted_mistake_is_no_rounding(bug: str) -> None:
+    answer = asked(Decoder(bug).eval(), "cached:8+2*2")
+    assert answer.verdict == "differs" and answer.mistakes
+    report = answer.to_json()
+    assert (report["far"] if bug == "positions" else report["window"]) > 0
+    assert report["pieces"][0]["window"] == 0  # the prompt has no state
+
+
+def test_chunks_say_their_overlap_and_grid_and_which_sizes_keep_the_bits() -> None:
+    x = np.random.default_rng(1).standard_normal((1, 3, 32)).astype(np.float32)
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv1d(3, 4, 3, padding=1), nn.MaxPool1d(2), nn.ConvTranspose1d(4, 2, 2, 2)
+    )
+    answer = asked(model.eval(), "chunks:8+overlap:2", x, sizes=[8, 16])
+    report = answer.to_json()
+    assert report["context"] == {"before": 1, "after": 1} and report["grid"] == 2
+    assert not answer.mistakes and [entry["at"] for entry in report["safe"]] == [8, 16]
+    with torch.no_grad():  # the referee
+        whole = model(torch.from_numpy(x)).numpy()
+        parts = [
+            model(torch.from_numpy(x[..., max(0, n - 2) : n + 10])).numpy()[..., min(n, 2) :][
+                ..., :8
+            ]
+            for n in range(0, 32, 8)
+        ]
+    assert sum(o.differing for p in answer.found for o in p.differences) == int(
+        (np.concatenate(parts, -1) != whole).sum()
+    )
+    short = asked(model.eval(), "chunks:8", x)
+    assert "window" in short.mistakes[0] and "overlap" in short.lines()[2]
+
+
+def test_functions_in_pieces_are_laid_where_they_belong() -> None:
+    model, x = Decoder().eval(), torch.from_numpy(X)
+    with torch.no_grad():
+        cache = model(x[:, :8])[1]
+        steps = [lambda: model(x[:, :8])[0], lambda: model(x[:, 8:], cache)[0]]
+        answer = probe.diff(pieces=steps, whole=lambda: model(x)[0], explain=False)
+    assert [piece.piece.text for piece in answer.found] == ["0:8", "8:12"] and not answer.mistakes
+    with pytest.raises(InputError, match="pieces="):
+        probe.diff(pieces=[], whole=lambda: x)
+
+
+@pytest.mark.parametrize(
+    ("more", "word"),
+    [
+        ({"at": "chunk:8"}, "at"),
+        ({"at": "stream:4"}, "at"),
+        ({"at": "chunks:4", "against": 8}, "against"),
+        ({"at": "chunks:4", "against_target": "torch"}, "against_target"),
+        ({"at": "draft:4", "sizes": [2]}, "sizes"),
+        ({"at": "chunks:4", "vary": "schedule:y:1"}, "vary"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(more: dict[str, Any], word: str) -> None:
+    arguments = {"vary": "schedule", "inputs": {"x": X}, "progress": lambda _: None} | more
+    with pytest.raises(InputError, match=f"^{word}="):
+        probe.network(nn.Linear(16, 4), **arguments)
