@@ -321,8 +321,10 @@ def _timed(call: Callable[[], Any]) -> float:
 NAMED = 12
 
 # By how much a bucket is made larger whose places differ, in this order: kernels that take 6 or 12
-# rows at a time have a tail of 2 to 8 rows at a power of two, and may add it differently.
+# rows at a time have a tail of 2 to 8 rows at a power of two, and may add it differently. Behind
+# them the multiples that it is made to be: of so many samples a function has whole vectors alone.
 BESIDE = (2, 4, 1)
+WHOLE = (8, 16, 32, 64)
 
 
 def ladder(sizes: Sequence[int], fixed: int | None = None) -> tuple[int, ...]:
@@ -351,7 +353,7 @@ class Buckets(MarkedSizes):
     ) -> None:
         super().__init__(operation, entry, threads)
         self.ladder = tuple(sizes)
-        self.beside = () if fixed else BESIDE
+        self.fixed = fixed
 
     @property
     def tried(self) -> list[int]:
@@ -359,8 +361,9 @@ class Buckets(MarkedSizes):
         sizes = set(self.ladder)
         for size in self.ladder:
             if not self.mark(size) and size not in self.operation.refused:
-                larger = (size + more for more in self.beside)
-                sizes |= {next(filter(self.mark, larger), size)}
+                larger = [size + more for more in BESIDE]
+                larger += [size + -size % step for step in WHOLE if size % step]
+                sizes |= {next(filter(self.mark, () if self.fixed else larger), size)}
         return sorted(sizes)
 
     @property

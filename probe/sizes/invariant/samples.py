@@ -34,8 +34,9 @@ CANDIDATES = 4  # times as many are drawn
 SCALES = (1.0, 2.0**4, 2.0**-4, 2.0**8)
 
 ENOUGH = 160  # numbers in all answers together
-# The same of a quick program: a size may round differently in one of several hundred numbers.
-MOST, PLENTY = 512, 2048
+# Samples of a quick program, and the numbers in all their answers: a size may round differently in
+# one of several hundred numbers, and a function in one of a million.
+MOST, PLENTY = 1024, 1 << 22
 
 # Values of a floating-point input that is a mask or a code rather than a quantity.
 DISTINCT = 16

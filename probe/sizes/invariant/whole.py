@@ -15,7 +15,7 @@ import hashlib
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,6 @@ from probe.sizes.invariant.classes import (
     Table,
     conditions,
     ladder,
-    mark_of_answers,
 )
 from probe.sizes.invariant.keeper import NotInvariant, Report
 from probe.sizes.invariant.programs import (
@@ -50,8 +49,10 @@ from probe.sizes.invariant.programs import (
 )
 from probe.targets.unchanged import leaves_unchanged, unchanged
 
-SPENT = 0.3  # seconds, about, on more samples than stand at every place
+SPENT = 0.5  # seconds of processors, about, on more samples than stand at every place
+LEAST = 2e-5  # of one call, with what it takes to make its inputs
 DRAWN = 1 << 20  # numbers of their inputs
+HALF = 0.5  # of the samples: where more differ between two sizes, these add in different orders
 
 
 class WholeProgram:
@@ -140,30 +141,36 @@ class WholeProgram:
         return alike
 
     def _more(self, numbers: int, sizes: Sequence[int]) -> list[int]:
-        """Returns further samples, of a quick program: they pass through the places of every size.
+        """Further samples, of a quick program: they pass through the places of every size.
 
-        One number of several hundred may be all that two sizes round differently.
+        One number of several hundred may be all that two sizes round differently, and a function
+        whose vector body and tail differ shows it at rare inputs. So more are run than are taken:
+        those to which the smallest size and the largest give different bits come first.
         """
         order, seconds = np.arange(sizes[-1]) % len(self.pool[0]), []
-        for _ in range(3):  # it is compiled by now
-            begun = time.perf_counter()
+        for _ in range(3):  # it is compiled by now; a busy machine takes no more of this time
+            begun = time.process_time()
             self._call(order, False)()
-            seconds.append(time.perf_counter() - begun)
-        runs = 1 + len(sizes)  # of each sample
+            seconds.append(max(time.process_time() - begun, LEAST))
         drawn = sum(rows[0].size for rows in self.pool)
-        most = min(
-            math.ceil(samples.PLENTY / max(numbers, 1)),
-            samples.MOST,
-            SPENT / min(seconds) / runs,
-            DRAWN / max(drawn, 1),
-        )
-        start = self.placed * samples.CANDIDATES
-        every = range(start, start + max(0, int(most) - self.placed))
-        if not every:
+        calls = min(SPENT / min(seconds), DRAWN / max(drawn, 1))
+        plenty = min(samples.PLENTY // max(numbers, 1), samples.MOST)
+        most = int(min(plenty, calls / (1 + len(sizes)))) - self.placed
+        if most <= 0:
             return []
-        self.pool = self._drawn(every)
+        start = self.placed * samples.CANDIDATES
+        candidates = np.arange(start, start + min(int(calls), samples.CANDIDATES * most))
+        self.pool = self._drawn(candidates.tolist())
         *_, finite = self.seen(sizes[0])
-        return [number for number, good in zip(every, finite, strict=True) if good]
+        apart = np.zeros(len(candidates), bool)
+        for (few, dtype), (many, _) in zip(
+            self._answers_of_all(sizes[0]), self._answers_of_all(sizes[-1]), strict=True
+        ):
+            apart |= _unlike(few, many, dtype).reshape(len(apart), -1).any(1)
+        if apart.mean() > HALF:
+            apart[:] = False
+        first = [*candidates[finite & apart], *candidates[finite & ~apart]]
+        return [int(number) for number in sorted(first[:most])]
 
     def _shapes(self, size: int) -> list[tuple[tuple[int, ...], str]]:
         call = self._call(np.zeros(size, int), False)
@@ -245,24 +252,35 @@ class WholeProgram:
             return ""
 
     def _mark(self, size: int) -> str:
-        every, places = len(self.pool[0]), np.arange(size)
-        count = min(self.placed, every)
-        seen: dict[tuple[int, int], str] = {}
-        orders = [(places + turn) % count for turn in range(count)]
-        # a vector's tail is at the end of a call: each further sample stands last once, and so at
-        # all other places too
-        orders += [np.maximum(at - size + 1 + places, 0) for at in range(count, every)]
-        for alike in range(every, len(self.alike[0])):  # beside others, and beside itself
-            orders += [np.where(places, places % count, alike), np.full(size, alike)]
-        for turn, order in enumerate(orders):
+        count = min(self.placed, len(self.pool[0]))
+        met, held = np.zeros(len(self.alike[0]), bool), list[tuple[np.ndarray, str]]()
+        for turn, order in enumerate(self._orders(size, count)):
             answers = self.answers(order, bool(turn % 2), self.alike)
-            for output, (rows, dtype) in enumerate(answers):
-                for sample in np.unique(order).tolist():
-                    mark = _mark_of_rows(rows[order == sample], dtype)
-                    if not mark or seen.setdefault((sample, output), mark) != mark:
-                        return ""
-        text = ";".join(mark for _, mark in sorted(seen.items()))
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+            if not held:
+                held = [(np.zeros((len(met), *y.shape[1:]), y.dtype), name) for y, name in answers]
+            fresh = ~met[order]
+            for (rows, dtype), (known, _) in zip(answers, held, strict=True):
+                known[order[fresh]] = rows[fresh]
+                if _unlike(rows, known[order], dtype).any():
+                    return ""
+            met[order] = True
+        digest = hashlib.sha256()
+        for known, _ in held:
+            digest.update(known[met].tobytes())
+        return digest.hexdigest()[:16]
+
+    def _orders(self, size: int, count: int) -> Iterator[np.ndarray]:
+        """The calls of a size, each as the samples at its places. The first ``count`` stand at
+        every place beside each other; a vector's tail is at the end of a call, so each further one
+        stands last once, and so at all other places too."""
+        every, places = len(self.pool[0]), np.arange(size)
+        for turn in range(count):
+            yield (places + turn) % count
+        for last in range(count, every):
+            yield np.maximum(last - size + 1 + places, 0)
+        for alike in range(every, len(self.alike[0])):  # beside others, and beside itself
+            yield np.where(places, places % count, alike)
+            yield np.full(size, alike)
 
     def mixes(self, size: int) -> bool:
         """Whether a sample's answer changes where nothing changes but its neighbours.
@@ -273,14 +291,19 @@ class WholeProgram:
         count = len(self.pool[0])
         if size < 2 or count < 2:
             return False
-        marks, again = (self._marks_of(np.zeros(size, int)) for _ in range(2))
-        if marks != again:
+        alone, again = (self.answers(np.zeros(size, int), False) for _ in range(2))
+        if any(_unlike(a, b, dtype).any() for (a, dtype), (b, _) in zip(alone, again, strict=True)):
             why = f"two runs of the same {size} samples have different bits"
             raise InputError("model", self.program.name, why, "nothing can keep bits that vary")
+
+        def changed(order: np.ndarray, place: int, pool: Any = None) -> bool:
+            both = zip(alone, self.answers(order, False, pool), strict=True)
+            return any(_unlike(a[place], b[place], dtype).any() for (a, dtype), (b, _) in both)
+
         for place in {0, size // 2, size - 1}:
             order = 1 + np.arange(size) % (count - 1)
             order[place] = 0
-            if self._marks_of(order)[place] != marks[place]:
+            if changed(order, place):
                 return True
         # hundreds of rows that are drawn from one sample repeat its few numbers: only whole ones
         # (masks, tokens) are taken for codes then, which are never made larger
@@ -294,23 +317,24 @@ class WholeProgram:
             order = np.ones(size, int)
             order[place] = 0
             try:
-                beside = self._marks_of(order, pool)
+                if changed(order, place, pool):
+                    return True
             except ProbeError:
                 raise
             except Exception:
                 continue
-            if beside[place] != marks[place]:
-                return True
         return False
 
-    def _marks_of(
-        self, order: np.ndarray, pool: Sequence[np.ndarray] | None = None
-    ) -> list[list[str]]:
-        """By place: the mark of each output."""
-        answers = self.answers(order, False, pool)
+    def _answers_of_all(
+        self, size: int, pool: Sequence[np.ndarray] | None = None
+    ) -> list[tuple[np.ndarray, str]]:
+        """Of each output the answers to all samples, in calls of a size: (samples, ...)."""
+        count, calls = len(self.pool[0]), list[list[tuple[np.ndarray, str]]]()
+        for start in range(0, count, size):
+            calls.append(self.answers((start + np.arange(size)) % count, False, pool))
         return [
-            [_mark_of_rows(rows[place : place + 1], dtype) for rows, dtype in answers]
-            for place in range(len(order))
+            (np.concatenate([rows for rows, _ in output])[:count], output[0][1])
+            for output in zip(*calls, strict=True)
         ]
 
     def seen(self, size: int) -> tuple[np.ndarray, int, np.ndarray]:
@@ -321,26 +345,22 @@ class WholeProgram:
         count = len(self.pool[0])
         nudged = [samples.nudged(p, d) for p, d in zip(self.pool, self.dtypes, strict=True)]
         changed, finite, each = np.zeros(count, int), np.ones(count, bool), 0
-        for start in range(0, count, size):
-            order, rows = (start + np.arange(size)) % count, slice(min(size, count - start))
-            plain, moved = self.answers(order, False), self.answers(order, False, nudged)
-            for (a, dtype), (b, _) in zip(plain, moved, strict=True):
-                a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
-                apart = a != b
-                if dtype in floats.FORMATS:
-                    apart = ulp.bits_apart(a, b, dtype, "differ")
-                    finite[order] &= floats.is_finite(a, dtype).reshape(size, -1).all(1)
-                changed[order[rows]] += apart.reshape(size, -1).sum(1)[rows]
-            each = sum(answer[0].size for answer, _ in plain)
+        for (plain, dtype), (moved, _) in zip(
+            self._answers_of_all(size), self._answers_of_all(size, nudged), strict=True
+        ):
+            changed += _unlike(plain, moved, dtype).reshape(count, -1).sum(1)
+            each += plain[0].size
+            if dtype in floats.FORMATS:
+                finite &= floats.is_finite(plain, dtype).reshape(count, -1).all(1)
         return changed, each, finite
 
 
-def _mark_of_rows(rows: np.ndarray, dtype: str) -> str:
-    """As ``classes.mark_of_answers``, of integers and truth values too."""
-    if dtype in floats.FORMATS:
-        return mark_of_answers([(rows, dtype)])
-    marks = {hashlib.sha256(np.ascontiguousarray(row).tobytes()).hexdigest()[:16] for row in rows}
-    return marks.pop() if len(marks) == 1 else ""
+def _unlike(left: np.ndarray, right: np.ndarray, dtype: str) -> np.ndarray:
+    """Which numbers of two arrays differ, zeros of unlike signs too; two NaN are equal."""
+    if dtype not in floats.FORMATS:
+        return np.asarray(left != right)
+    a, b = np.ascontiguousarray(left), np.ascontiguousarray(right)
+    return ulp.bits_apart(a, b, dtype, zeros="differ").reshape(left.shape)
 
 
 # What the bits of a program rest on that is run whole, and what that does not show.
