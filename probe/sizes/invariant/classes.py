@@ -354,16 +354,29 @@ class Buckets(MarkedSizes):
         super().__init__(operation, entry, threads)
         self.ladder = tuple(sizes)
         self.fixed = fixed
+        self._told: dict[int, int] = {}
+
+    def mark(self, size: int) -> str:
+        """As of ``MarkedSizes``; asked again with the samples that told at other sizes since."""
+        mark, telling = super().mark(size), len(self.operation.telling)
+        if mark and self._told.setdefault(size, telling) < telling:
+            if self.operation.told_apart(size, self._told[size]):
+                self.marks[size] = mark = ""
+            self._told[size] = telling
+        return mark
 
     @property
     def tried(self) -> list[int]:
-        """Returns the ladder; a size whose places differ has one beside it whose places do not."""
+        """The ladder; a size whose places differ has one beside it whose places do not. Where no
+        size is left, samples are run one by one: a single one has no places to differ."""
         sizes = set(self.ladder)
         for size in self.ladder:
             if not self.mark(size) and size not in self.operation.refused:
                 larger = [size + more for more in BESIDE]
                 larger += [size + -size % step for step in WHOLE if size % step]
                 sizes |= {next(filter(self.mark, () if self.fixed else larger), size)}
+        if not self.fixed and not any(map(self.mark, sizes)):
+            sizes.add(1)
         return sorted(sizes)
 
     @property

@@ -3,8 +3,9 @@
 Where a library runs a model as one program, its operations can't be put into classes one by one.
 So the program itself is one operation. A size is checked with several samples (``samples``): each
 stands at every place of the call once, with different neighbours, from aligned memory and from
-other; its answer has to have the same bits everywhere, and those of the chosen size. Calls are
-padded with copies of their first sample, or cut.
+other; its answer has to have the same bits everywhere, and those of the chosen size. A sample that
+shows the places of one size to differ, as where a function's vector body and tail do, is held at
+all places of every other size. Calls are padded with copies of their first sample, or cut.
 
 That is a test and no proof: a size is not refuted. ``WholeReport.orders`` asks the operations.
 """
@@ -52,6 +53,7 @@ from probe.targets.unchanged import leaves_unchanged, unchanged
 SPENT = 0.5  # seconds of processors, about, on more samples than stand at every place
 LEAST = 2e-5  # of one call, with what it takes to make its inputs
 DRAWN = 1 << 20  # numbers of their inputs
+TELLING = 16  # samples that told at one size, and are asked first at the others
 HALF = 0.5  # of the samples: where more differ between two sizes, these add in different orders
 
 
@@ -80,6 +82,8 @@ class WholeProgram:
         self.dtypes: list[str] = []
         self.placed = 0
         """How many of the samples are run at every place; further ones at one."""
+        self.telling: list[int] = []
+        """Samples that had different bits at different places of some size."""
 
     # samples
 
@@ -261,7 +265,10 @@ class WholeProgram:
             fresh = ~met[order]
             for (rows, dtype), (known, _) in zip(answers, held, strict=True):
                 known[order[fresh]] = rows[fresh]
-                if _unlike(rows, known[order], dtype).any():
+                unlike = _unlike(rows, known[order], dtype).reshape(size, -1).any(1)
+                if unlike.any():
+                    more = (n for n in order[unlike].tolist() if n not in self.telling)
+                    self.telling += list(dict.fromkeys(more))[: TELLING - len(self.telling)]
                     return ""
             met[order] = True
         digest = hashlib.sha256()
@@ -269,11 +276,23 @@ class WholeProgram:
             digest.update(known[met].tobytes())
         return digest.hexdigest()[:16]
 
+    def told_apart(self, size: int, first: int) -> bool:
+        """Whether places of a size give different bits to what told since it was checked: the
+        ``telling`` samples from ``first`` on."""
+        for sample in self.telling[first:]:
+            for rows, dtype in self.answers(np.full(size, sample), False, self.alike):
+                if _unlike(rows, np.broadcast_to(rows[:1], rows.shape), dtype).any():
+                    return True
+        return False
+
     def _orders(self, size: int, count: int) -> Iterator[np.ndarray]:
         """The calls of a size, each as the samples at its places. The first ``count`` stand at
         every place beside each other; a vector's tail is at the end of a call, so each further one
-        stands last once, and so at all other places too."""
+        stands last once, and so at all other places too. What told at another size comes first, at
+        all places at once."""
         every, places = len(self.pool[0]), np.arange(size)
+        for sample in self.telling:
+            yield np.full(size, sample)
         for turn in range(count):
             yield (places + turn) % count
         for last in range(count, every):
@@ -451,7 +470,8 @@ class WholeReport(Report):
         same = [row.operation for row in self.rows if row.orders.startswith("same")]
         programs = "; ".join(
             f"{key}{' (by order)' * (key in same)}: run at {', '.join(map(str, sizes))} of "
-            f"{', '.join(map(str, sorted(self.table.entries[key].marks[threads])))}"
+            f"{', '.join(map(str, sorted(self.table.entries[key].marks[threads])))}, "
+            f"held on {self.samples[key]} samples"
             for (key, threads), sizes in self.sizes.items()
         )
         changed, total = (sum(counts[n] for counts in self.shown.values()) for n in (0, 1))

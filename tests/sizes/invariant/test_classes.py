@@ -129,6 +129,8 @@ class Timed:
 
     key, refused = "timed", {}
 
+    telling = ()
+
     def __init__(self, marks):
         self.marks = marks
 

@@ -213,3 +213,32 @@ def test_whole_programs_need_no_pytorch():
     for name in ("whole", "files", "programs", "classes", "samples"):
         found = vars(import_module(f"probe.sizes.invariant.{name}"))
         assert not {"torch", "jax", "tensorflow", "onnxruntime"} & set(found), name
+
+
+def test_where_places_differ_at_every_size_samples_are_run_one_by_one():
+    def placed(x):
+        y = Planted.added(x, W, True)
+        y[1:] = np.nextafter(y[1:], np.float32(9))
+        return y
+
+    x = drawn(9, 33)
+    model, report = stable.invariant(placed, [2, 8], example=x[:2])
+    assert list(report.sizes.values()) == [[1]] and "those of size 1 are kept" in repr(report)
+    assert same(model(x), np.concatenate([placed(one[None]) for one in x]))
+
+
+def test_a_function_with_a_tail_is_asked_at_the_samples_that_tell():
+    """Its tail rounds one of ten thousand numbers otherwise: the last three of each call."""
+    calls = []
+
+    def rarely(x):
+        calls.append(len(x))
+        y = x * np.float32(1.37)
+        rare = y.view(np.uint32) * np.uint32(2654435761) < np.uint32((1 << 32) // 10_000)
+        rare[: len(x) * 16 // 64 * 64 // 16] = False  # whole vectors of 64 numbers
+        return np.where(rare, np.nextafter(y, np.float32(9)), y)
+
+    model, report = stable.invariant(rarely, [1, 7, 8], example=drawn(2, 16))
+    assert list(report.sizes.values()) == [[8]]
+    x = drawn(4000, 16)
+    assert same(np.concatenate([model(x[at : at + 7]) for at in range(0, 700, 7)]), model(x[:700]))
