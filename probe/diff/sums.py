@@ -49,6 +49,11 @@ Function = tuple[str, tuple[Any, ...]]
 # Questions behind a function with an upper bound are asked in units of 2 to the minus this.
 FAINT = 30
 
+# Functions that cut a sum off behind it, and between which numbers; () where each has its own.
+BOUNDED: dict[str, tuple[float | None, ...]] = {
+    "relu": (0.0, None), "relu6": (0.0, 6.0), "clip": (),
+}  # fmt: skip
+
 # Significant bits of an answer that is told from its quotient by a divisor.
 KEPT_BITS = 20
 
@@ -108,8 +113,8 @@ class OperationSum(Summed):
     taps); what is outside of ``sizes`` is padding. ``scale``: outputs times this power of two are
     the sums, as those of a mean of so many. ``divides``: sums are divided behind, by a number that
     has to be asked. ``pooled``: a pool, whose weights of 1 are put into its input. ``functions``:
-    what each sum goes through before it is given, as (word, numbers); of an addition the number of
-    what is added. ``kind`` and ``seed``: of operands that are generated.
+    what each sum goes through before it is given: ("clip", both bounds), or ("add", the number of
+    what is added). ``kind`` and ``seed``: of operands that are generated.
     """
 
     dtype: str
@@ -262,7 +267,7 @@ def behind_of(meaning: Meaning, shapes: Sequence[Shape]) -> tuple[Meaning, tuple
 
     def shapes_an_operand(_: int, step: Step, read: int) -> bool:
         # the bias of a depthwise convolution, which Keras reshapes and TensorFlow squeezes again
-        same = read < count and prod(step.shape) == prod(shapes[read])
+        same = read < count and prod(step.shape) == prod(shapes[read]) == max(step.shape, default=1)
         return same and _keeps_order(step.meaning)
 
     def shapes_the_sums(number: int, step: Step, read: int) -> bool:
@@ -280,7 +285,8 @@ def behind_of(meaning: Meaning, shapes: Sequence[Shape]) -> tuple[Meaning, tuple
         others, behind = tuple(n for n in step.reads if n != number), step.meaning
         if number not in step.reads:
             raise InputError("operation", meaning.word, "several operations in one", "")
-        if behind.word == "add" and len(others) == 1:
+        plain = isinstance(behind, Each) and not behind.numbers
+        if plain and behind.word == "add" and len(others) == 1:
             row = not functions and sum(size > 1 for size in shapes[others[0]]) < 2
             if row and isinstance(first, Windows) and len(first.reads) == 2 and not first.pool:
                 first = replace(first, reads=(*first.reads, *others))
@@ -288,8 +294,8 @@ def behind_of(meaning: Meaning, shapes: Sequence[Shape]) -> tuple[Meaning, tuple
                 first = replace(first, bias=others[0])
             else:
                 functions.append(("add", others))
-        elif isinstance(behind, Each) and not others and not behind.beside:
-            functions.append((behind.word, behind.numbers))
+        elif isinstance(behind, Each) and behind.word in BOUNDED and not others:
+            functions.append(("clip", BOUNDED[behind.word] or behind.numbers))
         else:
             raise InputError("operation", behind.word, "it is computed after the sum", "")
     return first, tuple(functions)
@@ -519,7 +525,7 @@ class SumSession(OwnSession):
             self.behind = _functions_behind(summed.functions, summed.dtype, added)
             # a bound would cut the counts that answers are: faint ones stay below it, and a power
             # of two is exact; float16 has nothing as small as 2 to the minus 30
-            bounded = any(word in ("relu6", "clip") for word, _ in summed.functions)
+            bounded = any(word == "clip" and n[1] is not None for word, n in summed.functions)
             self.faint = FAINT * (bounded and summed.dtype != "float16")
 
     def stream(self, header: Mapping[str, Any], arrays: Any = None) -> Iterator[Answer]:
@@ -620,26 +626,19 @@ def _divided(
 def _functions_behind(
     functions: Sequence[Function], dtype: str, added: Mapping[int, np.ndarray]
 ) -> Behind:
-    """Functions one after the other: those that round nothing, and additions.
+    """Additions and bounds, one after the other.
 
     ``added``: arrays (positions, filters) by the numbers of what is read.
     """
-    steps: list[tuple[Any, ...]] = []  # of an addition its operand, else between which numbers
     for word, numbers in functions:
-        if word in ("add", "relu", "relu6"):
-            steps.append({"relu": (0.0, None), "relu6": (0.0, 6.0)}.get(word, numbers))
-            continue
-        cuts = word == "clip" and len(numbers) == 2
-        ends = tuple(None if bound is None else float(bound) for bound in numbers) if cuts else ()
         # an answer of zero has to stay what it is, and answers above it have to get through
-        if not cuts or (ends[0] or 0) > 0 or (ends[1] is not None and ends[1] <= 0):
-            why = "it is computed behind the sum in the same operation"
-            raise InputError("operation", word, why, "")
-        steps.append(ends)
+        low, high = (None, None) if word == "add" else numbers
+        if (low or 0) > 0 or (high is not None and high <= 0):
+            raise InputError("operation", word, "it cuts off what the sum is asked by", "")
 
     def apply(array: np.ndarray, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
         values = floats.widen(array, dtype)
-        for (word, _), numbers in zip(functions, steps, strict=True):
+        for word, numbers in functions:
             if word == "add":
                 more = floats.widen(added[numbers[0]][positions, filters], dtype)
                 values = floats.widen(floats.round_to(values + more, dtype), dtype)

@@ -75,9 +75,9 @@ def open_model(
 ) -> Opened:
     """Returns what a user gave as something with inputs and recorders.
 
-    ``model``: a file, ``module:function``, a function, a model of PyTorch or Keras, or a net of
-    OpenCV. ``switches``: of the target, for libraries that set them with the model. ``library``: of
-    the target, where it isn't the one that a file's ending names. Errors: InputError.
+    ``model``: a file, ``module:function``, a function, or a model of PyTorch or Keras.
+    ``switches``: of the target, for libraries that set them with the model. ``library``: of the
+    target, where it isn't the one that a file's ending names. Errors: InputError.
     """
     name = str(model) if is_function(model) else ""
     if name:
@@ -105,9 +105,6 @@ def open_model(
             why = f"models of {library} are run with its defaults"
             raise InputError("target", library, why, "leave the switches out")
         return ModelFile(open_file(path, trust, switches=dict(switches)), path.name)
-    if is_net(model):
-        net: Opened = recorders("opencv").of_net(model)
-        return net
     if hasattr(model, "plain") and hasattr(model, "record"):
         own: Any = SimpleNamespace(inputs=(), recorder=lambda _: model)  # it is a recorder already
         return own  # type: ignore[no-any-return]
@@ -118,11 +115,6 @@ def open_model(
         todo = f"make a model of it, model = {model.__name__}(...), and give that"
         raise InputError("model", model.__name__, "it is a class, not a model", todo)
     return FunctionSubject(model, name)
-
-
-def is_net(model: object) -> bool:
-    """Returns whether something is a net in memory, as ``cv2.dnn.readNet`` returns it."""
-    return type(model).__module__.partition(".")[0] == "cv2" and hasattr(model, "getLayerNames")
 
 
 def runs(library: str, path: Path) -> bool:
@@ -488,14 +480,6 @@ class _OfNumpy:
             "another library return its own arrays (without .numpy())"
         )
         raise InputError("function", "ndarray", why, todo)
-
-
-def net_recorder(net: Any, arguments: Sequence[Any]) -> Recorder:
-    """Returns a recorder of a net of OpenCV's. ``arguments``: a mapping of its inputs, or one
-    array. InputError: it has other inputs."""
-    arrays = arguments[0] if len(arguments) == 1 and isinstance(arguments[0], Mapping) else None
-    names = arrays or dict(zip(("",), arguments, strict=False))
-    return open_model(net).recorder({name: np.asarray(array) for name, array in names.items()})
 
 
 NO_ARGUMENTS = "give a function of no arguments: lambda: model(x)"

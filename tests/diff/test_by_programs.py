@@ -31,8 +31,8 @@ def missing(*names: str) -> bool:
 def fused(tape, x, w, b, blocks=1):
     shape = (x.shape[0], w.shape[1])
     product = Step(Contracts("...k,kn->...n"), (0, 1), shape)
-    added = Step(Each("add", "adds"), (3, 2), shape)
-    meaning = Steps((product, added, Step(Each("relu", "stays"), (4,), shape)))
+    added = Step(Each("add"), (3, 2), shape)
+    meaning = Steps((product, added, Step(Each("relu"), (4,), shape)))
 
     def call(x, w, b):
         return np.maximum(Tape(None).dense(x, w, blocks) + b, 0)

@@ -243,22 +243,22 @@ class TestSums:
             high = np.float32(6 if word == "relu6" else np.inf)
             return np.clip(product(x, w, b), np.float32(0), high)
 
-        meaning = behind((Each("add", "adds"), (2,)), (Each(word, "stays"), ()))
+        meaning = behind((Each("add"), (2,)), (Each(word), ()))
         order_is_named(meaning, fused, {"x": x[:1]}, x=x, w=w, b=b)
 
     def test_what_is_added_to_a_sum_is_its_last_addition(self) -> None:
         x, w, b, z = np.ones((8, 20), np.float32), normal(20, 16), normal(16), normal(8, 16)
         w[:], w[0] = np.clip(abs(w), 0.5, 1.5), 2**25  # the others are lost behind it, not before
         residual = lambda x, w, b, z: np.maximum(product(x, w, b) + z, np.float32(0))  # noqa: E731
-        adds = ((Each("add", "adds"), (n,)) for n in (2, 3))
-        meaning = behind(*adds, (Each("relu", "stays"), ()))
+        adds = ((Each("add"), (n,)) for n in (2, 3))
+        meaning = behind(*adds, (Each("relu"), ()))
         order_is_named(meaning, residual, {"x": x[:1], "z": z[:1]}, x=x, w=w, b=b, z=z)
 
     def test_an_unknown_function_behind_a_sum_is_said(self) -> None:
         x, given = normal(8, 20), {"w": normal(20, 16)}
         function = lambda x, w: np.tanh(product(x, w))  # noqa: E731
         _, cause = explained(behind((Each("tanh"), ())), function, {"x": x[:1]}, {"x": x, **given})
-        assert cause.kind == "" and "behind" in cause.why
+        assert cause.kind == "" and "after the sum" in cause.why
 
     def test_a_librarys_own_products_are_explained(self) -> None:
         torch = pytest.importorskip("torch")
@@ -444,7 +444,7 @@ OTHERS = {
     "of multiples": (
         ROW,
         (
-            steps((0, 1), (4, 2), meaning=Each("add", "adds", (2,))),
+            steps((0, 1), (4, 2), meaning=Each("add", (("alpha", 2.0),))),
             lambda a, b, c, d: (a + b) + 2 * (c + d),
         ),
     ),

@@ -28,7 +28,7 @@ def test_a_bias_that_is_reshaped_first_is_the_sums_own() -> None:
     shapes = [(2, 7, 4), (3, 1, 4), (4,)]
     found = sum_of(steps, shapes, out, ["float32"] * 4)
     assert found.b is not None and found.b.number == 2
-    assert [word for word, _ in found.functions] == ["relu6"]
+    assert found.functions == (("clip", (0.0, 6.0)),)
     turned = Steps((steps.steps[0], Step(o.transpose((1, 0)), (2,), (4, 1)), *steps.steps[2:]))
     with pytest.raises(InputError):
         sum_of(turned, [*shapes[:2], (1, 4)], out, ["float32"] * 4)
@@ -54,7 +54,7 @@ def test_a_number_that_is_added_behind_is_not_taken_for_an_operand() -> None:
     shapes = [(4, 16), (16, 8), (8,)]
     product = Step(Contracts("...mk,...kn->...mn", (0, 1), 2), (0, 1, 2), (4, 8))
     for word in ("add", "multiply"):
-        behind = Step(o.beside(word, 1, 1.5, "float32"), (3,), (4, 8))
+        behind = Step(o.function(word, beside=1.5), (3,), (4, 8))
         with pytest.raises(InputError, match="computed after the sum"):
             sum_of(Steps((product, behind)), shapes, (4, 8), ["float32"] * 4)
 

@@ -15,7 +15,6 @@ from probe.order.semantics.contract import (
     Meaning,
     Moves,
     Normalises,
-    NotSettled,
     OperationTable,
     Passes,
     Reduces,
@@ -40,7 +39,7 @@ from probe.order.semantics.contract import (
 # Every class of a meaning stands here: folders of recordings have them by these names.
 __all__ = [
     "Contracts", "Convolution", "Each", "Frame", "Meaning", "Moves",
-    "Normalises", "NotSettled", "OperationTable", "Passes", "Reduces", "Reshapes",
+    "Normalises", "OperationTable", "Passes", "Reduces", "Reshapes",
     "Row", "Same", "Shapes", "Step", "StepBuilder", "Steps", "Turns", "Unknown", "Windows",
     "by_table", "of_complex", "operations", "rows_for", "then", "word_list", "worded",
 ]  # fmt: skip

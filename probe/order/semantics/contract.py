@@ -115,17 +115,12 @@ class Steps(Meaning):
 
 class Operand(NamedTuple):
     """An array that a call is given. ``at``: its place among the arrays that the recorded operation
-    reads, -1 where it isn't one of them; ``content``: gives its array where that is a constant or
-    comes from integers alone, else None."""
+    reads, -1 where it isn't one of them; ``content``: gives its array, None: no row asks for it."""
 
     at: int
     shape: tuple[int, ...]
     dtype: str
     content: Callable[[], np.ndarray] | None = None
-
-
-class NotSettled(Exception):
-    """What an operation computes depends on numbers that aren't known, or is not described."""
 
 
 @dataclass(frozen=True)
@@ -185,14 +180,13 @@ class Call:
         return self.operand(slot).dtype
 
     def value(self, slot: int) -> np.ndarray:
-        """Returns what an operand holds. NotSettled where floating-point numbers decide it."""
+        """Returns what an operand holds."""
         content = self.operand(slot).content
-        if content is None:
-            raise NotSettled(f"{self.op} reads sizes or indices that floating-point numbers decide")
+        assert content is not None
         return content()
 
     def integers(self, slot: int) -> list[int]:
-        """Returns the integers of an operand, flat. NotSettled as of ``value``."""
+        """Returns the integers of an operand, flat."""
         flat: list[int] = self.value(slot).reshape(-1).tolist()
         return flat
 
@@ -243,8 +237,6 @@ def by_table(table: Mapping[str, Callable[[C], Meaning]], call: C) -> Meaning:
         return Unknown(f"{call.op} is not described in probe")
     try:
         return row(call)
-    except NotSettled as error:
-        return Unknown(str(error))
     # a row indexes attributes and axes as they are in all calls that it describes: what has others
     # isn't described
     except (KeyError, IndexError, ValueError, TypeError, ZeroDivisionError):
@@ -309,22 +301,15 @@ class Function(NamedTuple):
 
     ``rounds``: how often its result is rounded where IEEE 754 leaves no choice: 0 (it moves,
     selects or compares), 1 (rounded correctly once); None: the library chooses how it computes it.
-    ``either``: of zeros of unlike sign it may give either, as it compares: which one a library
-    takes may depend on the place in a vector. ``sloped``: its ``alpha`` is the factor that it
-    rounds by, where that of a sum is a further product.
     """
 
     rounds: int | None = None
-    either: bool = False
-    sloped: bool = False
 
 
 _FLAGS: dict[str, dict[str, Any]] = {
     "moves": {"rounds": 0},
     "once": {"rounds": 1},
     "twice": {"rounds": 2},
-    "either": {"either": True},
-    "sloped": {"sloped": True},
     "nothing": {},
 }
 
@@ -339,8 +324,7 @@ moves: clip=hardtanh threshold where select_n bits sign_bit complex less=lt
     right_shift=bitwise_right_shift=shift_right_arithmetic isnan=is_nan isinf=is_inf
     isfinite=is_finite argmax argmin any all sort top_k=topk nonzero invertpermutation
     adaptive_max_pool2d adaptive_max_pool3d nextafter=next_after population_count
-moves either: clamp max min
-moves either: maximum=clamp_min minimum=clamp_max fmax fmin
+moves: clamp max min maximum=clamp_min minimum=clamp_max fmax fmin
 moves: equal=eq not_equal=ne and=logical_and or=logical_or xor=logical_xor bitwise_and
     bitwise_or bitwise_xor
 once: add
@@ -348,8 +332,7 @@ once: subtract=sub multiply_no_nan=mul_no_nan prelu=_prelu_kernel reciprocal=inv
     truncate_divide=truncate_div
 once: multiply=mul
 once: divide=div=true_divide=real_div divide_no_nan=div_no_nan
-once: sqrt square cast
-once sloped: leaky_relu
+once: sqrt square cast leaky_relu
 twice: squared_difference
 nothing: log1p expm1 sin tan asin=arcsin atan=arctan sinh tanh asinh=arcsinh atanh=arctanh cbrt erf
     erfinv=erf_inv softsign gelu gelu_tanh=gelu_approximation silu=swish scaled_silu elu selu celu
@@ -410,26 +393,21 @@ MORE = {"alpha", "rounding_mode", "decimals"}
 class Each(Meaning):
     """Every output reads the elements at its own place; inputs broadcast as NumPy's do.
 
-    ``numbers``: arguments that are not arrays. ``reads``: which inputs count; None: all. ``along``:
-    the axis along which inputs with one axis lie, the first aside; None: the last. ``beside``:
-    numbers among the operands that are no inputs: (place, value, dtype). ``approximate``: the
-    library does not round as IEEE 754 asks, though the function is one that it defines: a square
-    root by Newton's method.
+    ``numbers``: arguments that are not arrays. ``along``: the axis along which inputs with one axis
+    lie, the first aside; None: the last. ``approximate``: the library does not round as IEEE 754
+    asks, though the function is one that it defines: a square root by Newton's method.
     """
 
     word: str = ""
     numbers: tuple[Any, ...] = ()
-    reads: tuple[int, ...] | None = None
     along: int | None = None
-    beside: tuple[tuple[int, Any, str], ...] = ()
     approximate: bool = False
 
     @property
     def exact(self) -> bool:
         known = row_of(self.word)
         names = {pair[0] for pair in self.numbers if isinstance(pair, tuple)}
-        further = names & MORE and not known.sloped
-        return not (self.approximate or further) and known.rounds is not None
+        return not (self.approximate or names & MORE) and known.rounds is not None
 
 
 def of_complex(meaning: Meaning) -> Meaning:

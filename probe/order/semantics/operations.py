@@ -29,35 +29,17 @@ from probe.order.semantics.contract import (
 )
 
 
-def function(
-    word: str, reads: tuple[int, ...] | None = None, along: int | None = None, **numbers: Any
-) -> Each:
+def function(word: str, along: int | None = None, **numbers: Any) -> Each:
     """Returns a function of the elements at one place, by any of its names.
 
-    ``reads``, ``along``: as of ``Each``. ``numbers``: arguments that are not arrays, by name.
+    ``along``: as of ``Each``. ``numbers``: arguments that are not arrays, by name.
     """
-    name = canonical(word)
-    return Each(name, tuple(sorted(numbers.items())), reads, along)
-
-
-def arithmetic(word: str, dtype: str) -> Each:
-    """Returns a function of numbers of a format: where a library divides integers by the name of
-    its division, it does so towards zero, and a quotient times a third is another number then."""
-    whole = canonical(word) == "divide" and "int" in dtype
-    return function("truncate_divide" if whole else word)
+    return Each(canonical(word), tuple(sorted(numbers.items())), along)
 
 
 def approximate(word: str) -> Each:
     """Returns a function that the library rounds in a way of its own, where IEEE 754 has one."""
     return replace(function(word), approximate=True)
-
-
-def beside(word: str, place: int, value: Any, dtype: str) -> Each:
-    """Returns a function of an array and a number, which is its operand ``place`` (0 or 1).
-
-    ``dtype``: of the array, in which the number is taken, too.
-    """
-    return replace(function(word), beside=((place, value, dtype),))
 
 
 def several(word: str, count: int) -> Meaning:
@@ -67,12 +49,12 @@ def several(word: str, count: int) -> Meaning:
     return function(word)
 
 
-def clip(low: float | None, high: float | None, reads: tuple[int, ...] | None = None) -> Each:
+def clip(low: float | None, high: float | None) -> Each:
     """Returns a Clip between two numbers; None: no bound. ReLU and ReLU6 are two of them."""
     low, high = (None if bound is None or isinf(bound) else bound for bound in (low, high))
     if (low, high) in ((0.0, None), (0.0, 6.0)):
-        return function("relu" if high is None else "relu6", reads)
-    return Each("clip", (low, high), reads)
+        return function("relu" if high is None else "relu6")
+    return Each("clip", (low, high))
 
 
 def gelu(approximate: bool = False) -> Each:
@@ -112,12 +94,11 @@ def normalised(word: str, axes: Iterable[int]) -> Normalises:
     return Normalises(tuple(axes), word)
 
 
-def batch_norm(axes: int, training: bool, along: int | None = 1, count: int = 5) -> Meaning:
+def batch_norm(axes: int, training: bool, along: int | None = 1) -> Meaning:
     """Returns a batch norm of so many ``axes``, whose channels lie ``along`` one, None: the last.
-    ``training``: by means and variances of what it reads; else by those among the first ``count``
-    operands."""
+    ``training``: by means and variances of what it reads; else by those among its operands."""
     if not training:
-        return function("batch_norm", tuple(range(count)), along)
+        return function("batch_norm", along)
     channels = axes - 1 if along is None else along
     return normalised("batch_norm", (axis for axis in range(axes) if axis != channels))
 
@@ -214,7 +195,7 @@ def matmul(
 def gemm(call: Call, product: Contracts, added: int, alpha: float, beta: float) -> Meaning:
     """Returns ``alpha product + beta c``, where c is the operand in the slot ``added``, if there is
     one."""
-    by_alpha, by_beta = (beside("multiply", 1, n, call.dtypes[0]) for n in (alpha, beta))
+    by_alpha, by_beta = (function("multiply", beside=number) for number in (alpha, beta))
     if not call.has(added) or beta == 0:
         return product if alpha == 1 else then(call, product, by_alpha)
     number, shape = call.at(added), call.gives[0]

@@ -261,7 +261,6 @@ class Graph(Interpreter):
         self.values: WeakValueDictionary[Key, LiveValue] = WeakValueDictionary()
         self.kept: list[LiveValue] = []
         self.known: dict[Any, Known] = {key: self.described(value) for key, value in inputs.items()}
-        self.settled = {key for key, (_, dtype) in self.known.items() if "float" not in dtype}
         self.ready: OrderedDict[Any, tuple[Any, Runner]] = OrderedDict()
 
     # what a library adds
@@ -388,8 +387,7 @@ class Graph(Interpreter):
 
     def operand(self, key: Any, at: int) -> Operand:
         """Returns an operand of a call; ``at``: its place among what is read."""
-        settled = key in self.constants or key in self.settled
-        return Operand(at, *self.described_at(key), partial(self.array, key) if settled else None)
+        return Operand(at, *self.described_at(key), partial(self.array, key))
 
     def _event(self, node: Any) -> Operation:
         """Returns a node that has just run as an operation."""
@@ -397,8 +395,6 @@ class Graph(Interpreter):
             self.known[key] = self.described(self.values[key].value)
         self.met(node)
         reads = [] if node.op in self.BY_SHAPE else node.reads
-        if all(key in self.settled or key in self.constants for key in reads):
-            self.settled.update(node.gives)
         places = positions(node.slots, reads)
         operands = [
             None if key is None else self.operand(key, at)

@@ -377,14 +377,15 @@ RECORDER = JaxRecorder
 # What each primitive computes.
 TABLE = s.OperationTable()
 
-# Functions of the elements at one place; some have a parameter for how accurate they are.
+# Functions of the elements at one place.
 FUNCTIONS = s.word_list(
     "sign tan asin atan sinh asinh atanh expm1 log1p sqrt cbrt square erf erf_inv floor ceil real "
     "imag conj exp2 cos acos acosh cosh rem atan2 erfc lgamma digamma is_finite eq ne lt le gt ge "
     "and or not xor shift_left shift_right_logical shift_right_arithmetic nextafter clz complex "
     "population_count igamma igammac igamma_grad_a eq_to le_to lt_to zeta mulhi "
     "bessel_i0e bessel_i1e regularized_incomplete_beta polygamma sub neg abs mul pow log sin "
-    "tanh logistic rsqrt exp min:minimum add add_any:add threefry2x32"
+    "tanh logistic rsqrt exp min:minimum max:maximum add add_any:add threefry2x32 round clamp "
+    "reduce_precision"
 )
 
 SAME = "copy stop_gradient sharding_constraint name reshard pvary random_wrap random_unwrap "
@@ -394,21 +395,6 @@ REDUCES = s.word_list("reduce_sum:sum reduce_prod:prod")
 MOVES = "dynamic_slice tile dynamic_update_slice scatter rev broadcast_in_dim concatenate split "
 MOVES += "stack unstack iota slice pad gather select_n sort top_k reduce_max reduce_min reduce_and "
 MOVES += "reduce_or argmax argmin reduce_window_min"
-
-
-# element by element
-
-
-@TABLE.row(FUNCTIONS)
-def _lax_function(c: Call, word: str) -> s.Meaning:
-    if word in ("and", "or", "xor", "not") and c.dtype() != "bool":
-        word = f"bitwise_{word}"
-    if word == "shift_right_logical" and c.dtype().startswith("u"):
-        word = "right_shift"  # what other libraries call it, whose shifts of signed numbers keep it
-    # how accurate it is, or the format of its result, where a call says that
-    said = (c.get("accuracy"), c.get("out_dtype"))
-    each = o.function(word)
-    return each if said == (None, None) else replace(each, approximate=True)
 
 
 # sums and windows
@@ -487,20 +473,13 @@ def _lax_pool(kind: str) -> s.Row:
 
 
 TABLE |= {
+    **s.worded(FUNCTIONS, lambda c, word: o.function(word)),
     **s.rows_for(
         SAME, lambda c: s.Same() if len(c.gives) == 1 else s.Passes(tuple(range(c.count)))
     ),
     # XLA multiplies by the reciprocal where it knows the divisor
-    "div": lambda c: (
-        o.arithmetic("divide", c.dtype()) if "int" in c.dtype() else o.approximate("divide")
-    ),
-    "round": lambda c: o.function(
-        "round" if c["rounding_method"] == jax.lax.RoundingMethod.TO_NEAREST_EVEN else "round_away"
-    ),
-    "reduce_precision": lambda c: o.function("reduce_precision"),
+    "div": lambda c: o.function("divide") if "int" in c.dtype() else o.approximate("divide"),
     "bitcast_convert_type": lambda c: o.bitcast(c.dtype(), c.dtypes[0], c.shape() == c.gives[0]),
-    "clamp": lambda c: s.Each("clamp", reads=(1, 0, 2)),
-    "max": lambda c: o.function("maximum"),
     "integer_pow": lambda c: o.power(c["y"]),
     "convert_element_type": lambda c: o.cast(c.dtype(), c.dtypes[0]),
     **s.worded(REDUCES, lambda c, word: o.reduced(word, c["axes"])),
@@ -515,9 +494,7 @@ TABLE |= {
 
 def meaning(c: Call) -> s.Meaning:
     """Returns what a primitive computes; ``Unknown`` where no row of the table says it."""
-    means = s.by_table(TABLE, c)
-    every = (*c.dtypes, *(operand.dtype for operand in c.reads if operand is not None))
-    return s.of_complex(means) if any(dtype.startswith("complex") for dtype in every) else means
+    return s.by_table(TABLE, c)
 
 
 # programs
@@ -558,7 +535,7 @@ def fold(program: programs.Flat, eqn: programs.Equation) -> s.Meaning | None:
     if isinstance(means, s.Each) and last is eqn:
         spread = all(each is eqn or each.op == "broadcast_in_dim" for each in program.equations)
         if spread and all(aval.shape in ((), eqn.outs[0].shape) for aval in program.ins):
-            return replace(means, reads=None)
+            return means
     return None
 
 

@@ -529,11 +529,8 @@ def _lite_dense(c: Call) -> s.Meaning:
 
 
 TABLE |= {
-    **s.worded(FUNCTIONS, lambda c, word: o.arithmetic(word, c.dtype())),
-    **s.worded(
-        REDUCES,
-        lambda c, word: o.reduced(word, c.integers(1)),
-    ),
+    **s.worded(FUNCTIONS, lambda c, word: o.function(word)),
+    **s.worded(REDUCES, lambda c, word: o.reduced(word, c.integers(1))),
     "SQRT": lambda c: o.approximate("sqrt"),  # XNNPACK's; the built-in kernel's is exact
     **s.rows_for(MOVES, lambda c: s.Moves()),
     "RANGE": lambda c: (

@@ -23,7 +23,6 @@ from probe.order.semantics import Meaning, Moves, Reshapes, Same, Unknown
 from probe.order.semantics import operations as o
 from probe.order.semantics.contract import (
     Call,
-    NotSettled,
     Operand,
     OperationTable,
     canonical,
@@ -232,10 +231,8 @@ class _ArrayRun:
         gives = [self.watched(array) for array in _several(result)]
         again, results = Laid(run, addresses), [self.seen(array) for array in gives]
         if means is None:
-            rounded = [any(kind in value.dtype for kind in ("float", "complex")) for value in seen]
             operands = [
-                Operand(at, value.shape, value.dtype, None if rounded[at] else value.array)
-                for at, value in enumerate(seen)
+                Operand(at, value.shape, value.dtype, value.array) for at, value in enumerate(seen)
             ]
             shapes, dtypes = [value.shape for value in results], [value.dtype for value in results]
             call = Call(name, {}, operands, shapes, dtypes)
@@ -428,9 +425,6 @@ def _np_function(c: Call, *args: Any, **_: Any) -> Meaning:
     numbers = [(n, arg) for n, arg in enumerate(args) if not isinstance(arg, Operand)]
     if not numbers or any(isinstance(number, tuple | list) for _, number in numbers):
         return each
-    place, number = numbers[0]
-    if len(args) == 2:
-        return o.beside(each.word, place, number, c.dtype())
     return replace(each, numbers=tuple((n, repr(value)) for n, value in numbers))
 
 
@@ -450,13 +444,6 @@ def _dot(c: Call, a: Any, b: Any) -> Meaning:
     if 0 in (ranks := (c.rank(0), c.rank(1))):
         return o.function("multiply")
     return o.matmul(ranks) if ranks[1] <= 2 else Unknown("dot of more than two axes")
-
-
-@TABLE.row("einsum")
-def _einsum(c: Call, equation: str, *arrays: Any, **_: Any) -> Meaning:
-    if "." in equation or "->" not in equation:
-        return Unknown(f"einsum {equation}")
-    return o.einsum(equation)
 
 
 @TABLE.row("clip")
@@ -490,6 +477,7 @@ Row = Callable[..., Meaning]
 
 TABLE |= {
     "matmul": lambda c, x1, x2, **_: o.matmul((c.rank(0), c.rank(1))),
+    "einsum": lambda c, equation, *_, **__: o.einsum(equation),
     "copy": lambda c, *_, **__: Same(),
     **dict.fromkeys("reshape squeeze expand_dims ravel".split(), lambda c, *_, **__: Reshapes()),
     **dict.fromkeys(MOVES.split(), lambda c, *_, **__: Moves()),
@@ -503,7 +491,5 @@ def meaning(c: Call, args: Sequence[Any], words: dict[str, Any]) -> Meaning:
         return Unknown(f"{c.op} is not described in probe")
     try:
         return row(c, *args, **words)
-    except NotSettled as error:
-        return Unknown(str(error))
     except (TypeError, ValueError, IndexError) as error:
         return Unknown(f"it is called in a way that is not described in probe ({error})")

@@ -509,13 +509,6 @@ def caffe(text: str, weights: bytes = b"", switches: Mapping[str, str] | None = 
     return OpenedNet(read, inputs, dict(switches or {}))
 
 
-def of_net(net: Any) -> OpenedNet:
-    """Opens a net in memory, such as ``cv2.dnn.readNet`` returns. The shapes of its inputs are not
-    known, so its recorders need arrays. The net itself runs unwatched alone, since asking one net
-    for other results changes its bits; what is watched is a copy, made of its layers."""
-    return OpenedNet(lambda: net, (), {}, copied=True)
-
-
 def _two_files(file: Path) -> tuple[str, bytes]:
     text, weights = file.with_suffix(".prototxt"), file.with_suffix(".caffemodel")
     for needed in (text, *([weights] if file.suffix == ".caffemodel" else [])):
@@ -557,29 +550,23 @@ def silent() -> Iterator[None]:
 class OpenedNet:
     """A model that OpenCV reads. ``net``: gives it anew; ``content``: its file, if it is ONNX's.
 
-    ``copied``: ``net`` gives one net again and again, which has to stay as it is. ``turned``: the
-    file has the channels of pictures last, the net first.
+    ``turned``: the file has the channels of pictures last, the net first.
     """
 
     net: Callable[[], Any]
     inputs: tuple[Input, ...]
     switches: Mapping[str, str]
     content: bytes = b""
-    copied: bool = False
     turned: bool = False
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> OpenCVRecorder:
-        names = [wanted.name for wanted in self.inputs] or [*arrays]
+        names = [wanted.name for wanted in self.inputs]
         for name in {*names} ^ {*arrays}:
             raise InputError("inputs", name, f"the model's are {', '.join(names)}", "name these")
-        if not arrays:
-            raise InputError("inputs", "(none)", "a net in memory has none", "give inputs=")
         narrow = {
             name: array.astype(NARROW.get(array.dtype.name, array.dtype))
             for name, array in arrays.items()
         }
-        if self.copied and len(narrow) == 1:  # the net's only input, whatever it is called
-            narrow = dict(zip(("",), narrow.values(), strict=True))
         if self.turned:  # OpenCV's importer turns pictures of (batch, height, width, channels)
             narrow = {
                 name: np.moveaxis(array, -1, 1) if array.ndim == PICTURE else array
@@ -604,15 +591,12 @@ class OpenCVRecorder(graphs.GraphRecorder):
         self.opened = opened
         self.alike: set[str] = set()
         self.ready: tuple[tuple[str, ...], Any] = ((), None)
-        self.copied = False
         self.read = self._known()
-        if opened.copied:
-            self._copy()
 
     def plain(self) -> list[np.ndarray]:
-        net = self.opened.net() if self.opened.copied else self._fresh()
         wanted = results_by_name(self.read.layers)
-        return self._forward(net, self.inputs, [wanted[name] for name in self.read.outputs])
+        names = [wanted[name] for name in self.read.outputs]
+        return self._forward(self._fresh(), self.inputs, names)
 
     def record(self, visit: Visit) -> list[Seen]:
         if self.graph is None:
@@ -632,12 +616,6 @@ class OpenCVRecorder(graphs.GraphRecorder):
         return Layers(self.read, self.inputs, values, self.switches, self.alike, self._outputs)
 
     def _fresh(self) -> Any:
-        if self.copied:
-            arrays = self.inputs | self.read.constants
-            fed = {name: (array.shape, array.dtype.name) for name, array in arrays.items()}
-            blobs = [blob for layer in self.read.running for blob in layer.blobs]
-            with silent():
-                return built(model(self.read.running, fed, self.read.outputs, blobs), self.switches)
         net = self.opened.net()
         if "threads" in self.switches:
             cv2.setNumThreads(int(self.switches["threads"]))
@@ -649,24 +627,10 @@ class OpenCVRecorder(graphs.GraphRecorder):
         net, known = self._fresh(), self.opened.content
         self._called(lambda: feed(net, self.inputs))
         read: Net = self._called(lambda: read_net(net, floats_of(known) if known else FRACTIONS))
-        if [*self.inputs] == [""] and len(read.inputs) == 1:
-            self.inputs = {read.inputs[0]: self.inputs[""]}
         if {*read.inputs} != {*self.inputs}:
             why = f"the net's are {', '.join(read.inputs)}"
             raise InputError("inputs", ", ".join(self.inputs), why, "name these")
         return read
-
-    def _copy(self) -> None:
-        """From here on watches a net of the same layers. InputError: it gives different bits."""
-        wanted = [output.tobytes() for output in self.plain()]
-        self.copied = True
-        for words in (self.switches, {**self.switches, "winograd": "0"}):
-            self.switches = words
-            outputs = self._outputs(self.read.outputs, self._fresh())
-            if [output.tobytes() for output in outputs] == wanted:
-                return
-        why = "a copy of its layers gives different bits, and a net in memory can't be recorded"
-        raise InputError("model", "Net", why, "give the file that it was read from")
 
     def _called(self, call: Callable[[], Any]) -> Any:
         try:
@@ -676,15 +640,12 @@ class OpenCVRecorder(graphs.GraphRecorder):
             todo = "give the model's own shapes, or use a different library"
             raise graphs.refused("OpenCV", self.inputs, error.err or error, todo) from None
 
-    def _outputs(self, values: Sequence[str], net: Any = None) -> list[np.ndarray]:
+    def _outputs(self, values: Sequence[str]) -> list[np.ndarray]:
         """Returns the values of these names, in one pass."""
-        if net is None and self.ready[0] != tuple(values):  # a net keeps what it fused for others
+        if self.ready[0] != tuple(values):  # a net keeps what it fused for others
             self.ready = tuple(values), self._fresh()
-        arrays = self.inputs | (self.read.constants if self.copied else {})
-        layers = self.read.running if self.copied else self.read.layers
-        wanted = results_by_name(layers, own=not self.copied)
-        net = self.ready[1] if net is None else net
-        return self._forward(net, arrays, [wanted[name] for name in values])
+        wanted = results_by_name(self.read.layers)
+        return self._forward(self.ready[1], self.inputs, [wanted[name] for name in values])
 
     def _forward(
         self, net: Any, arrays: Mapping[str, np.ndarray], wanted: Sequence[tuple[str, int]]

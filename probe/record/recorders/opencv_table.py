@@ -21,7 +21,7 @@ TABLE = s.OperationTable()
 FUNCTIONS = s.word_list(
     "TanH Floor Ceil Round Sqrt Erf Sin Sinh Asin Tan Asinh Atan Atanh Sign Mish Swish HardSwish "
     "Softsign Gelu Sigmoid BNLL Softplus Not Acos Acosh Cos Cosh Reciprocal AbsVal:absolute "
-    "GeluApproximation:gelu_tanh Power ELU Celu Selu HardSigmoid:hard_sigmoid "
+    "GeluApproximation:gelu_tanh Power Exp Log ELU Celu Selu HardSigmoid:hard_sigmoid "
     "ThresholdedRelu:thresholded_relu"
 )
 
@@ -160,25 +160,9 @@ def _eltwise(c: Call) -> s.Meaning:
     return o.several(ELTWISE[kind], max(values, 2))
 
 
-@TABLE.row("BatchNorm")
-def _dnn_bn(c: Call) -> s.Meaning:
-    """OpenCV keeps means and variances first, then a scale and a shift, where it has them."""
-    count = 3 + bool(c.get("has_weight")) + bool(c.get("has_bias"))
-    if c.count != count:
-        return s.Unknown("its means and variances are divided by a number")
-    return o.batch_norm(c.rank(), False, count=count)
-
-
-@TABLE.row("Exp Log")
-def _dnn_exp(c: Call) -> s.Meaning:
-    """Of scale x + shift, to a base; -1 stands for e."""
-    usual = {"base": -1.0, "scale": 1.0, "shift": 0.0}
-    plain = all(float(c.get(name, number)) == number for name, number in usual.items())
-    return o.function(c.op.lower() if plain else f"scaled {c.op.lower()}")
-
-
 TABLE |= {
     **s.worded(FUNCTIONS, lambda c, word: o.function(word)),
+    "BatchNorm": lambda c: o.batch_norm(c.rank(), False),
     "ReLU": lambda c: o.function("leaky_relu" if c.get("negative_slope") else "relu"),
     "ReLU6": lambda c: o.clip(float(c.get("min_value", 0.0)), float(c.get("max_value", 6.0))),
     **s.rows_for("PReLU ChannelsPReLU", lambda c: s.Each("prelu", along=1)),

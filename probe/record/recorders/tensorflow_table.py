@@ -83,7 +83,7 @@ def _tf_cast(c: Call) -> s.Meaning:
     return means
 
 
-def _tf_function(c: Call, name: str) -> s.Meaning:
+def _tf_function(name: str) -> s.Meaning:
     """What an operation applies behind. KeyError: there is none of this name."""
     if name in ("GeluExact", "GeluApproximate"):
         return o.gelu(name == "GeluApproximate")
@@ -108,16 +108,9 @@ def _epilogue(c: Call, first: s.Meaning) -> s.Meaning:
             behind.append((_bias_add(c) if name == "BiasAdd" else o.function("add"), slot))
             slot += 1
         else:
-            behind.append(_tf_function(c, name))
+            behind.append(_tf_function(name))
     if isinstance(first, s.Contracts) and len(names) == 1 and slot == 3:
         return replace(first, bias=c.at(2))
-    return s.then(c, first, *behind)
-
-
-@TABLE.row("_UnaryOpsComposition")
-def _composition(c: Call) -> s.Meaning:
-    """Functions that Grappler has put in one kernel."""
-    first, *behind = (_tf_function(c, str(name)) for name in c["op_names"])
     return s.then(c, first, *behind)
 
 
@@ -130,7 +123,7 @@ def _tf_bn(c: Call) -> s.Meaning:
         alone = mode == "Identity" and c.get("exponential_avg_factor", 1.0) == 1
         return norm if alone else s.Unknown("it mixes means of the batch with others")
     added = [(o.function("add"), 5)] if c.get("num_side_inputs") else []
-    return s.then(c, norm, *added, *([] if mode == "Identity" else [_tf_function(c, mode)]))
+    return s.then(c, norm, *added, *([] if mode == "Identity" else [_tf_function(mode)]))
 
 
 def _tf_matmul(c: Call, left: str, right: str) -> s.Meaning:
@@ -197,9 +190,11 @@ def _tf_reduce(c: Call, word: str) -> s.Meaning:
 
 
 TABLE |= {
-    **s.worded(FUNCTIONS, lambda c, word: o.arithmetic(word, c.dtype())),
+    **s.worded(FUNCTIONS, lambda c, word: o.function(word)),
     **s.worded(APPROXIMATE, lambda c, word: o.approximate(word)),
     **s.rows_for(MOVES, lambda c: s.Moves()),
+    # functions that Grappler has put in one kernel
+    "_UnaryOpsComposition": lambda c: s.Each(" ".join(map(str, c["op_names"]))),
     "AddN": lambda c: o.several("add", c.count),
     "BiasAddGrad": lambda c: o.reduced(
         "sum", [a for a in range(c.rank()) if a != (c.rank() - 1 if _channels_last(c) else 1)]

@@ -358,8 +358,7 @@ class RanOperation:
                 held = held_in(tensor)
                 shape, dtype = (tuple(held[0].as_list()), held[1].name) if held else ((), dtype)
                 return Operand(at, shape, dtype)
-            content = None if at >= 0 else partial(array, tensor)
-            return Operand(at, sizes_of(tensor), dtype, content)
+            return Operand(at, sizes_of(tensor), dtype, partial(array, tensor))
 
         reads = [operand(n, tensor) for n, tensor in enumerate(self.inputs)]
         gives = [self.outputs[n] for n in self.given]

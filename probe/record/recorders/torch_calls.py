@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tag
 
-from probe.case.floats import FORMATS
 from probe.case.layout import BOUNDARY
 from probe.order import semantics as s
 from probe.order.semantics import operations as o
@@ -200,11 +199,11 @@ class AtenCall(Base):
         gone = left_out([self.get(name) for name in optional])
         return plain | ({"left_out": " ".join(optional[n] for n in gone)} if gone else {})
 
-    def more(self, *leave_out: str) -> tuple[Any, ...]:
+    def more(self) -> tuple[Any, ...]:
         """Returns (name, value) of the arguments that aren't arrays, nor as by default."""
         usual = {k: _plain_argument(value) for k, value in op_facts(self.func).defaults.items()}
         every = self.shown().items()
-        return tuple((k, v) for k, v in every if k not in leave_out and v != usual.get(k))
+        return tuple((k, v) for k, v in every if v != usual.get(k))
 
 
 class RanCall(NamedTuple):
@@ -492,21 +491,12 @@ def _aten_function(c: AtenCall) -> s.Meaning:
         return o.clip(*(c.get(name) for name in BOUNDS[c.op]))
     if c.op == "gelu":
         return o.gelu(c["approximate"] == "tanh")
-    if c.op == "rsub" and c.has("other"):
-        return replace(o.function("subtract", **dict(c.more())), reads=(1, 0))
-    if c.op == "rsub" and not c.more("other"):
-        return o.beside("subtract", 0, c["other"], c.dtype())
+    if c.op == "rsub":
+        return o.function("subtract", **dict(c.more()))
     if c.op == "sqrt":  # PyTorch 2.13 gives a sixth of them one ulp off
         return o.approximate("sqrt")
     if c.op == "pow" and c.has("self") and c.count == 1:
         return o.power(c["exponent"])
-    ends = [c.get("self"), c.get("other")]
-    numbers = [at for at, end in enumerate(ends) if isinstance(end, bool | int | float)]
-    more = {each for each, _ in c.more()} - {"self", "other"}
-    if c.count == len(numbers) == 1 and c.has(("other", "self")[numbers[0]]) and not more:
-        (at,) = numbers
-        if c.dtype() in FORMATS:
-            return o.beside(c.op, at, ends[at], c.dtype())
     return o.function(c.op, **dict(c.more()))
 
 
@@ -623,7 +613,7 @@ def _aten_bn(c: AtenCall) -> s.Meaning:
     training = bool(c.get("training", c.op.endswith("with_update")))
     if training and c.has("running_mean"):
         return s.Unknown("it changes its running means, as in training")
-    return o.batch_norm(c.rank(), training, count=c.count)
+    return o.batch_norm(c.rank(), training)
 
 
 # sums, means, extremes; whole axes and matrices

@@ -436,13 +436,12 @@ class Lay:
 
 
 class Lays:
-    """All ways in which the tensors of a run lie, and what parts of a memory come to by them."""
+    """All ways in which the tensors of a run lie."""
 
     def __init__(self) -> None:
         self.known: dict[tuple[Any, ...], Lay] = {}
         self.numbers: dict[MemoryLayout, int] = {}
         self.likes: dict[Slot, object] = {}
-        self.parts: dict[tuple[MemoryLayout, ...], Any] = {}
 
     def of(self, tensor: torch.Tensor) -> Lay:
         if not is_strided(tensor):
@@ -461,17 +460,6 @@ class Lays:
             known = self.known[every] = self._new(tensor, geometry)
         return known
 
-    def together(self, sources: Sequence[MemoryLayout], to: MemoryLayout) -> Gathers | Unknown:
-        """Returns how a value comes from parts of the same memory: the last that was written at
-        each place. Small ones are worked out once for all runs."""
-        every = *sources, to
-        known: Gathers | Unknown | None = self.parts.get(every)
-        if known is None:
-            known = _from_parts(every)
-            if sum(prod(part.shape) for part in every) <= SMALL:
-                self.parts[every] = known
-        return known
-
     def _new(self, tensor: torch.Tensor, geometry: MemoryLayout) -> Lay:
         number = self.numbers.setdefault(geometry, len(self.numbers))
         return Lay(tensor, geometry, number, self.likes.setdefault(slot_of(tensor), object()))
@@ -481,9 +469,6 @@ class Lays:
 
 # Elements up to which it is worked out which of them a change through a view reached.
 MOST = 1 << 22
-
-# Elements up to which that is kept for the next time.
-SMALL = 1 << 14
 
 # Memories that are met between two looks for those that have died: among those that the run made,
 # and among weights and inputs too, of which few ever do.
@@ -664,7 +649,7 @@ class Values:
         if not memory.hollow or key in memory.values:
             return False
         sources = [geometry for _, geometry in memory.parts]
-        return not sources or isinstance(self.lays.together(sources, lay.geometry), Unknown)
+        return not sources or isinstance(_from_parts([*sources, lay.geometry]), Unknown)
 
     def change(self, place: Place) -> None:
         """Notes that an operation has changed what lies in a tensor's memory."""
@@ -690,7 +675,7 @@ class Values:
             raise LookupError("the value has been overwritten")
 
         reads = [Seen(k, g.shape, g.dtype, overwritten, CONSTANT) for k, g in sources]
-        meaning = self.lays.together([g for _, g in sources], lay.geometry)
+        meaning = _from_parts([*(g for _, g in sources), lay.geometry])
         memory.values.add(key)
         again = meaning.move if isinstance(meaning, Gathers) else None
         call = None if again is None else lambda arrays: [again(*arrays)]
@@ -708,7 +693,8 @@ class Gathers(Moves):
 
 
 def _from_parts(every: Sequence[MemoryLayout]) -> Gathers | Unknown:
-    """As ``Lays.together``; the last of them is the value itself."""
+    """Returns how a value, the last of these, comes from parts of the same memory: the last that
+    was written at each place."""
     to = every[-1]
     if any(part.dtype != to.dtype for part in every):
         return Unknown("its memory was written as numbers of a different type")

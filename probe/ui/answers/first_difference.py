@@ -37,7 +37,7 @@ from probe.explain.comparison.outputs import NAMED, Decision, counts_text, decis
 from probe.record.contract import Recorder
 from probe.record.inputs import listed_inputs, require_arguments
 from probe.record.recording import Provenance, Run
-from probe.record.subject import function_recorder, is_net, net_recorder
+from probe.record.subject import function_recorder
 from probe.sweep.printing import counted, differ, ranges
 from probe.targets import budget
 from probe.targets.budget import within
@@ -562,8 +562,6 @@ def first_difference(
 
     def recorder(given: tuple[Any, Sequence[Any]], like: Recorder | None = None) -> Recorder:
         function, arguments = given
-        if is_net(function):
-            return net_recorder(function, arguments)
         as_it_is = inputs is None or not callable(function)
         call = function if as_it_is else lambda: function(*arguments)
         return function_recorder(call, bare=given, like=like)

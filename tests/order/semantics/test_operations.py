@@ -25,7 +25,6 @@ ALIKE = {
     "the bits of its own dtype": (o.bitcast("int32", "int32"), Same()),
     "one of several": (o.several("add", 1), Same()),
     "two of several": (o.several("add", 2), o.function("add")),
-    "a quotient of floats": (o.arithmetic("divide", "float32"), o.function("divide")),
 }
 
 APART = {
@@ -33,7 +32,6 @@ APART = {
     "a clip from another bound": (o.clip(1.0, None), o.function("relu")),
     "to the minus first": (o.power(-1), o.function("reciprocal")),
     "three of several": (o.several("add", 3), o.function("add")),
-    "a quotient of integers": (o.arithmetic("divide", "int32"), o.function("divide")),
     "by its own rounding": (o.approximate("divide"), o.function("divide")),
 }
 
@@ -64,14 +62,13 @@ F = Frame((2,), (1,), (1,), ((0, 1),))
 CHANGED = [
     (o.gelu, (False,), (True,)),
     (o.normalised, ("softmax", (1,)), ("norm", (0,))),
-    (o.clip, (-1.0, 1.0, None), (-2.0, 2.0, (1,))),
+    (o.clip, (-1.0, 1.0), (-2.0, 2.0)),
     (o.reduced, ("sum", (1,)), ("prod", (0,))),
     (o.convolution, (F, (), 1, False, (0, 1)),
      (F._replace(transposed=True), (1, 0), 2, True, (1, 0))),
     (o.pool, ("max", F, False, False, 2), ("sum", F._replace(stride=(2,)), True, True, 1)),
     (o.matmul, ((2, 2), (False, False), (0, 1)), ((1, 2), (True, False), (1, 0))),
     (o.dense, ((0, 1), None), ((1, 0), 2)),
-    (o.beside, ("add", 0, 1.5, "float32"), ("power", 1, 2.5, "float16")),
 ]  # fmt: skip
 
 

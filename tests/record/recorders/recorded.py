@@ -10,10 +10,10 @@ import numpy as np
 
 from probe.case import floats
 from probe.case.errors import InputError
-from probe.diff.enclosed import Interval, enclosed, enclosed_einsum
+from probe.diff.enclosed import divisors_of
 from probe.diff.sums import sum_of
 from probe.order import window
-from probe.order.semantics import Each, Meaning, Moves, Passes, Unknown
+from probe.order.semantics import Each, Meaning, Moves, Passes, Reshapes, Same, Turns, Unknown
 from probe.record.contract import Again
 
 Event = tuple[Any, list[np.ndarray], list[np.ndarray]]
@@ -127,41 +127,53 @@ def _by_place(event: Event) -> bool:
     given = [array[::-1] if array.ndim == result.ndim else array for array in reads]
     turned = operation.again([np.array(array, order="C") for array in given])[0]
     dtype = operation.gives[0].dtype
-    ends = [Interval.of(np.asarray(end), dtype).low for end in (turned[::-1], result)]
-    return np.allclose(*ends, rtol=1e-5, equal_nan=True)
+    return np.allclose(wide(turned[::-1], dtype), wide(result, dtype), rtol=1e-5, equal_nan=True)
 
 
-def _convolution_interval(
-    meaning: Meaning, reads: Sequence[Interval], shape: tuple[int, ...], dtypes: list[str]
-) -> Interval | None:
-    """What a convolution gives; None where it is none, or has something behind it."""
+def wide(array: np.ndarray, dtype: str) -> np.ndarray:
+    """Numbers of a container in float64; integers as they are."""
+    return floats.widen(array, dtype) if dtype in floats.FORMATS else array
+
+
+def expected(
+    meaning: Meaning, reads: Sequence[np.ndarray], shape: tuple[int, ...], dtypes: Sequence[str]
+) -> np.ndarray | None:
+    """What an operation gives that moves elements in a way that is known, or adds; in float64. None
+    where no row says that."""
+    values = [wide(*both) for both in zip(reads, dtypes, strict=False)]
+    if isinstance(meaning, Same | Reshapes):
+        return values[0].reshape(shape)
+    if isinstance(meaning, Turns):
+        return values[0].transpose(meaning.axes)
     try:
-        summed = sum_of(meaning, [read.shape for read in reads], shape, dtypes)
+        summed = sum_of(meaning, [array.shape for array in reads], shape, dtypes)
     except InputError:
         return None
-    if summed.pooled or summed.functions or summed.w is None or summed.scale != 1:
-        return None
-    x, w = reads[summed.x.number], summed.w.taken(reads[summed.w.number].low)
-    weights = w.reshape(summed.summands, summed.filters)
-    width, ends = summed.filters // summed.groups, []
-    columns = window.columns(summed, summed.x.taken(x.low))
-    for group in range(summed.groups):
+    x, w, b = summed.of(reads)
+    weights = floats.widen(w, summed.dtype).reshape(summed.summands, summed.filters)
+    width, parts = summed.filters // summed.groups, []
+    for group, column in enumerate(window.columns(summed, x)):
         part = weights[:, group * width : (group + 1) * width]
-        sides = (Interval(end, end) for end in (columns[group].T, part))
-        ends.append(enclosed_einsum(*sides, summed.summands, dtypes[-1]))
-    interval = Interval(*(np.concatenate(some, axis=1) for some in zip(*ends, strict=True)))
-    if summed.b is not None:
-        bias = reads[summed.b.number].map(summed.b.taken)
-        added = enclosed(Each("add"), [interval, bias], [interval.shape], dtypes[-1])
-        assert added is not None
-        interval = added
-    return interval.map(lambda end: summed.y.put(end.reshape(summed.output_shape())))
+        parts.append(floats.widen(column, summed.dtype).T @ part)
+    y = np.concatenate(parts, axis=1) / summed.scale
+    if b is not None:
+        y = y + floats.widen(b, summed.dtype)
+    if summed.divides:
+        y = y / divisors_of(meaning, summed)[:, None]
+    for word, numbers in summed.functions:
+        added = word == "add" and summed.filled(values[numbers[0]], numbers[0])
+        y = y + added if word == "add" else np.clip(y, *numbers)
+    return summed.y.put(y.reshape(summed.output_shape()))
+
+
+# How far results may be off, relative to the largest: by what sums of a format gather.
+OFF = {"float64": 1e-12, "float32": 1e-5, "float16": 1e-2, "bfloat16": 5e-2}
 
 
 def wrong(event: Event, near: float = 0.0) -> str:
     """Returns how an operation's results are others than its meaning says; empty: they aren't, or
-    of these no enclosure is known. ``near``: what they may be off besides, relative to the largest
-    of all, where a library computes with approximations."""
+    the meaning doesn't say them. ``near``: what they may be off, relative to the largest of all,
+    where a library computes with approximations."""
     operation, reads, gives = event
     meaning: Meaning = operation.meaning
     if isinstance(meaning, Passes):
@@ -171,23 +183,18 @@ def wrong(event: Event, near: float = 0.0) -> str:
         apart = [n for n, result in enumerate(gives) if not _moved(reads, result)]
         return f"results {apart} of {operation.op} are not of what is read" if apart else ""
     dtypes = [seen.dtype for seen in (*operation.reads, operation.gives[0])]
-    shapes, dtype = [result.shape for result in gives], dtypes[-1]
+    dtype = dtypes[-1]
     if not {*dtypes} <= {*floats.FORMATS}:
         return ""
-    intervals = [Interval.of(*both) for both in zip(reads, dtypes, strict=False)]
-    found = enclosed(meaning, intervals, shapes, dtype)
-    found = found or _convolution_interval(meaning, intervals, shapes[0], dtypes)
+    found = expected(meaning, reads, gives[0].shape, dtypes)
     if found is None:
         alike = not isinstance(meaning, Each) or operation.again is None or _by_place(event)
         return "" if alike else f"{operation.op} is no {meaning}"
     y = floats.widen(gives[0], dtype)
-    tiny = floats.flushed_below(dtype) + near * np.abs(y).max(initial=1)
-    with np.errstate(all="ignore"):
-        outside = (y < found.low - tiny) | (y > found.high + tiny)
-    if not outside.any():
+    most = max(near, OFF[dtype]) * np.abs(y).max(initial=1)
+    if found.shape == y.shape and np.allclose(found, y, rtol=0, atol=most, equal_nan=True):
         return ""
-    at = tuple(int(k) for k in np.argwhere(outside)[0])
-    return f"{operation.op}{at}={y[at]}, {meaning} from {found.low[at]} to {found.high[at]}"
+    return f"{operation.op} is no {meaning}: {y} instead of {found}"
 
 
 def held_to_account(
