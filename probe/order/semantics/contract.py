@@ -301,15 +301,22 @@ class Function(NamedTuple):
 
     ``rounds``: how often its result is rounded where IEEE 754 leaves no choice: 0 (it moves,
     selects or compares), 1 (rounded correctly once); None: the library chooses how it computes it.
+    ``either``: of zeros of unlike sign it may give either, as it compares: which one a library
+    takes may depend on the place in a vector. ``sloped``: its ``alpha`` is the factor that it
+    rounds by, where that of a sum is a further product.
     """
 
     rounds: int | None = None
+    either: bool = False
+    sloped: bool = False
 
 
 _FLAGS: dict[str, dict[str, Any]] = {
     "moves": {"rounds": 0},
     "once": {"rounds": 1},
     "twice": {"rounds": 2},
+    "either": {"either": True},
+    "sloped": {"sloped": True},
     "nothing": {},
 }
 
@@ -324,7 +331,8 @@ moves: clip=hardtanh threshold where select_n bits sign_bit complex less=lt
     right_shift=bitwise_right_shift=shift_right_arithmetic isnan=is_nan isinf=is_inf
     isfinite=is_finite argmax argmin any all sort top_k=topk nonzero invertpermutation
     adaptive_max_pool2d adaptive_max_pool3d nextafter=next_after population_count
-moves: clamp max min maximum=clamp_min minimum=clamp_max fmax fmin
+moves either: clamp max min
+moves either: maximum=clamp_min minimum=clamp_max fmax fmin
 moves: equal=eq not_equal=ne and=logical_and or=logical_or xor=logical_xor bitwise_and
     bitwise_or bitwise_xor
 once: add
@@ -332,7 +340,8 @@ once: subtract=sub multiply_no_nan=mul_no_nan prelu=_prelu_kernel reciprocal=inv
     truncate_divide=truncate_div
 once: multiply=mul
 once: divide=div=true_divide=real_div divide_no_nan=div_no_nan
-once: sqrt square cast leaky_relu
+once: sqrt square cast
+once sloped: leaky_relu
 twice: squared_difference
 nothing: log1p expm1 sin tan asin=arcsin atan=arctan sinh tanh asinh=arcsinh atanh=arctanh cbrt erf
     erfinv=erf_inv softsign gelu gelu_tanh=gelu_approximation silu=swish scaled_silu elu selu celu
@@ -407,7 +416,8 @@ class Each(Meaning):
     def exact(self) -> bool:
         known = row_of(self.word)
         names = {pair[0] for pair in self.numbers if isinstance(pair, tuple)}
-        return not (self.approximate or names & MORE) and known.rounds is not None
+        further = names & MORE and not known.sloped
+        return not (self.approximate or further) and known.rounds is not None
 
 
 def of_complex(meaning: Meaning) -> Meaning:

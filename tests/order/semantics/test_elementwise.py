@@ -33,6 +33,13 @@ def test_what_is_said_of_functions_is_so_of_numpys() -> None:
     assert row_of("squared_difference").rounds == 2 and (twice != once).any()
 
 
+def test_what_compares_may_give_either_zero() -> None:
+    every = contract.FUNCTIONS.items()
+    zeros = {"clamp", "max", "min", "maximum", "minimum", "fmax", "fmin"}
+    assert {name for name, row in every if row.either} == zeros
+    assert {name for name, row in every if row.sloped} == {"leaky_relu"}
+
+
 def test_a_function_has_one_name_and_an_unknown_one_its_own() -> None:
     assert (canonical("abs"), canonical("rint"), canonical("nonsense")) == (
         *("absolute", "round", "nonsense"),
@@ -47,6 +54,7 @@ def test_whether_a_function_is_exact_depends_on_its_numbers_and_the_library() ->
         o.function("add", alpha=2): False,  # a further product
         o.function("divide", rounding_mode="floor"): False,
         o.function("round", decimals=1): False,
+        o.function("leaky_relu", alpha=0.1): True,  # whose factor is all that it rounds by
         o.approximate("sqrt"): False,
         o.function("multiply", beside=2.5): True,
         o.function("tanh"): False,
