@@ -85,9 +85,10 @@ def invariant(
     kind are first met: a module alone and beside other samples, which is in ``report.left``, and
     what is run whole at every size. ``threads``: of a file's session; the library's default if not
     given. Of what is run whole alone: Up to 12 ``sizes`` are those that it is run
-    at; of more, powers of two; where places of one differ, a slightly larger one too. Each is
-    compiled or prepared, and run some times, when a shape is first met. InputError where samples
-    read each other.
+    at; of more, powers of two; where places of one differ, a slightly larger one too, and where
+    those of all do, samples run one by one, which a note of the report says. Each is compiled or
+    prepared, and run some times, when a shape is first met. InputError where samples read each
+    other.
 
     Inference only, without gradients. Classes are looked for when a shape is first met, which
     takes some calls of that shape. InputError; NotInvariant.
