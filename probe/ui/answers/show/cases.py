@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from probe.case import floats
@@ -390,9 +389,6 @@ def explanation_headline(comparison: Comparison) -> Text:
     return text.append("; ").append(words, "bold red") if words else text
 
 
-# Columns from which the two sides stand side by side.
-WIDE = 100
-
 # Partial sums up to which all are written out; else those around where the sides part.
 SUMS = 20
 
@@ -418,22 +414,8 @@ def example_in_full(evidence: Evidence) -> Iterator[RenderableType]:
             rows.add_row("b", "", floats.bits_text(left.bias, left.dtype))
         yield rows
     reads = evidence.cause == "window"
-    yield SideBySide(_side_in_full("left", left, reads), _side_in_full("right", right, reads))
-
-
-class SideBySide:
-    """Two sides; one above the other on a narrow terminal, which would fold their sums."""
-
-    def __init__(self, *sides: RenderableType) -> None:
-        self.sides = sides
-
-    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
-        if options.max_width < WIDE:
-            yield from self.sides
-            return
-        both = Table.grid(padding=(0, 3))
-        both.add_row(*self.sides)
-        yield both
+    yield _side_in_full("left", left, reads)
+    yield _side_in_full("right", right, reads)
 
 
 def _side_in_full(name: str, side: Added, reads: bool) -> RenderableType:
