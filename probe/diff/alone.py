@@ -201,6 +201,12 @@ class Alone:
         if not alike(plain):
             why = "alone, on the same operands, it gives different bits from run to run"
             return "nondeterministic", f"on the {where}, {why}"
+        if dtype in floats.FORMATS:  # as where a caller has set the processor's mode around it
+            wide = floats.widen(plain[0], dtype)
+            kept = np.where(np.abs(wide) < floats.flushed_below(dtype), 0.0, wide)
+            if equal_bits(floats.round_to(kept, dtype), self.outputs, dtype):
+                why = f"the {where} one gave zero for subnormal numbers, which it keeps alone"
+                return "flush", f"{why}: a mode of the processor around it"
         return "other", f"alone, on its recorded operands, the {where} one gives different bits"
 
     def _filled(self, byte: int) -> np.ndarray:

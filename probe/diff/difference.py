@@ -281,7 +281,8 @@ class Difference:
     was asked, as the user runs it, empty where they are. ``samples``: of how many samples of a
     batch each was compared, and how many there are; None where one run of either side is compared.
     ``weights``: those that the two sides have in another order; ``other_weights``: the first that
-    one side alone has, in words. ``matched``: how it was found what must agree.
+    one side alone has, in words; ``other_numbers``: the first operation that is given others, such
+    as an index or a mask. ``matched``: how it was found what must agree.
     """
 
     left: Run
@@ -297,6 +298,7 @@ class Difference:
     samples: tuple[int, int] | None = None
     weights: list[PermutedWeight] = field(default_factory=list)
     other_weights: str = ""
+    other_numbers: str = ""
     matched: str = "by name and index"
 
     @property
@@ -493,11 +495,19 @@ def compare_runs(match: RunningMatch) -> Difference:
             otherwise = argued.get(ends)
             if otherwise is None and region.verdict == "source":  # of the same operands
                 otherwise = differing_arguments(left, right, *ends)
-        elif region.by_value and region.inside == ((region.left,), (region.right,)):
-            otherwise = differing_arguments(left, right, *ends)
+        elif all(pair.equal for pair in region.reads) and _are_one_program(region, runs):
+            both = zip(*region.inside, strict=True)
+            otherwise = next(filter(None, (differing_arguments(*runs, *n) for n in both)), None)
         region.arguments = "" if otherwise is None else otherwise.text
     match.settle(difference)
     return difference
+
+
+def _are_one_program(region: Region, runs: Runs) -> bool:
+    """Whether a region runs the same operations on both sides."""
+    both = zip(runs, region.inside, strict=True)
+    left, right = ([run.operations[n].op for n in inside] for run, inside in both)
+    return left == right
 
 
 def read_alike(
@@ -722,6 +732,31 @@ def why_not_compared(pairs: Sequence[Pair], difference: Difference) -> str:
         return LEFT_OUT
     shapes = f"shape {list(left.shape)} on the left and {list(right.shape)} on the right"
     return f"it gives {shapes}; {NOT_TOLD}" if left.shape != right.shape else NOT_TOLD
+
+
+def other_numbers(difference: Difference) -> str:
+    """Returns the first operation that is given other numbers on the two sides, which neither has
+    elsewhere, and how many they are; empty if none is."""
+    runs = difference.left, difference.right
+    keys = [{value.key for value in run.values if value.given < 0} for run in runs]
+    for region in difference.operations:
+        for place, pair in enumerate(() if region.joint else region.reads):
+            ours, theirs = (r.values[n] for r, n in zip(runs, (pair.left, pair.right), strict=True))
+            if max(ours.given, theirs.given) >= 0 or WEIGHT in (ours.role, theirs.role):
+                continue
+            if (ours.shape, ours.dtype) != (theirs.shape, theirs.dtype) or ours.key == theirs.key:
+                continue
+            arrays = runs[0].array(pair.left), runs[1].array(pair.right)
+            if ours.key in keys[1] or theirs.key in keys[0] or None in map(type, arrays):
+                continue
+            dtypes = ours.dtype, theirs.dtype
+            found = output_difference(*(a.reshape(-1) for a in arrays if a is not None), dtypes)
+            if found.differing:
+                name = ours.name if ours.name == theirs.name else ""
+                where = f"{region.op} at {region.path}" if region.path else region.op
+                count = f"{found.differing:,} of {prod(ours.shape):,} differ"
+                return f"{where} is given other numbers, {name or f'operand {place + 1}'}: {count}"
+    return ""
 
 
 def reads_other_weights(difference: Difference, region: Region) -> bool:

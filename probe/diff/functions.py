@@ -20,6 +20,7 @@ from probe.case import floats
 from probe.case.errors import Foreign, ProbeError, foreign
 from probe.diff import settled
 from probe.diff.captured import Captured
+from probe.diff.difference import NAMES
 from probe.diff.match import RunningMatch, Sides
 from probe.diff.pairing import near_share
 from probe.diff.repeated import (
@@ -200,7 +201,8 @@ class _Question:
             both = list(getattr(sides, name))
             both[other] = self._marks(other, where)
             setattr(sides, name, (both[0], both[1]))
-        handed = self._handed(side)
+        handed, unlike = self._handed(side)
+        sides.unlike = match.sides.unlike = unlike
         sides.handed = (handed, ()) if other == 0 else ((), handed)
         behind = RunningMatch(self.runs, sides)
         if handed or _all_near(behind, side):
@@ -224,16 +226,18 @@ class _Question:
             return None
         return left, right
 
-    def _handed(self, side: int) -> list[int]:
-        """Returns values of the other side that a side holds, or the beginnings of: a cache."""
+    def _handed(self, side: int) -> tuple[list[int], str]:
+        """Returns values of the other side that a side holds, or the beginnings of: a cache; and
+        the first array of such a shape that is none of them, in words."""
         run, other = self.runs[side], self.runs[1 - side]
         keys, handed = {v.key for v in other.values if v.given < 0}, list[int]()
+        unlike = ""
         for n, value in enumerate(run.values):
             held = value.given < 0 and value.floating and value.key not in keys
             array = settled.numbers(run, n) if held and np.prod(value.shape) >= LEAST else None
             if array is None or not np.ptp(array):
                 continue
-            array = np.squeeze(array)
+            array, count, compared = np.squeeze(array), len(handed), False
             for m, longer in enumerate(other.values):
                 if longer.given < 0 or longer.dtype != value.dtype:
                     continue
@@ -243,9 +247,15 @@ class _Question:
                 theirs = settled.numbers(other, m)
                 if theirs is None:
                     continue
-                part = theirs.reshape(shape)[tuple(map(slice, array.shape))]
+                part, compared = theirs.reshape(shape)[tuple(map(slice, array.shape))], True
                 handed += [m] if near_share(array, part) == 1 else []
-        return handed
+            if compared and len(handed) == count and not unlike:
+                name = value.name or f"an array of shape {list(value.shape)}"
+                unlike = (
+                    f"{name}, which the {NAMES[side]} side alone holds, is near no beginning of "
+                )
+                unlike += "what the other side computes: if it is a cache, its numbers are others"
+        return handed, unlike
 
 
 def _asks_the_same(left: Run, op: Operation, right: Run, other: Operation) -> bool:

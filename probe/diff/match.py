@@ -40,6 +40,7 @@ class Sides:
     ``own``: of each side, what changes with the other's own part, where that is a step behind a
     cache; ``earlier``: what changes with what stands before it, which the step got otherwise, and
     ``handed``: values of that side which the other one was given, such as a state.
+    ``unlike``: arrays that one side alone holds, near nothing of the other, in words.
     ``again``: records both once more on independent inputs; None: that can't be done, so that
     values are close on one input at most.
     """
@@ -49,6 +50,7 @@ class Sides:
     own: tuple[Marks | None, Marks | None] = (None, None)
     earlier: tuple[Marks | None, Marks | None] = (None, None)
     handed: tuple[Sequence[int], Sequence[int]] = ((), ())
+    unlike: str = ""
     again: Callable[[], Runs | None] | None = None
 
     @property
@@ -199,7 +201,8 @@ class RunningMatch:
             alone = mine not in partner and other not in back and self._compatible(mine, other)
             if alone and not self._moves_other_weights(mine, other):
                 partner[mine], back[other] = other, mine
-        for n, m in zip(*(run.outputs for run in self.runs), strict=False):
+        outputs = [*zip(*(run.outputs for run in self.runs), strict=False)]
+        for n, m in outputs:
             mine, other = self.runs[0].values[n].given, self.runs[1].values[m].given
             if min(mine, other) < 0 or mine in partner or other in back:
                 continue
@@ -218,6 +221,18 @@ class RunningMatch:
                 self.by_ends.add((mine, other))
                 self.joined.add((mine, other))
             for n, m in self.ends(mine, other, "gives"):
+                self._note(n, m)
+        # what stands in one place of both programs, as two functions behind the same layer do
+        for ends in [*partner.items()] if self.sides.whole else ():
+            outputs += self.ends(*ends, "reads")
+        for n, m in outputs if self.sides.whole else ():
+            mine, other = self.runs[0].values[n].given, self.runs[1].values[m].given
+            if min(mine, other) < 0 or mine in partner or other in back:
+                continue
+            if self.pair(n, m).compared and self._reads_what_both_have(n, m):
+                partner[mine], back[other] = other, mine
+                self.joined.add((mine, other))
+                self.by_ends.add((mine, other))
                 self._note(n, m)
         back |= {other: mine for mine, other in self.further}
         return _in_order(len(left), len(right), partner, back, self.further)
@@ -287,6 +302,19 @@ class RunningMatch:
             for n, m in alike:
                 if left.values[n].given < 0 and right.values[m].given < 0:
                     self._note(n, m)
+
+    def _reads_what_both_have(self, mine: int, other: int) -> bool:
+        """Whether two values are computed from the same, besides single numbers, or one of them
+        from more, as with a bias: where both have arrays of their own, these may be why."""
+        alone = [
+            [
+                before
+                for before in operations_between(run, [n], bounds)[1]
+                if before not in bounds and prod(run.values[before].shape) > 1
+            ]
+            for run, n, bounds in zip(self.runs, (mine, other), self.values, strict=True)
+        ]
+        return not all(alone)
 
     def _joins(self, ours: Operation, theirs: Operation) -> bool:
         """Whether two operations of one name end two ways to compute the same: most of what they
@@ -368,22 +396,20 @@ class RunningMatch:
         return same
 
     def _same_weights(self, mine: int, other: int) -> bool:
-        """Whether two operations don't read weights that the other run reads elsewhere."""
+        """Whether two operations don't read arrays that the other run reads elsewhere."""
         left, right = self.runs
         reads = zip(left.operations[mine].reads, right.operations[other].reads, strict=False)
         for n, m in reads:
             a, b = left.values[n], right.values[m]
-            weights = a.given < 0 and b.given < 0 and a.role == b.role == WEIGHT
-            elsewhere = a.key in self._weights[1] and b.key in self._weights[0]
-            if weights and a.key != b.key and elsewhere:
+            given = max(a.given, b.given) < 0 and prod(a.shape) > 1
+            elsewhere = a.key in self._given[1] and b.key in self._given[0]
+            if given and a.key != b.key and elsewhere:
                 return False
         return True
 
     @cached_property
-    def _weights(self) -> tuple[set, set]:
-        first, second = (
-            {v.key for v in run.values if v.given < 0 and v.role == WEIGHT} for run in self.runs
-        )
+    def _given(self) -> tuple[set, set]:
+        first, second = ({v.key for v in run.values if v.given < 0} for run in self.runs)
         return first, second
 
     def _note(self, mine: int, other: int) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from probe.case import floats
-from probe.diff.alone import Alone, Cause, Sides, equal_bits, evenly
+from probe.diff.alone import NOT_ALONE, Alone, Cause, Sides, equal_bits, evenly
 from probe.diff.difference import NAMES
 from probe.order.reveal import column_labels
 from probe.order.semantics import Normalises
@@ -170,7 +170,7 @@ class PlacedFunction:
             operands = [np.broadcast_to(put[0], self.shape), *self.reads[1:]]
         try:
             output = self.call(operands)
-        except Exception:  # a library says no in many ways, and then this isn't known
+        except NOT_ALONE:  # a library says no in many ways, and then this isn't known
             return None
         if output.shape != self.shape:
             return None
@@ -214,7 +214,7 @@ class PlacedFunction:
             operands.append(np.full(shape, value.reshape(()), array.dtype))
         try:
             output = self.call(operands)
-        except Exception:  # a library says no in many ways
+        except NOT_ALONE:
             return None
         if output.size <= self.recorded.size:
             return None

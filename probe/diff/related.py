@@ -264,14 +264,14 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
         # of a sum or a product of two, either way round
         scalars = _differing_scalars(left, right, reads[0][::-1], reads[1])
         ours = ours[::-1] if scalars else ours
-    alike = [v.shape for v in ours] == [v.shape for v in theirs]
-    alike &= [v.shape for v in gives[0]] == [v.shape for v in gives[1]]
+    same_reads = [v.shape for v in ours] == [v.shape for v in theirs]
+    alike = same_reads and [v.shape for v in gives[0]] == [v.shape for v in gives[1]]
     moves = isinstance(meaning, Moves)
     if moves and alike and [v.key for v in gives[0]] == [v.key for v in gives[1]]:
         return None  # the same elements, asked for in another way
     if moves and not alike:
         return None
-    if not alike and not isinstance(meaning, Each):
+    if not same_reads and not isinstance(meaning, Each):
         # they may differ in numbers alone
         fields = {name: getattr(meaning, name) for name in ("numbers",) if hasattr(meaning, name)}
         try:
@@ -303,7 +303,7 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
                 wide = floats.widen(scalar, dtype) if dtype in floats.FORMATS else scalar
                 numbers.append(wide.item())
         arguments.append((name or f"operand {place + 1}", *numbers))
-    if not alike:
+    if not same_reads:
         sizes = left.axis_sizes, right.axis_sizes
         arguments = [each for each in arguments if not follows_from_sizes(each[1:], sizes)]
     numbers_alone = ours and not any(_is_array(v) and n not in scalars for n, v in enumerate(ours))

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -215,7 +216,10 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
     elif isinstance(first, SUMS):
         cause = _sums_cause(sides, most, known)
     elif isinstance(first, Each):
-        cause = terms_cause(sides, apart) or place.function_cause(sides, apart, first.along)
+        # of two formulas one may hold the other's results at some place by chance
+        formulas = _formulas_cause(sides) if region.joint else None
+        cause = terms_cause(sides, apart) or formulas
+        cause = cause or place.function_cause(sides, apart, first.along)
     elif isinstance(meaning, Normalises):
         cause = place.rows_cause(sides, meaning, apart)
     else:
@@ -258,18 +262,38 @@ def _formulas_cause(sides: Sides) -> Cause | None:
         if any(isinstance(op.meaning, Unknown) for op in inside):
             return None
         said.append(region_text(side.side, numbers))
-        words.append([word for op in inside for word in _formula_words(op, side.side)])
+        values = side.side.values
+        # what gives once more what is read changes nothing
+        given = {(values[n].shape, values[n].digest) for n in side.operation.reads}
+        words.append([word for op in inside for word in _formula_words(op, side.side, given)])
+    without = [[word for word in each if word not in floats.FORMATS] for each in words]
     if words[0] == words[1]:
         return None
     kind, what = "algorithm", "two formulas"
-    if {*words[0], *words[1]} <= {"sum", "add"} and _same_of_integers(sides):
-        kind, what = "order", "the same numbers are added in another order"
+    if all(re.fullmatch(r"sum|add(_n|_of_\d+)?", word) for word in (*words[0], *words[1])):
+        if _same_of_integers(sides):
+            kind, what = "order", "the same numbers are added in another order"
+    elif without[0] == without[1]:
+        if not _rounds_so_far(sides, [word for each in words for word in each]):
+            return None
+        kind, what = "precision", "the same is computed in other formats"
     why = (
         f"{what}: {said[0]} on the left, {said[1]} on the right; run alone, each gives its "
         "recorded bits"
     )
     count = len(differing_outputs(sides))
     return Cause(kind, why, count, count, in_numpy=False)
+
+
+def _rounds_so_far(sides: Sides, words: Sequence[str]) -> bool:
+    """Whether two results are as near as the roughest of these formats lets them be."""
+    rough = max((word for word in words if word in floats.FORMATS), key=floats.eps)
+    pair, eps = sides[0].pair, floats.eps(sides[0].value.dtype)
+    return pair.max_ulp is not None and pair.scaled * eps <= FORMATS_APART * floats.eps(rough)
+
+
+# Of the largest result, in eps of the roughest format, how far rounding to it may take others.
+FORMATS_APART = 16
 
 
 def _same_of_integers(sides: Sides) -> bool:
@@ -379,8 +403,11 @@ def _sums_cause(sides: Sides, most: int, known: Known) -> Cause:
     try:
         adds = [Adds(side) for side in sides]
         comparison = as_comparison(adds)
-        if not len(comparison.differing):
+        count = len(comparison.differing)
+        if not count:
             return cause
+        if behind := _said_behind(adds, comparison.differing):
+            return Cause("algorithm", behind, count, count, in_numpy=False)
         examined = reveal_sums(adds, comparison.differing, known, most)
         comparison.left, comparison.right = (side.run for side in adds)
         where = np.isin(comparison.differing, examined)
@@ -407,6 +434,8 @@ def _sums_cause(sides: Sides, most: int, known: Known) -> Cause:
     elif not explained and cause.replayed == cause.examined and _same_products(adds, examined):
         cause.kind, cause.causes = "order", {"order": cause.replayed}
         cause.why = "the same products are added, of operands in another order on the two sides"
+    elif not explained and cause.replayed == cause.examined:
+        cause.why = "not explained yet: each side's sums replay, but they add different products"
     elif not explained:
         cause.why = "no revealed summation gives the bits of both sides"
         cause.why += f": {evidence}" if evidence else ""
@@ -415,6 +444,24 @@ def _sums_cause(sides: Sides, most: int, known: Known) -> Cause:
         of = f"{cause.replayed} of {cause.examined} examined outputs replay on both sides"
         cause.why = f"{SAID.get(cause.kind, cause.kind)} in sums of {summands}; {of}"
     return cause
+
+
+def _said_behind(adds: Sequence[Adds], apart: np.ndarray) -> str:
+    """Returns how sums are changed before they are given, where the sides do it differently: a mean
+    over another number of summands is no other order of these; empty where both do the same."""
+    counts, functions = [], []
+    for side in adds:
+        divisors, ones = side.session.divisors, np.full(len(apart), float(side.sum.scale))
+        counts.append(ones if divisors is None else divisors[side.places[apart, 0]])
+        functions.append([word for word, _ in side.sum.functions])
+    if (counts[0] != counts[1]).any():
+        at = int(np.argmax(counts[0] != counts[1]))
+        both = [f"{each[at]:.0f} on the {name}" for each, name in zip(counts, NAMES, strict=True)]
+        return f"the sums are divided by other counts, the first that differ by {', '.join(both)}"
+    if functions[0] != functions[1]:
+        both = [" + ".join(each) or "nothing" for each in functions]
+        return f"behind the sums there is {both[0]} on the left and {both[1]} on the right"
+    return ""
 
 
 def _same_products(adds: Sequence[Adds], examined: np.ndarray) -> bool:
@@ -427,8 +474,13 @@ def _same_products(adds: Sequence[Adds], examined: np.ndarray) -> bool:
         operands = side.run.operands
         x = np.stack([operands.columns[g][:, n] for g, n in zip(group, positions, strict=True)])
         w = operands.weights[:, filters].T
-        products.append(np.sort(floats.widen(x, dtype) * floats.widen(w, dtype), axis=1))
-    return bool(np.array_equal(products[0], products[1]))
+        every = floats.widen(x, dtype) * floats.widen(w, dtype)
+        if operands.b is not None:
+            every = np.column_stack([every, floats.widen(operands.b[filters], dtype)])
+        # padding adds nothing: it may be written out on one side
+        every = np.sort(np.where(every == 0, 0.0, every), axis=1)
+        products.append([row[row != 0].tolist() for row in every])
+    return products[0] == products[1]
 
 
 # What a class says of two sums.
@@ -454,15 +506,17 @@ SUMS = (Contracts, Windows, Convolution, Reduces)
 LISTED = 1 << 22
 
 
-def _formula_words(op: Operation, run: Run) -> list[str]:
+def _formula_words(op: Operation, run: Run, given: set[Any]) -> list[str]:
     """Returns what an operation computes, in words; of what only moves or changes nothing, none.
 
     All sums of products have one word, however they are written, a bias is an addition, and a mean
     is divided behind: that a sum is added in another order is no other formula.
     """
-    shown = [(run.values[n].shape, run.values[n].digest) for n in op.reads]
+    shown = given | {(run.values[n].shape, run.values[n].digest) for n in op.reads}
     if any((run.values[n].shape, run.values[n].digest) in shown for n in op.gives):
         return []
+    if (format_ := _cast_to(op, run)) is not None:
+        return [format_]
     words = []
     for each in [step.meaning for step in getattr(op.meaning, "steps", ())] or [op.meaning]:
         first = getattr(each, "windows", each)
@@ -476,6 +530,21 @@ def _formula_words(op: Operation, run: Run) -> list[str]:
         elif isinstance(each, Each) or not each.exact:
             words.append(each.word or op.op)
     return words
+
+
+def _cast_to(op: Operation, run: Run) -> str | None:
+    """Returns the format that an operation brings numbers into and does nothing else; None: it
+    does something else."""
+    if len(op.reads) != 1 or len(op.gives) != 1:
+        return None
+    dtypes = [run.values[n].dtype for n in (*op.reads, *op.gives)]
+    arrays = [run.array(n) for n in (*op.reads, *op.gives)]
+    if dtypes[0] == dtypes[1] or not {*dtypes} <= {*floats.FORMATS}:
+        return None
+    if arrays[0] is None or arrays[1] is None or arrays[0].shape != arrays[1].shape:
+        return None
+    rounded = floats.round_to(floats.widen(arrays[0], dtypes[0]), dtypes[1])
+    return dtypes[1] if equal_bits(rounded, arrays[1], dtypes[1]) else None
 
 
 def terms_cause(sides: Sides, apart: np.ndarray) -> Cause | None:

@@ -297,7 +297,8 @@ def behind_of(meaning: Meaning, shapes: Sequence[Shape]) -> tuple[Meaning, tuple
         elif isinstance(behind, Each) and behind.word in BOUNDED and not others:
             functions.append(("clip", BOUNDED[behind.word] or behind.numbers))
         else:
-            raise InputError("operation", behind.word, "it is computed after the sum", "")
+            what = behind.word or type(behind).__name__.lower()
+            raise InputError("operation", what, f"behind the sum stands {what}", "")
     return first, tuple(functions)
 
 

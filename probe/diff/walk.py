@@ -14,6 +14,7 @@ from probe.diff.difference import (
     compare_runs,
     fill_reasons,
     folded_weights,
+    other_numbers,
     plain_outputs,
     reads_other_weights,
 )
@@ -114,6 +115,8 @@ def compare_and_explain(
         difference.notes.append(
             other_weights + (one if folded else ", so these are different models")
         )
+    difference.other_numbers = other_numbers(difference) or match.sides.unlike
+    difference.notes += [difference.other_numbers] * bool(difference.other_numbers)
     difference.weights = permuted(left, right)
     difference.notes += [str(weight) for weight in difference.weights if not weight.convention]
     if explain:

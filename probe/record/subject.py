@@ -88,7 +88,7 @@ def open_model(
             model = reduce(getattr, inside.split("."), import_module(module))
         except ProbeError:
             raise
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # whatever a user's module raises
             why = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
             todo = "write module:function as Python imports it"
             raise InputError("model", name, why, todo) from None
@@ -347,7 +347,7 @@ class Guarded:
         """As of ``Recorder``. What fails unwatched too is no mistake of ours."""
         try:
             return self.inner.record(visit)
-        except Exception:
+        except Exception:  # raised on, if it runs unwatched
             self.plain()
             raise
         except SystemExit:

@@ -80,7 +80,7 @@ def raises_text(function: Callable[[str], Any]) -> Callable[[str], Any]:
     def answered(text: str) -> Any:
         try:
             return function(text)
-        except Exception as error:
+        except Exception as error:  # any: it is told elsewhere
             raise RuntimeError(one_line(error)) from None
 
     return answered

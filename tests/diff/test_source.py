@@ -16,11 +16,13 @@ from probe.diff.difference import Difference, compare_runs
 from probe.diff.match import RunningMatch, Sides
 from probe.diff.repeated import Marks
 from probe.diff.running import by_running
+from probe.diff.walk import compare_and_explain
 from probe.order.semantics import (
     Contracts,
     Convolution,
     Each,
     Meaning,
+    Moves,
     Normalises,
     Reduces,
     Steps,
@@ -585,3 +587,95 @@ def test_a_stream_that_is_drawn_differently_is_its_own_cause(op: str, state: str
     begun = drawing("aten.randn", [0.1, 0.2, 0.3], "a state")
     first = compare_runs(RunningMatch.of(begun, seeded)).first
     assert first is not None and "a state" in first.arguments
+
+
+def two_programs(given: dict[str, np.ndarray], *both: list[Step]) -> tuple[Difference, Any]:
+    """The first source of two programs of the same inputs, and its cause."""
+    return first_cause(*(record_run(Doubles(given, steps)) for steps in both))
+
+
+def test_means_over_different_counts_are_no_order_of_the_same_products() -> None:
+    """An average pool with SAME padding against one of zeros that were padded before it."""
+
+    def pooled(counts: bool) -> Callable[[np.ndarray], np.ndarray]:
+        def average(x: np.ndarray) -> np.ndarray:
+            padded = np.pad(x, [(0, 0), (1, 1), (0, 0)])
+            total = (padded[:, :-2] + padded[:, 1:-1]) + padded[:, 2:]
+            count = np.full((1, x.shape[1], 1), 3, np.float32)
+            count[:, [0, -1]] -= 0 if counts else 1
+            return total / count
+
+        return average
+
+    window = Windows((1,), 2, (3,), (1,), (1,), ((1, 1),), kind="average", reads=(0,))
+    both = ([Step("pool", window, pooled(counts), ["x"])] for counts in (False, True))
+    found, cause = two_programs({"x": normal(2, 9, 4)}, *both)
+    assert cause.kind == "algorithm" and "divided by other counts" in cause.why
+    assert "2 on the left, 3 on the right" in cause.why
+    assert found.first is not None and found.first.differing == 16 and not cause.rounding.explained
+
+
+def test_the_same_in_another_format_is_a_matter_of_precision() -> None:
+    half, single = (lambda x: x.astype(np.float16)), (lambda x: x.astype(np.float32))
+    multiplied, cast = Contracts("mk,kn->mn"), Each("cast")
+    left = [Step("product", multiplied, product, ["x", "w"]), Step("relu", Each("relu"), relu, [0])]
+    right = [Step("cast", cast, half, ["x"]), Step("cast", cast, half, ["w"])]
+    right += [Step("product", multiplied, product, [0, 1]), Step("cast", cast, single, [2])]
+    right += [Step("relu", Each("relu"), relu, [3])]
+    _, cause = two_programs({"x": normal(5, 20), "w": normal(20, 6)}, left, right)
+    assert cause.kind == "precision" and cause.alone and not cause.rounding.explained
+
+
+def relu(x: np.ndarray) -> np.ndarray:
+    return np.maximum(x, 0)
+
+
+def silu(x: np.ndarray) -> np.ndarray:
+    return x / (1 + np.exp(-x))
+
+
+def test_two_functions_in_one_place_are_a_source_however_far_apart() -> None:
+    given = {"x": normal(6, 8), "w": normal(8, 5), "v": normal(5, 4)}
+    multiplied = Contracts("mk,kn->mn")
+    programs = []
+    for function in (relu, silu):
+        steps = [Step("product", multiplied, product, ["x", "w"])]
+        steps += [Step(function.__name__, Each(function.__name__), function, [0])]
+        programs.append([*steps, Step("last", multiplied, product, [1, "v"])])
+    found, cause = two_programs(given, *programs)
+    assert found.first is not None and found.first.op == "relu against silu"
+    assert cause.kind == "algorithm" and [r.verdict for r in found.operations][-1] == "carried"
+
+
+def test_sums_of_inputs_in_another_order_are_one_though_each_step_reads_others() -> None:
+    """Both sides' first addition reads two inputs, and the other side reads these elsewhere."""
+    given = {n: each.astype("f4") for n, each in TERMS.items()}
+    left = [Step("add", ADDS, np.add, ["a", "b"]), Step("add", ADDS, np.add, [0, "c"])]
+    right = [Step("add", ADDS, np.add, ["b", "c"]), Step("add", ADDS, np.add, ["a", 0])]
+    _, cause = two_programs(
+        given, *([*s, Step("tanh", Each("tanh"), np.tanh, [1])] for s in (left, right))
+    )
+    assert cause.kind == "order" and cause.explained
+
+
+def test_a_mode_around_a_call_that_makes_subnormals_zero_is_named() -> None:
+    x = np.linspace(1, 9, 40, dtype=np.float32) * np.float32(1e-38)
+    quarter = lambda x: x * np.float32(0.25)  # noqa: E731
+    flushed = lambda x: np.where(np.abs(quarter(x)) < 1.1754944e-38, np.float32(0), quarter(x))  # noqa: E731
+    both = (
+        [Step("mul", Each("f"), function, ["x"], again=quarter)] for function in (quarter, flushed)
+    )
+    _, cause = two_programs({"x": x}, *both)
+    assert cause.kind == "flush" and "right" in cause.why and not cause.refuted
+
+
+def test_an_index_of_other_numbers_is_named() -> None:
+    x, at = normal(9, 5), np.array([0, 2, 4])
+    runs = []
+    for index in (at, np.array([0, 2, 5])):
+        step = Step("take", Moves(), lambda x, i: x[i], ["x", "i"])
+        steps = [step, Step("tanh", Each("tanh"), np.tanh, [0])]
+        runs.append(record_run(Doubles({"x": x, "i": index}, steps)))
+    found = compare_and_explain(*runs)
+    assert found.first is None and found.verdict == "differs"
+    assert found.other_numbers == "take at layers.0 is given other numbers, i: 1 of 3 differ"

@@ -397,7 +397,7 @@ class OnnxRecorder(graphs.GraphRecorder):
         arrays = self.given(wanted.name for wanted in session.get_inputs())
         try:
             outputs = session.run(None, arrays)
-        except Exception as error:
+        except Exception as error:  # its own classes, one for each status
             # of sizes that are tried one after the other most may be refused, as by a U-Net: each
             # would build the session anew. Behind a run that it takes nodes need its memory
             self.refusing.append(session)

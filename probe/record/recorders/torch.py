@@ -456,7 +456,7 @@ def opened(path: str | Path, trust: bool = False) -> OpenedTorch:
         return read(path)
     except InputError:
         raise
-    except Exception as error:
+    except Exception as error:  # pickle's, zipfile's, C++'s: whatever is damaged
         why = f"PyTorch can't read it ({' '.join(str(error).split())[:100]})"
         raise InputError("network", path, why, AGAIN) from None
 

@@ -193,7 +193,7 @@ def packed_in(value: torch.ScriptObject) -> tuple[str, Any]:
     name = str(value._type().qualified_name().rpartition(".")[2])
     try:
         return name, value.__getstate__()
-    except Exception:
+    except Exception:  # a class of C++ without state, or of a user
         return name, None
 
 

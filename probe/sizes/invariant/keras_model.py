@@ -49,7 +49,7 @@ class InvariantKeras(keras.Model):
         """As the model's own. What is refused is said in one line, without Keras' own words."""
         try:
             return super().__call__(*args, **kwargs)
-        except Exception as error:
+        except Exception as error:  # raised on, or one of ours inside of it
             own: BaseException | None = error  # Keras raises one of its own around a layer's
             while own is not None and not isinstance(own, ProbeError):
                 own = own.__context__

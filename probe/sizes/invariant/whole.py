@@ -340,7 +340,7 @@ class WholeProgram:
                     return True
             except ProbeError:
                 raise
-            except Exception:
+            except Exception:  # a library refuses such numbers as it likes
                 continue
         return False
 

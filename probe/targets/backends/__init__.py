@@ -82,7 +82,7 @@ def get(name):
     place = registered()[name]
     try:
         return loaded(*place)
-    except Exception as error:
+    except Exception as error:  # another package's module raises what it likes
         from probe.targets.backends.contract import Backend
 
         said = " ".join(("%s: %s" % (type(error).__name__, error)).split())

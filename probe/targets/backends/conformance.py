@@ -195,7 +195,7 @@ def asking(session):
         arrays = {"x": x, "w": w} if b is None else {"x": x, "w": w, "b": b}
         try:
             return session.request({"do": "run", "spec": spec}, arrays)[1]["y"]
-        except Exception as error:
+        except Exception as error:  # raised on, but for a refusal
             if getattr(error, "kind", None) == "unsupported":
                 raise Unsupported(str(error)) from None
             raise

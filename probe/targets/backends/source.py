@@ -155,7 +155,7 @@ class Writing(Backend):
                 return call(*arguments)
             except exhausted as error:
                 raise OutOfMemory(self.said(error)) from None
-            except Exception as error:
+            except Exception as error:  # sorted by kind below, and raised on
                 refused = isinstance(error, refusals)
                 if refused and any(text in str(error) for text in SHORTAGES):
                     raise OutOfMemory(self.said(error)) from None

@@ -81,7 +81,7 @@ def compare_items(call, header, describe):
     for at, blocks in header["items"]:
         try:
             item = base.compare(at, blocks)
-        except Exception as error:
+        except Exception as error:  # of the operation, as `describe` says: others are compared
             traceback.print_exc(file=sys.stderr)
             batch.failures.append([at] + list(describe(error)))
         else:

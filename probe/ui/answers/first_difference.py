@@ -238,7 +238,9 @@ class Walked(Answer):
         if first is None:
             weights = [str(weight) for weight in self.found.weights if not weight.convention]
             weights = weights or [self.found.other_weights] * bool(self.found.other_weights)
-            why = "; ".join(weights) or self._elsewhere() or self._no_source()
+            numbers = self.found.other_numbers if self.verdict == "differs" else ""
+            reads = "; ".join(filter(None, (numbers, self._elsewhere())))
+            why = "; ".join(weights) or reads or self._no_source()
             return why, self.outcome()
         causes = self.found.causes.values()
         sought = any(cause.kind or NOT_SOUGHT not in cause.why for cause in causes)
