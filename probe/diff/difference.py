@@ -737,24 +737,24 @@ def why_not_compared(pairs: Sequence[Pair], difference: Difference) -> str:
 def other_numbers(difference: Difference) -> str:
     """Returns the first operation that is given other numbers on the two sides, which neither has
     elsewhere, and how many they are; empty if none is."""
-    runs = difference.left, difference.right
-    keys = [{value.key for value in run.values if value.given < 0} for run in runs]
+    left, right = difference.left, difference.right
+    keys = [{value.key for value in run.values if value.given < 0} for run in (left, right)]
     for region in difference.operations:
         for place, pair in enumerate(() if region.joint else region.reads):
-            ours, theirs = (r.values[n] for r, n in zip(runs, (pair.left, pair.right), strict=True))
-            if max(ours.given, theirs.given) >= 0 or WEIGHT in (ours.role, theirs.role):
+            ours, theirs = left.values[pair.left], right.values[pair.right]
+            given = max(ours.given, theirs.given) < 0 and WEIGHT not in (ours.role, theirs.role)
+            elsewhere = ours.key in keys[1] or theirs.key in keys[0]
+            if not given or elsewhere or (ours.shape, ours.dtype) != (theirs.shape, theirs.dtype):
                 continue
-            if (ours.shape, ours.dtype) != (theirs.shape, theirs.dtype) or ours.key == theirs.key:
-                continue
-            arrays = runs[0].array(pair.left), runs[1].array(pair.right)
-            if ours.key in keys[1] or theirs.key in keys[0] or None in map(type, arrays):
+            mine, other = left.array(pair.left), right.array(pair.right)
+            if mine is None or other is None:
                 continue
             dtypes = ours.dtype, theirs.dtype
-            found = output_difference(*(a.reshape(-1) for a in arrays if a is not None), dtypes)
+            found = output_difference(mine.reshape(-1), other.reshape(-1), dtypes)
             if found.differing:
                 name = ours.name if ours.name == theirs.name else ""
                 where = f"{region.op} at {region.path}" if region.path else region.op
-                count = f"{found.differing:,} of {prod(ours.shape):,} differ"
+                count = f"{found.differing:,} of {found.elements:,} differ"
                 return f"{where} is given other numbers, {name or f'operand {place + 1}'}: {count}"
     return ""
 

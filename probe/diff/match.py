@@ -401,7 +401,7 @@ class RunningMatch:
         reads = zip(left.operations[mine].reads, right.operations[other].reads, strict=False)
         for n, m in reads:
             a, b = left.values[n], right.values[m]
-            given = max(a.given, b.given) < 0 and prod(a.shape) > 1
+            given = max(a.given, b.given) < 0 and a.floating and prod(a.shape) > 1
             elsewhere = a.key in self._given[1] and b.key in self._given[0]
             if given and a.key != b.key and elsewhere:
                 return False

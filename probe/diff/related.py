@@ -303,7 +303,7 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
                 wide = floats.widen(scalar, dtype) if dtype in floats.FORMATS else scalar
                 numbers.append(wide.item())
         arguments.append((name or f"operand {place + 1}", *numbers))
-    if not same_reads:
+    if not alike:
         sizes = left.axis_sizes, right.axis_sizes
         arguments = [each for each in arguments if not follows_from_sizes(each[1:], sizes)]
     numbers_alone = ours and not any(_is_array(v) and n not in scalars for n, v in enumerate(ours))

@@ -288,8 +288,9 @@ def _formulas_cause(sides: Sides) -> Cause | None:
 def _rounds_so_far(sides: Sides, words: Sequence[str]) -> bool:
     """Whether two results are as near as the roughest of these formats lets them be."""
     rough = max((word for word in words if word in floats.FORMATS), key=floats.eps)
-    pair, eps = sides[0].pair, floats.eps(sides[0].value.dtype)
-    return pair.max_ulp is not None and pair.scaled * eps <= FORMATS_APART * floats.eps(rough)
+    pair, dtype = sides[0].pair, sides[0].value.dtype
+    near = dtype in floats.FORMATS and pair.scaled * floats.eps(dtype)
+    return bool(near and near <= FORMATS_APART * floats.eps(rough))
 
 
 # Of the largest result, in eps of the roughest format, how far rounding to it may take others.
@@ -449,18 +450,20 @@ def _sums_cause(sides: Sides, most: int, known: Known) -> Cause:
 def _said_behind(adds: Sequence[Adds], apart: np.ndarray) -> str:
     """Returns how sums are changed before they are given, where the sides do it differently: a mean
     over another number of summands is no other order of these; empty where both do the same."""
-    counts, functions = [], []
+    counts, functions, words = [], [], []
+    bounds = {"relu": (0, None), "relu6": (0, 6), "add": "add"}  # a relu may be written as a bound
     for side in adds:
         divisors, ones = side.session.divisors, np.full(len(apart), float(side.sum.scale))
         counts.append(ones if divisors is None else divisors[side.places[apart, 0]])
-        functions.append([word for word, _ in side.sum.functions])
-    if (counts[0] != counts[1]).any():
-        at = int(np.argmax(counts[0] != counts[1]))
-        both = [f"{each[at]:.0f} on the {name}" for each, name in zip(counts, NAMES, strict=True)]
-        return f"the sums are divided by other counts, the first that differ by {', '.join(both)}"
+        functions.append([bounds.get(word, numbers) for word, numbers in side.sum.functions])
+        words.append(" + ".join(word for word, _ in side.sum.functions) or "nothing")
+    differ = np.flatnonzero(counts[0] != counts[1])
+    if len(differ):
+        left, right = (each[differ[0]] for each in counts)
+        first = f"the first that differ by {left:.0f} on the left, {right:.0f} on the right"
+        return f"the sums are divided by other counts, {first}"
     if functions[0] != functions[1]:
-        both = [" + ".join(each) or "nothing" for each in functions]
-        return f"behind the sums there is {both[0]} on the left and {both[1]} on the right"
+        return f"behind the sums there is {words[0]} on the left and {words[1]} on the right"
     return ""
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PROBE = Path(__file__).parents[2] / "probe"
-# Where a command or a child process ends, every error becomes a message: three. All others of
-# these, in padding and in the judging of operations, are to go: never more.
-WIDE = 6
+# Where a command or a child process ends, every error becomes a message: three. One more is around
+# the import of a module of the user's, which raises what it likes. No others.
+WIDE = 4
 WORD = re.compile(r"except\s*:|except[^:]*Exception")
 
 
