@@ -298,7 +298,7 @@ def behind_of(meaning: Meaning, shapes: Sequence[Shape]) -> tuple[Meaning, tuple
             functions.append(("clip", BOUNDED[behind.word] or behind.numbers))
         else:
             what = behind.word or type(behind).__name__.lower()
-            raise InputError("operation", what, f"behind the sum stands {what}", "")
+            raise InputError("operation", what, f"{what} is computed after the sum", "")
     return first, tuple(functions)
 
 

@@ -60,10 +60,26 @@ def test_two_formulas_of_the_same_inputs_are_compared_whole() -> None:
 
 def test_what_each_side_runs_alone_is_named() -> None:
     """Where nothing that is close says what one operation of a side is on the other."""
+    found = probe.first_difference(lambda: X.sin() @ W, lambda: X @ W)
+    assert found.verdict == "differs" and "only left: aten.sin" in found.lines()[1]
+    found = probe.first_difference(lambda: X @ W, lambda: X.cos().neg().neg() @ W)
+    assert "only right: aten.cos and 2 more" in found.lines()[1]
+
+
+def test_what_stands_in_one_place_is_the_source_though_nothing_says_that_it_is_close() -> None:
     found = probe.first_difference(lambda: X.sin() @ W, lambda: X.cos().neg().neg() @ W)
-    assert found.verdict == "differs"
-    assert "only left: aten.sin" in found.lines()[1]
-    assert "only right: aten.cos" in found.lines()[1] and "and 2 more" in found.lines()[1]
+    first = found.found.first
+    assert first is not None and first.cause == "algorithm"
+    assert first.op == "aten.sin against aten.cos + aten.neg + aten.neg"
+
+
+def test_an_argument_that_makes_another_shape_is_the_source_of_what_follows() -> None:
+    found = probe.first_difference(
+        lambda: F.max_pool2d(PICTURE, 2).amax((-1, -2)),
+        lambda: F.max_pool2d(PICTURE, 2, ceil_mode=True).amax((-1, -2)),
+    )
+    first = found.found.first
+    assert first is not None and first.why == "argument: ceil_mode False against True"
 
 
 def normalised() -> tuple[torch.nn.Module, torch.nn.Module]:
