@@ -340,10 +340,8 @@ WHOLE = {
     "dilated": dilated,
     "attending": attending,
 }
-NAMES = (
-    *("relu6", "elu", "gelu", "silu", "tanh", "sigmoid", "log_sigmoid", "softplus", "hard_swish"),
-    *("mish", "softmax", "leaky_relu", "softsign"),
-)
+# one operation on one side and several, or another one, on the other; GELU and SiLU are above
+NAMES = ("relu6", "log_sigmoid", "softplus", "hard_swish", "mish", "softsign")
 
 
 @needs_keras_and("ai_edge_litert")

@@ -98,7 +98,7 @@ def test_no_order_leaves_the_enclosure(dtype, kind):
     for count, biased in itertools.product((1, 2, 3, 6, 7, 8, 12, 60), (False, True)):
         x, w, b = drawn(kind, dtype, count, 50, biased, count)
         found = of_sums(x, w, dtype, b)
-        for seed in range(8):
+        for seed in range(4):
             way = Sum(x, w, b, dtype, random.Random(seed))
             y = way.value(any_tree(len(way.terms), way.choose))
             verdict, flush = found.judged(floats.round_to(y, dtype))
@@ -151,8 +151,7 @@ def test_a_sum_that_may_overflow_is_not_refuted():
     assert verdicts == [WITHIN, WITHIN, BEYOND]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(("dtype", "groups"), [("float32", 2), ("float16", 1), ("bfloat16", 1)])
 def test_outputs_of_a_whole_call_are_enclosed_as_each_by_itself(dtype, groups):
     case = Case("conv1d", 3, 8, 6, 20, dtype=dtype, bias="normal", groups=groups, padding="same")
     with open_session(REFERENCE, inline=True) as session:
@@ -244,7 +243,7 @@ def test_what_is_replayed_is_explained(algorithm, word):
 
 
 def test_the_side_that_adds_in_pairs_is_the_more_accurate_one():
-    case = Case(op="matmul", in_channels=384, filters=64, length=3)
+    case = Case(op="matmul", in_channels=128, filters=64, length=3)
     pairwise = "reference,algorithm=pairwise"
     found = probe.explain(case, "reference", against_target=pairwise, accuracy=True)
     told = found.to_json()
@@ -253,7 +252,7 @@ def test_the_side_that_adds_in_pairs_is_the_more_accurate_one():
     assert accuracy["right"]["closer"] > 3 * accuracy["left"]["closer"]
     assert accuracy["right"]["median_ulp"] < accuracy["left"]["median_ulp"]
     assert 0 < accuracy["left"]["max_bound"] < 1 and accuracy["condition"] > 1
-    assert [one["depth"] for one in orders] == [383, 9]
+    assert [one["depth"] for one in orders] == [127, 7]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])

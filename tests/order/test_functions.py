@@ -44,17 +44,15 @@ def neumaier(x):
 
 
 @pytest.mark.parametrize(
-    ("f", "n", "tree"),
+    ("f", "n", "dtype", "tree"),
     [
-        (halves, 5, "((0+1)+(2+(3+4)))"),
-        (in_sequence, 4, "(((0+1)+2)+3)"),
-        (in_place, 4, "(((0+1)+2)+3)"),
-        (sum, 4, "(((0+1)+2)+3)"),
-        (lambda x: in_sequence(x[::-1]), 4, "(0+(1+(2+3)))"),
-        (lambda x, w: halves(x * w), 4, "((0+1)+(2+3))"),
+        (halves, 5, "float32", "((0+1)+(2+(3+4)))"),
+        (in_place, 4, "float64", "(((0+1)+2)+3)"),
+        (sum, 4, "bfloat16", "(((0+1)+2)+3)"),
+        (lambda x: in_sequence(x[::-1]), 4, "float32", "(0+(1+(2+3)))"),
+        (lambda x, w: halves(x * w), 4, "bfloat16", "((0+1)+(2+3))"),
     ],
 )
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_the_tree_is_the_functions_own(f, n, tree, dtype):
     found = probe.order(f, n, dtype=dtype)
     told = found.to_json()
@@ -68,8 +66,7 @@ def test_numpys_own_sums_replay(f, n):
     assert told["replayed"] == 1 and len(told["orders"]) == 1
 
 
-@pytest.mark.parametrize("n", [3, 5, 7, 9])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("n", "dtype"), [(3, "float64"), (9, "float32")])
 def test_what_nearly_adds_is_neither_known_nor_called_compensated(n, dtype):
     def mean_times_count(x):  # another bit on about one set in twenty
         return in_sequence(x) / x.dtype.type(n) * x.dtype.type(n)
@@ -86,8 +83,7 @@ def test_the_lines_say_on_how_many_sets_an_order_was_replayed():
     assert answer.to_json()["sets"] == 128
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("add", [np.dot, math.fsum], ids=["plain", "exact"])
+@pytest.mark.parametrize(("add", "dtype"), [(np.dot, "float16"), (math.fsum, "float64")])
 def test_a_clipped_sum_is_no_plain_sum(add, dtype):
     """Nine products of 10 give 50, and the order says 90: it holds for small numbers alone."""
 
@@ -105,7 +101,7 @@ def test_a_function_whose_order_goes_with_the_address_has_one_order():
     def by_address(x):
         return in_sequence(x if x.ctypes.data % 64 == 0 else x[::-1])
 
-    for n in (5, 40, 300):
+    for n in (5, 40):
         told = probe.order(by_address, n).to_json()
         (order,), (plain,) = told["orders"], probe.order(in_sequence, n).to_json()["orders"]
         assert told["replayed"] == 1 and order["tree"] == plain["tree"]
@@ -142,8 +138,7 @@ def kahan(x):
     return total
 
 
-@pytest.mark.parametrize("n", [3, 4, 9, 40])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize(("n", "dtype"), [(3, "float64"), (9, "float16"), (40, "float32")])
 def test_a_compensated_sum_is_named_and_is_no_plain_one(n, dtype):
     """Of three float64 numbers, too: generated ones have so few bits that any formula adds them."""
     found = probe.order(kahan, n, dtype=dtype)

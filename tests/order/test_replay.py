@@ -95,7 +95,7 @@ def any_rounding(rng: np.random.Generator, tree: Tree, dtype: str) -> Rounding:
     )
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(24))
 @pytest.mark.parametrize("dtype", floats.FORMATS)
 def test_every_node_is_the_exact_sum_of_its_children_rounded_once(dtype: str, seed: int) -> None:
     rng, shape, outputs = np.random.default_rng(seed), (31, 5), 5

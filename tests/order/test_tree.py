@@ -132,7 +132,7 @@ def test_a_restricted_tree_adds_what_is_left_in_the_same_order() -> None:
         assert as_tree(nested).restricted([*keep, 9]) == as_tree(kept(nested, keep))
 
 
-@pytest.mark.parametrize("n", range(1, 24))
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 8, 9, 16, 23])
 def test_builders_add_as_they_say(n: int) -> None:
     leaves = [3 * leaf + 1 for leaf in range(n)]
 

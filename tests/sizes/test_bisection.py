@@ -64,7 +64,7 @@ def releases(monkeypatch):
     def session(where):
         switched = int(where.version) >= 3
         text = "reference,length_switch=8" if switched else "reference"
-        return launched(Target.parse(text))
+        return launched(Target.parse(text), inline=True)
 
     launched = bisection.open_session
     monkeypatch.setattr(bisection, "open_session", session)
@@ -74,23 +74,21 @@ def releases(monkeypatch):
 
 
 @pytest.mark.parametrize("what", bisection.WHAT)
-@pytest.mark.slow_at("stability", "order")
 def test_orders_bits_and_stability_are_asked_of_a_target(releases, what, tmp_path):
     ends = Target("reference", "1"), Target("reference", "4")
     with Store(tmp_path) as store:
-        found = bisect_releases(CASE, *ends, (5, 20), what, releases, store=store)
+        found = bisect_releases(CASE, *ends, (5, 12), what, releases, store=store)
     assert (found.last, found.first) == ("2", "3") and found.holds
     assert len(found.steps) <= 4
     stored = load(tmp_path)
     assert len(stored.comparisons) and (len(stored.reveals) > 0) is (what == "order")
 
 
-@pytest.mark.slow
 def test_the_command_says_what_it_assumed_and_stores_nothing_unasked(
     releases, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    case = ["--op", "conv1d", "--kernel", "5", "--operands", "cancel", "--lengths", "5,20"]
+    case = ["--op", "conv1d", "--kernel", "5", "--operands", "cancel", "--lengths", "5,12"]
     ends = ["--between", "reference==1", "--and", "reference==4", "--releases", ",".join(releases)]
     command = ["bisect", *case, *ends]
     assert shell.run([*command, "--json"]) == 0

@@ -47,14 +47,14 @@ def pairs(result: thresholds.Thresholds) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("switch", [20, 150])
 def test_a_real_switch_is_found_to_the_length(switch: int) -> None:
-    result = found(f"reference,length_switch={switch}", upto=400, scanned=40)
+    result = found(f"reference,length_switch={switch}", upto=200, scanned=40)
     (only,) = result.switches
     assert (only.before, only.at) == (switch + 3, switch + 4)
     assert only.causes == ("order",) and only.scanned == (switch == 20)
-    assert result.upto == 400 and not result.violations and result.period == 1
+    assert result.upto == 200 and not result.violations and result.period == 1
     assert list(thresholds.islands(result)) == [
         (5, switch + 3, only.left),
-        (switch + 4, 400, only.right),
+        (switch + 4, 200, only.right),
     ]
 
 

@@ -91,14 +91,15 @@ SAMPLES: dict[str, Samples] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TABLE)
-def test_a_row_says_what_numpy_gives(name: str) -> None:
-    for function, arrays in SAMPLES[name]:
-        met = [event for event in events(ArrayRecorder(function, *arrays)) if event[0].op == name]
-        assert met
-        for event in met:
-            assert not isinstance(event[0].meaning, Unknown), event[0].meaning
-            assert not wrong(event)
+def test_every_row_says_what_numpy_gives() -> None:
+    for name in TABLE:
+        for function, arrays in SAMPLES[name]:
+            every = events(ArrayRecorder(function, *arrays))
+            met = [event for event in every if event[0].op == name]
+            assert met, name
+            for event in met:
+                assert not isinstance(event[0].meaning, Unknown), event[0].meaning
+                assert not wrong(event), name
 
 
 @pytest.mark.parametrize(

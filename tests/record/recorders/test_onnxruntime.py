@@ -68,7 +68,7 @@ def test_the_recorded_run_gives_the_unrecorded_bits():
         recorded_twice(onnxruntime.OnnxRecorder(content, {"x": x}, {"optimisation": level}))
 
 
-@pytest.mark.parametrize("offset", [0, 4, 8, 20])
+@pytest.mark.parametrize("offset", [0, 20])
 def test_an_input_that_is_a_view_begins_where_it_began(offset):
     """Eigen's sums start where whole vectors do."""
     x, nodes = normal(3, 385), [helper.make_node("ReduceSum", ["x"], ["y"], name="sum")]

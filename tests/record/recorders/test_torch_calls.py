@@ -72,7 +72,7 @@ def laid_at(one: torch.Tensor, address: int) -> torch.Tensor:
     return torch.from_numpy(layout.copied(bits, address)).view(one.dtype).view(one.shape)
 
 
-@pytest.mark.parametrize("address", [*range(0, 64, 4), 2, 5])
+@pytest.mark.parametrize("address", [0, 2, 4, 5, 24, 32])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_operands_begin_where_they_began(address: int, dtype: Any) -> None:
     whole = laid_at(torch.arange(24).reshape(4, 6).to(dtype), address)

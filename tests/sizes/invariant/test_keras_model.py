@@ -23,7 +23,7 @@ def network(x):
 @pytest.fixture(scope="module")
 def convolutional():
     plain = built(network, 9, 9, 3)
-    model, report = stable.invariant(plain, range(1, 17), strict=True)
+    model, report = stable.invariant(plain, (1, 16), strict=True)
     x = numbers(16, 9, 9, 3)
     return plain, model, report, x, np.asarray(model(x))
 
@@ -66,7 +66,7 @@ def test_a_transformer_keeps_its_bits_along_the_batch():
     plain = built(block, 7, dtype="int32")
     model, report = stable.invariant(plain, {"batch": [1, 8], "length": [7]})
     tokens = np.random.default_rng(2).integers(0, 11, (8, 7)).astype("int32")
-    assert moved(model, tokens, (1, 3)) == 0
+    assert moved(model, tokens, (3,)) == 0
     assert report.complete and len(repr(report).splitlines()) == 3
     assert report.limited and "along the batch alone" in repr(report)
 

@@ -40,9 +40,9 @@ def test_orders_are_revealed_when_asked():
     assert told.startswith(("same: all outputs", "not known: "))
 
 
-THREADS = """
-import sys, numpy as np, tensorflow as tf
-tf.config.threading.set_intra_op_parallelism_threads(int(sys.argv[1]))
+ONE_THREAD = """
+import numpy as np, tensorflow as tf
+tf.config.threading.set_intra_op_parallelism_threads(1)
 import keras
 from probe.sizes import stable
 keras.utils.set_random_seed(1)
@@ -58,9 +58,9 @@ print("same")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("threads", ["1", "2"])
-def test_mobilenet_keeps_its_bits_with_one_thread_and_with_two(threads):
+def test_mobilenet_keeps_its_bits_with_one_thread():
+    """The number of threads is set once a process: all other tests have the machine's."""
     ran = subprocess.run(
-        [sys.executable, "-c", THREADS, threads], capture_output=True, text=True, check=False
+        [sys.executable, "-c", ONE_THREAD], capture_output=True, text=True, check=False
     )
     assert ran.stdout.strip().endswith("same"), ran.stderr[-2000:]

@@ -15,11 +15,11 @@ from tests.sizes.invariant.keras_models import L, built, differing, keras, moved
 def test_zeros_and_subnormal_numbers_keep_their_bits_at_every_place():
     """A vector and its tail differ in the sign of a maximum of zeros, and in subnormal numbers."""
     plain = built(lambda x: L.Concatenate()([L.ReLU()(x), L.Maximum()([x, -x])]), 5)
-    model, _ = stable.invariant(plain, range(1, 17), strict=True)
+    model, _ = stable.invariant(plain, (1, 16), strict=True)
     odd = np.array([0, -0.0, 1e-40, -1e-40, 1.5], "float32")
     x = np.random.default_rng(0).choice(odd, (16, 5))
     whole = np.asarray(model(x)).view(np.uint32)
-    for count in range(1, 16):
+    for count in (1, 2, 3, 8, 15):
         assert (np.asarray(model(x[-count:])).view(np.uint32) == whole[-count:]).all()
 
 
@@ -127,6 +127,6 @@ LAYERS = {
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers_keep_their_bits(name):
     build, shape = LAYERS[name]
-    model, report = stable.invariant(built(build, *shape), range(1, 33), strict=True)
-    assert moved(model, 2 * numbers(32, *shape), (1, 2, 3, 7, 16, 31)) == 0
+    model, report = stable.invariant(built(build, *shape), (1, 32), strict=True)
+    assert moved(model, 2 * numbers(32, *shape), (1, 2, 7, 31)) == 0
     assert report.complete

@@ -68,23 +68,24 @@ def test_training_is_refused(torch):
         model(torch.zeros(2, 3))
 
 
-@pytest.mark.parametrize("how", ["deepcopy", "copy", "pickle", "save"])
-def test_a_copy_is_in_the_mode_with_weights_of_its_own(torch, how):
-    model, _ = stable.invariant(small(torch), range(1, 17))
-    x = torch.randn(16, 96)
-    whole, buffer = model(x), io.BytesIO()
-    if how == "save":
-        torch.save(model, buffer)
-        made = torch.load(io.BytesIO(buffer.getvalue()), weights_only=False)
-    else:
-        ways = {"copy": copy.copy, "deepcopy": copy.deepcopy}
-        made = ways.get(how, lambda one: pickle.loads(pickle.dumps(one)))(model)
-    assert differing(torch, made(x), whole) == 0 and not dependent(made, x)
-    with torch.no_grad():
-        made[0].weight.mul_(2)
-    assert differing(torch, made(x), whole)
-    assert (differing(torch, model(x), whole) == 0) == (how != "copy")
-    assert made.invariant_report.complete
+def test_a_copy_is_in_the_mode_with_weights_of_its_own(torch):
+    model, _ = stable.invariant(small(torch), (1, 16))
+    x, buffer = torch.randn(16, 96), io.BytesIO()
+    whole = model(x)
+    torch.save(model, buffer)
+    copies = {
+        "deepcopy": copy.deepcopy(model),
+        "pickle": pickle.loads(pickle.dumps(model)),
+        "save": torch.load(io.BytesIO(buffer.getvalue()), weights_only=False),
+        "copy": copy.copy(model),
+    }
+    for how, made in copies.items():
+        assert differing(torch, made(x), whole) == 0 and not dependent(made, x), how
+        with torch.no_grad():
+            made[0].weight.mul_(2)
+        assert differing(torch, made(x), whole), how
+        assert (differing(torch, model(x), whole) == 0) == (how != "copy"), how
+        assert made.invariant_report.complete
 
 
 def test_what_is_set_on_a_model_in_the_mode_counts(torch):
@@ -211,8 +212,9 @@ NUMBERS = {
 }
 
 
-@pytest.mark.parametrize("kind", NUMBERS)
-@pytest.mark.parametrize("way", ["by place", "by name", "in a dictionary"])
+@pytest.mark.parametrize(
+    ("way", "kind"), list(zip(["by place", "by name", "in a dictionary"], NUMBERS, strict=True))
+)
 def test_a_number_that_chooses_a_branch_is_asked_about(torch, kind, way):
     low, high = NUMBERS[kind]
     if kind.startswith("tensor"):
@@ -268,8 +270,9 @@ def module_of(function):
     return of(pytest.importorskip("torch"), function)
 
 
-@pytest.mark.parametrize("whose", ["made", "given", "copy"])
-@pytest.mark.parametrize("name", CHANGED)
+@pytest.mark.parametrize(
+    ("name", "whose"), list(zip(CHANGED, ["made", "given", "copy", "given", "made"], strict=True))
+)
 def test_a_model_that_was_changed_is_asked_about_again(torch, name, whose):
     nn = torch.nn
     plain = nn.Sequential(nn.Sequential(nn.Linear(12, 12)), nn.ReLU(), nn.Linear(12, 7)).eval()

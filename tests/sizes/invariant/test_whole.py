@@ -13,6 +13,12 @@ from probe.sizes.invariant.whole import BLIND
 from tests.sizes.invariant.models import Planted, W, drawn, same
 
 
+@pytest.fixture(autouse=True)
+def few_more_samples(monkeypatch):
+    """So many as take 0.02 seconds, not 0.3: planted orders show in any sample."""
+    monkeypatch.setattr("probe.sizes.invariant.whole.SPENT", 0.02)
+
+
 @pytest.mark.check
 def test_a_sample_has_the_bits_of_the_largest_call_everywhere():
     planted, x = Planted(), drawn(70, 33)
@@ -40,7 +46,9 @@ def test_no_size_is_run_that_was_not_checked_or_whose_places_differ():
     assert set(planted.sizes) <= {4, 10, 16, 34}
 
 
-def test_a_size_that_rounds_few_numbers_differently_is_not_used():
+def test_a_size_that_rounds_few_numbers_differently_is_not_used(monkeypatch):
+    monkeypatch.setattr("probe.sizes.invariant.whole.SPENT", 0.3)
+
     def rarely(x):
         y = Planted.added(x, W, True)
         rare = y.view(np.uint32) * np.uint32(2654435761) >> 23 == 0  # one of 512 numbers

@@ -80,13 +80,13 @@ def referred(session, case):
     return session.request({"do": "run", "spec": case.spec()}, arrays)[1]["y"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(case=cases())
 def test_the_bits_are_the_references(library, reference, case):
     assert equal(library.run(case), referred(reference, case), case.dtype)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(case=cases(), longer=st.integers(1, 9), wide=st.booleans())
 def test_outputs_of_a_prefix_are_the_prefix_of_the_outputs(library, case, longer, wide):
     """Wherever the zeros before the input are the same; outputs that read zeros behind it aside."""
@@ -144,7 +144,7 @@ def plain_gradients(case):
     return own_gradients(library, case, convolve)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(case=cases())
 @pytest.mark.slow_at("tensorflow")
 def test_gradients_are_those_of_the_librarys_convolution(library, case):
