@@ -87,6 +87,8 @@ from torch import nn
 
 torch.manual_seed(0)
 layers = nn.Sequential(nn.Linear(96, 128), nn.GELU(), nn.Linear(128, 64)).eval()
+codec = nn.Sequential(nn.Conv1d(3, 16, 3, padding=1), nn.ReLU(), nn.MaxPool1d(2),
+                      nn.ConvTranspose1d(16, 8, 2, 2)).eval()
 """
 
 
