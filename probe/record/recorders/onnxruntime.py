@@ -13,11 +13,12 @@ import functools
 import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import onnx
@@ -98,11 +99,22 @@ class Optimised(graphs.Graph):
         onnx_file.written_once(model.graph)
         body = onnx_file.body(model.graph, mapped)
         del model.graph.initializer[:]
-        kinds = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
-        arrays = {key: _ort(inputs[key], onnx_file.dtype_of(kinds[key])) for key in body.inputs}
-        super().__init__(body, arrays)
+        self.runners: dict[Any, graphs.Runner] = {}
+        self.lasting = {id(node) for node in body.nodes if _weight_of(node, body) <= LASTS}
+        super().__init__(body, self._given(inputs, body))
         if any(node.domain == BLOCKED for node in body.nodes):
             self.block = onnx_file.block_size(self._reordered)
+
+    def _given(self, inputs: Mapping[str, np.ndarray], body: Body) -> dict[str, Any]:
+        kinds = {value.name: value.type.tensor_type.elem_type for value in self.model.graph.input}
+        return {key: _ort(inputs[key], onnx_file.dtype_of(kinds[key])) for key in body.inputs}
+
+    def with_inputs(self, inputs: Mapping[str, np.ndarray]) -> Self:
+        """The same nodes, as they were started, with other inputs of the same shapes."""
+        other = copy(self)
+        other.sessions, other.blocks, other.paths = {}, dict(self.blocks), dict(self.paths)
+        other._begin(self.body, self._given(inputs, self.body))
+        return other
 
     def _reordered(self, op: str, array: np.ndarray) -> np.ndarray:
         """Runs a node of the blocked layout's domain on an array."""
@@ -135,6 +147,15 @@ class Optimised(graphs.Graph):
     # nodes
 
     def started(self, node: OnnxNode, fed: graphs.Fed, held: graphs.Held) -> graphs.Runner:
+        # to start a session takes longer than to run a node, and runs are repeated
+        if held or id(node) not in self.lasting:
+            return self._started(node, fed, held)
+        named = id(node), tuple(fed.items())
+        if named not in self.runners:
+            self.runners[named] = self._started(node, fed, held)
+        return self.runners[named]
+
+    def _started(self, node: OnnxNode, fed: graphs.Fed, held: graphs.Held) -> graphs.Runner:
         if "stacked" in node.words:
             return functools.partial(self._stacked, node, fed, held)
         beside = {key: self.constants[key] for key in node.fed}
@@ -357,6 +378,16 @@ class Optimised(graphs.Graph):
         for key in filter(self.blocks.__contains__, outs):
             code += self.blocks[key].lines(outs[key], self.described_at(key)[0], back=True)
         return code
+
+
+# Bytes of constants up to which a node stays started.
+LASTS = 1 << 20
+
+
+def _weight_of(node: OnnxNode, body: Body) -> int:
+    """How many bytes of constants a node holds."""
+    held = (body.constants[key] for key in node.uses if key in body.constants)
+    return sum(int(constant.array.nbytes) for constant in held)
 
 
 def _ort(array: np.ndarray, dtype: str) -> Any:
