@@ -14,6 +14,7 @@ like describe their arguments:
     probe.network(model, vary="batch", at=1, against=8)    does so for two runs of one model
     probe.record(f, out=DIR)                    records a run, to compare it elsewhere
     probe.diff(DIR, DIR)                        compares two recorded runs
+    probe.diff(pieces=[f, g], whole=h)          tells rounding from mistakes of a model in pieces
     probe.remedies(case, lengths, target)       measures what keeps the bits, and its cost
     probe.thresholds(case, target)               finds which sizes add alike, and the floor
     probe.reproduce(case, target, at, against, out=DIR)    writes the folder for a bug report
@@ -30,10 +31,9 @@ with --json, and ``found`` has everything that was measured.
 >>> results = probe.load("results/prefix_stability")  # doctest: +SKIP
 
 Everything is imported when it is first used, so ``import probe`` costs nothing. ``probe.ROOMS``
-lists
-the rooms along the flow; each says what is in it (``import probe.case.ulp``, ``from probe.order
-import
-replay``), and ``probe.targets.backends`` how a library of your own becomes a target.
+lists the rooms along the flow; each says what is in it (``import probe.case.ulp``, ``from
+probe.order import replay``), and ``probe.targets.backends`` how a library of your own becomes a
+target.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ if TYPE_CHECKING:
     from probe.ui.answers.cases import order as order
     from probe.ui.answers.cases import thresholds as thresholds
     from probe.ui.answers.examine import examine as examine
-    from probe.ui.answers.first_difference import diff as diff
     from probe.ui.answers.first_difference import first_difference as first_difference
     from probe.ui.answers.network import network as network
     from probe.ui.answers.network import remedies as remedies
     from probe.ui.answers.reproduce import reproduce as reproduce
     from probe.ui.answers.same_bits import assert_same_bits as assert_same_bits
+    from probe.ui.answers.schedule import diff as diff
     from probe.ui.answers.sweep import sweep as sweep
     from probe.ui.answers.two_runs import record as record
 
@@ -71,7 +71,7 @@ _HOMES = {
     "Store": "sweep.store",
     "Target": "targets.target",
     "assert_same_bits": "ui.answers.same_bits",
-    "diff": "ui.answers.first_difference",
+    "diff": "ui.answers.schedule",
     "examine": "ui.answers.examine",
     "explain": "ui.answers.cases",
     "first_difference": "ui.answers.first_difference",
@@ -104,8 +104,7 @@ __all__ = [*_HOMES]
 
 class _Package(ModuleType):
     """Six functions have the name of a room (``order``, ``explain``, ...): an import of something
-    in
-    such a room would put the room here in the function's place."""
+    in such a room would put the room here in the function's place."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in _HOMES or not isinstance(value, ModuleType):

@@ -294,7 +294,7 @@ class InPieces:
                 shapes[size] = self._tried(number, size) or []
             return shapes[size] or None
 
-        found = list[Layout | None]()
+        layouts = list[Layout | None]()
         for n, output in enumerate(self.whole):
             # the sizes from which on the output has as many entries as now, and the one before
             starts, at = list[tuple[int, int]](), most
@@ -317,12 +317,12 @@ class InPieces:
                 starts.append((below + 1, here[axis]))
                 at = below
             if axis is None or len(starts) < 2:
-                found.append(None)
+                layouts.append(None)
                 continue
             (first, larger), (second, less) = starts
             step = Fraction(first - second, larger - less)
-            found.append(Layout(axis, step) if step > 0 else None)
-        return found
+            layouts.append(Layout(axis, step) if step > 0 else None)
+        return layouts
 
     def changed(
         self, where: Callable[[int, int], np.ndarray], number: int | None = None
@@ -427,26 +427,26 @@ class InPieces:
             # a state holds what stands before
             return at >= stop if self.states else (at < start) | (at >= stop)
 
-        beyond, found = self.changed(outside), Compared(piece, [])
+        beyond, compared = self.changed(outside), Compared(piece, [])
         for number, (whole, part) in enumerate(zip(self.whole, outputs, strict=True)):
             index = self.kept(piece, number)
             if index is None:
                 continue
             both = self.places(piece, number, part.shape)
             if both is None:
-                return replace(found, differences=[], between=True)
+                return replace(compared, differences=[], between=True)
             there, here = both
-            found.lost += whole[index].size - whole[there].size
+            compared.lost += whole[index].size - whole[there].size
             if piece.given == piece.kept:
-                found.doubled += part.size - part[here].size
+                compared.doubled += part.size - part[here].size
             dtype = str(whole.dtype)
             difference = output_difference(part[here], whole[there], (dtype, dtype))
             window = beyond[number][there] | (apart[number][here] if apart else False)
             far = np.zeros(whole[there].shape, bool)
             _mark([np.zeros_like(far), far], [part[here]], [whole[there]], single=True)
-            found.far += int((far & ~window).sum())
-            found.differences.append(with_window(difference, window))
-        return found
+            compared.far += int((far & ~window).sum())
+            compared.differences.append(with_window(difference, window))
+        return compared
 
     def context(self, pieces: Sequence[Piece]) -> list[Context]:
         """What these pieces need along each axis, asked at all of their seams, as long as there is
@@ -544,7 +544,7 @@ def placed_pieces(parts: Sequence[np.ndarray], whole: np.ndarray) -> list[Compar
         raise InputError("pieces", shapes, why, "return pieces of it, cut along one axis")
     axis = axes.pop() if axes else 0
     sizes, most, dtype = [part.shape[axis] for part in parts], whole.shape[axis], str(whole.dtype)
-    found, at, reached, each = list[Compared](), 0, 0, 0
+    pieces, at, reached, each = list[Compared](), 0, 0, 0
     for part, size in zip(parts, sizes, strict=True):
         at = _place(part, whole, axis, at)
         index = (slice(None),) * axis + (slice(at, at + size),)
@@ -558,12 +558,12 @@ def placed_pieces(parts: Sequence[np.ndarray], whole: np.ndarray) -> list[Compar
         _mark([np.zeros_like(far), far], [both[0]], [both[1]], single=True)
         compared.far = int(far.sum())
         compared.differences = [output_difference(*both, (dtype, dtype))]
-        found.append(compared)
+        pieces.append(compared)
         at += size
         reached = max(reached, at)
     if len(parts) > 1:  # one piece is a prefix
-        found[-1].lost += max(0, most - reached) * each
-    return found
+        pieces[-1].lost += max(0, most - reached) * each
+    return pieces
 
 
 def _place(part: np.ndarray, whole: np.ndarray, axis: int, at: int) -> int:

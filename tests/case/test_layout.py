@@ -314,6 +314,7 @@ def test_a_finding_keeps_its_layouts_and_is_made_smaller_with_them():
         Finding.of(Case(**LINE), "layout", "sideways", "contiguous")
 
 
+@pytest.mark.slow
 def test_a_sweep_compares_every_layout_with_contiguous_and_goes_on_from_its_store(tmp_path):
     case = Case("sum", in_channels=300, length=5)
     for _ in range(2):

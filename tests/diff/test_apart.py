@@ -107,6 +107,7 @@ def test_a_function_is_compared_and_explained_there_as_here(nets: Any, library: 
     assert told["examined"] > 3
 
 
+@pytest.mark.slow
 def test_a_file_is_compared_and_explained_there_as_here(nets: Any) -> None:
     pytest.importorskip("onnxruntime")
     node = pytest.importorskip("onnx").helper.make_node
@@ -214,6 +215,7 @@ def test_other_outputs_there_differ(file, elsewhere, monkeypatch):
     assert found.verdict == "differs" and "6 of 6 outputs differ" in found.lines()[0]
 
 
+@pytest.mark.slow
 def test_outputs_that_do_not_repeat_there_are_no_answer(file, elsewhere, monkeypatch):
     real, count = apart.file_outputs, itertools.count()
     monkeypatch.setattr(
@@ -228,6 +230,7 @@ def test_without_a_match_inputs_of_other_sizes_are_not_called_equal(file, elsewh
     assert probe.network(file, elsewhere, inputs=X, **words).verdict == "unknown"
 
 
+@pytest.mark.slow
 def test_a_left_side_that_is_not_named_is_the_other_targets_library(file):
     found = probe.network(file, against_target="onnxruntime,threads=1", inputs=X)
     assert found.verdict == "equal" and found.found.left.target == "onnxruntime"

@@ -322,7 +322,7 @@ CASES: dict[str, Meaning] = {
     "unknown": Unknown("why"),
     "each": Each("add", (0.1, float("inf"), None)),
     "numbers of every kind": Each("each", (np.float32(0.1), 1 - 2j, (None, True))),
-    "beside": Each("power", beside=((1, 2.5, "float32"),), approximate=True),
+    "approximate": Each("power", approximate=True),
     "same": Same(),
     "moves": Moves(),
     "turns": Turns((2, 0, 1)),

@@ -46,6 +46,7 @@ def test_its_notebook_runs_on_what_numpy_alone_gives(name, first, tmp_path):
     assert pictures(name, first(name)[0], tmp_path) > 2
 
 
+@pytest.mark.slow
 def test_doubles_compute_each_filter_by_itself(tmp_path):
     ran("filter_subsets", tmp_path)
     found = load(tmp_path)

@@ -17,6 +17,7 @@ EXPERIMENT = "invariance"
 invariance = import_module(EXPERIMENT)
 
 
+@pytest.mark.slow
 def test_a_quick_run_finds_what_the_library_changes_and_the_mode_does_not(quick):
     found = load(quick).invariances
     sizes = found[(found.axis == "size") & (found.like == "largest") & (found.threads == 2)]

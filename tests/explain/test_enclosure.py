@@ -242,6 +242,7 @@ def test_what_is_replayed_is_explained(algorithm, word):
     assert sum(told[name] for name in ("explained", "within", "beyond", "unknown")) == told[word]
 
 
+@pytest.mark.slow
 def test_the_side_that_adds_in_pairs_is_the_more_accurate_one():
     case = Case(op="matmul", in_channels=384, filters=64, length=3)
     pairwise = "reference,algorithm=pairwise"

@@ -146,6 +146,7 @@ def test_a_compensated_sum_is_named_and_is_no_plain_one(n, dtype):
     assert f"the bits of Kahan's sum in {dtype}" in found.to_json()["evidence"]
 
 
+@pytest.mark.slow
 def test_compensated_sums_are_told_apart():
     for n in (5, 20):
         case = functions.case_of_function(neumaier, n, "float64")

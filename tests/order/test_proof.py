@@ -152,6 +152,7 @@ def test_counts_beyond_the_dtype_are_read_in_two_digits():
     assert guess(again, 700) == tree
 
 
+@pytest.mark.slow
 def test_sums_in_16_bits_garble_digits_and_are_counted_in_parts():
     """Partial sums of float16 hold 2^11 units; beyond, they are counted a few leaves at a time."""
     tree = Tree.lanes(2300, 32)

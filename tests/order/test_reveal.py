@@ -155,6 +155,7 @@ def test_filters_in_other_orders_or_that_fuse_otherwise_are_told_apart(kinds):
     assert_revealed(Known([row] * 4, len(kinds[0][0].leaves)))
 
 
+@pytest.mark.slow
 def test_long_chains_need_no_stack():
     n, limit = 240, sys.getrecursionlimit()
     operator = Known([[(Tree.sequential(n), frozenset(range(1, n)))] * 32], n)

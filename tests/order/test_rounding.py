@@ -49,6 +49,7 @@ def test_results_and_sums_of_fewer_bits_are_sums_and_replay(algorithm, channels,
     assert form == "bfloat16" or "flushed_inputs" not in told
 
 
+@pytest.mark.slow
 def test_units_that_a_short_result_cannot_count_are_counted_in_parts():
     found = explained("short", "short", 300).left
     assert not found.refusal and found.replays.all() and not found.orders.not_a_sum.any()

@@ -61,6 +61,7 @@ def test_a_sum_beyond_the_longest_is_not_asked_whole(monkeypatch):
         assert reveal(running, sum_of(100)).replayed.all()
 
 
+@pytest.mark.slow
 def test_an_explanation_says_that_the_orders_differ_and_that_nothing_was_replayed(
     capsys, monkeypatch
 ):

@@ -362,6 +362,7 @@ def test_trees_as_short_sums(tree, short, name):
     assert order_name(tree) == name
 
 
+@pytest.mark.slow
 def test_deep_and_wide_trees_stay_short():
     nodes, leaf = [(0, 1)], 2
     for _ in range(800):  # a leaf, then a pair, then a leaf, ...

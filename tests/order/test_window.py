@@ -211,6 +211,7 @@ def test_lengths_agree_where_the_windows_are_the_same(case, at, against):
 
 @small
 @given(cases(), st.integers(1, 3), st.integers(1, 3), st.sampled_from(["batch", "filters"]))
+@pytest.mark.slow
 def test_batches_and_filters_agree_where_the_windows_are_the_same(case, at, against, vary):
     case = at_length(case, 6)
     step = case.groups if vary == "filters" else 1

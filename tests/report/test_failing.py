@@ -42,6 +42,7 @@ def test_order_and_rounding_stay_order_and_rounding():
     assert found.calls <= 300
 
 
+@pytest.mark.slow
 def test_a_case_by_another_cause_is_smaller_and_said_to_be_one():
     condition, found, after = shrunken(anything=True)
     assert after.cause == "rounding" and condition.before.cause == "order+rounding"
@@ -61,6 +62,7 @@ def test_a_cause_that_comes_new_is_not_the_same():
     assert having().cause is None
 
 
+@pytest.mark.slow
 def test_zeros_do_not_hide_that_two_products_are_left():
     finding = Finding.of(CASE)
     w = np.zeros_like(finding.w)

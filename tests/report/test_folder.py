@@ -69,6 +69,7 @@ def test_nothing_tells_where_it_was_made(made):
     assert about["machine"]["machine"] == machine.label()
 
 
+@pytest.mark.slow
 def test_what_is_not_there_or_not_the_same_twice_is_refused():
     agreeing = Finding.of(CANCEL, "length", 6, 20)
     with pytest.raises(InputError, match="agree|do, bit for bit"):

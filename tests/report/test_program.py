@@ -254,6 +254,7 @@ def test_scripts_of_two_targets_are_clean_and_say_what_each_side_needs(
         assert done.returncode == 2 and "name both interpreters" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_side_with_another_release_than_its_own_cannot_run(tmp_path):
     finding = Finding.of(Case(op="matmul", in_channels=3, length=2))
     targets = Target.parse("numpy"), Target.parse("numpy,threads=1")
@@ -272,6 +273,7 @@ def test_a_side_with_another_release_than_its_own_cannot_run(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_interpreters_whose_path_has_a_space_run_both_sides(tmp_path, monkeypatch):
     """The commands of both sides are words of a shell, and one was the bare path."""
     finding = Finding.of(Case(op="matmul", in_channels=3, length=2))

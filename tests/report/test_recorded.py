@@ -153,6 +153,7 @@ def test_a_folder_with_files_and_a_place_without_a_difference_are_refused(tmp_pa
         reports.write_operation(tmp_path / "out", (left, right), equal, cause)
 
 
+@pytest.mark.slow
 def test_sides_with_other_variables_run_in_processes_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

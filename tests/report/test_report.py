@@ -88,6 +88,7 @@ def test_the_report_names_kernels_that_are_known_of_a_side(made):
         found.explanation.kernels = {}
 
 
+@pytest.mark.slow
 def test_findings_come_from_a_store(tmp_path):
     cases = [Case(op="conv1d", kernel=k, operands="cancel") for k in (3, 5)]
     targets = [SWITCHES, Target.parse("reference")]

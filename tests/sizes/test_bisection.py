@@ -84,6 +84,7 @@ def test_orders_bits_and_stability_are_asked_of_a_target(releases, what, tmp_pat
     assert len(stored.comparisons) and (len(stored.reveals) > 0) is (what == "order")
 
 
+@pytest.mark.slow
 def test_the_command_says_what_it_assumed_and_stores_nothing_unasked(
     releases, tmp_path, monkeypatch, capsys
 ):
@@ -187,6 +188,7 @@ def test_conditions_of_a_library_are_found():
         bisect_conditions(CASE, *ends, range(5, 12))
 
 
+@pytest.mark.slow
 def test_the_command(capsys):
     words = "bisect --op conv1d --kernel 5 --operands cancel --what bits --lengths 5..9".split()
     ends = ["--between", "reference,algorithm=pairwise", "--and", "reference"]

@@ -38,6 +38,7 @@ def test_operands_without_rounding_hide_nothing() -> None:
     assert found.differing == 2
 
 
+@pytest.mark.slow
 def test_padding_is_no_other_order() -> None:
     case = CASE.with_(padding="same", stride=2, filters=2)
     found = swept("reference,algorithm=pairwise", case, range(3, 16))
@@ -118,6 +119,7 @@ def test_one_value_is_no_sweep() -> None:
         swept("reference", CASE, [6])
 
 
+@pytest.mark.slow
 def test_nothing_is_said_to_add_alike_where_nothing_is_compared_or_known():
     """Windows of SAME with a stride begin between each other; Winograd adds no products."""
     strided = Case("conv1d", 5, in_channels=1, filters=1, stride=2, padding="same")

@@ -116,6 +116,7 @@ def test_what_was_assumed_and_checked_is_said() -> None:
     assert [one.split(";")[0] for one in near["assumed"]] == ["1 thread", "operands are finite"]
 
 
+@pytest.mark.slow
 def test_unknown_outputs_and_unsteady_calls_are_told() -> None:
     told = found("reference,algorithm=winograd", Case(op="conv1d", kernel=3), 30).to_json()
     assert told["unknown"]["lengths"] and told["unknown"]["evidence"]

@@ -220,6 +220,7 @@ def test_a_longer_sweep_measures_only_what_is_new(swept, tmp_path):
     assert runs(log) == [20, 20, 20, 5, 6] + [20, 20, 20, 7]
 
 
+@pytest.mark.slow
 def test_controls_asked_for_later_are_run_later(swept, tmp_path):
     log = tmp_path / "log"
     for control in ("differing", "every"):

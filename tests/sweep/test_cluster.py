@@ -102,6 +102,7 @@ def plain(tmp_path_factory):
     return folder, probe.sweep(CASE, LENGTHS, [SWITCHING], store=folder).to_json()
 
 
+@pytest.mark.slow
 def test_the_store_and_the_report_are_those_of_one_process(swept, plain, tmp_path):
     told, asked = swept()
     for name in ("compared", "differing", "max_ulp", "lengths", "comparisons", "failures"):
@@ -112,6 +113,7 @@ def test_the_store_and_the_report_are_those_of_one_process(swept, plain, tmp_pat
     assert sorted(value for values in asked for value in values) == [*LENGTHS[:-1]]
 
 
+@pytest.mark.slow
 def test_what_is_stored_is_not_asked_again_with_or_without_a_cluster(swept, plain, tmp_path):
     first = probe.sweep(CASE, [*range(5, 10), 17], [SWITCHING], store=tmp_path / "store").to_json()
     told, asked = swept()
@@ -308,6 +310,7 @@ def test_what_a_cluster_can_not_do_is_said_in_one_line(words, why, capsys, tmp_p
     assert why in told and len(told.strip().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_an_experiments_parts_are_kept_where_shards_are(address, monkeypatch, tmp_path):
     script = tmp_path / "small.py"
     script.write_text("'''A script.'''\n")

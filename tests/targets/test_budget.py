@@ -53,6 +53,7 @@ def test_the_same_again_goes_on_and_gives_the_rows_of_one_run(tmp_path):
     assert parts > 2 and rows(tmp_path / "parts") == rows(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_what_hangs_does_not_hold_it_and_is_no_failure(tmp_path):
     sessions = faulty(tmp_path / "log", 60.0, any="once hang")
     running = sessions(REFERENCE).start()
@@ -94,6 +95,7 @@ def test_a_time_that_cannot_be_is_one_line(more, capsys):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.slow
 def test_an_alarm_that_rings_while_an_object_is_freed_rings_again():
     class Slow:
         def __del__(self):

@@ -232,6 +232,7 @@ def test_nothing_of_arrays_or_the_process_is_changed(tmp_path, slow):
         ask(name, question, lambda a=arrays: {**state_of_process(), "arrays": [*map(bits, a)]})
 
 
+@pytest.mark.slow
 def test_a_jax_function_is_asked_without_a_trace():
     jnp = pytest.importorskip("jax.numpy")
     ask("invariant", lambda: stable.invariant(lambda x: jnp.sum(x, -1))[0](X), state_of_process)

@@ -571,15 +571,12 @@ class OpenedGraph:
     def repeated(self, arrays: Mapping[str, np.ndarray]) -> Any:
         """The same at shapes that were recorded just before, whose nodes are known by then."""
         before = self.made.get(_shapes(arrays))
-        graph = None if before is None else before.graph
-        if graph is None or not hasattr(graph, "with_inputs"):
+        graph = getattr(before, "graph", None)
+        if before is None or not hasattr(graph, "with_inputs"):
             return self.recorder(arrays)
         recorder = self.new(arrays)
-        recorder.graph, recorder.opens, recorder.note = (
-            graph.with_inputs(arrays),
-            before.opens,
-            before.note,
-        )
+        recorder.graph = before.graph.with_inputs(arrays)
+        recorder.opens, recorder.note = before.opens, before.note
         return recorder
 
 

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import RenderableType
 
-    from probe.ui.answers.schedule import Scheduled
     from probe.ui.answers.two_runs import Recorded
 
 
@@ -579,46 +578,6 @@ def first_difference(
     return Walked(difference, ComparisonQuestion("", *names))
 
 
-@typed
-def diff(
-    left: str | Path | Recorded | None = None,
-    right: str | Path | Recorded | None = None,
-    *,
-    pieces: Sequence[Callable[[], Any]] | None = None,
-    whole: Callable[[], Any] | None = None,
-    trust: bool = False,
-    explain: bool = True,
-    time: str | None = None,
-    progress: Say | None = None,
-) -> Walked | Scheduled:
-    """Compares two recordings of ``probe.record`` or ``probe record``, or pieces with the whole.
-    Errors: InputError.
-
-    ``pieces``, ``whole``: functions without arguments, such as ``[lambda: model(x[:, :8]), lambda:
-    model(x[:, 8:])]`` and ``lambda: model(x)``, each of which returns an array, or several of which
-    the first one counts; where each piece lies in the whole is found. A ``Scheduled`` comes back.
-    ``left``, ``right``: their folders, or what ``probe.record`` returned. ``explain``: find causes.
-    ``time``: stop looking for causes after this long, such as ``5m``.
-    ``trust``: explain the sources too, by running the lines of Python that the recordings have for
-    their operations, each on its target in a process of its own. Give it for recordings that you
-    made, or whose origin you trust. Without it nothing of a recording is run.
-    """
-    if pieces is not None or whole is not None:
-        from probe.ui.answers.schedule import of_functions
-
-        if left is not None or right is not None or not pieces or whole is None:
-            why = "pieces are compared with the whole, and with no recording"
-            raise InputError("pieces", len(pieces or ()), why, "give pieces=[...], whole=...")
-        return of_functions(pieces, whole, explain=explain, time=time, progress=progress)
-    for name, recording in (("left", left), ("right", right)):
-        if recording is None:
-            todo = "give two recordings, or pieces=[...] and whole=..."
-            raise InputError(name, "(none)", "there is nothing to compare", todo)
-    assert left is not None and right is not None
-    how: dict[str, Any] = {"explain": explain, "time": time, "progress": progress}
-    return of_recordings(left, right, trust, **how)
-
-
 def of_recordings(
     left: str | Path | Recorded,
     right: str | Path | Recorded,
@@ -628,7 +587,7 @@ def of_recordings(
     time: str | None = None,
     progress: Say | None = None,
 ) -> Walked:
-    """Does as ``diff`` with two recordings. Errors: as there."""
+    """Does as ``probe.diff`` with two recordings. Errors: as there."""
     folders = list[Path]()
     # a path, or an answer that has one
     for recording in (left, right):

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from math import ceil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe.case.arguments import whole_number
+from probe.case.arguments import typed, whole_number
 from probe.case.errors import Foreign, InputError, Nondeterministic, ProbeError
 from probe.diff.pieces import (
     Arrays,
@@ -45,8 +46,13 @@ from probe.targets.budget import within
 from probe.targets.progress import VOICE, Say, heard
 from probe.targets.target import Target
 from probe.ui.answers.answer import Answer
-from probe.ui.answers.first_difference import ComparisonQuestion, Walked, first_difference
-from probe.ui.answers.two_runs import GivenModel, repeats
+from probe.ui.answers.first_difference import (
+    ComparisonQuestion,
+    Walked,
+    first_difference,
+    of_recordings,
+)
+from probe.ui.answers.two_runs import GivenModel, Recorded, repeats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -137,11 +143,11 @@ class Scheduled(Answer):
         return lines
 
     def _off_grid(self) -> list[int]:
-        found = set[int]()
+        beside = set[int]()
         for number, context in enumerate(self.contexts):
             starts = {piece.piece.given[number][0] for piece in self.found}
-            found |= {start for start in starts if context.grid and start % context.grid}
-        return sorted(found)
+            beside |= {start for start in starts if context.grid and start % context.grid}
+        return sorted(beside)
 
     def report(self) -> dict[str, Any]:
         first = None if self.walked is None else self.walked.found.first
@@ -178,8 +184,8 @@ class Scheduled(Answer):
         outputs = [replace(each, samples=(), window=0, window_apart=0) for each in outputs]
         text = counts_text(outputs) if outputs else "nothing could be laid beside the whole"
         count = f"compared: {len(self.found):,} of {counted(self.of, 'piece')}"
-        asked = f"{self.model}, " * bool(self.model) + f"{self.schedule.text} against the whole"
-        first = f"{asked}: {text}; {count}"
+        schedule = f"{self.model}, " * bool(self.model) + f"{self.schedule.text} against the whole"
+        first = f"{schedule}: {text}; {count}"
         if self.mistakes:
             return first, "; ".join(self.mistakes), self._mend()
         if self.walked is not None:
@@ -319,20 +325,20 @@ def in_pieces(
         raise InputError("target", target.text, why, "leave it out")
     if (against := two.get("against", FULL)) != FULL:
         raise InputError("against", against, "pieces are compared with the whole", "write full")
-    asked, vary = Schedule.parse(str(two.get("at", "(none)"))), str(two["vary"])
+    schedule, vary = Schedule.parse(str(two.get("at", "(none)"))), str(two["vary"])
     sizes = [whole_number("sizes", size) for size in two.get("sizes", ())]
-    if sizes and asked.kind not in ("chunks", "tiles", "prefix", "stream"):
-        why = f"a size says nothing of {asked.text}"
+    if sizes and schedule.kind not in ("chunks", "tiles", "prefix", "stream"):
+        why = f"a size says nothing of {schedule.text}"
         raise InputError("sizes", ranges(sizes), why, "ask for chunks, tiles, prefix or stream")
     with within(time), heard("pieces", progress) as tell:
         tell("opening the model")
         subject = model.opened()
         arrays = dict(model.arrays(subject.inputs, "length"))
         tell("running the whole, at other lengths too")
-        both = _whole(subject, arrays, vary, asked)
+        both = _whole(subject, arrays, vary, schedule)
         states = both.states
-        pieces = asked.pieces(both.sizes)
-        answer = Scheduled([], len(pieces), model.name, asked, [], bool(states))
+        pieces = schedule.pieces(both.sizes)
+        answer = Scheduled([], len(pieces), model.name, schedule, [], bool(states))
         with budget.Ending():
             tell("running what pieces read")
             answer.contexts = both.context(pieces)
@@ -353,7 +359,7 @@ def in_pieces(
                         both.beside(piece, outputs, other)
                         for piece, outputs, other in zip(pieces, computed, apart, strict=False)
                     ]
-            answer.safe = _safe(both, asked, sizes)
+            answer.safe = _safe(both, schedule, sizes)
             if explain and not budget.spent():
                 answer.walked = _first_piece(subject, both, answer, pieces, tell)
         if not answer.contexts:
@@ -363,14 +369,14 @@ def in_pieces(
         return answer
 
 
-def _whole(subject: Opened, arrays: Arrays, vary: str, asked: Schedule) -> InPieces:
+def _whole(subject: Opened, arrays: Arrays, vary: str, schedule: Schedule) -> InPieces:
     """The whole, cut along the first axes that an output follows. InputError."""
     recorder = getattr(subject, "repeated", subject.recorder)
     plain: Plain = lambda given: run_unwatched(recorder(given))  # noqa: E731
     dtypes = {spec.name: spec.dtype for spec in subject.inputs if spec.dtype}
     refused = None
-    for along in schedule_axes(vary, arrays, subject.inputs, asked.axes):
-        states = _states(subject, arrays, along, plain, asked) if asked.stateful else {}
+    for along in schedule_axes(vary, arrays, subject.inputs, schedule.axes):
+        states = _states(subject, arrays, along, plain, schedule) if schedule.stateful else {}
         try:
             return InPieces(plain, arrays, along, states, dtypes)
         except InputError as error:
@@ -384,7 +390,7 @@ def _states(
     arrays: Arrays,
     along: Sequence[Mapping[str, int]],
     plain: Plain,
-    asked: Schedule,
+    schedule: Schedule,
 ) -> dict[str, int]:
     """Which inputs take the state, and the number of the output that leaves it. InputError."""
     outputs = plain(arrays)
@@ -406,7 +412,7 @@ def _states(
         todo = (
             "give a function f(x, state=None) that returns (y, state), or its first state by name"
         )
-        raise InputError("at", asked.text, why, f"{todo}; or chunks:C without a state")
+        raise InputError("at", schedule.text, why, f"{todo}; or chunks:C without a state")
     return states
 
 
@@ -414,13 +420,13 @@ def _alike(left: np.ndarray, right: np.ndarray) -> bool:
     return left.shape == right.shape and left.dtype == right.dtype
 
 
-def _safe(both: InPieces, asked: Schedule, sizes: Iterable[int]) -> list[dict[str, Any]]:
+def _safe(both: InPieces, schedule: Schedule, sizes: Iterable[int]) -> list[dict[str, Any]]:
     """Which sizes of pieces have the bits of the whole: run, all of their pieces."""
-    found = []
+    entries = []
     for size in sizes:
         if budget.spent():
             break
-        other = asked.with_sizes(*(size for _ in range(asked.axes)))
+        other = schedule.with_sizes(*(size for _ in range(schedule.axes)))
         pieces = other.pieces(both.sizes)
         same = True
         for piece, outputs in zip(pieces, both.computed(pieces), strict=True):
@@ -433,8 +439,8 @@ def _safe(both: InPieces, asked: Schedule, sizes: Iterable[int]) -> list[dict[st
                     same = False
                     continue
                 same &= whole[places[0]].tobytes() == part[places[1]].tobytes()
-        found.append({"at": size, "verdict": "equal" if same else "differs"})
-    return found
+        entries.append({"at": size, "verdict": "equal" if same else "differs"})
+    return entries
 
 
 def _first_piece(
@@ -442,10 +448,10 @@ def _first_piece(
 ) -> Walked | None:
     """Compares the first piece that differs with the whole, operation by operation: of those that
     differ though they read the same, else of those that don't."""
-    found = answer.found
-    number = next((n for n, piece in enumerate(found) if piece.apart), None)
+    compared = answer.found
+    number = next((n for n, piece in enumerate(compared) if piece.apart), None)
     number = (
-        next((n for n, piece in enumerate(found) if piece.window), None)
+        next((n for n, piece in enumerate(compared) if piece.window), None)
         if number is None
         else number
     )
@@ -524,3 +530,41 @@ def of_functions(
             )
             answer.walked.asked = question
         return answer
+
+
+@typed
+def diff(
+    left: str | Path | Recorded | None = None,
+    right: str | Path | Recorded | None = None,
+    *,
+    pieces: Sequence[Callable[[], Any]] | None = None,
+    whole: Callable[[], Any] | None = None,
+    trust: bool = False,
+    explain: bool = True,
+    time: str | None = None,
+    progress: Say | None = None,
+) -> Walked | Scheduled:
+    """Compares two recordings of ``probe.record`` or ``probe record``, or pieces with the whole.
+    Errors: InputError.
+
+    ``pieces``, ``whole``: functions without arguments, such as ``[lambda: model(x[:, :8]), lambda:
+    model(x[:, 8:])]`` and ``lambda: model(x)``, each of which returns an array, or several of which
+    the first one counts; where each piece lies in the whole is found. A ``Scheduled`` comes back.
+    ``left``, ``right``: their folders, or what ``probe.record`` returned. ``explain``: find causes.
+    ``time``: stop looking for causes after this long, such as ``5m``.
+    ``trust``: explain the sources too, by running the lines of Python that the recordings have for
+    their operations, each on its target in a process of its own. Give it for recordings that you
+    made, or whose origin you trust. Without it nothing of a recording is run.
+    """
+    if pieces is not None or whole is not None:
+        if left is not None or right is not None or not pieces or whole is None:
+            why = "pieces are compared with the whole, and with no recording"
+            raise InputError("pieces", len(pieces or ()), why, "give pieces=[...], whole=...")
+        return of_functions(pieces, whole, explain=explain, time=time, progress=progress)
+    for name, recording in (("left", left), ("right", right)):
+        if recording is None:
+            todo = "give two recordings, or pieces=[...] and whole=..."
+            raise InputError(name, "(none)", "there is nothing to compare", todo)
+    assert left is not None and right is not None
+    how: dict[str, Any] = {"explain": explain, "time": time, "progress": progress}
+    return of_recordings(left, right, trust, **how)

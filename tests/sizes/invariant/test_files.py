@@ -10,6 +10,7 @@ from probe.sizes.invariant.whole import SameBitsProgram
 from tests.sizes.invariant.models import Planted, W, drawn, held, product, same
 
 
+@pytest.mark.slow
 def test_further_calls_of_a_file_have_the_same_bits():
     program = _File(lambda x, w: [Planted()(x, w), x], {"x": 0}, "planted", ["x", "w"])
     model, x = (
@@ -25,6 +26,7 @@ def test_further_calls_of_a_file_have_the_same_bits():
     assert same(turned, whole[:3]) and same(model(w=W, x=x[:3])[0], whole[:3])
 
 
+@pytest.mark.slow
 def test_integers_without_samples_are_read_in_each_call():
     program = _File(lambda x, n: [x * int(n)], {"x": 0}, "scaled", ["x", "n"])
     model, x = SameBitsProgram(program, {"batch": (1, 4)}, "largest", False, None), drawn(4, 3)
@@ -81,6 +83,7 @@ def test_files_that_cannot_be_read_are_one_line(tmp_path, name, content, why):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_net_of_opencv_keeps_its_bits():
     cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
     net = cv2.dnn.readNetFromONNX(np.frombuffer(product(), np.uint8))

@@ -28,6 +28,7 @@ def convolutional():
     return plain, model, report, x, np.asarray(model(x))
 
 
+@pytest.mark.slow
 def test_a_convolutional_network_keeps_its_largest_bits_at_every_batch_and_place(convolutional):
     plain, model, report, x, whole = convolutional
     if not report.table.notes:
@@ -153,6 +154,7 @@ def test_what_is_no_model_is_one_line():
         stable.invariant(keras.Sequential([L.Dense(3)]))
 
 
+@pytest.mark.slow
 def test_statistics_of_the_batch_are_reported_and_the_model_still_trains():
     class Statistics(L.Layer):
         def __init__(self):

@@ -64,6 +64,7 @@ def test_pieces_of_a_batch_have_the_outputs_of_the_whole(case):
         assert equal(run({"kind": "pad", "outputs": [8, 20], "axis": "batch"}), own, case.dtype)
 
 
+@pytest.mark.slow
 def test_batches_of_a_case_are_judged_by_order():
     only = ["pad", "chunks=3", "chunks=8", "float64"]
     words = {"chunks": [3, 8], "only": only, "sessions": RemedySessions(inline=True)}
@@ -173,6 +174,7 @@ def test_what_a_mode_does_is_found_out(monkeypatch, forward, left, verdict, keep
         assert recommended_way(found.remedies) != "invariant"
 
 
+@pytest.mark.slow
 def test_a_function_of_arrays_runs_in_the_mode_and_another_library_is_refused():
     model = layer()
     found = remedies(lambda x: model(torch.from_numpy(x)), [1, 4], **ASKED)

@@ -294,6 +294,7 @@ def told(capsys, *words):
 CONV = ("--op", "conv1d", "--kernel", "5", "--lengths", "6,9,40", "--target", UNSTABLE)
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_table_or_json(capsys, tmp_path):
     only = ("--only", "pad", "--chunks", "8")
     status, printed = told(capsys, *CONV, *only, "--json", "--store", str(tmp_path))

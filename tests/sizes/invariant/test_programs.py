@@ -12,6 +12,7 @@ from probe.sizes.invariant.whole import SameBitsProgram
 from tests.sizes.invariant.models import Planted, W, drawn, held, same
 
 
+@pytest.mark.slow
 def test_a_program_is_given_arrays_that_begin_where_a_vector_does():
     """A sample of a batch begins anywhere, and MKL's order depends on that."""
     met = []
@@ -65,6 +66,7 @@ def test_a_function_of_jax_keeps_its_bits_beside_its_weights():
     assert told.startswith("not known: operations of a compiled program")
 
 
+@pytest.mark.slow
 def test_a_call_of_jax_that_is_known_is_padded_and_cut_on_the_device():
     jax = pytest.importorskip("jax", reason="JAX is not installed")
     jnp = jax.numpy
@@ -85,6 +87,7 @@ def test_a_call_of_jax_that_is_known_is_padded_and_cut_on_the_device():
                 assert same(np.asarray(found["b"]), np.asarray(whole["b"])[:, :size])
 
 
+@pytest.mark.slow
 def test_a_program_of_jax_inside_of_another_is_refused():
     jax = pytest.importorskip("jax", reason="JAX is not installed")
     model, _ = stable.invariant(lambda x: jax.numpy.tanh(x @ W), [1, 4], example=drawn(4, 33))
@@ -98,6 +101,7 @@ def test_a_function_that_returns_no_array_is_refused_by_what_it_returns(answer, 
         stable.invariant(lambda x: answer, [1, 2])[0](drawn(1, 3))
 
 
+@pytest.mark.slow
 def test_bfloat16_of_jax_keeps_its_bits():
     jax = pytest.importorskip("jax", reason="JAX is not installed")
     half = jax.numpy.bfloat16

@@ -12,6 +12,7 @@ from probe.sizes.invariant.tensorflow_operations import FunctionRunner, once
 from tests.sizes.invariant.keras_models import L, built, differing, keras, moved, numbers, tf
 
 
+@pytest.mark.slow
 def test_zeros_and_subnormal_numbers_keep_their_bits_at_every_place():
     """A vector and its tail differ in the sign of a maximum of zeros, and in subnormal numbers."""
     plain = built(lambda x: L.Concatenate()([L.ReLU()(x), L.Maximum()([x, -x])]), 5)
@@ -23,6 +24,7 @@ def test_zeros_and_subnormal_numbers_keep_their_bits_at_every_place():
         assert (np.asarray(model(x[-count:])).view(np.uint32) == whole[-count:]).all()
 
 
+@pytest.mark.slow
 def test_functions_by_place_have_a_class_whatever_the_batch():
     """Of one sample or two as elements no call has a whole vector; of theirs there are more."""
 

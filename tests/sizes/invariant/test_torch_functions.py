@@ -9,6 +9,7 @@ from probe.sizes import stable
 from tests.sizes.invariant.models import dependent, differing, module, of
 
 
+@pytest.mark.slow
 def test_layers_one_after_the_other_have_the_bits_that_they_have_within_a_module(torch):
     nn = torch.nn
     weighted = nn.utils.parametrizations.weight_norm(nn.Linear(24, 24))

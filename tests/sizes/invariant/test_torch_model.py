@@ -68,6 +68,7 @@ def test_training_is_refused(torch):
         model(torch.zeros(2, 3))
 
 
+@pytest.mark.slow
 def test_a_copy_is_in_the_mode_with_weights_of_its_own(torch):
     model, _ = stable.invariant(small(torch), (1, 16))
     x, buffer = torch.randn(16, 96), io.BytesIO()

@@ -114,6 +114,7 @@ def test_recurrent_layers_whose_bits_depend_on_the_batch_in_the_library(torch, k
 
 
 @pytest.mark.parametrize(("kind", "lengths"), [("LSTM", (1, 8)), ("GRU", (7, 8))])
+@pytest.mark.slow_at("GRU-lengths1")
 def test_packed_sequences_keep_their_bits(torch, kind, lengths):
     layer = getattr(torch.nn, kind)(19, 21, bidirectional=True, batch_first=True)
     draw = np.random.default_rng(1)
@@ -121,6 +122,7 @@ def test_packed_sequences_keep_their_bits(torch, kind, lengths):
     require_alike(torch, loaded(torch, batch_first(torch, layer), True), *map(torch.tensor, given))
 
 
+@pytest.mark.slow
 def test_what_a_gru_makes_of_infinite_inputs_is_what_the_library_makes(torch):
     module = loaded(torch, batch_first(torch, torch.nn.GRU(19, 21, batch_first=True)), False)
     x = torch.from_numpy(samples(np.random.default_rng(1), 24, 7, 19))
@@ -132,6 +134,7 @@ def test_what_a_gru_makes_of_infinite_inputs_is_what_the_library_makes(torch):
     assert any("21 numbers of a state" in note for note in report.table.notes)
 
 
+@pytest.mark.slow
 def test_weights_that_need_no_gradients_are_multiplied_as_others(torch):
     module = loaded(torch, batch_first(torch, torch.nn.GRU(19, 32, batch_first=True)), True)
     x = torch.from_numpy(samples(np.random.default_rng(1), 24, 7, 19))
@@ -254,6 +257,7 @@ def alone(answer):
 
 
 @pytest.mark.parametrize(("kind", "lengths"), [("LSTM", True), ("GRU", False), ("RNN", False)])
+@pytest.mark.slow_at("GRU-False", "RNN-False")
 def test_recurrent_layers_of_onnx_keep_their_bits(kind, lengths):
     """ONNX Runtime multiplies as many rows as the longest sample has steps: one step is one row."""
     draw = np.random.default_rng(6)
@@ -270,6 +274,7 @@ def test_recurrent_layers_of_onnx_keep_their_bits(kind, lengths):
     require_parts(same, alone(same(*inputs)), inputs, axes, 1)
 
 
+@pytest.mark.slow
 def test_attention_of_onnx_keeps_its_bits():
     draw = np.random.default_rng(7)
     weights = {name: cancelling(draw, (24, 24)).astype("float32") for name in "qkv"}

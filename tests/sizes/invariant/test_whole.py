@@ -46,6 +46,7 @@ def test_no_size_is_run_that_was_not_checked_or_whose_places_differ():
     assert set(planted.sizes) <= {4, 10, 16, 34}
 
 
+@pytest.mark.slow
 def test_a_size_that_rounds_few_numbers_differently_is_not_used(monkeypatch):
     monkeypatch.setattr("probe.sizes.invariant.whole.SPENT", 0.3)
 
@@ -235,8 +236,9 @@ def test_where_places_differ_at_every_size_samples_are_run_one_by_one():
     assert same(model(x), np.concatenate([placed(one[None]) for one in x]))
 
 
-def test_a_function_with_a_tail_is_asked_at_the_samples_that_tell():
+def test_a_function_with_a_tail_is_asked_at_the_samples_that_tell(monkeypatch):
     """Its tail rounds one of ten thousand numbers otherwise: the last three of each call."""
+    monkeypatch.setattr("probe.sizes.invariant.whole.SPENT", 1.0)  # rare numbers take samples
     calls = []
 
     def rarely(x):

@@ -37,8 +37,8 @@ def keras_or_skip():
     return keras
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accumulate", [None, "float64"])
-@pytest.mark.slow_at("float64")
 def test_keras_models_within_models_are_stable(accumulate):
     keras = keras_or_skip()
     from probe.sizes.stable import keras_layers

@@ -253,6 +253,7 @@ def test_merge_lets_the_later_folder_count(tmp_path):
         merge([tmp_path / "out"], tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_polars_and_duckdb_read_the_same_files(folder):
     with Store(folder) as store:
         store.append("comparisons", [comparison(5), comparison(6, max_ulp=3)])

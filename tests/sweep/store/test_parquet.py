@@ -83,6 +83,7 @@ def merged(flat):
     return out
 
 
+@pytest.mark.slow
 def test_the_rows_are_those_of_the_merged_stores(flat, merged):
     assert rows(flat) == rows(merged)
     assert load(merged).machines == ["machine-a", "machine=b c"]
@@ -244,6 +245,7 @@ def test_a_sweep_goes_on_in_a_partitioned_store(tmp_path):
     assert third["stored_before"] == 11 and third["differing"] == whole["differing"]
 
 
+@pytest.mark.slow
 def test_rows_in_parts_beside_partitions_count_as_later_ones(merged):
     target, folder = TARGETS[3], merged / "machine-a"
     store = Store(folder)

@@ -32,6 +32,7 @@ def ask(session, case):
     return conforming.run(session, case.spec(), x, w).ravel()
 
 
+@pytest.mark.slow
 def test_numpys_long_dot_product_and_sum_are_replayed():
     long = [Case(op, in_channels=1500, length=1) for op in ("dot", "sum")]
     assert not conforming.not_replayed(numpy_session(), long)
@@ -66,6 +67,7 @@ def test_levels_of_numpys_own_loops_disable_what_is_above_them():
     assert not {"AVX2", "X86_V3", "FMA3"} & set(variables)
 
 
+@pytest.mark.slow
 def test_scipy_conforms_and_refuses_what_it_has_not(started):
     findings = conformance.check(conformance.asking(started("scipy")), ("float32",))
     assert not wrong(findings)

@@ -44,6 +44,7 @@ def test_a_backend_that_changes_its_mind_is_found_out():
     assert found.detail == "the same call gave different bits"
 
 
+@pytest.mark.slow
 def test_small_integers_stay_exact_in_every_format():
     for spec, sizes, batch in conformance.specs(("float16", "bfloat16")):
         x, w, b = conformance.integer_operands(spec, sizes, batch)

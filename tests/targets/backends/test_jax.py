@@ -68,6 +68,7 @@ ENTRY %main (x: f32[1]) -> f32[1] {
     assert operations(program) == ["add", "custom-call __cudnn$convForward", "fusion"]
 
 
+@pytest.mark.slow
 def test_facts_and_environment(started):
     facts = started("jax,threads=1").facts
     assert facts["library"] == "jax" and facts["devices"] == ["cpu"] and facts["threads"] == 1

@@ -28,6 +28,7 @@ test_every_output_is_revealed_and_replayed = conforming.replays(
 )
 
 
+@pytest.mark.slow
 def test_the_default_is_what_its_users_have(started):
     facts = started("openvino").facts
     assert facts["library"] == "openvino" and facts["devices"] == ["cpu"]

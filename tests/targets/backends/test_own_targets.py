@@ -86,6 +86,7 @@ def _lonely(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("_lonely")
+@pytest.mark.slow
 def test_it_is_a_target_like_any_other(capsys):
     case = probe.Case("sum", in_channels=4, length=2)
     assert probe.order(case, "lonely").tree == "(((0+1)+2)+3)"

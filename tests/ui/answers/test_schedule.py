@@ -7,6 +7,7 @@ import pytest
 
 import probe
 from probe.case.errors import InputError
+from probe.ui.answers.schedule import Scheduled
 
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
@@ -37,9 +38,11 @@ class Decoder(nn.Module):  # type: ignore[misc,name-defined]
         return x + self.out(weights @ v), torch.stack([k, v])
 
 
-def asked(model: Any, at: str, x: np.ndarray = X, **more: Any) -> Any:
-    how = {"explain": False, "progress": lambda _: None} | more
-    return probe.network(model, vary="schedule", at=at, inputs={"x": x}, **how)
+def asked(model: Any, at: str, x: np.ndarray = X, **more: Any) -> Scheduled:
+    how: dict[str, Any] = {"explain": False, "progress": lambda _: None} | more
+    answer = probe.network(model, vary="schedule", at=at, inputs={"x": x}, **how)
+    assert isinstance(answer, Scheduled)
+    return answer
 
 
 def test_a_cached_step_that_is_right_differs_by_rounding_alone() -> None:
@@ -106,6 +109,6 @@ def test_functions_in_pieces_are_laid_where_they_belong() -> None:
     ],
 )
 def test_what_makes_no_sense_is_one_line(more: dict[str, Any], word: str) -> None:
-    arguments = {"vary": "schedule", "inputs": {"x": X}, "progress": lambda _: None} | more
+    arguments: dict[str, Any] = {"vary": "schedule", "inputs": {"x": X}, "progress": lambda _: None} | more
     with pytest.raises(InputError, match=f"^{word}="):
         probe.network(nn.Linear(16, 4), **arguments)

@@ -146,6 +146,7 @@ def test_windows_of_groups_and_a_batch(capsys):
     assert "x[0, 0, 0, 0..1]" in text
 
 
+@pytest.mark.slow
 def test_the_lengths_at_which_a_target_switches(capsys):
     words = f"fix sizes {CASE} --upto 300 --scan 16 --target reference,length_switch=40"
     found, text = answered(capsys, f"{words} --fail-on finding", status=1)
@@ -270,6 +271,7 @@ def test_a_store_that_cannot_be_written_is_one_line(store, capsys, tmp_path):
     assert (status, out) == (2, "") and err.startswith("probe: store=") and err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_sweep_by_order_needs_no_luck(capsys):
     words = "--operands ones --lengths 5..12 --by order --target reference,length_switch=5"
     status, found, err = swept(capsys, f"{words} --fail-on differing --store results/sweep")
@@ -324,6 +326,7 @@ def refused(capsys, command, status=2):
     return err
 
 
+@pytest.mark.slow
 def test_shrink_says_the_smallest_case_with_its_operands(capsys):
     command = f"report shrink {CASE} --length 6 --against 20 --target {SWITCHES}"
     found = printed(capsys, command)
@@ -341,6 +344,7 @@ def test_a_smallest_case_of_numbers_that_json_lacks_is_printed():
     assert "x = inf, 1.5, nan, -inf" in [text.plain for text in shown.renderables]
 
 
+@pytest.mark.slow
 def test_reproduce_writes_the_folder_and_verify_reads_it(capsys):
     command = f"report {CASE} --at 6 --against 20 --target {SWITCHES} --times 1 --out out/deep"
     found = printed(capsys, f"{command} --form torch --also reference")

@@ -96,6 +96,7 @@ def queried(*commands):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_stores_answer_queries_and_open_nothing_else(capsys, tmp_path):
     for number in (1, 2):
         assert shell.run([*SWEEP.split(), "--shard", f"{number}/2"]) == 0
@@ -151,6 +152,7 @@ def test_what_strangers_wrote_does_not_reach_the_terminal(capsys):
     assert "\x1b" not in text
 
 
+@pytest.mark.slow
 def test_stores_are_merged_by_machine(swept, capsys):
     found, text = answered(capsys, "results merge results/sweep --out all")
     assert found["folders"] == [f"all/{machine.label()}"] and text.startswith("wrote all/")
@@ -199,6 +201,7 @@ def notebook(checkout, source):
     return path
 
 
+@pytest.mark.slow
 def test_an_experiment_and_its_notebook_are_run(checkout, capfd, monkeypatch):
     path = notebook(checkout, "from pathlib import Path\nPath('../results/demo').is_dir()")
     monkeypatch.chdir(checkout / "below")
@@ -211,6 +214,7 @@ def test_an_experiment_and_its_notebook_are_run(checkout, capfd, monkeypatch):
     assert not list(path.parent.glob("*.tmp"))
 
 
+@pytest.mark.slow
 def test_with_out_the_checkout_stays_as_it_is(checkout, capfd, monkeypatch):
     path = notebook(checkout, "STORE = '../results/demo'")
     book = nbformat.read(path, as_version=4)
@@ -230,6 +234,7 @@ def test_with_out_the_checkout_stays_as_it_is(checkout, capfd, monkeypatch):
     assert changed == [checkout / "experiments" / "demo.py"]
 
 
+@pytest.mark.slow
 def test_what_fails_leaves_the_notebook_alone(checkout, capfd):
     path = notebook(checkout, "1 / 0")
     before = path.read_bytes()

@@ -112,6 +112,7 @@ for number in range(20):
 """
 
 
+@pytest.mark.slow
 def test_processes_that_write_at_once_lose_nothing(tmp_path):
     command = [sys.executable, "-c", ADD]
     running = [subprocess.Popen([*command, name], cwd=tmp_path) for name in "abcd"]

@@ -9,6 +9,7 @@ from probe.ui.lock import fixture
 pytestmark = pytest.mark.long
 
 
+@pytest.mark.slow
 def test_names_that_occur_twice_and_values_without_bits_are_one_line(project):
     project.write(
         "test_it.py",

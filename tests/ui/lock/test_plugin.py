@@ -151,6 +151,7 @@ def test_an_update_accepts_no_bits_that_differ_from_run_to_run(project):
     assert len(locks.read_lock(project.lock).checks) == 9  # the others are kept
 
 
+@pytest.mark.slow
 def test_a_test_that_is_renamed_and_changed_loses_its_value_for_a_reason_only(project):
     project.pytest("--bits-update")
     project.write("test_it.py", TEST.replace("test_array", "test_renamed").replace("(6,", "(7,"))
@@ -222,6 +223,7 @@ def test_strict_settings_and_warnings_as_errors_are_not_disturbed(project):
     project.says(0, "")
 
 
+@pytest.mark.slow
 def test_a_project_that_does_not_use_it_sees_nothing(project):
     project.write(
         "test_it.py",

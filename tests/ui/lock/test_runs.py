@@ -24,6 +24,7 @@ def here(tmp_path, monkeypatch):
         yield tmp_path
 
 
+@pytest.mark.slow
 def test_the_projects_own_lock_has_the_same_bits_or_does_not_know_this_machine():
     """The reference rounds as IEEE says: a processor without an entry has its bits too."""
     found = runs.check_runs(ROOT / checks.NAME, far="no")
