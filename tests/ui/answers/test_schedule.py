@@ -109,6 +109,7 @@ def test_functions_in_pieces_are_laid_where_they_belong() -> None:
     ],
 )
 def test_what_makes_no_sense_is_one_line(more: dict[str, Any], word: str) -> None:
-    arguments: dict[str, Any] = {"vary": "schedule", "inputs": {"x": X}, "progress": lambda _: None} | more
+    given = {"vary": "schedule", "inputs": {"x": X}, "progress": lambda _: None}
+    arguments: dict[str, Any] = given | more
     with pytest.raises(InputError, match=f"^{word}="):
         probe.network(nn.Linear(16, 4), **arguments)
