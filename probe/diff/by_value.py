@@ -188,14 +188,14 @@ def _matched(
     """``last``: of a chain of close values the last is taken, else the first."""
     taken, start = set[int](), -1
     kinds = dict[tuple, list[Candidate]]()
-    for one in right:
-        kinds.setdefault(one.kind, []).append(one)
+    for value in right:
+        kinds.setdefault(value.kind, []).append(value)
     every: list[tuple[Candidate, list[tuple[Candidate, tuple[int, ...]]]]] = []
     for ours in left:
         others = kinds.get(ours.kind, [])
         if not others:
             continue
-        sketches = np.array([one.sketch for one in others])
+        sketches = np.array([value.sketch for value in others])
         scale = np.maximum(ours.sketch[[1, 5]].repeat(4), 1e-300)
         near = (np.abs(sketches - ours.sketch) <= ROUGH * scale * _SPREAD).all(axis=1)
         close = [
@@ -206,15 +206,15 @@ def _matched(
         if close:
             every.append((ours, close))
     if alone:
-        met = Counter(one.number for _, close in every for one, _ in close)
+        met = Counter(value.number for _, close in every for value, _ in close)
         every = [each for each in every if len(each[1]) == 1 == met[each[1][0][0].number]]
     for place, (ours, close) in enumerate(every):
-        free = [(one, order) for one, order in close if one.number not in taken]
+        free = [(value, order) for value, order in close if value.number not in taken]
         after = [both for both in free if both[0].operation > start] or free
         if not after:
             continue
         follower = every[place + 1][1] if place + 1 < len(every) else []
-        same_chain = [{one.number for one, _ in some} for some in (close, follower)]
+        same_chain = [{value.number for value, _ in some} for some in (close, follower)]
         if last and follower and same_chain[0] == same_chain[1] and len(free) == 1:
             continue  # the next left value is the last of this chain
         theirs, order = after[0]

@@ -517,12 +517,12 @@ class PaddedModel:
         if boxes is None:
             return lacking
         if not self.holds(content, size, boxes, outputs):
-            told = self._culprit(content, size) if named else None
-            if told is None:
+            verdict = self._culprit(content, size) if named else None
+            if verdict is None:
                 return Serves(False, "differs", boxes=boxes)
-            if told.verdict != "differs" and size < self.reach(content):
+            if verdict.verdict != "differs" and size < self.reach(content):
                 return lacking
-            return Serves(False, "differs", told.name, told.why, boxes=boxes)
+            return Serves(False, "differs", verdict.name, verdict.why, boxes=boxes)
         return self._by_order(content, size, boxes)
 
     def holds(
@@ -562,16 +562,16 @@ class PaddedModel:
 
     def _culprit(self, content: int, size: int) -> orders.OrderVerdict:
         """The first operation that changes bits at a size, and how."""
-        told = orders.OrderVerdict("unknown", why="its bits are different at this size")
+        verdict = orders.OrderVerdict("unknown", why="its bits are different at this size")
         if not self.recorded:
-            return told
+            return verdict
         with budget.Ending():
             difference = self.difference(content, size)
-            told.name = "" if difference.first is None else difference.first.name
+            verdict.name = "" if difference.first is None else difference.first.name
             asked = orders.by_order(difference, self.known)
             if asked.verdict == "differs":
                 return asked
-        return told
+        return verdict
 
     def _by_order(self, content: int, size: int, boxes: tuple[Box | None, ...]) -> Serves:
         """What orders say of a size whose bits hold."""
@@ -581,17 +581,23 @@ class PaddedModel:
         why = why or "its orders were not asked" * (not self.asked)
         if why or not self.recorded:
             return Serves(True, "unknown", "the whole run", f"{why}: {held}", boxes=boxes)
-        told = orders.OrderVerdict("unknown", "the whole run", "time was over")
+        verdict = orders.OrderVerdict("unknown", "the whole run", "time was over")
         with budget.Ending():
             difference = self.difference(content, size)
-            told = orders.by_order(difference, self.known)
-            if told.verdict == "same" and not orders.covers(difference, self.boxes(content)):
-                told = orders.OrderVerdict("unknown", "the whole run", orders.NOT_FOLLOWED)
-        if told.verdict == "differs":
-            return Serves(False, "differs", told.name, told.why, boxes=boxes)
-        why = f"{told.why}; {held}" * (told.verdict != "same")
+            verdict = orders.by_order(difference, self.known)
+            if verdict.verdict == "same" and not orders.covers(difference, self.boxes(content)):
+                verdict = orders.OrderVerdict("unknown", "the whole run", orders.NOT_FOLLOWED)
+        if verdict.verdict == "differs":
+            return Serves(False, "differs", verdict.name, verdict.why, boxes=boxes)
+        why = f"{verdict.why}; {held}" * (verdict.verdict != "same")
         return Serves(
-            True, told.verdict, told.name, why, sets=told.sets, boxes=boxes, given=told.given
+            True,
+            verdict.verdict,
+            verdict.name,
+            why,
+            sets=verdict.sets,
+            boxes=boxes,
+            given=verdict.given,
         )
 
 

@@ -92,6 +92,7 @@ def test_functions_in_pieces_are_laid_where_they_belong() -> None:
         cache = model(x[:, :8])[1]
         steps = [lambda: model(x[:, :8])[0], lambda: model(x[:, 8:], cache)[0]]
         answer = probe.diff(pieces=steps, whole=lambda: model(x)[0], explain=False)
+    assert isinstance(answer, Scheduled)
     assert [piece.piece.text for piece in answer.found] == ["0:8", "8:12"] and not answer.mistakes
     with pytest.raises(InputError, match="pieces="):
         probe.diff(pieces=[], whole=lambda: x)
