@@ -221,6 +221,7 @@ class InPieces:
     runs: int = 0
 
     def __post_init__(self) -> None:
+        # what differs from run to run would be read as what every piece does
         self.whole, again = self.call(self.arrays), self.call(self.arrays)
         if [a.tobytes() for a in self.whole] != [a.tobytes() for a in again]:
             raise Nondeterministic("the whole does not repeat its own bits")
@@ -279,6 +280,7 @@ class InPieces:
         """The shapes of outputs at another size; None: the model doesn't run there."""
         given = [(0, most) for most in self.sizes]
         given[number] = 0, size
+        # a model may refuse a size, as a U-Net does what it can't halve: no size is a smaller one
         try:
             with unheard():
                 return [array.shape for array in foreign(self.call, self.cut(given))]
@@ -320,6 +322,7 @@ class InPieces:
                 layouts.append(None)
                 continue
             (first, larger), (second, less) = starts
+            # between two sizes at which it grows lie the positions that one more entry takes
             step = Fraction(first - second, larger - less)
             layouts.append(Layout(axis, step) if step > 0 else None)
         return layouts
@@ -329,6 +332,7 @@ class InPieces:
     ) -> list[np.ndarray]:
         """Which elements of the outputs have other bits with other content at positions of an axis
         (``where`` says from its number and size which; ``number``: of this one alone)."""
+        # bits, not numbers: an element that nothing moves by the last digit reads nothing there
         marks = [np.zeros(array.shape, bool) for array in self.whole]
         for other in self._others(where, number):
             with unheard():
@@ -357,6 +361,7 @@ class InPieces:
 
         A change counts on the one side only where it is larger than rounding, and nothing at all
         moves on the other: far positions may be lost in what is rounded away."""
+        # a mask that is off by one, or a state that is dropped, shows beside a seam
         seams = {edge + n for piece in pieces for edge in piece.kept[0] for n in (-1, 0)}
         spread = np.linspace(0, self.sizes[0] - 1, most).astype(int).tolist()
         positions = [*sorted(seams & {*range(self.sizes[0])}), *spread]
@@ -458,6 +463,7 @@ class InPieces:
         spans = sorted({piece.kept[number] for piece in pieces})
         sides = list[int | None]()
         for behind in (False, True):
+            # an overlap that is enough at one seam is tried at the next: most agree
             need = unlimited = 0
             seams = [s for s in spans if (s[1] < most if behind else s[0] > 0)]
             # the seam with the most content beyond it first: what reads everything shows there
@@ -507,6 +513,7 @@ class InPieces:
                     return int(np.argmax(lines))
             return None
 
+        # from the middle on, where no edge is near; three jumps, so that one irregular one shows
         jumps, at = list[int](), most // 2
         here = first(at)
         while len(jumps) < 3 and here is not None and not budget.spent():
@@ -619,6 +626,8 @@ def _mark(
     single: bool = False,
 ) -> None:
     """Marks where outputs have other bits, and where they are further apart than rounding."""
+    # half of the digits: two orders of one sum never come that far apart but where it cancels,
+    # and what reads another position does
     changed, far = ([marks[0]], [marks[1]]) if single else (marks[0], marks[1])
     for number, (ours, theirs) in enumerate(zip(left, right, strict=True)):
         if ours.shape != theirs.shape:

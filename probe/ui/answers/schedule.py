@@ -396,6 +396,7 @@ def _states(
     outputs = plain(arrays)
     cut = {name for each in along for name in each}
     beside = [name for name in arrays if name not in cut]
+    # the first output is what is compared: a state of its shape would be taken for it
     free = list(range(1, len(outputs)))
     states = dict[str, int]()
     for name in beside:
@@ -449,6 +450,7 @@ def _first_piece(
     """Compares the first piece that differs with the whole, operation by operation: of those that
     differ though they read the same, else of those that don't."""
     compared = answer.found
+    # one that reads the same is explained rather than one whose overlap is too short
     number = next((n for n, piece in enumerate(compared) if piece.apart), None)
     number = (
         next((n for n, piece in enumerate(compared) if piece.window), None)
