@@ -306,7 +306,7 @@ def _shared(left: FunctionSide, right: FunctionSide) -> tuple[Arrays, dict[str, 
                 break
             if not axes:
                 continue
-            if at := starts(ours.bits, theirs.bits, axes[0]):
+            if at := [start for (start,) in starts(ours.bits, theirs.bits, axes[:1])]:
                 sizes = axes[0], ours.bits.shape[axes[0]], theirs.bits.shape[axes[0]]
                 pieces.append((mine, other, sizes, at))
                 alone[1].remove(other)

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 
@@ -41,51 +42,53 @@ HIDES = -1e3
 
 def lacked(left: Arrays, right: Arrays) -> tuple[Where, Fraction] | None:
     """Where ``right`` holds what ``left`` lacks, and which part of it stands before the left's own:
-    0 for a beginning, 3/8 for sample 3 of a batch of 8.
+    0 for a beginning, 3/8 for sample 3 of a batch of 8. A piece may be one along several axes, as a
+    sample without its padding is.
 
     None: the inputs of neither are a piece of the other's, all of them the same one.
     """
     if left.keys() != right.keys():
         return None
-    found = dict[str, tuple[int, int, list[int]]]()
+    found = dict[str, tuple[dict[int, int], list[tuple[int, ...]]]]()
     for name, theirs in right.items():
         ours = left[name]
         if ours.ndim != theirs.ndim or ours.dtype != theirs.dtype:
             return None
-        sizes = zip(ours.shape, theirs.shape, strict=True)
-        apart = [axis for axis, (n, m) in enumerate(sizes) if n != m]
-        if len(apart) > 1 or (not apart and ours.tobytes() != theirs.tobytes()):
+        sizes = enumerate(zip(ours.shape, theirs.shape, strict=True))
+        apart = {axis: n - m for axis, (n, m) in sizes if n != m}
+        if len({size > 0 for size in apart.values()}) > 1:
+            return None  # longer along one axis and shorter along another
+        if not apart and ours.tobytes() != theirs.tobytes():
             return None
         if apart:
-            size = ours.shape[apart[0]] - theirs.shape[apart[0]]
-            found[name] = apart[0], size, starts(ours, theirs, apart[0])
+            found[name] = apart, starts(ours, theirs, [*apart])
     where = {name: np.zeros(array.shape, bool) for name, array in right.items()}
     before = Fraction(0)
-    for name, (axis, size, _) in found.items():
+    for name, (apart, _) in found.items():
         # a mask may stand in many places: what it belongs to says where
-        alike = [set(others) for _, other, others in found.values() if other == size]
+        alike = [set(others) for other, others in found.values() if other == apart]
         common = set.intersection(*alike)
         if not common:
             return None
-        if size < 0:
-            lines = np.arange(right[name].shape[axis]) - min(common)
-            outside = (lines < 0) | (lines >= left[name].shape[axis])
-            turned = outside.reshape(-1, *(1,) * (where[name].ndim - axis - 1))
-            where[name] |= turned
-            before = max(before, Fraction(min(common), len(lines)))
+        for axis, start in zip(apart, min(common), strict=True):
+            if apart[axis] < 0:
+                lines = np.arange(right[name].shape[axis]) - start
+                outside = (lines < 0) | (lines >= left[name].shape[axis])
+                where[name] |= outside.reshape(-1, *(1,) * (where[name].ndim - axis - 1))
+                before = max(before, Fraction(start, len(lines)))
     return where, before
 
 
-def starts(left: np.ndarray, right: np.ndarray, axis: int) -> list[int]:
-    """Returns where the shorter of two arrays stands in the longer one, along an axis."""
-    small, large = sorted((left, right), key=lambda array: array.shape[axis])
-    size, content = small.shape[axis], small.tobytes()
-    ahead = (slice(None),) * axis
-    return [
-        start
-        for start in range(large.shape[axis] - size + 1)
-        if large[(*ahead, slice(start, start + size))].tobytes() == content
-    ]
+def starts(left: np.ndarray, right: np.ndarray, axes: Sequence[int]) -> list[tuple[int, ...]]:
+    """Returns where the shorter of two arrays stands in the longer one, along these axes."""
+    small, large = sorted((left, right), key=lambda array: array.shape[axes[0]])
+    content, index, found = small.tobytes(), [slice(None)] * large.ndim, list[tuple[int, ...]]()
+    for start in product(*(range(large.shape[k] - small.shape[k] + 1) for k in axes)):
+        for axis, begin in zip(axes, start, strict=True):
+            index[axis] = slice(begin, begin + small.shape[axis])
+        if large[tuple(index)].tobytes() == content:
+            found.append(start)
+    return found
 
 
 def contents(
@@ -105,8 +108,12 @@ def contents(
         changed = {}
         for order, (name, array) in enumerate(arrays.items()):
             some = where[name]
-            hides = name not in apart and is_mask(array) and _hides(array, some)
-            if not some.any() or hides:
+            if name not in apart and is_mask(array) and some.any():
+                # padding of the samples that both have stays hidden; other samples' masks change
+                own = some & ~some.all(axis=tuple(range(1, some.ndim)), keepdims=True)
+                hidden = some if _hides(array, some) else own if _hides(array, own) else ~some
+                some = some & ~hidden
+            if not some.any():
                 changed[name] = array
                 continue
             dtype = (dtypes or {}).get(name, str(array.dtype))
@@ -144,7 +151,7 @@ def is_mask(array: np.ndarray) -> bool:
 
 def _hides(mask: np.ndarray, where: np.ndarray) -> bool:
     """Whether a mask has one number in these places, and another one elsewhere."""
-    there = np.unique(mask[where])
+    there = np.unique(mask[where])  # none: nothing is hidden
     return len(there) == 1 and bool((mask[~where] != there[0]).any())
 
 

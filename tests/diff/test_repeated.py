@@ -28,6 +28,22 @@ def test_a_mask_that_stands_in_many_places_is_where_its_content_is() -> None:
     assert before == Fraction(2, 4)
 
 
+def test_a_sample_without_its_padding_lacks_the_others_and_what_its_mask_hides() -> None:
+    x = np.arange(1.0, 41.0, dtype=np.float32).reshape(2, 5, 4)
+    mask = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
+    whole, alone = {"x": x, "mask": mask}, {"x": x[:1, :3], "mask": mask[:1, :3]}
+    where, before = lacked(alone, whole)
+    assert before == 0 and not where["x"][0, :3].any() and where["x"].sum() == 2 * 5 * 4 - 3 * 4
+    others = list(contents(whole, where))
+    assert all((other["mask"][0] == mask[0]).all() for other in others)  # padding stays hidden
+    assert any((other["mask"][1] != mask[1]).any() for other in others)
+    assert all((other["x"][0, 3:] != x[0, 3:]).any() for other in others)
+    tile = {"x": x[1:, 2:4]}
+    where, _ = lacked(tile, {"x": x})
+    assert not where["x"][1, 2:4].any() and where["x"].sum() == x.size - 8
+    assert lacked({"x": x[:1]}, {"x": x[:, :3]}) is None  # neither is a piece of the other
+
+
 def test_inputs_that_are_no_piece_of_the_others_are_not_taken_for_one() -> None:
     x = np.arange(12, dtype="f4").reshape(4, 3)
     assert lacked({"x": x[:2] + 1}, {"x": x}) is None

@@ -472,13 +472,6 @@ def _first_piece(
             walked = first_difference(*sides, progress=tell)
             walked.asked = question
             return walked
-        if len(both.along) > 1:
-            # a tile is a piece of a row of tiles, and that a piece of the whole
-            row = both.cut((piece.given[0], (0, both.sizes[1])))
-            piece_of_row = replace(piece, given=(piece.given[0], (0, both.sizes[1])))
-            apart = both.beside(piece_of_row, both.call(row)).apart
-            part, whole = (row, whole) if apart else (part, row)
-            question = replace(question, right="the whole" if apart else "its row of tiles")
         match = repeats(subject)((part, whole))
         left, right = subject.recorder(part), subject.recorder(whole)
         return Walked(walk(left, right, True, tell, match=match), question, inputs=(part, whole))

@@ -114,3 +114,13 @@ def test_what_makes_no_sense_is_one_line(more: dict[str, Any], word: str) -> Non
     arguments: dict[str, Any] = given | more
     with pytest.raises(InputError, match=f"^{word}="):
         probe.network(nn.Linear(16, 4), **arguments)
+
+
+def test_tiles_are_compared_with_the_whole_operation_by_operation() -> None:
+    x = np.random.default_rng(2).standard_normal((1, 3, 24, 24)).astype(np.float32)
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.Tanh(), nn.Conv2d(4, 2, 3, padding=1))
+    answer = asked(model.eval(), "tiles:8x12+overlap:1", x, explain=True)
+    assert [context.before for context in answer.contexts] == [2, 2]
+    assert answer.walked is not None and answer.walked.found.examined == 3
+    assert all(piece.window and not piece.far for piece in answer.found)
