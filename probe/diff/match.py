@@ -224,7 +224,12 @@ class RunningMatch:
                 self._note(n, m)
         # what stands in one place of both programs, as two functions behind the same layer do
         for ends in [*partner.items()] if self.sides.whole else ():
-            outputs += self.ends(*ends, "reads")
+            gives = [both for both in self.ends(*ends, "gives") if self.pair(*both).compared]
+            reads = self.ends(*ends, "reads")
+            # (a + b) + c and (a + c) + b are near, and no sum inside stands for one of the other
+            if any(self.shares(*both) for both in gives):
+                reads = [both for both in reads if self.shares(*both)]
+            outputs += reads
         for n, m in outputs if self.sides.whole else ():
             mine, other = self.runs[0].values[n].given, self.runs[1].values[m].given
             if min(mine, other) < 0 or mine in partner or other in back:
