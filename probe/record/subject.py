@@ -396,7 +396,11 @@ def function_recorder(
     if hasattr(function, "plain") and hasattr(function, "record"):
         return function  # type: ignore[return-value]
     if not callable(function):
-        raise InputError("function", type(function).__name__, "it can't be called", NO_ARGUMENTS)
+        net = type(function).__module__.partition(".")[0] == "cv2"
+        todo = (
+            "OpenCV's nets are recorded from their files: probe diff FILE" if net else NO_ARGUMENTS
+        )
+        raise InputError("function", type(function).__name__, "it can't be called", todo)
     if missing := [each.name for each in parameters(function) if each.default is each.empty]:
         why = f"it takes {', '.join(missing)}"
         name = getattr(function, "__name__", type(function).__name__)
@@ -427,6 +431,12 @@ def function_recorder(
         raise InputError("function", "ndarray", why, todo)
     types = ", ".join(dict.fromkeys(type(value).__name__ for value in values)) or "nothing"
     raise InputError("function", types, "it returns no array of a library", f"return one: {KNOWN}")
+
+
+def _not_callable(value: Any) -> InputError:
+    net = type(value).__module__.partition(".")[0] == "cv2"
+    todo = "OpenCV's nets are recorded from their files: probe diff FILE" if net else NO_ARGUMENTS
+    return InputError("function", type(value).__name__, "it can't be called", todo)
 
 
 def run_unwatched(recorder: Any) -> list[np.ndarray]:

@@ -540,8 +540,7 @@ def first_difference(
     ``left``, ``right``: functions without arguments, such as ``lambda: model(x[:1])`` and ``lambda:
     model(x)``; each is run three times, more often where watching changes bits. They return arrays
     of PyTorch, TensorFlow, Keras or JAX, alone or nested. ``inputs``: arrays that both are called
-    with, for functions that take arguments, as those of plain NumPy have to, and for nets of OpenCV
-    (``cv2.dnn.readNet``), which stand in the place of functions: by name, or one array.
+    with, for functions that take arguments, as those of plain NumPy have to: by name, or one array.
     ``explain``: find the causes. ``time``: stop after this long (``30s``, ``5m``); what is
     found by then is returned, and a note names what is left. ``progress``: is called with what is
     done now; if not given, lines on stderr say it after three seconds. Which outputs must
