@@ -396,11 +396,7 @@ def function_recorder(
     if hasattr(function, "plain") and hasattr(function, "record"):
         return function  # type: ignore[return-value]
     if not callable(function):
-        net = type(function).__module__.partition(".")[0] == "cv2"
-        todo = (
-            "OpenCV's nets are recorded from their files: probe diff FILE" if net else NO_ARGUMENTS
-        )
-        raise InputError("function", type(function).__name__, "it can't be called", todo)
+        raise _not_callable(function)
     if missing := [each.name for each in parameters(function) if each.default is each.empty]:
         why = f"it takes {', '.join(missing)}"
         name = getattr(function, "__name__", type(function).__name__)
