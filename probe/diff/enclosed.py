@@ -2,7 +2,7 @@
 operands of an operation allow.
 
 Sums of products are enclosed by :mod:`probe.explain.enclosure`; means, pools, and what is added or
-cut off behind a sum by an interval for each output: two float64 arrays, every step taken outwards.
+cut off behind a sum by an interval for each output: two float64 arrays, both rounded outwards.
 Whether a step between two others is rounded to the format or kept in a wider one is open, so that
 both are enclosed. No function has an enclosure: two results of one that are no more than ``ULPS``
 units in the last place apart are within rounding, and of others it is unknown.

@@ -218,11 +218,15 @@ class InPieces:
     along: Sequence[Mapping[str, int]]
     states: Mapping[str, int] = field(default_factory=dict)
     dtypes: Mapping[str, str] = field(default_factory=dict)
+    formats: Sequence[str] = ()
+    """Of all outputs, states too: the container of bfloat16 holds integers, and doesn't say it."""
     runs: int = 0
 
     def __post_init__(self) -> None:
         # what differs from run to run would be read as what every piece does
         self.whole, again = self.call(self.arrays), self.call(self.arrays)
+        shown = [form for n, form in enumerate(self.formats) if n not in self.states.values()]
+        self.forms = shown or [str(array.dtype) for array in self.whole]
         if [a.tobytes() for a in self.whole] != [a.tobytes() for a in again]:
             raise Nondeterministic("the whole does not repeat its own bits")
         first = [next(iter(each.items())) for each in self.along]
@@ -330,16 +334,16 @@ class InPieces:
     def changed(
         self, where: Callable[[int, int], np.ndarray], number: int | None = None
     ) -> list[np.ndarray]:
-        """Which elements of the outputs have other bits with other content at positions of an axis
+        """Which elements of the outputs change their bits with other content at places of an axis
         (``where`` says from its number and size which; ``number``: of this one alone)."""
         # bits, not numbers: an element that nothing moves by the last digit reads nothing there
         marks = [np.zeros(array.shape, bool) for array in self.whole]
         for other in self._others(where, number):
             with unheard():
                 outputs = self.call(other)
-            for mark, ours, theirs in zip(marks, self.whole, outputs, strict=True):
+            for number, (ours, theirs) in enumerate(zip(self.whole, outputs, strict=True)):
                 same = ours.shape == theirs.shape
-                mark |= differing(ours, theirs, str(ours.dtype)) if same else True
+                marks[number] |= differing(ours, theirs, self.forms[number]) if same else True
         return marks
 
     def _others(
@@ -374,9 +378,9 @@ class InPieces:
             parts = [[[np.zeros(a.shape, bool) for a in some] for some in ours] for _ in range(2)]
             for other in self._others(lambda _, n, at=position: np.arange(n) == at, 0):  # type: ignore[misc]
                 with unheard():
-                    _mark(whole, self.whole, self.call(other))
+                    _mark(whole, self.whole, self.call(other), self.forms)
                     for number, outputs in enumerate(self.computed(pieces, other)):
-                        _mark([each[number] for each in parts], ours[number], outputs)
+                        _mark([each[number] for each in parts], ours[number], outputs, self.forms)
             for number, piece in enumerate(pieces):
                 for output in range(len(self.whole)):
                     there = self.places(piece, output, ours[number][output].shape)
@@ -435,7 +439,11 @@ class InPieces:
         beyond, compared = self.changed(outside), Compared(piece, [])
         for number, (whole, part) in enumerate(zip(self.whole, outputs, strict=True)):
             index = self.kept(piece, number)
-            if index is None:
+            if index is None:  # as of a mean over the input: no piece has it, nor is it compared
+                why = "an output does not follow the input, and pieces don't have it"
+                nothing = OutputDifference(part.shape, whole.shape, 0, np.zeros(0, bool))
+                missing = replace(nothing, not_compared=whole.size, why=why)
+                compared.differences.append(missing)
                 continue
             both = self.places(piece, number, part.shape)
             if both is None:
@@ -444,11 +452,11 @@ class InPieces:
             compared.lost += whole[index].size - whole[there].size
             if piece.given == piece.kept:
                 compared.doubled += part.size - part[here].size
-            dtype = str(whole.dtype)
+            dtype = self.forms[number]
             difference = output_difference(part[here], whole[there], (dtype, dtype))
             window = beyond[number][there] | (apart[number][here] if apart else False)
             far = np.zeros(whole[there].shape, bool)
-            _mark([np.zeros_like(far), far], [part[here]], [whole[there]], single=True)
+            _mark([np.zeros_like(far), far], [part[here]], [whole[there]], [dtype], single=True)
             compared.far += int((far & ~window).sum())
             compared.differences.append(with_window(difference, window))
         return compared
@@ -535,7 +543,7 @@ class InPieces:
         return widths.pop() if len(widths) == 1 else None
 
 
-def placed_pieces(parts: Sequence[np.ndarray], whole: np.ndarray) -> list[Compared]:
+def placed_pieces(parts: Sequence[np.ndarray], whole: np.ndarray, dtype: str) -> list[Compared]:
     """Lays outputs of pieces beside the whole's: one behind the other along the axis in which they
     are shorter, or where their numbers are near if they aren't there. InputError: they have no such
     axis."""
@@ -550,10 +558,10 @@ def placed_pieces(parts: Sequence[np.ndarray], whole: np.ndarray) -> list[Compar
         why = f"the whole gives {list(whole.shape)}"
         raise InputError("pieces", shapes, why, "return pieces of it, cut along one axis")
     axis = axes.pop() if axes else 0
-    sizes, most, dtype = [part.shape[axis] for part in parts], whole.shape[axis], str(whole.dtype)
+    sizes, most = [part.shape[axis] for part in parts], whole.shape[axis]
     pieces, at, reached, each = list[Compared](), 0, 0, 0
     for part, size in zip(parts, sizes, strict=True):
-        at = _place(part, whole, axis, at)
+        at = _place(part, whole, axis, at, dtype)
         index = (slice(None),) * axis + (slice(at, at + size),)
         there = whole[index]
         both = part[(slice(None),) * axis + (slice(there.shape[axis]),)], there
@@ -562,7 +570,7 @@ def placed_pieces(parts: Sequence[np.ndarray], whole: np.ndarray) -> list[Compar
         compared.lost = max(0, at - reached) * each
         compared.doubled = max(0, reached - at) * each
         far = np.zeros(there.shape, bool)
-        _mark([np.zeros_like(far), far], [both[0]], [both[1]], single=True)
+        _mark([np.zeros_like(far), far], [both[0]], [both[1]], [dtype], single=True)
         compared.far = int(far.sum())
         compared.differences = [output_difference(*both, (dtype, dtype))]
         pieces.append(compared)
@@ -573,10 +581,10 @@ def placed_pieces(parts: Sequence[np.ndarray], whole: np.ndarray) -> list[Compar
     return pieces
 
 
-def _place(part: np.ndarray, whole: np.ndarray, axis: int, at: int) -> int:
+def _place(part: np.ndarray, whole: np.ndarray, axis: int, at: int, dtype: str) -> int:
     """Where along an axis the numbers of a piece are near the whole's: at ``at`` if they are there,
     or nowhere."""
-    dtype, size = str(whole.dtype), part.shape[axis]
+    size = part.shape[axis]
     if dtype not in floats.FORMATS:
         return at
     ours, theirs = (np.moveaxis(floats.widen(a, dtype), axis, 0) for a in (part, whole))
@@ -623,9 +631,10 @@ def _mark(
     marks: Sequence[Any],
     left: Sequence[np.ndarray],
     right: Sequence[np.ndarray],
+    formats: Sequence[str],
     single: bool = False,
 ) -> None:
-    """Marks where outputs have other bits, and where they are further apart than rounding."""
+    """Adds to ``marks`` where bits differ, and where numbers differ by more than rounding."""
     # half of the digits: two orders of one sum never come that far apart but where it cancels,
     # and what reads another position does
     changed, far = ([marks[0]], [marks[1]]) if single else (marks[0], marks[1])
@@ -633,7 +642,7 @@ def _mark(
         if ours.shape != theirs.shape:
             changed[number][...] = far[number][...] = True
             continue
-        dtype = str(ours.dtype)
+        dtype = formats[number]
         changed[number] |= differing(ours, theirs, dtype)
         if dtype not in floats.FORMATS:
             far[number] |= changed[number]

@@ -155,10 +155,10 @@ def test_what_does_not_repeat_or_has_no_such_axis_is_refused() -> None:
 
 def test_outputs_of_functions_lie_where_their_numbers_are() -> None:
     parts = [X[..., :16], X[..., 16:]]
-    assert [p.piece.text for p in placed_pieces(parts, X)] == ["0:16", "16:48"]
-    found = placed_pieces([X[..., :18], X[..., 16:40], X[..., 42:]], X)
+    assert [p.piece.text for p in placed_pieces(parts, X, "float32")] == ["0:16", "16:48"]
+    found = placed_pieces([X[..., :18], X[..., 16:40], X[..., 42:]], X, "float32")
     assert [piece.piece.text for piece in found] == ["0:18", "16:40", "42:48"]
     assert [piece.lost for piece in found] == [0, 0, 4]
     assert [piece.doubled for piece in found] == [0, 4, 0]
     with pytest.raises(InputError):
-        placed_pieces([X[0]], X)
+        placed_pieces([X[0]], X, "float32")

@@ -34,6 +34,7 @@ from probe.diff.walk import walk
 from probe.explain.comparison.outputs import counts_text, joined, verdict_of
 from probe.record.contract import Opened
 from probe.record.inputs import varied_axes
+from probe.record.recording import record_run
 from probe.record.subject import (
     FunctionSubject,
     function_recorder,
@@ -84,7 +85,7 @@ class Scheduled(Answer):
     @property
     def verdict(self) -> str:
         """``equal``, ``differs`` or ``unknown``: of all that the pieces keep, by index."""
-        if any(piece.lost or piece.between for piece in self.found):
+        if any(piece.lost or piece.doubled or piece.between for piece in self.found):
             return "differs"
         verdict = verdict_of([each for piece in self.found for each in piece.differences])
         return "unknown" if verdict == "equal" and len(self.found) < self.of else verdict
@@ -374,11 +375,13 @@ def _whole(subject: Opened, arrays: Arrays, vary: str, schedule: Schedule) -> In
     recorder = getattr(subject, "repeated", subject.recorder)
     plain: Plain = lambda given: run_unwatched(recorder(given))  # noqa: E731
     dtypes = {spec.name: spec.dtype for spec in subject.inputs if spec.dtype}
+    run = record_run(recorder(arrays))
+    formats = [run.values[n].dtype for n in run.outputs]
     refused = None
     for along in schedule_axes(vary, arrays, subject.inputs, schedule.axes):
         states = _states(subject, arrays, along, plain, schedule) if schedule.stateful else {}
         try:
-            return InPieces(plain, arrays, along, states, dtypes)
+            return InPieces(plain, arrays, along, states, dtypes, formats)
         except InputError as error:
             refused = refused or error
     assert refused is not None
@@ -509,13 +512,15 @@ def of_functions(
     """Does as ``probe.diff`` with ``pieces`` and ``whole``. Errors: as there."""
     with within(time), heard("pieces", progress) as tell:
         tell("running the pieces and the whole, unwatched")
+        run = record_run(function_recorder(whole))
+        form = run.values[run.outputs[0]].dtype
         first = [run_unwatched(function_recorder(call))[0] for call in (whole, *pieces)]
         again = run_unwatched(function_recorder(whole))[0]
         if first[0].tobytes() != again.tobytes():
             raise Nondeterministic("the whole does not repeat its own bits")
         text = counted(len(pieces), "piece")
         schedule = Schedule(text, FUNCTIONS, ())
-        placed = placed_pieces(first[1:], first[0])
+        placed = placed_pieces(first[1:], first[0], form)
         answer = Scheduled(placed, len(pieces), "", schedule, [], True)
         number = next((n for n, each in enumerate(placed) if each.apart), None)
         if explain and number is not None:

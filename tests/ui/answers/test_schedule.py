@@ -38,9 +38,9 @@ class Decoder(nn.Module):  # type: ignore[misc,name-defined]
         return x + self.out(weights @ v), torch.stack([k, v])
 
 
-def asked(model: Any, at: str, x: np.ndarray = X, **more: Any) -> Scheduled:
+def asked(model: Any, at: str, x: np.ndarray = X, vary: str = "schedule", **more: Any) -> Scheduled:
     how: dict[str, Any] = {"explain": False, "progress": lambda _: None} | more
-    answer = probe.network(model, vary="schedule", at=at, inputs={"x": x}, **how)
+    answer = probe.network(model, vary=vary, at=at, inputs={"x": x}, **how)
     assert isinstance(answer, Scheduled)
     return answer
 
@@ -124,3 +124,27 @@ def test_tiles_are_compared_with_the_whole_operation_by_operation() -> None:
     assert [context.before for context in answer.contexts] == [2, 2]
     assert answer.walked is not None and answer.walked.found.examined == 3
     assert all(piece.window and not piece.far for piece in answer.found)
+
+
+def test_an_output_that_no_piece_has_is_not_called_equal() -> None:
+    class Both(nn.Module):  # type: ignore[misc,name-defined]
+        def forward(self, x: Any) -> tuple[Any, Any]:
+            return x * 2, x.mean(1)
+
+    answer = asked(Both(), "chunks:4", vary="schedule:x:1")
+    assert answer.verdict == "unknown" and all(
+        p.differences[0].differing == 0 for p in answer.found
+    )
+
+
+def test_rounding_of_bfloat16_is_no_mistake() -> None:
+    class Short(nn.Module):  # type: ignore[misc,name-defined]
+        def forward(self, x: Any) -> Any:
+            # as a kernel does that another length takes
+            short = x.to(torch.bfloat16)
+            return short * 1.0078125 if x.shape[1] < 12 else short
+
+    answer = asked(Short(), "chunks:4", vary="schedule:x:1")
+    report = answer.to_json()
+    assert answer.verdict == "differs" and not answer.mistakes
+    assert max(o["max_ulp"] for piece in report["pieces"] for o in piece["outputs"]) <= 2
