@@ -546,7 +546,10 @@ class Kinds:
             return OperationKind.EXACT, True, False
         if any(x.layout is not torch.strided or x.is_nested for x in tensors((args, kwargs))):
             return OperationKind.SOME, False, True
-        call = asked_call(func, *_first_samples(args, kwargs))
+        try:
+            call = asked_call(func, *_first_samples(args, kwargs))
+        except (RuntimeError, IndexError):  # a size among its arguments is that of all samples
+            call = asked_call(func, args, kwargs)
         self.complex |= call.complex
         pointwise = Tag.pointwise in func.tags or call.name == "_to_copy"
         if pointwise and (named := named_kind(call)) is not None:

@@ -237,3 +237,13 @@ def test_what_is_left_says_what_to_do_instead(torch):
     assert ONE_HOT in said(added, x, places)
     assert PARTS in said(lambda x: torch.fft.rfft(x).abs(), x)
     assert "outside of the model" in said(lambda x: x - x.std(0), x)
+
+
+def test_a_shape_among_the_arguments_is_that_of_all_samples(torch):
+    """Of large tensors two samples are asked about, to which the shape of all can't be given."""
+    from probe.sizes.invariant.asked import OperationKind
+    from probe.sizes.invariant.torch_operations import LARGE, Kinds
+
+    whole = torch.zeros(9 * 130, 123)  # rows of a GRU, or of a batch of 32 sentences
+    kind = Kinds()(torch.ops.aten._unsafe_view.default, (whole, [9, 130, 123]), {})
+    assert whole.numel() >= LARGE and kind is OperationKind.EXACT
