@@ -46,6 +46,15 @@ GUIDES = {
 ALONE = "---\nhide: [navigation]\n---\n"
 """Before a page that has no neighbours in the navigation."""
 
+MACHINES = {
+    "fam25-model1": "Zen 3",
+    "fam25-model17": "Zen 4",
+    "fam26-model2": "Zen 5",
+    "fam6-model143": "Sapphire Rapids",
+    "fam6-model207": "Emerald Rapids",
+}
+"""What a machine's folder calls a processor, by the name that its maker gives the design."""
+
 SIDE = ["run_id", "case_id", "target", "vary", "at"]
 REPLAYED = {"fused", "narrow", "cut", "nodes", "product_format", "products", "through"}
 """What of a rounding replay.js knows; sums with anything else are left out, and counted."""
@@ -131,6 +140,7 @@ def settings(out: Path, notebooks: list[str]) -> dict[str, Any]:
         {"Project": ["CHANGELOG.md", "CONTRIBUTING.md", {"Columns": "results/README.md"}]},
     ]
     config["docs_dir"], config["site_dir"] = str(PAGES), str(out)
+    config["theme"]["custom_dir"] = str(HERE / "theme")
     python = config["plugins"][1]["mkdocstrings"]["handlers"]["python"]
     python["paths"] = [str(ROOT)]
     python["options"]["extensions"] = [str(HERE / "docstrings.py")]
@@ -212,9 +222,9 @@ def reference(name: str) -> str:
 
 def explorer() -> None:
     """Writes the explorer's page and its data: an index, and a file for each run of a target."""
-    for name in ("replay.js", "explorer.js", "explorer.css", "iframe-worker.js", "versions.js"):
-        (PAGES / "assets").mkdir(exist_ok=True)
-        shutil.copy(HERE / name, PAGES / "assets" / name)
+    (PAGES / "assets").mkdir(exist_ok=True)
+    for path in [*HERE.glob("*.js"), *HERE.glob("*.css")]:
+        shutil.copy(path, PAGES / "assets" / path.name)
     shutil.copy(HERE / "explorer.md", PAGES / "explorer.md")
     index: dict[str, list[dict[str, Any]]] = {}
     for folder in sorted(path for path in (ROOT / "results").iterdir() if path.is_dir()):
@@ -241,12 +251,30 @@ def runs(stored: Any) -> Iterator[dict[str, Any]]:
     roundings = {row.rounding_id: json.loads(row.json) for row in stored.roundings.itertuples()}
     trees = dict(zip(stored.orders.order_id, stored.orders.tree, strict=True))
     able = {one for one, rounding in roundings.items() if set(rounding) <= REPLAYED}
+    # orders don't depend on the data: a report's own case has those of the same shape
+    shapes = {case_id: shape(cases[case_id]) for case_id in known}
+    same: dict[str, list[str]] = {}
+    for case_id in sorted(known):
+        same.setdefault(shapes[case_id], []).append(case_id)
     found = stored.reveals[stored.reveals.case_id.isin(known)]
     found = found[found.order_id.isin([*trees]) & found.rounding_id.isin(able)]
     sides: dict[tuple[Any, ...], list[Any]] = {}
     for row in found.itertuples():
         place = tuple(getattr(row, name) for name in SIDE)
         sides.setdefault(place, []).append([row.order_id, row.rounding_id, [*map(int, row.ranges)]])
+
+    def orders_at(place: tuple[Any, ...]) -> list[Any]:
+        run_id, case_id, *where = place
+        if place in sides or cases[case_id].kind != "ramp":
+            return sides.get(place, [])
+        found = (sides.get((run_id, one, *where)) for one in same[shapes[case_id]])
+        plain = next(filter(None, found), [])
+        if cases[case_id].bias is None:
+            return plain
+        for order, *_ in plain:  # a bias is added at the end, by an operation of its own
+            trees[f"{order}b"] = f"({trees[order]}+b)"
+        return [[f"{order}b", *others] for order, *others in plain]
+
     pairs = [*SIDE, "against"]
     causes = rows_by(stored.causes, pairs, ["cause", "outputs", "ranges"])
     kept = rows_by(stored.differences, pairs, ["index", "bits_at", "bits_against"])
@@ -254,31 +282,82 @@ def runs(stored: Any) -> Iterator[dict[str, Any]]:
     for (run_id, target), rows in differing.groupby(["run_id", "target"], sort=False):
         parts = ("cases", "orders", "roundings", "sides")
         file: dict[str, Any] = {part: {} for part in parts} | {"pairs": []}
-        for row in rows.sort_values(["case_id", "vary", "at"]).itertuples():
-            head = (run_id, row.case_id, target, row.vary)
-            places = [(*head, value) for value in (row.at, row.against)]
-            if not all(place in sides for place in places):
-                continue
-            case = cases[row.case_id]
-            file["cases"][row.case_id] = spec(case)
-            for place in places:
-                file["sides"]["|".join(map(str, (*place[1:2], *place[3:])))] = sides[place]
-                for order, rounding, _ in sides[place]:
+
+        def add(place, at, against, numbers, file=file) -> None:  # type: ignore[no-untyped-def]
+            found = {value: orders_at((*place, value)) for value in (at, against)}
+            if not all(found.values()):
+                return
+            file["cases"][place[1]] = spec(cases[place[1]])
+            for value, orders in found.items():
+                file["sides"][f"{place[1]}|{place[3]}|{value}"] = orders
+                for order, rounding, _ in orders:
                     file["orders"][order] = [trees[order], words(trees[order])]
                     file["roundings"][rounding] = roundings[rounding]
-            pair = (*places[0], row.against)
-            file["pairs"].append(
-                {"case": row.case_id, "vary": row.vary, "at": int(row.at)}
-                | {"against": int(row.against), "compared": int(row.compared)}
-                | {"differing": int(row.differing), "kept": kept.get(pair, [])}
-                | {"max_ulp": None if pd.isna(row.max_ulp) else int(row.max_ulp)}
-                | {"causes": {cause: count for cause, count, _ in causes.get(pair, [])}}
-                | {"ranges": [int(n) for *_, ranges in causes.get(pair, []) for n in ranges]}
-            )
+            head = {"case": place[1], "vary": place[3], "at": int(at), "against": int(against)}
+            file["pairs"].append(head | numbers)
+
+        for row in rows.sort_values(["case_id", "vary", "at"]).itertuples():
+            place = (run_id, row.case_id, target, row.vary)
+            found_causes = causes.get((*place, row.at, row.against), [])
+            numbers = {"compared": int(row.compared), "differing": int(row.differing)}
+            numbers["max_ulp"] = None if pd.isna(row.max_ulp) else int(row.max_ulp)
+            numbers["kept"] = kept.get((*place, row.at, row.against), [])
+            numbers["causes"] = {cause: count for cause, count, _ in found_causes}
+            numbers["ranges"] = [int(n) for *_, ranges in found_causes for n in ranges]
+            add(place, row.at, row.against, numbers)
+        every = stored.comparisons[stored.comparisons.run_id == run_id]
+        every = every[(every.target == target) & (every.vary == "length")]
+        for case_id in known & {*every.case_id}:
+            if cases[case_id].kind == "ramp":
+                place = (run_id, case_id, target, "length")
+                for at, against, numbers in neighbours(every[every.case_id == case_id], kept):
+                    add(place, at, against, numbers)
         if file["pairs"]:
             run = stored.runs[stored.runs.run_id == run_id].iloc[0]
             names = {"key": run_id, "target": target, "machine": run.machine}
-            yield file | {"head": names | {"version": run.library_version, "of": len(rows)}}
+            names |= {"version": run.library_version, "processor": processor(run.machine)}
+            yield file | {"head": names | {"of": len(rows)}}
+
+
+def processor(machine: str) -> str:
+    """``amd-epyc-fam25-model17-avx512`` as ``AMD EPYC (Zen 4, avx512)``; what isn't known stays."""
+    found = re.fullmatch(r"(.+)-(fam\d+-model\d+)-(\w+)", machine)
+    if not found or found[2] not in MACHINES:
+        return machine
+    line = " ".join(w.upper() if w in ("amd", "epyc") else w.title() for w in found[1].split("-"))
+    return f"{line} ({MACHINES[found[2]]}, {found[3]})"
+
+
+def shape(case: Case) -> str:
+    """What a case's orders depend on: everything but its data."""
+    case = case.with_(operands="cancel", weights=None, bias=None, seed=0)
+    return json.dumps(case.to_json(), sort_keys=True)
+
+
+def neighbours(
+    rows: pd.DataFrame, kept: dict[tuple[Any, ...], list]
+) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Each length against the next, found from how both compare with the longest of the sweep.
+
+    A length whose outputs all have the longest one's bits has bits that the other comparison keeps.
+    """
+    rows = rows.sort_values("at")
+    for left, right in zip(rows.itertuples(), list(rows.itertuples())[1:], strict=False):
+        found = []
+        for row in (left, right):
+            place = (row.run_id, row.case_id, row.target, row.vary, row.at, row.against)
+            found.append({index: bits for index, *bits in kept.get(place, [])})
+        whole = all(len(f) == row.differing for f, row in zip(found, (left, right), strict=True))
+        if not whole or left.against != right.against:
+            continue
+        bits = []
+        for index in sorted(found[0].keys() | found[1].keys()):
+            longest = (found[0].get(index) or found[1][index])[1]
+            pair = [f[index][0] if index in f else longest for f in found]
+            bits += [[index, *pair]] if pair[0] != pair[1] and index < left.compared else []
+        if bits:
+            numbers = {"compared": int(left.compared), "differing": len(bits), "max_ulp": None}
+            yield left.at, right.at, numbers | {"kept": bits, "causes": {}, "ranges": []}
 
 
 def rows_by(table: pd.DataFrame, by: list[str], columns: list[str]) -> dict[tuple[Any, ...], list]:

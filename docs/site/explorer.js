@@ -17,12 +17,21 @@
   }
 
   // ---- the question
-  const START = "experiment=accumulation_orders&run=6ecfa16b461b63bd&case=418dfd3eb07160ed&vary=length&at=53&against=64"; // what a bare address asks
+  // what a bare address asks: the report that the project began with
+  const START = "experiment=version_history&target=tensorflow==1.2.1&case=conv2d 1x5, 1 -> 1, ramp&vary=length&at=7&against=8&output=2";
   const question = () => Object.fromEntries(new URLSearchParams(location.hash.slice(1) || START));
+  const run = () => Probe.index[$("experiment").value].find((one) => one.key === $("run").value);
+  // An address names a target, a machine and a shape in words: they stay when all is measured again, and keys of runs don't.
   function remember() {
-    const kept = { experiment: $("experiment").value, run: $("run").value, case: pair.case, vary: pair.vary, at: pair.at, against: pair.against };
+    const { target, machine } = run(), shape = named(pair.case);
+    const kept = { experiment: $("experiment").value, target, machine, case: shape, vary: pair.vary, at: pair.at, against: pair.against };
     if (chosen !== null) kept.output = chosen;
     history.replaceState(null, "", "#" + new URLSearchParams(kept));
+    document.title = `${shape}: ${pair.vary} ${pair.at} against ${pair.against}, ${target} - probe`;
+  }
+  function named(id) { // a case's shape in words; cases of one shape are numbered
+    const alike = Object.keys(file.cases).filter((one) => file.cases[one].label === file.cases[id].label).sort();
+    return file.cases[id].label + (alike.length > 1 ? ` (${1 + alike.indexOf(id)})` : "");
   }
 
   function fill(select, options, wanted) { // options: [value, text, group]
@@ -49,14 +58,22 @@
     });
   }
 
+  const ASKED = ["experiment", "run", "target", "machine", "case", "vary", "at", "against", "output"];
   async function choose(wanted) { // from a question, whole or in part; what is missing gets a default
     delete root.dataset.checked;
+    const asked = Object.entries(wanted), missing = [];
     fill($("experiment"), Object.keys(Probe.index).sort().map((name) => [name, name.replaceAll("_", " ")]), wanted.experiment ?? "length_sweep");
-    const runs = Probe.index[$("experiment").value];
-    fill($("run"), runs.map((run) => [run.key, `${run.target} (${run.version})`, run.machine]), wanted.run);
+    if (wanted.experiment && $("experiment").value !== wanted.experiment) missing.push(`experiment ${wanted.experiment}`);
+    const runs = Probe.index[$("experiment").value], fits = runs.filter((one) => one.target === wanted.target);
+    fill($("run"), runs.map((one) => [one.key, `${one.target} (${one.version})`, one.processor]), wanted.run ?? (fits.find((one) => one.machine === wanted.machine) ?? fits[0])?.key);
+    if (wanted.target && run().target !== wanted.target) missing.push(`target ${wanted.target}`);
+    else if (wanted.machine && run().machine !== wanted.machine) missing.push(`machine ${wanted.machine}`);
+    if (wanted.run && run().key !== wanted.run) missing.push(`run ${wanted.run}`);
     file = await load($("run").value);
-    const cases = [...new Set(file.pairs.map((one) => `${one.case}|${one.vary}`))];
-    fill($("case"), cases.map((one) => [one, `${file.cases[one.split("|")[0]].label}`, `by ${one.split("|")[1]}`]).sort((a, b) => a[2].localeCompare(b[2])), `${wanted.case}|${wanted.vary}`);
+    const cases = [...new Set(file.pairs.map((one) => `${one.case}|${one.vary}`))].map((one) => [one, named(one.split("|")[0]), `by ${one.split("|")[1]}`]);
+    const same = cases.find(([one, words]) => [words, one.split("|")[0]].includes(wanted.case) && (!wanted.vary || one.endsWith(`|${wanted.vary}`)));
+    fill($("case"), cases.sort((a, b) => a[2].localeCompare(b[2])), same?.[0]);
+    if (wanted.case && !same) missing.push(`operation ${wanted.case}${wanted.vary ? ` by ${wanted.vary}` : ""}`);
     const [id, vary] = $("case").value.split("|"), mine = file.pairs.filter((one) => one.case === id && one.vary === vary);
     root.querySelector("[data-vary]").textContent = vary;
     const numbers = (name, rows) => [...new Set(rows.map((one) => one[name]))].sort((a, b) => a - b).map((n) => [n, n]);
@@ -64,6 +81,9 @@
     const there = mine.filter((one) => one.at === Number($("at").value));
     fill($("against"), numbers("against", there), wanted.against);
     pair = there.find((one) => one.against === Number($("against").value));
+    for (const name of ["at", "against"]) if (wanted[name] && $(name).value !== String(wanted[name])) missing.push(`${vary} ${wanted[name]}`);
+    for (const [name] of asked) if (!ASKED.includes(name)) missing.push(`${name}, which is nothing that can be asked`);
+    part("notice").textContent = missing.length ? `This address asks for what is not stored here: ${missing.join("; ")}. What is shown instead is the nearest that there is.` : "";
     const output = wanted.output === undefined ? null : Number(wanted.output);
     show(output);
   }
@@ -77,10 +97,9 @@
     const width = Math.max(320, part("map").clientWidth - 8);
     const size = Math.max(3, Math.min(22, Math.floor(width / columns), Math.max(6, Math.floor(260 / rows))));
     view = { spec, sides, differs, columns, rows, size, order: [...differs.keys()].sort((a, b) => a - b) };
-    const run = Probe.index[$("experiment").value].find((one) => one.key === $("run").value);
-    const causes = Object.entries(pair.causes).map(([cause, count]) => `${cause} ${count}`).join(", ");
+    const measured = run(), causes = Object.entries(pair.causes).map(([cause, count]) => `${cause} ${count}`).join(", ");
     part("summary").textContent = `${pair.differing} of ${pair.compared} compared outputs differ` + (pair.max_ulp === null ? "" : `, by up to ${pair.max_ulp.toLocaleString("en")} ulp`) +
-      (causes ? `; cause: ${causes}` : "") + `. ${spec.dtype}, ${run.target}, version ${run.version}, ${run.machine}; ${run.pairs} of this run's ${run.of} comparisons with a difference are here.`;
+      (causes ? `; cause: ${causes}` : "") + `. ${spec.dtype}, ${measured.target}, version ${measured.version}, ${measured.processor}.`;
     chosen = output !== null && output >= 0 && output < sides[0].outputs ? output : (view.order[0] ?? 0);
     paint();
     answer();
@@ -159,6 +178,7 @@
       columns.append(side);
     });
     box.append(columns);
+    if (left.tree.nodes.length && left.tree.nodes.length <= Bench.MOST) box.append(Bench.bench(asked.answers, dtype, text, hex));
     root.dataset.milliseconds = (performance.now() - started).toFixed(1);
   }
 
@@ -239,7 +259,7 @@
   part("ask").addEventListener("change", (event) => {
     const names = ["experiment", "run", "case", "at", "against"], upto = names.indexOf(event.target.name), wanted = {};
     for (const name of names.slice(0, upto + 1)) wanted[name] = $(name).value;
-    if (wanted.case) [wanted.case, wanted.vary] = wanted.case.split("|");
+    if (wanted.case) [wanted.case, wanted.vary] = wanted.case.split("|"); // here the case's key
     choose(wanted).catch(failed);
   });
   const failed = (error) => { part("summary").textContent = error.message; };

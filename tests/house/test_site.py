@@ -180,6 +180,70 @@ def test_it_opens_and_answers_quickly(site, tab):
     assert asking < 200 * slack
 
 
+def test_a_bare_address_asks_the_report_that_the_project_began_with(site, tab):
+    explore = opened(tab, site, "explorer.html")
+    assert "2 of 3 compared outputs differ" in explore.locator(".summary").inner_text()
+    assert "conv2d 1x5, 1 -> 1, ramp: length 7 against 8" in tab.title()
+    assert explore.locator(".notice").inner_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("target=tensorflow==9", "target tensorflow==9"),
+        ("experiment=no_such", "experiment no_such"),
+        ("experiment=length_sweep&case=conv9d 3&vary=length", "operation conv9d 3 by length"),
+        ("experiment=length_sweep&at=5&colour=red", "colour, which is nothing that can be asked"),
+    ],
+)
+def test_an_address_that_asks_for_what_is_not_stored_says_so(site, tab, address, said):
+    explore = opened(tab, site, f"explorer.html#{address}")
+    assert said in explore.locator(".notice").inner_text()
+    assert explore.locator(".answer h2").count() == 1
+
+
+def test_a_sum_is_added_in_another_order_by_hand(site, tab):
+    bench = opened(tab, site, "explorer.html").locator(".bench")
+    result, order = bench.locator(".result"), bench.locator("select")
+    left = result.inner_text()
+    assert "the bits of the left run, 2 ulp from the right run" in left
+    order.select_option(label="the right run's order")
+    assert "the bits of the right run" in result.inner_text()
+    order.select_option(label="halves of halves")
+    assert bench.locator(".formula").inner_text() == "((p0 + p1) + p2) + ((p3 + p4) + b)"
+    order.select_option(label="the left run's order")
+    fma, products = bench.locator("[type=checkbox]"), bench.locator(".product")
+    chosen = [*range(5)]
+
+    def expected(fused=False):
+        total = np.float32(X[chosen[0]] * W[chosen[0]])
+        for i in chosen[1:]:  # a product of two float32 is exact in float64
+            term = np.float64(X[i]) * np.float64(W[i]) if fused else X[i] * W[i]
+            total = np.float32(total + term)
+        return f"0x{(total + np.float32(0.0401)).view(np.uint32):08x}"
+
+    found = set()
+    for place in (3, 2, 1, 4, 3, 2, 1):
+        products.nth(place).focus()
+        tab.keyboard.press("ArrowLeft")
+        chosen[place - 1 : place + 1] = chosen[place - 1 : place + 1][::-1]
+        assert expected() in result.inner_text()
+        found.add(expected())
+    assert len(found) > 1  # the bit moved
+    products.nth(0).drag_to(products.nth(4))
+    chosen[0], chosen[4] = chosen[4], chosen[0]
+    assert expected() in result.inner_text()
+    fma.check()
+    assert expected(fused=True) in result.inner_text()
+    bench.get_by_text("as it was").click()
+    assert result.inner_text() == left
+
+
+X = np.float32([20, 30, 40, 50, 60])
+W = np.float32([-0.7313, -1.1043, 1.8492, 1.3007, -0.1033])
+"""What the third output of the report meets."""
+
+
 def test_keys_choose_outputs_and_the_address_is_the_question(site, tab):
     explore = opened(tab, site)
     explore.locator("canvas").focus()
@@ -241,9 +305,11 @@ def by_python(key, one):
     pair, cases = one["pair"], probe.load(ROOT / "results" / key.rpartition("-")[0]).cases
     case = Case.from_json(cases[cases.case_id == pair["case"]].json.iloc[0])
     case = case.with_(**{pair["vary"]: pair["against" if one["side"] else "at"]})
-    x, w, _ = case.operands()
+    x, w, bias = case.operands()
     met, weights, _ = gather(case, x, w, np.array([one["index"]]))
     names = "fused narrow cut nodes product_format products through"
     rounding = {name: one["rounding"][name] for name in names.split() if name in one["rounding"]}
     summation = Summation(Tree.parse(one["order"]), Rounding.from_json(rounding))
-    return [str(each.bits) for each in partial_sums(summation, met, weights, case.dtype)]
+    bias = None if bias is None else bias[one["index"] % case.filters]
+    sums = partial_sums(summation, met, weights, case.dtype, bias)
+    return [str(each.bits) for each in sums]
