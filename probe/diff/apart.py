@@ -37,7 +37,7 @@ from probe.diff.folder import (
     read_recording,
     write_recording,
 )
-from probe.diff.repeated import Marks, contents, repeated
+from probe.diff.repeated import Marks, repeated_with_others
 from probe.diff.sums import OperationSum, SumSession
 from probe.diff.watched import watched
 from probe.order.semantics import Unknown
@@ -492,8 +492,7 @@ class ProcessRecording(child.Worker):
             return made
 
         run = read_recording(Path(request["out"]))
-        changed = contents(inputs, where, dtypes)
-        marks = repeated(run, (partial(recorder, other) for other in changed))
+        marks = repeated_with_others(run, recorder, inputs, where, dtypes)
         header = {
             "changed": [*marks.changed],
             "missing": sorted(marks.missing),

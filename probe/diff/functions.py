@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,9 +27,8 @@ from probe.diff.repeated import (
     Marks,
     Where,
     aligned,
-    contents,
     independent,
-    repeated,
+    repeated_with_others,
     starts,
     unheard,
 )
@@ -213,8 +211,8 @@ class _Question:
         """Repeats a side's run with other content in these places; None: there are none."""
         if not any(some.any() for some in where.values()):
             return None
-        changed = contents(self.arrays, where, self.dtypes, self.apart)
-        return repeated(self.runs[side], (partial(self.sides[side].given, c) for c in changed))
+        run, given = self.runs[side], self.sides[side].given
+        return repeated_with_others(run, given, self.arrays, where, self.dtypes, self.apart)
 
     def again(self) -> tuple[Run, Run] | None:
         """Records both on independent inputs."""

@@ -179,8 +179,10 @@ def lines_by_value(left: np.ndarray, right: np.ndarray) -> Selection | None:
         return None
     axes = [axis for axis in range(left.ndim) if sizes[0][axis] != sizes[1][axis]] or [0]
     axis = axes[0]
+    if len(axes) > 1 or not left.size or not right.size:  # a router may send no rows to an expert
+        return None
     ours, theirs = (np.moveaxis(a, axis, 0).reshape(a.shape[axis], -1) for a in (left, right))
-    if len(axes) > 1 or not ours.size or ours.shape[1] < LINE or ours.size * len(theirs) > MOST:
+    if ours.shape[1] < LINE or ours.size * len(theirs) > MOST:
         return None
     at, to = list[int](), list[int]()
     for number, line in enumerate(ours):

@@ -2,7 +2,9 @@
 a run's values change as it is repeated with that.
 
 Four finite contents serve: large of either sign (one of them wakes a unit that the other leaves
-dead) and two random ones. NaN would be stricter, but 0 * NaN hides what stands behind a mask. A
+dead) and two random ones. NaN would be stricter, but 0 * NaN hides what stands behind a mask. Of a
+batch two serve, as a rule: in the second, some samples are large and others random, and where that
+reaches no sample that the first has not reached, no more are asked. A
 repetition is compared while it runs, value by value, with what is kept of the run, and leaves marks
 alone: the values of four runs more would not fit beside a large model's.
 """
@@ -15,7 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from fractions import Fraction
+from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +42,9 @@ LARGE = 4.0
 
 # What is added to hide is less than this.
 HIDES = -1e3
+
+# Elements of an array that say whether all of them may be of two numbers.
+BEGIN = 1 << 12
 
 
 def lacked(left: Arrays, right: Arrays) -> tuple[Where, Fraction] | None:
@@ -97,14 +104,16 @@ def contents(
     dtypes: Mapping[str, str] | None = None,
     apart: Collection[str] = (),
 ) -> Iterator[Arrays]:
-    """Yields the inputs with other content in these places, four times.
+    """Yields the inputs with other content in these places, four times; the second of a batch has
+    two kinds of it, in turns.
 
     ``dtypes``: of inputs whose containers don't say (bfloat16). A mask stays that hides all of what
     is lacked: that is padding, unless both sides have it and other numbers in it (``apart``). Other
     masks, and classes of few numbers, stay in the first two as
     well and change in the others, so that what counts them is seen.
     """
-    for number in range(4):
+    samples = lacked_samples(arrays, where)
+    for number, kinds in enumerate(KINDS if samples is None else KINDS_OF_BATCH):
         changed = {}
         for order, (name, array) in enumerate(arrays.items()):
             some = where[name]
@@ -113,13 +122,37 @@ def contents(
                 own = some & ~some.all(axis=tuple(range(1, some.ndim)), keepdims=True)
                 hidden = some if _hides(array, some) else own if _hides(array, own) else ~some
                 some = some & ~hidden
+            changed[name] = array
             if not some.any():
-                changed[name] = array
                 continue
             dtype = (dtypes or {}).get(name, str(array.dtype))
-            other = other_content(array, dtype, number, SEED + 101 * order + number)
-            changed[name] = np.where(some, other, array).astype(array.dtype)
+            for turn, kind in enumerate(kinds):
+                other = other_content(array, dtype, kind, SEED + 101 * order + number)
+                if len(kinds) > 1:
+                    lines = np.cumsum(samples) % len(kinds) == turn
+                    some = where[name] & lines.reshape(-1, *(1,) * (array.ndim - 1))
+                changed[name] = np.where(some, other, changed[name]).astype(array.dtype)
         yield changed
+
+
+# What each repetition has of ``other_content``'s kinds.
+KINDS = (0,), (1,), (2,), (3,)
+KINDS_OF_BATCH = (0,), (1, 2), (1,), (3,)
+
+
+def lacked_samples(arrays: Arrays, where: Where) -> np.ndarray | None:
+    """Returns which samples of a batch are lacked, several of them: bool. None: something else is,
+    or a mask with them, which is changed last."""
+    lines = list[np.ndarray]()
+    for name, some in where.items():
+        if some.any():
+            each = some.reshape(len(some), -1)
+            lines.append(each.any(axis=1))
+            if is_mask(arrays[name]) or not np.array_equal(lines[-1], each.all(axis=1)):
+                return None
+    if not lines or not all(np.array_equal(lines[0], line) for line in lines):
+        return None
+    return lines[0] if 1 < lines[0].sum() < len(lines[0]) else None
 
 
 def independent(arrays: Arrays, dtypes: Mapping[str, str] | None = None) -> Arrays:
@@ -141,7 +174,8 @@ def is_mask(array: np.ndarray) -> bool:
         return bool(np.isin(array, (0, 1)).all()) and len(np.unique(array)) == 2
     if array.dtype.kind != "f" or array.size < 2:
         return False
-    if np.isinf(array).any() or len(np.unique(array)) == 2:
+    begin = array.reshape(-1)[:BEGIN]  # to sort a batch of pictures takes longer than to run some
+    if np.isinf(array).any() or (len(np.unique(begin)) <= 2 and len(np.unique(array)) == 2):
         return True
     # what is added hides by large numbers, alone or twice, beside the numbers of a bias
     least = float(np.nanmin(array))
@@ -192,13 +226,17 @@ class Marks:
 
     ``changed``: bool, of size 1 along axes along which it is the same. ``missing``: values that
     some repetition did not have, or had in another shape: nothing is known of those.
-    ``repetitions``: how many there were.
+    ``repetitions``: how many there were. ``share``: of a batch's samples, those of the other side;
+    while it is given only the lines of these are compared, and ``reached`` says whether any has
+    changed that had not before.
     """
 
     run: Run
     changed: dict[int, np.ndarray] = field(default_factory=dict)
     missing: set[int] = field(default_factory=set)
     repetitions: int = 0
+    share: Fraction | None = None
+    reached: bool = False
 
     def of(self, number: int) -> np.ndarray | None:
         """Returns the mark of a value, to be broadcast to its shape; None: nothing is known."""
@@ -223,12 +261,16 @@ class Marks:
         if (shape, dtype) != (value.shape, value.dtype):
             self.missing.add(number)
             return
-        if array_digest(array) == value.digest:
+        lines = self._unreached(number)
+        if lines is None and array_digest(array) == value.digest:
             return
         before = self.run.array(number)
         if before is None or before.shape != array.shape:
             self.missing.add(number)
             return
+        if lines is not None and not differing(before[lines], array[lines], dtype).any():
+            return
+        self.reached = True
         mark = differing(before, np.asarray(array), dtype)
         if rounded and dtype in floats.FORMATS:
             ours, theirs = (floats.widen(np.asarray(a), dtype) for a in (before, array))
@@ -239,6 +281,22 @@ class Marks:
         if number in self.changed:
             mark = compact(self.changed[number] | mark)
         self.changed[number] = mark
+
+    def _unreached(self, number: int) -> tuple[Any, ...] | None:
+        """Returns where a value's lines stand that don't change, if they are the other side's share
+        of them; None: they aren't, or it isn't asked."""
+        mark = self.changed.get(number)
+        if self.share is None or mark is None:
+            return None
+        for axis, size in enumerate(mark.shape):
+            if size > 1:
+                rest = tuple(k for k in range(mark.ndim) if k != axis)
+                at = np.flatnonzero(~mark.any(axis=rest))
+                if len(at) == self.share * size:
+                    first, behind = int(at[0]), int(at[-1]) + 1
+                    inner: Any = slice(first, behind) if behind - first == len(at) else at
+                    return (*(slice(None),) * axis, inner)
+        return None
 
 
 def differing(left: np.ndarray, right: np.ndarray, dtype: str) -> np.ndarray:
@@ -253,8 +311,10 @@ def differing(left: np.ndarray, right: np.ndarray, dtype: str) -> np.ndarray:
     unit = f"u{left.dtype.itemsize}"
     first, second = (np.ascontiguousarray(a).reshape(a.shape).view(unit) for a in (left, right))
     apart = first != second
-    one = first.dtype.type(1)
-    apart &= ((first | second) << one) != 0  # not both zero
+    if left.dtype in (np.float32, np.float64):  # NaN apart, numbers have one pattern but for zero
+        apart &= left != right
+    else:
+        apart &= ((first | second) << first.dtype.type(1)) != 0  # not both zero
     return np.asarray(apart)
 
 
@@ -262,9 +322,10 @@ def compact(mark: np.ndarray) -> np.ndarray:
     """Returns a mark of size 1 along axes along which nothing changes."""
     for axis in range(mark.ndim):
         if mark.shape[axis] > 1:
-            first = mark[(slice(None),) * axis + (slice(1),)]
-            if np.array_equal(np.broadcast_to(first, mark.shape), mark):
-                mark = first
+            lines = np.moveaxis(mark, axis, 0)
+            # two lines say of most that they change: all of a large mark take as long as to run it
+            if np.array_equal(lines[0], lines[-1]) and (lines == lines[0]).all():
+                mark = mark[(slice(None),) * axis + (slice(1),)]
     return np.array(mark)
 
 
@@ -312,17 +373,37 @@ class _Watch:
             self.marks.compare(number, seen.shape, seen.dtype, seen.array())
 
 
-def repeated(run: Run, recorders: Iterable[Callable[[], Recorder]]) -> Marks:
+def repeated_with_others(
+    run: Run,
+    recorder: Callable[[Arrays], Recorder],
+    arrays: Arrays,
+    where: Where,
+    dtypes: Mapping[str, str] | None = None,
+    apart: Collection[str] = (),
+) -> Marks:
+    """Repeats a run of these inputs with other content in these places."""
+    samples = lacked_samples(arrays, where)
+    share = None if samples is None else Fraction(int((~samples).sum()), len(samples))
+    changed = contents(arrays, where, dtypes, apart)
+    return repeated(run, (partial(recorder, other) for other in changed), share)
+
+
+def repeated(
+    run: Run, recorders: Iterable[Callable[[], Recorder]], share: Fraction | None = None
+) -> Marks:
     """Repeats a run; each of ``recorders`` gives a recorder of it with other content.
 
     A repetition that fails, as content of its own may make it do, says nothing and isn't counted.
-    One that takes another branch is recorded whole and its operations are aligned.
+    One that takes another branch is recorded whole and its operations are aligned. ``share``: of a
+    batch, what the other side has of it: no more is asked where the second reaches no more.
     """
     marks = Marks(run)
-    for make in recorders:
+    for number, make in enumerate(recorders):
         if budget.spent():
             break
         watch = _Watch(marks)
+        marks.share = share if number == marks.repetitions == 1 else None
+        marks.reached = False
         try:
             with unheard():
                 recorder = foreign(make)
@@ -333,8 +414,10 @@ def repeated(run: Run, recorders: Iterable[Callable[[], Recorder]]) -> Marks:
             continue
         marks.repetitions += 1
         if not watch.other_branch and watch.at == len(run.operations):
-            for seen, number in zip(outputs, run.outputs, strict=False):
-                watch.compare(seen, number)
+            for seen, output in zip(outputs, run.outputs, strict=False):
+                watch.compare(seen, output)
+            if marks.share is not None and not (marks.reached or marks.missing):
+                break
         else:
             _compare_branches(marks, record_run(recorder))
     return marks

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
 from probe.case.errors import Foreign, ProbeError, foreign
 from probe.diff.match import RunningMatch, Sides
-from probe.diff.repeated import Arrays, Marks, contents, independent, lacked, repeated
+from probe.diff.repeated import Arrays, Marks, independent, lacked, repeated_with_others
 from probe.record.contract import Recorder
 from probe.record.recording import Run, record_run
 
@@ -39,8 +38,7 @@ class Here:
     dtypes: Mapping[str, str] | None = None
 
     def marks(self, run: Run, arrays: Arrays, where: Mapping[str, np.ndarray]) -> Marks:
-        changed = contents(arrays, dict(where), self.dtypes)
-        return repeated(run, (partial(self.recorder, other) for other in changed))
+        return repeated_with_others(run, self.recorder, arrays, dict(where), self.dtypes)
 
     def run(self, arrays: Arrays) -> Run:
         return record_run(self.recorder(arrays))
