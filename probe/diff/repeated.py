@@ -128,7 +128,7 @@ def contents(
             dtype = (dtypes or {}).get(name, str(array.dtype))
             for turn, kind in enumerate(kinds):
                 other = other_content(array, dtype, kind, SEED + 101 * order + number)
-                if len(kinds) > 1:
+                if samples is not None and len(kinds) > 1:
                     lines = np.cumsum(samples) % len(kinds) == turn
                     some = where[name] & lines.reshape(-1, *(1,) * (array.ndim - 1))
                 changed[name] = np.where(some, other, changed[name]).astype(array.dtype)
@@ -147,7 +147,7 @@ def lacked_samples(arrays: Arrays, where: Where) -> np.ndarray | None:
     for name, some in where.items():
         if some.any():
             each = some.reshape(len(some), -1)
-            lines.append(each.any(axis=1))
+            lines.append(np.asarray(each.any(axis=1)))
             if is_mask(arrays[name]) or not np.array_equal(lines[-1], each.all(axis=1)):
                 return None
     if not lines or not all(np.array_equal(lines[0], line) for line in lines):

@@ -53,3 +53,4 @@ def test_rows_that_went_elsewhere_are_found_by_their_numbers() -> None:
     chosen = lines_by_value(rows[[3, 0]] * (1 + 1e-6), rows)
     assert chosen.right.tolist() == [3, 0]
     assert lines_by_value(rows[:1] + 1, rows) is None
+    assert lines_by_value(rows[:0], rows) is None  # an expert that a router sends no rows to

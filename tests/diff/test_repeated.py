@@ -7,7 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from probe.diff.repeated import aligned, compact, contents, differing, independent, lacked, repeated
+from probe.diff.repeated import (
+    aligned,
+    compact,
+    contents,
+    differing,
+    independent,
+    lacked,
+    repeated,
+    repeated_with_others,
+)
 from probe.order.semantics import Unknown
 from probe.record.recording import record_run
 from tests.record.doubles import Doubles, Step
@@ -108,6 +117,31 @@ def test_rows_that_change_are_marked_and_a_mark_has_no_size_along_other_axes() -
     assert doubled.tolist() == [[False], [True], [True], [True]]
     assert turned.tolist() == [[False, True, True, True]]
     assert total.all()
+
+
+def test_a_batch_is_repeated_until_a_content_reaches_no_further_sample() -> None:
+    where = {"x": np.arange(4)[:, None] + np.zeros((4, 6)) > 0}
+    seen = list[np.ndarray]()
+
+    def count(*functions: Callable[..., Any]) -> int:
+        run = record_run(Doubles({"x": X}, steps(*functions)))
+
+        def again(arrays: dict[str, np.ndarray]) -> Doubles:
+            seen.append(arrays["x"])
+            return Doubles(arrays, steps(*functions))
+
+        return repeated_with_others(run, again, {"x": X}, where).repetitions
+
+    assert count(lambda x: x * 2, lambda y: np.maximum(y, 0)) == 2
+    large = [len(np.unique(np.abs(row))) == 1 for row in seen[1][1:]]
+    assert large == [False, True, False]  # in the second, each content stands beside the others
+    # a least number of the batch is reached by none of the large ones
+    assert count(lambda x: x - x.min(axis=0)) == 4
+    assert count(lambda x: x - x.sum()) == 2  # all that it gives is reached at once
+    first = {"x": where["x"] & (np.arange(6) > 3)}  # no whole samples
+    run = record_run(Doubles({"x": X}, steps(np.tanh)))
+    given = lambda arrays: Doubles(arrays, steps(np.tanh))  # noqa: E731
+    assert repeated_with_others(run, given, {"x": X}, first).repetitions == 4
 
 
 def test_what_another_branch_has_not_is_not_known_and_outputs_are_compared_still() -> None:

@@ -170,13 +170,14 @@ def examine(
     ):
         step("opening the model")
         sides: SizedInputs | None = None
+        words: dict[str, Any]
         if ask == "release":
             other = TwoSides(against_target=against_target)
             walked = two_runs(user_model, other, target, explain=False, progress=tell)
         elif ask == "machine":  # a run here against a recording of another machine
             with ExitStack() as running:
                 folder = running.enter_context(tempfile.TemporaryDirectory(prefix="probe-"))
-                words: dict[str, Any] = {"inputs": inputs, "shapes": shapes, "target": target}
+                words = {"inputs": inputs, "shapes": shapes, "target": target}
                 words |= {"trust": trust, "seed": seed}
                 here = record(model, Path(folder) / "here", **words, progress=tell)
                 assert recording is not None
@@ -189,7 +190,9 @@ def examine(
             axes = ",".join(f"{name}:{axis}" for name, axis in along.items())
             both = TwoSides("batch" if ask == "batch" else axes, size, whole)
             cut = replace(user_model, inputs=arrays)
-            walked = two_runs(cut, both, target, subject=subject, explain=False, progress=tell)
+            early = partial(tell_part, "outputs")
+            words = {"subject": subject, "explain": False, "progress": tell, "early": early}
+            walked = two_runs(cut, both, target, **words)
             if ask == "padding" and target is None:
                 ends = f"length {size}", f"length {whole}"
                 walked.asked = ComparisonQuestion(user_model.name, *ends, ADVICE["length"])
@@ -200,7 +203,9 @@ def examine(
                 sides = SizedInputs(subject, vary, (size, whole), dict(left), dict(right), filled)
         head = f"{walked.asked.model}: {walked.asked.left} against {walked.asked.right}"
         diagnosis = Diagnosis(walked, ask, head.removeprefix(": "), parts)
-        examination = Examination(model, walked, sides, out, tell, step, tell_part)
+        examination = Examination(
+            model, walked, sides, out, tell, step, tell_part, diagnosis.text("outputs")
+        )
         with budget.Ending():
             for ended in examination.give_parts():
                 diagnosis.ended = ended
@@ -313,7 +318,7 @@ def _inputs_and_sizes(
 class Examination:
     """What the parts of an answer are found with. ``sides``: of a model in this process; ``out``:
     where the report goes; ``step``: called as a step begins; ``tell_part``: called with a part's
-    name, text and details."""
+    name, text and details; ``early``: what it told of the outputs before they were recorded."""
 
     model: Any
     walked: Walked
@@ -322,11 +327,13 @@ class Examination:
     tell: Say
     step: Say
     tell_part: Callable[..., None]
+    early: str = ""
 
     def give_parts(self) -> Iterator[str]:
         """Gives one part after the other; yields why it ends early."""
         first = self.walked.found.first
-        self.tell_part("outputs", self.walked.counts_text())
+        if self.early != (text := self.walked.counts_text()):
+            self.tell_part("outputs", text)
         self.tell_part("operation", _operation_in_words(self.walked, first))
         if first is None:
             return

@@ -33,7 +33,13 @@ from probe.diff.folder import read_recording
 from probe.diff.functions import FunctionSide, by_reading
 from probe.diff.running import Matches
 from probe.diff.walk import compare_and_explain, walk
-from probe.explain.comparison.outputs import NAMED, Decision, counts_text, decisions
+from probe.explain.comparison.outputs import (
+    NAMED,
+    Decision,
+    OutputDifference,
+    counts_text,
+    decisions,
+)
 from probe.record.contract import Recorder
 from probe.record.inputs import listed_inputs, require_arguments
 from probe.record.recording import Provenance, Run
@@ -50,6 +56,14 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from probe.ui.answers.two_runs import Recorded
+
+
+def samples_text(outputs: Sequence[OutputDifference], samples: tuple[int, int] | None) -> str:
+    """How many of these outputs differ, and of how many ``samples`` of a batch they are."""
+    text = counts_text(outputs, batch=samples is not None)
+    if samples is not None:
+        text += f"; compared: {samples[0]:,} of {counted(samples[1], 'sample')}"
+    return text
 
 
 @dataclass(repr=False)
@@ -225,11 +239,7 @@ class Walked(Answer):
 
     def counts_text(self) -> str:
         """How many outputs differ by index, and of how many samples."""
-        samples = self.found.samples
-        text = counts_text(self.found.plain, batch=samples is not None)
-        if samples is not None:
-            text += f"; compared: {samples[0]:,} of {counted(samples[1], 'sample')}"
-        return text
+        return samples_text(self.found.plain, self.found.samples)
 
     def ending(self) -> tuple[str, str]:
         """Returns the first source in words, and how far its difference spreads."""

@@ -63,7 +63,12 @@ from probe.targets.launch import AnySession, open_session
 from probe.targets.progress import VOICE, Say, heard, silent
 from probe.targets.target import Target, why_unavailable
 from probe.ui.answers.answer import Answer, checked_target
-from probe.ui.answers.first_difference import ComparisonQuestion, Walked, of_stored
+from probe.ui.answers.first_difference import (
+    ComparisonQuestion,
+    Walked,
+    of_stored,
+    samples_text,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -222,10 +227,12 @@ def two_runs(
     time: str | None = None,
     progress: Say | None = None,
     subject: Opened | None = None,
+    early: Say = silent,
 ) -> Walked:
     """Does as ``probe.network`` with ``at`` or ``against_target``. Errors: as there.
 
-    ``subject``: the model, where it was opened before.
+    ``subject``: the model, where it was opened before. ``early``: is called with how many outputs
+    of a batch differ, as soon as all its samples were run and long before a source is known.
     """
     with within(time), heard("network", progress) as tell:
         sides = sides.checked(target)
@@ -242,6 +249,10 @@ def two_runs(
         samples, both = sides.every_sample((plain, plain), both, subject.inputs, tell)
         question, masked = sides.question(model.name, None), list[MaskedSample]()
         if samples is not None:
+            dtypes = [str(array.dtype) for array in samples.whole]
+            if not {*dtypes} & CONTAINERS:
+                plain_outputs = samples.differences([(dtype, dtype) for dtype in dtypes])
+                early(samples_text(plain_outputs, (samples.compared, samples.count)))
             masked = masked_samples(plain, both[1], subject.inputs, tell)
         behind = None
         if samples is not None and samples.first_apart() is None:
@@ -265,10 +276,9 @@ def two_runs(
             differing, elements = (
                 sum(getattr(o, n) for o in padded) for n in ("differing", "elements")
             )
-            samples_text = counted(len(masked), "sample")
             found.notes.append(
-                f"{samples_text} with padding, each cut to its content against the same padded: "
-                f"{differing:,} of {elements:,} outputs differ"
+                f"{counted(len(masked), 'sample')} with padding, each cut to its content against "
+                f"the same padded: {differing:,} of {elements:,} outputs differ"
             )
         # what was revealed of operations; None where sums are not tested
         known: Known | None = {} if sides.by == "order" else None
@@ -297,6 +307,10 @@ def two_runs(
             walked.found.notes.append(f"sizes from {first} on were not compared: {why}")
         walked.script = sides.script(model, None)
         return walked
+
+
+# Of numbers that NumPy has no dtype for: what they are is known of a recorded run.
+CONTAINERS = {"uint8", "uint16"}
 
 
 def repeats(subject: Opened) -> Callable[[tuple[Arrays, Arrays]], Matches]:

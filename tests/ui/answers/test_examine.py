@@ -64,6 +64,7 @@ def test_the_parts_come_in_order_and_each_is_told_at_once(tmp_path):
     names = [one.name for one in found.parts]
     assert found.parts == told and sorted(names, key=ORDER.index)[0] == names[0] == "outputs"
     assert set(names) == set(ORDER) and names[:4] == list(ORDER[:4]) and names[-1] == "report"
+    assert names.count("outputs") == 1  # told before anything was recorded, and not again
     assert found.verdict == "differs" and not found.ended
     assert f"nn.Linear({x.shape[1]}, 64)" in found.text("operation")
     assert "sums of" in found.text("cause") and "replay on both sides" in found.text("cause")
