@@ -1,17 +1,16 @@
-"""``probe.assert_same_bits``: where two values differ, or rows of a model at different sizes."""
+"""``probe.assert_same_bits``: where two values, or what two functions give, differ."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from probe.case import floats, ulp
 from probe.case.arguments import typed
-from probe.case.errors import InputError, ProbeError
+from probe.case.errors import ProbeError
 from probe.record.inputs import arrays_restored, listed_inputs, require_arguments
 from probe.record.store import array_of, bits_of, named_arrays
 from probe.targets.progress import silent
@@ -121,38 +120,3 @@ def _why_functions_differ(left: Any, right: Any, inputs: Any = None) -> Iterator
         yield from found.lines()[1:] if found.finding else [ONLY_FORM]
     except ProbeError as error:
         yield f"no operation can be named: {error}"
-
-
-def differing_rows(
-    model: Callable[..., Any], inputs: Any, sizes: list[int], axis: int = 0
-) -> list[str]:
-    """Returns at which sizes rows differ from those of the largest one, and why, in lines."""
-    for name, array in named_arrays(inputs):
-        if len(getattr(array, "shape", ())) <= axis or array.shape[axis] < sizes[-1]:
-            shape = "x".join(map(str, getattr(array, "shape", ()))) or "scalar"
-            why = f"its shape {shape} has no {sizes[-1]} rows along axis {axis}"
-            raise InputError("inputs", name or "array", why, "give more, or smaller sizes")
-
-    def run(size: int) -> Any:
-        rows = (*[slice(None)] * axis, slice(size))
-        if isinstance(inputs, Mapping):
-            return model(**{name: array[rows] for name, array in inputs.items()})
-        several = inputs if isinstance(inputs, list | tuple) else [inputs]
-        return model(*[array[rows] for array in several])
-
-    whole, lines, first = dict(named_arrays(run(sizes[-1]))), list[str](), 0
-    for size in sizes[:-1]:
-        for name, output in named_arrays(run(size)):
-            rows = (*[slice(None)] * axis, slice(size))
-            same = whole[name][rows] if name in whole else None
-            if same is None or len(output.shape) <= axis or output.shape[axis] != size:
-                why = f"it has no {size} rows along axis {axis} at batch {size}"
-                raise InputError("output", name or "array", why, "return rows for rows")
-            if bits_of(output) != bits_of(same):
-                first = first or size
-                lines.append(f"batch={size}: {where_they_differ(output, same, name or 'out')}")
-    if lines:
-        more = [f"... and at {len(lines) - 3} more"] * (len(lines) > 4)
-        lines = [f"rows differ from those at batch {sizes[-1]}:", *lines[: 4 - len(more)], *more]
-        lines += _why_functions_differ(partial(run, first), partial(run, sizes[-1]))
-    return lines

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +36,6 @@ from probe.ui.answers.answer import (
 )
 
 if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
-    import pyarrow as pa
     from matplotlib.figure import Figure
     from rich.console import RenderableType
 
@@ -469,36 +466,3 @@ def defaults_apart(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         for (target, switch), machines in values.items()
         if len(set(machines.values())) > 1
     ]
-
-
-def query_json(rows: pa.Table) -> dict[str, Any]:
-    """Returns the result of a query as ``probe results --sql ... --json`` prints it.
-
-    Times are text, and so are NaN and infinities, which JSON hasn't. Errors: InputError where two
-    columns have one name.
-    """
-    names = rows.column_names
-    if twice := {name for name in names if names.count(name) > 1}:
-        why = "two columns of the result have this name"
-        raise InputError("column", min(twice), why, "rename one of them, for example AS other")
-    lists = [[_json_value(value) for value in column.to_pylist()] for column in rows.columns]
-    records = [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
-    return {"columns": names, "rows": records}
-
-
-def _json_value(value: Any) -> Any:
-    # json would write NaN and Infinity, which are no JSON
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, list | tuple):
-        return [_json_value(element) for element in value]
-    if isinstance(value, dict):
-        return {str(name): _json_value(element) for name, element in value.items()}
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, bytes):
-        return value.hex()
-    # DuckDB sums BIGINT as HUGEINT, which Arrow hands over as a decimal
-    if isinstance(value, Decimal) and value.as_tuple().exponent == 0:
-        return int(value)
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)

@@ -1,6 +1,6 @@
 """Compares two runs of one model, at different batches, lengths or targets; finds which conditions
 of a target pin its bits; and keeps a run in a folder, to be compared with one of another machine,
-release or target, or the digests of its operations alone."""
+release or target."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xxhash
 
 from probe.case.arguments import choice, typed, whole_number
 from probe.case.errors import Foreign, InputError, ProbeError, TargetError, foreign
@@ -40,7 +39,6 @@ from probe.explain.comparison.outputs import (
     output_difference,
     starts_of_pieces,
 )
-from probe.order.semantics import Moves
 from probe.record import inputs as given_inputs
 from probe.record.contract import Input, Opened, Recorder
 from probe.record.inputs import first_entries, varied_axes
@@ -691,57 +689,22 @@ def record(
     return Recorded(read_folder(folder), size_of_values(folder))
 
 
-# Operations of a run whose digests are told: `bits.lock` has a line for each.
-MOST_DIGESTS = 2000
-
-
-def digests_of(run: Run) -> list[str]:
-    """Returns ``OP PATH DIGEST`` of each operation that computes: what moves elements is left out,
-    and what did not repeat its bits within the run. With them beside a check's bits the first
-    operation that changed is known without the machine that the lock was made on."""
-    digests = []
-    for operation in run.operations:
-        if not isinstance(operation.meaning, Moves) and not run.unsteady.intersection(
-            operation.gives
-        ):
-            every = "".join(run.values[n].digest for n in operation.gives)
-            digest = xxhash.xxh3_128_hexdigest(every.encode())[:12]
-            digests.append(f"{operation.op} {'_'.join(operation.path.split()) or '-'} {digest}")
-    return digests[:MOST_DIGESTS]
-
-
-def recorded_operations(
+def record_function(
     function: Callable[[], Any],
-    folder: Path | None = None,
+    folder: Path,
     bare: tuple[Callable[..., Any], Sequence[Any]] | None = None,
-) -> tuple[list[str], str]:
-    """Runs a function a few times, watched; returns its operations' digests, or why there are none.
+) -> str:
+    """Runs a function a few times, watched, and keeps the recording in a new folder. Why there is
+    none; empty: there is one.
 
-    ``folder``: also keeps the recording there. ``bare``: as ``function_recorder`` takes it:
-    plain NumPy is watched by the arrays that it is called with alone.
+    ``bare``: as ``function_recorder`` takes it: plain NumPy is watched by the arrays that it is
+    called with alone.
     """
     try:
         recorder = function_recorder(function, bare=bare)
-        with begin_recording(folder) if folder else nullcontext() as store:
+        with begin_recording(folder) as store:
             run, notes = foreign(watched, recorder, "the run", store)
-            if folder:
-                write_recording(run, folder, notes=notes)
-        return digests_of(run), ""
+            write_recording(run, folder, notes=notes)
+        return ""
     except (Foreign, ProbeError) as error:  # what the user's test raises when it is run again, say
-        return [], " ".join(str(error).split())
-
-
-def first_changed(old: Sequence[str], new: Sequence[str]) -> str:
-    """Returns the first operation whose digest changed, in words; empty where none is known.
-
-    Operations are matched in their order. Where the names part, other operations are run.
-    """
-    for number, (before, other) in enumerate(zip(old, new, strict=False), 1):
-        if before != other:
-            both = (each.rsplit(" ", 2) for each in (before, other))
-            was, now = (f"{op} at {path}".removesuffix(" at -") for op, path, _ in both)
-            ran = was if was == now else f"{now} is run, where it was {was}"
-            return f"operation {number} of {len(old)}: {ran}"
-    if old and new and len(old) != len(new):
-        return f"{len(new)} operations are run, where it was {len(old)}; those in common agree"
-    return ""
+        return " ".join(str(error).split())

@@ -134,17 +134,14 @@ FOLDERS = click.argument("folders", metavar="DIR...", nargs=-1, required=True, t
 
 @click.command(cls=Words, short_help="Summarise stored results, by machine and target.")
 @FOLDERS
-@option("--sql", "SELECT", "Run this query instead; it sees the tables of the store.")
 @fail_on_option(differing="a stored comparison has a difference")
 @output_options
-def results(folders: tuple[Path, ...], sql: str | None, out: Output) -> int:
+def results(folders: tuple[Path, ...], out: Output) -> int:
     """Summarises stored results of one machine or of several.
 
     DIR is an experiment's folder, one machine's folder in it, or `results` itself. Damaged files
     are left out and named, lost files of differences are noticed, and the exit status is then 2.
-
-    \b
-      probe results results --sql "SELECT target, max(max_ulp) FROM comparisons GROUP BY target"
+    `probe.load(DIR).query("SELECT ...")` answers other questions.
     """
     from probe.sweep.store.results import load
     from probe.ui.answers import sweep as answers
@@ -152,23 +149,16 @@ def results(folders: tuple[Path, ...], sql: str | None, out: Output) -> int:
 
     # a summary of what can be read is worth more than none; what was left out decides the status
     there = load(*folders, tolerant=True)
-    missing: list[str] = []
-    if sql is not None:
-        report = answers.query_json(there.answered(sql)[0]) | {
-            "left_out": list(there.left_out.values())
-        }
-        out.give(report, lambda: show.query_answer(report))
-    else:
-        report = answers.summary_of_stores(there)
-        missing = report["missing"]
-        out.give(report, lambda: show.stores(report))
+    report = answers.summary_of_stores(there)
+    missing = report["missing"]
+    out.give(report, lambda: show.stores(report))
     for why in there.left_out.values():
         click.echo(f"probe: {why}; this file is left out", err=True)
     for why in missing:
         click.echo(f"probe: {why}", err=True)
     if there.left_out or missing:
         return InputError.exit_code
-    return out.status(sql is None and report["differing"] > 0)
+    return out.status(report["differing"] > 0)
 
 
 @click.command(cls=Words, short_help="Merge several stores into one.")

@@ -36,8 +36,8 @@ SAME, CHANGED, UNKNOWN, NEW = "same", "changed", "unknown", "new"
 # Variable: the folder for what a check that is run again has. Nothing is judged then.
 OUT = "PROBE_BITS_OUT"
 
-# Variable: also record operations there: ``digests`` of each test's, or one test's ``whole`` run.
-RECORD, DIGESTS, WHOLE = "PROBE_BITS_RECORD", "digests", "whole"
+# Variable: also record the operations of that check's test there.
+RECORD = "PROBE_BITS_RECORD"
 
 # Bytes of an array that is kept beside the lock, in pytest's cache, to say later where it differs.
 LARGEST = 1 << 24
@@ -167,9 +167,9 @@ class BitsSession:
         self.lock = LockFile() if self.out else read_lock(path)
         self.results: list[Checked] = []
         self.accepted: list[Checked] = []
-        self.operations: dict[str, list[str]] = {}
-        self.recorded: dict[str, tuple[list[str], str]] = {}
-        self.finished, self.recordable = set[str](), set[str]()
+        self.finished = set[str]()
+        self.unrecorded: dict[str, str] = {}
+        """Why a test has no recording of its operations."""
         self.refused: list[str] = []
         """Why something was not written, or not removed: lines."""
         self.handed: dict[str, tuple[Bits, Any]] = {}
@@ -219,12 +219,12 @@ class BitsSession:
         return self.out is not None and RECORD in os.environ
 
     def record(self, test: str, function: Callable[[], Any], bare: Any = None) -> None:
-        """Runs a test's checks a few times more, watched, to know their operations."""
-        from probe.ui.answers.two_runs import recorded_operations
+        """Runs a test's checks a few times more, watched, and keeps their operations."""
+        from probe.ui.answers.two_runs import record_function
 
         assert self.out is not None
-        folder = self.out / "recording" if os.environ[RECORD] == WHOLE else None
-        self.recorded[test] = recorded_operations(function, folder, bare)
+        if why := record_function(function, self.out / "recording", bare):
+            self.unrecorded[test] = why
 
     def unused(self, tests: Collection[str]) -> list[str]:
         """Returns entries of checks that are gone: of these ``tests``' files, which were run whole,
@@ -267,15 +267,11 @@ class BitsSession:
                         old = lock.checks.get(name, {})  # none: taken by another test
                         if any(each.bits == checked.bits for each in old.values()):
                             lock.checks[checked.check] = lock.checks.pop(name)
-                            lock.operations[checked.check] = lock.operations.pop(name, {})
                             break
                     else:
                         files.add(checked.check.partition("::")[0])
                 reason = (self.bless or "") if checked.verdict == CHANGED else ""
-                named = lock.accept(checked.check, facts, checked.bits, reason)
-                lock.operations.setdefault(checked.test, {}).pop(named, None)
-                if digests := self.operations.get(checked.test):
-                    lock.operations[checked.test][named] = digests
+                lock.accept(checked.check, facts, checked.bits, reason)
             for name in gone:
                 # a test that was renamed and changed is a new one beside one that is gone
                 if self.bless is None and name in lock.checks and name.partition("::")[0] in files:
@@ -301,7 +297,7 @@ class BitsSession:
             if not isinstance(value, Path) and (array := array_of(value)[0]).dtype.kind != "V":
                 arrays[str(number)] = array
         np.savez(folder / "arrays.npz", **arrays)  # type: ignore[arg-type]
-        done = {"checks": hashes, "conditions": conditions.here(), "operations": self.recorded}
+        done = {"checks": hashes, "conditions": conditions.here(), "unrecorded": self.unrecorded}
         (folder / "bits.json").write_text(json.dumps(done))
 
 
@@ -440,7 +436,7 @@ HEAD = """\
 END = "# end"
 _MARKER = re.compile(r"^(<{7} |\|{7} |={7}$|>{7} )", re.MULTILINE)
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-TABLES = ("conditions", "check", "operations", "run")
+TABLES = ("conditions", "check", "run")
 
 
 @dataclass(frozen=True)
@@ -453,12 +449,11 @@ class Accepted:
 
 @dataclass
 class LockFile:
-    """What a lock holds. ``conditions``: facts by their key; ``checks`` and ``operations``: by
-    check (or its test), then by conditions; ``runs``: how checks are computed that are no tests."""
+    """What a lock holds. ``conditions``: facts by their key; ``checks``: by check, then by
+    conditions; ``runs``: how checks are computed that are no tests."""
 
     conditions: dict[str, Facts] = field(default_factory=dict)
     checks: dict[str, dict[str, Accepted]] = field(default_factory=dict)
-    operations: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     runs: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def accept(self, check: str, facts: Facts, bits: Bits, reason: str = "") -> str:
@@ -471,23 +466,16 @@ class LockFile:
         return named
 
     def drop(self, check: str) -> None:
-        for table in (self.checks, self.operations, self.runs):
+        for table in (self.checks, self.runs):
             table.pop(check, None)
 
     def text(self) -> str:
-        """Returns the file. Left out are conditions without a check, and operations without a test
-        or conditions."""
+        """The file, without conditions that no check has."""
         used = {named for each in self.checks.values() for named in each}
-        tests = {test for check in self.checks for test in heads(check)}
-        operations = {
-            test: {named: some for named, some in each.items() if named in used}
-            for test, each in self.operations.items()
-            if test in tests
-        }
         conditions = {named: self.conditions[named] for named in used & set(self.conditions)}
         lines = [HEAD, f"format = {FORMAT}"]
         every: list[Mapping[str, Mapping[str, Any]]]
-        every = [conditions, self.checks, operations, self.runs]
+        every = [conditions, self.checks, self.runs]
         for kind, table in zip(TABLES, every, strict=True):
             for name, facts in sorted(table.items()):
                 lines += ["", f"[{kind}.{_toml_key(name)}]"] if facts else []
@@ -512,8 +500,6 @@ def _toml_value(value: Any) -> str:
         facts = {**vars(value.bits), **({"reason": value.reason} if value.reason else {})}
         parts = (f"{n} = {list(v) if n == 'shape' else _toml_value(v)}" for n, v in facts.items())
         return f"{{{', '.join(parts)}}}"
-    if isinstance(value, list):
-        return "\n".join(["[", *(f"    {_toml_value(item)}," for item in value), "]"])
     # JSON's escapes are TOML's too, but for the one character that JSON leaves as it is
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
@@ -550,6 +536,7 @@ def read_lock(path: Path) -> LockFile:
         raise damaged("it does not begin with its format")
     if not text.rstrip().endswith(f"\n{END}"):
         raise damaged(f"its last line, {END!r}, is missing: it was cut")
+    table.pop("operations", None)  # digests that locks had before 0.1.0: nothing reads them
     if unknown := set(table) - set(TABLES):
         raise damaged(f"it has a table {min(unknown)!r}")
     lock = LockFile()
@@ -567,8 +554,6 @@ def read_lock(path: Path) -> LockFile:
                     Bits(dtype, shape, str(entry["hash"])), str(entry.get("reason", ""))
                 )
                 lock.checks.setdefault(check, {})[named] = accepted
-        for check, entries in table.get("operations", {}).items():
-            lock.operations[check] = {n: [str(op) for op in some] for n, some in entries.items()}
         for name, how in table.get("run", {}).items():
             # a lock comes with a repository: that it is trusted is for the user to say, not for it
             lock.runs[name] = {str(k): str(value) for k, value in how.items() if k != "trust"}

@@ -8,32 +8,20 @@ import os
 import pickle
 import sys
 import tempfile
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import pytest
 
 from probe.case.errors import InputError
 from probe.record.inputs import listed_inputs
 from probe.record.store import named_arrays
-from probe.record.subject import library_of_values
-from probe.sweep.printing import counted
-from probe.ui.answers.same_bits import differing_rows
 from probe.ui.lock import checks
-from probe.ui.lock.checks import CHANGED, DIGESTS, NEW, UNKNOWN, BitsSession, Checked
+from probe.ui.lock.checks import CHANGED, NEW, UNKNOWN, BitsSession, Checked
 
 if TYPE_CHECKING:
     from probe.record.store import Bits
     from probe.ui.lock.why import Command
-
-# Seconds after which tests are no longer recorded alone, a process each.
-RECORDING = 120.0
-
-# What ``@pytest.mark.same_bits`` takes, and what is meant without it.
-MARK = {"batch": range(1, 33), "model": "model", "inputs": "inputs", "axis": 0}
 
 
 class BitsChanged(AssertionError):
@@ -77,8 +65,6 @@ class BitsFixture:
         path = Path(frame.f_code.co_filename)
         below = path.is_relative_to(self._root)
         place = (path.relative_to(self._root).as_posix() if below else path.name), frame.f_lineno
-        if self._session.update and (self._bare is not None or library_of_values(value)):
-            self._session.recordable.add(self._test)
         wrong = []
         for part, array in named_arrays(value):
             check = "::".join(filter(None, (self._test, own, part)))
@@ -118,17 +104,15 @@ class BitsFixture:
 def hand_over(session: BitsSession, tests: list[str] | None, output: dict[str, Any]) -> None:
     """Gives what a process of pytest-xdist found to the one that checks. ``tests``: all that there
     are; None: some were left out."""
-    both = session.accepted, session.finished, session.recordable
-    output["bits"] = pickle.dumps((session.results, *both, tests))
+    output["bits"] = pickle.dumps((session.results, session.accepted, session.finished, tests))
 
 
 def take_over(session: BitsSession, pickled: bytes) -> list[str] | None:
     """Takes what ``hand_over`` gave; both are processes of one run of pytest."""
-    results, accepted, finished, recordable, tests = pickle.loads(pickled)
+    results, accepted, finished, tests = pickle.loads(pickled)
     session.results += results
     session.accepted += accepted
     session.finished |= finished
-    session.recordable |= recordable
     return tests  # type: ignore[no-any-return]
 
 
@@ -141,8 +125,6 @@ def close_session(config: Any, session: BitsSession, tests: list[str] | None) ->
         tests_of_accepted = dict.fromkeys(checked.test for checked in session.accepted)
         if tests_of_accepted:
             session.leave_out(_unsteady(list(tests_of_accepted), session, config))
-        if wanted := [test for test in tests_of_accepted if test in session.recordable]:
-            _record_operations(wanted, session, config)
     finally:  # also where it is interrupted: what was accepted is kept
         try:
             session.finish(config.bits_unused if session.update else ())
@@ -202,25 +184,6 @@ def _unsteady(tests: list[str], session: BitsSession, config: Any) -> list[str]:
     return differing
 
 
-def _record_operations(tests: list[str], session: BitsSession, config: Any) -> None:
-    """Runs tests whose checks are accepted again, watched, in a process of their own. What was not
-    the same there (tests share a state, which recording moved) is recorded alone: as it is run
-    alone when its bits change."""
-    from probe.ui.lock.why import run_again
-
-    if reporter := config.pluginmanager.get_plugin("terminalreporter"):
-        reporter.write(f"\nrecording the operations of {counted(len(tests), 'test')}")
-    begun = time.monotonic()
-    for some in (tests, *([test] for test in tests)):
-        if time.monotonic() - begun > RECORDING or set(some) <= set(session.operations):
-            continue
-        with tempfile.TemporaryDirectory(prefix="probe-") as out:
-            rerun = run_again(_pytest_command(config, *some), Path(out), DIGESTS)
-        moved = {c.test for c in session.accepted if rerun.checks.get(c.check) != c.bits}
-        for test in set(some) - (moved if len(some) > 1 else set()):
-            session.operations[test] = rerun.operations(test)[0]
-
-
 def _pytest_command(config: Any, *tests: str) -> Command:
     """Returns what runs tests again."""
     from probe.ui.lock.why import Command
@@ -236,30 +199,3 @@ def _pytest_command(config: Any, *tests: str) -> Command:
     below = os.path.relpath(config.rootpath, folder := config.invocation_params.dir)
     words += [f"{below}/{test}" for test in tests]
     return Command(words, folder)
-
-
-def rows_of_marked(item: Any, mark: Any) -> list[str]:
-    """Runs a marked test's model at each size. Returns where rows differ from those at the largest
-    one, with the first operation that does and its cause; [] where none does.
-
-    The mark names the fixtures: ``model``, called with the first n rows of ``inputs`` (an array, or
-    several in a list or a dictionary). InputError: of the mark."""
-    if wrong := [*map(str, mark.args), *(set(mark.kwargs) - set(MARK))]:
-        why, todo = "it is not expected", f"use {', '.join(MARK)}"
-        raise InputError("same_bits", ", ".join(wrong), why, todo)
-    options = MARK | mark.kwargs
-    values = []
-    for name in (options["model"], options["inputs"]):
-        try:
-            values.append(item._request.getfixturevalue(name))
-        except pytest.FixtureLookupError as error:
-            todo = f"write a fixture {error.argname}, or name it in the mark"
-            why = "there is none for @pytest.mark.same_bits"
-            raise InputError("fixture", error.argname, why, todo) from None
-    batch: Any = options["batch"]
-    sizes = sorted({int(n) for n in batch}) if isinstance(batch, Iterable) else []
-    if len(sizes) < 2 or sizes[0] < 1:
-        why = "two sizes or more are compared, from 1 on"
-        raise InputError("batch", batch, why, "write batch=range(1, 33)")
-    axis: Any = options["axis"]
-    return differing_rows(values[0], values[1], sizes, int(axis))

@@ -1,4 +1,4 @@
-"""pytest's part: the fixture ``bits``, the mark ``same_bits``, flags, and what is said at the end.
+"""pytest's part: the fixture ``bits``, flags, and what is said at the end.
 It imports nothing, for pytest imports it at each start. PYTEST_DONT_REWRITE."""
 
 from __future__ import annotations
@@ -18,10 +18,6 @@ SESSION = pytest.StashKey[Any]()
 TESTS = pytest.StashKey[Any]()
 
 FORMATS = "json", "markdown", "github"
-MARK = (
-    "same_bits(batch=range(1, 33), model='model', inputs='inputs', axis=0): the model's rows have \
-the same bits at all of these batch sizes"
-)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,8 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Registers the mark. UsageError: a flag's value is wrong."""
-    config.addinivalue_line("markers", MARK)
+    """UsageError: a flag's value is wrong."""
     reason = config.getoption("bits_bless")
     if reason is not None and not reason.strip():
         raise pytest.UsageError("bits-bless=: a reason is required; write why the bits changed")
@@ -95,20 +90,17 @@ def bits(request: pytest.FixtureRequest) -> BitsFixture:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
-    """Runs a test; what is wrong is one line. A marked test's model is run at each batch size."""
-    marked = next(pyfuncitem.iter_markers("same_bits"), None)
-    if marked is None and "bits" not in pyfuncitem.funcargs:
+    """Runs a test; what is wrong is one line."""
+    if "bits" not in pyfuncitem.funcargs:
         return (yield)
     from probe.case.errors import ProbeError
-    from probe.ui.lock.fixture import BitsChanged, BitsFixture, rows_of_marked
+    from probe.ui.lock.fixture import BitsChanged, BitsFixture
 
     result, wrong = None, ""
     try:
         result = yield
-        if marked is not None:
-            wrong = "\n".join(rows_of_marked(pyfuncitem, marked))
-        fixture = pyfuncitem.funcargs.get("bits")
-        if isinstance(fixture, BitsFixture) and not wrong:
+        fixture = pyfuncitem.funcargs["bits"]
+        if isinstance(fixture, BitsFixture):
             fixture.passed(pyfuncitem)
     except (BitsChanged, ProbeError) as error:
         wrong = str(error)

@@ -91,21 +91,18 @@ def _command(
     return why.Command(run, folder, variables, before)
 
 
-def computed_bits(
-    name: str, command: why.Command, record: bool = False
-) -> tuple[list[Checked], list[str]]:
-    """Runs one check; returns its arrays' bits, not judged yet, and digests of its operations.
-    InputError and TargetError: it can't be run."""
+def computed_bits(name: str, command: why.Command) -> list[Checked]:
+    """Runs one check; its arrays' bits, not judged yet. InputError and TargetError: it can't be
+    run."""
     with tempfile.TemporaryDirectory(prefix="probe-") as out:
-        rerun = why.run_again(command, Path(out), checks.DIGESTS * record)
+        rerun = why.run_again(command, Path(out))
         if rerun.why:
             error = Path(out, "error.json")
             problem = json.loads(error.read_text()) if error.exists() else {"why": rerun.why}
             if "input" in problem:
                 raise InputError(*problem["input"])
             raise TargetError(name, "error", problem["why"])
-    every = [Checked(check, name, bits, rerun.facts, NEW) for check, bits in rerun.checks.items()]
-    return every, rerun.operations(name)[0]
+    return [Checked(check, name, bits, rerun.facts, NEW) for check, bits in rerun.checks.items()]
 
 
 def lock_run(
@@ -132,7 +129,7 @@ def lock_run(
     # a function was named by the user, a moment ago
     trust = trust or is_function(spec.get("model"))
     command = _command(spec, name, path.parent, True, trust)
-    every, operations = computed_bits(name, command, record=True)
+    every = computed_bits(name, command)
     for checked in every:
         judged = checks.judged_check(session.lock, checked.check, name, checked.bits, checked.facts)
         session.results.append(judged)
@@ -143,7 +140,6 @@ def lock_run(
     missing = _missing_outputs(session.lock, name, every)
     if missing and reason is None:
         raise InputError("check", missing[0].check, "this output is gone", todo)
-    session.operations[name] = operations
     session.finish([checked.check for checked in missing])
     with changing(path) as now:
         now.runs[name] = dict(spec)
@@ -181,7 +177,7 @@ def check_runs(
             budget.require_time()
             try:
                 command = _command(now.runs[name], name, path.parent, install, trust)
-                computed, _ = computed_bits(name, command)
+                computed = computed_bits(name, command)
             except (InputError, TargetError) as error:
                 todo = f"; {error.todo}" if isinstance(error, InputError) else ""
                 problem = f"it could not be run: {error.why}{todo}"

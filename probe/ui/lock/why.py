@@ -39,9 +39,8 @@ from probe.targets.runtimes import packages
 from probe.targets.target import VERSION
 from probe.ui.answers.first_difference import of_stored, operation_text
 from probe.ui.answers.same_bits import where_they_differ
-from probe.ui.answers.two_runs import first_changed
 from probe.ui.lock import conditions
-from probe.ui.lock.checks import CHANGED, OUT, RECORD, WHOLE, BitsSession, Checked
+from probe.ui.lock.checks import CHANGED, OUT, RECORD, BitsSession, Checked
 from probe.ui.lock.conditions import (
     CORES_OF,
     FLAGS,
@@ -90,14 +89,14 @@ class Command:
 class Rerun:
     """What a check had when it was run again: bits by check, the conditions, and ``folder``, where
     its arrays are, and its recording. ``seconds``: how long it took. ``why``: what went wrong.
-    ``recorded``: digests of operations by test, or why there are none."""
+    ``unrecorded``: why a test has no recording."""
 
     folder: Path
     checks: dict[str, Bits] = field(default_factory=dict)
     facts: Facts = field(default_factory=dict)
     why: str = ""
     seconds: float = 0.0
-    recorded: dict[str, tuple[list[str], str]] = field(default_factory=dict)
+    unrecorded: dict[str, str] = field(default_factory=dict)
 
     def array(self, check: str) -> np.ndarray | None:
         """Returns what a check had, as a container array; None: it isn't kept."""
@@ -113,15 +112,11 @@ class Rerun:
         folder = self.folder / "recording"
         return folder if folder.is_dir() else None
 
-    def operations(self, test: str) -> tuple[list[str], str]:
-        """Returns the digests of a test's operations, or why there are none."""
-        return self.recorded.get(test, ([], "it was not recorded"))
 
-
-def run_again(command: Command, out: Path, record: str = "") -> Rerun:
-    """Runs a command that tells the bits of its checks into the folder ``out``; ``record``: which
-    operations too, as of ``RECORD``."""
-    surroundings = command.environment() | {OUT: str(out)} | ({RECORD: record} if record else {})
+def run_again(command: Command, out: Path, record: bool = False) -> Rerun:
+    """Runs a command that writes the bits of its checks into the folder ``out``; ``record``: and
+    the operations of their test."""
+    surroundings = command.environment() | {OUT: str(out)} | ({RECORD: "1"} if record else {})
     words, cores = list(command.words), int(command.variables.get(CORES_OF) or 0)
     if cores and hasattr(os, "sched_setaffinity"):
         # an interpreter that becomes the command: libraries count processors as they are loaded
@@ -149,7 +144,7 @@ def run_again(command: Command, out: Path, record: str = "") -> Rerun:
     every = report["checks"].items()
     bits = {name: Bits(dtype, tuple(shape), digest) for name, (dtype, shape, digest) in every}
     seconds = time.monotonic() - begun
-    return Rerun(out, bits, report["conditions"], "", seconds, report["operations"])
+    return Rerun(out, bits, report["conditions"], "", seconds, report["unrecorded"])
 
 
 def overlay(releases: Mapping[str, str], install: bool, tell: Say) -> Path | str:
@@ -215,11 +210,11 @@ class CauseSearch:
             self.ran[tuple(groups)] = (
                 Rerun(Path(), why="it can't be had here")
                 if len(self.missing) > known
-                else self.run_under(command, self.said(groups) or AGAIN, WHOLE)
+                else self.run_under(command, self.said(groups) or AGAIN, record=True)
             )
         return self.ran[tuple(groups)]
 
-    def run_under(self, command: Command, said: str, record: str = "") -> Rerun:
+    def run_under(self, command: Command, said: str, record: bool = False) -> Rerun:
         """Runs the check once by a command; ``said``: under what, in words."""
         self.tell(f"running {self.one.test}: {said}")
         temporary = tempfile.TemporaryDirectory(prefix="probe-", ignore_cleanup_errors=True)
@@ -365,7 +360,8 @@ def _searched_cause(search: CauseSearch, session: BitsSession) -> dict[str, Any]
         if ours is not None and theirs is not None:
             finding |= _of_arrays(ours, theirs, checked)
         if missing := [ran for ran in (back, here) if ran.recording is None]:
-            return finding | {"recorded": missing[0].operations(checked.test)[1]}
+            why = missing[0].unrecorded.get(checked.test, "it was not recorded")
+            return finding | {"recorded": why}
         with suppress(ProbeError):
             # a decision that changed says the kind, whatever the operation did
             kind = {"kind": finding["kind"]} if "kind" in finding else {}
@@ -393,14 +389,7 @@ def _searched_cause(search: CauseSearch, session: BitsSession) -> dict[str, Any]
     finding["cause"] = YOUR_CODE
     finding["said"] = "your code (or its data): no condition brings the accepted bits back"
     old, new = session.kept(checked), here.array(checked.check)
-    finding |= {} if old is None or new is None else _of_arrays(old, new, checked)
-    digests = session.lock.operations.get(checked.test, {}).get(checked.nearest, [])
-    named, untold = here.operations(checked.test)
-    if not digests or not named:
-        why = f"its operations could not be recorded: {untold}" if digests else ""
-        return finding | {"notes": [why or "the lock has no digests of its operations"]}
-    agree = "all operations agree: what changed is done outside of the library, or after it"
-    return finding | {"operation": first_changed(digests, named) or agree}
+    return finding if old is None or new is None else finding | _of_arrays(old, new, checked)
 
 
 def _first_release(search: CauseSearch, group: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from probe.case import schema
-from probe.case.errors import StoreError
+from probe.case.errors import InputError, StoreError
 from probe.sweep.store import Store
 from probe.sweep.store.results import load
 from tests.sweep.store.test_folder import comparison, differences
@@ -94,3 +94,19 @@ def test_machines_merge_by_copying_folders(folder):
     assert results.comparisons["machine"].tolist() == ["machine-a", "machine-b"]
     assert len(results.orders) == 1 and "machine" not in results.orders
     assert load(folder, folder.parent).machines == ["machine-a", "machine-b"]
+
+
+def test_a_query_sees_all_machines_and_a_wrong_one_is_one_line(tmp_path):
+    for machine, far in (("one", 3), ("two", 5)):
+        with Store(tmp_path / machine) as store:
+            store.append("comparisons", comparison(max_ulp=far))
+    results = load(tmp_path / "one", tmp_path / "two")
+    found = results.query("SELECT machine, sum(max_ulp) AS s FROM comparisons GROUP BY ALL")
+    assert sorted(zip(found["machine"], found["s"], strict=True)) == [("one", 3), ("two", 5)]
+    for sql, todo in (
+        ("SELECT nonsense FROM comparisons", "change the query"),
+        ("SELECT 1 FROM nonsense", "use one of runs, cases"),
+    ):
+        with pytest.raises(InputError, match=todo) as wrong:
+            results.query(sql)
+        assert "\n" not in str(wrong.value)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import probe
-from probe.case.errors import InputError
-from probe.ui.answers.same_bits import differing_rows, where_they_differ
+from probe.ui.answers.same_bits import where_they_differ
 
 ONE = np.float32([1.0, 2.0, 3.0])
 
@@ -83,21 +82,3 @@ def test_files_are_compared_by_their_bytes(tmp_path):
     for number, path in enumerate(paths):
         path.write_bytes(bytes([number]) * 10)
     assert where_they_differ(*paths).startswith("out: the files differ: file 10")
-
-
-def test_rows_that_differ_are_named_with_the_size_at_which_they_do():
-    x = np.ones((8, 3), np.float32)
-
-    def model(x):
-        return x + np.float32(len(x) == 3)
-
-    found = differing_rows(model, x, [1, 3, 8])
-    assert found[:2] == [
-        "rows differ from those at batch 8:",
-        "batch=3: out: 9 of 9 differ, by up to 8,388,608 ulp: out[0, 0]=2.0 (0x40000000), against "
-        "1.0 (0x3f800000); out[0, 1]=2.0 (0x40000000), against 1.0 (0x3f800000); out[0, 2]=2.0 "
-        "(0x40000000), against 1.0 (0x3f800000); ...",
-    ]
-    assert differing_rows(model, x, [1, 2, 8]) == []
-    with pytest.raises(InputError, match="no 9 rows along axis 0"):
-        differing_rows(model, x, [1, 9])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 
 import nbformat
 import pytest
@@ -70,76 +68,6 @@ def test_one_target_that_is_two_programs_on_two_machines_is_said(capsys, tmp_pat
     assert found["defaults"] == [{"target": "tensorflow", "switch": "onednn", "machines": by}]
     line = "tensorflow is not one program here, by default onednn=1 on with-vnni, onednn=0"
     assert line in " ".join(text.split())
-
-
-SQL = """
-import json, sys
-from contextlib import redirect_stderr, redirect_stdout
-from io import StringIO
-from probe.targets import progress
-from probe.ui.cli import shell
-progress.FIRST = progress.EVERY = 1e6  # a busy machine says no more than an idle one
-for words in json.load(sys.stdin):
-    out, err = StringIO(), StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        status = shell.run(["results", *words])
-    print(json.dumps([status, out.getvalue(), err.getvalue()]))
-"""
-
-
-def queried(*commands):
-    """Status, output and errors of ``probe results``; in our own process DuckDB lists leaks."""
-    done = subprocess.run(
-        [sys.executable, "-c", SQL], input=json.dumps(commands), capture_output=True, text=True
-    )
-    assert not done.returncode, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-@pytest.mark.slow
-def test_stores_answer_queries_and_open_nothing_else(capsys, tmp_path):
-    for number in (1, 2):
-        assert shell.run([*SWEEP.split(), "--shard", f"{number}/2"]) == 0
-    assert shell.run("results merge results/sweep --out all --partitioned".split()) == 0
-    secret, copied = tmp_path / "secret.csv", tmp_path / "copied.csv"
-    secret.write_text("a,b\n1,2\n")
-    stored, elsewhere = next((tmp_path / "all").rglob("part-0.parquet")), tmp_path / "copy.parquet"
-    elsewhere.write_bytes(stored.read_bytes())
-    count = "SELECT count(*) AS n, sum(compared) AS s, min(target) AS t FROM comparisons"
-    two = "SELECT count(*) AS n FROM comparisons a JOIN runs b USING (machine, run_id)"
-    refused = {
-        f"COPY comparisons TO '{copied}'": "write one SELECT",
-        f"COPY (SELECT 1) TO '{stored}'": "write one SELECT",
-        f"SELECT * FROM '{secret}'": "sql=",
-        f"SELECT * FROM read_csv('{secret}')": "Permission Error",
-        f"SELECT * FROM read_parquet('{elsewhere}')": "Permission Error",
-        "SELECT * FROM glob('/*')": "Permission Error",
-        f"ATTACH '{copied}'": "write one SELECT",
-        "SET enable_external_access = true": "write one SELECT",
-        "SELECT 1; SELECT 2": "write one SELECT",
-        "SELECT 1 AS a, 2 AS a": "two columns",
-        "SELECT nonsense FROM comparisons": "change the query",
-        "SELECT 1 FROM nonsense": "use one of runs, cases",
-        "": "write one SELECT",
-    }
-    asked = [["results", "--sql", count, "--json"], ["all", "--sql", count, "--json"]]
-    asked += [["all", "--sql", two, "--json"], ["results", "--sql", count]]
-    asked += [["all", "--sql", sql] for sql in refused]
-    parts, partitioned, joined, text, *errors, last = queried(*asked, asked[1])
-    expected = {"columns": ["n", "s", "t"], "rows": [{"n": 7, "s": 28, "t": SWITCHES}]}
-    for status, out, err in (parts, partitioned):
-        assert (status, err) == (0, "") and json.loads(out) == expected | {"left_out": []}
-    assert json.loads(joined[1])["rows"] == [{"n": 7}]
-    assert SWITCHES in text[1] and text[1].endswith("1 row\n")
-    for (status, out, err), (sql, why) in zip(errors, refused.items(), strict=True):
-        assert (status, out) == (2, "") and err.count("\n") == 1 and why in err, (sql, err)
-    assert not copied.exists() and last == partitioned  # nothing of it was written
-
-
-def test_a_missing_duckdb_is_one_line(swept, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "duckdb", None)
-    assert shell.run(["results", "results", "--sql", "SELECT 1"]) == 2
-    assert "pip install duckdb" in capsys.readouterr().err
 
 
 def test_what_strangers_wrote_does_not_reach_the_terminal(capsys):

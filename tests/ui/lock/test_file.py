@@ -19,7 +19,6 @@ def filled(path, count=3):
         for number in range(count):
             name = f'tests/test_a.py::test_x[{number}-"quoted" \\ é]'
             lock.accept(name, FACTS, bits_of(np.arange(number)), "because\nof it" * (number == 1))
-        lock.operations["tests/test_a.py::test_x"] = {conditions_key(FACTS): ["aten.mm - 0123"]}
         lock.runs["model"] = {"model": "a:b", "seed": "0"}
     return path
 

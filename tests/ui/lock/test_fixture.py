@@ -1,4 +1,4 @@
-"""The fixture ``bits`` and the mark ``same_bits`` in a project of their own."""
+"""The fixture ``bits`` in a project of its own."""
 
 from types import SimpleNamespace
 
@@ -34,47 +34,6 @@ def test_names_that_occur_twice_and_values_without_bits_are_one_line(project):
         "an array of objects has no bits",
     )
     assert "Traceback" not in project.says(1, wrong, "--bits-update")
-
-
-def test_same_bits_of_a_model_at_every_batch_size(project):
-    project.write(
-        "test_it.py",
-        """
-        import numpy as np
-        import pytest
-
-        @pytest.fixture
-        def inputs():
-            return np.random.default_rng(0).normal(size=(8, 5)).astype(np.float32)
-
-        @pytest.fixture
-        def model():
-            return lambda x: x * 2
-
-        @pytest.fixture
-        def other():
-            return lambda x: {"out": x + np.float32(len(x) == 3) * np.float32(1e-3)}
-
-        @pytest.mark.same_bits(batch=range(1, 9))
-        def test_good(model, inputs):
-            pass
-
-        @pytest.mark.same_bits(batch=range(1, 9), model="other")
-        def test_bad():
-            pass
-
-        @pytest.mark.same_bits(batch=range(1, 33))
-        def test_few(model, inputs):
-            pass
-
-        @pytest.mark.same_bits(sizes=3)
-        def test_word(model, inputs):
-            pass
-        """,
-    )
-    words = f"same_bits=sizes: it is not expected; use {', '.join(fixture.MARK)}"
-    rows = "batch=3: out: 15 of 15 differ", "has no 32 rows along axis 0"
-    project.says(1, ("1 passed", *rows, words))
 
 
 def test_a_check_is_run_again_below_folders_of_any_name(tmp_path):

@@ -1,4 +1,4 @@
-"""Shows what is here: targets, facts of the machine, environments, stores, results of queries."""
+"""Shows what is here: targets, facts of the machine, environments, stores."""
 
 from __future__ import annotations
 
@@ -161,20 +161,3 @@ def _cells(row: Mapping[str, Any]) -> dict[str, RenderableType]:
         "failures": f"{row['failures']:,}",
         "causes": "\n".join(f"{printable(cause)} {n:,}" for cause, n in row["causes"].items()),
     }
-
-
-# Rows of a query that are printed as a table; --json has all.
-MOST_SHOWN = 1000
-
-
-def query_answer(answer: Mapping[str, Any]) -> RenderableType:
-    """Returns the table of a query's result. ``answer``: what ``query_json`` gives."""
-    rows, first = answer["rows"], answer["rows"][:MOST_SHOWN]
-    names, number = answer["columns"], int | float | None
-    numbers = [name for name in names if all(isinstance(row[name], number) for row in first)]
-    shown = table(*map(printable, names), right=list(map(printable, numbers)))
-    for row in first:
-        shown.add_row(*("" if value is None else printable(str(value)) for value in row.values()))
-    left = len(rows) - MOST_SHOWN
-    said = f"; {left:,} more: --json has all, LIMIT fewer" if left > 0 else ""
-    return Group(shown, Text(f"{counted(len(rows), 'row')}{said}"))
