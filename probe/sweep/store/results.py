@@ -136,17 +136,13 @@ class Results:
                     answers.append(rows)
                 except (duckdb.Error, pa.ArrowException, OSError) as error:
                     stored.unchanged()  # gone: another process has just compacted it away
-                    raise _wrong_query(query, error) from None
+                    unknown = "Table with name" in str(error)
+                    todo = f"use one of {', '.join(schema.TABLES)}" if unknown else "change it"
+                    why = " ".join(str(error).split("LINE ")[0].split())[:300]
+                    text = " ".join(query.split())
+                    raise InputError("sql", text[:60], why, todo) from None
         stored.unchanged()
         return answers
-
-
-def _wrong_query(sql: str, error: Exception) -> InputError:
-    unknown = "Table with name" in str(error)
-    todo = f"use one of {', '.join(schema.TABLES)}" if unknown else "change the query"
-    why = " ".join(str(error).split("LINE ")[0].split())[:300]
-    start = " ".join(sql.split())
-    return InputError("sql", start if len(start) <= 60 else f"{start[:57]}...", why, todo)
 
 
 @typed

@@ -198,9 +198,17 @@ class Walked(Answer):
         if key not in known:
             known[key] = []
             if output.compared and dtype in floats.FORMATS:
-                both = _decision_sides(self.found, output)
-                if both is not None and both[0].size:
-                    left, right = map(np.atleast_1d, both)
+                runs = (self.found.left, output.left), (self.found.right, output.right)
+                arrays = [run.arrays({number}).get(number) for run, number in runs]
+                rows = [
+                    _decision_rows(array, output, side)
+                    for side, array in enumerate(arrays)
+                    if array is not None
+                ]
+                if len(rows) == 2 and rows[0].size:
+                    if rows[0].shape != rows[1].shape:  # a part of a line decides no largest
+                        rows = [each.reshape(-1, 1) for each in rows]
+                    left, right = map(np.atleast_1d, rows)
                     known[key] = list(decisions(left, right, dtype))
         return known[key]
 
@@ -498,19 +506,6 @@ def operation_text(operation: Region) -> str:
 DIFFERENT = "the two runs ask for different things"
 
 NOT_KNOWN = "it is not known which outputs must agree"
-
-
-def _decision_sides(difference: Difference, output: Pair) -> tuple[np.ndarray, np.ndarray] | None:
-    """Returns the elements of an output that must agree, as rows of decisions; None: not kept."""
-    mine = difference.left.arrays({output.left}).get(output.left)
-    other = difference.right.arrays({output.right}).get(output.right)
-    if mine is None or other is None:
-        return None
-    both = _decision_rows(mine, output, 0), _decision_rows(other, output, 1)
-    if both[0].shape == both[1].shape:
-        return both
-    # a part of a line decides no largest
-    return both[0].reshape(-1, 1), both[1].reshape(-1, 1)
 
 
 def _decision_rows(array: np.ndarray, output: Pair, side: int) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -53,7 +52,14 @@ def assert_same_bits(left: Any, right: Any, *, inputs: Any = None) -> None:
     if lines and both and arrays[0] == arrays[1]:
         lines.append(ONLY_FORM)
     elif lines and both:
-        lines += _why_functions_differ(left, right, arguments if inputs is not None else None)
+        from probe.ui.answers.first_difference import first_difference
+
+        try:
+            several = arguments if inputs is not None else None
+            difference = first_difference(left, right, inputs=several, progress=silent)
+            lines += difference.lines()[1:] if difference.finding else [ONLY_FORM]
+        except ProbeError as error:
+            lines.append(f"no operation can be named: {error}")
     if lines:
         raise AssertionError("\n".join(lines))
 
@@ -109,14 +115,3 @@ ONLY_FORM = (
     "one after the other the arrays have the same numbers, so no operation is a source: their "
     "names, signs of zeros or payloads of NaNs differ"
 )
-
-
-def _why_functions_differ(left: Any, right: Any, inputs: Any = None) -> Iterator[str]:
-    """Yields the first operation that differs and its cause, as far as they can be found."""
-    from probe.ui.answers.first_difference import first_difference
-
-    try:
-        found = first_difference(left, right, inputs=inputs, progress=silent)
-        yield from found.lines()[1:] if found.finding else [ONLY_FORM]
-    except ProbeError as error:
-        yield f"no operation can be named: {error}"

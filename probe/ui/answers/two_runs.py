@@ -40,7 +40,7 @@ from probe.explain.comparison.outputs import (
     starts_of_pieces,
 )
 from probe.record import inputs as given_inputs
-from probe.record.contract import Input, Opened, Recorder
+from probe.record.contract import Input, Opened
 from probe.record.inputs import first_entries, varied_axes
 from probe.record.recording import Provenance, Run, array_digest
 from probe.record.subject import (
@@ -260,7 +260,12 @@ def two_runs(
             question = replace(question, left=behind.words[0], right=behind.words[1])
         left, right = (subject.recorder(inputs) for inputs in both)
         if samples is not None and behind is None:
-            _known_outputs((left, right), samples)
+            # both sides' bits are known: neither need be run unwatched again
+            piece = samples.pieces[samples.starts.index(samples.first_apart() or 0)]
+            for side, outputs in ((left, piece), (right, samples.whole)):
+                inner: Any = getattr(side, "inner", side)
+                if getattr(inner, "already", None) is None:
+                    inner.already = [array_digest(array) for array in outputs]
         running = repeats(subject)
         found = walk(left, right, explain, tell, match=running(both))
         walked = Walked(found, question, inputs=both)
@@ -375,15 +380,6 @@ def _on_targets(
         weakref.finalize(walked, running.pop_all().close)
     walked.script = sides.script(model, where)
     return walked
-
-
-def _known_outputs(sides: tuple[Recorder, Recorder], samples: Samples) -> None:
-    """Gives both sides what they gave unwatched, which need not be run again."""
-    piece = samples.pieces[samples.starts.index(samples.first_apart() or 0)]
-    for side, outputs in zip(sides, (piece, samples.whole), strict=True):
-        inner: Any = getattr(side, "inner", side)
-        if getattr(inner, "already", None) is None:
-            inner.already = [array_digest(array) for array in outputs]
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,11 @@ class Commands(click.Group):
         command: click.Command = getattr(import_module(f"probe.ui.cli.{module}"), function)
         forms = [name for name in COMMANDS if name.startswith(f"{cmd_name} ")]
         if forms:
-            lines = [f"  probe {name:<16} {_short_help(name)}" for name in forms]
+            lines = []
+            for name in forms:
+                form = self.get_command(ctx, name)
+                assert form is not None
+                lines.append(f"  probe {name:<16} {form.get_short_help_str(100)}")
             command.epilog = "\n".join(["\b", "Further:", *lines])
         return command
 
@@ -126,12 +130,6 @@ class Commands(click.Group):
 # Options by which ``probe network`` was told to pad, or to compare two runs.
 PADDING = ("--fixed", "--lengths", "--plan", "--inputs")
 TWO_RUNS = ("--at", "--against", "--against-target", "--sizes")
-
-
-def _short_help(name: str) -> str:
-    command = commands.get_command(click.Context(commands), name)
-    assert command is not None
-    return command.get_short_help_str(100)
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

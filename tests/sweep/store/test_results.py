@@ -104,7 +104,7 @@ def test_a_query_sees_all_machines_and_a_wrong_one_is_one_line(tmp_path):
     found = results.query("SELECT machine, sum(max_ulp) AS s FROM comparisons GROUP BY ALL")
     assert sorted(zip(found["machine"], found["s"], strict=True)) == [("one", 3), ("two", 5)]
     for sql, todo in (
-        ("SELECT nonsense FROM comparisons", "change the query"),
+        ("SELECT nonsense FROM comparisons", "change it"),
         ("SELECT 1 FROM nonsense", "use one of runs, cases"),
     ):
         with pytest.raises(InputError, match=todo) as wrong:

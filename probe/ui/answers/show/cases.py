@@ -21,7 +21,6 @@ from probe.sizes.thresholds import islands
 from probe.sweep.printing import counted, differ, ranges, table, up_to
 
 if TYPE_CHECKING:
-    from probe.order.windows import Reach
     from probe.ui.answers.cases import Ordered, Switching, WindowsAnswer
 
 Region = tuple[np.ndarray, ...]
@@ -92,14 +91,21 @@ def windows(answer: WindowsAnswer) -> RenderableType:
         text = "this holds for finite operands; infinities and NaN were not tested"
         parts.append(Text(text, "dim"))
     else:
-        parts += _reach_lines(answer.reach)
+        for name, number in answer.reach.to_json().get("reach", {}).items():
+            style = "dim" if name == "padding" else "bold red"
+            text = f"{counted(number, 'output')} {REACHED[name]}; --json names the inputs"
+            parts.append(Text(text, style))
+        if not answer.reach.outputs.any():
+            parts.append(Text("infinities and NaN outside of its window reach no output", "green"))
     wrong_ones = np.argwhere(~same)[:SHOWN].tolist()
     first = [[0, position] for position in range(min(SHOWN, same.shape[1]))]
     parts.append("")
+    shape = case.output_shape()[:-1]
     for group, position in first + [place for place in wrong_ones if place not in first]:
         reads = reads_of_output(case, answer.revealed[group, position])
         of = f", filter {group * width}," if group else ""
-        line = f"{_output_at(case, position)}{of} reads {reads}"
+        output = _entry_in_words("out", np.unravel_index(position, shape), shape)
+        line = f"{output}{of} reads {reads}"
         parts.append(Text(line, "" if same[group, position] else "red"))
     if same.size > len(parts):
         parts.append(Text("--json has all", "dim"))
@@ -112,20 +118,6 @@ REACHED = {
     "weights": "are reached by the weights of different filters",
     "padding": "multiply their padding: an infinite weight at padding gives NaN",
 }
-
-
-def _reach_lines(reach: Reach) -> Iterator[Text]:
-    """Yields what reaches outputs beyond what they read."""
-    for name, count in reach.to_json().get("reach", {}).items():
-        style = "dim" if name == "padding" else "bold red"
-        yield Text(f"{counted(count, 'output')} {REACHED[name]}; --json names the inputs", style)
-    if not reach.outputs.any():
-        yield Text("infinities and NaN outside of its window reach no output", "green")
-
-
-def _output_at(case: Case, position: int) -> str:
-    shape = case.output_shape()[:-1]
-    return _entry_in_words("out", np.unravel_index(position, shape), shape)
 
 
 def reads_of_output(case: Case, met: np.ndarray) -> str:
