@@ -270,17 +270,15 @@ class Marks:
             return
         if lines is not None and not differing(before[lines], array[lines], dtype).any():
             return
-        self.reached = True
         mark = differing(before, np.asarray(array), dtype)
         if rounded and dtype in floats.FORMATS:
             ours, theirs = (floats.widen(np.asarray(a), dtype) for a in (before, array))
             with np.errstate(all="ignore"):
                 size = np.abs(ours[np.isfinite(ours)]).max(initial=0.0)
                 mark &= ~(np.abs(ours - theirs) <= floats.eps(dtype) ** HALF * size)
-        mark = compact(mark)
-        if number in self.changed:
-            mark = compact(self.changed[number] | mark)
-        self.changed[number] = mark
+        old = self.changed.get(number)
+        self.reached |= bool((mark if old is None else mark & ~old).any())
+        self.changed[number] = compact(mark if old is None else old | mark)
 
     def _unreached(self, number: int) -> tuple[Any, ...] | None:
         """Returns where a value's lines stand that don't change, if they are the other side's share
