@@ -13,12 +13,11 @@ import click
 
 from probe import load
 from probe.case.case import Case
-from probe.case.errors import INTERRUPTED, InputError, ProbeError
+from probe.case.errors import INTERRUPTED, ProbeError
 from probe.explain.causes import explain_store
 from probe.sweep.bits import sweep_cases
 from probe.sweep.campaign import Tally
-from probe.sweep.cluster import run_on_nodes
-from probe.sweep.plan import ALL, Shard, current_shard, within_shard
+from probe.sweep.plan import Shard, within_shard
 from probe.sweep.printing import Output
 from probe.sweep.store import Store
 from probe.targets import budget
@@ -26,7 +25,6 @@ from probe.targets.progress import Tell
 from probe.targets.target import Target
 from probe.ui.answers import sweep as answers
 from probe.ui.answers.show import here as show
-from probe.ui.cli.here import from_here
 
 Main = Callable[[Path, bool], "bool | None"]
 
@@ -45,48 +43,27 @@ def script(main: Main) -> click.Command:
     @click.option("--store", type=click.Path(path_type=Path), help=f"default: results/{name}")
     @click.option("--quick", is_flag=True, help="a few seconds on NumPy alone, to try it out")
     @click.option("--shard", default="1/1", help="2/8: the second of eight parts, stored apart")
-    @click.option("--cluster", help="local:2, or tcp://HOST:PORT: nodes run shards of it")
     @click.option("--time", "limit", help="30m, 90s, 2h: stop after that; run again to continue")
     @functools.wraps(main)
-    def command(
-        store: Path | None, quick: bool, shard: str, cluster: str | None, limit: str | None
-    ) -> None:
+    def command(store: Path | None, quick: bool, shard: str, limit: str | None) -> None:
         kept = root / "build" / "quick" if quick else root / "results"
         try:
-            if cluster and limit:
-                raise InputError("time", limit, "nodes are not timed", "leave out --cluster")
             with (
                 within_shard(Shard.parse(shard)) as part,
                 budget.within(limit) as allowed,
                 Output().progress(name),
             ):
-                folder = (store or kept / name) / part.folder
-                told = on_nodes(cluster, path, folder, quick) if cluster else main(folder, quick)
+                interrupted = main((store or kept / name) / part.folder, quick)
             if allowed and allowed.left_out:
                 said = f"the time is up, {allowed.left_out:,} questions were left out"
                 click.echo(f"{name}: {said}; the same command continues with them", err=True)
         except ProbeError as error:
             click.echo(f"{name}: {error}", err=True)
             sys.exit(error.exit_code)
-        if told:
+        if interrupted:
             sys.exit(INTERRUPTED)
 
     return command
-
-
-def on_nodes(cluster: str, path: Path, folder: Path, quick: bool) -> bool:
-    """Runs an experiment's shards on a cluster's nodes; whether Ctrl-C ended it."""
-    out = Output()
-    if current_shard() != ALL:
-        todo = "leave --shard out: nodes get parts of the experiment"
-        raise InputError(
-            "shard", current_shard().text, "a cluster divides the experiment by itself", todo
-        )
-    with out.progress(path.stem) as tell:
-        interrupted = run_on_nodes(cluster, path, folder, quick, tell, out.note)
-    if not interrupted:
-        out.results.print(f"{path.stem}: every part is stored in {from_here(folder)}")
-    return interrupted
 
 
 def bar(what: str) -> AbstractContextManager[Tell]:

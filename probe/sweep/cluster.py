@@ -1,29 +1,22 @@
-"""Runs shards of a sweep or an experiment on other machines: Dask places, moves and repeats them.
+"""Runs shards of a sweep on other machines: Dask places, moves and repeats them.
 
 The first part runs on a node: it says which targets it can run, and answers shards. A shard comes
 as JSON text; what goes back are tables of the store as bytes of Arrow's stream format. Nothing of a
-shard is executed but the options of a sweep, and an experiment of this checkout by its name.
+shard is executed but the options of a sweep.
 
-The rest runs here: it connects, asks every node that is there once, divides a sweep or an
-experiment into Dask's tasks and stores what comes back. A shard is a part of the values of a sweep,
-or of the questions of an experiment, as ``--shard`` makes them. All shards of a target go to nodes
-of one kind, alike in machine, library, versions and switches: the rows are of one run. Every kind
-of machine runs an experiment whole: results are told apart by machine, so half of them from one and
-half from another would be neither's.
+The rest runs here: it connects, asks every node that is there once, divides a sweep into Dask's
+tasks and stores what comes back. A shard is a part of the values, as ``--shard`` makes them. All
+shards of a target go to nodes of one kind, alike in machine, library, versions and switches: the
+rows are of one run.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import logging
 import math
-import os
 import re
-import shutil
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -52,10 +45,10 @@ from probe.sweep.campaign import Failure, Sessions, failure_row, run_row
 from probe.sweep.plan import Shard, SweepRequest
 from probe.sweep.store import Store, parquet
 from probe.sweep.summary import Summary, TargetSummary
-from probe.targets import backends, machine
+from probe.targets import machine
 from probe.targets.launch import open_session
 from probe.targets.progress import Tell
-from probe.targets.target import Target, installed_version, why_unavailable
+from probe.targets.target import Target, why_unavailable
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -89,18 +82,11 @@ def raises_text(function: Callable[[str], Any]) -> Callable[[str], Any]:
 @raises_text
 def node_facts(text: str) -> dict[str, Any]:
     """``machine.facts``, and ``targets``: by target ``why`` it can't run here (None: it can), and
-    the ``run_id`` that it would have. ``text``: a JSON list of targets, or of ``*`` for a script.
-    """
+    the ``run_id`` that it would have. ``text``: a JSON list of targets."""
     return {**machine.facts(), "targets": {name: _target(name) for name in json.loads(text)}}
 
 
 def _target(text: str) -> dict[str, Any]:
-    if text == "*":  # all that decides what an experiment measures, in the place of a target's run
-        libraries = {
-            name: installed_version(backends.get(name)) for name in backends.known_backends()
-        }
-        about = [machine.label(), sys.version.split()[0], machine.cores(), libraries]
-        return {"why": None, "run_id": hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]}
     try:
         where = Target.parse(text)
         why = why_unavailable(where)
@@ -140,38 +126,6 @@ def packed_tables(folder: Path) -> dict[str, bytes]:
             writer.write_table(rows)
         packed[name] = bytes(sink.getvalue())
     return packed
-
-
-@raises_text
-def answer_script(text: str) -> dict[str, Any]:
-    """Runs one shard of an experiment in a process of its own: ``tables``, and how it ended.
-
-    ``text``: ``name``, ``digest`` (of the script's text: the node must have the same one),
-    ``quick``, ``shard`` (``2/8``). ``status`` and ``stderr`` are those of the process.
-    """
-    question = json.loads(text)
-    name, status, stderr = question["name"], 2, "this node's checkout does not have the same script"
-    path = Path(__file__).resolve().parents[2] / "experiments" / f"{name}.py"
-    tables: dict[str, bytes] = {}
-    # a name with a folder in it would lead out of the experiments
-    if Path(name).name == name and path.is_file() and file_digest(path) == question["digest"]:
-        with tempfile.TemporaryDirectory(prefix="probe-") as folder:
-            command = [sys.executable, str(path), "--store", folder, "--shard", question["shard"]]
-            if question["quick"]:
-                command.append("--quick")
-            if dies := shutil.which("setpriv"):  # a node that is killed leaves no script behind
-                command = [dies, "--pdeathsig", "TERM", *command]
-            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-            quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True}
-            done = subprocess.run(command, text=True, check=False, env=environment, **quiet)
-            status, stderr = done.returncode, machine.publishable(done.stderr[-2000:])
-            stores = [place for place in Path(folder).rglob(machine.label()) if place.is_dir()]
-            tables = packed_tables(stores[0]) if len(stores) == 1 else {}
-    return {"status": status, "stderr": stderr, "tables": tables}
-
-
-def file_digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 HOW = "use local:2 (two processes here) or the address that `dask scheduler` prints, tcp://..."
@@ -298,8 +252,6 @@ def connected_nodes(
         yield client, nodes
 
 
-Row = dict[str, Any]
-
 # Shards for every process of a kind of node, so that all end at about the same time.
 EACH = 4
 
@@ -327,8 +279,7 @@ class Task(NamedTuple):
     name: str
     size: int
     hosts: list[str]
-    answer: Callable[[str], Any]
-    question: Row
+    question: dict[str, Any]
     take: Callable[[Any], None]
     fail: Callable[[str], None]
 
@@ -343,7 +294,7 @@ def deal(client: Client, tasks: Sequence[Task], progress: Tell) -> None:
         # The function travels by its name, the question as JSON: no object is pickled. Dask gives
         # calls with equal arguments one key, and one answer, where they are pure.
         how = {"workers": task.hosts, "retries": REPEATS, "pure": False}
-        future = client.submit(task.answer, json.dumps(task.question), **how)
+        future = client.submit(answer_sweep, json.dumps(task.question), **how)
         under_way[future.key] = future, task
         done.add(future)
     total, counted, seen = sum(task.size for task in tasks), 0, time.monotonic()
@@ -539,7 +490,6 @@ class _TargetSweep:
                 text,
                 len(part),
                 hosts,
-                answer_sweep,
                 {"target": text, **request.to_json(part)},
                 partial(self.take, part),
                 partial(self.fail, part),
@@ -580,72 +530,3 @@ class _TargetSweep:
             self.summary.failures.append(Failure("lost", row["message"], self.plan.id, at))
             if self.store is not None:
                 self.store.append("failures", row)
-
-
-# Beside a shard's tables: of which script and which versions they are, written after them.
-DONE = "done.json"
-
-
-def run_on_nodes(
-    address: str, script: Path, folder: Path, quick: bool, progress: Tell, note: Callable[..., None]
-) -> bool:
-    """Runs an experiment's shards on the nodes; whether Ctrl-C ended it.
-
-    ``folder``: gets ``shard-i-of-n/<machine>``, as ``--shard i/n`` would; shards that are there
-    already, by the same script and versions, are not run again. Errors: InputError before anything
-    runs; ClusterError: the scheduler is gone, or parts could not be run.
-    """
-    about = {"name": script.stem, "digest": file_digest(script), "quick": quick}
-    failed: list[str] = []
-    with connected_nodes(address, ["*"], note) as (client, nodes):
-        tasks = []
-        for label in sorted({node.label for node in nodes}):
-            kinds = by_kind([node for node in nodes if node.label == label], "*")
-            best = max(kinds, key=lambda kind: (total_threads(kinds[kind]), kind))
-            if others := sum(map(len, kinds.values())) - len(kinds[best]):
-                note(f"{others} nodes are left out: most nodes of {label} have different versions")
-            tasks += _script_tasks(about, best, kinds[best], folder, failed)
-        try:
-            deal(client, tasks, progress)
-        except KeyboardInterrupt:
-            return True
-    if failed:
-        why = f"{len(failed)} parts were not run: {failed[0]}"
-        raise ClusterError(f"cluster={address}: {why}")
-    return False
-
-
-def _script_tasks(
-    about: Row, kind: tuple[str, str], nodes: Sequence[DaskNode], folder: Path, failed: list[str]
-) -> list[Task]:
-    """The shards of an experiment that one kind of machine has not run yet."""
-    label, versions = kind
-    mark = {"script": about["digest"], "versions": versions, "quick": about["quick"]}
-    # as this machine's results were divided before, if they were
-    there = [path.parent.parent.name for path in folder.glob(f"shard-*-of-*/{label}/{DONE}")]
-    totals = [int(match[1]) for name in there if (match := re.search(r"-of-(\d+)\Z", name))]
-    total = max(totals, default=max(2, EACH * total_threads(nodes)))
-    hosts = sorted({node.host for node in nodes})
-
-    def take(place: Path, answer: Row) -> None:
-        if answer["status"]:
-            lines = [line for line in answer["stderr"].splitlines() if line.strip()]
-            raise ValueError(lines[-1] if lines else "it gave no message")
-        with Store(place) as store:
-            append_tables(store, unpacked_tables(answer["tables"]))
-        partial_file = place / f".{DONE}.tmp"
-        partial_file.write_text(json.dumps(mark) + "\n")
-        partial_file.replace(place / DONE)
-
-    tasks = []
-    for shard in (Shard(number, total) for number in range(1, total + 1)):
-        place = folder / shard.folder / label
-        try:
-            done = json.loads((place / DONE).read_text()) == mark
-        except (OSError, ValueError):
-            done = False
-        if not done:
-            question = about | {"shard": shard.text}
-            task = (about["name"], 1, hosts, answer_script, question)
-            tasks.append(Task(*task, partial(take, place), failed.append))
-    return tasks

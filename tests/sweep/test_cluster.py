@@ -23,7 +23,6 @@ from probe.case.errors import ClusterError, InputError
 from probe.sweep import cluster
 from probe.sweep.cluster import DaskNode, Task, Wanted
 from probe.sweep.plan import Plans, SweepRequest
-from probe.sweep.store import Store
 from probe.targets import machine
 from probe.ui.cli import shell
 
@@ -35,6 +34,7 @@ CASE = Case("conv1d", 5, 3, 2, operands="cancel")
 VARYING = {"seconds", "started", "machine", "path", "git_commit", "git_dirty"}
 SAME = ("runs", "cases", "comparisons", "differences")
 LENGTHS = range(5, 18)
+REQUEST = SweepRequest(Plans([CASE], "length", *[[*LENGTHS[:-1]], 17]))
 
 
 def rows(folder, *tables):
@@ -197,10 +197,11 @@ def test_ctrl_c_leaves_what_is_there(swept, tmp_path):
     assert len(load(tmp_path / "store").comparisons) == told["comparisons"]
 
 
-def deal(client, hosts, answer=cluster.node_facts):
+def deal(client, hosts):
     """What one task comes to: its answers, and why it failed."""
     taken, failed = [], []
-    task = Task("reference", 1, hosts, answer, ["reference"], taken.append, failed.append)
+    question = {"target": SWITCHING, **REQUEST.to_json([5])}
+    task = Task("reference", 1, hosts, question, taken.append, failed.append)
     cluster.deal(client, [task], lambda *_: None)
     return taken, failed
 
@@ -210,7 +211,7 @@ def test_work_of_which_all_nodes_are_gone_is_given_up(address, monkeypatch):
     with distributed.Client(address, set_as_default=False) as client:
         assert deal(client, ["127.0.0.9"]) == ([], ["no node with it for 0.2 seconds"])
         taken, failed = deal(client, ["127.0.0.1"])
-        assert taken[0]["machine"] == machine.label() and not failed
+        assert "comparisons" in taken[0] and not failed
 
 
 def test_a_scheduler_that_is_gone_ends_it(address, monkeypatch):
@@ -229,8 +230,8 @@ def node(label, run_id, why=None, threads=1, host="127.0.0.1"):
 
 def chosen(there, wanted="reference", stores=None):
     """The label, hosts and number of shards of 12 values, and what was noted."""
-    notes, request = [], SweepRequest(Plans([CASE], "length", *[[*LENGTHS[:-1]], 17]))
-    sweep = cluster._TargetSweep(request, Wanted.parse(wanted), there, stores or {}, notes.append)
+    notes = []
+    sweep = cluster._TargetSweep(REQUEST, Wanted.parse(wanted), there, stores or {}, notes.append)
     return (
         sweep.label,
         {host for task in sweep.tasks for host in task.hosts},
@@ -308,43 +309,6 @@ def test_what_a_cluster_can_not_do_is_said_in_one_line(words, why, capsys, tmp_p
     assert shell.run([*line.split(), str(tmp_path), *words.split()]) == 2
     told = capsys.readouterr().err
     assert why in told and len(told.strip().splitlines()) == 1
-
-
-@pytest.mark.slow
-def test_an_experiments_parts_are_kept_where_shards_are(address, monkeypatch, tmp_path):
-    script = tmp_path / "small.py"
-    script.write_text("'''A script.'''\n")
-    asked = tmp_path / "asked"
-
-    def script_of(text):
-        question = json.loads(text)
-        with asked.open("a") as lines:
-            print(question["shard"], file=lines)
-        with Store(tmp_path / "node" / question["shard"].replace("/", "-")) as store:
-            from probe.sweep.campaign import case_row
-
-            case = Case("conv1d", 3 + int(question["shard"][0]), 1, 1, length=64)
-            store.append("cases", case_row(case))
-            store.flush()
-            tables = cluster.packed_tables(store.path)
-        failed = question["shard"].startswith("3/")
-        stderr = "shard=3/8: no such thing; do another"
-        return {"status": 2 * failed, "stderr": stderr, "tables": tables}
-
-    monkeypatch.setattr(cluster, "answer_script", script_of)
-
-    def run():
-        cluster.run_on_nodes(address, script, tmp_path / "out", True, lambda *_: None, print)
-
-    with pytest.raises(ClusterError, match=r"1 parts were not run: shard=3/8: no such thing"):
-        run()
-    there = sorted(path.parent.parent.name for path in (tmp_path / "out").rglob(cluster.DONE))
-    assert there == [f"shard-{n}-of-8" for n in (1, 2, 4, 5, 6, 7, 8)]
-    assert len(load(tmp_path / "out").cases) == 7
-    asked.unlink()
-    with pytest.raises(ClusterError):
-        run()
-    assert asked.read_text() == "3/8\n", "parts that are there are not run again"
 
 
 def test_dask_is_not_imported_before_it_is_needed():
@@ -501,18 +465,6 @@ def test_no_scheduler_is_one_line():
     assert len(said) == 1
 
 
-@pytest.mark.slow
-def test_an_experiments_shards_come_from_nodes(processes, tmp_path):
-    processes.node("a", "127.0.0.1")
-    script = [sys.executable, str(ROOT / "experiments" / "prefix_stability.py"), "--quick"]
-    run = {"env": processes.environment, "check": True, "capture_output": True}
-    subprocess.run([*script, "--store", tmp_path / "one"], **run)
-    words = [*script, "--store", tmp_path / "many", "--cluster", processes.address]
-    subprocess.run(words, **run)
-    tables = "runs", "comparisons", "causes", "cases"
-    assert rows(tmp_path / "many", *tables) == rows(tmp_path / "one", *tables)
-
-
 SLURM = """
 from dask_jobqueue import SLURMCluster
 if __name__ == "__main__":
@@ -552,4 +504,4 @@ def test_an_error_of_a_node_travels_as_one_line():
     with pytest.raises(RuntimeError, match=r"\AInputError: target=reference==x[^\n]*\Z"):
         cluster.answer_sweep('{"target": "reference==x"}')
     with pytest.raises(RuntimeError, match="KeyError"):
-        cluster.answer_script("{}")
+        cluster.answer_sweep("{}")
