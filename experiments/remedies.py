@@ -12,9 +12,7 @@ like below and run it again: what is stored already is not measured twice.
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -26,23 +24,11 @@ from lib import frame, nine_layers
 from lib.nine_layers import NineLayers
 from probe import Case, Store, Target
 from probe.case import schema
-from probe.case.errors import ProbeError
 from probe.case.operands import normal
-from probe.case.ulp import equal
 from probe.diff.apart import Apart
-from probe.sizes.invariant.mitigations import (
-    Measured,
-    Remedy,
-    RemedyResult,
-    RemedySessions,
-    advise,
-    few_in_words,
-    in_turns,
-    measured_remedies,
-    remedies_of,
-    remedy_rows,
-)
-from probe.sizes.search import PaddedModel, Serves
+from probe.sizes.fixes import Measured, RemedySessions, advise, measured_remedies, remedy_rows
+from probe.sizes.model_fixes import ModelQuestion
+from probe.sizes.search import PaddedModel
 from probe.sweep import plan as shard
 from probe.sweep.printing import Output, table
 
@@ -196,45 +182,18 @@ def of_network(
 ) -> Measured:
     """Returns what keeps the bits of a network on ONNX Runtime: padding, and switches."""
     own, fixed, at = sessions.of(where), network.fixed, max(network.fixed // 10, 1)
-    contents = tuple(sorted({*(one for one in CONTENTS if one < fixed), at}))
-    place, results = contents.index(at), list[RemedyResult]()
-    calls: dict[tuple[int, int], Callable[[], object]] = {}
-    with ExitStack() as running:
-        folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="probe-")))
-        opened = lambda there: running.enter_context(process_of(network, there, folder))  # noqa: E731
-        default = padded(network, opened(where))
-        least = tuple(default.least(one) for one in contents)
-        (whole,) = default.run(fixed, fixed)
-        switches = [one for one in remedies_of(where, ()) if one.spec is None]
-        for remedy in switches:
-            if remedy.name not in ("default", *only):
-                continue
-            result = RemedyResult(remedy, sizes=least)
-            try:
-                graph = padded(network, opened(remedy.where))
-                judge(result, [graph.serves(*both) for both in zip(contents, least, strict=True)])
-                result.keeps = equal(graph.run(fixed, fixed)[0], whole, "float32")
-                calls[len(results), at] = graph.call(at, least[place])
-                calls[len(results), fixed] = graph.call(fixed, fixed)
-            except ProbeError as error:
-                result.refusal = str(error)
-            results.append(result)
-        if "pad" in only:
-            sized = [default.sized(one) for one in contents]
-            sizes = tuple(one.safe for one in sized)
-            doc = f"zeros up to {few_in_words(sizes)} positions"
-            result = RemedyResult(Remedy("pad", where, doc), sizes=sizes, keeps=True)
-            judge(result, [one.at_safe for one in sized])
-            calls[len(results), at] = default.call(at, sizes[place])
-            calls[len(results), fixed] = default.call(fixed, fixed)
-            results.append(result)
-        timers = {key: partial(timed, call) for key, call in calls.items()}
-        for (number, length), medians in in_turns(timers).items():
-            results[number].seconds[length] = medians
-    return Measured(network, where, contents, fixed, at, results, own.facts, own.variables)
+    contents = sorted({*(one for one in CONTENTS if one < fixed), at})
+    with tempfile.TemporaryDirectory(prefix="probe-") as folder:
+        opens = partial(process_of, network, Path(folder))
+        with opens(where) as process:
+            graph = padded(network, process)
+            sizes = [graph.sized(content) for content in contents]
+            question = ModelQuestion(graph, sizes, at, wanted=only, opens=opens)
+            found = question.measured(network, "length")
+    return replace(found, target=where, facts=own.facts, variables=own.variables)
 
 
-def process_of(network: NineLayers, where: Target, folder: Path) -> Apart:
+def process_of(network: NineLayers, folder: Path, where: Target) -> Apart:
     """Returns what runs the network's file on a target; ``folder``: for the file and recordings."""
     words = {name: getattr(network, name) for name in ("width", "seed", "blocks", "padding")}
     path = nine_layers.onnx_model(folder / f"{network.id}.onnx", **words)
@@ -245,22 +204,6 @@ def padded(network: NineLayers, process: Apart) -> PaddedModel:
     """Returns the network, its input (1, 1, 1, positions) padded."""
     x = normal(0, "x", (1, 1, 1, network.fixed)).astype(np.float32)
     return PaddedModel(process, {"x": x}, {"x": 3}, network.fixed, seconds=SECONDS)
-
-
-def judge(result: RemedyResult, serves: Sequence[Serves]) -> None:
-    """Counts the contents at whose sizes a remedy changes bits."""
-    known = [one for one in serves if one.by_order == "same" and one.serves]
-    result.compared = len(serves)
-    result.differing = sum(one.by_order == "differs" for one in serves)
-    result.unknown = len(serves) - len(known) - result.differing
-    result.sets = min((one.sets for one in known if one.sets), default=0)
-
-
-def timed(call: Callable[[], object], _: float) -> Sequence[float]:
-    """Returns the seconds of a call."""
-    begun = time.perf_counter()
-    call()
-    return (time.perf_counter() - begun,)
 
 
 def stored(store: Store) -> set[tuple[str, str, int]]:

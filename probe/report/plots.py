@@ -27,7 +27,7 @@ from probe.order.window import shown_axis_value
 
 if TYPE_CHECKING:
     from probe.sizes.by_order import ByOrder
-    from probe.sizes.invariant.mitigations import Measured
+    from probe.sizes.fixes import Measured
     from probe.sizes.thresholds import Thresholds
     from probe.sweep.summary import Summary
 
@@ -323,9 +323,9 @@ def draw_switching(measured: Thresholds) -> Figure | None:
 
 def draw_mitigated(measured: Measured) -> Figure | None:
     """Draws a bar for each remedy: its cost, coloured by whether it is exact."""
-    from probe.sizes.invariant import mitigations
+    from probe.sizes import fixes
 
-    rows: Any = pd.DataFrame(mitigations.remedy_rows(measured)["remedies"])
+    rows: Any = pd.DataFrame(fixes.remedy_rows(measured)["remedies"])
     costs = rows.of_fixed.dropna()
     if costs.empty:
         return None

@@ -9,4 +9,7 @@ Of a model: ``marks`` has the operands that sizes are tried with, and tells whic
 content and whether two runs give them alike; ``search`` finds the least padded size that holds;
 ``orders`` asks the operations of that one for the order of their sums; ``plan`` writes it down for
 the user.
+
+What keeps the bits, and at what cost: ``fixes`` of a case, ``model_fixes`` of a model;
+``invariant`` is the mode that is one of them.
 """

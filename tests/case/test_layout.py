@@ -24,7 +24,7 @@ from probe.explain.comparison.runs import Revealer
 from probe.order import window
 from probe.order.functions import FunctionSession, Own
 from probe.sizes import by_order, thresholds
-from probe.sizes.invariant.mitigations import Measured, exact_sums
+from probe.sizes.fixes import Measured, exact_sums
 from probe.targets import backends
 from probe.targets.backends import rewritten
 from probe.targets.backends.contract import Backend, Operator, Unsupported

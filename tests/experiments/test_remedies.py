@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from probe import load
-from probe.sizes.invariant import mitigations
+from probe.sizes import fixes
 from tests.experiments.notebooks import pictures, ran
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.long]
 def store(tmp_path_factory):
     found = tmp_path_factory.mktemp("remedies")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mitigations, "SECONDS", 0.001)
+        patch.setattr(fixes, "SECONDS", 0.001)
         ran("remedies", found)
     return found
 
@@ -25,7 +25,7 @@ def test_a_case_and_a_network_are_stored_with_every_turn(store):
     remedies = found.remedies
     assert set(found.runs.experiment) == {"remedies"}
     assert remedies.case_id.nunique() == 2 and remedies.network_id.nunique() == 1
-    assert len(found.measurements) == len(remedies) * 2 * mitigations.ROUNDS
+    assert len(found.measurements) == len(remedies) * 2 * fixes.ROUNDS
     single = remedies[remedies.case_id.notna()]
     for vary in ("length", "batch"):
         case = single[single.vary == vary].set_index("remedy")

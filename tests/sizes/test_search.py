@@ -8,7 +8,8 @@ from lib import nine_layers
 from probe.case.errors import InputError
 from probe.order.semantics import Contracts, Reduces, Unknown
 from probe.record.recorders.ndarray import operation
-from probe.sizes.invariant.mitigated_models import judged_ways, recommended_way
+from probe.sizes.fixes import advise
+from probe.sizes.model_fixes import ModelQuestion
 from probe.sizes.search import PaddedModel, WholeFile
 from probe.targets import budget
 from tests.sizes import graphs
@@ -193,11 +194,11 @@ def test_ways_of_padding_are_judged_and_timed():
     wide = conv("conv", lambda size: size == 5)
     w = np.random.default_rng(4).standard_normal((3, 2, 2)).astype(np.float32)
     model = PaddedModel(graphs.Opened(lambda x: wide(x, w)), {"x": rows}, {"x": 1}, 12)
-    ways = {each["name"]: each for each in judged_ways(model, [model.sized(4)], 4)}
-    assert ways["default"]["verdict"] != "exact" and ways["default"]["sizes"] == [5]
-    assert ways["pad"]["verdict"] == "exact" and ways["pad"]["sizes"] == [6]
-    assert recommended_way(list(ways.values())) == "pad"
-    assert ways["fixed"]["of_fixed"] == 1
+    measured = ModelQuestion(model, [model.sized(4)], 4).measured("conv", "length")
+    ways = {each.remedy.name: each for each in measured.found}
+    assert ways["default"].verdict != "exact" and ways["default"].sizes == (5,)
+    assert ways["pad"].verdict == "exact" and ways["pad"].sizes == (6,)
+    assert advise(measured).name == "pad" and measured.of_fixed(ways["fixed"]) == 1
 
 
 @pytest.mark.slow

@@ -19,9 +19,6 @@ them at little cost, einsums too, ``torch_sequences`` attention and recurrent la
 runs them one by one. Where a library runs a model as one program, that is the operation: see
 ``whole``; ``samples`` checks it, ``programs`` and ``files`` have the libraries.
 
-What else keeps the bits, and at what cost: ``mitigations`` lists the remedies of a target, and
-tries and times them on cases, ``mitigated_models`` on models.
-
 An operation that a library's table describes needs nothing here. One with classes of its own gets a
 subclass of ``IndependentRows`` and a line in ``own`` of ``torch_operations`` or
 ``tensorflow_operations``; a function that models call often joins ``quick``, a layer of one such

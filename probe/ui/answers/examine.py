@@ -29,7 +29,7 @@ from probe.diff.difference import Pair, Region
 from probe.diff.source import find_cause
 from probe.diff.walk import walk
 from probe.record.inputs import varied_axes
-from probe.sizes.invariant import mitigated_models
+from probe.sizes import model_fixes
 from probe.sweep.printing import counted, differ
 from probe.targets import budget
 from probe.targets.budget import within
@@ -423,7 +423,7 @@ class Examination:
         checked = "has the bits of the other side here" if exact else "still differs here"
         text = f"{what} {against}, so that each call has one shape: {checked}"
         self.tell_part("fix", text, {"remedies": [dict(one_size)]})
-        took = mitigated_models.timed_in_turns({n: run[n] for n in ("left", "filled")}, min)
+        took = model_fixes.timed_in_turns({n: run[n] for n in ("left", "filled")}, min)
         one_size["ratio"] = took["filled"] / took["left"]
         times = f"{rounded_text(one_size['ratio'])} times {sides.vary} {at} as it is"
         text = f"one size of {against}: {times}"
@@ -435,7 +435,7 @@ class Examination:
         batches = {array.shape[0] for array in sides.right.values() if array.ndim}
         sizes = {"batch": sorted(batches)} | {sides.vary: [at, against]}
         ends, count = (sides.left, sides.right), partial(self.differing, 0)
-        mode = mitigated_models.of_runs(sides.opened, self.model, sizes, ends, count)
+        mode = model_fixes.of_runs(sides.opened, self.model, sizes, ends, count)
         entry: dict[str, Any] = {"remedy": "invariant", "exact": mode.verdict == "exact"}
         entry |= {"verdict": mode.verdict, "why": mode.refusal or None}
         ways, known = [one_size, entry], "padded length" if sides.vary != "batch" else "batch"
@@ -448,10 +448,10 @@ class Examination:
             self.tell_part("fix", text, {"remedies": ways})
             return
         calls = {"left": run["left"], "filled": run["filled"]}
-        calls |= {"invariant": mitigated_models.calls_in_mode(mode, sides.left)}
+        calls |= {"invariant": model_fixes.calls_in_mode(mode, sides.left)}
         self.tell("timing")
         # others may be at work here
-        took = mitigated_models.timed_in_turns(calls, min)
+        took = model_fixes.timed_in_turns(calls, min)
         entry["ratio"], one_size["ratio"] = (
             took[n] / took["left"] for n in ("invariant", "filled")
         )

@@ -23,17 +23,16 @@ from probe.diff.watched import CHANGED, watched
 from probe.record.inputs import first_entries, varied_axes
 from probe.sizes import orders
 from probe.sizes import plan as graph_plan
-from probe.sizes.invariant import mitigated_models
-from probe.sizes.invariant.mitigated_models import InvariantResult
-from probe.sizes.invariant.mitigations import (
-    INVARIANT,
+from probe.sizes.fixes import (
     Measured,
     RemedyResult,
     advise,
     measured_remedies,
     remedies_report,
     remedy_rows,
+    remedy_to_json,
 )
+from probe.sizes.model_fixes import InvariantResult, ModelQuestion
 from probe.sizes.plan import GraphPlan
 from probe.sizes.search import PaddedModel, SafeSize, Serves, WholeFile
 from probe.targets import budget
@@ -275,8 +274,8 @@ class Padded(Answer):
 
     ``walked``: the run at the least size that differs, against the full one, operation by
     operation; None where none does. ``plan``: what to pad to, if a plan was asked for.
-    ``remedies``: ways of padding, and the invariant mode, with verdicts and costs, as of
-    ``invariant.mitigated_models``, where they were asked for. ``invariant``: that mode's runs.
+    ``remedies``: ways of padding, the invariant mode and switches, with verdicts and costs, where
+    they were asked for. ``invariant``: that mode's runs.
     """
 
     found: list[SafeSize]
@@ -287,7 +286,7 @@ class Padded(Answer):
     plan: GraphPlan | None = None
     written: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    remedies: list[dict[str, Any]] = field(default_factory=list)
+    remedies: Measured | None = None
     invariant: InvariantResult | None = None
 
     @property
@@ -365,9 +364,9 @@ class Padded(Answer):
             "notes": self.notes,
             "written": self.written,
         }
-        if self.remedies:
-            report["remedies"] = self.remedies
-            report["recommended"] = mitigated_models.recommended_way(self.remedies)
+        if self.remedies is not None:
+            report["remedies"] = [remedy_to_json(self.remedies, r) for r in self.remedies.found]
+            report["recommended"] = advise(self.remedies).name
             report["invariant"] = None if self.invariant is None else self.invariant.to_json()
         return report
 
@@ -380,13 +379,13 @@ class Padded(Answer):
             alone = size.at_least.lacking and size.safe == size.least
             said.append(f"{size.content:,}: " + (f"to {size.safe:,} alone" if alone else words))
         safe = "; ".join(said)
-        if not self.remedies:
+        if self.remedies is None:
             return what, f"{self.verdict}; pad {safe}", self.advice()
         ways = [
-            f"{way['name']} {way['verdict']} ({rounded_text(way['of_fixed']) or '-'})"
-            for way in self.remedies
+            f"{way.remedy.name} {way.verdict} ({rounded_text(self.remedies.of_fixed(way)) or '-'})"
+            for way in self.remedies.found
         ]
-        best = f"recommended: {mitigated_models.recommended_way(self.remedies)}; pad {safe}"
+        best = f"recommended: {advise(self.remedies).name}; pad {safe}"
         return what, f"{'; '.join(ways)} of the full size's time", best
 
     def advice(self) -> str:
@@ -475,7 +474,7 @@ def remedied(
     """Does as ``pad_model``, with the ways of padding and the invariant mode judged and timed at
     ``content``; the middle one of the lengths if it is not given. ``table``: of the classes of the
     invariant mode: it is read and checked where it is there, and written. ``only``: no others than
-    these and the default; also the target's: see ``mitigated_models.tried_switches``."""
+    these and the default; also the target's: see ``model_fixes``."""
     if table is not None and Path(table).is_dir():
         raise InputError("table", table, "it is a folder", "give a file, such as classes.json")
     if table is not None and not Path(table).absolute().parent.is_dir():
@@ -483,29 +482,17 @@ def remedied(
     tell = words.get("progress") or silent
     every = sorted({*(padding.lengths or ()), *([] if content is None else [content])})
     padded = pad_model(user_model, replace(padding, lengths=every), **words)
-    graph, sizes = padded.graph, padded.found
-    known = [size.content for size in sizes]
+    known = [size.content for size in padded.found]
     at = content if content in known else known[len(known) // 2]
-    if not only or INVARIANT in only:
-        tell("the invariant mode")
-        mode = InvariantResult("")
-        with budget.Ending():
-            budget.require_time()
-            mode = mitigated_models.of_graph(graph, sizes, user_model.model, table)
-        if why := budget.spent():  # what padding came to stays
-            mode = InvariantResult(f"not tried to the end: {why}")
-        if table is not None and mode.report is not None:
-            padded.written.append(str(table))
+    opens = partial(opened_on, user_model)
+    about = padded.graph, padded.found, at, user_model.model, only, opens, table
+    question = ModelQuestion(*about)
+    told = lambda done, total, name: tell(f"trying {name}")  # noqa: E731
+    padded.remedies = question.measured(padded.model, padding.vary, told)
+    if (mode := question.invariant) is not None:
         padded.invariant = mode
         padded.notes += [f"invariant: {note}" for note in mode.notes]
-    ways = mitigated_models.judged_ways(graph, sizes, at, padded.invariant)
-    padded.remedies = [way for way in ways if not only or way["name"] in ("default", *only)]
-    others = [name for name in only if name not in {way["name"] for way in ways}]
-    if others and not budget.spent():
-        tell(f"trying {', '.join(others)}")
-        padded.remedies += mitigated_models.tried_switches(
-            graph, sizes, at, others, partial(opened_on, user_model)
-        )
+        padded.written += [str(table)] * (table is not None and mode.report is not None)
     return padded
 
 

@@ -529,7 +529,7 @@ def fix(
       probe fix --op dense --in-channels 384 --filters 384 --lengths 1..33 --target torch
       probe fix module:function --vary batch --lengths 1,2,5 --fixed 32 --shape x=32x384
     """
-    from probe.sizes.invariant.mitigations import NAMES, remedies_of
+    from probe.sizes.fixes import NAMES, remedies_of
     from probe.ui.answers.network import Remedied
     from probe.ui.answers.network import remedies as remedied
 

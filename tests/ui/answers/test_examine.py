@@ -198,7 +198,7 @@ def test_the_invariant_mode_gets_the_model_of_a_keras_file(tmp_path):
     """A file of layers is no program: its layers are replaced, as of a model in memory."""
     keras = pytest.importorskip("keras")
     from probe.record.subject import open_model
-    from probe.sizes.invariant import mitigated_models
+    from probe.sizes import model_fixes
 
     layers = [keras.Input((16,), name="x"), keras.layers.Dense(8)]
     path = tmp_path / "dense.keras"
@@ -206,7 +206,7 @@ def test_the_invariant_mode_gets_the_model_of_a_keras_file(tmp_path):
     runs = [{"x": np.ones((rows, 16), np.float32)} for rows in (1, 3)]
     opened = open_model(path)
     differing = lambda ours, theirs: int((ours[0] != theirs[0][:1]).sum())  # noqa: E731
-    found = mitigated_models.of_runs(opened, str(path), {"batch": [1, 3]}, runs, differing)
+    found = model_fixes.of_runs(opened, str(path), {"batch": [1, 3]}, runs, differing)
     assert found.report is not None and not found.refusal
     assert (found.verdict == "exact") is (not found.differing and not found.report.left)
 

@@ -49,6 +49,6 @@ def test_switches_of_a_target_are_tried_on_a_model(tmp_path):
     told = answers.remedies(path, [1, 12], "onnxruntime", only=["threads=1"], **words).to_json()
     found = {one["name"]: one for one in told["remedies"]}
     assert set(found) == {"default", "threads=1"} and told["invariant"] is None
-    assert found["threads=1"]["of_fixed"] > 0 and found["threads=1"]["keeps"] in (True, False)
+    assert found["threads=1"]["of_fixed"] > 0 and found["threads=1"]["keeps_bits"] in (True, False)
     with pytest.raises(InputError, match="only=onednn=1: there is no such remedy of onnxruntime"):
         answers.remedies(path, [1], "onnxruntime", only=["onednn=1"], **words)

@@ -18,10 +18,10 @@ from probe.explain.comparison.outputs import NAMED
 from probe.sweep.printing import counted, ranges, table
 from probe.targets import backends
 
-# two runs do without the rooms of padding and mitigations, remedies of a case without recordings
+# two runs do without the rooms of padding and fixes, remedies of a case without recordings
 if TYPE_CHECKING:
     from probe.diff.difference import Region
-    from probe.sizes.invariant.mitigations import Measured
+    from probe.sizes.fixes import Measured
     from probe.sizes.search import SafeSize
     from probe.ui.answers.first_difference import Walked
     from probe.ui.answers.network import Padded
@@ -153,7 +153,7 @@ SHORT = {"exact": "yes", "differs": "no", "not known": "not known"}
 
 def remedies(measured: Measured) -> RenderableType:
     """Returns what to do, and a row for each remedy."""
-    from probe.sizes.invariant.mitigations import advise
+    from probe.sizes.fixes import advise
     from probe.sizes.thresholds import threads_text
 
     what = measured.sizes if isinstance(measured.subject, Case) else "valid lengths"
@@ -205,9 +205,9 @@ def padded_model(padded: Padded) -> RenderableType:
         _graph_contents(padded.found),
         Text(MEANS_OF_SIZES, "dim"),
     ]
-    if padded.remedies:
+    if padded.remedies is not None:
         best = report["recommended"]
-        ways = ((w["name"], w["verdict"], rounded_text(w["ratio"])) for w in padded.remedies)
+        ways = ((w["name"], w["verdict"], rounded_text(w["ratio"])) for w in report["remedies"])
         # what to do stands first, before the verdict and what it rests on
         parts[1:1] = [Text(f"recommended: {best}", "bold"), "", remedies_in_brief(ways, best)]
         parts[4:4] = [Text(f"exact?: {EXACT}; cost: {COST}", "dim"), ""]

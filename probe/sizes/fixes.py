@@ -1,5 +1,9 @@
-"""Lists the remedies of a target, tries and times them on a case, and says what to do.
+"""What keeps the bits of a case or a model at every size: what is exact, and what it costs.
 
+A question (``CaseQuestion`` here, ``model_fixes.ModelQuestion``) has remedies to try; each is
+judged, then all that ran are timed in turns, and the cheapest exact one is recommended. Of cases
+exact means that every output is added alike at all sizes, by order; of models that what is kept of
+the outputs has the bits of the full run: on several sets of operands, and by order.
 The targets that remedies run on are all up at once; what they have in turns is timed fairly.
 """
 
@@ -10,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -51,8 +55,7 @@ INVARIANT, DOC = "invariant", "probe.stable.invariant: each call stays in sizes 
 # Remedies that are added when orders are known; ``invariant`` of cases along their batch.
 NAMES = ("pad", INVARIANT)
 
-# Libraries that ``probe.stable`` computes with, and whose operations the invariant mode runs
-# one by
+# Libraries that ``probe.stable`` computes with, and whose operations the invariant mode runs one by
 # one as targets call them.
 STABLE, IN_MODE = ("tensorflow", "torch"), ("torch",)
 
@@ -61,13 +64,15 @@ STABLE, IN_MODE = ("tensorflow", "torch"), ("torch",)
 class Remedy:
     """One thing to do. ``spec``: what ``backends.rewritten`` puts in the operator's place, or None.
 
-    ``where``: the target that it runs on; ``doc``: what it is, in a few words.
+    ``where``: the target that it runs on; ``doc``: what it is, in a few words; ``pads``: whether it
+    fills up what is run, and changes nothing else.
     """
 
     name: str
     where: Target
     doc: str
     spec: dict[str, Any] | None = field(default=None, hash=False)
+    pads: bool = False
 
 
 def remedies_of(where: Target, chunks: Sequence[int] = CHUNKS) -> list[Remedy]:
@@ -98,16 +103,16 @@ def remedies_of(where: Target, chunks: Sequence[int] = CHUNKS) -> list[Remedy]:
 
 @dataclass
 class RemedyResult:
-    """One remedy. ``refusal``: why it can't be used here, or why its orders aren't known.
+    """One remedy. ``refusal``: why it can't be used here, or what is in the way of a verdict.
 
-    ``compared``: outputs that must agree (of a network: content lengths); of these ``differing``
-    are added in a different order than at the full length, ``unknown`` in a way that isn't known;
-    None where nothing was compared. ``causes`` counts the differing ones by cause. ``seconds``: by
-    length the medians of each turn's calls. ``error_rms``, ``error_max``: distance from the exact
-    outputs at the full length, over eps * sum|x*w| (of a network eps * the largest output).
-    ``keeps``: whether the full length has the default's bits. ``sizes``: what ``pad`` fills up to:
-    numbers of outputs, or of a network the padded length of each content length. ``sets``: of
-    fresh operands that each order was replayed on.
+    ``compared``: outputs that must agree (of a model: contents); of these ``differing`` are added
+    in a different order than at the full length, ``unknown`` in a way that isn't known; None where
+    nothing was compared. ``causes`` counts the differing ones by cause. ``seconds``: by length the
+    medians of each turn's calls. ``error_rms``, ``error_max``: distance from the exact outputs at
+    the full length, over eps * sum|x*w| (of a model unknown). ``keeps``: whether the full length
+    has the default's bits. ``sizes``: what ``pad`` fills up to: numbers of outputs, or of a model
+    the padded length of each content. ``sets``: of fresh operands that each order was replayed on;
+    ``valid_for``: for which values alone it is exact, empty: for all.
     """
 
     remedy: Remedy
@@ -122,6 +127,7 @@ class RemedyResult:
     keeps: bool | None = None
     sets: int = 0
     sizes: tuple[int, ...] = ()
+    valid_for: str = ""
 
     @property
     def verdict(self) -> str:
@@ -133,9 +139,10 @@ class RemedyResult:
 
 @dataclass
 class Measured:
-    """All remedies of a case or a network on a target, the default first.
+    """All remedies of a case or a model on a target, the default first.
 
-    ``subject``: a network has ``name``, ``id`` and ``row()``, of ``networks``.
+    ``subject``: a case, a model's name, or a network with ``name``, ``id`` and ``row()``, which is
+    stored.
     ``lengths``: those whose orders were compared with ``fixed``, the size that stands for padding
     everything. ``content``: the length at which costs are reported, beside ``fixed``. ``vary``:
     ``length``, or ``batch``, whose sizes all of these are then.
@@ -158,7 +165,9 @@ class Measured:
     @property
     def label(self) -> str:
         """What was measured, in words."""
-        return self.subject.label if isinstance(self.subject, Case) else self.subject.name
+        if isinstance(self.subject, Case):
+            return self.subject.label
+        return str(getattr(self.subject, "name", self.subject))
 
     @property
     def layouts(self) -> list[str]:
@@ -194,9 +203,8 @@ class Measured:
 
 @dataclass(frozen=True)
 class Advice:
-    """``name``: the remedy to use, ``none`` where lengths agree already, None where none is exact.
-
-    None too where the model was read in part: nothing is recommended then.
+    """``name``: the remedy to use; of a case ``none`` where lengths agree already, None where no
+    remedy is exact; of a model ``one size`` there.
 
     ``ratio``: its time at the content's length over the default's there; ``of_fixed``: over the
     default's time at the full length. ``keeping``: the cheapest exact one that also gives the
@@ -210,34 +218,48 @@ class Advice:
     keeping: str | None = None
 
 
+def _cheapest(measured: Measured, exact: Iterable[RemedyResult]) -> RemedyResult | None:
+    """The padding to the smallest sizes, or another remedy that took less time than it.
+
+    Time would choose by chance between paddings to one size.
+    """
+    some = list(exact)
+    best = min((r for r in some if r.remedy.pads), key=lambda r: sum(r.sizes), default=None)
+    if best is not None and not best.seconds:
+        return best
+    timed = [r for r in some if r.seconds and (r is best or not r.remedy.pads)]
+    return min(timed, key=lambda r: measured.of_fixed(r) or 0.0, default=None)
+
+
 def advise(measured: Measured) -> Advice:
-    """Returns what to do, in one sentence."""
-
-    def cheapest(results: Iterable[RemedyResult]) -> RemedyResult | None:
-        return min(results, key=lambda result: measured.of_fixed(result) or 0, default=None)
-
-    exact = [result for result in measured.found if result.verdict == "exact" and result.seconds]
-    keeping = cheapest(result for result in exact if result.keeps)
+    """What to do, in one sentence."""
+    exact = [result for result in measured.found if result.verdict == "exact"]
+    keeping = _cheapest(measured, (result for result in exact if result.keeps))
     keeping_name = None if keeping is None else keeping.remedy.name
+    is_case = isinstance(measured.subject, Case)
     if measured.default.verdict == "exact":
-        text = (
-            f"no remedy is needed: every output is added in the same order at all of these "
-            f"{measured.sizes}"
-        )
-        return Advice("none", text, 1.0, measured.of_fixed(measured.default), "default")
-    best = cheapest(exact)
+        what = "every output is added in the same order" if is_case else "no bit changes"
+        text = f"no remedy is needed: {what} at all of these {measured.sizes}"
+        of_fixed = measured.of_fixed(measured.default)
+        return Advice("none" if is_case else "default", text, 1.0, of_fixed, "default")
+    best, one_size = (
+        _cheapest(measured, exact),
+        f"one size: each call filled up to {measured.fixed}",
+    )
     if best is None:
         open_ = [result.remedy.name for result in measured.found if result.verdict == "not known"]
-        untimed = [result.remedy.name for result in measured.found if result.verdict == "exact"]
-        text = f"exact and not timed: {', '.join(untimed)}" if untimed else "no remedy is exact"
-        text += f"; not known of {', '.join(open_)}" if open_ else " on this target" * (not untimed)
-        return Advice(None, text)
+        text = "no remedy is exact on this target"
+        if exact:
+            text = f"exact and not timed: {', '.join(result.remedy.name for result in exact)}"
+        text += f"; not known of {', '.join(open_)}" if open_ else ""
+        return Advice(None if is_case else "one size", f"{text}; what is left is {one_size}")
     ratio, of_fixed = measured.ratio(best, measured.content), measured.of_fixed(best)
-    text = (
-        f"{best.remedy.name}: {best.remedy.doc}; exact, {rounded_text(ratio)} times the default at "
-        f"{measured.vary} {measured.content}, {rounded_text(of_fixed)} times padding everything to "
-        f"{measured.fixed}"
-    )
+    text = f"{best.remedy.name}: {best.remedy.doc}; exact"
+    if ratio is not None:
+        text += (
+            f", {rounded_text(ratio)} times the default at {measured.vary} {measured.content}, "
+            f"{rounded_text(of_fixed)} times padding everything to {measured.fixed}"
+        )
     if keeping_name != best.remedy.name and keeping_name is not None:
         text += f"; to keep the default's bits at {measured.fixed}: {keeping_name}"
     return Advice(best.remedy.name, text, ratio, of_fixed, keeping_name)
@@ -317,21 +339,20 @@ def remedy_to_json(measured: Measured, result: RemedyResult) -> Row:
         "keeps_bits": result.keeps,
         "sets": result.sets,
         "sizes": list(result.sizes),
+        "valid_for": result.valid_for or None,
     }
 
 
 def remedies_report(measured: Measured) -> Row:
-    """Returns the object that ``probe fix --json`` prints, ``store`` aside.
+    """Returns the object that ``probe fix --json`` prints of a case, ``store`` aside.
 
     ``verdict``: of the default at these lengths, ``equal``, ``differs`` or ``unknown``.
     """
-    subject, advice = measured.subject, advise(measured)
+    advice = advise(measured)
     words = {"exact": "equal", "differs": "differs", "not known": "unknown"}
-    is_case = isinstance(subject, Case)
-    what = {"case": subject.to_json()} if is_case else {"network": subject.name, "part": None}
     return {
         "verdict": words[measured.default.verdict],
-        **what,
+        "case": measured.subject.to_json(),
         "target": measured.target.text,
         "layouts": measured.layouts,
         "threads": measured.threads,
@@ -396,22 +417,75 @@ class RemedySessions(campaign.Sessions):
         return cast(AnySession, RemediedSession(session, remedy.spec))
 
 
+Timers = Mapping[tuple[int, int], Callable[[float], Sequence[float]]]
+
+
+class Question(Protocol):
+    """A case or a model on a target ``where``, and what could keep its bits."""
+
+    @property
+    def where(self) -> Target: ...
+
+    def candidates(self) -> list[Remedy]:
+        """What is tried, the default first."""
+
+    def judged(self, remedy: Remedy) -> Iterator[RemedyResult]:
+        """A remedy, and what is known of others by it. TargetError: the default can't run."""
+
+    def timers(self, results: Sequence[RemedyResult]) -> Timers:
+        """What times a call at both sizes whose costs are reported, by number and size: see
+        ``in_turns``."""
+
+
 def in_turns(
-    calls: Mapping[Name, Callable[[float], Sequence[float]]], rounds: int = ROUNDS
+    calls: Mapping[Name, Callable[[float], Sequence[float]]],
 ) -> dict[Name, np.ndarray]:
     """Medians of each turn, float64 (rounds,), of things that are called one after the other.
 
-    A call takes the seconds that it may last and gives those of every repetition. A first turn,
-    in which libraries build, compile and pack, is not counted.
+    A call takes the seconds that it may last and gives those of every repetition. What several
+    names stand for is called once. A first turn, in which libraries build, compile and pack, is not
+    counted.
     """
+    distinct = dict.fromkeys(calls.values())
     turns = [
-        [float(np.median(call(SECONDS if turn else 0.0))) for call in calls.values()]
-        for turn in range(rounds + 1)
+        [float(np.median(call(SECONDS if turn else 0.0))) for call in distinct]
+        for turn in range(ROUNDS + 1)
     ]
-    return {name: np.array(medians[1:]) for name, *medians in zip(calls, *turns, strict=True)}
+    took = {
+        call: np.array(each[1:])
+        for call, each in zip(distinct, zip(*turns, strict=True), strict=True)
+    }
+    return {name: took[call] for name, call in calls.items()}
 
 
-Timers = Mapping[tuple[int, int], Callable[[float], Sequence[float]]]
+def judged_and_timed(
+    question: Question, progress: Tell | None, each: Callable[[RemedyResult], None] = silent
+) -> list[RemedyResult]:
+    """Judges every remedy, then times all that ran.
+
+    ``each``: called with a remedy as soon as it is judged. Where time is over or somebody
+    interrupts after the default was judged, the rest has that as its refusal, and nothing is timed.
+    """
+    tell, results, todo = progress or silent, list[RemedyResult](), question.candidates()
+    if budget.current_budget() is not None:
+        # what starts no further process first, as time may end
+        todo.sort(key=lambda remedy: remedy.where != question.where)
+    for number, remedy in enumerate(todo):
+        judged: list[RemedyResult] = []
+        # without the default nothing is known
+        with budget.Ending(results or judged):
+            budget.require_time()
+            tell(number, len(todo) + 1, remedy.name)
+            judged.extend(question.judged(remedy))
+        for result in judged:
+            each(result)
+        results += judged or [RemedyResult(remedy, refusal=f"not tried: {budget.spent()}")]
+    with budget.Ending():
+        budget.require_time()
+        tell(len(todo), len(todo) + 1, "cost")
+        for (number, size), medians in in_turns(question.timers(results)).items():
+            results[number].seconds[size] = medians
+    return results
 
 
 def measured_remedies(
@@ -433,7 +507,7 @@ def measured_remedies(
     dense layer the batch. ``lengths``: two or more; every one is compared by order with the
     largest. ``content``: the length whose cost is reported; the first of the lengths that is a
     tenth of the largest if not given. ``only``: names of remedies, the default always being one.
-    ``each``: called with a remedy as soon as it is judged, before it is timed.
+    ``each``: as of ``judged_and_timed``.
     ``sessions``: processes that are used and left running; new ones if not given. What can't run
     says why; TargetError only where the default can't. InputError: a case without remedies.
     """
@@ -458,94 +532,69 @@ def measured_remedies(
     case_at(case, vary, content)  # refuses one that is shorter than the kernel
     case = case.with_(**{vary: 1 if vary == "batch" else None})
     with nullcontext(sessions) if sessions else RemedySessions() as running:
-        work = CaseRemedies(case, vary, lengths, content, where, running, only)
-        results, own = work.measured(chunks, progress, each), running.of(where)
+        wanted = None if only is None else {"default", *only}
+        question = CaseQuestion(case, vary, lengths, content, where, running, wanted, chunks)
+        results, own = judged_and_timed(question, progress, each), running.of(where)
         known = results, own.facts, own.variables, vary
         return Measured(case, where, lengths[:-1], fixed, content, *known)
 
 
-class CaseRemedies:
-    """What is done with each remedy of one case on one target."""
+@dataclass
+class CaseQuestion:
+    """One case on one target. ``wanted``: names of remedies; None: all."""
 
-    def __init__(
-        self,
-        case: Case,
-        vary: str,
-        lengths: tuple[int, ...],
-        content: int,
-        where: Target,
-        sessions: RemedySessions,
-        only: Iterable[str] | None,
-    ) -> None:
-        self.case, self.vary, self.lengths, self.content = case, vary, lengths, content
-        self.where, self.sessions = where, sessions
-        self.wanted = None if only is None else {"default", *only}
-        self.longest = case_at(case, vary, lengths[-1])
-        self.own_orders: ByOrder | None = None
+    case: Case
+    vary: str
+    lengths: tuple[int, ...]
+    content: int
+    where: Target
+    sessions: RemedySessions
+    wanted: set[str] | None = None
+    chunks: Sequence[int] = CHUNKS
+
+    def __post_init__(self) -> None:
+        self.longest = case_at(self.case, self.vary, self.lengths[-1])
 
     def wants(self, name: str) -> bool:
         return self.wanted is None or name in self.wanted
 
-    def candidates(self, chunks: Sequence[int]) -> list[Remedy]:
-        """Returns what is tried, the default first. Of a batch, chunks are of samples, and the
-        invariant mode is among them."""
-        remedies = remedies_of(self.where, chunks)
-        if self.vary != "batch":
-            return remedies
-        for number, remedy in enumerate(remedies):
-            if (spec := remedy.spec) is not None and spec["kind"] == "chunks":
-                doc = f"calls of {spec['outputs']} samples each"
-                remedies[number] = replace(remedy, doc=doc, spec=spec | {"axis": "batch"})
-        if self.where.name in IN_MODE:
-            spec = {"kind": "invariant", "sizes": list(self.lengths)}
-            remedies.append(Remedy(INVARIANT, self.where, DOC, spec))
-        return remedies
+    def candidates(self) -> list[Remedy]:
+        """As of ``Question``. Of a batch, chunks are of samples; the invariant mode is tried."""
+        remedies = remedies_of(self.where, self.chunks)
+        if self.vary == "batch":
+            for number, remedy in enumerate(remedies):
+                if (spec := remedy.spec) is not None and spec["kind"] == "chunks":
+                    doc = f"calls of {spec['outputs']} samples each"
+                    remedies[number] = replace(remedy, doc=doc, spec=spec | {"axis": "batch"})
+            if self.where.name in IN_MODE:
+                spec = {"kind": "invariant", "sizes": list(self.lengths)}
+                remedies.append(Remedy(INVARIANT, self.where, DOC, spec))
+        return [remedy for remedy in remedies if self.wants(remedy.name)]
 
-    def measured(
-        self,
-        chunks: Sequence[int],
-        progress: Tell | None,
-        each: Callable[[RemedyResult], None] = silent,
-    ) -> list[RemedyResult]:
-        """Judges and times every remedy that is asked for, and compares it with exact outputs.
+    def judged(self, remedy: Remedy) -> Iterator[RemedyResult]:
+        """As of ``Question``: by order. With the default comes padding to lengths whose outputs are
+        all added as the longest one's are."""
+        result, orders = self._by_order(remedy)
+        yield result
+        if remedy.name != "default" or not self.wants("pad"):
+            return
+        if self.vary == "batch":
+            sizes = _alike_lengths(orders, self.lengths[-1])
+            doc, axis = f"filled up to {few_in_words(sizes)} samples", {"axis": "batch"}
+        else:
+            sizes = self._safe_outputs(orders)
+            doc, axis = f"zeros up to {few_in_words(sizes)} outputs", {}
+        spec = {"kind": "pad", "outputs": list(sizes)} | axis
+        result, _ = self._by_order(Remedy("pad", self.where, doc, spec, pads=True))
+        result.sizes = sizes
+        yield result
 
-        ``each``: called with a remedy as soon as it is judged. Where time is over or somebody
-        interrupts after the default was judged, the rest has that as its refusal, and nothing is
-        timed.
-        """
-        tell, results = progress or silent, list[RemedyResult]()
-        todo = [remedy for remedy in self.candidates(chunks) if self.wants(remedy.name)]
-        if budget.current_budget() is not None:
-            # what starts no further process first, as time may end
-            todo.sort(key=lambda remedy: remedy.where != self.where)
-        for number, remedy in enumerate(todo):
-            judged: list[RemedyResult] = []
-            # without the default nothing is known
-            with budget.Ending(results or judged):
-                budget.require_time()
-                tell(number, len(todo) + 1, remedy.name)
-                judged.append(self.judged(remedy))
-                judged += self.more(judged[0])
-            for result in judged:
-                each(result)
-            why = f"not tried: {budget.spent()}"
-            results += judged or [RemedyResult(remedy, refusal=why)]
-        with budget.Ending():
-            budget.require_time()
-            tell(len(todo), len(todo) + 1, "cost")
-            self._check(results)
-            ready = [result for result in results if result.keeps is not None]
-            for (number, length), medians in in_turns(self.timers(ready)).items():
-                ready[number].seconds[length] = medians
-        return results
-
-    def judged(self, remedy: Remedy, **known: Any) -> RemedyResult:
-        """Sweeps the case by order with a remedy; or says why that can't be used.
-        TargetError where the default is not available: what it refuses is reported."""
-        result = RemedyResult(remedy, **known)
+    def _by_order(self, remedy: Remedy) -> tuple[RemedyResult, ByOrder | None]:
+        """Sweeps the case by order with a remedy; or says why that can't be used."""
+        result = RemedyResult(remedy)
         if remedy.name != "default" and (why := why_unavailable(remedy.where)):
             result.refusal = why
-            return result
+            return result, None
         try:
             session = self.sessions.with_remedy(remedy)
             orders = by_order.sweep_by_order(session, self.case, self.lengths, self.vary)
@@ -553,9 +602,7 @@ class CaseRemedies:
             if remedy.name == "default" and error.kind == "unavailable":
                 raise
             result.refusal = f"{error.kind}: {error.why}"
-            return result
-        if remedy.name == "default":
-            self.own_orders = orders
+            return result, None
         result.compared, result.differing = orders.compared, orders.differing
         result.unknown = sum(value.unknown for value in orders.values)
         result.sets = orders.sets
@@ -563,35 +610,9 @@ class CaseRemedies:
         refused = [value for value in [orders.base, *orders.values] if value.refusal]
         if refused:
             result.refusal = f"{self.vary} {refused[0].at}: {refused[0].refusal}"
-        return result
+        return result, orders
 
-    def more(self, result: RemedyResult) -> Iterator[RemedyResult]:
-        """Yields padding to lengths whose outputs are all added as the longest one's are."""
-        if result.remedy.name == "default" and self.wants("pad"):
-            if self.vary == "batch":
-                sizes = self._alike(self.own_orders, self.lengths[-1])
-                doc, axis = f"filled up to {few_in_words(sizes)} samples", {"axis": "batch"}
-            else:
-                sizes = self._safe_outputs()
-                doc, axis = f"zeros up to {few_in_words(sizes)} outputs", {}
-            spec = {"kind": "pad", "outputs": list(sizes)} | axis
-            yield self.judged(Remedy("pad", self.where, doc, spec), sizes=sizes)
-
-    @staticmethod
-    def _alike(
-        orders: ByOrder | None, largest: int, counts: Mapping[int, int] | None = None
-    ) -> tuple[int, ...]:
-        """Values all of whose outputs are added as those of the ``largest``, which is among them;
-        ``counts``: what they are called, of those that count."""
-        safe = {
-            value.at if counts is None else counts[value.at]
-            for value in (orders.values if orders else ())
-            if not (value.outputs or value.unknown or value.refusal)
-            and (counts is None or value.at in counts)
-        }
-        return tuple(sorted({*safe, largest}))
-
-    def _safe_outputs(self) -> tuple[int, ...]:
+    def _safe_outputs(self, orders: ByOrder | None) -> tuple[int, ...]:
         """Numbers of outputs, the longest length's among them, without zeros on the last axis."""
         case = self.case
         axis = case.spatial_rank - 1
@@ -601,12 +622,11 @@ class CaseRemedies:
         plain = case.with_(padding="valid")
         if case.padding != "valid" and case.spatial_rank > 1:  # no zeros on the last axis alone
             plain = case.with_(padding=[*case.windows.pads(case.other_axes), (0, 0)])
-        orders = self.own_orders
         if plain != case or set(lengths) != set(self.lengths):
             session = self.sessions.of(self.where)
             several = tuple(lengths) if len(lengths) > 1 else ()
             orders = by_order.sweep_by_order(session, plain, several) if several else None
-        return self._alike(orders, max(counts), lengths)
+        return _alike_lengths(orders, max(counts), lengths)
 
     def _check(self, results: Sequence[RemedyResult]) -> None:
         """Each remedy's distance from the exact outputs at the full length, and whose bits."""
@@ -617,7 +637,9 @@ class CaseRemedies:
             if result.compared is None:
                 continue
             try:
-                y = self.output(result.remedy)
+                session = self.sessions.with_remedy(result.remedy)
+                request = {"do": "run", "spec": self.longest.spec()}
+                y = session.request(request, _named_operands(self.longest))[1]["y"]
             except TargetError as error:
                 result.refusal = result.refusal or f"{error.kind}: {error.why}"
                 continue
@@ -630,17 +652,11 @@ class CaseRemedies:
                 result.error_rms = float(np.sqrt(np.mean(errors**2)))
                 result.error_max = float(errors.max())
 
-    def output(self, remedy: Remedy) -> np.ndarray:
-        """A remedy's outputs at the full length. TargetError."""
-        session = self.sessions.with_remedy(remedy)
-        request = {"do": "run", "spec": self.longest.spec()}
-        y: np.ndarray = session.request(request, _named_operands(self.longest))[1]["y"]
-        return y
-
-    def timers(self, ready: Sequence[RemedyResult]) -> Timers:
-        """What times a call at both lengths whose costs are reported, by number and length: see
-        ``in_turns``."""
-        for result in ready:
+    def timers(self, results: Sequence[RemedyResult]) -> Timers:
+        """As of ``Question``, of what gave outputs at the full length, which are checked first."""
+        self._check(results)
+        ready = {n: result for n, result in enumerate(results) if result.keeps is not None}
+        for result in ready.values():
             header = {"do": "load", "key": result.remedy.name, "spec": self.longest.spec()}
             session = self.sessions.with_remedy(result.remedy)
             session.request(header, _named_operands(self.longest))
@@ -651,9 +667,23 @@ class CaseRemedies:
 
         return {
             (number, length): partial(timed, result.remedy, length)
-            for number, result in enumerate(ready)
+            for number, result in ready.items()
             for length in dict.fromkeys((self.content, self.lengths[-1]))
         }
+
+
+def _alike_lengths(
+    orders: ByOrder | None, largest: int, counts: Mapping[int, int] | None = None
+) -> tuple[int, ...]:
+    """Values all of whose outputs are added as those of the ``largest``, which is among them;
+    ``counts``: what they are called, of those that count."""
+    safe = {
+        value.at if counts is None else counts[value.at]
+        for value in (orders.values if orders else ())
+        if not (value.outputs or value.unknown or value.refusal)
+        and (counts is None or value.at in counts)
+    }
+    return tuple(sorted({*safe, largest}))
 
 
 def _named_operands(case: Case) -> Arrays:

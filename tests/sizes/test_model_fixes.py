@@ -11,16 +11,20 @@ import probe
 from probe import Case, Target
 from probe.case.errors import InputError
 from probe.case.ulp import equal
-from probe.sizes.invariant import mitigations as of_cases
-from probe.sizes.invariant.mitigated_models import recommended_way
-from probe.sizes.invariant.mitigations import (
+from probe.sizes import fixes as of_cases
+from probe.sizes import model_fixes
+from probe.sizes.fixes import (
+    Measured,
     RemediedSession,
+    Remedy,
+    RemedyResult,
     RemedySessions,
     advise,
     measured_remedies,
     remedies_report,
     remedy_rows,
 )
+from probe.sizes.search import Serves
 from probe.sweep.printing import Output
 from probe.targets.backends import torch as in_mode
 from probe.targets.launch import InlineSession
@@ -96,10 +100,8 @@ def test_the_mode_is_tried_where_the_library_has_it():
     names = {}
     for text in ("reference", "torch"):
         with RemedySessions(inline=True) as running:
-            work = of_cases.CaseRemedies(
-                DENSE, "batch", (1, 2), 1, Target.parse(text), running, None
-            )
-            names[text] = [one.name for one in work.candidates([4])]
+            work = of_cases.CaseQuestion(DENSE, "batch", (1, 2), 1, Target.parse(text), running)
+            names[text] = [one.name for one in work.candidates()]
     assert "invariant" in names["torch"] and "invariant" not in names["reference"]
 
 
@@ -125,14 +127,14 @@ ASKED = {"vary": "batch", "fixed": 6, "inputs": INPUTS}
 
 
 def ways(found):
-    return {one["name"]: one for one in found.remedies}
+    return {one["name"]: one for one in found.to_json()["remedies"]}
 
 
 def test_a_model_in_the_invariant_mode_is_judged_timed_and_its_table_kept(tmp_path, capsys):
     path = tmp_path / "classes.json"
     found = remedies(layer(), [1, 4], table=path, **ASKED)
     mode = ways(found)["invariant"]
-    assert mode["verdict"] == "exact" and mode["keeps"] and mode["ratio"] > 0
+    assert mode["verdict"] == "exact" and mode["keeps_bits"] and mode["ratio"] > 0
     told = found.to_json()
     assert told["invariant"]["complete"] and told["recommended"] in ways(found)
     assert json.loads(path.read_text())["sizes"] == {"batch": [1, 4, 6]}
@@ -168,10 +170,10 @@ def test_what_a_mode_does_is_found_out(monkeypatch, forward, left, verdict, keep
     fake(monkeypatch, forward, left)
     found = remedies(layer(), [1], **ASKED)
     mode = ways(found)["invariant"]
-    assert (mode["verdict"], mode["keeps"]) == (verdict, keeps)
+    assert (mode["verdict"], mode["keeps_bits"]) == (verdict, keeps)
     assert bool(mode["refusal"]) == (verdict != "exact")
     if verdict != "exact":
-        assert recommended_way(found.remedies) != "invariant"
+        assert advise(found.remedies).name != "invariant"
 
 
 @pytest.mark.slow
@@ -183,22 +185,40 @@ def test_a_function_of_arrays_runs_in_the_mode_and_another_library_is_refused():
     mode = ways(made)["invariant"]
     if made.invariant.report is None:  # no mode for plain NumPy so far
         assert mode["verdict"] == "not known" and mode["of_fixed"] is None and mode["refusal"]
-        assert recommended_way(made.remedies) != "invariant"
+        assert advise(made.remedies).name != "invariant"
+
+
+def test_a_size_that_serves_unproved_is_not_known_and_says_what_is_in_the_way():
+    proved, lacking = Serves(True, "same", sets=11), Serves(False, lacking=True)
+    result = RemedyResult(Remedy("pad", UNSTABLE, "", pads=True))
+    model_fixes.count_verdicts(result, [proved, lacking])
+    assert result.verdict == "exact" and result.sets == 11
+    model_fixes.count_verdicts(result, [proved, Serves(True, "unknown", "gelu", "not proved")])
+    assert result.verdict == "not known" and result.refusal == "gelu: not proved"
+    model_fixes.count_verdicts(result, [Serves(False, "differs", "linear", "another order")])
+    assert result.verdict == "differs" and result.refusal == "linear: another order"
 
 
 def test_the_cheapest_exact_way_is_recommended():
-    def way(name, verdict, sizes, of_fixed):
-        return {"name": name, "verdict": verdict, "sizes": sizes, "of_fixed": of_fixed}
+    def way(name, verdict, size, took):
+        seconds = {3: np.array([took]), 9: np.array([1.0])}
+        remedy = Remedy(name, UNSTABLE, "", pads=name != "invariant")
+        unknown = int(verdict == "not known")
+        words = {"differing": int(verdict == "differs"), "unknown": unknown, "sizes": (size,)}
+        return RemedyResult(remedy, compared=1, seconds=seconds, **words)
 
-    fixed = way("fixed", "exact", [9], 1.0)
-    default, pad = way("default", "differs", [1], 0.1), way("pad", "exact", [4], 0.5)
-    quick, slow = way("invariant", "exact", [1], 0.3), way("invariant", "exact", [1], 0.7)
-    assert recommended_way([default, pad, fixed, quick]) == "invariant"
-    assert recommended_way([default, pad, fixed, slow]) == "pad"
-    assert recommended_way([default, way("pad", "differs", [4], 0.5), fixed, slow]) == "invariant"
-    unsure = way("invariant", "not known", [1], 0.1)
-    assert recommended_way([default, pad, fixed, unsure]) == "pad"
-    assert recommended_way([way("default", "exact", [1], 0.4), pad, fixed, quick]) == "default"
+    def best(*found):
+        return advise(Measured("model", UNSTABLE, (3,), 9, 3, list(found))).name
+
+    fixed = way("fixed", "exact", 9, 1.0)
+    default, pad = way("default", "differs", 1, 0.1), way("pad", "exact", 4, 0.5)
+    quick, slow = way("invariant", "exact", 1, 0.3), way("invariant", "exact", 1, 0.7)
+    assert best(default, pad, fixed, quick) == "invariant"
+    assert best(default, pad, fixed, slow) == "pad"
+    assert best(default, way("pad", "differs", 4, 0.5), fixed, slow) == "invariant"
+    assert best(default, pad, fixed, way("invariant", "not known", 1, 0.1)) == "pad"
+    assert best(way("default", "exact", 1, 0.4), pad, fixed, quick) == "default"
+    assert best(default) == "one size"
 
 
 @pytest.mark.parametrize(
