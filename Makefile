@@ -72,9 +72,13 @@ site: ## the site in build/site, of static files: docs, API reference, notebooks
 constraints: install ## resolve constraints.txt anew, for all Pythons; UPGRADE=1 takes the newest of all
 	$(BIN)/python .ci/constraints.py $(if $(UPGRADE),--upgrade)
 
-dist: install ## the sdist and the wheels of both distributions, in dist/
+dist: ## the sdist and the wheels of both distributions in dist/, checked, with their SHA-256
+	@$(MAKE) -s install EXTRAS=+release
+	rm -rf dist
 	$(BIN)/python -m build --outdir dist
 	$(BIN)/python -m build --wheel --outdir dist core
+	$(BIN)/python -m twine check --strict dist/*
+	cd dist && sha256sum * >SHA256SUMS
 
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

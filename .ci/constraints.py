@@ -66,7 +66,7 @@ def resolved(python: Path, kept: dict[str, str], folder: Path) -> dict[str, str]
 
     A version in ``kept`` that pip blames is given up, and it is asked again.
     """
-    extras = {"dev", "site", *install.LIBRARIES}
+    extras = {"dev", "release", "site", *install.LIBRARIES}
     if not install.cpu_torch(python):
         extras.discard("torch")
     report, pins = folder / "report.json", folder / "kept.txt"

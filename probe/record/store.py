@@ -73,7 +73,7 @@ class Bits:
 
 
 def bits_of(value: Any) -> Bits:
-    """Returns the bits of an array, a tensor, a number, bytes, or a file by its ``Path``.
+    """Returns the bits of an array, a tensor, a number, text, bytes, or a file by its ``Path``.
 
     Hashing reads memory once. InputError: it has no bits of its own.
     """
@@ -101,9 +101,11 @@ def array_of(value: Any) -> tuple[np.ndarray, str]:
     if isinstance(value, np.ma.MaskedArray):
         why = "elements below a mask have no defined bits"
         raise InputError("value", "masked array", why, "check value.filled(0) and value.mask")
-    if isinstance(value, str) or value is None:
-        todo = "give an array, a number, bytes, or a file as pathlib.Path"
-        raise InputError("value", repr(value)[:40], "it is not an array", todo)
+    if isinstance(value, str):  # a generated answer, a label; lone surrogates have bits too
+        return np.frombuffer(value.encode("utf-8", "surrogatepass"), np.uint8), "text"
+    if value is None:
+        todo = "give an array, a number, text, bytes, or a file as pathlib.Path"
+        raise InputError("value", "None", "it is not an array", todo)
     kind = type(value).__name__
     if _package(value) == "torch" and isinstance(value, sys.modules["torch"].Tensor):
         torch = sys.modules["torch"]

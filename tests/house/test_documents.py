@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import importlib.util
 import json
 import os
 import re
@@ -43,6 +45,23 @@ def commands(page):
         lines += [] if why else [shlex.split(line, comments=True) for line in typed]
     lines = [["probe", *words[1:]] if words[0].endswith("/probe") else words for words in lines]
     return [words for words in lines if words[0] == "probe"]
+
+
+def test_the_readmes_terminal_shows_what_the_commands_print():
+    """Bits depend on processor and release: the whole picture is held where both are as it says."""
+    pytest.importorskip("tensorflow")
+    spec = importlib.util.spec_from_file_location("terminal", ROOT / "docs" / "terminal.py")
+    terminal = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(terminal)
+    committed, now = (
+        re.findall(">([^<]*)</text>", one) for one in (terminal.SVG.read_text(), terminal.svg())
+    )
+    committed, now = ([html.unescape(line) for line in lines] for lines in (committed, now))
+    if committed[0] == now[0]:
+        assert committed == now
+    said = "\n".join(now).replace("\xa0", " ")
+    assert all(f"$ {command}\n" in said for command in terminal.COMMANDS)
+    assert "outputs differ, up to" in said
 
 
 def test_the_readme_is_one_screen():

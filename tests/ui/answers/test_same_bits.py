@@ -82,3 +82,11 @@ def test_files_are_compared_by_their_bytes(tmp_path):
     for number, path in enumerate(paths):
         path.write_bytes(bytes([number]) * 10)
     assert where_they_differ(*paths).startswith("out: the files differ: file 10")
+
+
+def test_texts_part_at_a_character():
+    probe.assert_same_bits("the same", "the same")
+    left, right = "the sum is 3.1415", "the sum is 3.1416"
+    assert "out: the texts part at character 16: 'm is 3.1415', against" in told(left, right)
+    assert "character 3" in told({"a": "abc"}, {"a": "abcd"})
+    assert "out: text 3" in told("abc", b"abc")
