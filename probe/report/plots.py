@@ -20,7 +20,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import BoundaryNorm, LinearSegmentedColormap, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from probe.case.floats import rounded_text
 from probe.order.window import shown_axis_value
@@ -226,6 +226,10 @@ def cost_bars(
         label.set_fontweight("bold" if best else "normal")
 
 
+# Up to this size a strip of sizes has a linear axis.
+LINEAR = 256
+
+
 def class_spans(
     axes: Axes, rows: Sequence[Sequence[tuple[int, int]]], names: Sequence[str], floor: int | None
 ) -> None:
@@ -244,8 +248,12 @@ def class_spans(
             textcoords="offset points",
             fontsize=8,
         )
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    # periods of a few sizes are seen where every size has the same width
+    if max(last for spans in rows for _, last in spans) > LINEAR:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     axes.set_yticks(places, [name if len(name) < 44 else name[:41] + "..." for name in names])
 
 
