@@ -1,14 +1,7 @@
 """Says where the files of a store are, writes one of them, and verifies it.
 
-``ROOT/<machine>`` stands for one machine's store in both layouts:
-
-- ``ROOT/<machine>/<table>.parquet``, compacted, and parts ``<table>.<n>.parquet``, later n later;
-- ``ROOT/<table>/machine=<machine>/target=<target>/part-0.parquet``, compacted; those of the two
-  columns that a table hasn't are left out of its path.
-
-A partitioned store, for other tools, is written where stores are merged and compacted. New rows are
-parts in ``ROOT/<machine>`` until then, so both kinds of files together are one machine's rows, and
-a later file of :func:`table_files` has the later rows.
+``ROOT/<machine>`` is one machine's store: ``<table>.parquet``, compacted, and parts
+``<table>.<n>.parquet``. A later file of :func:`table_files` has the later rows.
 
 Files are written whole or not at all, versioned and sealed; errors name the file. Between the last
 page and the footer stand :data:`SEAL` and the SHA-256 of all the rest. Readers of Parquet ignore
@@ -29,7 +22,6 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, Self
-from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -42,14 +34,15 @@ from probe.case.errors import StoreError
 CONTENT = ("cases", "orders", "roundings", "networks")
 
 _FLAT = re.compile(r"([a-z_]+)(?:\.(\d+))?\.parquet")
-_PARTITIONED = re.compile(r"part-\d+\.parquet")
-# Bytes in the name of a folder.
-_LONGEST = 255
 
 
 def table_files(folder: Path, table: str) -> list[Path]:
-    """Files of a machine's table: partitioned ones, the compacted one, then the parts by number."""
-    return [*partitioned(folder, table), *unpartitioned(folder, table)]
+    """Files of a machine's table: the compacted one, then the parts by number."""
+    matches = [_FLAT.fullmatch(path.name) for path in folder.glob(f"{table}*.parquet")]
+    parts = sorted(
+        (int(match[2] or -1), match[0]) for match in matches if match and match[1] == table
+    )
+    return [folder / name for _, name in parts]
 
 
 # The tables of a machine's folder, a line each: a file that was deleted leaves no other trace where
@@ -60,7 +53,7 @@ LIST = "tables.txt"
 def list_tables(folder: Path) -> None:
     """Writes which tables a machine's folder has, beside those that it is said to have."""
     known = listed_tables(folder)
-    there = known | {table for table in schema.TABLES if unpartitioned(folder, table)}
+    there = known | {table for table in schema.TABLES if table_files(folder, table)}
     if there != known:
         handle, name = tempfile.mkstemp(dir=folder, prefix=".", suffix=".tmp")
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
@@ -78,87 +71,21 @@ def listed_tables(folder: Path) -> set[str]:
     return {line for line in lines if line in schema.TABLES}
 
 
-def unpartitioned(folder: Path, table: str) -> list[Path]:
-    """Returns files of a table in ``folder`` itself, the compacted one first."""
-    matches = [_FLAT.fullmatch(path.name) for path in folder.glob(f"{table}*.parquet")]
-    parts = sorted(
-        (int(match[2] or -1), match[0]) for match in matches if match and match[1] == table
-    )
-    return [folder / name for _, name in parts]
-
-
-def partitioned(folder: Path, table: str) -> list[Path]:
-    """Returns files of a table among the partitions beside ``folder``."""
-    root = folder.parent / table
-    if table not in CONTENT:
-        root = root / _hive("machine", folder.name)
-    pattern = (
-        "target=*/part-*.parquet" if "target" in schema.column_names(table) else "part-*.parquet"
-    )
-    return sorted(path for path in root.glob(pattern) if _PARTITIONED.fullmatch(path.name))
-
-
-def partition(folder: Path, table: str, target: str | None) -> Path:
-    """Returns the file of a machine's partition; ``target`` counts where the table has that column.
-
-    Errors: StoreError for a target text that is too long for the name of a folder.
-    """
-    place = folder.parent / table
-    if table not in CONTENT:
-        place = place / _hive("machine", folder.name)
-    if target is not None and "target" in schema.column_names(table):
-        place = place / _hive("target", target)
-    return place / "part-0.parquet"
-
-
-def columns_of_path(path: Path) -> dict[str, str]:
-    """Returns columns that a file's path says, instead of the file: none for unpartitioned ones."""
-    if not _PARTITIONED.fullmatch(path.name):
-        return {}
-    pairs = [folder.split("=", 1) for folder in path.parts[-3:-1] if "=" in folder]
-    return {name: unquote(value) for name, value in pairs if name in ("machine", "target")}
-
-
-def is_partitioned(root: Path) -> bool:
-    """Returns whether tables in ``root`` are partitioned by machine."""
-    return any(
-        next((root / table).glob("machine=*"), None) is not None
-        for table in schema.TABLES
-        if (root / table).is_dir()
-    )
-
-
 def machine_folders(path: Path) -> list[Path]:
     """Returns ``path`` and what is under it as folders of one machine each, sorted.
 
-    Of partitioned tables the folders need not exist. Errors: StoreError if there's no such path.
+    Errors: StoreError if there's no such path.
     """
-    if not path.is_dir() and not is_partitioned(path.parent):
+    if not path.is_dir():
         raise StoreError(f"path={path}: there is no such folder; check the name")
-    tables = (table for table in schema.TABLES if table not in CONTENT)
-    # the path itself, where it is a machine of a partitioned store
-    places = {path} if any(partitioned(path, table) for table in tables) else set()
+    places = set()
     for up_to, folders, names in os.walk(path):
         # what Git and others keep for themselves is not a store
         folders[:] = [name for name in folders if not name.startswith(".")]
-        here = Path(up_to)
         flat = ((match := _FLAT.fullmatch(name)) and match[1] in schema.TABLES for name in names)
         if LIST in names or any(flat):
-            places.add(here)
-        elif any(_PARTITIONED.fullmatch(name) for name in names):
-            up = here.parent if here.name.startswith("target=") else here
-            if up.name.startswith("machine=") and up.parent.name in schema.TABLES:
-                places.add(up.parent.parent / unquote(up.name.removeprefix("machine=")))
-    return sorted({place.resolve() for place in places})
-
-
-def _hive(column: str, value: str) -> str:
-    """A folder's name as Hive, Arrow, DuckDB and polars read it: all but letters escaped."""
-    name = f"{column}={quote(value, safe='')}"
-    if len(name) > _LONGEST:
-        why = f"as the name of a folder it has {len(name)} bytes, more than {_LONGEST}"
-        raise StoreError(f"{column}={value}: {why}; merge without --partitioned")
-    return name
+            places.add(Path(up_to).resolve())
+    return sorted(places)
 
 
 SEAL = b"PROBE256"
@@ -209,10 +136,9 @@ class Writer:
         self.path, self.table = path, table
         self.held = 0
         self._pieces: list[pa.Table] = []
-        from_path, described = columns_of_path(path), schema.described_schema(table)
+        described = schema.described_schema(table)
         metadata = dict(described.metadata) | ({_COMPACTED: "1"} if compacted else {})
-        fields = [field for field in described if field.name not in from_path]
-        self._schema = pa.schema(fields, metadata | dict(origin or {}))
+        self._schema = pa.schema(list(described), metadata | dict(origin or {}))
         self._temporary = ""
         self._stream: BinaryIO | None = None
         with self._named():
@@ -226,7 +152,7 @@ class Writer:
                 compression="zstd",
                 # a part is read once, when it is merged
                 compression_level=9 if compacted else 1,
-                use_dictionary=[field.name for field in fields if field.type == pa.string()],
+                use_dictionary=[field.name for field in described if field.type == pa.string()],
                 write_statistics=True,
                 write_page_checksum=True,
             )
@@ -402,8 +328,7 @@ def _verified(path: Path, *_: int) -> None:
 def damaged(path: Path, error: Exception) -> StoreError:
     """Returns the one-line error for a file that can't be read."""
     reason = " ".join(str(error).split("\n")[0].split())[:120].replace(str(path.parent), "...")
-    name = path.name if not columns_of_path(path) else "/".join(path.parts[-4:])
     return StoreError(
-        f"file={name}: damaged, can't be read as parquet ({reason}); restore it, or move it "
+        f"file={path.name}: damaged, can't be read as parquet ({reason}); restore it, or move it "
         "out of the store and measure again"
     )

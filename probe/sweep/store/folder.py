@@ -4,8 +4,8 @@ Which of two rows of one key counts is decided where they are read, in ``parquet
 a list append; columns are built when the buffer is written. Read with :func:`probe.load`. Rows are
 checked against the schema when they are appended.
 
-Pieces are compacted, stores merged, tables partitioned from file to file, a row group at a time, so
-that no table need fit into memory. Files say where their rows come from (experiment, machine,
+Pieces are compacted and stores merged from file to file, a row group at a time, so that no table
+need fit into memory. Files say where their rows come from (experiment, machine,
 library, version), found from the runs that the rows name; what is not known is left out.
 """
 
@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
@@ -25,7 +25,6 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from probe.case import schema
@@ -137,7 +136,7 @@ class Store:
             whole = compacting and table != "differences"
             whole = whole and not file.table_files(self.path, table)
             if len(rows):
-                flat = file.unpartitioned(self.path, table)
+                flat = file.table_files(self.path, table)
                 last = flat[-1].name.split(".")[1] if flat else ""
                 # a clock may have been put back: later rows are in parts of larger numbers
                 number = max(time.time_ns(), int(last) + 1 if last.isdigit() else 0)
@@ -294,38 +293,35 @@ def exclusive(folder: Path) -> Iterator[None]:
 
 
 def compact(folder: Path) -> None:
-    """Merges the files of every table, without the rows that no longer count.
+    """Merges the files of every table into one, without the rows that no longer count.
 
-    Into one file, or where the store is partitioned into the partitions that get rows. Safe to
-    interrupt: the merged file is in place before the parts are removed. The caller is alone.
+    Safe to interrupt: the merged file is in place before the parts are removed. The caller is
+    alone.
     """
     _sweep_up(folder)
-    partitioned = file.is_partitioned(folder.parent)
 
     def folded(table: str) -> bool:
-        files = file.unpartitioned(folder, table)
-        return not files or (not partitioned and len(files) == 1 and file.is_compacted(files[0]))
+        files = file.table_files(folder, table)
+        return not files or (len(files) == 1 and file.is_compacted(files[0]))
 
     loose = [table for table in _IN_ORDER if not all(map(folded, _deciding(table)))]
     known = Origin([folder] if loose else [], folder.name)
     for table in loose:
-        parquet.steady(partial(_fold, [folder], table, partitioned, known), folder)
+        parquet.steady(partial(_fold, [folder], table, known), folder)
 
 
 @typed
 def merge(
     folders: Sequence[str | Path],
     out: str | Path,
-    partitioned: bool = False,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> list[Path]:
     """Merges stores into ``out``, one folder a machine; returns these folders.
 
     Where two have the same machine and the same row, the one of the later folder counts; what
-    ``out`` has already is older than all. ``partitioned``: a folder a table instead, in it one a
-    machine and one a target, for other tools (:mod:`probe.sweep.store.file`); ``out`` stays so. The
-    sources are not changed, memory stays flat. ``progress(done, total, what)`` counts tables of
-    machines. Errors: as :func:`probe.load` and :class:`probe.Store`.
+    ``out`` has already is older than all. The sources are not changed, memory stays flat.
+    ``progress(done, total, what)`` counts tables of machines. Errors: as :func:`probe.load` and
+    :class:`probe.Store`.
     """
     root, machines = Path(out), dict[str, list[Path]]()
     folders = [folders] if isinstance(folders, str | Path) else list(folders)
@@ -336,7 +332,7 @@ def merge(
             why = "this is one of the merged folders; choose a different folder"
             raise StoreError(f"out={root}: {why}")
         machines.setdefault(source.name, []).append(source)
-    partitioned, done = partitioned or file.is_partitioned(root), 0
+    done = 0
     for name, sources in machines.items():
         target = root / name
         parquet.steady(partial(parquet.require_whole, sources), sources[0])
@@ -348,14 +344,10 @@ def merge(
                 if progress:
                     progress(done, len(machines) * len(_IN_ORDER), f"{name}: {table}")
                 # other stores' processes may be compacting theirs
-                fold = partial(_fold, [target, *sources], table, partitioned, known)
-                parquet.steady(fold, target)
+                parquet.steady(partial(_fold, [target, *sources], table, known), target)
                 done += 1
-            guide(root if partitioned else target)
-            if partitioned:  # a table without rows has no file there
-                (target / file.LIST).unlink(missing_ok=True)
-            else:
-                file.list_tables(target)
+            guide(target)
+            file.list_tables(target)
     return [root / name for name in machines]
 
 
@@ -372,62 +364,22 @@ def _sweep_up(folder: Path) -> None:
                 path.unlink()
 
 
-def _fold(sources: Sequence[Path], table: str, partitioned: bool, known: Origin) -> None:
-    """Writes a table of the sources into the first one, and removes its parts.
-
-    Of partitions those are written anew that get rows.
-    """
-    out, others = sources[0], sources[1:]
-    old, whole = file.unpartitioned(out, table), out / f"{table}.parquet"
-    by_target = partitioned and "target" in schema.column_names(table)
-    touched: set[Path] = set()
-    if partitioned:
-        for other in _deciding(table):
-            folded = frozenset(file.partitioned(out, other))
-            new = parquet.Stored([out, *others], folded)
-            if new.files(other):
-                touched |= {file.partition(out, table, t) for t in _distinct(new, other, "target")}
-    stored = parquet.Stored(sources, frozenset(file.partitioned(out, table)) - touched)
+def _fold(sources: Sequence[Path], table: str, known: Origin) -> None:
+    """Writes a table of the sources into the first one, and removes its parts."""
+    out = sources[0]
+    old, whole = file.table_files(out, table), out / f"{table}.parquet"
+    stored = parquet.Stored(sources)
     if stored.files(table):
-        named = "run_id" in schema.column_names(table)
-        used = _distinct(stored, table, "run_id") if named else None
-        origin: dict[str, str] | None = None
-        if partitioned and table in file.CONTENT:
-            origin = {}  # of all machines
-        written: dict[Path, file.Writer] = {}
-        with ExitStack() as stack:
-            if partitioned:  # tables that all machines share are written by one of them at a time
-                stack.enter_context(exclusive(out.parent))
-
-            def write(path: Path, target: str | None, rows: pa.Table) -> None:
-                if path not in written:
-                    facts = known.metadata(used, target) if origin is None else origin
-                    writer = file.Writer(path, table, True, out, facts)
-                    written[path] = stack.enter_context(writer)
-                written[path].write(rows)
-                while sum(writer.held for writer in written.values()) > 2 * file.ROW_GROUP:
-                    max(written.values(), key=lambda writer: writer.held).drain()
-
-            if not partitioned:
-                write(whole, None, schema.arrow_schema(table).empty_table())
+        used: set[Any] | None = None
+        if "run_id" in schema.column_names(table):
+            runs = stored.query(f"SELECT DISTINCT run_id FROM ({stored.every(table)})")
+            used = {run for rows in runs for run in rows["run_id"].to_pylist()}
+        with file.Writer(whole, table, True, out, known.metadata(used)) as writer:
             for rows in stored.rows(table):
-                for target in pc.unique(rows["target"]).to_pylist() if by_target else [None]:
-                    part = rows.filter(pc.equal(rows["target"], target)) if by_target else rows
-                    path = file.partition(out, table, target) if partitioned else whole
-                    write(path, target, part)
-        for path in touched & set(file.partitioned(out, table)) - written.keys():
-            path.unlink()  # no row of it counts any more
+                writer.write(rows)
     for path in old:
-        if partitioned or path != whole:
+        if path != whole:
             path.unlink(missing_ok=True)
-
-
-def _distinct(stored: parquet.Stored, table: str, column: str) -> set[Any]:
-    """Returns the values of a column; None alone where the table has none."""
-    if column not in schema.column_names(table):
-        return {None}
-    columns = stored.query(f'SELECT DISTINCT "{column}" AS value FROM ({stored.every(table)})')
-    return {value for rows in columns for value in rows["value"].to_pylist()}
 
 
 README = "README.md"
@@ -462,15 +414,14 @@ class Origin:
         for path in (path for folder in folders for path in file.table_files(folder, "runs")):
             with suppress(OSError, pa.ArrowException, ValueError):
                 for row in pq.read_table(path, partitioning=None).to_pylist():
-                    self._runs[row["run_id"]] = row | file.columns_of_path(path)
+                    self._runs[row["run_id"]] = row
         if fresh is not None:
             self._runs |= {row["run_id"]: row for row in fresh.to_pylist()}
 
-    def metadata(self, used: Iterable[str] | None, target: str | None = None) -> dict[str, str]:
-        """Returns the metadata of a file with rows of these runs (None: of all), of one target."""
+    def metadata(self, used: Iterable[str] | None) -> dict[str, str]:
+        """Returns the metadata of a file with rows of these runs (None: of all)."""
         chosen = self._runs.keys() if used is None else used
         runs = [self._runs[run] for run in chosen if run in self._runs]
-        runs = [run for run in runs if target in (None, run["target"])]
         libraries = [
             f"{run['library']} {run.get('library_version') or ''}".strip()
             for run in runs

@@ -118,12 +118,8 @@ class Stored:
         if name == "differences" and not self.settled("comparisons"):
             return False
         files = self.files(name)
-        # a partition and the files of a folder each have the last word on their rows alone
-        parts = {
-            (self._machines[name][path], path.parts[-3:-1] if file.columns_of_path(path) else ())
-            for path in files
-        }
-        return len(parts) == len(files) and all(map(file.is_compacted, files))
+        machines = {self._machines[name][path] for path in files}
+        return len(machines) == len(files) and all(map(file.is_compacted, files))
 
     def sql(self, name: str) -> str:
         """Returns SQL for the rows of a table that count, with the columns of today's schema.
@@ -249,12 +245,10 @@ def require_whole(folders: Sequence[Path]) -> None:
 
 def _select_of_file(name: str, path: Path | None, machine: str = "", number: int = 0) -> str:
     """Returns the SELECT of one file's rows; no ``path``: of no row."""
-    from_path = {} if path is None else file.columns_of_path(path)
     there = set() if path is None else set(file.footer(path).names)
     columns = []
     for column in schema.TABLES[name]:
-        value = sql_text(from_path[column.name]) if column.name in from_path else f'"{column.name}"'
-        value = value if column.name in there | from_path.keys() else "NULL"
+        value = f'"{column.name}"' if column.name in there else "NULL"
         columns.append(f'CAST({value} AS {_TYPES[schema.TYPES[column.type]]}) AS "{column.name}"')
     columns += [f"CAST({sql_text(machine)} AS VARCHAR) AS _folder", f"{number} AS _file"]
     if path is None:

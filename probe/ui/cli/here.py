@@ -164,24 +164,17 @@ def results(folders: tuple[Path, ...], out: Output) -> int:
 @click.command(cls=Words, short_help="Merge several stores into one.")
 @FOLDERS
 @option(*("--out into", "DIR", "The folder to write."), required=True, type=PATH)
-@option(
-    "--partitioned",
-    None,
-    "Make one folder for each table, for DuckDB, polars, pandas.",
-    is_flag=True,
-)
 @output_options
-def merge(folders: tuple[Path, ...], into: Path, partitioned: bool, out: Output) -> None:
+def merge(folders: tuple[Path, ...], into: Path, out: Output) -> None:
     """Merges several stores into one.
 
     The merged store has one folder for each machine. Of two rows with the same key the later one
-    is kept. With --partitioned the files are DIR/TABLE/machine=.../target=.../part-0.parquet
-    instead, which other tools read in one line. Every probe command reads both layouts.
+    is kept.
     """
     from probe.sweep.store import merge as merged
 
     with out.progress("merge", whole=True) as tell:
-        written = [str(folder) for folder in merged(folders, into, partitioned, tell)]
+        written = [str(folder) for folder in merged(folders, into, tell)]
     report = {"out": str(into), "folders": written}
     out.give(report, lambda: "\n".join(f"wrote {folder}" for folder in written))
 

@@ -1,1 +1,1 @@
-"""Rows on disk: atomic, merged by key, partitioned, and read after damage."""
+"""Rows on disk: atomic, merged by key, and read after damage."""

@@ -79,7 +79,7 @@ def damaged_store(root):
         store.append("comparisons", comparison(target, kept=1))
         store.flush()
     filled(root / "machine-b", 5)
-    part = file.unpartitioned(root / "machine-a", "comparisons")[1]
+    part = file.table_files(root / "machine-a", "comparisons")[1]
     flipped(part)
     return part
 
@@ -248,16 +248,10 @@ def left(writer):
     writer._stream.close()
 
 
-@pytest.mark.parametrize("partitioned", [False, True])
-@pytest.mark.slow_at("False", "True")
-def test_a_crash_at_any_write_of_a_compaction_changes_no_row(tmp_path, monkeypatch, partitioned):
+@pytest.mark.slow
+def test_a_crash_at_any_write_of_a_compaction_changes_no_row(tmp_path, monkeypatch):
     root = tmp_path / "root"
     _, counts, causes = random_store(root / "m", 3)
-    if partitioned:  # half in partitions, the rest in parts
-        merge([root], tmp_path / "merged", partitioned=True)
-        for path in (root / "m").glob("*"):
-            path.rename(tmp_path / "merged" / "m" / path.name)
-        root = tmp_path / "merged"
     shutil.copytree(root, tmp_path / "copy")
     with monkeypatch.context() as patch:
         calls = crashing(patch, None)
@@ -315,13 +309,12 @@ def whole(root, last):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("partitioned", [False, True])
-def test_processes_that_write_and_compact_one_store_at_once_lose_nothing(tmp_path, partitioned):
+def test_processes_that_write_and_compact_one_store_at_once_lose_nothing(tmp_path):
     folder = tmp_path / "root" / "m"
     filled(tmp_path / "first" / "m", 0)
     with Store(tmp_path / "first" / "m") as store:
         store.append("comparisons", comparison(TARGETS[0], at=0))
-    merge([tmp_path / "first"], tmp_path / "root", partitioned)
+    merge([tmp_path / "first"], tmp_path / "root")
     children = [child(folder, 40 * n, 40 * n + 40, n) for n in range(3)]
     while any(one.poll() is None for one in children):  # a reader at the same time
         found = load(tmp_path / "root")
@@ -337,15 +330,14 @@ def test_processes_that_write_and_compact_one_store_at_once_lose_nothing(tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("partitioned", [False, True])
-def test_kill_9_in_the_middle_of_compactions_changes_no_row(tmp_path, partitioned):
+def test_kill_9_in_the_middle_of_compactions_changes_no_row(tmp_path):
     """Children that do nothing but write and compact, killed at random moments."""
     root = tmp_path / "root"
     with Store(tmp_path / "first" / "m") as store:
         for at in range(30):
             store.extend("differences", differences(TARGETS[at % 2], range(at % 3), at=at))
             store.append("comparisons", comparison(TARGETS[at % 2], at=at, kept=at % 3))
-    merge([tmp_path / "first"], root, partitioned)
+    merge([tmp_path / "first"], root)
     moments, killed = random.Random(7), 0
     for _ in range(kills := int(os.environ.get("PROBE_KILLS", "6"))):
         one = child(root / "m", 0, 1, -1)

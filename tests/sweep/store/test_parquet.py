@@ -1,9 +1,7 @@
-"""The rows that count, also of a store partitioned for other tools: read in one line, resumed."""
+"""The rows that count: merged, read by other tools in one line, recalled."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from datetime import UTC, datetime
 from glob import glob
 from pathlib import Path
@@ -16,10 +14,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-import probe
-from probe import Case
 from probe.case import schema
-from probe.case.errors import StoreError
 from probe.sweep.store import Store, file, load, merge, parquet
 
 TARGETS = (
@@ -76,38 +71,12 @@ def flat(tmp_path):
     return tmp_path / "flat"
 
 
-@pytest.fixture
-def merged(flat):
-    out = flat.parent / "merged"
-    merge([flat], out, partitioned=True)
-    return out
-
-
-@pytest.mark.slow
-def test_the_rows_are_those_of_the_merged_stores(flat, merged):
-    assert rows(flat) == rows(merged)
-    assert load(merged).machines == ["machine-a", "machine=b c"]
-    files = [path for path in merged.rglob("*.parquet") if path.name[0] != "."]
-    assert {path.name for path in files} == {"part-0.parquet"}
-    assert len([path for path in files if "comparisons" in path.parts]) == 8
-    assert merged / "cases" / "part-0.parquet" in files  # all machines' together, once
-    merge([merged], flat.parent / "back")
-    assert rows(flat) == rows(flat.parent / "back")
-    assert len(list((flat.parent / "back").rglob("comparisons.parquet"))) == 2
-    merge([merged / "machine-a"], flat.parent / "one")
+def test_the_rows_are_those_of_the_merged_stores(flat):
+    out = flat.parent / "out"
+    merge([flat], out)
+    assert rows(flat) == rows(out) and load(out).machines == ["machine-a", "machine=b c"]
+    merge([out / "machine-a"], flat.parent / "one")
     assert load(flat.parent / "one").machines == ["machine-a"]
-
-
-def test_other_tools_read_a_table_in_one_line(merged):
-    folder = str(merged / "comparisons")
-    wanted = {(machine, target) for machine in load(merged).machines for target in TARGETS}
-    frame = pd.read_parquet(folder)
-    assert set(zip(frame["machine"], frame["target"], strict=True)) == wanted
-    table = ds.dataset(folder, partitioning="hive").to_table().to_pylist()
-    assert {(row["machine"], row["target"]) for row in table} == wanted
-    lazy = polars.scan_parquet(folder, hive_partitioning=True)
-    assert set(lazy.select("machine", "target").collect().rows()) == wanted
-    assert len(frame) == len(table) == 16
 
 
 def run_row(**more):
@@ -150,13 +119,6 @@ def test_files_say_where_their_rows_come_from(two_libraries):
         assert said(one / "failures.parquet") == both | {"library": "jax 1.5"}
 
 
-def test_partitions_say_what_is_theirs_alone(two_libraries):
-    merge([two_libraries], two_libraries.parent / "out", partitioned=True)
-    found = [said(path) for path in (two_libraries.parent / "out").rglob("comparisons/*/*/*")]
-    assert sorted(each["library"] for each in found) == ["jax 1.5", "torch 0.5"]
-    assert said(two_libraries.parent / "out" / "cases" / "part-0.parquet") == {}  # of all machines
-
-
 def test_an_unfinished_store_is_found_by_the_glob_of_a_table(tmp_path):
     store = Store(tmp_path / "x" / "m")
     for target in TARGETS[:2]:
@@ -182,10 +144,7 @@ def test_tables_are_not_mixed_by_reading_a_store_as_one(tmp_path, finished):
             pd.read_parquet(folder)
         with pytest.raises(pa.ArrowInvalid, match=r"README\.md"):
             ds.dataset(folder).to_table()
-    merge([tmp_path / "x"], tmp_path / "out", partitioned=True)
-    with pytest.raises(pa.ArrowInvalid, match=r"README\.md"):
-        pd.read_parquet(tmp_path / "out")
-    assert "one table at a time" in (tmp_path / "out" / "README.md").read_text()
+    assert "one table at a time" in (tmp_path / "x" / "m" / "README.md").read_text()
 
 
 ROOT = Path(__file__).parents[3]
@@ -205,77 +164,6 @@ def test_committed_results_say_what_they_are_and_are_not_mixed(folder):
         for column in schema.TABLES[path.stem]:
             if column.since <= version or column.name in found.names:  # younger ones read as null
                 assert found.field(column.name).metadata[b"description"].decode()
-
-
-def test_one_target_is_read_from_its_own_files(merged):
-    folder, wanted = merged / "comparisons", TARGETS[0]
-    for path in folder.rglob("part-0.parquet"):
-        if file.columns_of_path(path)["target"] != wanted:
-            content = path.read_bytes()  # whoever reads its pages fails
-            path.write_bytes(content[:4] + bytes(200) + content[204:])
-    with pytest.raises((pa.ArrowInvalid, OSError)):
-        pd.read_parquet(folder)
-    assert len(pd.read_parquet(folder, filters=[("target", "==", wanted)])) == 4
-    data = ds.dataset(folder, partitioning="hive")
-    assert data.count_rows(filter=ds.field("target") == wanted) == 4
-    lazy = polars.scan_parquet(folder, hive_partitioning=True)
-    assert len(lazy.filter(polars.col("target") == wanted).collect()) == 4
-    code = (
-        'import duckdb; print(duckdb.sql("select target, count(*) from read_parquet('
-        f"'{folder}/*/*/*.parquet', hive_partitioning=true) where target = '{wanted}' "
-        'group by 1").fetchall())'
-    )
-    command = [sys.executable, "-c", code]  # in pytest's own process DuckDB lists leaks at the end
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == f"[('{wanted}', 4)]"
-
-
-@pytest.mark.slow
-def test_a_sweep_goes_on_in_a_partitioned_store(tmp_path):
-    case, target = Case("conv1d", 5, 3, 2, operands="cancel"), "reference,length_switch=9"
-    probe.sweep(case, range(5, 17), target, store=tmp_path / "flat", shard="1/2")
-    merge([tmp_path / "flat"], tmp_path / "out", partitioned=True)
-    again = probe.sweep(case, range(5, 17), target, store=tmp_path / "out").to_json()
-    whole = probe.sweep(case, range(5, 17), target).to_json()
-    assert again["stored_before"] == 6 and again["comparisons"] == whole["comparisons"] == 11
-    assert again["differing"] == whole["differing"] > 0 and again["lengths"] == whole["lengths"]
-    parts = [path.name for path in (tmp_path / "out").rglob("*.parquet")]
-    assert set(parts) == {"part-0.parquet"}
-    third = probe.sweep(case, range(5, 17), target, store=tmp_path / "out").to_json()
-    assert third["stored_before"] == 11 and third["differing"] == whole["differing"]
-
-
-@pytest.mark.slow
-def test_rows_in_parts_beside_partitions_count_as_later_ones(merged):
-    target, folder = TARGETS[3], merged / "machine-a"
-    store = Store(folder)
-    store.append("comparisons", comparison(target, differing=0, kept=0))
-    store.flush()
-    for _ in ("in parts", "compacted"):
-        found = load(folder)
-        kept = found.comparisons.set_index(["target", "case_id"])["kept"]
-        assert kept[target, "c"] == 0 and len(kept) == 8
-        assert target not in set(found.differences["target"])
-        store.compact()
-    assert not list(folder.glob("comparisons*"))
-    assert len(load(merged).arrow("cases")) == 2
-
-
-def test_compacting_leaves_partitions_without_new_rows_as_they_are(merged):
-    before = {path: path.stat().st_ino for path in merged.rglob("part-0.parquet")}
-    with Store(merged / "machine-a") as store:
-        store.append("comparisons", comparison(TARGETS[1], "e"))
-    changed = [path for path, inode in before.items() if path.stat().st_ino != inode]
-    assert {file.columns_of_path(path)["target"] for path in changed} == {TARGETS[1]}
-    assert len(load(merged / "machine-a").comparisons) == 9
-
-
-def test_a_target_too_long_for_a_folder_is_one_line(tmp_path):
-    with Store(tmp_path / "flat" / "m") as store:
-        store.append("comparisons", comparison("x=" * 100))
-    with pytest.raises(StoreError, match=r"target=x=x=.*407 bytes.*merge without --partitioned"):
-        merge([tmp_path / "flat"], tmp_path / "out", partitioned=True)
-    assert not list((tmp_path / "out").rglob(".*.tmp"))
 
 
 def random_store(folder, seed):
@@ -308,13 +196,12 @@ def check_random(folder, counts, causes):
     assert sets == causes and len(found.causes) == sum(map(len, causes.values()))
 
 
-@pytest.mark.parametrize("partitioned", [False, True])
-@pytest.mark.slow_at("True", "False")
-def test_rows_that_count_are_found_a_share_at_a_time(tmp_path, monkeypatch, partitioned):
+@pytest.mark.slow
+def test_rows_that_count_are_found_a_share_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(file, "ROW_GROUP", 9)
-    store, counts, causes = random_store(tmp_path / "root" / "m", 1 + partitioned)
+    store, counts, causes = random_store(tmp_path / "root" / "m", 1)
     check_random(tmp_path / "root", counts, causes)
-    merge([tmp_path / "root"], tmp_path / "out", partitioned=partitioned)
+    merge([tmp_path / "root"], tmp_path / "out")
     check_random(tmp_path / "out", counts, causes)
     store.compact()
     check_random(tmp_path / "root", counts, causes)
@@ -350,7 +237,7 @@ def test_what_is_not_there_any_more_is_not_recalled(tmp_path):
         store.append("comparisons", comparison(TARGETS[0], at=at))
         store.flush()
     assert store.recall(*GROUP).case("c", range(5, 10))[0] == {5, 6}
-    first, second = file.unpartitioned(store.path, "comparisons")
+    first, second = file.table_files(store.path, "comparisons")
     second.rename(first)  # the first part is lost, the second takes its name
     assert store.recall(*GROUP).case("c", range(5, 10))[0] == {6}
 
