@@ -2,7 +2,9 @@
 
 Attention in one call is the same at every batch, and at every length that is padded behind a mask.
 It is not a sum of products, so it has no order: its bits are compared, row by row, with those
-at the largest length, where the keys behind the shorter one are masked.
+at the largest length, where the keys behind the shorter one are masked. One query behind the keys
+of a cache has the bits of the last row of the whole, as of so many rows that the library multiplies
+them as it does those.
 
 Of recurrent layers the batch is the second axis. Those of an LSTM are given to oneDNN, each in one
 call. Of a GRU and a plain one each step is some twelve operations, of which the mode makes as many
@@ -38,6 +40,7 @@ from probe.sizes.invariant.torch_calls import (
 from probe.sizes.invariant.torch_products import MetOperations
 
 STEP = 8  # lengths that are tried are whole multiples of it
+BLOCKS = (16, 64, 128, 512)  # keys of a cache, of which PyTorch takes 512 at a time
 NUMBERS, SETS = 4096, 12  # in the answers of all sets of a shape's operands, and the most sets
 # Samples that a call is padded by, where its own number has bits of its own.
 MORE = 3
@@ -83,6 +86,10 @@ class Lengths:
         mask = mask_behind((q, k, v), length) if masked else None
         return attend((q, k, v), mask, self.words)[0, 0, :length]
 
+    def truth(self, length: int) -> Any:
+        """What ``answer`` gives at the longest size."""
+        return self.answer(length, self.longest)
+
     def mark(self, size: int) -> str:
         if size > self.longest:
             return ""
@@ -90,7 +97,7 @@ class Lengths:
             near = range(max(1, size - 2 * STEP), size + 1)
             for length in sorted({1, size // 3, size // 2, *near} - {0}):
                 if length not in self._truth:
-                    self._truth[length] = self.answer(length, self.longest)
+                    self._truth[length] = self.truth(length)
                 for masked in (True, False)[: 1 + (length == size)]:
                     y = self.answer(length, size, masked)
                     there, wanted = container(y), container(self._truth[length])
@@ -100,6 +107,37 @@ class Lengths:
 
     def ready(self, size: int) -> Callable[[], Any]:
         return lambda: self.answer(size, size)
+
+
+class CacheSteps(Lengths):
+    """One query behind the keys of a cache, by how many keys there are.
+
+    The mark says that its bits are those of the last row of the whole, under a causal mask, at
+    ``longest``: a single row, or two, would be added in another order.
+    """
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.key = "one query behind a cache: " + self.key
+        self._whole: list[Any] = []
+
+    def forget(self) -> None:
+        super().forget()
+        self._whole.clear()
+
+    def truth(self, length: int) -> Any:
+        if not self._whole:
+            q, k, v = (x[None] for x in self.telling(self.longest))
+            self._whole.append(attend((q, k, v), None, self.words | {"is_causal": True})[0, 0])
+        return self._whole[0][length - 1 : length]
+
+    def answer(self, length: int, size: int, masked: bool = True) -> Any:
+        q, k, v = (x[None, :, :length] for x in self.telling(length))
+        query = aligned_contiguous(q[:, :, -1:])
+        wide = query, widened(k, size), widened(v, size)
+        return attend(wide, mask_behind(wide, length) if masked else None, self.words, ROWS - 1)[
+            0, 0
+        ]
 
 
 class Heads:
@@ -196,31 +234,42 @@ class Attention:
         words: dict[str, Any] = {"is_causal": True} if is_causal else {}
         words |= {} if scale is None else {"scale": float(scale)}
         length, size = q.shape[2], 0
-        if length == k.shape[2] and length <= self.met.keeper.length:
-            size = self._length(q, v, words)
+        alike = length == k.shape[2] or (length == 1 and not is_causal)
+        if alike and k.shape[2] <= self.met.keeper.length:
+            size = self._length(q, k, v, words)
         if not size and "length" in self.met.keeper.table.sizes:
-            why = f"attention of {length} rows and {k.shape[2]} keys: along the batch alone"
-            if self.met.keeper.strict:
-                self.met.keeper.leave("attention", why)
-            self.met.keeper.report.limited.setdefault(why.partition(":")[0], why)
+            self._limit(length, k.shape[2])
         y, least, rows = self._heads(q, k, v, attn_mask, words, size)
         if least is not None:
             self.ready[met] = size, least, rows
         return y
 
-    def _length(self, q: Any, v: Any, words: dict[str, Any]) -> int:
-        """Returns the length that self-attention is padded to; 0: there is none."""
-        longest = self.met.keeper.length
-        key = ("lengths", q.shape[3], v.shape[3], q.dtype, tuple(words.items()))
-        known = self.met.known(
-            key,
-            lambda: Lengths(q.shape[3], v.shape[3], q.dtype, words, longest),
-            axis="length",
+    def _limit(self, length: int, keys: int) -> None:
+        """Notes that lengths are not covered. NotInvariant: ``strict``."""
+        # of a cache each step has another number of keys
+        what = (
+            f"attention of {length} rows and {keys} keys" if length > 1 else "a step behind a cache"
         )
-        for size in (*range(-(-q.shape[2] // STEP) * STEP, longest, STEP), longest):
-            if known.sizes.usable(size):
-                return size
-        return 0
+        why = f"{what}: along the batch alone"
+        if length == 1 and self.met.keeper.length % ROWS:
+            why += f"; let the largest length be a multiple of {ROWS}"
+        if self.met.keeper.strict:
+            self.met.keeper.leave("attention", why)
+        self.met.keeper.report.limited.setdefault(what, why)
+
+    def _length(self, q: Any, k: Any, v: Any, words: dict[str, Any]) -> int:
+        """The number of keys that a call is padded to, of self-attention that of queries too; 0:
+        there is none."""
+        longest, keys = self.met.keeper.length, k.shape[2]
+        kind = Lengths if q.shape[2] == keys else CacheSteps
+        parts = q.shape[3], v.shape[3], q.dtype
+        key = (kind, *parts, tuple(words.items()))
+        known = self.met.known(key, lambda: kind(*parts, words, longest), axis="length")
+        tried = [*range(-(-keys // STEP) * STEP, longest, STEP)]
+        if kind is CacheSteps:  # each step has another number: few sizes are tried for all of them
+            tried = [-(-keys // each) * each for each in BLOCKS]
+        usable = (size for size in (*tried, longest) if known.sizes.usable(size))
+        return next(usable, 0)
 
     def _heads(
         self, q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any], size: int
@@ -231,12 +280,16 @@ class Attention:
         q, k, v, mask = _operands_of_length(q, k, v, mask, "is_causal" in words, size)
         shapes = tuple(tuple(x.shape[2:]) for x in (q, k, v))
         parts = shapes, q.dtype, mask is not None
-        key = ("heads", *parts, tuple(words.items()))
+        key: tuple[Any, ...] = ("heads", *parts, tuple(words.items()))
         ways = (False, True) if shapes[0][0] % ROWS else (False,)
+        if size and shapes[0][0] < size:  # as ``CacheSteps`` asks
+            key, ways = (*key, ROWS), (True,)
         known = self.met.known(key, *(partial(Heads, *parts, words, wide) for wide in ways))
         rows = known.operation.rows
         every = (more for more in range(MORE + 1) if known.sizes.usable(count + more * heads))
         least: int | None = next(every, None)
+        if size and not known.sizes.usable(1):  # lengths are compared of one head
+            self._limit(length, k.shape[2])
         if least is None:
             self.met.keeper.leave(known.operation.key, f"{count} heads of samples differ")
         y = attend((q, k, v), mask, words, rows, least or 0)
@@ -247,11 +300,12 @@ def _operands_of_length(
     q: Any, k: Any, v: Any, mask: Any, is_causal: bool, size: int
 ) -> tuple[Any, ...]:
     """Returns the operands of a call of that length, or of their own if it is 0."""
-    length = q.shape[2]
+    length = k.shape[2]
     if size and (size != length or mask is not None):
         mask = None if is_causal else masked_wide(mask, q, length, size)
     if size:
-        q, k, v = (widened(x, size) for x in (q, k, v))
+        k, v = widened(k, size), widened(v, size)
+        q = widened(q, size) if q.shape[2] == length else q
     return aligned_contiguous(q), aligned_contiguous(k), aligned_contiguous(v), mask
 
 
@@ -292,18 +346,21 @@ def widened(x: Any, size: int) -> Any:
 
 
 def masked_wide(mask: Any, q: Any, length: int, size: int) -> Any:
-    """Returns the caller's mask, additive, and -inf for the keys behind the length."""
+    """Returns the caller's mask, additive, and -inf for the keys behind the length; with as many
+    further rows as keys where it has one row for each."""
+    rows, more = q.shape[2], size - length
+    further = more if rows == length else 0
     if mask is None:
-        wide = q.new_full((len(q), 1, size, size), -math.inf)
+        wide = q.new_full((len(q), 1, rows + further, size), -math.inf)
         wide[..., :length] = 0
         return wide
     if mask.dtype == torch.bool:
         mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, -math.inf)
-    mask, more = mask.to(q.dtype).expand(len(q), -1, length, length), size - length
+    mask = mask.to(q.dtype).expand(len(q), -1, rows, length)
     if not more:
         return mask.contiguous()
-    wide = pad(mask, (0, more, 0, more), value=-math.inf)
-    wide[:, :, length:, 0] = 0  # unused rows: they attend to one place, so that no NaN arises
+    wide = pad(mask, (0, more, 0, further), value=-math.inf)
+    wide[:, :, rows:, 0] = 0  # unused rows: they attend to one place, so that no NaN arises
     return wide
 
 

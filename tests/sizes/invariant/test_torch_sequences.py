@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from probe.sizes import stable
-from tests.sizes.invariant.models import dependent, differing, ends
+from tests.sizes.invariant.models import dependent, differing, ends, of
 
 SIZES = (1, 2, 3, 5, 11, 23)  # beside the 24 samples that there are; the classes are those of 24
 PARTS = ends(24, *SIZES)
@@ -431,3 +431,42 @@ def test_keys_behind_a_mask_do_not_hide_how_the_others_are_added(torch, monkeypa
     monkeypatch.setattr(torch_sequences, "scaled_dot_product_attention", attention)
     shapes = ((3, 8), (8, 8), (8, 8))
     assert not torch_sequences.Heads(shapes, torch.float32, True, {}).mark(4)
+
+
+@pytest.mark.parametrize(
+    ("width", "longest"), [(16, 48), pytest.param(40, 160, marks=pytest.mark.slow)]
+)
+def test_a_step_behind_a_cache_of_any_length_has_the_bits_of_the_whole(torch, width, longest):
+    """Each N: behind as many keys as there are, and behind a cache of one size with a mask."""
+    attend = torch.nn.functional.scaled_dot_product_attention
+    steps = of(torch, lambda q, k, v, m=None: attend(q, k, v, attn_mask=m))
+    whole = of(torch, lambda q, k, v: attend(q, k, v, is_causal=True))
+    sizes = {"batch": [1, 3], "length": range(1, longest + 1)}
+    (step, report), (full, _) = (
+        stable.invariant(each, sizes, strict=True) for each in (steps, whole)
+    )
+    draw = np.random.default_rng(3)
+    q, k, v = (
+        torch.tensor(draw.normal(size=(3, 2, longest, width)), dtype=torch.float32) for _ in "qkv"
+    )
+    wanted, plain, behind = full(q, k, v), whole(q, k, v), torch.arange(longest)
+    apart = 0
+    for n in range(1, longest + 1):
+        row, seen = slice(n - 1, n), (behind < n)[None, None, None]
+        grown = step(q[:, :, row], k[:, :, :n], v[:, :, :n])
+        assert torch.equal(grown, wanted[:, :, row]), n
+        assert torch.equal(step(q[:, :, row], k, v, seen), grown), n
+        assert torch.equal(step(q[1:2, :, row], k[1:2, :, :n], v[1:2, :, :n]), grown[1:2]), n
+        apart += differing(torch, steps(q[:, :, row], k[:, :, :n], v[:, :, :n]), plain[:, :, row])
+    assert report.complete and not report.limited
+    assert apart, "the library's own steps have the bits of the whole: this shows nothing here"
+
+
+def test_a_step_whose_largest_length_has_rows_of_its_own_is_not_promised(torch):
+    """The last rows of 33 are multiplied one or two at a time, as no others are."""
+    attend = torch.nn.functional.scaled_dot_product_attention
+    model, report = stable.invariant(of(torch, attend), {"batch": [1], "length": range(1, 34)})
+    model(*(torch.randn(1, 2, rows, 20) for rows in (1, 33, 33)))
+    if not report.limited:
+        pytest.skip("here the last row of 33 is multiplied as the others are")
+    assert "let the largest length be a multiple of 16" in str(report.limited)
