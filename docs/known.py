@@ -10,7 +10,7 @@ bits in two batches. Nothing is listed by hand, so a library that loses a kernel
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -18,32 +18,34 @@ from typing import Any
 
 import numpy as np
 
-import probe
 from probe.case.case import Case
-from probe.case.errors import InputError, ProbeError
+from probe.case.errors import InputError, ProbeError, TargetError
 from probe.case.operation import OPERATIONS
 from probe.diff.sums import sum_of
+from probe.explain.comparison import run_and_reveal
 from probe.record.recording import record_run
 from probe.record.subject import function_recorder, open_model
 from probe.sizes import stable
 from probe.targets import backends, machine
+from probe.targets.launch import AnySession, open_session
 from probe.targets.target import Target, installed_version, why_unavailable
+from probe.ui.answers.cases import Ordered
 
 PAGE = Path(__file__).with_suffix(".md")
 LEFT_OUT = ("keras", "reference")  # Keras calls another library, and reference is NumPy
 HEAD = """# What is known: operations and libraries
 
-With this page you see what `probe` can say of an operation in a library.
-`python docs/known.py` writes it by asking the libraries; a test compares both.
+What `probe` can say of an operation in a library: `python docs/known.py` asks them.
 
 | letter | what the program did for it |
 | --- | --- |
-| O | `probe order` revealed the order of a small call's sums, or how a pool is computed |
-| R | the replay in NumPy has the library's bits at every output |
+| O | `probe order` revealed how the outputs of a small call are added |
+| R | the replay in NumPy has the library's bits |
 | C | in a [model](models.md) its sums are compared, for a [cause](causes.md); others are named |
 | F | [`stable.invariant`](same_bits.md) gave it the same bits alone and in a batch of eight |
 
-A dash: the library doesn't have the operation. An empty place: nothing of this.
+A dash: the library does not have it. A maximum has no order. A library without C and F is a target
+for single operations and whole files.
 
 """
 # What the rows are in models, as a user writes them. ``x`` and ``w`` are arrays of the library.
@@ -202,18 +204,21 @@ def onnx_file(row: str) -> bytes:
     return model
 
 
-def letters_of_case(library: str, row: str) -> str:
+def letters_of_case(session: AnySession, row: str) -> str:
     """O and R of a small case; a dash where the library has no such operation."""
     shape = OPERATIONS[row]
-    case = Case(
-        row, 3 if shape.windows else None, 4, 3 if shape.weighted and not shape.depthwise else None
-    )
+    filters = None if shape.depthwise or not shape.weighted else 3
+    case = Case(row, 3 if shape.windows else None, 4, filters)
     case = case.with_(batch=3) if row == "dense" else case.with_(length=9)
     if shape.spatial_rank > 1:
         case = case.with_(height=(6,) * (shape.spatial_rank - 1))
     try:
-        found = probe.order(case, library).to_json()
-    except ProbeError:
+        found = Ordered(run_and_reveal(session, case)).to_json()
+    except TargetError as error:
+        if error.kind != "unsupported":
+            raise
+        return "-"
+    if found["refusal"] == "unsupported":
         return "-"
     revealed = bool(found["orders"])
     return "O" * revealed + "R" * (revealed and found["replayed"] == found["outputs"])
@@ -282,28 +287,28 @@ def bits(value: Any) -> bytes:
     return np.asarray(value).tobytes()
 
 
-def letters(library: str, row: str) -> str:
-    """One place of the table."""
-    found = letters_of_case(library, row) if row in OPERATIONS else ""
-    if row in (NODES if library == "onnxruntime" else PROGRAMS.get(library, ())):
-        found += "C" * is_a_sum(library, row)
-        with suppress(ProbeError):  # what the mode refuses gets no letter
-            found += "F" * keeps_its_bits(library, row)
+def column(library: str, rows: Sequence[str] = ROWS) -> list[str]:
+    """The letters of a library, row by row."""
+    found = []
+    with open_session(Target(library)) as session:
+        for row in rows:
+            place = letters_of_case(session, row) if row in OPERATIONS else ""
+            if row in (NODES if library == "onnxruntime" else PROGRAMS.get(library, ())):
+                place += "C" * is_a_sum(library, row)
+                # what the mode refuses gets no letter; its samples overflow some functions
+                with suppress(ProbeError), np.errstate(over="ignore"):
+                    place += "F" * keeps_its_bits(library, row)
+            found.append(place)
     return found
-
-
-def libraries() -> list[str]:
-    """Those of the columns that are here."""
-    known = [name for name in backends.known_backends() if name not in LEFT_OUT]
-    return [name for name in known if why_unavailable(Target(name)) is None]
 
 
 def page() -> str:
     """The whole page."""
-    here = libraries()
-    rows = [[row, *(letters(library, row) for library in here)] for row in ROWS]
+    known = [name for name in backends.known_backends() if name not in LEFT_OUT]
+    here = [name for name in known if why_unavailable(Target(name)) is None]
+    rows = zip(ROWS, *map(column, here), strict=True)
     lines = [["operation", *here], ["---"] * (len(here) + 1), *rows]
-    table = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+    table = "\n".join(f"|{'|'.join(cells)}|" for cells in lines)
     releases = ", ".join(f"{name} {installed_version(backends.get(name))}" for name in here)
     return f"{HEAD}{table}\n\nMeasured on {machine.label()}: {releases}.\n"
 

@@ -39,7 +39,7 @@ PAGES = ROOT / "build" / "site-pages"
 GUIDES = {
     "Start": "start concepts commands",
     "I want to": "explain models same_bits lock reports targets releases sweeps results",
-    "Know more": "sums causes limits experiments",
+    "Know more": "known sums causes limits experiments",
 }
 """The order of the docs in the navigation; pages that are not named here follow at the end."""
 
