@@ -15,7 +15,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ from probe.case.arguments import choice, require_unwritten, typed, whole_number
 from probe.case.errors import InputError, NotReproduced
 from probe.case.floats import rounded_text
 from probe.diff.alone import unequal_bits
-from probe.diff.difference import Pair, Region
+from probe.diff.difference import Region
 from probe.diff.source import find_cause
 from probe.diff.walk import walk
 from probe.record.inputs import varied_axes
@@ -40,7 +39,6 @@ from probe.ui.answers.first_difference import (
     ComparisonQuestion,
     Walked,
     of_recordings,
-    operation_text,
 )
 from probe.ui.answers.two_runs import ADVICE, GivenModel, TwoSides, record, repeats, two_runs
 
@@ -210,8 +208,8 @@ def examine(
             for ended in examination.give_parts():
                 diagnosis.ended = ended
         diagnosis.ended = diagnosis.ended or budget.ended()
-        if ask == "padding" and (text := _reads_padding(walked)):
-            tell_part("fix", text)
+        if ask == "padding" and walked.window:
+            tell_part("fix", f"{counted(walked.window, 'output')} {READS_PADDING}")
     return diagnosis
 
 
@@ -485,45 +483,12 @@ def _operation_in_words(walked: Walked, first: Region | None) -> str:
     return text
 
 
-def _reads_padding(walked: Walked) -> str:
-    """Says how many outputs read the padded part, and from which operation on; empty if none do.
-
-    Their difference has nothing to do with rounding, however small or large it is.
-    """
-    difference, rest, most = walked.found, 0, 0.0
-    for pair in difference.outputs:
-        ours, theirs = (
-            run.arrays({number}).get(number)
-            for run, number in ((difference.left, pair.left), (difference.right, pair.right))
-        )
-        if not pair.known or ours is None or theirs is None or ours.ndim != theirs.ndim:
-            continue
-        cut = tuple(slice(min(sizes)) for sizes in zip(ours.shape, theirs.shape, strict=True))
-        other = np.ones(ours.shape, bool)
-        numbers = np.arange(ours.size).reshape(ours.shape)
-        other.flat[pair.selection.taken(numbers, 0).ravel()] = pair.compared == 0
-        other[cut] &= ours[cut] != theirs[cut]
-        rest += int(other[cut].sum())
-        if ours.dtype.kind == "f" and other[cut].any():
-            apart = np.abs(ours[cut].astype(np.float64) - theirs[cut].astype(np.float64))
-            most = max(most, float(np.nan_to_num(apart[other[cut]]).max()))
-    if not rest:
-        return ""
-    by = f", and differ by up to {rounded_text(most)}" if most else ""
-
-    # some in the smaller run are computed from other inputs there
-    def partly(pair: Pair) -> bool:
-        values = difference.left.values[pair.left], difference.right.values[pair.right]
-        return pair.known and pair.compared < min(prod(value.shape) for value in values)
-
-    first = next((op for op in difference.operations if any(map(partly, op.gives))), None)
-    start = "" if first is None else f", from {operation_text(first)} on"
-    return (
-        f"{counted(rest, 'output')} read the padding{start}{by}; that is no rounding: the padded "
-        "run reads what earlier layers made of its padding, the short run the layers' own padding, "
-        "or nothing; run each sample at its own length, or mask what lies behind it in each such "
-        "layer"
-    )
+# Said of outputs that read what the short run lacks, however small or large their difference is.
+READS_PADDING = (
+    "read the padding: a difference there is no rounding, as the padded run reads what earlier "
+    "layers made of its padding, the short run the layers' own padding, or nothing; run each "
+    "sample at its own length, or mask what lies behind it in each such layer"
+)
 
 
 def _explained_source(walked: Walked, tell: Say) -> tuple[Region, str, dict[str, Any]] | None:
