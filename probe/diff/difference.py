@@ -499,8 +499,32 @@ def compare_runs(match: RunningMatch) -> Difference:
             both = zip(*region.inside, strict=True)
             otherwise = next(filter(None, (differing_arguments(*runs, *n) for n in both)), None)
         region.arguments = "" if otherwise is None else otherwise.text
+        besides = [region.arguments] * bool(region.arguments) + reads_besides(region, runs)
+        region.arguments = ", ".join(besides)
     match.settle(difference)
     return difference
+
+
+def reads_besides(region: Region, runs: Runs) -> list[str]:
+    """Returns what one side's operation reads besides, in words, where all that the other one reads
+    was compared: as attention reads a mask where samples are padded, and none where all are full.
+    """
+    sides = region.sides(*runs)
+    counts = [len(op.reads) for _, op in sides]
+    if region.joint or len(sides) < 2 or counts[0] == counts[1]:
+        return []
+    more = int(counts[1] > counts[0])
+    compared = [{(p.left, p.right)[k] for p in region.reads if p.compared} for k in (0, 1)]
+    if not compared[1 - more].issuperset(sides[1 - more][1].reads):
+        return []
+    said = []
+    run, op = sides[more]
+    for place, number in enumerate(op.reads):
+        if number not in compared[more]:
+            value = run.values[number]
+            what = f"{value.dtype} {'x'.join(map(str, value.shape)) or 'number'}"
+            said.append(f"operand {place + 1}, {what}, is read on the {NAMES[more]} alone")
+    return said
 
 
 def _are_one_program(region: Region, runs: Runs) -> bool:

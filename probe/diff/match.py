@@ -285,8 +285,23 @@ class RunningMatch:
             if len(common[0]) == len(common[1]):
                 every = common
             elif which == "reads":
-                return []
+                return self._in_order(every)
         return [*zip(*every, strict=False)]
+
+    def _in_order(self, every: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+        """Pairs all that the operation which reads less reads with what is matched to it, in its
+        order; [] where something has no such partner."""
+        less, more = every if len(every[0]) < len(every[1]) else every[::-1]
+        turned = less is every[1]
+        pairs, rest = list[tuple[int, int]](), iter(more)
+        for number in less:
+            for other in rest:
+                both = (other, number) if turned else (number, other)
+                keys = {self.runs[k].values[n].key for k, n in enumerate(both)}
+                if len(keys) == 1 or self.values[0].get(both[0]) == both[1]:
+                    pairs.append(both)
+                    break
+        return pairs if len(pairs) == len(less) else []
 
     def _may_have(self, side: int, number: int) -> bool:
         """Whether the other side may have some of a value."""

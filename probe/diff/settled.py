@@ -17,6 +17,7 @@ from probe.diff.difference import (
     Region,
     Runs,
     Selection,
+    reads_besides,
     why_not_compared,
 )
 from probe.diff.pairing import NEAR
@@ -45,12 +46,14 @@ CHANGED, ALIKE = 4, 0.9
 def give_reasons(difference: Difference, otherwise: str) -> None:
     """Has nothing be a source whose operands were not all compared; says why others are unknown.
     ``otherwise``: why, where it isn't known of elements whether they must agree."""
+    runs = difference.left, difference.right
     for region in difference.operations:
         if region.left is None or region.right is None:
             continue
         ops = [op for _, op in difference.sides(region)]
         missing = any(not pair.known and not pair.hollow for pair in region.reads)
-        missing |= not region.joint and len(ops[0].reads) != len(ops[1].reads)
+        besides = bool(region.arguments) and bool(reads_besides(region, runs))
+        missing |= not region.joint and len(ops[0].reads) != len(ops[1].reads) and not besides
         if missing and region.verdict == "source":
             region.doubted(NOT_COMPARED)
         if region.verdict == "source" and not region.arguments:

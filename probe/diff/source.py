@@ -176,6 +176,8 @@ def stream_cause(sides: Sides) -> Cause | None:
 
 
 def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Cause:
+    if region.arguments and len(sides[0].reads) != len(sides[1].reads):
+        return _operand_cause(sides, region.arguments)
     if region.arguments:
         return _argument_cause(sides, region.arguments)
     if cause := stream_cause(sides):
@@ -379,6 +381,46 @@ def _argument_cause(sides: Sides, arguments: str) -> Cause:
     kind = "window+argument" if windows and both[0] != both[1] else "argument"
     came = count if alone else 0
     return Cause(kind, arguments, came, came, {kind: count}, alone, in_numpy=False)
+
+
+def _operand_cause(sides: Sides, arguments: str) -> Cause:
+    """Returns whether it is what one side reads besides that decides: on the operands of the side
+    that reads less, and a piece of it that fits them, the other side's operation gives its bits."""
+    short, long = sorted(sides, key=lambda side: len(side.reads))
+    count, numbers = short.pair.differing, list(short.operation.reads)
+    partner = {(p.left, p.right)[long.place]: (p.left, p.right)[short.place] for p in long.pairs}
+    try:
+        for side in sides:
+            kind, why = side.unsteady() if side.again is not None else ("", "it can't be run alone")
+            if why:
+                kind = "" if kind == "other" else kind
+                return Cause(kind, why, causes={kind: count} if kind else {})
+        sizes, operands = dict[int, int](), list[np.ndarray]()
+        for number, array in zip(long.operation.reads, long.reads, strict=True):
+            if number in partner:
+                fitting = short.reads[numbers.index(partner[number])]
+                both = zip(array.shape, fitting.shape, strict=False)
+                sizes |= {n: m for n, m in both if n != m}
+        for number, array in zip(long.operation.reads, long.reads, strict=True):
+            if number in partner:
+                operands.append(short.reads[numbers.index(partner[number])])
+            else:  # its first entries, where the other operands are longer than the short side's
+                operands.append(array[tuple(slice(sizes.get(n, n)) for n in array.shape)])
+        given = short.taken(long.rerun_output(operands))
+    except NOT_ALONE as error:
+        said = type(error.__cause__ or error).__name__
+        return Cause(why=f"{arguments}; alone, the operation raises {said}")
+    apart = unequal_bits(short.outputs, long.outputs, short.value.dtype)
+    decided = apart & ~unequal_bits(given, long.outputs, short.value.dtype)
+    where = NAMES[short.place], NAMES[long.place]
+    if not decided.any():
+        why = f"not explained yet: {arguments}, and changes no bit on the {where[0]} operands"
+        return Cause(why=why, alone=True)
+    if decided.sum() < apart.sum():
+        some = f"which decides {int(decided.sum())} of {int(apart.sum())}"
+        return Cause(why=f"not explained yet: {arguments}, {some}", alone=True)
+    why = f"{arguments}; with a piece of it the {where[0]} operands give the {where[1]} bits"
+    return Cause("argument", why, count, count, alone=True, in_numpy=False)
 
 
 def why_no_source(left: Run, right: Run, region: Region) -> str:

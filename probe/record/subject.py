@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial, reduce
@@ -206,9 +206,7 @@ class FunctionSubject:
             why = f"{len(arrays)} are given, and it takes {', '.join(names)}"
             raise InputError("inputs", ", ".join(arrays), why, "leave the others out")
         arguments = self._arguments(given)
-        # one behind an argument that is left out has to be called by its name
-        leaves_out = bool(names) and not self.inputs and [*given] != names[: len(given)]
-        function = partial(_by_keywords, self.function, [*given]) if leaves_out else self.function
+        function = self.of_arrays(given)
 
         # a function may change its inputs (``x.mul_(2)``), and its next run starts from these again
         changed = [a.numpy() for a in arguments] if self.torch else arguments
@@ -242,6 +240,14 @@ class FunctionSubject:
         self.recorded[_shapes(arrays)] = recorder
         guard: Any = Guarded(recorder, self.name, said) if self.name or said else recorder
         return guard  # type: ignore[no-any-return]
+
+    def of_arrays(self, given: Collection[str]) -> Callable[..., Any]:
+        """Returns what takes arrays of these names in order: one behind an argument that is left
+        out has to be called by its name."""
+        names = [each.name for each in parameters(self.function)]
+        leaves_out = bool(names) and not self.inputs and [*given] != names[: len(given)]
+        leaves_out &= {*given} <= {*names}
+        return partial(_by_keywords, self.function, [*given]) if leaves_out else self.function
 
     def values(self, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """The arrays as what the function is called with: tensors of a module of PyTorch."""

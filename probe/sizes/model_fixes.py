@@ -188,15 +188,21 @@ def _as_accepted(opened: Any, model: Any, inputs: Mapping[str, np.ndarray]) -> A
         # of a .keras file, whose layers are replaced
         own = getattr(getattr(opened, "inner", None), "model", None)
         return model if own is None else own
-    if opened.torch:
-        return opened.function
+    function = opened.of_arrays(inputs)
+    if opened.torch and function is opened.function:
+        return function
     recorder: Any = opened.recorder(inputs)
     kind = type(getattr(recorder, "inner", recorder)).__module__
     if kind != "probe.record.recorders.torch":
         return opened.function
-    torch, function = import_module("torch"), opened.function
+    torch = import_module("torch")
 
     class MeasuredFunction(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            if opened.torch:  # one that is called by names of its arguments
+                self.model = opened.function
+
         def forward(self, *arrays: Any) -> Any:
             return function(*arrays)
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import probe
 from probe.diff import walk
 from probe.diff.difference import compare_runs
 from probe.diff.match import RunningMatch
@@ -357,3 +358,31 @@ def test_keras_and_its_litert_file_have_the_same_labels(name: str, tmp_path: Pat
     (output,) = found.outputs
     size = np.prod(found.left.values[output.left].shape)
     assert output.known and output.compared == size
+
+
+def test_an_operand_that_one_side_reads_besides_is_the_cause_only_where_it_decides() -> None:
+    torch = pytest.importorskip("torch")
+    functional = torch.nn.functional
+
+    class Attention(torch.nn.Module):
+        def forward(self, x: Any, mask: Any) -> Any:  # as transformers leave a full mask out
+            some = None if bool(mask.all()) else mask[:, None, None].bool()
+            q = x.reshape(1, -1, 4, 16).transpose(1, 2)
+            return functional.scaled_dot_product_attention(q, q, q, attn_mask=some)
+
+    class Norm(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            weight = torch.linspace(1, 2, 64) if len(x) > 1 else None
+            return functional.layer_norm(x, (64,), weight)
+
+    x = np.random.default_rng(0).standard_normal((1, 48, 64)).astype("f4")
+    mask = (np.arange(48) < 40).astype("i8")[None]
+    vary = {"vary": "x:1,mask:1", "at": 40, "against": 48}
+    padded = probe.network(Attention().eval(), inputs={"x": x, "mask": mask}, **vary)
+    notes = [(op.verdict, op.arguments) for op in padded.found.operations if op.arguments]
+    assert notes and all("is read on the right alone" in text for _, text in notes)
+    assert {verdict for verdict, _ in notes} <= {"source", "equal"}  # as this processor adds it
+    assert all(not cause.kind for cause in padded.found.causes.values())
+    normed = probe.network(Norm().eval(), inputs={"x": x[0, :4]}, vary="batch", at=1, against=4)
+    (cause,) = normed.found.causes.values()
+    assert cause.kind == "argument" and "float32 64, is read on the right alone" in cause.why
