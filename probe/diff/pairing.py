@@ -100,7 +100,11 @@ def _lines(left: Side, right: Side, axis: int) -> Iterator[tuple[Lines, bool]]:
         # sure only where the unchanged lines are a beginning of these
         at = np.flatnonzero(some)
         inside = len(at) <= count and np.array_equal(at, begin + np.arange(len(at)))
+        yielded.add(start.tobytes())
         yield turn(np.flatnonzero(start)), inside
+    if (np.arange(size) < count).tobytes() not in yielded:
+        # a sample among others that are longer is filled up behind, wherever it stands among them
+        yield turn(whole), False
 
 
 def _taken(side: Side, axis: int, at: np.ndarray) -> Side:

@@ -125,6 +125,10 @@ def contents(
             changed[name] = array
             if not some.any():
                 continue
+            rows = _other_rows(array, some, number)
+            if rows is not None:
+                changed[name] = rows
+                continue
             dtype = (dtypes or {}).get(name, str(array.dtype))
             for turn, kind in enumerate(kinds):
                 other = other_content(array, dtype, kind, SEED + 101 * order + number)
@@ -133,6 +137,26 @@ def contents(
                     some = where[name] & lines.reshape(-1, *(1,) * (array.ndim - 1))
                 changed[name] = np.where(some, other, changed[name]).astype(array.dtype)
         yield changed
+
+
+def _other_rows(mask: np.ndarray, where: np.ndarray, number: int) -> np.ndarray | None:
+    """Returns a mask with other samples' rows in the place of those that are lacked: with one that
+    begins or ends otherwise than any of them PyTorch's encoder, say, runs other operations. None:
+    these rows are alike, or it is no such mask."""
+    lines = where.reshape(len(where), -1).all(axis=1)
+    if (
+        number < 2
+        or mask.ndim != 2
+        or not is_mask(mask)
+        or lines.sum() * mask.shape[1] < where.sum()
+    ):
+        return None
+    rows, changed = mask[lines], mask.copy()
+    if (rows == rows[:1]).all():
+        return None
+    least = rows[np.argmin(np.count_nonzero(rows, axis=1))]  # so that what counts them changes
+    changed[lines] = least if number == 2 else np.roll(rows, 1, axis=0)
+    return changed
 
 
 # What each repetition has of ``other_content``'s kinds.

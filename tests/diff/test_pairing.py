@@ -54,3 +54,12 @@ def test_rows_that_went_elsewhere_are_found_by_their_numbers() -> None:
     assert chosen.right.tolist() == [3, 0]
     assert lines_by_value(rows[:1] + 1, rows) is None
     assert lines_by_value(rows[:0], rows) is None  # an expert that a router sends no rows to
+
+
+def test_a_short_sample_is_the_beginning_of_its_padded_one_wherever_that_stands() -> None:
+    y = RNG.standard_normal((4, 9, 5))
+    y[2, 3:] = 0
+    before = Fraction(2, 4)
+    changed = np.arange(4)[:, None, None] != 2
+    chosen = paired(side(y[2:3, :3]), side(y, changed, before=before))
+    assert np.array_equal(chosen.taken(y, 1), chosen.taken(y[2:3, :3], 0)) and len(chosen.left) == 3

@@ -28,6 +28,7 @@ from probe.diff.difference import Region
 from probe.diff.source import find_cause
 from probe.diff.walk import walk
 from probe.record.inputs import varied_axes
+from probe.record.subject import run_unwatched
 from probe.sizes import model_fixes
 from probe.sweep.printing import counted, differ
 from probe.targets import budget
@@ -40,7 +41,16 @@ from probe.ui.answers.first_difference import (
     Walked,
     of_recordings,
 )
-from probe.ui.answers.two_runs import ADVICE, GivenModel, TwoSides, record, repeats, two_runs
+from probe.ui.answers.two_runs import (
+    ADVICE,
+    GivenModel,
+    TwoSides,
+    entries_shown,
+    mask_of_padding,
+    record,
+    repeats,
+    two_runs,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -284,14 +294,22 @@ def _inputs_and_sizes(
     most = against or (BATCH if ask == "batch" else 0)
     arrays = user_model.arrays(subject.inputs, vary, most)
     along = varied_axes(vary, arrays, subject.inputs)
+    mask, positions = mask_of_padding(arrays) if ask == "padding" else ("", {})
     if ask == "padding" and arrays:
         first = next(iter(along))
         axes = [along, *({first: axis} for axis in range(1, arrays[first].ndim))]
         valid = [_valid_lengths(arrays, some) for some in axes]
+        if mask:  # what is padding is said
+            run = lambda given: run_unwatched(subject.recorder(given))  # noqa: E731
+            shown = entries_shown(run, arrays, mask)
+            axes.insert(0, positions)
+            ends_at = np.where(shown, np.arange(1, shown.shape[1] + 1), 0).max(axis=1)
+            valid.insert(0, ends_at)
         sizes = [min(arrays[name].shape[axis] for name, axis in some.items()) for some in axes]
         ends = [((v > 0) & (v < size)).any() for v, size in zip(valid, sizes, strict=True)]
         chosen = ends.index(True) if any(ends) else 0
         along, lengths = axes[chosen], valid[chosen]
+        mask = mask if chosen == 0 else ""
         whole = max(arrays[name].shape[axis] for name, axis in along.items())
         short = np.flatnonzero((lengths > 0) & (lengths < whole))
         row, samples = int(short[0]) if len(short) else 0, varied_axes("batch", arrays, ())
@@ -302,7 +320,7 @@ def _inputs_and_sizes(
     whole = min(arrays[name].shape[axis] for name, axis in along.items())
     against = whole_number("against", whole if against is None else against)
     if at is None and ask == "padding":
-        valid_length = int(_valid_lengths(arrays, along).max())
+        valid_length = int(lengths[row] if mask else _valid_lengths(arrays, along).max())
         at = valid_length if 0 < valid_length < against else max(1, against // 4)
     at = whole_number("at", 1 if at is None else at)
     if at >= against:

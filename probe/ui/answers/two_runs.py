@@ -29,7 +29,7 @@ from probe.diff.apart import (
 )
 from probe.diff.folder import MOST, begin_recording, size_of_values, write_recording
 from probe.diff.folder import read_recording as read_folder
-from probe.diff.repeated import is_mask
+from probe.diff.repeated import is_mask, other_content
 from probe.diff.running import Matches, by_running
 from probe.diff.walk import NAMES, compare_and_explain, walk
 from probe.diff.watched import watched
@@ -417,16 +417,16 @@ class MaskedSample:
 def masked_samples(plain: Plain, arrays: Arrays, declared: Any, tell: Say) -> list[MaskedSample]:
     """Runs the samples of a batch whose mask hides their ends, or beginnings, with and without
     what it hides, one by one, as long as there is time. [] without such a mask."""
-    masks = {n: a for n, a in arrays.items() if a.ndim == 2 and a.dtype.kind in "bi" and is_mask(a)}
-    if not masks or budget.spent():
+    name, axes = mask_of_padding(arrays)
+    if not name or budget.spent():
         return []
-    name, mask = next(iter(masks.items()))
-    along, axes = varied_axes("batch", arrays, declared), dict[str, int]()
-    for other, array in arrays.items():
-        later = [axis for axis in range(1, array.ndim) if array.shape[axis] == mask.shape[1]]
-        axes |= {other: later[0]} if later and other in along else {}
-    found = list[MaskedSample]()
-    for sample, row in enumerate(mask != 0):
+    along, found = varied_axes("batch", arrays, declared), list[MaskedSample]()
+    axes = {other: axis for other, axis in axes.items() if other in along}
+    try:
+        shown_entries = entries_shown(plain, arrays, name)
+    except (Foreign, ProbeError):
+        return []
+    for sample, row in enumerate(shown_entries):
         shown = np.flatnonzero(row)
         begin, size = int(shown[:1].sum()), len(shown)
         behind = 0 < size < len(row) and bool(row[begin : begin + size].all())
@@ -442,6 +442,49 @@ def masked_samples(plain: Plain, arrays: Arrays, declared: Any, tell: Say) -> li
             return []
         found.append(MaskedSample(words, both, outputs, begin, (size, len(row))))
     return found
+
+
+def mask_of_padding(arrays: Arrays) -> tuple[str, dict[str, int]]:
+    """Returns the first mask of (samples, positions), and which axis of each input are positions;
+    an empty name where there is none."""
+    for name, mask in arrays.items():
+        if mask.ndim == 2 and mask.dtype.kind in "bi" and is_mask(mask):
+            axes = dict[str, int]()
+            for other, array in arrays.items():
+                later = [axis for axis in range(1, array.ndim) if array.shape[axis] == len(mask[0])]
+                axes |= {other: later[0]} if later else {}
+            if len(np.unique(mask)) == 2:
+                return name, axes
+    return "", {}
+
+
+def entries_shown(plain: Plain, arrays: Arrays, name: str) -> np.ndarray:
+    """Which entries of samples a mask shows: bool.
+
+    Transformers' masks are 1 for what counts, PyTorch's are true for padding: of one of bool it is
+    found by running of which kind other content, in one place a sample, changes nothing elsewhere.
+    """
+    true = arrays[name] != 0
+    if arrays[name].dtype.kind != "b":
+        return true
+    before = plain(arrays)
+
+    def reaches(kind: np.ndarray) -> bool:
+        where = kind & (np.cumsum(kind, axis=1) == 1)
+        changed = dict(arrays)
+        for order, (other, array) in enumerate(arrays.items()):
+            if other != name and array.shape[:2] == where.shape:
+                content = other_content(array, str(array.dtype), 3, order)
+                at = where.reshape(*where.shape, *(1,) * (array.ndim - 2))
+                changed[other] = np.where(at, content, array).astype(array.dtype)
+        for array, again in zip(before, plain(changed), strict=True):
+            inside = array.shape[:2] == where.shape
+            some, others = (a[~where] if inside else a for a in (array, again))
+            if some.tobytes() != others.tobytes():
+                return True
+        return False
+
+    return ~true if reaches(~true) and not reaches(true) else true
 
 
 # Runs a model unwatched: its outputs as container arrays.

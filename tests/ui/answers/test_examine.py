@@ -243,3 +243,38 @@ def test_two_releases_are_asked_and_reported(tmp_path):
     assert found.to_json()["parts"][1]["explanation"]["replayed"] > 0
     about = json.loads((out / "machine.json").read_text())
     assert about["library_versions"][1] == "1.10.0" and "1.10.0" in (out / "report.md").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_padding_is_where_the_mask_says_whichever_of_its_numbers_hides() -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    inner = torch.nn.TransformerEncoder(layer, 2)
+
+    class Hidden(torch.nn.Module):  # PyTorch's masks are true for padding
+        def __init__(self):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, src, mask):
+            return self.inner(src, src_key_padding_mask=mask)
+
+    class Shown(Hidden):
+        def forward(self, src, mask):
+            return self.inner(src, src_key_padding_mask=~mask)
+
+    x, hidden = torch.randn(4, 24, 32), torch.arange(24) >= torch.tensor([24, 5, 13, 24])[:, None]
+    for model, mask in ((Hidden(), hidden), (Shown(), ~hidden)):
+        given = {"src": x.numpy(), "mask": mask.numpy()}
+        found = probe.examine(model.eval(), given, ask="padding")
+        assert found.asked.endswith("length 5 against length 24")
+        assert found.found.window == 0 and found.found.found.outputs[0].compared == 5 * 32
+        with torch.no_grad():  # with gradients other kernels run
+            alone = model(x[1:2, :5], mask[1:2, :5]).numpy()
+            padded = model(x[1:2], mask[1:2]).numpy()[:, :5]
+        (output,) = found.found.found.plain
+        assert output.differing == (alone != padded).sum()
+        # the same sample among others: nested tensors of other lengths
+        batch = probe.network(model, inputs=given, vary="batch", at=1, against=4, explain=False)
+        assert batch.found.examined == len(batch.found.operations)
