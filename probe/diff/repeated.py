@@ -152,11 +152,11 @@ def _other_rows(mask: np.ndarray, where: np.ndarray, number: int) -> np.ndarray 
     ):
         return None
     rows, changed = mask[lines], mask.copy()
-    if (rows == rows[:1]).all():
-        return None
-    least = rows[np.argmin(np.count_nonzero(rows, axis=1))]  # so that what counts them changes
-    changed[lines] = least if number == 2 else np.roll(rows, 1, axis=0)
-    return changed
+    counts = np.count_nonzero(rows, axis=1)
+    fewer = rows.copy()  # so that what counts them changes, and not the longest one's length
+    fewer[np.arange(len(rows)) != np.argmax(counts)] = rows[np.argmin(counts)]
+    changed[lines] = fewer if number == 2 else np.roll(rows, 1, axis=0)
+    return None if (fewer == rows).all() else changed
 
 
 # What each repetition has of ``other_content``'s kinds.

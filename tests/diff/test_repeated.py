@@ -91,7 +91,7 @@ def test_other_samples_masks_become_those_of_one_another() -> None:
     mask = np.arange(6) < np.array([3, 6, 2, 4])[:, None]
     rows = {"mask": np.arange(4)[:, None] + np.zeros((4, 6)) > 0}
     counts = [other["mask"].sum(axis=1).tolist() for other in contents({"mask": mask}, rows)]
-    assert counts == [[3, 6, 2, 4], [3, 6, 2, 4], [3, 2, 2, 2], [3, 4, 6, 2]]
+    assert counts == [[3, 6, 2, 4], [3, 6, 2, 4], [3, 6, 2, 2], [3, 4, 6, 2]]
 
 
 def test_independent_inputs_have_the_same_masks() -> None:
