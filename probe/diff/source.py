@@ -395,6 +395,8 @@ def _operand_cause(sides: Sides, arguments: str) -> Cause:
             if why:
                 kind = "" if kind == "other" else kind
                 return Cause(kind, why, causes={kind: count} if kind else {})
+        # a mask may decide, or the longer operands that it hides a part of: the operation that
+        # reads it is asked on the short ones, which nothing in it hides
         sizes, operands = dict[int, int](), list[np.ndarray]()
         for number, array in zip(long.operation.reads, long.reads, strict=True):
             if number in partner:

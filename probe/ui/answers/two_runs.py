@@ -469,6 +469,7 @@ def entries_shown(plain: Plain, arrays: Arrays, name: str) -> np.ndarray:
         return true
     before = plain(arrays)
 
+    # not of all places at once: an output may be zero where its sample is hidden
     def reaches(kind: np.ndarray) -> bool:
         where = kind & (np.cumsum(kind, axis=1) == 1)
         changed = dict(arrays)
