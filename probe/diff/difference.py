@@ -513,18 +513,18 @@ def reads_besides(region: Region, runs: Runs) -> list[str]:
     counts = [len(op.reads) for _, op in sides]
     if region.joint or len(sides) < 2 or counts[0] == counts[1]:
         return []
-    more = int(counts[1] > counts[0])
+    longer = int(counts[1] > counts[0])
     compared = [{(p.left, p.right)[k] for p in region.reads if p.compared} for k in (0, 1)]
-    if not compared[1 - more].issuperset(sides[1 - more][1].reads):
+    if not compared[1 - longer].issuperset(sides[1 - longer][1].reads):
         return []
-    said = []
-    run, op = sides[more]
+    texts = []
+    run, op = sides[longer]
     for place, number in enumerate(op.reads):
-        if number not in compared[more]:
+        if number not in compared[longer]:
             value = run.values[number]
             what = f"{value.dtype} {'x'.join(map(str, value.shape)) or 'number'}"
-            said.append(f"operand {place + 1}, {what}, is read on the {NAMES[more]} alone")
-    return said
+            texts.append(f"operand {place + 1}, {what}, is read on the {NAMES[longer]} alone")
+    return texts
 
 
 def _are_one_program(region: Region, runs: Runs) -> bool:

@@ -288,20 +288,20 @@ class RunningMatch:
                 return self._in_order(every)
         return [*zip(*every, strict=False)]
 
-    def _in_order(self, every: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    def _in_order(self, operands: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
         """Pairs all that the operation which reads less reads with what is matched to it, in its
         order; [] where something has no such partner."""
-        less, more = every if len(every[0]) < len(every[1]) else every[::-1]
-        turned = less is every[1]
-        pairs, rest = list[tuple[int, int]](), iter(more)
-        for number in less:
-            for other in rest:
-                both = (other, number) if turned else (number, other)
+        short, long = sorted(operands, key=len)
+        turned = short is operands[1]
+        pairs, later = list[tuple[int, int]](), iter(long)
+        for number in short:
+            for partner in later:
+                both = (partner, number) if turned else (number, partner)
                 keys = {self.runs[k].values[n].key for k, n in enumerate(both)}
                 if len(keys) == 1 or self.values[0].get(both[0]) == both[1]:
                     pairs.append(both)
                     break
-        return pairs if len(pairs) == len(less) else []
+        return pairs if len(pairs) == len(short) else []
 
     def _may_have(self, side: int, number: int) -> bool:
         """Whether the other side may have some of a value."""

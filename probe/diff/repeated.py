@@ -144,24 +144,18 @@ def _other_rows(mask: np.ndarray, where: np.ndarray, number: int) -> np.ndarray 
     begins or ends otherwise than any of them PyTorch's encoder, say, runs other operations. None:
     these rows are alike, or it is no such mask."""
     lines = where.reshape(len(where), -1).all(axis=1)
-    if (
-        number < 2
-        or mask.ndim != 2
-        or not is_mask(mask)
-        or lines.sum() * mask.shape[1] < where.sum()
-    ):
+    whole = mask.ndim == 2 and lines.sum() * mask.shape[1] == where.sum()
+    if number < 2 or not whole or not is_mask(mask):
         return None
     rows, changed = mask[lines], mask.copy()
     counts = np.count_nonzero(rows, axis=1)
     # what counts them has to see another number, and what asks for the longest the same length:
     # one row of either kind stays, as ones may show or hide
-    for kept, filled in (
-        (np.argmax(counts), np.argmin(counts)),
-        (np.argmin(counts), np.argmax(counts)),
-    ):
-        others = np.where((np.arange(len(rows)) == kept)[:, None], rows, rows[filled])
-        if (others != rows).any():
-            changed[lines] = others if number == 2 else np.roll(rows, 1, axis=0)
+    ends = np.argmin(counts), np.argmax(counts)
+    for row, filler in (ends[::-1], ends):
+        replaced = np.where((np.arange(len(rows)) == row)[:, None], rows, rows[filler])
+        if (replaced != rows).any():
+            changed[lines] = replaced if number == 2 else np.roll(rows, 1, axis=0)
             return changed
     return None
 
@@ -321,8 +315,8 @@ class Marks:
             return None
         for axis, size in enumerate(mark.shape):
             if size > 1:
-                rest = tuple(k for k in range(mark.ndim) if k != axis)
-                at = np.flatnonzero(~mark.any(axis=rest))
+                across = tuple(k for k in range(mark.ndim) if k != axis)
+                at = np.flatnonzero(~mark.any(axis=across))
                 if len(at) == self.share * size:
                     first, behind = int(at[0]), int(at[-1]) + 1
                     inner: Any = slice(first, behind) if behind - first == len(at) else at

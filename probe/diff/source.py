@@ -408,19 +408,19 @@ def _operand_cause(sides: Sides, arguments: str) -> Cause:
                 operands.append(short.reads[numbers.index(partner[number])])
             else:  # its first entries, where the other operands are longer than the short side's
                 operands.append(array[tuple(slice(sizes.get(n, n)) for n in array.shape)])
-        given = short.taken(long.rerun_output(operands))
+        result = short.taken(long.rerun_output(operands))
     except NOT_ALONE as error:
-        said = type(error.__cause__ or error).__name__
-        return Cause(why=f"{arguments}; alone, the operation raises {said}")
+        raised = type(error.__cause__ or error).__name__
+        return Cause(why=f"{arguments}; alone, the operation raises {raised}")
     apart = unequal_bits(short.outputs, long.outputs, short.value.dtype)
-    decided = apart & ~unequal_bits(given, long.outputs, short.value.dtype)
+    decided = apart & ~unequal_bits(result, long.outputs, short.value.dtype)
     where = NAMES[short.place], NAMES[long.place]
     if not decided.any():
         why = f"not explained yet: {arguments}, and changes no bit on the {where[0]} operands"
         return Cause(why=why, alone=True)
     if decided.sum() < apart.sum():
-        some = f"which decides {int(decided.sum())} of {int(apart.sum())}"
-        return Cause(why=f"not explained yet: {arguments}, {some}", alone=True)
+        share = f"which decides {int(decided.sum())} of {int(apart.sum())}"
+        return Cause(why=f"not explained yet: {arguments}, {share}", alone=True)
     why = f"{arguments}; with a piece of it the {where[0]} operands give the {where[1]} bits"
     return Cause("argument", why, count, count, alone=True, in_numpy=False)
 

@@ -241,13 +241,13 @@ class FunctionSubject:
         guard: Any = Guarded(recorder, self.name, said) if self.name or said else recorder
         return guard  # type: ignore[no-any-return]
 
-    def of_arrays(self, given: Collection[str]) -> Callable[..., Any]:
+    def of_arrays(self, arrays: Collection[str]) -> Callable[..., Any]:
         """Returns what takes arrays of these names in order: one behind an argument that is left
         out has to be called by its name."""
         names = [each.name for each in parameters(self.function)]
-        leaves_out = bool(names) and not self.inputs and [*given] != names[: len(given)]
-        leaves_out &= {*given} <= {*names}
-        return partial(_by_keywords, self.function, [*given]) if leaves_out else self.function
+        leaves_out = bool(names) and not self.inputs and [*arrays] != names[: len(arrays)]
+        leaves_out &= {*arrays} <= {*names}
+        return partial(_by_keywords, self.function, [*arrays]) if leaves_out else self.function
 
     def values(self, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """The arrays as what the function is called with: tensors of a module of PyTorch."""

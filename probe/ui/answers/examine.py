@@ -300,8 +300,8 @@ def _inputs_and_sizes(
         axes = [along, *({first: axis} for axis in range(1, arrays[first].ndim))]
         valid = [_valid_lengths(arrays, some) for some in axes]
         if mask:  # what is padding is said
-            run = lambda given: run_unwatched(subject.recorder(given))  # noqa: E731
-            shown = entries_shown(run, arrays, mask)
+            plain = lambda inputs: run_unwatched(subject.recorder(inputs))  # noqa: E731
+            shown = entries_shown(plain, arrays, mask)
             axes.insert(0, positions)
             ends_at = np.where(shown, np.arange(1, shown.shape[1] + 1), 0).max(axis=1)
             valid.insert(0, ends_at)

@@ -480,8 +480,8 @@ def entries_shown(plain: Plain, arrays: Arrays, name: str) -> np.ndarray:
                 changed[other] = np.where(at, content, array).astype(array.dtype)
         for array, again in zip(before, plain(changed), strict=True):
             inside = array.shape[:2] == where.shape
-            some, others = (a[~where] if inside else a for a in (array, again))
-            if some.tobytes() != others.tobytes():
+            elsewhere = [a[~where] if inside else a for a in (array, again)]
+            if elsewhere[0].tobytes() != elsewhere[1].tobytes():
                 return True
         return False
 
