@@ -199,7 +199,7 @@ class _Question:
             both = list(getattr(sides, name))
             both[other] = self._marks(other, where)
             setattr(sides, name, (both[0], both[1]))
-        handed, unlike = self._handed(side)
+        handed, unlike = handed_values(self.runs, side)
         sides.unlike = match.sides.unlike = unlike
         sides.handed = (handed, ()) if other == 0 else ((), handed)
         behind = RunningMatch(self.runs, sides)
@@ -224,37 +224,6 @@ class _Question:
             return None
         return left, right
 
-    def _handed(self, side: int) -> tuple[list[int], str]:
-        """Returns values of the other side that a side holds, or the beginnings of: a cache; and
-        the first array of such a shape that is none of them, in words."""
-        run, other = self.runs[side], self.runs[1 - side]
-        keys, handed = {v.key for v in other.values if v.given < 0}, list[int]()
-        unlike = ""
-        for n, value in enumerate(run.values):
-            held = value.given < 0 and value.floating and value.key not in keys
-            array = settled.numbers(run, n) if held and np.prod(value.shape) >= LEAST else None
-            if array is None or not np.ptp(array):
-                continue
-            array, count, compared = np.squeeze(array), len(handed), False
-            for m, longer in enumerate(other.values):
-                if longer.given < 0 or longer.dtype != value.dtype:
-                    continue
-                shape = tuple(size for size in longer.shape if size != 1)
-                if not _begins_like(array.shape, shape):
-                    continue
-                theirs = settled.numbers(other, m)
-                if theirs is None:
-                    continue
-                part, compared = theirs.reshape(shape)[tuple(map(slice, array.shape))], True
-                handed += [m] if near_share(array, part) == 1 else []
-            if compared and len(handed) == count and not unlike:
-                name = value.name or f"an array of shape {list(value.shape)}"
-                unlike = (
-                    f"{name}, which the {NAMES[side]} side alone holds, is near no beginning of "
-                )
-                unlike += "what the other side computes: if it is a cache, its numbers are others"
-        return handed, unlike
-
 
 def _asks_the_same(left: Run, op: Operation, right: Run, other: Operation) -> bool:
     """Whether two operations have the same arguments; and of the same operands the same results, as
@@ -271,6 +240,36 @@ def _asks_the_same(left: Run, op: Operation, right: Run, other: Operation) -> bo
 
 # Elements of an array that is taken for a cache, at least.
 LEAST = 4
+
+
+def handed_values(runs: tuple[Run, Run], side: int) -> tuple[list[int], str]:
+    """Returns values of the other side that a side holds, or the beginnings of: a cache; and
+    the first array of such a shape that is none of them, in words."""
+    run, other = runs[side], runs[1 - side]
+    keys, handed = {v.key for v in other.values if v.given < 0}, list[int]()
+    unlike = ""
+    for n, value in enumerate(run.values):
+        held = value.given < 0 and value.floating and value.key not in keys
+        array = settled.numbers(run, n) if held and np.prod(value.shape) >= LEAST else None
+        if array is None or not np.ptp(array):
+            continue
+        array, count, compared = np.squeeze(array), len(handed), False
+        for m, longer in enumerate(other.values):
+            if longer.given < 0 or longer.dtype != value.dtype:
+                continue
+            shape = tuple(size for size in longer.shape if size != 1)
+            if not _begins_like(array.shape, shape):
+                continue
+            theirs = settled.numbers(other, m)
+            if theirs is None:
+                continue
+            part, compared = theirs.reshape(shape)[tuple(map(slice, array.shape))], True
+            handed += [m] if near_share(array, part) == 1 else []
+        if compared and len(handed) == count and not unlike:
+            name = value.name or f"an array of shape {list(value.shape)}"
+            unlike = f"{name}, which the {NAMES[side]} side alone holds, is near no beginning of "
+            unlike += "what the other side computes: if it is a cache, its numbers are others"
+    return handed, unlike
 
 
 def _shared(left: FunctionSide, right: FunctionSide) -> tuple[Arrays, dict[str, str]]:

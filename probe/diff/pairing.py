@@ -28,6 +28,7 @@ class Side:
     ``mark``: where it changes with what the other side lacks; ``own``: where it changes with the
     other side's own part (a step behind a cache), None if that was not asked. ``complete``: the
     other side lacks nothing. ``before``: which part of it stands before what the other side has.
+    ``piece``: see :class:`probe.diff.match.Sides`.
     """
 
     shape: tuple[int, ...]
@@ -36,6 +37,7 @@ class Side:
     own: np.ndarray | None = None
     complete: bool = False
     before: Fraction = Fraction(0)
+    piece: tuple[int, int, int] | None = None
 
 
 def paired(left: Side, right: Side) -> Selection | None:
@@ -77,6 +79,11 @@ def _lines(left: Side, right: Side, axis: int) -> Iterator[tuple[Lines, bool]]:
     n, m = left.shape[axis], right.shape[axis]
     side, count, size = (right, n, m) if n < m else (left, m, n)
     whole = np.arange(count)
+    if n < m and left.piece is not None:
+        begin = _begin(left.piece, n, m)
+        if begin is not None:
+            yield (whole, begin + whole), True
+            return
     turn = (lambda at: (whole, at)) if n < m else (lambda at: (at, whole))
     rest = tuple(k for k in range(len(side.shape)) if k != axis)
 
@@ -105,6 +112,16 @@ def _lines(left: Side, right: Side, axis: int) -> Iterator[tuple[Lines, bool]]:
     if (np.arange(size) < count).tobytes() not in yielded:
         # a sample among others that are longer is filled up behind, wherever it stands among them
         yield turn(whole), False
+
+
+def _begin(piece: tuple[int, int, int], count: int, size: int) -> int | None:
+    """Where the lines of a piece behind a state begin in the whole's: at its own positions, or at
+    the beginning where they are as many as all up to its end. None: they are neither."""
+    start, stop, total = piece
+    at, end = start * size, stop * size
+    if not at % total and count * total == end - at:
+        return at // total
+    return 0 if count * total == end else None
 
 
 def _taken(side: Side, axis: int, at: np.ndarray) -> Side:

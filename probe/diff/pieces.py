@@ -22,16 +22,21 @@ import numpy as np
 
 from probe.case import floats
 from probe.case.errors import Foreign, InputError, Nondeterministic, ProbeError, foreign
-from probe.diff.repeated import HALF, contents, differing, unheard
+from probe.diff.repeated import HALF, aligned, contents, differing, unheard
 from probe.explain.comparison.outputs import (
     OutputDifference,
     output_difference,
     with_window,
 )
+from probe.record.recording import Run
 from probe.targets import budget
 
 Arrays = Mapping[str, np.ndarray]
 Plain = Callable[[Arrays], list[np.ndarray]]
+
+# One piece, from its inputs and what the one before left (None: nothing yet): its outputs but for
+# the state, and the state that it leaves. It may not change what it is given.
+Step = Callable[[Arrays, Any], tuple[list[np.ndarray], Any]]
 
 HOW = (
     "write prefix:P, chunks:C[+overlap:K], tiles:HxW[+overlap:K], stream:C, cached:P+1*N or draft:D"
@@ -207,26 +212,23 @@ class InPieces:
     """A model and its input, computed whole and in pieces.
 
     ``run``: the model unwatched, from arrays by name; ``arrays``: its inputs; ``along``: of each
-    axis that is cut, the axis of each input. ``states``: inputs that take what an output, by its
-    number, left of the piece before; they may be missing in ``arrays``. ``dtypes``: of inputs whose
-    containers don't say. Errors: Nondeterministic where the whole does not repeat its bits;
-    InputError where no output follows the input along this axis.
+    axis that is cut, the axis of each input. ``step``: the same behind a state; None: pieces have
+    none. ``dtypes``: of inputs whose containers don't say. Errors: Nondeterministic where the whole
+    does not repeat its bits; InputError where no output follows the input along this axis.
     """
 
     run: Plain
     arrays: Arrays
     along: Sequence[Mapping[str, int]]
-    states: Mapping[str, int] = field(default_factory=dict)
+    step: Step | None = None
     dtypes: Mapping[str, str] = field(default_factory=dict)
     formats: Sequence[str] = ()
-    """Of all outputs, states too: the container of bfloat16 holds integers, and doesn't say it."""
-    runs: int = 0
+    """Of the outputs: the container of bfloat16 holds integers, and doesn't say it."""
 
     def __post_init__(self) -> None:
         # what differs from run to run would be read as what every piece does
         self.whole, again = self.call(self.arrays), self.call(self.arrays)
-        shown = [form for n, form in enumerate(self.formats) if n not in self.states.values()]
-        self.forms = shown or [str(array.dtype) for array in self.whole]
+        self.forms = self.formats or [str(array.dtype) for array in self.whole]
         if [a.tobytes() for a in self.whole] != [a.tobytes() for a in again]:
             raise Nondeterministic("the whole does not repeat its own bits")
         first = [next(iter(each.items())) for each in self.along]
@@ -240,34 +242,31 @@ class InPieces:
             why = "no output has more entries where the input is longer along it"
             raise InputError("vary", axes, why, "name another axis: --vary schedule:NAME:AXIS")
 
-    def _everything(self, arrays: Arrays) -> list[np.ndarray]:
-        self.runs += 1
-        return [np.asarray(array) for array in self.run(arrays)]
-
     def call(self, arrays: Arrays) -> list[np.ndarray]:
         """The outputs of one run, without states."""
-        outputs = self._everything(arrays)
-        return [array for n, array in enumerate(outputs) if n not in self.states.values()]
+        return self.run(arrays)
 
     def computed(
-        self, pieces: Sequence[Piece], arrays: Arrays | None = None
+        self, pieces: Sequence[Piece], arrays: Arrays | None = None, state: Any = None
     ) -> Iterator[list[np.ndarray]]:
-        """Yields the outputs of each piece in turn, with the state that the one before left."""
-        arrays = self.arrays if arrays is None else arrays
-        left = {name: arrays[name] for name in self.states if name in arrays}
+        """Yields the outputs of each piece in turn, with the state that the one before left.
+        ``state``: of the first of them."""
         for piece in pieces:
-            outputs = self._everything({**self.cut(piece.given, arrays), **left})
-            left = {name: outputs[n] for name, n in self.states.items()}
-            yield [array for n, array in enumerate(outputs) if n not in self.states.values()]
+            outputs, state = self._stepped(piece, arrays, state)
+            yield outputs
 
-    def given(self, pieces: Sequence[Piece], number: int) -> Arrays:
-        """The inputs of one piece, with its state."""
-        arrays = self.cut(pieces[number].given)
-        left = {name: self.arrays[name] for name in self.states if name in self.arrays}
-        for piece in pieces[:number] if self.states else ():
-            outputs = self._everything({**self.cut(piece.given), **left})
-            left = {name: outputs[n] for name, n in self.states.items()}
-        return {**arrays, **left}
+    def states(self, pieces: Sequence[Piece], arrays: Arrays | None = None) -> list[Any]:
+        """What each piece is given by the one before it; None where it is given nothing."""
+        states = [None]
+        for piece in pieces[:-1] if self.step else ():
+            states.append(self._stepped(piece, arrays, states[-1])[1])
+        return states if self.step else [None] * len(pieces)
+
+    def _stepped(
+        self, piece: Piece, arrays: Arrays | None, state: Any
+    ) -> tuple[list[np.ndarray], Any]:
+        arrays = self.cut(piece.given, arrays)
+        return (self.run(arrays), None) if self.step is None else self.step(arrays, state)
 
     def cut(
         self, given: Sequence[tuple[int, int]], arrays: Arrays | None = None
@@ -358,28 +357,39 @@ class InPieces:
         if any(place.any() for place in places.values()):
             yield from contents(self.arrays, places, self.dtypes)
 
-    def reads_apart(self, pieces: Sequence[Piece], most: int = 64) -> list[list[np.ndarray]] | None:
+    def reads_apart(self, pieces: Sequence[Piece], most: int = 16) -> list[list[np.ndarray]] | None:
         """Of each piece's outputs, which elements read a position that the same ones of the whole
-        don't, or don't read one that those do: positions one by one, ``most`` of them, those at
-        seams first. None: there was no time for it.
+        don't, or don't read one that those do: positions one by one, at seams, as far apart as
+        ``most`` of them allow, and some others. None: there was no time for it.
 
         A change counts on the one side only where it is larger than rounding, and nothing at all
         moves on the other: far positions may be lost in what is rounded away."""
         # a mask that is off by one, or a state that is dropped, shows beside a seam
-        seams = {edge + n for piece in pieces for edge in piece.kept[0] for n in (-1, 0)}
-        spread = np.linspace(0, self.sizes[0] - 1, most).astype(int).tolist()
-        positions = [*sorted(seams & {*range(self.sizes[0])}), *spread]
-        ours = [*self.computed(pieces)]
+        edges = sorted({edge for piece in pieces for edge in piece.kept[0]} - {0})
+        some = {edges[n] for n in np.linspace(0, len(edges) - 1, most // 2).astype(int)}
+        last = self.sizes[0] - 1
+        spread = {*np.linspace(0, last, most // 2).astype(int).tolist()}
+        positions = sorted({min(edge + n, last) for edge in some for n in (-1, 0)} | spread)
+        ours, states = [*self.computed(pieces)], self.states(pieces)
         apart = [[np.zeros(array.shape, bool) for array in outputs] for outputs in ours]
-        for position in list(dict.fromkeys(positions))[:most]:
+        for position in positions:
             if budget.spent():
                 return None
             whole = [[np.zeros(a.shape, bool) for a in self.whole] for _ in range(2)]
             parts = [[[np.zeros(a.shape, bool) for a in some] for some in ours] for _ in range(2)]
-            for other in self._others(lambda _, n, at=position: np.arange(n) == at, 0):  # type: ignore[misc]
+            # behind a state no piece before this position moves
+            reached = (n for n, piece in enumerate(pieces) if piece.given[0][1] > position)
+            begin = next(reached, 0) if self.step else 0
+
+            def at(_: int, size: int, position: int = position) -> np.ndarray:
+                return np.arange(size) == position
+
+            # one large content and one random one: four would cost twice the runs
+            for other in [*self._others(at, 0)][::2]:
                 with unheard():
                     _mark(whole, self.whole, self.call(other), self.forms)
-                    for number, outputs in enumerate(self.computed(pieces, other)):
+                    later = self.computed(pieces[begin:], other, states[begin])
+                    for number, outputs in enumerate(later, begin):
                         _mark([each[number] for each in parts], ours[number], outputs, self.forms)
             for number, piece in enumerate(pieces):
                 for output in range(len(self.whole)):
@@ -434,7 +444,7 @@ class InPieces:
             start, stop = piece.given[order]
             at = np.arange(size)
             # a state holds what stands before
-            return at >= stop if self.states else (at < start) | (at >= stop)
+            return at >= stop if self.step else (at < start) | (at >= stop)
 
         beyond, compared = self.changed(outside), Compared(piece, [])
         for number, (whole, part) in enumerate(zip(self.whole, outputs, strict=True)):
@@ -464,6 +474,8 @@ class InPieces:
     def context(self, pieces: Sequence[Piece]) -> list[Context]:
         """What these pieces need along each axis, asked at all of their seams, as long as there is
         time."""
+        if self.step is not None:  # a state has what stands before
+            return [Context(None, None, None) for _ in self.along]
         return [self._context(number, pieces) for number in range(len(self.along))]
 
     def _context(self, number: int, pieces: Sequence[Piece]) -> Context:
@@ -541,6 +553,120 @@ class InPieces:
             at, here = high, first(high)
         widths = {b - a for a, b in pairwise(jumps)}
         return widths.pop() if len(widths) == 1 else None
+
+
+class _NotThereError(Exception):
+    """A piece begins between two entries of a value, or hasn't all that it keeps of it."""
+
+
+def first_far(
+    runs: tuple[Run, Run], piece: Piece, sizes: Sequence[int], behind: bool
+) -> int | None:
+    """The first operation of a piece's run, by number, of whose results what the piece keeps is
+    further from the whole's than rounding, or lies between two of the whole's; None: there is none
+    among those that both have.
+
+    ``sizes``: of the whole's input along the axes that are cut. ``behind``: the piece stands behind
+    a state, so that values have its own positions, or all up to its end.
+    """
+    left, right = runs
+    far = set[int]()
+    partners = dict(aligned(left.operations, right.operations))
+    # where one side has more blocks, 4 lines of 48 positions would pass for all at a step of 12
+    strides = [op.op for op in left.operations] == [op.op for op in right.operations]
+    for number, op in enumerate(left.operations):
+        if number not in partners:
+            continue
+        other = right.operations[partners[number]]
+        if len(op.gives) != len(other.gives):  # blocks, of which the whole has more
+            continue
+        gives = [*zip(op.gives, other.gives, strict=True)]
+        # where a maximum stood is counted from where the piece begins
+        numbers = [both for both in gives if left.values[both[0]].floating] or gives
+        ends = [*zip(op.reads, other.reads, strict=False), *numbers]
+        for n, m in ends:
+            if _is_far(runs, n, m, piece, sizes, (behind, strides)):
+                far.add(n)
+        if far:
+            # what reads it is not to blame for what an operation that the whole lacks has given
+            before = [left.values[n].given for n in op.reads if n in far]
+            return before[0] if before and before[0] >= 0 else number
+    return None
+
+
+def _is_far(
+    runs: tuple[Run, Run],
+    n: int,
+    m: int,
+    piece: Piece,
+    sizes: Sequence[int],
+    how: tuple[bool, bool],
+) -> bool:
+    values = runs[0].values[n], runs[1].values[m]
+    shapes = values[0].shape, values[1].shape
+    if values[0].dtype != values[1].dtype or len(shapes[0]) != len(shapes[1]) or not shapes[0]:
+        return False
+    axes = [axis for axis, (a, b) in enumerate(zip(*shapes, strict=True)) if a != b]
+    cut = [
+        k for k, (at, size) in enumerate(zip(piece.given, sizes, strict=True)) if at != (0, size)
+    ]
+    if not axes or (len(cut) > 1 and len(axes) != len(cut)):
+        return False
+    index = [[slice(None)] * len(shapes[0]) for _ in range(2)]
+    for number, axis in enumerate(axes):
+        along = cut[number if len(cut) > 1 else 0]
+        span = piece.given[along], piece.kept[along], sizes[along]
+        try:
+            both = _beside(span, (shapes[0][axis], shapes[1][axis]), how)
+        except _NotThereError:
+            return True
+        if both is None:
+            return False
+        for side in range(2):
+            index[side][axis] = both[side]
+    left, right = runs[0].array(n), runs[1].array(m)
+    if left is None or right is None:
+        return False
+    ours, theirs = left[tuple(index[0])], right[tuple(index[1])]
+    mark = np.zeros(ours.shape, bool)
+    _mark([np.zeros_like(mark), mark], [ours], [theirs], [values[0].dtype], single=True)
+    return bool(mark.any())
+
+
+def _beside(
+    span: tuple[tuple[int, int], tuple[int, int], int],
+    counts: tuple[int, int],
+    how: tuple[bool, bool],
+) -> tuple[slice, slice] | None:
+    """Which lines of a piece's value and of the whole's are what the piece keeps: ``span`` is what
+    it is given, what it keeps and the size of the whole, ``counts`` the lines of both, ``how``
+    whether it stands behind a state, and whether there may be strides. None: not known."""
+    (start, stop), (begin, end), total = span
+    count, most = counts
+    if not count or not most:
+        return None
+    # padding and windows take some lines from either end; the step is that of most of them
+    step = Fraction(round(total / most)) if most <= total else 1 / Fraction(round(most / total))
+    behind, strides = how
+    if step != 1 and not strides:
+        return None
+    if behind:
+        shift, missing = (0 if count * step == stop else start), stop - start - count * step
+        if 0 < missing == total - most * step:
+            raise _NotThereError
+        if missing and shift:
+            return None
+        first = ceil(shift / step)
+        return slice(None), slice(first, first + count)
+    if abs(count * step - (stop - start)) > abs(most * step - total) + step:
+        return None
+    offset = start / step
+    if offset.denominator != 1:
+        raise _NotThereError
+    low, high = ceil(begin / step), min(ceil(end / step), most)
+    if high > int(offset) + count:
+        raise _NotThereError
+    return slice(low - int(offset), high - int(offset)), slice(low, high)
 
 
 def placed_pieces(parts: Sequence[np.ndarray], whole: np.ndarray, dtype: str) -> list[Compared]:

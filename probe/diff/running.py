@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
 
 from probe.case.errors import Foreign, ProbeError, foreign
+from probe.diff.functions import handed_values
 from probe.diff.match import RunningMatch, Sides
 from probe.diff.repeated import Arrays, Marks, independent, lacked, repeated_with_others
 from probe.record.contract import Recorder
@@ -94,5 +96,46 @@ def by_running(
             except (Foreign, ProbeError):  # a model may raise what it likes at other numbers
                 return None
         return runs[0], runs[1]
+
+    return match
+
+
+def behind_state(
+    recorders: tuple[Recorders, Recorders],
+    whole: Arrays,
+    along: Mapping[str, int],
+    piece: tuple[int, int, int],
+    dtypes: Mapping[str, str] | None = None,
+) -> Matches:
+    """Returns what finds which elements of a piece behind its state and of the whole must agree.
+
+    ``recorders``: of both, from inputs of the whole; ``along``: which axis of each is cut;
+    ``piece``: where it begins and ends, and how long the whole is.
+    """
+    right = Here(recorders[1], dtypes)
+
+    def marks(run: Run, start: int, stop: int) -> Marks | None:
+        where = {name: np.zeros(array.shape, bool) for name, array in whole.items()}
+        for name, axis in along.items():
+            where[name][(slice(None),) * axis + (slice(start, stop),)] = True
+        return right.marks(run, whole, where) if start < stop else None
+
+    def again() -> tuple[Run, Run] | None:
+        other = independent(whole, dtypes)
+        try:
+            ours, theirs = (foreign(lambda: record_run(make(other))) for make in recorders)  # noqa: B023
+        except (Foreign, ProbeError):  # a model may raise what it likes at other numbers
+            return None
+        return ours, theirs
+
+    def match(ours: Run, theirs: Run) -> RunningMatch:
+        start, stop, total = piece
+        sides = Sides((None, marks(theirs, stop, total)), again=again, piece=piece)
+        sides.before = Fraction(0), Fraction(start, total)
+        sides.own = None, marks(theirs, start, stop)
+        sides.earlier = None, marks(theirs, 0, start)
+        # what the state holds was computed by operations of the whole that the piece hasn't
+        sides.handed = (), handed_values((ours, theirs), 0)[0]
+        return RunningMatch((ours, theirs), sides)
 
     return match

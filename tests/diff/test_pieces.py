@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -127,16 +128,16 @@ def test_a_piece_that_begins_between_two_outputs_is_laid_beside_nothing() -> Non
 
 
 def test_a_state_that_is_dropped_reads_other_inputs_than_the_whole() -> None:
-    def run(keeps: bool) -> Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]:
-        def call(arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-            start = arrays.get("state", np.zeros((1, 2, 1), np.float32)) if keeps else 0
-            total = running(arrays["x"]) + np.float32(start)
-            return [total, total[..., -1:]]
-
-        return call
-
     for keeps in (True, False):
-        both = InPieces(run(keeps), {"x": X}, [{"x": 2}], {"state": 1})
+
+        def step(
+            arrays: Mapping[str, np.ndarray], state: Any, keeps: bool = keeps
+        ) -> tuple[list[np.ndarray], Any]:
+            start = state if keeps and state is not None else np.float32(0)
+            total = running(arrays["x"]) + start
+            return [total], total[..., -1:]
+
+        both = InPieces(lambda arrays: step(arrays, None)[0], {"x": X}, [{"x": 2}], step)
         pieces = Schedule.parse("stream:16").pieces(both.sizes)
         outputs = [*both.computed(pieces)]
         apart = both.reads_apart(pieces)

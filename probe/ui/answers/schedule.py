@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,21 +25,18 @@ from probe.diff.pieces import (
     Context,
     InPieces,
     Piece,
-    Plain,
     Schedule,
+    first_far,
     placed_pieces,
 )
+from probe.diff.running import behind_state, by_running
 from probe.diff.walk import walk
 from probe.explain.comparison.outputs import counts_text, joined, verdict_of
-from probe.record.contract import Opened
+from probe.record.contract import Opened, Recorder
 from probe.record.inputs import varied_axes
 from probe.record.recording import record_run
-from probe.record.subject import (
-    FunctionSubject,
-    function_recorder,
-    parameters,
-    run_unwatched,
-)
+from probe.record.stepped import Stepped, stepped
+from probe.record.subject import function_recorder, run_unwatched
 from probe.sweep.printing import counted, ranges
 from probe.targets import budget
 from probe.targets.budget import within
@@ -53,7 +49,7 @@ from probe.ui.answers.first_difference import (
     first_difference,
     of_recordings,
 )
-from probe.ui.answers.two_runs import GivenModel, Recorded, repeats
+from probe.ui.answers.two_runs import GivenModel, Recorded
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,6 +66,7 @@ class Scheduled(Answer):
     axis that is cut, what pieces need. ``walked``: the first piece that differs against the whole,
     operation by operation; None: none differs, or it was not asked. ``safe``: of other sizes of
     pieces, ``at`` and ``verdict``. ``stateful``: each piece gets what the one before left.
+    ``enters``: where something is a mistake, the first operation of that piece that gives it.
     """
 
     found: list[Compared]
@@ -79,6 +76,7 @@ class Scheduled(Answer):
     contexts: list[Context]
     stateful: bool
     walked: Walked | None = None
+    enters: str = ""
     safe: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -169,6 +167,7 @@ class Scheduled(Answer):
             "window": sum(piece.window for piece in self.found),
             "far": sum(piece.far for piece in self.found),
             "mistakes": self.mistakes,
+            "enters": self.enters or None,
             "first": None if first is None else first.name,
             "cause": None if first is None else first.cause or None,
             "walk": None if self.walked is None else self.walked.report(),
@@ -225,7 +224,9 @@ class Scheduled(Answer):
             parts.append(
                 f"each piece needs {state}the positions and sizes that it has in the whole"
             )
-        if self.walked is not None:
+        if self.enters:
+            parts.append(f"it enters at {self.enters}")
+        elif self.walked is not None:
             parts.append(self.walked.ending()[0])
         return "; ".join(parts)
 
@@ -336,10 +337,9 @@ def in_pieces(
         subject = model.opened()
         arrays = dict(model.arrays(subject.inputs, "length"))
         tell("running the whole, at other lengths too")
-        both = _whole(subject, arrays, vary, schedule)
-        states = both.states
+        both, steps = _whole(subject, arrays, vary, schedule)
         pieces = schedule.pieces(both.sizes)
-        answer = Scheduled([], len(pieces), model.name, schedule, [], bool(states))
+        answer = Scheduled([], len(pieces), model.name, schedule, [], both.step is not None)
         with budget.Ending():
             tell("running what pieces read")
             answer.contexts = both.context(pieces)
@@ -351,7 +351,7 @@ def in_pieces(
                     break
                 computed.append(outputs)
                 answer.found.append(both.beside(piece, outputs))
-            doubtful = any(piece.far or (states and piece.apart) for piece in answer.found)
+            doubtful = any(piece.far or (both.step and piece.apart) for piece in answer.found)
             if doubtful and not any(piece.between for piece in answer.found):
                 tell("asking which inputs the outputs read, one by one")
                 apart = both.reads_apart(pieces[: len(computed)])
@@ -361,8 +361,8 @@ def in_pieces(
                         for piece, outputs, other in zip(pieces, computed, apart, strict=False)
                     ]
             answer.safe = _safe(both, schedule, sizes)
-            if explain and not budget.spent():
-                answer.walked = _first_piece(subject, both, answer, pieces, tell)
+            if not budget.spent():
+                answer.walked = _first_piece(steps, both, answer, pieces, tell, explain)
         if not answer.contexts:
             answer.contexts = [Context(None, None, None) for _ in both.along]
             answer.notes.append(f"what pieces need was not asked: {budget.spent()}")
@@ -370,58 +370,23 @@ def in_pieces(
         return answer
 
 
-def _whole(subject: Opened, arrays: Arrays, vary: str, schedule: Schedule) -> InPieces:
+def _whole(
+    subject: Opened, arrays: Arrays, vary: str, schedule: Schedule
+) -> tuple[InPieces, Stepped]:
     """The whole, cut along the first axes that an output follows. InputError."""
-    recorder = getattr(subject, "repeated", subject.recorder)
-    plain: Plain = lambda given: run_unwatched(recorder(given))  # noqa: E731
     dtypes = {spec.name: spec.dtype for spec in subject.inputs if spec.dtype}
-    run = record_run(recorder(arrays))
-    formats = [run.values[n].dtype for n in run.outputs]
     refused = None
     for along in schedule_axes(vary, arrays, subject.inputs, schedule.axes):
-        states = _states(subject, arrays, along, plain, schedule) if schedule.stateful else {}
+        steps = stepped(subject, arrays, along, schedule.text if schedule.stateful else "")
+        run = record_run(steps.recorder(arrays))
+        formats = [run.values[n].dtype for n in run.outputs]
+        step = steps.advance if schedule.stateful else None
         try:
-            return InPieces(plain, arrays, along, states, dtypes, formats)
+            return InPieces(steps.run, arrays, along, step, dtypes, steps.shown(formats)), steps
         except InputError as error:
             refused = refused or error
     assert refused is not None
     raise refused
-
-
-def _states(
-    subject: Opened,
-    arrays: Arrays,
-    along: Sequence[Mapping[str, int]],
-    plain: Plain,
-    schedule: Schedule,
-) -> dict[str, int]:
-    """Which inputs take the state, and the number of the output that leaves it. InputError."""
-    outputs = plain(arrays)
-    cut = {name for each in along for name in each}
-    beside = [name for name in arrays if name not in cut]
-    # the first output is what is compared: a state of its shape would be taken for it
-    free = list(range(1, len(outputs)))
-    states = dict[str, int]()
-    for name in beside:
-        like = [n for n in free if _alike(arrays[name], outputs[n])]
-        if like:
-            states[name] = like[0]
-            free.remove(like[0])
-    if not states and isinstance(subject, FunctionSubject):
-        # a cache that begins as None: the parameters behind those that are given
-        names = [each.name for each in parameters(subject.function)][len(arrays) :]
-        states = dict(zip(names, free, strict=False)) if len(names) == len(free) else {}
-    if not states:
-        why = f"none of its {counted(len(outputs), 'output')} is what an input of it takes"
-        todo = (
-            "give a function f(x, state=None) that returns (y, state), or its first state by name"
-        )
-        raise InputError("at", schedule.text, why, f"{todo}; or chunks:C without a state")
-    return states
-
-
-def _alike(left: np.ndarray, right: np.ndarray) -> bool:
-    return left.shape == right.shape and left.dtype == right.dtype
 
 
 def _safe(both: InPieces, schedule: Schedule, sizes: Iterable[int]) -> list[dict[str, Any]]:
@@ -448,57 +413,59 @@ def _safe(both: InPieces, schedule: Schedule, sizes: Iterable[int]) -> list[dict
 
 
 def _first_piece(
-    subject: Opened, both: InPieces, answer: Scheduled, pieces: Sequence[Piece], tell: Say
+    steps: Stepped,
+    both: InPieces,
+    answer: Scheduled,
+    pieces: Sequence[Piece],
+    tell: Say,
+    explain: bool,
 ) -> Walked | None:
     """Compares the first piece that differs with the whole, operation by operation: of those that
     differ though they read the same, else of those that don't."""
     compared = answer.found
-    # one that reads the same is explained rather than one whose overlap is too short
-    number = next((n for n, piece in enumerate(compared) if piece.apart), None)
-    number = (
-        next((n for n, piece in enumerate(compared) if piece.window), None)
-        if number is None
-        else number
-    )
+    wrong = (n for n, each in enumerate(compared) if each.window or each.far or each.between)
+    rounded = (n for n, each in enumerate(compared) if each.apart)
+    number = next(wrong, None)
+    number = next(rounded, None) if number is None else number
     if number is None:
         return None
     piece = pieces[number]
     tell(f"comparing the piece {piece.text} with the whole")
-    part, whole = both.given(pieces, number), dict(both.arrays)
+    whole, start, stop = both.arrays, *piece.given[0]
     question = ComparisonQuestion(answer.model, f"the piece {piece.text}", "the whole", "")
-    if both.states and not isinstance(subject, FunctionSubject):
-        answer.notes.append("operations behind a state are compared for functions, not for files")
-        return None
+
+    def part(arrays: Arrays) -> Recorder:
+        state = both.states(pieces[: number + 1], arrays)[number]
+        return steps.recorder(both.cut(piece.given, arrays), state)
+
     try:
-        if isinstance(subject, FunctionSubject) and both.states:
-            sides = (_call(subject, arrays) for arrays in (part, whole))
-            walked = first_difference(*sides, progress=tell)
-            walked.asked = question
-            return walked
-        match = repeats(subject)((part, whole))
-        left, right = subject.recorder(part), subject.recorder(whole)
-        return Walked(walk(left, right, True, tell, match=match), question, inputs=(part, whole))
+        if both.step is not None and start:
+            where = start, stop, both.sizes[0]
+            match = behind_state((part, steps.recorder), whole, both.along[0], where, both.dtypes)
+        else:
+            given = both.cut(piece.given), whole
+            match = by_running(steps.recorder, given, both.dtypes)
+        left, right = part(whole), steps.recorder(whole)
+        walked = Walked(walk(left, right, explain, tell, match=match), question)
+        if answer.mistakes:
+            answer.enters = _enters(walked, piece, both.sizes, both.step is not None)
+        if both.step is None:
+            walked.inputs = both.cut(piece.given), whole
+        return walked
     except (Foreign, ProbeError) as error:
         answer.notes.append(f"operations were not compared: {error}")
         return None
 
 
-def _call(subject: FunctionSubject, arrays: Mapping[str, np.ndarray]) -> Callable[[], Any]:
-    """What calls the function with these, and gives the outputs that are no state."""
-    values, function = subject.values(arrays), subject.function
-
-    def call() -> Any:
-        return function(**values)[0]
-
-    if not subject.torch:
-        return call
-    torch = import_module("torch")
-
-    def without_gradients() -> Any:
-        with torch.no_grad():
-            return call()
-
-    return without_gradients
+def _enters(walked: Walked, piece: Piece, sizes: Sequence[int], behind: bool) -> str:
+    """The operation at which a mistake enters, in words; empty: not known."""
+    runs = walked.found.left, walked.found.right
+    number = first_far(runs, piece, sizes, behind)
+    if number is None:
+        return ""
+    regions = (each for each in walked.found.operations if each.left == number)
+    op = runs[0].operations[number]
+    return f"{op.op} at {op.path}" if op.path else next((each.name for each in regions), op.op)
 
 
 def of_functions(
@@ -529,6 +496,11 @@ def of_functions(
                 "", f"the piece {placed[number].piece.text}", "the whole", ""
             )
             answer.walked.asked = question
+            size = first[0].shape
+            axes = [k for k, n in enumerate(first[1 + number].shape) if n != size[k]]
+            if answer.mistakes and axes:
+                sizes = [size[axes[0]]]
+                answer.enters = _enters(answer.walked, placed[number].piece, sizes, True)
         return answer
 
 

@@ -52,9 +52,31 @@ def test_a_cached_step_that_is_right_differs_by_rounding_alone() -> None:
     assert all(output.not_compared == 0 for piece in answer.found for output in piece.differences)
 
 
-@pytest.mark.parametrize("bug", ["dropped", "mask", "positions"])
+def test_a_right_step_is_named_at_its_first_operation_as_the_library_called_alone_says() -> None:
+    model = Decoder().eval()
+    answer = asked(model, "cached:8+1*4")
+    start, stop = next(each.piece.kept[0] for each in answer.found if each.apart)
+    with torch.no_grad():  # the referee: the products of these rows, and of all
+        h, own = torch.from_numpy(X) + model.places[:12], slice(start, stop)
+        part, whole = model.qkv(h[:, own]), model.qkv(h)
+        q, k, _ = whole.chunk(3, -1)
+        scores = q[:, own] @ k[:, :stop].transpose(1, 2), (q @ k.transpose(1, 2))[:, own, :stop]
+    counts = {
+        "aten.addmm": int((part != whole[:, own]).sum()),
+        "aten.bmm": int((scores[0] != scores[1]).sum()),
+    }
+    first = answer.walked and answer.walked.found.first
+    assert first is not None and (first.op, first.differing) in counts.items()
+    assert first.op == next(name for name, count in counts.items() if count)
+
+
+ENTERS = {"dropped": "aten._softmax", "mask": "aten.triu", "positions": "aten.slice.Tensor"}
+
+
+@pytest.mark.parametrize("bug", ENTERS)
 def test_a_planted_mistake_is_no_rounding(bug: str) -> None:
     answer = asked(Decoder(bug).eval(), "cached:8+2*2")
+    assert answer.enters == ENTERS[bug] and answer.enters in answer.lines()[2]
     assert answer.verdict == "differs" and answer.mistakes
     report = answer.to_json()
     assert (report["far"] if bug == "positions" else report["window"]) > 0
@@ -82,7 +104,10 @@ def test_chunks_say_their_overlap_and_grid_and_which_sizes_keep_the_bits() -> No
     assert sum(o.differing for p in answer.found for o in p.differences) == int(
         (np.concatenate(parts, -1) != whole).sum()
     )
+    # at a place of three the pool's maxima are others'
+    assert asked(model.eval(), "chunks:7+overlap:1", x).enters.startswith("aten.max_pool")
     short = asked(model.eval(), "chunks:8", x)
+    assert short.enters == "aten.convolution at 0"
     assert "window" in short.mistakes[0] and "overlap" in short.lines()[2]
 
 
