@@ -15,6 +15,7 @@ from probe.case.arguments import require_unwritten
 from probe.case.errors import InputError, Misaligned, Nondeterministic, ProbeError
 from probe.explain.comparison import Comparison, Finding
 from probe.explain.evidence import Evidence, differing_example, without_zeros
+from probe.explain.verdict import verdict_of
 from probe.report import program, proof, report
 from probe.report.failing import (
     Failing,
@@ -27,7 +28,7 @@ from probe.report.failing import (
     shown_by_products,
 )
 from probe.report.program import shortest_script
-from probe.report.report import FurtherTarget, Reproduction, facts_of
+from probe.report.report import FurtherTarget, Reproduction, environment, facts_of
 from probe.report.shrink import BUDGET, Shrunk, smallest_finding
 from probe.sweep.printing import plain
 from probe.targets import budget, machine
@@ -78,7 +79,7 @@ def reproduce(
     """
     tell, choices = tell or silent, ReportOptions(**options)
     avoid = choices.avoid and left == (right or left)
-    with VOICE.steps(4 - choices.keep + avoid + len(choices.also), tell) as step:
+    with VOICE.steps(5 - choices.keep + avoid + len(choices.also), tell) as step:
         with failing(left, right) as failed:
             repro = proved_reproduction(failed, finding, choices, step)
             if avoid and "reach" not in repro.explanation.causes:
@@ -98,8 +99,11 @@ def reproduce(
                 further = FurtherTarget(target.text, version, said, machine.label(), "the smallest")
                 repro.elsewhere = [*repro.elsewhere, further]
             step("writing its shortest script")
-            short = shortest_script(repro.finding, repro.targets, repro.versions, repro.evidence)
-            repro.short = short
+            repro.short = shortest_script(
+                *(repro.finding, repro.targets, repro.versions, repro.evidence, repro.verdict)
+            )
+            step("asking for versions")
+            repro.environment = environment(left)
     return repro
 
 
@@ -133,13 +137,18 @@ def proved_reproduction(
     targets = failed.targets
     facts = (failed.first.facts, failed.second.facts)
     versions = (str(facts[0]["library_version"]), str(facts[1]["library_version"]))
-    script = program.script_of_finding(smallest, targets, versions, failed.conventions(smallest))
+    verdict = verdict_of(comparison)
+    script = program.script_of_finding(
+        *(smallest, targets, versions, failed.conventions(smallest), verdict)
+    )
     tell(f"proving {smallest.label} in {choices.times} fresh processes")
     began = time.perf_counter()
-    ran = proof.prove(script, targets, expected_bits(comparison), choices.times)
+    bits, fails = expected_bits(comparison), verdict.fails
+    ran = proof.prove(script, targets, bits, choices.times, fails)
     evidence = evidence_of(comparison, condition.before.cause)
     repro = Reproduction(
-        *(smallest, targets, versions, comparison, evidence, script, ran),
+        *(smallest, targets, versions, comparison, evidence, script, ran, verdict),
+        times=choices.times,
         facts=facts_of(targets, facts),
         shrunk=shrunk,
         elsewhere=choices.elsewhere,
@@ -244,6 +253,7 @@ def write_folder(repro: Reproduction, out: Path, form: str | None = None) -> Non
         "differing": len(comparison.differing),
         "max_ulp": comparison.max_ulp,
         "causes": comparison.causes,
+        "verdict": repro.verdict.to_json(),
         "kernels": comparison.kernels,
         "bits": repro.ran.bits,
         "machine": repro.facts,

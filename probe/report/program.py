@@ -31,6 +31,7 @@ from probe.case.errors import InputError
 from probe.case.operation import operand_names
 from probe.explain.comparison import Arrays, Finding
 from probe.explain.evidence import Evidence, value_of_bits
+from probe.explain.verdict import BUG, NOT_KNOWN, ROUNDING, Verdict
 from probe.order import window
 from probe.report import proof
 from probe.targets import backends
@@ -279,6 +280,32 @@ class ScriptSide:
 
 
 @dataclass(frozen=True)
+class HeldSides:
+    """Both sides of an output beside their exact values, as lines.
+
+    ``says``: the verdict. ``sides``: a name, the output and its terms, as expressions. ``bound``:
+    lines that say what rounding can do. ``least``: the power of two of the smallest number.
+    """
+
+    says: str
+    sides: Sequence[tuple[str, str, str]]
+    bound: Sequence[str]
+    digits: int
+    least: int
+
+    @classmethod
+    def of(cls, verdict: Verdict, outputs: Sequence[str]) -> HeldSides | None:
+        """``outputs``: the two as expressions; None where no exact value is known."""
+        if verdict.sides is None or verdict.what == NOT_KNOWN:
+            return None
+        left, right = verdict.sides
+        longer = max(verdict.sides, key=lambda side: len(side.terms))
+        least = 1 - longer.least.denominator.bit_length()
+        named = zip(("left", "right"), outputs, (left.source, right.source), strict=True)
+        return cls(verdict.says, list(named), longer.bound_lines, longer.digits, least)
+
+
+@dataclass(frozen=True)
 class Script:
     """What a script says and computes. Its text: ``str(script)``.
 
@@ -288,7 +315,8 @@ class Script:
     the arrays; ``stored``: the file beside it where they are read from. ``compared``: which
     outputs, on the left and on the right, as NumPy's indices. ``dtype``: of the outputs; bfloat16
     stands in float32. ``apart``: what sets the sides' interpreters apart, a sentence each: then
-    both have to be named.
+    both have to be named. ``held``: both sides beside their exact values; None: these aren't known,
+    and they may be ``apart_by`` as many ulps.
     """
 
     title: str
@@ -305,6 +333,8 @@ class Script:
     dtype: str
     stored: str = ""
     apart: Sequence[str] = ()
+    held: HeldSides | None = None
+    apart_by: int = 0
 
     def __str__(self) -> str:
         environment = Environment(
@@ -326,8 +356,17 @@ class Script:
             standard |= {"base64", "zlib"}
         needs = list(dict.fromkeys(["numpy", *self.needs]))
         needed = (", " if len(needs) > 2 else " and ").join(needs)
-        ending = f"Needs {needed}. Exit status: 1 they differ, 0 they don't, 2 it can't run."
-        about = [line for text in (*self.about, ending) for line in textwrap.wrap(text, 99)]
+        ends = "an AssertionError says that a side is no rounding of its exact value"
+        if self.held is None:
+            by = f" by more than {self.apart_by} ulp" if self.apart_by else ""
+            ends = f"an AssertionError says that they differ{by}"
+        ending = f"Needs {needed}. Exit status: 0, or 1 ({ends}), or 2 (it can't run)."
+        verdict = [] if self.held is None else [f"Verdict: {self.held.says}."]
+        about = [
+            line for text in (*verdict, *self.about, ending) for line in textwrap.wrap(text, 99)
+        ]
+        if self.held is not None:
+            standard |= {"math", "from fractions import Fraction"}
         # only a number of a floating format has a place among its neighbours
         floating = self.dtype in floats.FORMATS
         bits = floats.format_of(self.dtype).bits if floating else 8 * np.dtype(self.dtype).itemsize
@@ -352,12 +391,17 @@ NATIVE = ("cpu", "gpu", "cuda")
 
 
 def script_of_finding(
-    finding: Finding, targets: tuple[Target, Target], versions: tuple[str, str], same_place: bool
+    finding: Finding,
+    targets: tuple[Target, Target],
+    versions: tuple[str, str],
+    same_place: bool,
+    verdict: Verdict | None = None,
 ) -> str:
     """Returns the script's text. ``versions``: of the two targets' libraries.
 
-    ``same_place``: outputs of the same index are compared (two targets, two paddings). InputError:
-    no script is written for the target, or for this case on it.
+    ``same_place``: outputs of the same index are compared (two targets, two paddings). ``verdict``:
+    what the script asserts; None: that nothing differs. InputError: no script is written for the
+    target, or for this case on it.
     """
     functions: list[ScriptFunction] = []
     isolated, dtype = targets[0] != targets[1], finding.case.dtype
@@ -418,8 +462,15 @@ def script_of_finding(
         functions=functions,
         dtype=dtype,
         apart=apart,
+        held=None if verdict is None else HeldSides.of(verdict, _outputs_as_written(verdict)),
     )
     return str(script)
+
+
+def _outputs_as_written(verdict: Verdict) -> list[str]:
+    """The judged output of each side, as elements of the script's arrays."""
+    sides = zip(("one", "two"), verdict.sides or (), strict=False)
+    return [f"{name}[{', '.join(map(str, side.place))}]" for name, side in sides]
 
 
 def numpy_dtype(dtype: str) -> str:
@@ -551,7 +602,7 @@ LITERAL = 40
 SPARSE = 24
 
 # Lines after which a script is no short one.
-LINES = 60
+LINES = 75
 
 
 @dataclass(frozen=True)
@@ -577,6 +628,7 @@ def shortest_script(
     targets: tuple[Target, Target],
     versions: tuple[str, str],
     evidence: Evidence | None,
+    verdict: Verdict,
 ) -> Short | None:
     """The script, proved by a run; None where none is written or it shows other numbers.
 
@@ -631,10 +683,38 @@ def shortest_script(
     standard = [name if name.startswith("from") else f"import {name}" for name in library.standard]
     function = [f"def f({', '.join(sides[0])}):", *block(library.body)]
     imports = [*standard, "import numpy as np", *library.imports]
-    text = [*head, *imports, *library.setup, *lines, *function, f"print({', '.join(printed)})"]
-    short = formatted("\n".join(text) + "\n")
+    ends, wrong = [f"print({', '.join(printed)})"], [False] * len(runs)
     values = [value_of_bits(side.library, side.dtype) for side in (evidence.left, evidence.right)]
-    return _proved_by_run(short, runs, targets, values) if short.count("\n") <= LINES else None
+    if verdict.sides is not None and verdict.what in (ROUNDING, BUG):
+        left, right = verdict.sides
+        if left.terms != right.terms or left.bound_lines != right.bound_lines:
+            return None
+        # of the judged output, which need not be the one that is explained in full
+        printed = [f"f({', '.join(c)})" for c in calls]
+        shown = [
+            f"{call}[{', '.join(map(str, s.place))}]"
+            for call, s in zip(printed, verdict.sides, strict=True)
+        ]
+        shown = shown if len(runs) == 1 else shown[:1]
+        values = [side.y for side in verdict.sides]
+        wrong = [not side.within for side in verdict.sides]
+        wrong = wrong if len(runs) == 2 else [any(wrong)]
+        imports.append("from fractions import Fraction")
+        ends = [
+            f"values = [{', '.join(shown)}]",
+            "print(*values)",
+            "# the exact value, and the most that rounding can be off, whatever the order",
+            f"terms = {left.source}",
+            "exact = sum(terms)",
+            *left.bound_lines,
+            "for y in values:",
+            "    assert abs(Fraction(float(y)) - exact) <= bound, (y, float(exact), float(bound))",
+        ]
+    text = [*head, *imports, *library.setup, *lines, *function, *ends]
+    short = formatted("\n".join(text) + "\n")
+    if short.count("\n") > LINES:
+        return None
+    return _proved_by_run(short, runs, targets, values, wrong)
 
 
 def _slice_of_whole(name: str, array: np.ndarray, whole: np.ndarray) -> str:
@@ -698,16 +778,21 @@ def _shortest_decimal(value: float, dtype: str) -> str:
 
 
 def _proved_by_run(
-    text: str, runs: Runs, targets: tuple[Target, Target], values: Sequence[Any]
+    text: str,
+    runs: Runs,
+    targets: tuple[Target, Target],
+    values: Sequence[Any],
+    wrong: Sequence[bool],
 ) -> Short | None:
-    """Returns the script with what it printed, where that is the two numbers."""
+    """Returns the script with what it printed, where that is the two numbers, and its assertion
+    fails in the runs that are ``wrong`` alone."""
     ways = []
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "short.py"
         script.write_text(text, encoding="utf-8")
-        for (before, variables), target in zip(runs, targets, strict=False):
+        for (before, variables), target, fails in zip(runs, targets, wrong, strict=False):
             ran = proof.run_script(script, (target, target), variables)
-            if ran.status:
+            if ran.status != int(fails) or fails != ("AssertionError" in ran.errors):
                 return None
             ways.append((before, ran.printed.strip()))
     words = " ".join(printed for _, printed in ways).split()

@@ -33,12 +33,15 @@ from probe.targets import launch, target
 from probe.targets.runtimes.environments import Missing, Runtime
 from probe.targets.target import Target
 
-# What a script's exit status says.
-DIFFERS, AGREES, CANNOT_RUN = 1, 0, 2
+# Exit statuses: the assertion holds, it fails, or the script can't run.
+HOLDS, FAILS, CANNOT_RUN = 0, 1, 2
 
-VERDICTS = {DIFFERS: "still there", AGREES: "gone"}
-# How the last line begins: Python itself ends with 1 too, where a script is broken.
-LAST = {DIFFERS: r"\d+ of \d+ outputs differ, up to ", AGREES: r"none of \d+ outputs differs"}
+STILL_THERE, GONE = "still there", "gone"
+# The line that says whether outputs differ. Scripts of before ended with it, and with 1 where they
+# do; Python itself ends with 1 too, where a script is broken.
+COUNTED = re.compile(
+    r"^(?:\d+ of \d+ outputs differ, up to |none of \d+ outputs differs).*$", re.MULTILINE
+)
 
 CANNOT_TELL = "can't tell"
 
@@ -64,13 +67,18 @@ class ScriptRun:
 
     @property
     def verdict(self) -> str:
-        """``still there``, ``gone`` or ``can't tell``: status and last line must say the same."""
-        fits = re.match(LAST.get(self.status, "$^"), self.said)
-        return VERDICTS[self.status] if fits else CANNOT_TELL
+        """``still there``, ``gone`` or ``can't tell``."""
+        if self.status not in (HOLDS, FAILS) or not COUNTED.match(self.said):
+            return CANNOT_TELL
+        if self.said.startswith("none"):
+            return GONE if self.status == HOLDS else CANNOT_TELL
+        return STILL_THERE
 
     @property
     def said(self) -> str:
-        """Returns the last line, or how it ended without any."""
+        """Returns whether outputs differ, or its last line, or how it ended without any."""
+        if counted := COUNTED.search(self.printed):
+            return counted[0]
         lines = self.printed.strip().splitlines() or self.errors.strip().splitlines()
         if self.status < 0:
             return f"ended by signal {-self.status}"
@@ -124,6 +132,18 @@ def run_script(
     return _run_command(arguments, TIME_LIMIT * slower, variables)
 
 
+# Seconds in which a library tells its versions.
+PATIENCE = 60.0
+
+
+def python_of(where: Target, arguments: list[str]) -> ScriptRun:
+    """One run of a target's interpreter with these arguments; status 2 where it can't run."""
+    try:
+        return _run_command([*_runtime(where).command, *arguments], PATIENCE)
+    except (TargetError, OSError) as error:
+        return ScriptRun(CANNOT_RUN, "", str(error))
+
+
 def own_interpreter(script: Path, *options: str, arguments: tuple[str, ...] = ()) -> ScriptRun:
     """Returns one run with this interpreter, for targets that are not here by their name."""
     return _run_command([sys.executable, *options, str(script), *arguments])
@@ -150,11 +170,16 @@ def _run_command(
 
 
 def prove(
-    program: str, targets: tuple[Target, Target], expected: list[tuple[str, str]], times: int = 3
+    program: str,
+    targets: tuple[Target, Target],
+    expected: list[tuple[str, str]],
+    times: int = 3,
+    fails: bool = False,
 ) -> ScriptRun:
     """Returns the run of a script that says the same ``times`` times and what was ``expected``.
 
-    ``expected``: bit patterns of the first differing outputs. NotReproduced says what happened
+    ``expected``: bit patterns of the first differing outputs; ``fails``: whether its assertion has
+    to. NotReproduced says what happened
     instead. TargetError: a target can't run here.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -165,7 +190,10 @@ def prove(
     if len({(run.status, run.printed) for run in runs}) > 1:
         raise NotReproduced(f"script=reproduce.py: {times} fresh processes said: {said}")
     first = runs[0]
-    if first.verdict != VERDICTS[DIFFERS]:
+    if first.verdict == STILL_THERE and first.status != int(fails):
+        why = f"its assertion {'holds' if fails else 'fails'}, against the verdict"
+        raise NotReproduced(f"script=reproduce.py: {why}: {first.errors.strip()[-200:]}")
+    if first.verdict != STILL_THERE:
         why = f"the bits differ in probe's process and not in {times} fresh ones"
         raise NotReproduced(f"script=reproduce.py: {why}: {said}")
     # a script prints the first few; those have to be the measured ones
@@ -262,7 +290,7 @@ def verify(folder: Path, times: int = 3, *, trust: bool = False) -> Verified:
     if answer == CANNOT_TELL and why:
         said = f"{said}; {why}"
     same = None
-    if answer == VERDICTS[DIFFERS]:
+    if answer == STILL_THERE:
         printed = {tuple(run.bits) for run in runs}
         same = printed == {tuple(tuple(bits) for bits in about.get("bits", []))}
     return Verified(answer, said, len(runs), same, interpreter, list(about["targets"]))

@@ -36,17 +36,19 @@ from probe.case.errors import InputError, NotReproduced, ProbeError
 from probe.case.geometry import WindowSizes
 from probe.diff.alone import WAYS, Alone, Cause, Sides, isolated_sides, unequal_bits
 from probe.diff.difference import Difference, Region
+from probe.diff.enclosed import ULPS
 from probe.diff.source import SAID, find_cause
 from probe.diff.sums import OperandPart, OperationSum, ProductLetters, behind_of
 from probe.explain.comparison import ComparedShapes, Finding, outputs_of_call
 from probe.explain.evidence import differing_example, named_kernels
+from probe.explain.verdict import BUG, Verdict, verdict_of, verdict_of_counts
 from probe.order.semantics import Contracts, Convolution, Windows
 from probe.record.contract import CONSTANT, WEIGHT
 from probe.record.recording import Run
 from probe.report import folder, program, proof, report
 from probe.report.failing import failing
 from probe.report.folder import FORMAT, fresh
-from probe.report.program import Script, ScriptFunction, ScriptSide
+from probe.report.program import HeldSides, Script, ScriptFunction, ScriptSide
 from probe.report.report import Reproduction
 from probe.sweep.printing import counted, plain, ranges
 from probe.targets import backends, machine
@@ -102,13 +104,14 @@ def write_operation(
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
         work = Path(temporary)
         try:
-            written = _write_proved_script(work, sides, region, model.before, times)
+            verdict = verdict_of_operation(cause)
+            written = _write_proved_script(work, sides, region, model.before, times, verdict)
             drawn = _draw_orders(work, written, sides, cause)
             texts = {}
             if model.whole:
                 texts["model.py"] = "\n".join(model.whole).rstrip() + "\n"
                 ast.parse(texts["model.py"])
-            texts["report.md"] = _report(written, sides, region, cause, drawn)
+            texts["report.md"] = _report(written, sides, region, cause, drawn, verdict, times)
             facts, pair = machine.facts(), sides[0].pair
             names = ("os", "cpu_model", "cpu_vendor", "cpu_isa", "cores", "machine")
             versions = [library_and_version(alone).rpartition(" ")[2] for alone in sides]
@@ -120,6 +123,7 @@ def write_operation(
                 "compared": pair.compared,
                 "differing": pair.differing,
                 "max_ulp": pair.max_ulp,
+                "verdict": verdict.to_json(),
                 "cause": {k: v for k, v in cause.to_json().items() if not k.endswith("_orders")},
                 "bits": written.ran.bits,
                 "machine": {name: facts[name] for name in names}
@@ -145,6 +149,7 @@ def _write_proved_script(
     region: Region,
     before: tuple[Sequence[str], Sequence[str]],
     times: int,
+    verdict: Verdict,
 ) -> WrittenFolder:
     """Returns the first way of writing it that prints the recorded bits in fresh processes."""
     if any(alone.operation.lines is None for alone in sides):
@@ -164,19 +169,19 @@ def _write_proved_script(
     library, why = LIBRARIES.get(library_of_side(sides[0]), PLAIN), ""
     for ways in dict.fromkeys((library, PLAIN)):  # lines may take arrays as they are
         try:
-            script = script_of_operation(work, sides, region, before, ways)
+            script = script_of_operation(work, sides, region, before, ways, verdict)
         except SyntaxError as error:
             why = f"its recorded code is not valid Python: {error.msg}"
             break
         path = work / "reproduce.py"
         path.write_text(script, encoding="utf-8")
         ran = proof.own_interpreter(path)
-        if ran.status == proof.DIFFERS:  # else it can't tell, and need not run again
+        if ran.verdict == proof.STILL_THERE:  # else it can't tell, and need not run again
             runs = [ran, *(proof.own_interpreter(path) for _ in range(times - 1))]
             if len({(run.status, run.printed) for run in runs}) > 1:
                 ran = proof.ScriptRun(proof.CANNOT_RUN, "fresh processes give different bits")
         same = bool(ran.bits) and ran.bits == expected[: len(ran.bits)]
-        if same and ran.verdict == proof.VERDICTS[proof.DIFFERS]:
+        if same and ran.verdict == proof.STILL_THERE and ran.status == int(verdict.fails):
             files = ["reproduce.py", *([OPERANDS] if OPERANDS in script else [])]
             return WrittenFolder(work, files, script, ran)
         why = why or machine.publishable(f"in a fresh process the script says: {ran.said}")
@@ -203,13 +208,37 @@ def _draw_orders(work: Path, written: WrittenFolder, sides: Sides, cause: Cause)
     return drawn
 
 
-def _report(written: WrittenFolder, sides: Sides, region: Region, cause: Cause, drawn: bool) -> str:
+def verdict_of_operation(cause: Cause) -> Verdict:
+    """Says whether an operation's difference is rounding or a bug: by its exact sums where it is
+    one that is given as it is, else by what its steps can do."""
+    counts = cause.rounding, cause.compared, cause.differing
+    verdict = verdict_of_counts(*counts)
+    if cause.comparison is None or not len(cause.comparison.differing):
+        return verdict
+    exact = verdict_of(cause.comparison)
+    if exact.sides is None or (verdict.what == BUG != exact.what):
+        return verdict
+    return exact
+
+
+def _report(
+    written: WrittenFolder,
+    sides: Sides,
+    region: Region,
+    cause: Cause,
+    drawn: bool,
+    verdict: Verdict,
+    times: int,
+) -> str:
     pair, facts, comparison = sides[0].pair, machine.facts(), cause.comparison
     script = "The script is `reproduce.py`, beside this report."
     if OPERANDS not in written.script and len(written.script) < 12_000:
         script = f"```python\n{written.script.rstrip()}\n```"
-    lines = [f"# {operation_title(sides, region).rstrip('.')}", "", script, ""]
+    lines = [f"# {operation_title(sides, region).rstrip('.')}", ""]
+    lines += [report.verdict_in_words(verdict), "", script, ""]
     lines += [f"It prints:\n\n```\n{written.ran.printed.rstrip()}\n```", ""]
+    if table := report.exact_value(verdict):
+        lines += ["## The exact value", "", table, ""]
     lines += ["## The operation", "", f"- operation: `{name_as_text(region.op)}`"]
     lines += [f"- in the model: `{name_as_text(region.path)}`"] if region.path else []
     for word, alone in zip(("left", "right"), sides, strict=True):
@@ -227,12 +256,12 @@ def _report(written: WrittenFolder, sides: Sides, region: Region, cause: Cause, 
         evidence = differing_example(comparison)
         lines += ["", report.cause_in_full(comparison, evidence, drawn)]
     if cause.rounding.beyond:
-        proof = "" if comparison is None else report.beyond(comparison)
-        lines += ["", proof or f"{cause.rounding.words[:1].upper()}{cause.rounding.words[1:]}."]
+        lines += ["", f"{cause.rounding.words[:1].upper()}{cause.rounding.words[1:]}."]
     used = ", ".join(dict.fromkeys(library_and_version(alone) for alone in sides))
     lines += ["", "## Versions and machine", ""]
     lines += [f"- {used}, NumPy {np.__version__}, Python {platform.python_version()}"]
     lines += [f"- {facts['os']}, {facts['cpu_model']}, {facts['cpu_isa']}, {facts['cores']} cores"]
+    lines += ["", report.made_by(facts["probe_version"], times)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -296,9 +325,12 @@ def script_of_operation(
     region: Region,
     before: tuple[Sequence[str], Sequence[str]],
     ways: ScriptValues,
+    verdict: Verdict,
 ) -> str:
     """Returns the text of the script; its file of operands is written beside it."""
     names, arrays = named_operands(sides)
+    held, factors = _held_output(sides, verdict)
+    arrays |= factors
     places, stored = [], {}
     for word, alone in zip(("left", "right"), sides, strict=True):
         shape, index = alone.value.shape, alone.index
@@ -387,10 +419,34 @@ def script_of_operation(
         functions=functions,
         dtype=sides[0].value.dtype,
         stored=OPERANDS if beside else "",
+        held=held,
+        apart_by=0 if verdict.fails else max(ULPS, sides[0].pair.max_ulp or 0),
     )
     text = str(script)
     ast.parse(text)
     return text
+
+
+def _held_output(sides: Sides, verdict: Verdict) -> tuple[HeldSides | None, dict[str, np.ndarray]]:
+    """Returns the judged output beside its exact value, and the arrays whose products it adds."""
+    if verdict.sides is None:
+        return None, {}
+    outputs, sums, arrays = [], [], {}
+    for array, name, alone, side in zip(
+        ("one", "two"), ("left", "right"), sides, verdict.sides, strict=True
+    ):
+        if side.factors is None:
+            return None, {}
+        by = alone.summed.scale
+        outputs.append(f"{array}.reshape(-1)[{int(alone.index[verdict.pair])}]")
+        for letter, values in zip("xw", side.factors, strict=True):
+            arrays[f"{name}_{letter}"] = np.asarray(values, np.float64)
+        divided = f" / {by}" * (by != 1)
+        zipped = f"np.c_[{name}_x, {name}_w].tolist()"
+        sums.append(
+            replace(side, source=f"[Fraction(p) * Fraction(q){divided} for p, q in {zipped}]")
+        )
+    return HeldSides.of(replace(verdict, sides=(sums[0], sums[1])), outputs), arrays
 
 
 def named_operands(sides: Sides) -> tuple[tuple[list[str], list[str]], dict[str, np.ndarray]]:

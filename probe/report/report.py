@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from probe.case import floats
 from probe.case.case import Case
 from probe.case.errors import InputError, StoreError, one_of
 from probe.explain.comparison import Comparison, Finding
 from probe.explain.evidence import Added, Evidence
+from probe.explain.verdict import BUG, Verdict
 from probe.order.tree import BIAS, leaf_name
 from probe.report import program, proof
 from probe.report.failing import Effect
@@ -64,7 +63,9 @@ class Reproduction:
     ``kept``: whether the cause is the same, None where nothing was reduced.
     ``short``: the script for reading, None where there is none. ``avoids``: what was tried to avoid
     the difference and does. ``sizes``: characters of every text that was written. ``model``: where
-    in a model it was found, a sentence; empty where the case itself was given.
+    in a model it was found, a sentence; empty where the case itself was given. ``times``: fresh
+    processes that ran the script. ``environment``: what the library's own script says of versions.
+    ``first_release``: the first affected one, where it was searched for.
     """
 
     finding: Any
@@ -74,6 +75,7 @@ class Reproduction:
     evidence: Evidence | None
     script: str
     ran: ScriptRun
+    verdict: Verdict
     facts: dict[str, Any]
     shrunk: Shrunk | None = None
     elsewhere: Sequence[FurtherTarget] = ()
@@ -90,6 +92,9 @@ class Reproduction:
     avoids: list[str] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
     model: str = ""
+    times: int = 3
+    environment: str = ""
+    first_release: str = ""
 
     @property
     def names(self) -> tuple[str, str]:
@@ -109,6 +114,7 @@ class Reproduction:
                 "differing": len(comparison.differing),
                 "max_ulp": comparison.max_ulp,
                 "causes": comparison.causes,
+                "bug_or_rounding": self.verdict.to_json(),
                 "kernels": comparison.kernels,
                 "replayed": comparison.replayed,
                 "calls": shrunk and shrunk.calls,
@@ -298,44 +304,57 @@ def cause_in_full(comparison: Comparison, evidence: Evidence | None, drawn: bool
     return "\n\n".join([f"{why[0].upper()}{why[1:]}. {proof}{shown}", *sums])
 
 
-# Products of a sum up to which a report lists them, for a computation that anybody can check.
-LISTED = 200
+def exact_value(verdict: Verdict, script: str = "") -> str:
+    """Returns the exact value of an output, in three lines of Python, with both sides beside it.
 
-
-def beyond(comparison: Comparison) -> str:
-    """Returns the proof that an output is beyond rounding, as a computation in exact fractions;
-    empty where none is, or where it has more products than anybody reads.
-
-    n additions and products, each off by a factor of at most 1 + u, are off by at most
-    ((1 + u)^(n + 1) - 1) times the sum of magnitudes, in any order (Higham, "Accuracy and Stability
-    of Numerical Algorithms", section 4.2); smaller enclosures are what found it.
+    ``script``: the one that holds the arrays x, w and b of these lines; empty where a report shows
+    no arrays.
     """
-    if (output := comparison.beyond()) is None:
+    if verdict.sides is None:
         return ""
-    side, (position, channel) = output[0], output[1].tolist()
-    operands, case = side.operands, side.case
-    group = channel // (case.filters // case.groups)
-    arrays = operands.columns[group][:, position], operands.weights[:, channel]
-    x, w = (floats.widen(array, case.dtype).tolist() for array in arrays)
-    y = float(floats.widen(operands.y[position, channel], case.dtype))
-    if operands.b is not None:
-        x.append(float(floats.widen(operands.b, case.dtype)[channel]))
-        w.append(1.0)
-    if len(x) > LISTED or not np.isfinite([*x, *w, y]).all():
+    left, right = verdict.sides
+    lines = []
+    if left.source and left.source == right.source and script:
+        code = ["from fractions import Fraction", f"terms = {left.source}"]
+        code.append("print(float(sum(terms)))")
+        head = f"With the arrays of {script}:"
+        lines = [head, "", "```python", *code, "```", ""]
+    lines += ["| side | result | exact value | apart | rounding, at the most |", "| --- " * 5 + "|"]
+    lines += [
+        f"| {name} | `{side.y!r}` | `{float(side.exact)!r}` | {floats.rounded_text(side.ulps)} ulp "
+        f"| {floats.rounded_text(side.most)} ulp |"
+        for name, side in (("left", left), ("right", right))
+    ]
+    return "\n".join(lines)
+
+
+# How versions are asked for: arguments of Python, by library; what is said is pasted as it is.
+ASKS = {
+    "torch": ["-m", "torch.utils.collect_env"],
+    "jax": ["-c", "import jax; jax.print_environment_info()"],
+    "tensorflow": [
+        "-c",
+        "import tensorflow as tf, keras; print('tf.version.GIT_VERSION', tf.version.GIT_VERSION); "
+        "print('tf.version.VERSION', tf.version.VERSION); print('keras', keras.__version__)",
+    ],
+}
+ASKS["keras"] = ASKS["tensorflow"]
+
+# Lines that say which machine it was, or nothing.
+_UNSAID = re.compile(
+    r"uname_result|nodename|Could not collect|: N/A$|\(host\)|\(user\)|^\S*\.\.\./"
+)
+
+
+def environment(target: Target) -> str:
+    """Returns what the library's own script tells of its versions, as its form asks; or nothing."""
+    arguments = ASKS.get(target.name)
+    if arguments is None:
         return ""
-    digits = floats.format_of(case.dtype).precision
-    code = f"""from fractions import Fraction as F
-x, w, y = {x}, {w}, {y!r}
-terms = [F(a) * F(b) for a, b in zip(x, w)]
-most = ((1 + F(1, 2**{digits})) ** (len(x) + 2) - 1) * sum(map(abs, terms))
-print(float(abs(F(y) - sum(terms)) / most))  # above 1: no order of additions gives y"""
-    terms = [Fraction(a) * Fraction(b) for a, b in zip(x, w, strict=True)]
-    most = ((1 + Fraction(1, 2**digits)) ** (len(terms) + 2) - 1) * sum(map(abs, terms))
-    ratio = float(abs(Fraction(y) - sum(terms)) / most) if most else float("inf")
-    sharper = "" if ratio > 1 else ": a sharper bound found it"
-    name = "left" if side is comparison.left else "right"
-    head = f"An output on the {name} is beyond rounding: no order of its additions gives it. This"
-    return f"{head} prints {ratio:.3g}{sharper}:\n\n```python\n{code}\n```"
+    ran = proof.python_of(target, arguments)
+    lines = map(machine.publishable, ran.printed.splitlines())
+    told = "\n".join(line.rstrip() for line in lines if not _UNSAID.search(line)).strip()
+    return told if ran.status == 0 else ""
 
 
 def kernels(sides: dict[str, dict[str, list[str]]]) -> str:
@@ -416,7 +435,7 @@ ROWS = ("matmul", "dot", "dense", "linear")
 
 # What is not pasted.
 ATTACHED = {
-    "reproduce.py": "prints every differing output with its bits; exit status 1: they differ",
+    "reproduce.py": "holds its data, prints what differs, and asserts what the verdict says",
     "emulated.py": "both sides added up by NumPy alone, to the same bits",
     "order.png": "both trees",
     "machine.json": "versions, processor, and the bits that were measured",
@@ -468,23 +487,27 @@ def _texts_of_form(repro: Reproduction, form: str) -> dict[str, str]:
     promises = PROMISES if targets[0] == targets[1] else PROMISES_APART
     promised = form in promises and "window" not in causes
     asks, story = question(repro), _finding_in_words(repro)
+    verdict = verdict_in_words(repro.verdict)
+    holder = "the script" if short is not None else "`reproduce.py`"
     why = cause_in_full(repro.explanation, repro.evidence, not repro.not_emulated)
     ran = kernels(repro.explanation.kernels)
     sections = {
-        "Question": asks,
+        "Exact value": exact_value(repro.verdict, holder),
+        "Question": asks if repro.verdict.what != BUG else "",
         "The finding it came from": f"{repro.model} {story}".lstrip(),
         "What avoids it": "\n".join(f"- {way}" for way in repro.avoids),
-        "Beyond rounding": beyond(repro.explanation),
         "Why": why,
         "Kernels": ran,
         "Elsewhere": "\n".join(others),
         "What the documentation says": ": ".join(promises[form]) if promised else "",
+        "First release affected": repro.first_release or "not searched for",
         "Attached": "\n".join(
             f"- `{name}`: {what}" for name, what in ATTACHED.items() if name in repro.files
         ),
+        "How this report was made": made_by(facts.get("probe"), repro.times),
     }
     described = "\n\n".join(
-        f"**{heading}.**" + ("\n" if text[:2] == "- " else " ") + text
+        f"**{heading}.**" + ("\n" if text[:2] in ("- ", "| ", "Wi") else " ") + text
         for heading, text in sections.items()
         if text
     )
@@ -509,17 +532,22 @@ def _texts_of_form(repro: Reproduction, form: str) -> dict[str, str]:
     gpu = str(facts.get("gpu") or "")
     return {
         "title": title.rstrip("."),
-        "summary": asks,
-        "description": f"{both}\n\n{described}" if brief else described,
+        "summary": f"{verdict} {asks}",
+        "description": f"{verdict}\n\n{both}\n\n{described}"
+        if brief
+        else f"{verdict}\n\n{described}",
         "script": script,
         "output": output,
         "script_and_output": both,
-        "description_with_script": f"{both}\n\n{described}",
-        "actual_and_cause": "\n\n".join(filter(None, (story, why, ran))),
+        "description_with_script": f"{verdict}\n\n{both}\n\n{described}",
+        "actual_and_cause": "\n\n".join(
+            filter(None, (story, exact_value(repro.verdict, holder), why, ran))
+        ),
         "expected": f"{asks} {_expectation(repro)}".rstrip(),
         "version": release,
         "version_below": f"the one in {repro.names[0]} {release}",
-        "versions": "\n".join(f"- {line}" for line in dict.fromkeys(versions)),
+        "versions": "\n".join(f"- {line}" for line in dict.fromkeys(versions))
+        + (f"\n\n```\n{repro.environment}\n```" if repro.environment else ""),
         "os": str(facts.get("os")),
         "platform": str(facts.get("os") or "").partition(" ")[0] or "Other / Unknown",
         "architecture": architectures.get(str(facts.get("architecture")), "Other / Unknown"),
@@ -529,6 +557,22 @@ def _texts_of_form(repro: Reproduction, form: str) -> dict[str, str]:
         "accelerator": gpu or f"CPU: {facts.get('cpu') or 'emulated'}",
         "runtime": f"```\n{facts['blas']}\n```" if facts.get("blas") else "",
     }
+
+
+def verdict_in_words(verdict: Verdict) -> str:
+    """Returns the sentence that opens a report, and the three classes of the outputs."""
+    counts = f"of the compared outputs: {verdict.counts}"
+    ends = "; ".join(filter(None, (verdict.numbers, counts, verdict.threads)))
+    return f"**Verdict: {verdict.says}.** {ends[0].upper()}{ends[1:]}."
+
+
+def made_by(version: object, times: int) -> str:
+    """Returns the line that trackers ask for: whether a person or a program wrote a report."""
+    return (
+        f"This report was made by a program, probe {version}: it ran both sides, reduced the case, "
+        f"wrote this text from what it measured, and ran the script in {times} fresh processes. "
+        "No language model took part."
+    )
 
 
 def question(repro: Reproduction) -> str:

@@ -408,16 +408,10 @@ class Comparison:
         """
         return RoundingVerdict.of(*self._held)
 
-    def beyond(self) -> tuple[CaseRun, np.ndarray] | None:
-        """Returns a side and the place of its first output that no rounding can give, of the sums
-        with fewer summands; None where there is none."""
-        explained, *verdicts, _ = self._held
-        outputs = [
-            (side, places[number])
-            for (side, places), said in zip(self.sides(self.differing), verdicts, strict=True)
-            for number in np.flatnonzero((said == BEYOND) & ~explained)[:1]
-        ]
-        return min(outputs, key=lambda output: output[0].case.summands, default=None)
+    @property
+    def rounded(self) -> int:
+        """Returns how many differing pairs read the same and were replayed on both sides."""
+        return int((self._held[0] & self.pairs.same_window[self.differing]).sum())
 
     @property
     def out_of_bounds(self) -> np.ndarray:

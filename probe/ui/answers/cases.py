@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from probe.case.errors import InputError
 from probe.explain.comparison import CaseRun, ComparedShapes, Comparison, run_and_reveal
 from probe.explain.evidence import Evidence, checked_kernels, differing_example, named_kernels
 from probe.explain.evidence import explain_case as explained
+from probe.explain.verdict import Verdict, verdict_of
 from probe.order import functions
 from probe.order.masks import SessionOperator
 from probe.order.summation import ranges_of_mask
@@ -41,17 +43,26 @@ class Explained(Answer):
     found: Comparison
     evidence: Evidence | None
 
+    @cached_property
+    def verdict(self) -> Verdict:
+        """Returns whether it is rounding or a bug."""
+        return verdict_of(self.found)
+
     def report(self) -> dict[str, Any]:
         evidence = None if self.evidence is None else self.evidence.to_json()
-        return self.found.to_json() | {"example": evidence}
+        return self.found.to_json() | {
+            "bug_or_rounding": self.verdict.to_json(),
+            "example": evidence,
+        }
 
     def lines(self) -> tuple[str, str, str]:
-        return self.found.lines()
+        first, counts, why = self.found.lines()
+        return first, f"{self.verdict.what}: {counts}", why
 
     def shown(self) -> RenderableType:
         from probe.ui.answers.show import cases
 
-        return cases.explanation(self.found, self.evidence)
+        return cases.explanation(self.found, self.evidence, self.verdict)
 
     def drawn(self) -> Figure | None:
         from probe.report import trees

@@ -55,7 +55,7 @@ class Reproduced(Answer):
         _, differing, why = reproduction.explanation.lines()
         return (
             f"{reproduction.finding.label} on {targets}",
-            f"{differing}; {why}",
+            f"{reproduction.verdict.what}: {differing}; {why}",
             f"written to {self.out}: {', '.join(reproduction.files)}",
         )
 

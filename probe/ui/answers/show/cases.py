@@ -15,6 +15,7 @@ from probe.case import floats
 from probe.case.case import Case
 from probe.explain.comparison import Comparison
 from probe.explain.evidence import Added, Evidence
+from probe.explain.verdict import Verdict
 from probe.order.summation import Summation
 from probe.order.tree import DRAWN_LEAVES, drawing, leaf_name, order_name, short_formula
 from probe.sizes.thresholds import islands
@@ -315,11 +316,24 @@ def cause_style(cause: str) -> str:
 MOST_OF_SIDE = 5
 
 
-def explanation(comparison: Comparison, evidence: Evidence | None) -> RenderableType:
+def verdict_lines(verdict: Mapping[str, Any]) -> Iterator[Text]:
+    """Yields whether it is rounding or a bug, from ``Verdict.to_json``."""
+    style = {"rounding": "bold green", "equal": "bold green", "bug": "bold red"}
+    yield Text(verdict["says"], style.get(verdict["verdict"], "bold yellow"))
+    counts = ", ".join(f"{count:,} {name}" for name, count in verdict["classes"].items())
+    yield Text("; ".join(filter(None, (counts, verdict["numbers"], verdict["threads"]))))
+
+
+def explanation(
+    comparison: Comparison, evidence: Evidence | None, verdict: Verdict
+) -> RenderableType:
     """Returns everything ``probe explain`` says of two runs."""
     left, right = comparison.words(comparison.left), comparison.words(comparison.right)
     text = Text(f"{comparison.shared.label}\n left: {left}\nright: {right}")
-    parts: list[RenderableType] = [explanation_headline(comparison), text]
+    parts: list[RenderableType] = []
+    if len(comparison.differing):
+        parts += verdict_lines(verdict.to_json())
+    parts += [explanation_headline(comparison), text]
     if comparison.causes:
         parts += ["", causes_table(comparison.causes)]
     if comparison.accuracy is not None and (words := comparison.accuracy.words):
@@ -540,7 +554,8 @@ def reproduction(report: Mapping[str, Any]) -> RenderableType:
     if part := report["case"].get("part"):
         head.append(f"{part}\n", "yellow")
     head.append(report["label"], "bold")
-    parts: list[RenderableType] = [head, *_what_is_kept(report), _difference(report)]
+    parts: list[RenderableType] = [*verdict_lines(report["bug_or_rounding"]), head]
+    parts += [*_what_is_kept(report), _difference(report)]
     parts.append(causes_table(report["causes"]))
     if report["calls"] is not None:
         parts.append(Text(f"{report['calls']} reductions tried; {ENDED[report['ended']]}"))
