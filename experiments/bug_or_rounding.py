@@ -5,7 +5,8 @@ last products added twice, what was summed before not cleared, a window one plac
 8-bit products. Each result is held against all that any
 order of additions, any fusing and any wider accumulator can give. As a control sums in random
 orders and roundings, random pairs of every library's runs, and whole models: none of these may be
-called a bug. And known ones: jax#39103, pytorch#143566, onnxruntime#16105 and #26324; the releases
+called a bug. Public threads are rebuilt as small inputs, half of them bugs, and judged against
+exact values. And known ones: jax#39103, pytorch#143566, onnxruntime#16105 and #26324; the releases
 of OpenBLAS#6021 and of JAX, installed beside each other; and the conditions that bring bits back.
 Half an hour on two processors.
 
@@ -34,6 +35,7 @@ import numpy as np
 from lib import frame
 from lib.fuzzing import OPERATIONS, Drawing
 from lib.models import every
+from lib.threads import THREADS, Thread
 from probe import Case, Store, Target
 from probe.case import floats
 from probe.case.errors import ProbeError
@@ -54,6 +56,7 @@ from probe.explain.enclosure import (
     of_operands,
     of_sums,
 )
+from probe.explain.verdict import BUG, ROUNDING
 from probe.order.replay import replay
 from probe.order.summation import Rounding as Rounded
 from probe.order.summation import Summation
@@ -235,9 +238,11 @@ def main(store: Path, quick: bool) -> bool:
                     Output().results.print(f"{key[0]}, {key[1]}, {key[2]}: not asked, {error}")
                     continue
                 names = ("part", "name", "target", "dtype", "summands")
-                if key[2] not in runs:
+                if key[0] == "threads":  # of libraries that are no targets, too
+                    row = {"run_id": run} | row
+                elif key[2] not in runs:
                     runs[key[2]] = run if key[2] == "reference" else _run(kept, key[2])
-                row = {"run_id": runs[key[2]]} | dict(zip(names, key, strict=True)) | row
+                row = {"run_id": runs.get(key[2], run)} | row | dict(zip(names, key, strict=True))
                 kept.append("verdicts", row | {"seconds": time.monotonic() - begun})
             if not quick:
                 cost(kept, run)
@@ -262,6 +267,9 @@ def questions(quick: bool) -> Iterator[tuple[Key, Callable[[], dict[str, Any]]]]
                     yield key, partial(planted, bug, dtype, count)
             key = ("control", "random orders and roundings", "reference", dtype, count)
             yield key, partial(control, dtype, count)
+    for thread in THREADS:
+        if not quick or thread.rebuilt:
+            yield ("threads", thread.name, thread.library, thread.dtype, 0), partial(asked, thread)
     if quick:
         return
     for target, dtypes in PAIRS.items():
@@ -444,6 +452,24 @@ KINDS_OF_VERDICT = ("explained", "within", "beyond", "unknown")
 
 def counted(told: RoundingVerdict) -> dict[str, Any]:
     return {"outputs": told.total, **{name: getattr(told, name) for name in KINDS_OF_VERDICT}}
+
+
+# public threads
+
+
+def asked(thread: Thread) -> dict[str, Any]:
+    """Judges a thread; ``effect``: from how many ulps on an error of its outputs is seen."""
+    found = thread.judge()
+    right = "as told" if found.verdict == thread.told else f"told as {thread.told}"
+    how = "rebuilt" if thread.rebuilt else "run"
+    what = " ".join(thread.text.split())
+    cause = (
+        f"{found.verdict}; {right}; {how}; {found.summands} summands; {found.ulps:.3g} ulp: {what}"
+    )
+    fine = 0 if found.verdict not in (ROUNDING, BUG) else found.outputs - found.beyond
+    rest = found.outputs - found.beyond - fine
+    told = RoundingVerdict(within=fine, beyond=found.beyond, unknown=rest)
+    return counted(told) | {"effect": found.seen, "pairs": 1, "cause": cause}
 
 
 # what libraries give

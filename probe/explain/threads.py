@@ -16,7 +16,7 @@ NAMED = 2
 
 
 @cache
-def threads() -> list[dict[str, Any]]:
+def public_threads() -> list[dict[str, Any]]:
     """All of them, as the file has them."""
     text = Path(__file__).with_name("threads.toml").read_text(encoding="utf-8")
     return list(tomllib.loads(text)["thread"])
@@ -33,7 +33,7 @@ def alike(
     asked = (("ops", op), ("dtypes", dtype), ("vary", vary or ""))
     found = [
         thread
-        for thread in threads()
+        for thread in public_threads()
         if thread["library"] in (library, "*")
         and thread["verdict"] == verdict
         and ("any" in thread["causes"] or set(causes) & set(thread["causes"]))

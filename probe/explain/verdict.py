@@ -172,7 +172,7 @@ class Verdict:
         return answer | {"exact": exact | {"output": list(left.place)} | names}
 
 
-def classes(compared: int, differing: int, explained: int) -> dict[str, int]:
+def three_classes(compared: int, differing: int, explained: int) -> dict[str, int]:
     """The three classes of compared outputs."""
     counts = compared - differing, explained, differing - explained
     return dict(zip(("equal", "explained rounding", "not explained"), counts, strict=True))
@@ -185,7 +185,7 @@ def wrong_in_words(left: bool, right: bool) -> str:
 
 def verdict_of_counts(rounding: RoundingVerdict, compared: int, differing: int) -> Verdict:
     """Judges outputs of which only these counts are known: of functions and of composites."""
-    counts = classes(compared, differing, min(rounding.explained, differing))
+    counts = three_classes(compared, differing, min(rounding.explained, differing))
     if not differing:
         return Verdict(EQUAL, "no bit differs", counts)
     if rounding.beyond:
@@ -195,7 +195,7 @@ def verdict_of_counts(rounding: RoundingVerdict, compared: int, differing: int) 
     return Verdict(ROUNDING, WITHIN_ROUNDING + INTENDED, counts)
 
 
-def exact_sum(side: CaseRun, place: Iterable[int]) -> ExactSum | None:
+def exact_output(side: CaseRun, place: Iterable[int]) -> ExactSum | None:
     """One output (position, filter) of a side; None where no exact value is known: something is
     computed behind the sum, or an operand is not finite."""
     (position, filter_), case, operands = map(int, place), side.case, side.operands
@@ -206,9 +206,9 @@ def exact_sum(side: CaseRun, place: Iterable[int]) -> ExactSum | None:
     group = filter_ // (case.filters // case.groups)
     x = floats.widen(operands.columns[group][:, position], case.dtype)
     if isinstance(case, Case):
-        boxes, at = _boxes(case, position, filter_)
+        boxes, at = window_slices(case, position, filter_)
     if case.pool:
-        return None if boxes is None else _of_pool(case, x, boxes, y, at)
+        return None if boxes is None else exact_pool(case, x, boxes, y, at)
     w = floats.widen(operands.met(np.array([position]), np.array([filter_]))[:, 0], case.dtype)
     bias = None if operands.b is None else float(floats.widen(operands.b, case.dtype)[filter_])
     if not np.isfinite([*x, *w, 0.0 if bias is None else bias]).all():
@@ -233,7 +233,7 @@ def exact_sum(side: CaseRun, place: Iterable[int]) -> ExactSum | None:
     )
 
 
-def _boxes(
+def window_slices(
     case: Case, position: int, filter_: int
 ) -> tuple[tuple[list[str], list[str]], tuple[int, ...]]:
     """The slices of x and of w (but for its last two axes) that an output multiplies, without what
@@ -255,7 +255,7 @@ def _boxes(
     return boxes, (entry, *at, filter_)
 
 
-def _of_pool(
+def exact_pool(
     case: Case, x: np.ndarray, boxes: tuple[list[str], list[str]], y: float, at: tuple[int, ...]
 ) -> ExactSum | None:
     """A maximum or an average, of what is no padding or of that too."""
@@ -278,9 +278,9 @@ def _of_pool(
     return ExactSum(y, terms, case.dtype, len(terms) + 3, source, at)
 
 
-def verdict_of(comparison: Comparison) -> Verdict:
+def bug_or_rounding(comparison: Comparison) -> Verdict:
     """Judges a comparison whose sides were revealed."""
-    verdict = _judged(comparison)
+    verdict = judged_pairs(comparison)
     case, other = comparison.left.case, comparison.right.case
     words = ("length", "batch", "filters", "layout")
     apart = [word for word in words if getattr(case, word) != getattr(other, word)]
@@ -290,19 +290,19 @@ def verdict_of(comparison: Comparison) -> Verdict:
     return replace(verdict, threads=named)
 
 
-def _judged(comparison: Comparison) -> Verdict:
+def judged_pairs(comparison: Comparison) -> Verdict:
     differing = len(comparison.differing)
-    counts = classes(comparison.compared, differing, comparison.rounded)
+    counts = three_classes(comparison.compared, differing, comparison.rounded)
     if not differing:
         return Verdict(EQUAL, "no bit differs", counts)
-    held = _held(comparison)
+    held = against_exact_values(comparison)
     if held is None:
         why = "no exact value is known of what is computed here"
         return Verdict(NOT_KNOWN, f"{NOT_KNOWN}: {why}", counts)
     number, wrong, open_, judged, sure = held
-    counts = classes(comparison.compared, differing, comparison.rounded - sure)
+    counts = three_classes(comparison.compared, differing, comparison.rounded - sure)
     pair = int(comparison.differing[number])
-    sides = _sides(comparison, pair, wrong)
+    sides = exact_pair(comparison, pair, wrong)
     if sides is not None and not wrong.any() and not all(side.within for side in sides):
         open_ = True  # the fractions have the last word
     left, right = (bool(side) for side in wrong)
@@ -340,7 +340,7 @@ def _judged(comparison: Comparison) -> Verdict:
     return Verdict(ROUNDING, what, counts, numbers, sides, pair)
 
 
-def _held(comparison: Comparison) -> tuple[int, np.ndarray, bool, int, int] | None:
+def against_exact_values(comparison: Comparison) -> tuple[int, np.ndarray, bool, int, int] | None:
     """Which differing output to show, whether each side is wrong somewhere, whether something is
     open, how many were judged, and how many of those that replay are wrong all the same; None where
     nothing is known.
@@ -357,7 +357,7 @@ def _held(comparison: Comparison) -> tuple[int, np.ndarray, bool, int, int] | No
     verdicts, far = [], np.zeros(len(some))
     for side, places in comparison.sides(comparison.differing[some]):
         if pool:
-            sums = [exact_sum(side, place) for place in places.tolist()]
+            sums = [exact_output(side, place) for place in places.tolist()]
             if None in sums:
                 return None
             verdicts.append(np.array([WITHIN if s and s.within else BEYOND for s in sums]))
@@ -376,11 +376,11 @@ def _held(comparison: Comparison) -> tuple[int, np.ndarray, bool, int, int] | No
     return int(some[shown]), np.asarray(wrong.any(axis=1)), open_, len(some), int(sure.sum())
 
 
-def _sides(
+def exact_pair(
     comparison: Comparison, pair: int, wrong: np.ndarray
 ) -> tuple[ExactSum, ExactSum] | None:
     """Both sides of a pair, with the digits and the slack that their cause allows."""
-    sums = [exact_sum(side, places[pair]) for side, places in comparison.sides()]
+    sums = [exact_output(side, places[pair]) for side, places in comparison.sides()]
     if sums[0] is None or sums[1] is None:
         return None
     both = sums[0], sums[1]

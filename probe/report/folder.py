@@ -15,7 +15,7 @@ from probe.case.arguments import require_unwritten
 from probe.case.errors import InputError, Misaligned, Nondeterministic, ProbeError
 from probe.explain.comparison import Comparison, Finding
 from probe.explain.evidence import Evidence, differing_example, without_zeros
-from probe.explain.verdict import verdict_of
+from probe.explain.verdict import bug_or_rounding
 from probe.report import program, proof, report
 from probe.report.failing import (
     Failing,
@@ -28,7 +28,7 @@ from probe.report.failing import (
     shown_by_products,
 )
 from probe.report.program import shortest_script
-from probe.report.report import FurtherTarget, Reproduction, environment, facts_of
+from probe.report.report import FurtherTarget, Reproduction, facts_of, library_environment
 from probe.report.shrink import BUDGET, Shrunk, smallest_finding
 from probe.sweep.printing import plain
 from probe.targets import budget, machine
@@ -103,7 +103,7 @@ def reproduce(
                 *(repro.finding, repro.targets, repro.versions, repro.evidence, repro.verdict)
             )
             step("asking for versions")
-            repro.environment = environment(left)
+            repro.environment = library_environment(left)
     return repro
 
 
@@ -137,7 +137,7 @@ def proved_reproduction(
     targets = failed.targets
     facts = (failed.first.facts, failed.second.facts)
     versions = (str(facts[0]["library_version"]), str(facts[1]["library_version"]))
-    verdict = verdict_of(comparison)
+    verdict = bug_or_rounding(comparison)
     script = program.script_of_finding(
         *(smallest, targets, versions, failed.conventions(smallest), verdict)
     )

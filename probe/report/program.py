@@ -294,12 +294,16 @@ class HeldSides:
     least: int
 
     @classmethod
-    def of(cls, verdict: Verdict, outputs: Sequence[str]) -> HeldSides | None:
-        """``outputs``: the two as expressions; None where no exact value is known."""
+    def of(cls, verdict: Verdict, outputs: Sequence[str] = ()) -> HeldSides | None:
+        """``outputs``: the two as expressions, elements of ``one`` and ``two`` where these are a
+        case's. None where no exact value is known."""
         if verdict.sides is None or verdict.what == NOT_KNOWN:
             return None
         left, right = verdict.sides
         longer = max(verdict.sides, key=lambda side: len(side.terms))
+        if not outputs:
+            places = [", ".join(map(str, side.place)) for side in verdict.sides]
+            outputs = [f"one[{places[0]}]", f"two[{places[1]}]"]
         least = 1 - longer.least.denominator.bit_length()
         named = zip(("left", "right"), outputs, (left.source, right.source), strict=True)
         return cls(verdict.says, list(named), longer.bound_lines, longer.digits, least)
@@ -462,15 +466,9 @@ def script_of_finding(
         functions=functions,
         dtype=dtype,
         apart=apart,
-        held=None if verdict is None else HeldSides.of(verdict, _outputs_as_written(verdict)),
+        held=None if verdict is None else HeldSides.of(verdict),
     )
     return str(script)
-
-
-def _outputs_as_written(verdict: Verdict) -> list[str]:
-    """The judged output of each side, as elements of the script's arrays."""
-    sides = zip(("one", "two"), verdict.sides or (), strict=False)
-    return [f"{name}[{', '.join(map(str, side.place))}]" for name, side in sides]
 
 
 def numpy_dtype(dtype: str) -> str:

@@ -136,7 +136,7 @@ def run_script(
 PATIENCE = 60.0
 
 
-def python_of(where: Target, arguments: list[str]) -> ScriptRun:
+def run_python(where: Target, arguments: list[str]) -> ScriptRun:
     """One run of a target's interpreter with these arguments; status 2 where it can't run."""
     try:
         return _run_command([*_runtime(where).command, *arguments], PATIENCE)

@@ -41,7 +41,7 @@ from probe.diff.source import SAID, find_cause
 from probe.diff.sums import OperandPart, OperationSum, ProductLetters, behind_of
 from probe.explain.comparison import ComparedShapes, Finding, outputs_of_call
 from probe.explain.evidence import differing_example, named_kernels
-from probe.explain.verdict import BUG, Verdict, verdict_of, verdict_of_counts
+from probe.explain.verdict import BUG, Verdict, bug_or_rounding, verdict_of_counts
 from probe.order.semantics import Contracts, Convolution, Windows
 from probe.record.contract import CONSTANT, WEIGHT
 from probe.record.recording import Run
@@ -62,13 +62,15 @@ DRAWN = 64
 
 @dataclass(repr=False)
 class WrittenFolder:
-    """What was written. ``no_case``: why it is not the report of a case, empty if it is."""
+    """What was written. ``no_case``: why it is not the report of a case, empty if it is; ``times``:
+    processes that ran the script."""
 
     path: Path
     files: list[str]
     script: str
     ran: proof.ScriptRun
     no_case: str = ""
+    times: int = 3
 
     def __repr__(self) -> str:
         """Where it is, what is in it and what its script said last: not the script itself."""
@@ -111,7 +113,7 @@ def write_operation(
             if model.whole:
                 texts["model.py"] = "\n".join(model.whole).rstrip() + "\n"
                 ast.parse(texts["model.py"])
-            texts["report.md"] = _report(written, sides, region, cause, drawn, verdict, times)
+            texts["report.md"] = _report(written, sides, region, cause, drawn, verdict)
             facts, pair = machine.facts(), sides[0].pair
             names = ("os", "cpu_model", "cpu_vendor", "cpu_isa", "cores", "machine")
             versions = [library_and_version(alone).rpartition(" ")[2] for alone in sides]
@@ -183,7 +185,7 @@ def _write_proved_script(
         same = bool(ran.bits) and ran.bits == expected[: len(ran.bits)]
         if same and ran.verdict == proof.STILL_THERE and ran.status == int(verdict.fails):
             files = ["reproduce.py", *([OPERANDS] if OPERANDS in script else [])]
-            return WrittenFolder(work, files, script, ran)
+            return WrittenFolder(work, files, script, ran, times=times)
         why = why or machine.publishable(f"in a fresh process the script says: {ran.said}")
     raise NotReproduced(f"script=reproduce.py: {why}")
 
@@ -215,7 +217,7 @@ def verdict_of_operation(cause: Cause) -> Verdict:
     verdict = verdict_of_counts(*counts)
     if cause.comparison is None or not len(cause.comparison.differing):
         return verdict
-    exact = verdict_of(cause.comparison)
+    exact = bug_or_rounding(cause.comparison)
     if exact.sides is None or (verdict.what == BUG != exact.what):
         return verdict
     return exact
@@ -228,7 +230,6 @@ def _report(
     cause: Cause,
     drawn: bool,
     verdict: Verdict,
-    times: int,
 ) -> str:
     pair, facts, comparison = sides[0].pair, machine.facts(), cause.comparison
     script = "The script is `reproduce.py`, beside this report."
@@ -261,7 +262,7 @@ def _report(
     lines += ["", "## Versions and machine", ""]
     lines += [f"- {used}, NumPy {np.__version__}, Python {platform.python_version()}"]
     lines += [f"- {facts['os']}, {facts['cpu_model']}, {facts['cpu_isa']}, {facts['cores']} cores"]
-    lines += ["", report.made_by(facts["probe_version"], times)]
+    lines += ["", report.made_by(facts["probe_version"], written.times)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -329,7 +330,7 @@ def script_of_operation(
 ) -> str:
     """Returns the text of the script; its file of operands is written beside it."""
     names, arrays = named_operands(sides)
-    held, factors = _held_output(sides, verdict)
+    held, factors = held_output(sides, verdict)
     arrays |= factors
     places, stored = [], {}
     for word, alone in zip(("left", "right"), sides, strict=True):
@@ -427,7 +428,7 @@ def script_of_operation(
     return text
 
 
-def _held_output(sides: Sides, verdict: Verdict) -> tuple[HeldSides | None, dict[str, np.ndarray]]:
+def held_output(sides: Sides, verdict: Verdict) -> tuple[HeldSides | None, dict[str, np.ndarray]]:
     """Returns the judged output beside its exact value, and the arrays whose products it adds."""
     if verdict.sides is None:
         return None, {}

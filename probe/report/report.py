@@ -346,12 +346,12 @@ _UNSAID = re.compile(
 )
 
 
-def environment(target: Target) -> str:
+def library_environment(target: Target) -> str:
     """Returns what the library's own script tells of its versions, as its form asks; or nothing."""
     arguments = ASKS.get(target.name)
     if arguments is None:
         return ""
-    ran = proof.python_of(target, arguments)
+    ran = proof.run_python(target, arguments)
     lines = map(machine.publishable, ran.printed.splitlines())
     told = "\n".join(line.rstrip() for line in lines if not _UNSAID.search(line)).strip()
     return told if ran.status == 0 else ""

@@ -1,12 +1,12 @@
 """Public threads as data."""
 
 from probe.explain import verdict
-from probe.explain.threads import alike, threads
+from probe.explain.threads import alike, public_threads
 from probe.targets import backends
 
 
 def test_every_thread_says_what_it_is_about_in_known_words():
-    for thread in threads():
+    for thread in public_threads():
         assert set(thread) <= {
             "name",
             "library",
@@ -20,7 +20,7 @@ def test_every_thread_says_what_it_is_about_in_known_words():
         assert thread["library"] in {*backends.known_backends(), "*"}, thread["name"]
         assert thread["verdict"] in (verdict.ROUNDING, verdict.BUG, verdict.CONVENTION)
         assert "#" in thread["name"] and thread["said"] and thread["causes"]
-    names = [thread["name"] for thread in threads()]
+    names = [thread["name"] for thread in public_threads()]
     assert len(names) == len(set(names))
 
 

@@ -20,8 +20,8 @@ from probe.explain.verdict import (
     EQUAL,
     NOT_KNOWN,
     ROUNDING,
-    exact_sum,
-    verdict_of,
+    bug_or_rounding,
+    exact_output,
     verdict_of_counts,
 )
 from probe.targets.launch import open_session
@@ -80,7 +80,7 @@ def test_exact_values_are_those_of_a_loop_and_of_the_expression_that_a_script_ha
     w = np.ones((1, case.in_channels, 1)) if case.op == "sum" else w
     outputs = np.ndindex(*side.replays.shape)
     for place in outputs:
-        found = exact_sum(side, place)
+        found = exact_output(side, place)
         names = {"np": np, "x": x, "w": w, "b": b}
         terms = eval(found.source, {"Fraction": Fraction, **names})
         assert sum(terms) == found.exact
@@ -91,7 +91,7 @@ def test_exact_values_are_those_of_a_loop_and_of_the_expression_that_a_script_ha
 
 def test_two_orders_are_rounding_and_one_wrong_number_is_a_bug():
     case = CASES[0]
-    verdict = verdict_of(compared(case))
+    verdict = bug_or_rounding(compared(case))
     assert verdict.what == ROUNDING and "closed as intended" in verdict.says and not verdict.fails
     assert sum(verdict.classes.values()) == 10 and verdict.classes["not explained"] == 0
     left, right = verdict.sides
@@ -102,7 +102,7 @@ def test_two_orders_are_rounding_and_one_wrong_number_is_a_bug():
         y[1, 0] += y.dtype.type(1000)
         return y
 
-    verdict = verdict_of(compared(case, spoil=wrong))
+    verdict = bug_or_rounding(compared(case, spoil=wrong))
     assert verdict.what == BUG and verdict.says.startswith("the right side lies outside")
     assert verdict.fails and verdict.sides[0].within and not verdict.sides[1].within
     assert verdict.sides[1].place[-2:] == (1, 0)
@@ -111,22 +111,24 @@ def test_two_orders_are_rounding_and_one_wrong_number_is_a_bug():
 
 
 def test_nan_from_finite_numbers_is_a_bug_on_either_side():
-    verdict = verdict_of(compared(CASES[0], spoil=lambda side: side.operands.y * np.float32("nan")))
+    verdict = bug_or_rounding(
+        compared(CASES[0], spoil=lambda side: side.operands.y * np.float32("nan"))
+    )
     assert verdict.what == BUG and verdict.to_json()["exact"]["right"]["value"] == "nan"
 
 
 def test_two_paddings_are_a_convention_and_equal_ones_nothing():
     case = Case("conv1d", 3, 1, 1, 8, stride=2, padding="same")
-    verdict = verdict_of(compared(case, right="reference", padding=((1, 0),)))
+    verdict = bug_or_rounding(compared(case, right="reference", padding=((1, 0),)))
     assert verdict.what == CONVENTION and verdict.classes["explained rounding"] == 0
     assert verdict.sides[0].terms != verdict.sides[1].terms and not verdict.fails
-    assert verdict_of(compared(case, right="reference", padding=((0, 1),))).what == EQUAL
+    assert bug_or_rounding(compared(case, right="reference", padding=((0, 1),))).what == EQUAL
 
 
 @pytest.mark.parametrize("op", ["max_pool1d", "avg_pool1d"])
 def test_pools_have_exact_values_too(op):
     case = Case(op, 3, in_channels=2, length=8, stride=2, padding="same")
-    verdict = verdict_of(compared(case, right="reference", padding=((1, 0),)))
+    verdict = bug_or_rounding(compared(case, right="reference", padding=((1, 0),)))
     assert verdict.what == CONVENTION and all(side.within for side in verdict.sides)
     x = case.operands()[0]
     for side in verdict.sides:
@@ -136,7 +138,7 @@ def test_pools_have_exact_values_too(op):
 def test_shorter_operands_are_rounding_to_fewer_digits():
     case = Case("matmul", in_channels=40, filters=3, length=4)
     found = compared(case, right="reference,algorithm=short")
-    verdict = verdict_of(found)
+    verdict = bug_or_rounding(found)
     assert "precision" in next(iter(found.causes)) and verdict.what == ROUNDING
     assert verdict.sides[1].shorter in (0, 11) and all(side.within for side in verdict.sides)
 

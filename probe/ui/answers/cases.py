@@ -17,7 +17,7 @@ from probe.case.errors import InputError
 from probe.explain.comparison import CaseRun, ComparedShapes, Comparison, run_and_reveal
 from probe.explain.evidence import Evidence, checked_kernels, differing_example, named_kernels
 from probe.explain.evidence import explain_case as explained
-from probe.explain.verdict import Verdict, verdict_of
+from probe.explain.verdict import Verdict, bug_or_rounding
 from probe.order import functions
 from probe.order.masks import SessionOperator
 from probe.order.summation import ranges_of_mask
@@ -46,7 +46,7 @@ class Explained(Answer):
     @cached_property
     def verdict(self) -> Verdict:
         """Returns whether it is rounding or a bug."""
-        return verdict_of(self.found)
+        return bug_or_rounding(self.found)
 
     def report(self) -> dict[str, Any]:
         evidence = None if self.evidence is None else self.evidence.to_json()
