@@ -71,12 +71,15 @@ class Functions(TorchFunctionMode):
         self.alone = {attention: seen(attention, caught)}
         recurrent = torch.gru, torch.rnn_tanh, torch.rnn_relu, torch.lstm
         steps = {func: RecurrentSteps(func, operators.keeper, self._native) for func in recurrent}
-        self.every = self.quick = operators.quick | steps
+        self.every: dict[Any, Any] = operators.quick | steps
+        self.quick = self.every
         self.words = {
             func: frozenset(run.usual if isinstance(run, InOrder) else signature(run).parameters)
             for func, run in self.quick.items()
         }
-        self.caught = {func: self.every[func] for func in (getattr(functional, n) for n in CAUGHT)}
+        self.caught = {
+            func: self.every.get(func) for func in (getattr(functional, n) for n in CAUGHT)
+        }
         self.settled: set[Any] = set()
         """Calls of attention that are run by itself."""
         self.plain: set[Any] = set()
@@ -269,11 +272,15 @@ class KnownModules:
 
     def __init__(self, quick: dict[Any, Callable[..., Any]], mode: Any) -> None:
         self.mode = mode
+
+        def call(function: Any, *args: Any) -> Any:
+            return mode.__torch_function__(function, (), args)
+
         convolutions = {nn.Conv1d: conv1d, nn.Conv2d: conv2d, nn.Conv3d: conv3d}
         self.runs: dict[type, Run] = {
             nn.Linear: _with_weight(lambda layer, x, w, b: quick[linear](x, w, b)),
             nn.LayerNorm: _with_weight(
-                lambda norm, x, w, b: quick[layer_norm](x, norm.normalized_shape, w, b, norm.eps),
+                lambda norm, x, w, b: call(layer_norm, x, norm.normalized_shape, w, b, norm.eps),
                 plain=True,
             ),
             nn.GELU: lambda module, x: quick[gelu](x, module.approximate),
@@ -292,7 +299,7 @@ class KnownModules:
                 for kind, function in convolutions.items()
             },
         }
-        self.batch_norm = quick[batch_norm]
+        self.call = call
 
     def of(self, module: Any) -> Run | None:
         """Returns what runs a module of an input; None: nothing does without the mode."""
@@ -321,7 +328,7 @@ class KnownModules:
         if norm.training or mean is None:
             return NotImplemented
         norm._check_input_dim(x)
-        return self.batch_norm(x, mean, var, w, b, False, 0.0, norm.eps)
+        return self.call(batch_norm, x, mean, var, w, b, False, 0.0, norm.eps)
 
 
 def _with_weight(call: Callable[..., Any], plain: bool = False) -> Run:

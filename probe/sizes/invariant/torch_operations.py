@@ -69,10 +69,6 @@ class TorchOperations:
         self.products, self.attention = Products(self.met, self.watched), Attention(self.met)
         self.kinds = Kinds()
 
-        def normed(func: Any, x: Any, w: Any, b: Any, *rest: Any, training: Any = ()) -> Any:
-            mean, var, *options = rest
-            return _with_statistics(2, self._batch_normed(x, mean, var, w, b, *training, *options))
-
         def attended(
             func: Any, q: Any, k: Any, v: Any, *rest: Any, attn_mask: Any = None, **words: Any
         ) -> Any:
@@ -80,13 +76,11 @@ class TorchOperations:
 
         self.own: dict[str, Callable[..., Any]] = {
             **self.products.own,
-            "native_layer_norm": lambda func, *args: _with_statistics(2, self.layer_norm(*args)),
-            "native_group_norm": self._native_group_norm,
-            "native_batch_norm": normed,
-            "_native_batch_norm_legit_no_training": partial(normed, training=(False,)),
-            "_softmax": self._softmax,
-            "_log_softmax": self._softmax,
-            "_safe_softmax": self._softmax,
+            "native_layer_norm": self._layer_norm,
+            "native_group_norm": self._group_norm,
+            "native_batch_norm": self._batch_norm,
+            "_native_batch_norm_legit_no_training": partial(self._batch_norm, training=False),
+            **dict.fromkeys(("_softmax", "_log_softmax", "_safe_softmax"), self._softmax),
             "_scaled_dot_product_flash_attention_for_cpu": attended,
             "mkldnn_rnn_layer": lambda func, *args: mkldnn_rnn_layer(self.met, *args),
         }
@@ -98,12 +92,7 @@ class TorchOperations:
             torch.cdist: self._distances,
             torch.bilinear: self._bilinear,
             functional.scaled_dot_product_attention: self.attention,
-            functional.layer_norm: self.layer_norm,
-            functional.batch_norm: InOrder.of(functional.batch_norm, self._batch_normed),
-            functional.instance_norm: InOrder.of(functional.instance_norm, self._instance_normed),
-            **dict.fromkeys(
-                (functional.softmax, torch.softmax, torch.Tensor.softmax), self._softmaxed
-            ),
+            functional.instance_norm: InOrder.of(functional.instance_norm, self._instance_norm),
             # it leaves an evaluated model's numbers as they are
             functional.dropout: lambda x, p=0.5, training=True, inplace=False: (
                 NotImplemented if training else x
@@ -200,115 +189,90 @@ class TorchOperations:
                 return again
         return self._left(name, args, kwargs, y)
 
-    # row by row
+    # of the first operand's samples alone
 
-    def layer_norm(
-        self,
-        x: Any,
-        normalized_shape: Sequence[int],
-        weight: Any = None,
-        bias: Any = None,
-        eps: float = 1e-5,
-    ) -> Any:
-        """``functional.layer_norm``."""
-        shape, count = tuple(normalized_shape), torch.get_num_threads()
-        kinds = [None if held is None else held.dtype for held in (weight, bias)]
-        met = "layer_norm", x.shape, x.dtype, shape, eps, *kinds, count
-        if self.ready(met, x):
-            return torch.layer_norm(x, shape, weight, bias, eps)
-        if x.dtype not in FORMATS or not x.numel():
+    def _layer_norm(self, func: Any, x: Any, shape: Sequence[int], *rest: Any) -> Any:
+        def call(*args: Any) -> Any:
+            return func(*args)[0]
+
+        if not x.numel():
             return NotImplemented
-
-        def function(rows: Any, w: Any, b: Any) -> Any:
-            return functional.layer_norm(rows, shape, w, b, eps)
-
-        rows, said = x.reshape(-1, *shape), f"layer_norm eps={eps}"
-        y, known = self._normed(said, rows, shape, function, (weight, bias), by_rows=True)
-        self.ready.note(met, x, known, len(rows))
-        return y.view(x.shape)
-
-    def _normed(
-        self,
-        said: str,
-        x: Any,
-        sizes: tuple[int, ...],
-        function: Callable[..., Any],
-        parameters: Tensors,
-        by_rows: bool = False,
-    ) -> tuple[Any, ReadyOperation]:
-        """A normalisation of samples, or of rows, by parameters of these ``sizes``: perhaps a mean
-        and a variance, then a scale and a shift; None of those that are left out."""
-        shape, pieces = tuple(x.shape[1:]), ROWS if by_rows else ()
-        which = [held is not None for held in parameters]
-        kind = next((held.dtype for held in parameters if held is not None), x.dtype)
-
-        def make() -> TorchSamples:
-            drawn = [tensor(spread_numbers(7 + n, "w", sizes, 2), kind) for n in range(len(which))]
-            if len(drawn) > 2:  # the variance
-                drawn[1] = drawn[1].abs()
-            held = tuple(x if there else None for x, there in zip(drawn, which, strict=True))
-            name = f"{said} weight={which[-2]} bias={which[-1]} {FORMATS[kind]}"
-            return TorchSamples(name, [shape], x.dtype, function, held, pieces)
-
-        axis = "rows" if by_rows else "batch"
-        known = self.met.known((said, shape, *which, x.dtype, kind), make, axis=axis)
-        return known((aligned_contiguous(x),), parameters), known
-
-    def _softmaxed(
-        self, x: Any, dim: Any = None, dtype: Any = None, *, _stacklevel: int = 3
-    ) -> Any:
-        """``torch.softmax``."""
-        if self.ready(("softmax", x.shape, x.dtype, dim, dtype, torch.get_num_threads()), x):
-            return torch.softmax(x, dim)
-        if not isinstance(dim, int) or dtype is not None or not x.dim():
-            return NotImplemented
-        return self._softmax(torch.ops.aten._softmax.default, x, dim, False)
+        rows, args = x.reshape(-1, *shape), (tuple(shape), *rest)
+        y = self._of_samples(func, (rows, *args), {}, call, "rows")
+        return _with_statistics(2, y if y is NotImplemented else y.view(x.shape))
 
     def _softmax(self, func: Any, x: Any, dim: int, *options: Any) -> Any:
-        dim %= max(x.dim(), 1)
-        if x.dtype not in FORMATS or not x.numel() or any(options):
-            return NotImplemented
-        if dim != x.dim() - 1:
-            return self._of_samples(func, (x, dim, *options), {})
-        name, size = func._schema.name.rpartition("::")[2], x.shape[-1]
+        if x.dim() and dim % x.dim() == x.dim() - 1 and x.numel() and not any(options):
+            rows = x.reshape(-1, x.shape[-1])
+            y = self._of_samples(func, (rows, 1, *options), {}, axis="rows")
+            return y if y is NotImplemented else y.view(x.shape)
+        return self._of_samples(func, (x, dim, *options), {})
 
-        def function(rows: Any) -> Any:
-            return func(rows, 1, *options)
+    def _group_norm(self, func: Any, x: Any, w: Any, b: Any, *sizes: Any) -> Any:
+        def call(x: Any, w: Any, b: Any, groups: int, eps: float) -> Any:
+            return functional.group_norm(x, groups, w, b, eps)
 
-        known = self.met.known(
-            (name, size, x.dtype),
-            lambda: TorchSamples(name, [(size,)], x.dtype, function, (), ROWS),
-            axis="rows",
+        *_, groups, eps = sizes
+        return _with_statistics(
+            2, self._of_samples(func, (x, w, b, groups, eps), {}, call, "batch")
         )
-        rows = aligned_contiguous(x.reshape(-1, size))
-        y = known((rows,)).view(x.shape)
-        if name == "_softmax":
-            for axis in (dim, dim - x.dim()):
-                met = "softmax", x.shape, x.dtype, axis, None, torch.get_num_threads()
-                self.ready.note(met, x, known, len(rows))
-        return y
+
+    def _batch_norm(self, func: Any, x: Any, w: Any, b: Any, *rest: Any, **words: bool) -> Any:
+        mean, var, *options = rest
+        training, eps = words.get("training", options[0]), options[-1]
+        if training or mean is None or var is None:
+            return NotImplemented
+
+        def call(x: Any, w: Any, b: Any, mean: Any, var: Any, eps: float) -> Any:
+            return functional.batch_norm(x, mean, var, w, b, False, 0.0, eps)
+
+        args = x, w, b, mean, var, eps
+        return _with_statistics(2, self._of_samples(func, args, {}, call, "batch"))
+
+    def _instance_norm(self, x: Any, *options: Any) -> Any:
+        """``functional.instance_norm`` with the statistics of each sample: PyTorch's operations
+        below it see one sample of all channels."""
+        mean, var, weight, bias, of_input, _, eps = options
+        if mean is not None or var is not None or not of_input or x.dim() < 3:
+            return NotImplemented
+
+        def call(x: Any, w: Any, b: Any, eps: float) -> Any:
+            return functional.instance_norm(x, None, None, w, b, eps=eps)
+
+        func = torch.ops.aten.instance_norm.default
+        return self._of_samples(func, (x, weight, bias, eps), {}, call, "batch")
 
     # samples
 
-    def _of_samples(self, func: Any, args: Tensors, kwargs: Any, call: Any = None) -> Any:
+    def _of_samples(
+        self,
+        func: Any,
+        args: Tensors,
+        kwargs: Any,
+        call: Any = None,
+        axis: str = "",
+    ) -> Any:
         """Returns a function of samples along axis 0; ``call``: what is run in its place.
 
         Of several operands some have samples, others are the same for all of them. Complex numbers
-        are pairs of real ones.
+        are pairs of real ones. ``axis``: the first operand alone has samples: ``rows``, of which a
+        sample has several, or those of a ``batch``; not given: what has is asked.
         """
         leaves, form = tree_flatten((tuple(args), kwargs))
         every = tensors(leaves)
         operands = [_real(x) for x in every]
         if not every or every[0] is not args[0] or every[0].dim() < 2:
             return NotImplemented
-        several, dtype = len(every) > 1 or every[0].is_complex(), operands[0].dtype
+        dtype = operands[0].dtype
         if dtype not in FORMATS or not all(map(torch.numel, every)):
             return NotImplemented
-        if (apart := self.kinds.samples(func, leaves, form)) is None:
+        known_apart = (True, *(False,) * (len(every) - 1)), False
+        if (apart := known_apart if axis else self.kinds.samples(func, leaves, form)) is None:
             return NotImplemented
         carries, gives_complex = apart
+        several = sum(carries) > 1 or every[0].is_complex()
         for x, its in zip(operands, carries, strict=True):  # whole numbers are held at most
-            if x.dtype is not dtype and (its or x.is_floating_point()):
+            if x.dtype is not dtype and (its or (x.is_floating_point() and not axis)):
                 return NotImplemented
         xs = list(compress(operands, carries))
         held = [x for x, its in zip(operands, carries, strict=True) if not its]
@@ -335,21 +299,28 @@ class TorchOperations:
             return _real((call or func)(*args, **kwargs))
 
         def make() -> TorchSamples:
-            drawn = tuple(
-                tensor(spread_numbers(7 + n, "w", tuple(x.shape), 2), dtype)
+            drawn = [
+                tensor(spread_numbers(7 + n, "w", tuple(x.shape), 2), x.dtype)
                 if x.is_floating_point()
                 else x.clone()  # places: drawn ones might lie outside
                 for n, x in enumerate(held)
-            )
-            operation = TorchSamples(name, shapes, dtype, function, drawn)
+            ]
+            if "batch_norm" in name:  # a variance
+                drawn[-1].abs_()
+            pieces = ROWS if axis == "rows" else ()
+            operation = TorchSamples(name, shapes, dtype, function, tuple(drawn), pieces)
             operation.sets = MANY if several else operation.sets
             return operation
 
         options = [leaf[:0] if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-        known = self.met.known((str(func), name, *shapes, dtype, carries, complex_), make)
-        self.keeper.limit_lengths(known)
-        y = known(tuple(map(aligned_contiguous, xs)), tuple(map(aligned_contiguous, held)))
-        if not several:
+        kinds = (x.dtype for x in held)
+        key = str(func), name, *shapes, dtype, carries, complex_, *kinds
+        known = self.met.known(key, make, axis=axis or "batch")
+        if not axis:
+            self.keeper.limit_lengths(known)
+        fixed = tuple(map(aligned_contiguous, held))
+        y = known(tuple(map(aligned_contiguous, xs)), fixed)
+        if not several and all(x is same for x, same in zip(held, fixed, strict=True)):
             self.ready.note(None, every[0], known, len(every[0]))
         return torch.view_as_complex(y) if gives_complex else y
 
@@ -383,57 +354,6 @@ class TorchOperations:
             self.keeper.table.notes.append(note)
         y = y.reshape(*x1.shape[:-1], len(weight))
         return y if bias is None else y + bias
-
-    def _native_group_norm(self, func: Any, x: Any, w: Any, b: Any, *sizes: Any) -> Any:
-        _, channels, _, groups, eps = sizes
-        if x.dtype not in FORMATS or not x.numel():
-            return NotImplemented
-
-        def function(part: Any, weight: Any, bias: Any) -> Any:
-            return functional.group_norm(part, groups, weight, bias, eps)
-
-        said = f"group_norm groups={groups} eps={eps}"
-        y, known = self._normed(said, x, (channels,), function, (w, b))
-        self.ready.note(None, x, known, len(x))
-        return _with_statistics(2, y)
-
-    def _instance_normed(self, x: Any, *options: Any) -> Any:
-        """``functional.instance_norm`` with the statistics of each sample."""
-        mean, var, weight, bias, of_input, _, eps = options
-        if mean is not None or var is not None or not of_input:
-            return NotImplemented
-        if x.dtype not in FORMATS or not x.numel() or x.dim() < 3:
-            return NotImplemented
-
-        def function(part: Any, w: Any, b: Any) -> Any:
-            return functional.instance_norm(part, None, None, w, b, eps=eps)
-
-        said, sizes = f"instance_norm eps={eps}", tuple(x.shape[1:2])
-        y, known = self._normed(said, x, sizes, function, (weight, bias))
-        self.keeper.limit_lengths(known)
-        return y
-
-    def _batch_normed(self, x: Any, *options: Any) -> Any:
-        """``functional.batch_norm``."""
-        mean, var, w, b, training, _, eps = options
-        if training or mean is None or var is None:
-            return NotImplemented
-        kinds = [None if held is None else held.dtype for held in options[:4]]
-        met = "batch_norm", x.shape, x.dtype, eps, *kinds, torch.get_num_threads()
-        if self.ready(met, x):
-            return torch.batch_norm(
-                x, w, b, mean, var, False, 0.0, eps, torch.backends.cudnn.enabled
-            )
-        if x.dtype not in FORMATS or not x.numel():
-            return NotImplemented
-
-        def function(part: Any, mean: Any, var: Any, w: Any, b: Any) -> Any:
-            return functional.batch_norm(part, mean, var, w, b, False, 0.0, eps)
-
-        said, sizes = f"batch_norm eps={eps}", tuple(x.shape[1:2])
-        y, known = self._normed(said, x, sizes, function, options[:4])
-        self.ready.note(met, x, known, len(x))
-        return y
 
 
 def _with_statistics(count: int, y: Any) -> Any:
