@@ -102,6 +102,9 @@ def weight_digests(run: Run) -> set[str]:
 MOST = 1 << 22
 """Elements of a weight up to which it is looked at: sorting 4 million takes 0.4 s."""
 
+# Rows whose order is written out.
+LISTED = 16
+
 BLOCKS = 2, 3, 4
 """Parts that layers join in one weight: gates of a GRU and an LSTM, projections of attention."""
 
@@ -111,13 +114,15 @@ class PermutedWeight:
     """A weight of the left side, by name, whose numbers the right side has in another order.
 
     ``axes``: the permutation of axes, () where they stand alike or nothing simpler is known;
-    ``how``: what else sets them apart, in words; empty where the axes are all.
+    ``how``: what else sets them apart, in words; empty where the axes are all. ``code``: the line
+    that makes the left one's array ``w`` the right one's; empty where none does.
     """
 
     left: str
     right: str
     axes: tuple[int, ...]
     how: str
+    code: str = ""
 
     @property
     def convention(self) -> bool:
@@ -127,7 +132,8 @@ class PermutedWeight:
     def __str__(self) -> str:
         names = self.left if self.left == self.right else f"{self.left} and {self.right}"
         parts = [f"axes {self.axes}"] * bool(self.axes) + [self.how] * bool(self.how)
-        return f"weights permuted: {names}: {', '.join(parts)}"
+        text = f"weights permuted: {names}: {', '.join(parts)}"
+        return f"{text}: {self.code}" if self.code else text
 
     def to_json(self) -> dict[str, Any]:
         """An entry of ``weights``."""
@@ -153,8 +159,7 @@ def permuted_weights(
         others = by_numbers.get(_numbers(array))
         if others:
             other = others.pop(others.index(name) if name in others else 0)
-            axes, how = _order(array, alone[1][other])
-            yield PermutedWeight(name, other, axes, how)
+            yield PermutedWeight(name, other, *_order(array, alone[1][other]))
 
 
 def _key(array: np.ndarray) -> tuple[Any, ...]:
@@ -169,8 +174,8 @@ def _bits(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
 
 
-def _order(left: np.ndarray, right: np.ndarray) -> tuple[tuple[int, ...], str]:
-    """Axes and words that make the left array the right one: the simplest that do."""
+def _order(left: np.ndarray, right: np.ndarray) -> tuple[tuple[int, ...], str, str]:
+    """Axes, words and a line that make the left array the right one: the simplest that do."""
     a, b = _bits(left), _bits(right)
     turned = [
         (axes, a.transpose(axes))
@@ -178,19 +183,28 @@ def _order(left: np.ndarray, right: np.ndarray) -> tuple[tuple[int, ...], str]:
         if a.transpose(axes).shape == b.shape
     ]
     same = tuple(range(a.ndim))
+    code = {axes: "w" if axes == same else f"w.transpose{axes}" for axes, _ in turned}
     for axes, view in turned:
         if np.array_equal(view, b):
-            return axes, ""
+            return axes, "", f"w = {code[axes]}"
     for count in range(1, a.ndim + 1):
         for flipped in combinations(range(a.ndim), count):
             for axes, view in turned:
                 if np.array_equal(np.flip(view, flipped), b):
-                    return (() if axes == same else axes), f"flipped along axes {flipped}"
+                    how = f"flipped along axes {flipped}"
+                    turn = f"w = np.flip({code[axes]}, {flipped})"
+                    return (() if axes == same else axes), how, turn
     for axes, view in turned:
         for axis in range(a.ndim):
             if (order := _rows(np.moveaxis(view, axis, 0), np.moveaxis(b, axis, 0))) is not None:
-                return (() if axes == same else axes), _row_words(order, axis)
-    return (), "in another order"
+                how = _row_words(order, axis)
+                rows = f"{order.tolist()}" if len(order) <= LISTED else ""
+                line = f"w = np.take({code[axes]}, {rows}, axis={axis})" * bool(rows)
+                if gates := re.search(r"in the order \((.*?)\)", how):
+                    split = f"np.split({code[axes]}, {gates[1].count(',') + 1}, axis={axis})"
+                    line = f"w = np.concatenate([{split}[n] for n in ({gates[1]})], axis={axis})"
+                return (() if axes == same else axes), how, line
+    return (), "in another order", ""
 
 
 def _rows(left: np.ndarray, right: np.ndarray) -> np.ndarray | None:

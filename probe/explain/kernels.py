@@ -61,12 +61,14 @@ class Kernel(NamedTuple):
     """What one source says ran; the last three columns of the table ``kernels``.
 
     ``kernel``: names joined by ``SEPARATOR``, None where the source could not say; then ``missing``
-    is why, in one line. Neither holds a path, a host or a process number.
+    is why, in one line. Neither holds a path, a host or a process number. ``commands``: what runs
+    the same by itself, which no table keeps.
     """
 
     source: str
     kernel: str | None
     missing: str | None = None
+    commands: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -139,7 +141,8 @@ def logged(session: Session) -> Kernel:
     """Returns what a process that was started with ``TALK`` logs as it runs the loaded call."""
     mark = session.mark()
     session.request({"do": "run", "key": KEY})
-    return Kernel.of(ONEDNN, primitives(session.stderr_since(mark)), SILENT)
+    log = session.stderr_since(mark)
+    return Kernel.of(ONEDNN, primitives(log), SILENT)._replace(commands=tuple(benchdnn(log)))
 
 
 def primitives(log: str) -> list[str]:
@@ -150,6 +153,49 @@ def primitives(log: str) -> list[str]:
     """
     executed = _EXECUTED.finditer(log)
     return [f"{match['primitive']} {match['implementation']}".strip() for match in executed]
+
+
+BENCHDNN = "benchdnn"
+
+# Its drivers, by what oneDNN's log calls the primitives.
+DRIVERS = {"convolution": "conv", "matmul": "matmul", "inner_product": "ip"}
+
+
+def benchdnn(log: str) -> list[str]:
+    """Returns the commands of oneDNN's own test driver that run the primitives of a log, each once.
+
+    They say what the log does: formats, layouts ("any" where the library chose), attributes, sizes;
+    the operands are benchdnn's. Of a log in the format of oneDNN 3.3 and later.
+    """
+    commands = []
+    for line in log.splitlines():
+        head, found, rest = line.partition("primitive,exec,")
+        fields = rest.split(",")
+        if not found or not head.startswith("onednn_verbose") or len(fields) < 9:
+            continue
+        driver, direction = DRIVERS.get(fields[1]), fields[3]
+        memory = dict(_memory(text) for text in fields[4].split())
+        if driver is None or not {"src", "wei", "dst"} <= set(memory):
+            continue
+        bias = memory.get("bia", ("undef", ""))
+        types, tags = zip(*(memory[name] for name in ("src", "wei", "dst")), strict=True)
+        words = [f"--{driver}", f"--dt={':'.join(types)}"]
+        if driver == "matmul":
+            words += [f"--bia-dt={bias[0]}", "--bia_mask=2"] * (bias[0] != "undef")
+        else:
+            ends = "I" if direction.endswith("inference") else "D" if bias[0] == "undef" else "B"
+            words.insert(1, f"--dir={'FWD' if direction.startswith('forward') else 'BWD'}_{ends}")
+        words += [f"--{n}tag={tag}" for n, tag in zip("swd", tags, strict=True)]
+        words += [f"--{text.replace(':', '=', 1)}" for text in fields[5].split()]
+        words += [f"--alg={fields[6].rpartition('_')[2]}"] * fields[6].startswith("alg:")
+        commands.append(" ".join(["benchdnn", *words, fields[7]]))
+    return list(dict.fromkeys(commands))
+
+
+def _memory(text: str) -> tuple[str, tuple[str, str]]:
+    """``src:f32:a:blocked:acdb::f0``: the name, and the format with the layout that was asked."""
+    name, kind, how, _, tag, *_ = [*text.split(":"), *[""] * 4]
+    return name, (kind, "any" if "a" in how else tag)
 
 
 SYMBOLS = "symbols"
@@ -429,9 +475,13 @@ def observe(
 
 def by_source(kernels: Iterable[Kernel]) -> dict[str, list[str]]:
     """{source: names}; where a source could not say, its one entry is why, in brackets."""
-    return {kernel.source: list(kernel.names) or [f"({kernel.missing})"] for kernel in kernels}
+    found = list(kernels)
+    named = {kernel.source: list(kernel.names) or [f"({kernel.missing})"] for kernel in found}
+    commands = [command for kernel in found for command in kernel.commands]
+    return named | ({BENCHDNN: commands} if commands else {})
 
 
 def kernel_rows(place: Mapping[str, Any], kernels: Iterable[Kernel]) -> list[dict[str, Any]]:
     """Returns rows of the table ``kernels``; ``place``: its key columns other than ``source``."""
-    return [{**place, **kernel._asdict()} for kernel in kernels]
+    names = ("source", "kernel", "missing")
+    return [{**place, **{name: getattr(kernel, name) for name in names}} for kernel in kernels]

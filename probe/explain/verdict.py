@@ -22,7 +22,7 @@ from probe.case.case import Case
 from probe.explain.comparison import CaseRun, Comparison
 from probe.explain.enclosure import BEYOND, WITHIN, RoundingVerdict, of_operands
 from probe.explain.threads import alike
-from probe.order.window import Geometry
+from probe.order.window import Geometry, ported_windows
 
 # Verdicts: no bit differs; both sides are right; a side is wrong; both are right about different
 # inputs; nothing of these is proved.
@@ -151,6 +151,7 @@ class Verdict:
     sides: tuple[ExactSum, ExactSum] | None = None
     pair: int = 0
     threads: str = ""
+    port: str = ""
 
     @property
     def fails(self) -> bool:
@@ -164,6 +165,7 @@ class Verdict:
     def to_json(self) -> dict[str, Any]:
         answer: dict[str, Any] = {"verdict": self.what, "says": self.says, "classes": self.classes}
         answer |= {"numbers": self.numbers, "threads": self.threads or None}
+        answer |= {"port": self.port or None}
         if self.sides is None:
             return answer | {"exact": None}
         left, right = self.sides
@@ -287,7 +289,11 @@ def bug_or_rounding(comparison: Comparison) -> Verdict:
     causes = {part for cause in comparison.causes for part in cause.split("+")}
     library = comparison.left.target.name
     named = alike(library, verdict.what, causes, case.op, case.dtype, next(iter(apart), None))
-    return replace(verdict, threads=named)
+    same = None
+    if "window" in causes and isinstance(case, Case):
+        same = ported_windows(case, comparison.right.target.name)
+    code = "" if same is None else f"{same.code}  # {same.note}"
+    return replace(verdict, threads=named, port=code)
 
 
 def judged_pairs(comparison: Comparison) -> Verdict:

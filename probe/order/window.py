@@ -524,6 +524,15 @@ def equivalent(case: Case, framework: str) -> Equivalent:
     )
 
 
+def ported_windows(case: Case, library: str) -> Equivalent | None:
+    """Returns how a target's library reads the windows of a case, whose length is set; None where
+    it has no words for them, or they are read alike by all."""
+    try:
+        return equivalent(case, library)
+    except InputError:
+        return None
+
+
 def _library_lines(framework: str, case: Case, pairs: Pairs) -> str:
     """Returns the lines of a framework's library that run the case, without its bias.
 

@@ -432,7 +432,7 @@ def function_recorder(
         )
         raise InputError("function", "ndarray", why, todo)
     types = ", ".join(dict.fromkeys(type(value).__name__ for value in values)) or "nothing"
-    raise InputError("function", types, "it returns no array of a library", f"return one: {KNOWN}")
+    raise Unseen("function", types, "it returns no array of a library", f"return one: {KNOWN}")
 
 
 def _not_callable(value: Any) -> InputError:
@@ -497,7 +497,11 @@ class _OfNumpy:
             "done with arrays of np.empty() or np.zeros() are not seen (use np.empty_like(x)); of "
             "another library return its own arrays (without .numpy())"
         )
-        raise InputError("function", "ndarray", why, todo)
+        raise Unseen("function", "ndarray", why, todo)
+
+
+class Unseen(InputError):
+    """A function of arrays whose operations can't be watched: another library's, such as pandas."""
 
 
 NO_ARGUMENTS = "give a function of no arguments: lambda: model(x)"

@@ -22,6 +22,7 @@ from probe.case.case import Case
 from probe.case.errors import InputError, StoreError, one_of
 from probe.explain.comparison import Comparison, Finding
 from probe.explain.evidence import Added, Evidence
+from probe.explain.kernels import BENCHDNN
 from probe.explain.verdict import BUG, Verdict
 from probe.order.tree import BIAS, leaf_name
 from probe.report import program, proof
@@ -360,7 +361,8 @@ def library_environment(target: Target) -> str:
 def kernels(sides: dict[str, dict[str, list[str]]]) -> str:
     """Returns what the libraries say that they ran, of sources that know it of a side at least."""
     rows = []
-    for source in dict.fromkeys(source for side in sides.values() for source in side):
+    every = (source for side in sides.values() for source in side if source != BENCHDNN)
+    for source in dict.fromkeys(every):
         cells = [  # in brackets stands why a source names none
             "<br>".join(f"`{name}`" for name in side.get(source, []) if name[:1] != "(")
             for side in sides.values()
@@ -498,8 +500,10 @@ def _texts_of_form(repro: Reproduction, form: str) -> dict[str, str]:
         "What avoids it": "\n".join(f"- {way}" for way in repro.avoids),
         "Why": why,
         "Kernels": ran,
+        "benchdnn": _benchdnn_lines(repro),
         "Elsewhere": "\n".join(others),
         "What the documentation says": ": ".join(promises[form]) if promised else "",
+        "The same windows": _port_in_words(repro.verdict),
         "First release affected": repro.first_release or "not searched for",
         "Attached": "\n".join(
             f"- `{name}`: {what}" for name, what in ATTACHED.items() if name in repro.files
@@ -538,7 +542,7 @@ def _texts_of_form(repro: Reproduction, form: str) -> dict[str, str]:
         else f"{verdict}\n\n{described}",
         "script": script,
         "output": output,
-        "script_and_output": both,
+        "script_and_output": f"{both}\n\n{_benchdnn_lines(repro)}".rstrip(),
         "description_with_script": f"{verdict}\n\n{both}\n\n{described}",
         "actual_and_cause": "\n\n".join(
             filter(None, (story, exact_value(repro.verdict, holder), why, ran))
@@ -557,6 +561,19 @@ def _texts_of_form(repro: Reproduction, form: str) -> dict[str, str]:
         "accelerator": gpu or f"CPU: {facts.get('cpu') or 'emulated'}",
         "runtime": f"```\n{facts['blas']}\n```" if facts.get("blas") else "",
     }
+
+
+def _benchdnn_lines(repro: Reproduction) -> str:
+    """oneDNN's maintainers ask for its own driver's command first."""
+    sides = repro.explanation.kernels.values()
+    lines = list(dict.fromkeys(line for side in sides for line in side.get(BENCHDNN, [])))
+    code = "\n".join(["```", *lines, "```"])
+    return f"The primitives by themselves, from oneDNN's verbose log:\n\n{code}" if lines else ""
+
+
+def _port_in_words(verdict: Verdict) -> str:
+    code = f"```python\n{verdict.port}\n```"
+    return f"On the right this reads what the left side reads:\n\n{code}" if verdict.port else ""
 
 
 def verdict_in_words(verdict: Verdict) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from probe.diff.unread import Reader
+from probe.diff.unread import Reader, rows_read
 
 X = np.random.default_rng(0).standard_normal((8, 5, 12)).astype("f4")
 IDS = np.arange(40).reshape(8, 5) % 7
@@ -63,3 +63,15 @@ def test_what_raises_at_other_numbers_is_read() -> None:
             return None
 
     assert not Reader(run, {"x": X}, {"x": "float32"}).unread("x")[1:].all()
+
+
+def test_rows_that_an_element_of_a_result_depends_on() -> None:
+    x = {"x": np.arange(8.0), "scale": np.float64(2.0)}
+
+    def sums(x, scale):
+        return [np.cumsum(x) * scale, x[2:5].sum()]
+
+    found = rows_read(sums, x, 0, 3)
+    assert found["x"].tolist() == [True] * 4 + [False] * 4 and found["scale"].all()
+    assert np.flatnonzero(rows_read(sums, x, 1, 0)["x"]).tolist() == [2, 3, 4]
+    assert not rows_read(sums, x, 1, 0)["scale"].any()

@@ -125,6 +125,22 @@ def test_two_paddings_are_a_convention_and_equal_ones_nothing():
     assert bug_or_rounding(compared(case, right="reference", padding=((0, 1),))).what == EQUAL
 
 
+def test_another_convention_says_what_the_other_library_must_be_told():
+    torch = pytest.importorskip("torch")
+    case = Case("conv2d", 3, 2, 3, length=8, height=8, stride=2, padding="same")
+    why = probe.explain(case, "torch", against_padding=1)
+    assert why.verdict.what == CONVENTION and "F.pad(x, (0, 1, 0, 1))" in why.verdict.port
+    x, w, _ = case.operands()
+    names = {"F": torch.nn.functional, "torch": torch}
+    names |= {"x": torch.from_numpy(x.transpose(0, 3, 1, 2).copy())}
+    names |= {"w": torch.from_numpy(w.transpose(3, 2, 0, 1).copy())}
+    exec(why.verdict.port, names)
+    left = why.found.left.operands.y.reshape(case.output_shape())
+    assert np.array_equal(names["y"].numpy().transpose(0, 2, 3, 1), left)
+    caffe = Case("max_pool2d", 3, length=8, height=8, stride=2, padding="caffe")
+    assert "ceil_mode=True" in probe.explain(caffe, "torch", against_padding=0).verdict.port
+
+
 @pytest.mark.parametrize("op", ["max_pool1d", "avg_pool1d"])
 def test_pools_have_exact_values_too(op):
     case = Case(op, 3, in_channels=2, length=8, stride=2, padding="same")

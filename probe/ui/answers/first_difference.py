@@ -32,6 +32,7 @@ from probe.diff.difference import (
 from probe.diff.folder import read_recording
 from probe.diff.functions import FunctionSide, by_reading
 from probe.diff.running import Matches
+from probe.diff.unread import rows_read
 from probe.diff.walk import compare_and_explain, walk
 from probe.explain.comparison.outputs import (
     NAMED,
@@ -39,11 +40,13 @@ from probe.explain.comparison.outputs import (
     OutputDifference,
     counts_text,
     decisions,
+    with_window,
 )
+from probe.order.semantics.contract import Unknown
 from probe.record.contract import Recorder
 from probe.record.inputs import listed_inputs, require_arguments
 from probe.record.recording import Provenance, Run
-from probe.record.subject import function_recorder
+from probe.record.subject import Unseen, function_recorder, nested_leaves
 from probe.sweep.printing import counted, differ, ranges
 from probe.targets import budget
 from probe.targets.budget import within
@@ -571,15 +574,69 @@ def first_difference(
         call = function if as_it_is else lambda: function(*arguments)
         return function_recorder(call, bare=given, like=like)
 
-    with within(time), heard("first_difference", progress) as tell:
-        tell("running both sides once, unwatched")
+    def walked(*functions: Any) -> Difference:
         recorders, sides = [], []
-        for given in ((left, arrays), (right, arrays)):
+        for given in ((function, arrays) for function in functions):
             recorders.append(recorder(given))
             sides.append(FunctionSide(Captured(given), partial(recorder, like=recorders[-1])))
         match = by_reading(*sides)
-        difference = walk(recorders[0], recorders[1], explain, tell, match=match)
+        return walk(recorders[0], recorders[1], explain, tell, match=match)
+
+    with within(time), heard("first_difference", progress) as tell:
+        tell("running both sides once, unwatched")
+        try:
+            difference = walked(left, right)
+        except Unseen:
+            if not all(isinstance(array, np.ndarray) for array in arrays) or not arrays:
+                raise
+            wholes = [unwatched_function(function) for function in (left, right)]
+            difference = walked(*wholes)
+            tell("asking which inputs the outputs read")
+            note_what_is_read(difference, wholes, arrays)
     return Walked(difference, ComparisonQuestion("", *names))
+
+
+def unwatched_function(function: Callable[..., Any]) -> Callable[..., list[np.ndarray]]:
+    """Returns a function of arrays as one operation: nothing within it can be watched."""
+    from probe.record.recorders import ndarray
+
+    def whole(*arrays: np.ndarray) -> list[np.ndarray]:
+        return [np.asarray(value) for value in nested_leaves(function(*arrays))]
+
+    name = str(getattr(function, "__name__", type(function).__name__)).strip("<>")
+    return ndarray.operation(name, Unknown("a function as a whole"))(whole)
+
+
+# Differing elements of which it is asked what they read.
+ELEMENTS = 8
+
+
+def note_what_is_read(
+    difference: Difference, functions: Sequence[Callable[..., Any]], arrays: Sequence[np.ndarray]
+) -> None:
+    """Says which rows of the inputs differing outputs read, where that is not the same on both
+    sides: then they need not agree, and the difference is no rounding."""
+    given = {f"x{number}": array for number, array in enumerate(arrays)}
+    for number, output in enumerate(difference.plain):
+        reads_more = np.zeros(output.apart.shape, bool)
+        for element in np.flatnonzero(output.apart)[:ELEMENTS].tolist():
+            both = [rows_read(function, given, number, element) for function in functions]
+            apart = [name for name in given if (both[0][name] != both[1][name]).any()]
+            if not apart:
+                continue
+            reads_more.reshape(-1)[element] = True
+            said = []
+            for side, rows in zip(("left", "right"), both, strict=True):
+                each = [f"{n}[{ranges(np.flatnonzero(rows[n]).tolist())}]" for n in apart]
+                said.append(f"on the {side} reads rows {', '.join(each)}")
+            where = f"element {element} of output {number}"
+            difference.notes.append(f"{where} {', '.join(said)}: they need not agree")
+        difference.plain[number] = with_window(output, reads_more)
+        for at, operation in enumerate(difference.operations):
+            if reads_more.any() and operation.verdict == "source":
+                operation.cause = "window"
+                if (cause := difference.causes.get(at)) is not None:
+                    cause.kind, cause.why = "window", difference.notes[-1]
 
 
 def of_recordings(

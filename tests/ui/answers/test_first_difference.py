@@ -3,6 +3,7 @@
 import json
 import sys
 
+import numpy as np
 import pytest
 
 import probe
@@ -133,3 +134,23 @@ def test_time_is_a_limit_and_says_that_there_is_no_answer_yet():
     with pytest.raises(InputError, match="time=soon"):
         probe.first_difference(left, right, time="soon")
     assert probe.first_difference(left, right, time="5m").found.causes
+
+
+def test_functions_of_other_libraries_say_which_rows_their_outputs_read():
+    pandas = pytest.importorskip("pandas")
+    x = np.array([100_000.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
+
+    def rolling(x):
+        return np.asarray(pandas.Series(x).rolling(3).std())[-1]
+
+    def direct(x):
+        return np.std(x[-3:], ddof=1)
+
+    found = probe.first_difference(rolling, direct, inputs=(x,))
+    assert found.window == 1 and found.verdict == "differs"
+    (note,) = found.to_json()["notes"]
+    assert "on the left reads rows x0[0..6], on the right reads rows x0[4..6]" in note
+    if found.found.first is not None:
+        assert found.found.first.cause == "window"
+    again = probe.first_difference(rolling, rolling, inputs=(x,))
+    assert again.verdict == "equal" and not again.to_json()["notes"]

@@ -322,6 +322,8 @@ def verdict_lines(verdict: Mapping[str, Any]) -> Iterator[Text]:
     yield Text(verdict["says"], style.get(verdict["verdict"], "bold yellow"))
     counts = ", ".join(f"{count:,} {name}" for name, count in verdict["classes"].items())
     yield Text("; ".join(filter(None, (counts, verdict["numbers"], verdict["threads"]))))
+    if verdict["port"]:
+        yield Text(f"on the right this reads what the left side reads:\n{verdict['port']}", "cyan")
 
 
 def explanation(
