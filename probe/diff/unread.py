@@ -86,8 +86,8 @@ def rows_read(
     ``output``: which array of those that ``function(*arrays)`` returns, ``element``: flat.
     """
 
-    def run(given: Arrays) -> object:
-        results: Any = function(*given.values())
+    def run(changed: Arrays) -> object:
+        results: Any = function(*changed.values())
         return np.asarray(results[output]).reshape(-1)[element].tobytes()
 
     reader = Reader(run, arrays, {name: array.dtype.name for name, array in arrays.items()})

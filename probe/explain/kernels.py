@@ -169,9 +169,9 @@ def benchdnn(log: str) -> list[str]:
     """
     commands = []
     for line in log.splitlines():
-        head, found, rest = line.partition("primitive,exec,")
+        head, executed, rest = line.partition("primitive,exec,")
         fields = rest.split(",")
-        if not found or not head.startswith("onednn_verbose") or len(fields) < 9:
+        if not executed or not head.startswith("onednn_verbose") or len(fields) < 9:
             continue
         driver, direction = DRIVERS.get(fields[1]), fields[3]
         memory = dict(_memory(text) for text in fields[4].split())
@@ -475,9 +475,9 @@ def observe(
 
 def by_source(kernels: Iterable[Kernel]) -> dict[str, list[str]]:
     """{source: names}; where a source could not say, its one entry is why, in brackets."""
-    found = list(kernels)
-    named = {kernel.source: list(kernel.names) or [f"({kernel.missing})"] for kernel in found}
-    commands = [command for kernel in found for command in kernel.commands]
+    observed = list(kernels)
+    named = {kernel.source: list(kernel.names) or [f"({kernel.missing})"] for kernel in observed}
+    commands = [command for kernel in observed for command in kernel.commands]
     return named | ({BENCHDNN: commands} if commands else {})
 
 

@@ -576,9 +576,9 @@ def first_difference(
 
     def walked(*functions: Any) -> Difference:
         recorders, sides = [], []
-        for given in ((function, arrays) for function in functions):
-            recorders.append(recorder(given))
-            sides.append(FunctionSide(Captured(given), partial(recorder, like=recorders[-1])))
+        for call in ((function, arrays) for function in functions):
+            recorders.append(recorder(call))
+            sides.append(FunctionSide(Captured(call), partial(recorder, like=recorders[-1])))
         match = by_reading(*sides)
         return walk(recorders[0], recorders[1], explain, tell, match=match)
 
@@ -616,12 +616,12 @@ def note_what_is_read(
 ) -> None:
     """Says which rows of the inputs differing outputs read, where that is not the same on both
     sides: then they need not agree, and the difference is no rounding."""
-    given = {f"x{number}": array for number, array in enumerate(arrays)}
+    inputs = {f"x{number}": array for number, array in enumerate(arrays)}
     for number, output in enumerate(difference.plain):
         reads_more = np.zeros(output.apart.shape, bool)
         for element in np.flatnonzero(output.apart)[:ELEMENTS].tolist():
-            both = [rows_read(function, given, number, element) for function in functions]
-            apart = [name for name in given if (both[0][name] != both[1][name]).any()]
+            both = [rows_read(function, inputs, number, element) for function in functions]
+            apart = [name for name in inputs if (both[0][name] != both[1][name]).any()]
             if not apart:
                 continue
             reads_more.reshape(-1)[element] = True
