@@ -537,25 +537,15 @@ class WatchedCalls(threading.local):
 
 
 class Ready:
-    """Operations on one tensor whose own call, of the library, is in the class as it is."""
+    """Tells what watches a call whether an operation on one tensor is the library's own call."""
 
     def __init__(self) -> None:
         self.watched = WatchedCalls()
-        self.strides: dict[Any, Any] = {}
 
-    def __call__(self, met: Any, x: Any) -> bool:
-        """Returns whether the library's own call of x is in the class: see ``note``."""
-        return x.stride() == self.strides.get(met) and not x.data_ptr() % ALIGNED
-
-    def note(self, met: Any, x: Any, known: ReadyOperation, count: int) -> None:
-        """Keeps the strides of x by all else that decides a call's bits, where it is one call.
-
-        ``met``: None: only what watches this call is told.
-        """
+    def note(self, x: Any, known: ReadyOperation, count: int) -> None:
+        """An operation of x, of so many places, was run in its class."""
         if known.whole(count) and strided(x) is x:
             self.watched.whole = not x.data_ptr() % ALIGNED
-            if met is not None:
-                self.strides[met] = x.stride()
 
 
 class Natives:

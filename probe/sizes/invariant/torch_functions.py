@@ -273,8 +273,11 @@ class KnownModules:
     def __init__(self, quick: dict[Any, Callable[..., Any]], mode: Any) -> None:
         self.mode = mode
 
-        def call(function: Any, *args: Any) -> Any:
-            return mode.__torch_function__(function, (), args)
+        def call(function: Any, *args: Any, **words: Any) -> Any:
+            # asked here, as the mode's own way to the same answer takes half of a small layer
+            if mode.natives.known.get(call_key(function, args, words)) and not _cast_anywhere():
+                return function(*args, **words)
+            return mode.__torch_function__(function, (), args, words)
 
         convolutions = {nn.Conv1d: conv1d, nn.Conv2d: conv2d, nn.Conv3d: conv3d}
         self.runs: dict[type, Run] = {
@@ -283,11 +286,13 @@ class KnownModules:
                 lambda norm, x, w, b: call(layer_norm, x, norm.normalized_shape, w, b, norm.eps),
                 plain=True,
             ),
-            nn.GELU: lambda module, x: quick[gelu](x, module.approximate),
+            nn.GELU: lambda module, x: mode.__torch_function__(
+                gelu, (), (x,), {"approximate": module.approximate}
+            ),
             nn.Sequential: self._sequential,
-            nn.SiLU: lambda module, x: quick[silu](x, module.inplace),
-            nn.Tanh: lambda module, x: quick[torch.tanh](x),
-            nn.Sigmoid: lambda module, x: quick[torch.sigmoid](x),
+            nn.SiLU: lambda module, x: call(silu, x, module.inplace),
+            nn.Tanh: lambda module, x: call(torch.tanh, x),
+            nn.Sigmoid: lambda module, x: call(torch.sigmoid, x),
             nn.Dropout: lambda module, x: NotImplemented if module.training else x,
             # they move elements or round once
             **dict.fromkeys(

@@ -87,7 +87,6 @@ class TorchOperations:
 
         self.quick: dict[Any, Callable[..., Any]] = {
             **self.products.quick,
-            **self.places.quick,
             torch.einsum: Einsum(self.products),
             torch.cdist: self._distances,
             torch.bilinear: self._bilinear,
@@ -321,7 +320,7 @@ class TorchOperations:
         fixed = tuple(map(aligned_contiguous, held))
         y = known(tuple(map(aligned_contiguous, xs)), fixed)
         if not several and all(x is same for x, same in zip(held, fixed, strict=True)):
-            self.ready.note(None, every[0], known, len(every[0]))
+            self.ready.note(every[0], known, len(every[0]))
         return torch.view_as_complex(y) if gives_complex else y
 
     def _distances(
@@ -597,40 +596,13 @@ GRAIN = 1 << 15
 
 
 class Places:
-    """Those of one model: of one tensor, or of two such as ``hypot``, and numbers beside them.
-
-    ``quick``: by the functions that models call by themselves, not in place.
-    """
+    """Those of one model: of one tensor, or of two such as ``hypot``, and numbers beside them."""
 
     def __init__(self, met: MetOperations, ready: Ready) -> None:
         self.met, self.ready = met, ready
         self.placed: dict[Any, ReadyOperation] = {}
-        aten, self.quick = torch.ops.aten, dict[Any, Callable[..., Any]]()
-        for name in ("exp", "log", "tanh", "sigmoid", "erf", "sin", "cos", "rsqrt"):
-            run = self._called_by_itself(getattr(aten, name))
-            self.quick |= dict.fromkeys((getattr(torch, name), getattr(torch.Tensor, name)), run)
-        for name in ("silu", "hardswish", "hardsigmoid", "mish"):
-            self.quick[getattr(functional, name)] = self._called_by_itself(getattr(aten, name))
-        self.quick[functional.gelu] = self._gelu
 
-    def _gelu(self, x: Any, approximate: str = "none") -> Any:
-        met = "gelu", approximate, x.shape, x.dtype, torch.get_num_threads()
-        if self.ready(met, x):
-            return functional.gelu(x, approximate=approximate)
-        return self(torch.ops.aten.gelu.default, (x,), {"approximate": approximate}, met)
-
-    def _called_by_itself(self, packet: Any) -> Callable[..., Any]:
-        call = packet.default
-
-        def run(x: Any, inplace: bool = False, *, out: Any = None) -> Any:
-            if inplace or out is not None:
-                return NotImplemented
-            met = packet, x.shape, x.dtype, torch.get_num_threads()
-            return call(x) if self.ready(met, x) else self(call, (x,), {}, met)
-
-        return run
-
-    def __call__(self, func: Any, args: Tensors, kwargs: dict[str, Any], met: Any = None) -> Any:
+    def __call__(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> Any:
         xs = [x for x in args if isinstance(x, torch.Tensor)]
         rest = [x for x in (*args, *kwargs.values()) if not isinstance(x, torch.Tensor)]
         if not 1 <= len(xs) <= 2 or len(xs) + len(rest) != len(args) + len(kwargs):
@@ -660,7 +632,7 @@ class Places:
         if tail:
             self.met.keeper.by_place(known.operation.key)
         elif not others:
-            self.ready.note(met, x, known, x.numel())
+            self.ready.note(x, known, x.numel())
         return y
 
     def _by_rows(self, x: Any, known: ReadyOperation) -> bool:
