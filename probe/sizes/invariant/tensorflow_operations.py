@@ -126,8 +126,6 @@ class TensorFlowOperations:
             return left
         if which is OperationKind.PLACE:
             return left if follows.count(True) > 1 else self._element(node, follows)
-        if node.op in REDUCTIONS:
-            return self._reduction(node)
         return self._along(node, follows) if self._apart(node, follows, read) else left
 
     def _apart(self, node: FunctionNode, follows: tuple[bool, ...], read: list[Any]) -> bool:
@@ -362,42 +360,6 @@ class TensorFlowOperations:
 
         return handler
 
-    def _reduction(self, node: FunctionNode) -> Handler:
-        words = node.words
-        name, attributes = node.op, tuple(node.own)
-        as_it_is, left = once(node), self._plain(node, "it adds over the batch")
-
-        def handler(read: list[Any]) -> list[Any]:
-            x, rank = read[0], len(read[0].shape)
-            axes = sorted({int(axis) % max(rank, 1) for axis in array(read[1]).reshape(-1)})
-            if not axes or 0 in x.shape:
-                return as_it_is(read)
-            if 0 in axes:
-                return left(read)
-            trailing = axes == list(range(axes[0], rank))
-            shape = tuple(x.shape)[axes[0] if trailing else 1 :]
-            inner = tf.constant([axis - (axes[0] - 1 if trailing else 0) for axis in axes])
-
-            def function(part: Any) -> Any:
-                return run_op(name, [part, inner], attributes, 1)[0]
-
-            which = "" if trailing else f" {axes}"
-            known = self._known(
-                node,
-                (name, shape, which, x.dtype, words.get("keep_dims")),
-                lambda: TensorFlowSamples(f"{name}{which}", [shape], x.dtype, function, (), ROWS),
-                math.prod(tuple(x.shape)[: axes[0]]) if trailing else len(x),
-                "rows" if trailing and axes[0] > 1 else "batch",
-            )
-            if not trailing or axes[0] == 1:
-                self.keeper.limit_lengths(known)
-            y = known((reshaped(x, (-1, *shape)) if trailing else x,))
-            keep = bool(words.get("keep_dims"))
-            sizes = [1 if at in axes else size for at, size in enumerate(x.shape)]
-            return [reshaped(y, [n for at, n in enumerate(sizes) if keep or at not in axes])]
-
-        return handler
-
     def _softmax(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
         if not known_format(node.words):
             return None
@@ -497,7 +459,6 @@ def _node_kind(node: FunctionNode, read: list[Any], gave: list[Any]) -> Operatio
 CONVERTED = "Cast"
 
 SOFTMAX = ("LogSoftmax", "Softmax")
-REDUCTIONS = ("Mean", "Sum", "Max", "Min", "Prod", "All", "Any", "EuclideanNorm")
 # Choices by place between zeros of unlike signs.
 EITHER_ZERO = ("Maximum", "Minimum", "ClipByValue")
 # Choices that read subnormal numbers as zeros in some places of a vector.
