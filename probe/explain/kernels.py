@@ -174,7 +174,7 @@ def benchdnn(log: str) -> list[str]:
         if not executed or not head.startswith("onednn_verbose") or len(fields) < 9:
             continue
         driver, direction = DRIVERS.get(fields[1]), fields[3]
-        memory = dict(_memory(text) for text in fields[4].split())
+        memory = dict(memory_in_words(text) for text in fields[4].split())
         if driver is None or not {"src", "wei", "dst"} <= set(memory):
             continue
         bias = memory.get("bia", ("undef", ""))
@@ -192,7 +192,7 @@ def benchdnn(log: str) -> list[str]:
     return list(dict.fromkeys(commands))
 
 
-def _memory(text: str) -> tuple[str, tuple[str, str]]:
+def memory_in_words(text: str) -> tuple[str, tuple[str, str]]:
     """``src:f32:a:blocked:acdb::f0``: the name, and the format with the layout that was asked."""
     name, kind, how, _, tag, *_ = [*text.split(":"), *[""] * 4]
     return name, (kind, "any" if "a" in how else tag)

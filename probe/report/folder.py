@@ -25,8 +25,10 @@ from probe.report.failing import (
     by_values,
     effect,
     failing,
+    first_affected,
     shown_by_products,
 )
+from probe.report.forms import form_of
 from probe.report.program import shortest_script
 from probe.report.report import FurtherTarget, Reproduction, facts_of, library_environment
 from probe.report.shrink import BUDGET, Shrunk, smallest_finding
@@ -51,7 +53,8 @@ class ReportOptions:
     case
     may have another cause. ``times``: fresh processes that must say the same.
     ``also``: targets that are asked about the smallest case. ``avoid``: what avoids it is looked
-    for too, at a start of the library for each switch. ``elsewhere``: what is known of others.
+    for too, at a start of the library for each switch. ``since``: the release of the target from
+    which on the first affected one is searched. ``elsewhere``: what is known of others.
     """
 
     by: str = "bits"
@@ -61,6 +64,7 @@ class ReportOptions:
     times: int = 3
     also: Sequence[Target] = ()
     avoid: bool = True
+    since: Target | None = None
     elsewhere: Sequence[FurtherTarget] = ()
 
 
@@ -78,8 +82,12 @@ def reproduce(
     those of ``proved_reproduction``; TargetError.
     """
     tell, choices = tell or silent, ReportOptions(**options)
+    if choices.since is not None and (right or left) != left:
+        why = "both sides have to be one target, whose releases are searched"
+        raise InputError("since", choices.since.text, why, "leave it out")
     avoid = choices.avoid and left == (right or left)
-    with VOICE.steps(5 - choices.keep + avoid + len(choices.also), tell) as step:
+    more = len(choices.also) + (choices.since is not None)
+    with VOICE.steps(5 - choices.keep + avoid + more, tell) as step:
         with failing(left, right) as failed:
             repro = proved_reproduction(failed, finding, choices, step)
             if avoid and "reach" not in repro.explanation.causes:
@@ -98,6 +106,10 @@ def reproduce(
                     said, version = machine.publishable(str(error)), ""
                 further = FurtherTarget(target.text, version, said, machine.label(), "the smallest")
                 repro.elsewhere = [*repro.elsewhere, further]
+            if choices.since is not None:
+                step(f"searching releases from {choices.since.text} on")
+                asked = repro.finding, left, repro.versions[0], choices.since, tell
+                repro.first_release = first_affected(*asked)
             step("writing its shortest script")
             repro.short = shortest_script(
                 *(repro.finding, repro.targets, repro.versions, repro.evidence, repro.verdict)
@@ -228,10 +240,10 @@ def fresh(out: Path, force: bool = False) -> None:
 def write_folder(repro: Reproduction, out: Path, form: str | None = None) -> None:
     """Writes ``reproduce.py``, ``report.md``, ``machine.json``, and of sums the other two.
 
-    ``form``: a name in ``report.FORMS``; the target's own if None. InputError: no such form, or the
+    ``form``: a name or a file, as ``forms.form_of`` takes it. InputError: no such form, or the
     folder can't be made.
     """
-    chosen = report.form_of(repro.targets[0], form)
+    chosen = form_of(repro.targets[0], form)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

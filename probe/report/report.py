@@ -1,5 +1,5 @@
 """Holds what a report says (a reproduction, facts of machine and libraries, the cause), and writes
-``report.md`` under the headings of the project's own bug form.
+``report.md`` under the headings of a bug form (:mod:`probe.report.forms`).
 
 First the shortest script, then where it comes from, what avoids it, why, and the question. The
 exact script, the listing of the replay and the machine's facts are attached, not pasted.
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import platform
 import re
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from probe.case import floats
 from probe.case.case import Case
-from probe.case.errors import InputError, StoreError, one_of
+from probe.case.errors import InputError, StoreError
 from probe.explain.comparison import Comparison, Finding
 from probe.explain.evidence import Added, Evidence
 from probe.explain.kernels import BENCHDNN
@@ -27,6 +26,7 @@ from probe.explain.verdict import BUG, Verdict
 from probe.order.tree import BIAS, leaf_name
 from probe.report import program, proof
 from probe.report.failing import Effect
+from probe.report.forms import PROMISES, PROMISES_APART, Form
 from probe.report.program import Short, library_title
 from probe.report.proof import ScriptRun
 from probe.report.shrink import Shrunk
@@ -343,7 +343,8 @@ ASKS["keras"] = ASKS["tensorflow"]
 
 # Lines that say which machine it was, or nothing.
 _UNSAID = re.compile(
-    r"uname_result|nodename|Could not collect|: N/A$|\(host\)|\(user\)|^\S*\.\.\./"
+    r"uname_result|^Vulnerab|^Hypervisor|^Python platform|Could not collect|: N/A$"
+    r"|\(host\)|\(user\)|^\S*\.\.\./"
 )
 
 
@@ -411,18 +412,6 @@ def _sum_lines(side: Added) -> str:
     return "\n".join(lines)
 
 
-_TEXTS = tomllib.loads(
-    Path(__file__).with_name("templates").joinpath("forms.toml").read_text(encoding="utf-8")
-)
-# By the names of backends: where it goes (``tracker``), the mark of a heading (``level``), and
-# ``sections``: pairs of a heading and the name of what goes under it, or a fixed text in brackets.
-FORMS: dict[str, dict[str, Any]] = {
-    name: _TEXTS["forms"].get(form.get("like"), {}) | form for name, form in _TEXTS["forms"].items()
-}
-# What projects promise of bits, and where; apart: of two releases, switches or processors.
-PROMISES: dict[str, list[str]] = _TEXTS["promises"] | {"keras": _TEXTS["promises"]["tensorflow"]}
-PROMISES_APART: dict[str, list[str]] = _TEXTS["promises_apart"]
-
 # Characters that GitHub takes in one form.
 LIMIT = 65_536
 
@@ -444,23 +433,13 @@ ATTACHED = {
 }
 
 
-def form_of(target: Target, name: str | None = None) -> str:
-    """Returns the name of the form: the given one, or the target's. InputError for another one."""
-    if name is None:
-        return target.name if target.name in FORMS else "other"
-    if name not in FORMS:
-        raise InputError("form", name, "there is no such form", one_of(name, FORMS))
-    return name
-
-
-def report_text(repro: Reproduction, form: str) -> str:
+def report_text(repro: Reproduction, form: Form) -> str:
     """The text of ``report.md``: no longer than ``LIMIT``, and no heading without a text."""
-    chosen = FORMS[form]
-    filled = _texts_of_form(repro, form)
-    parts = [f"# {filled['title']}", "", f"<!-- For {chosen['tracker']} -->", ""]
-    for heading, name in chosen["sections"]:
+    filled = _texts_of_form(repro, form.name)
+    parts = [f"# {filled['title']}", "", f"<!-- For {form.tracker} -->", ""]
+    for heading, name in form.sections:
         text = name[1:-1] if name.startswith("[") else filled[name]
-        parts += [f"{chosen['level']} {heading}", "", text, ""] if text else []
+        parts += [f"{form.level} {heading}", "", text, ""] if text else []
     whole = "\n".join(parts).rstrip() + "\n"
     if len(whole) <= LIMIT:
         return whole
@@ -493,6 +472,8 @@ def _texts_of_form(repro: Reproduction, form: str) -> dict[str, str]:
     holder = "the script" if short is not None else "`reproduce.py`"
     why = cause_in_full(repro.explanation, repro.evidence, not repro.not_emulated)
     ran = kernels(repro.explanation.kernels)
+    ported = f"\n\n```python\n{repro.verdict.port}\n```" if repro.verdict.port else ""
+    ported = f"On the right this reads what the left side reads:{ported}" * bool(ported)
     sections = {
         "Exact value": exact_value(repro.verdict, holder),
         "Question": asks if repro.verdict.what != BUG else "",
@@ -503,7 +484,7 @@ def _texts_of_form(repro: Reproduction, form: str) -> dict[str, str]:
         "benchdnn": _benchdnn_lines(repro),
         "Elsewhere": "\n".join(others),
         "What the documentation says": ": ".join(promises[form]) if promised else "",
-        "The same windows": _port_in_words(repro.verdict),
+        "The same windows": ported,
         "First release affected": repro.first_release or "not searched for",
         "Attached": "\n".join(
             f"- `{name}`: {what}" for name, what in ATTACHED.items() if name in repro.files
@@ -569,11 +550,6 @@ def _benchdnn_lines(repro: Reproduction) -> str:
     lines = list(dict.fromkeys(line for side in sides for line in side.get(BENCHDNN, [])))
     code = "\n".join(["```", *lines, "```"])
     return f"The primitives by themselves, from oneDNN's verbose log:\n\n{code}" if lines else ""
-
-
-def _port_in_words(verdict: Verdict) -> str:
-    code = f"```python\n{verdict.port}\n```"
-    return f"On the right this reads what the left side reads:\n\n{code}" if verdict.port else ""
 
 
 def verdict_in_words(verdict: Verdict) -> str:

@@ -18,6 +18,7 @@ from probe.case.errors import InputError, StoreError
 from probe.explain.comparison import Finding
 from probe.report import folder, program, report
 from probe.report.failing import failing
+from probe.report.forms import FORMS
 from probe.sweep.bits import sweep_cases
 from probe.sweep.store import Store
 from probe.targets import machine
@@ -57,15 +58,16 @@ def test_the_report_has_the_forms_headings_and_both_trees(made):
     assert (
         text.index("It prints:") < text.index("The finding it came from") < text.index("**Why.**")
     )
-    for name, form in report.FORMS.items():
-        whole = report.report_text(found, name)
-        assert form["tracker"] in whole and len(whole) <= report.LIMIT
-        told = [h for h, _ in form["sections"] if f"{form['level']} {h}\n" in whole]
-        places = [whole.index(f"{form['level']} {heading}\n") for heading in told]
-        assert places == sorted(places) and len(told) >= len(form["sections"]) - 3, name
+    for name, form in FORMS.items():
+        whole = report.report_text(found, form)
+        assert form.tracker in whole and len(whole) <= report.LIMIT
+        told = [h for h, _ in form.sections if f"{form.level} {h}\n" in whole]
+        places = [whole.index(f"{form.level} {heading}\n") for heading in told]
+        assert places == sorted(places) and len(told) >= len(form.sections) - 3, name
+        assert whole.index("Verdict: both sides") < whole.index(found.short.text.strip()[:40])
         assert found.short.text.strip() in whole and found.script.strip() not in whole
         assert "none" not in whole and "not told" not in whole, name
-    assert "numerical_accuracy" in report.report_text(found, "torch")
+    assert "numerical_accuracy" in report.report_text(found, FORMS["torch"])
     with pytest.raises(InputError, match="form=bugzilla"):
         folder.write_folder(found, out, "bugzilla")
 
@@ -73,14 +75,14 @@ def test_the_report_has_the_forms_headings_and_both_trees(made):
 def test_the_report_names_kernels_that_are_known_of_a_side(made):
     found, _ = made
 
-    assert "Kernels" not in report.report_text(found, "torch")
+    assert "Kernels" not in report.report_text(found, FORMS["torch"])
     found.explanation.kernels = {
         "left": {"backend-choice": ["Slow2d"], "symbols": ["(perf is not installed)"]},
         "right": {"backend-choice": ["(not told)"], "symbols": ["(perf is not installed)"]},
     }
     try:
         for form in ("torch", "onednn"):
-            text = report.report_text(found, form)
+            text = report.report_text(found, FORMS[form])
             assert "| backend-choice | `Slow2d` | not told |" in text and "perf" not in text
             assert text.index("products are added") < text.index("backend-choice")
         assert found.to_json()["kernels"]["left"]["backend-choice"] == ["Slow2d"]

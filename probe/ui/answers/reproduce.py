@@ -19,7 +19,8 @@ from probe.explain.evidence import explain_case as explained
 from probe.report import folder as room
 from probe.report import proof
 from probe.report.failing import KeepsCause, effect, failing
-from probe.report.report import Reproduction, form_of, near_json
+from probe.report.forms import form_of
+from probe.report.report import Reproduction, near_json
 from probe.report.shrink import BUDGET
 from probe.sweep.printing import as_json
 from probe.targets.launch import open_session
@@ -109,18 +110,21 @@ def reproduce(
     kernels: str = "all",
     any_cause: bool = False,
     avoid: bool = True,
+    since: str | Target | None = None,
     force: bool = False,
 ) -> Reproduced:
     """Reduces a case, explains it, verifies a script in fresh processes, and writes a bug report.
 
     The runs are named as ``probe.explain`` names them. ``out``: the folder. ``by``: what a smaller
     case has to keep, ``bits`` or ``order``; ``most``: smaller cases to try; ``keep``: no shrinking.
-    ``form``: whose bug form; the target's own if None. ``also``: targets that are also run on the
-    smallest case. ``times``: fresh processes that must agree. ``kernels``: as in
-    ``probe.explain``. ``any_cause``: a smaller case may have a different cause than the
-    finding; the report says so. ``avoid``: try what avoids the difference. ``force``: write
-    into a folder that has files. Errors: InputError, also where both sides agree; TargetError;
-    NotReproduced where the script does not give the measured bits: then nothing is written.
+    ``form``: whose bug form, or a form's file (.md, .yml); the target's own if None. ``also``:
+    targets that are also run on the smallest case. ``times``: fresh processes that must agree.
+    ``kernels``: as in ``probe.explain``. ``any_cause``: a smaller case may have a different cause
+    than the finding; the report says so. ``avoid``: try what avoids the difference.
+    ``since``: search the first affected release from this one on, such as ``torch==2.4.0``, which
+    installs releases. ``force``: write into a folder that has files.
+    Errors: InputError, also where both sides agree; TargetError; NotReproduced where the script
+    does not give the measured bits: then nothing is written.
     """
     left, right = checked_target(target), checked_target(against_target or target)
     if against is None and right == left and against_padding is None:
@@ -129,6 +133,7 @@ def reproduce(
     finding = Finding.of(checked_case(case), vary, at, against, against_padding)
     how = {"by": by, "keep": keep, "any_cause": any_cause, "avoid": avoid, "most": most}
     how |= {"times": times, "also": checked_targets(also)}
+    how["since"] = None if since is None else checked_target(since)
     return reproduced(finding, (left, right), Path(out), form, kernels, force, **how)
 
 

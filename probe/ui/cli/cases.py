@@ -508,6 +508,8 @@ def shrink(runs: AskedRuns, by: str, most: int, any_cause: bool, out: Output) ->
 
 
 AVOID = "Don't test which switches and lengths avoid the difference (starts the library for each)."
+FORM = "Whose bug form to fill in, or a form's file (.md, .yml); the project's own if not given."
+SINCE = "Search the first affected release from this one on; installs releases (torch==2.4.0)."
 ALSO = "Test the reduced case on this target too, for the report; may be given several times."
 
 
@@ -530,8 +532,9 @@ ALSO = "Test the reduced case on this target too, for the report; may be given s
     "--time limit", "5m", "Stop after 5m (90s, 2h, 1h30m); half of that is for reducing the case."
 )
 @option("--keep", None, "Don't reduce the case and its operands.", is_flag=True)
-@option("--form", "NAME", "Whose bug form to fill in; that of the target's project if not given.")
+@option("--form", "NAME|FILE", FORM)
 @option("--also", "T", ALSO, multiple=True)
+@option("--since", "T", SINCE)
 @option(
     *("--times", "N", "How many fresh processes must confirm the script."),
     type=NUMBER,
@@ -557,6 +560,8 @@ def report(runs: AskedRuns, store: Path | None, folder: Path, out: Output, **opt
             todo = f"leave out {flag_of(name)}, or --keep"
             raise InputError(name, options[name], "--keep tries no smaller case", todo)
     options["also"] = parsed_targets(options["also"])
+    if options["since"] is not None:
+        (options["since"],) = parsed_targets((options["since"],))
     row, limit = options.pop("row"), options.pop("limit")
     if store is not None:
         runs.refuse_beside(store)
