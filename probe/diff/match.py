@@ -493,12 +493,10 @@ class RunningMatch:
         settled.give_reasons(difference, why if marks else "")
         for region in difference.sources:
             for side, earlier in enumerate(self.sides.earlier):
-                if earlier is None or settled.reads_marked(region, earlier, side):
+                if earlier is None or self.sides.piece is not None:
                     continue
-                if self.sides.piece is None:
+                if not settled.reads_marked(region, earlier, side):
                     region.doubted(settled.EARLIER)
-                else:  # the state should have it
-                    region.cause, region.note = "window", settled.EARLIER
 
     def _computing(self, rest: Sequence[int], free: Sequence[int]) -> bool:
         sides = zip(self.runs, (rest, free), strict=True)

@@ -20,6 +20,9 @@ Lines = tuple[np.ndarray, np.ndarray]
 # these among all where it isn't clear from the marks alone which lines belong together.
 NEAR, SHARE = 1e-2, 0.5
 
+# The same share behind a state: masks fill half of two blocks with one number.
+BEHIND = 0.9
+
 
 @dataclass
 class Side:
@@ -46,6 +49,8 @@ def paired(left: Side, right: Side) -> Selection | None:
     if len(left.shape) != len(right.shape):
         return None
     axes = [axis for axis, (n, m) in enumerate(zip(left.shape, right.shape, strict=True)) if n != m]
+    if left.piece is not None:
+        return _behind_state(left, right, axes)
     whole = left.complete and right.complete and left.own is None and right.own is None
     if axes and whole and not (left.mark.any() or right.mark.any()):
         return None
@@ -79,11 +84,6 @@ def _lines(left: Side, right: Side, axis: int) -> Iterator[tuple[Lines, bool]]:
     n, m = left.shape[axis], right.shape[axis]
     side, count, size = (right, n, m) if n < m else (left, m, n)
     whole = np.arange(count)
-    if n < m and left.piece is not None:
-        begin = _begin(left.piece, n, m)
-        if begin is not None:
-            yield (whole, begin + whole), True
-            return
     turn = (lambda at: (whole, at)) if n < m else (lambda at: (at, whole))
     rest = tuple(k for k in range(len(side.shape)) if k != axis)
 
@@ -114,14 +114,23 @@ def _lines(left: Side, right: Side, axis: int) -> Iterator[tuple[Lines, bool]]:
         yield turn(whole), False
 
 
-def _begin(piece: tuple[int, int, int], count: int, size: int) -> int | None:
-    """Where the lines of a piece behind a state begin in the whole's: at its own positions, or at
-    the beginning where they are as many as all up to its end. None: they are neither."""
-    start, stop, total = piece
-    at, end = start * size, stop * size
-    if not at % total and count * total == end - at:
-        return at // total
-    return 0 if count * total == end else None
+def _behind_state(left: Side, right: Side, axes: list[int]) -> Selection | None:
+    """What a piece behind a state has in common with the whole: along each axis of other sizes its
+    own positions, or all up to its end. Blocks of other positions may have these sizes too, so that
+    the numbers must be near."""
+    assert left.piece is not None
+    start, stop, total = left.piece
+    chosen = dict[int, Lines]()
+    for axis in axes:
+        count, size = left.shape[axis], right.shape[axis]
+        at, end = start * size, stop * size
+        begin = at // total if not at % total and count * total == end - at else 0
+        if not begin and count * total != end:
+            return None
+        chosen[axis] = np.arange(count), begin + np.arange(count)
+    selection = _selected(left, right, chosen)
+    share = nearness(left, right, selection)
+    return selection if share is not None and share > BEHIND else None
 
 
 def _taken(side: Side, axis: int, at: np.ndarray) -> Side:

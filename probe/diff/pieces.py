@@ -51,6 +51,9 @@ _FORMS = (
 
 STATEFUL = ("stream", "cached", "draft")
 
+# Times a position's own numbers: what differs by 1e-5 is more than rounding then.
+ENLARGED = 4096.0
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -337,7 +340,7 @@ class InPieces:
         (``where`` says from its number and size which; ``number``: of this one alone)."""
         # bits, not numbers: an element that nothing moves by the last digit reads nothing there
         marks = [np.zeros(array.shape, bool) for array in self.whole]
-        for other in self._others(where, number):
+        for other in self.others(where, number):
             with unheard():
                 outputs = self.call(other)
             for number, (ours, theirs) in enumerate(zip(self.whole, outputs, strict=True)):
@@ -345,9 +348,10 @@ class InPieces:
                 marks[number] |= differing(ours, theirs, self.forms[number]) if same else True
         return marks
 
-    def _others(
-        self, where: Callable[[int, int], np.ndarray], number: int | None
+    def others(
+        self, where: Callable[[int, int], np.ndarray], number: int | None = None
     ) -> Iterator[Arrays]:
+        """Yields its inputs with other content at places of an axis, as of ``changed``."""
         places = {name: np.zeros(array.shape, bool) for name, array in self.arrays.items()}
         for order, each in enumerate(self.along):
             if number in (None, order):
@@ -384,8 +388,9 @@ class InPieces:
             def at(_: int, size: int, position: int = position) -> np.ndarray:
                 return np.arange(size) == position
 
-            # one large content and one random one: four would cost twice the runs
-            for other in [*self._others(at, 0)][::2]:
+            # one large content and a random one: four would cost twice the runs; and its own
+            # numbers times so much that what passes a tolerance is seen
+            for other in [*[*self.others(at, 0)][::2], *self._enlarged(position)]:
                 with unheard():
                     _mark(whole, self.whole, self.call(other), self.forms)
                     later = self.computed(pieces[begin:], other, states[begin])
@@ -401,6 +406,21 @@ class InPieces:
                     any_part, far_part = (each[number][output][here] for each in parts)
                     apart[number][output][here] |= (far_whole & ~any_part) | (far_part & ~any_whole)
         return apart
+
+    def _enlarged(self, position: int) -> Iterator[Arrays]:
+        """Yields its inputs with the floating-point numbers of a position of the first axis times
+        ``ENLARGED``."""
+        arrays = dict(self.arrays)
+        for name, axis in self.along[0].items():
+            dtype = self.dtypes.get(name, str(arrays[name].dtype))
+            if dtype in floats.FORMATS:
+                index = (slice(None),) * axis + (position,)
+                most = floats.largest_finite(dtype)
+                wide = floats.widen(arrays[name], dtype)
+                wide[index] = np.clip(wide[index] * ENLARGED, -most, most)
+                arrays[name] = floats.round_to(wide, dtype)
+        if any(arrays[name] is not self.arrays[name] for name in self.along[0]):
+            yield arrays
 
     def kept(self, piece: Piece, output: int) -> tuple[slice, ...] | None:
         """Where an output has what a piece keeps; None: it doesn't follow the input."""
@@ -592,6 +612,19 @@ def first_far(
             before = [left.values[n].given for n in op.reads if n in far]
             return before[0] if before and before[0] >= 0 else number
     return None
+
+
+def first_longer(run: Run, axis: int) -> int:
+    """The operation from which on a run's first output has so many lines along an axis."""
+    value = run.values[run.outputs[0]]
+    while value.given >= 0:
+        reads = [run.values[n] for n in run.operations[value.given].reads]
+        # turned axes are looked through: any axis may have as many lines
+        longer = [each for each in reads if each.given >= 0 and value.shape[axis] in each.shape]
+        if not longer:
+            break
+        axis, value = longer[0].shape.index(value.shape[axis]), longer[0]
+    return value.given
 
 
 def _is_far(

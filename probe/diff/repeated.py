@@ -180,12 +180,14 @@ def lacked_samples(arrays: Arrays, where: Where) -> np.ndarray | None:
     return lines[0] if 1 < lines[0].sum() < len(lines[0]) else None
 
 
-def independent(arrays: Arrays, dtypes: Mapping[str, str] | None = None) -> Arrays:
+def independent(arrays: Arrays, dtypes: Mapping[str, str] | None = None, draw: int = 0) -> Arrays:
     """Returns other inputs of the same kind: random numbers, the same masks, other tokens."""
     return {
         name: array
         if is_mask(array)
-        else other_content(array, (dtypes or {}).get(name, str(array.dtype)), 3, SEED - 1 - order)
+        else other_content(
+            array, (dtypes or {}).get(name, str(array.dtype)), 3, SEED - 1 - order - 101 * draw
+        )
         for order, (name, array) in enumerate(arrays.items())
     }
 

@@ -23,7 +23,7 @@ __all__ = ["ABOUT", "HISTORY", "NULL_INT", "RUN_IDENTITY", "TABLES", "TYPES", "V
 __all__ += ["arrow_schema", "column_names", "described_schema", "key_columns", "readme", "run_id"]
 
 # Version of the format that is written. All older ones can be read: see :data:`HISTORY`.
-VERSION = 9
+VERSION = 10
 
 # What each version added. A column that is newer than a file reads as null.
 HISTORY: dict[int, str] = {
@@ -38,6 +38,7 @@ HISTORY: dict[int, str] = {
     8: "How accurate each side is: `accuracies`. Whether rounding can be why, in columns of "
     "`trials`, `walks` and `sources`; `causes.beyond`.",
     9: "`reveals.sets`, `promises.sets`; `certified` is no longer written.",
+    10: "Models in pieces: `schedules`.",
 }
 
 RUN_IDENTITY = (

@@ -695,6 +695,42 @@ conditions text  the smallest sets that bring the bits back; null: not asked for
 seconds    float time for this row [s]
 cause@8    text  why they differ, in words; null: none does, or not asked
 
+## schedules @10
+One row per model and schedule: its pieces against the same computed whole.
+
+{RUN}
+*part      text  `mistakes`, `right`, `models`, `sizes`, `tiles`, `channels`
+*model     text  the model or layer
+{TARGET}
+*schedule  text  in which pieces, as `--at` says it
+*dtype     text  format of the numbers
+*planted   text  what is wrong with the schedule; empty where nothing is
+verdict    text  `equal`, `differs`, `unknown`; null: refused: see `reason`
+called     text  what a difference is called: `window`, `grid`, `seams`, `rounding`, ...; null:
+                 refused: see `reason`
+outputs    int   outputs that pieces keep [outputs]; null: refused: see `reason`
+compared   int   of these, compared by index [outputs]; null: refused: see `reason`
+differing  int   of these, with different bits [outputs]; null: refused: see `reason`
+max_ulp    int   largest distance [ulp]; null: no number
+window     int   outputs that read other inputs than the whole's [outputs]; null: not asked
+far        int   outputs further apart than rounding that don't [outputs]; null: not asked
+lost       int   outputs that are missing at a seam [outputs]; null: not asked
+doubled    int   outputs that are given twice at a seam [outputs]; null: not asked
+enters     text  the operation at which a mistake enters; null: there is none, or it is not known
+first      text  the first source, an operation; null: there is none
+referee    text  the first operation of which direct calls differ; null: none, or not called
+predicted  flag  whether equal bits were predicted from the orders of sums; null: not predicted
+safe       ranges sizes that are said to have the bits of the whole: start, stop, ...; null: not
+                  asked
+broken     int   of these, contradicted by a random prompt [sizes]; null: not asked
+prompts    int   random prompts [prompts]; null: none
+positions  indices differing outputs at each position of the input's first axis that is cut
+                 [outputs]; null: not counted
+right      flag  whether the answer is what was planted, predicted or called; null: refused: see
+                 `reason`
+reason     text! why nothing was compared; null: it was
+seconds    float time for this row [s]
+
 ## accuracies @8
 One row per differing output that was explained, of many evenly taken ones: how far each side is
 from the exact result, and what rounding can do at the most.

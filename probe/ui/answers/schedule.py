@@ -27,8 +27,10 @@ from probe.diff.pieces import (
     Piece,
     Schedule,
     first_far,
+    first_longer,
     placed_pieces,
 )
+from probe.diff.repeated import independent, unheard
 from probe.diff.running import behind_state, by_running
 from probe.diff.walk import walk
 from probe.explain.comparison.outputs import counts_text, joined, verdict_of
@@ -66,7 +68,7 @@ class Scheduled(Answer):
     axis that is cut, what pieces need. ``walked``: the first piece that differs against the whole,
     operation by operation; None: none differs, or it was not asked. ``safe``: of other sizes of
     pieces, ``at`` and ``verdict``. ``stateful``: each piece gets what the one before left.
-    ``enters``: where something is a mistake, the first operation of that piece that gives it.
+    ``enters``: the first operation of that piece that gives other numbers, by more than rounding.
     """
 
     found: list[Compared]
@@ -189,7 +191,12 @@ class Scheduled(Answer):
         if self.mistakes:
             return first, "; ".join(self.mistakes), self._mend()
         if self.walked is not None:
-            return first, self.walked.ending()[0], self._kept()
+            why = self.walked.ending()[0]
+            if self.enters and self.walked.found.first is None:
+                why = (
+                    f"{self.enters} gives other numbers in the piece, and no operation is a source"
+                )
+            return first, why, self._kept()
         if self.verdict == "equal":
             need = [] if self.stateful else [context.words for context in self.contexts]
             same = "equal: all pieces have the bits of the whole"
@@ -203,7 +210,7 @@ class Scheduled(Answer):
             return "--sizes 1..64 looks for sizes of pieces that have the bits of the whole"
         text = f"sizes of pieces with the bits of the whole: {ranges(same) or 'none'}"
         text += f"; with different bits: {ranges(other)}" if other else ""
-        return f"{text} (on these inputs)"
+        return f"{text} (on these inputs and {OTHERS} others)"
 
     def _mend(self) -> str:
         """What pieces need, where something is a mistake."""
@@ -270,6 +277,10 @@ class Scheduled(Answer):
         axes.legend(frameon=False)
         return figure
 
+
+# Other inputs on which a size has to keep the bits: bfloat16 rounds most changes of an order away,
+# so that four contents would call sizes safe that the fifth contradicts.
+OTHERS = 24
 
 # Pieces that a terminal shows.
 ROWS = 12
@@ -390,26 +401,43 @@ def _whole(
 
 
 def _safe(both: InPieces, schedule: Schedule, sizes: Iterable[int]) -> list[dict[str, Any]]:
-    """Which sizes of pieces have the bits of the whole: run, all of their pieces."""
-    entries = []
-    for size in sizes:
-        if budget.spent():
-            break
-        other = schedule.with_sizes(*(size for _ in range(schedule.axes)))
-        pieces = other.pieces(both.sizes)
-        same = True
-        for piece, outputs in zip(pieces, both.computed(pieces), strict=True):
-            for number, (whole, part) in enumerate(zip(both.whole, outputs, strict=True)):
-                kept = both.kept(piece, number)
-                if kept is None:
-                    continue
-                places = both.places(piece, number, part.shape)
-                if places is None or whole[places[0]].shape != whole[kept].shape:
-                    same = False
-                    continue
-                same &= whole[places[0]].tobytes() == part[places[1]].tobytes()
-        entries.append({"at": size, "verdict": "equal" if same else "differs"})
-    return entries
+    """Which sizes of pieces have the bits of the whole: run, all of their pieces, on these inputs
+    and where they are the same on ``OTHERS`` others too, large ones and random ones."""
+    left, differ = list(sizes), set[int]()
+    given = [both.arrays, *both.others(lambda _, size: np.ones(size, bool))] if left else []
+    while left and len(given) <= OTHERS:
+        given.append(independent(both.arrays, both.dtypes, len(given)))
+    for number, arrays in enumerate(given):
+        whole = both.whole if not number else both.call(arrays)
+        for size in left:
+            if size in differ or budget.spent():
+                continue
+            other = schedule.with_sizes(*(size for _ in range(schedule.axes)))
+            pieces = other.pieces(both.sizes)
+            with unheard():
+                pairs = zip(pieces, both.computed(pieces, arrays), strict=True)
+                if not _has_bits(both, whole, pairs):
+                    differ.add(size)
+    known = left if not budget.spent() else sorted(differ)
+    return [{"at": n, "verdict": "differs" if n in differ else "equal"} for n in known]
+
+
+def _has_bits(
+    both: InPieces,
+    whole: Sequence[np.ndarray],
+    computed: Iterable[tuple[Piece, list[np.ndarray]]],
+) -> bool:
+    for piece, outputs in computed:
+        for number, (array, part) in enumerate(zip(whole, outputs, strict=True)):
+            kept = both.kept(piece, number)
+            if kept is None:
+                continue
+            places = both.places(piece, number, part.shape)
+            if places is None or array[places[0]].shape != array[kept].shape:
+                return False
+            if array[places[0]].tobytes() != part[places[1]].tobytes():
+                return False
+    return True
 
 
 def _first_piece(
@@ -447,8 +475,10 @@ def _first_piece(
             match = by_running(steps.recorder, given, both.dtypes)
         left, right = part(whole), steps.recorder(whole)
         walked = Walked(walk(left, right, explain, tell, match=match), question)
-        if answer.mistakes:
-            answer.enters = _enters(walked, piece, both.sizes, both.step is not None)
+        if answer.mistakes or walked.found.first is None:
+            layout = both.layouts[0][0]
+            axis = layout.axis if layout and compared[number].doubled else None
+            answer.enters = _enters(walked, piece, both.sizes, both.step is not None, axis)
         if both.step is None:
             walked.inputs = both.cut(piece.given), whole
         return walked
@@ -457,11 +487,16 @@ def _first_piece(
         return None
 
 
-def _enters(walked: Walked, piece: Piece, sizes: Sequence[int], behind: bool) -> str:
-    """The operation at which a mistake enters, in words; empty: not known."""
+def _enters(
+    walked: Walked, piece: Piece, sizes: Sequence[int], behind: bool, axis: int | None = None
+) -> str:
+    """The operation at which a mistake enters, in words; empty: not known. ``axis``: along which
+    the piece gives too much."""
     runs = walked.found.left, walked.found.right
     number = first_far(runs, piece, sizes, behind)
-    if number is None:
+    if number is None and axis is not None:
+        number = first_longer(runs[0], axis)
+    if number is None or number < 0:
         return ""
     regions = (each for each in walked.found.operations if each.left == number)
     op = runs[0].operations[number]

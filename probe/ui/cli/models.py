@@ -64,10 +64,11 @@ def give_of_model(answer: Any, out: Output, after: Sequence[tuple[str, str]] = (
 
 WHAT = (
     "What you mean: batch (one sample alone against in a batch), padding (alone without padding "
-    "against padded), release (--target against --against-target) or machine (against a "
-    "--recording). On a terminal you are asked; else it is batch."
+    "against padded), chunks (of --at positions, against the whole), release (--target against "
+    "--against-target) or machine (against a --recording). On a terminal you are asked; else it is "
+    "batch."
 )
-LEFT = "The left size; 1 of batches, the valid part of the first padded sample."
+LEFT = "The left size; 1 of batches, the valid part of the first padded sample; of a chunk."
 RIGHT = "The right size; all rows, or the full length, if not given."
 HEADS = {part: part for part in ("outputs", "fix", "cost", "report")}
 HEADS |= {"operation": "which", "cause": "why"}
@@ -112,6 +113,16 @@ def examine(
     from probe.ui.answers import examine as answers
 
     require_unwritten("report", folder)
+    if ask == "chunks":
+        two = {name: options[name] for name in ("against", "against_target", "time")}
+        for name in ("at", "recording"):
+            if (options[name] is None) is (name == "at"):
+                why, todo = "chunks of one size are compared with the whole", "give --at C alone"
+                raise InputError(name, options[name] or "(none)", why, todo)
+        two |= {"axis": "schedule", "at": f"chunks:{options['at']}", "explain": True}
+        return _in_pieces(
+            model, run, options["target"], folder, out, {"by": None, "sizes": None} | two
+        )
     options |= run.arguments()
     free = ask is None and not options["against_target"] and not options["recording"]
     if free and not out.as_json and sys.stdin.isatty() and out.notes.is_terminal:

@@ -173,3 +173,40 @@ def test_rounding_of_bfloat16_is_no_mistake() -> None:
     report = answer.to_json()
     assert answer.verdict == "differs" and not answer.mistakes
     assert max(o["max_ulp"] for piece in report["pieces"] for o in piece["outputs"]) <= 2
+
+
+def test_a_dropped_state_that_passes_a_tolerance_is_no_rounding() -> None:
+    class Leaks(nn.Module):  # type: ignore[misc,name-defined]
+        """Adds 1e-5 of the number before; the state isn't kept."""
+
+        def forward(self, x: Any, state: Any = None) -> tuple[Any, Any]:
+            before = torch.zeros(1, 1, 16) if state is None else state
+            return x + 1e-5 * torch.cat([before, x[:, :-1]], 1), 0 * x[:, -1:]
+
+    answer = asked(Leaks(), "stream:4", vary="schedule:x:1")
+    outputs = [each for piece in answer.found for each in piece.differences]
+    assert max(each.max_abs or 0 for each in outputs) < 1e-4
+    windows = [piece.window for piece in answer.found]
+    assert windows[0] == 0 and min(windows[1:]) > 12 and answer.mistakes
+
+
+def test_a_bidirectional_net_has_no_overlap_that_is_enough() -> None:
+    class Both(nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.net = nn.LSTM(16, 4, batch_first=True, bidirectional=True)
+
+        def forward(self, x: Any) -> Any:
+            return self.net(x)[0]
+
+    answer = asked(Both().eval(), "chunks:6+overlap:3", vary="schedule:x:1")
+    assert answer.mistakes and "no overlap is enough" in answer.lines()[2]
+
+
+def test_samples_that_are_given_twice_are_named_where_there_are_more() -> None:
+    torch.manual_seed(0)
+    x = np.random.default_rng(1).standard_normal((1, 3, 32)).astype(np.float32)
+    model = nn.Sequential(nn.Conv1d(3, 4, 1), nn.ConvTranspose1d(4, 2, 4, 2)).eval()
+    answer = asked(model, "chunks:8", x)
+    assert answer.to_json()["doubled"] > 0 and answer.enters == "aten.convolution at 1"
