@@ -519,12 +519,20 @@ def reads_besides(region: Region, runs: Runs) -> list[str]:
         return []
     texts = []
     run, op = sides[longer]
+    if isinstance(op.meaning, Passes):  # which reads what was computed inside
+        return [INSIDE.format(NAMES[longer], NAMES[1 - longer])]
     for place, number in enumerate(op.reads):
         if number not in compared[longer]:
             value = run.values[number]
             what = f"{value.dtype} {'x'.join(map(str, value.shape)) or 'number'}"
             texts.append(f"operand {place + 1}, {what}, is read on the {NAMES[longer]} alone")
     return texts
+
+
+INSIDE = (
+    "compiled as one program, which on the {0} gives what its operations give one by one, and on "
+    "the {1} doesn't: there the compiler computes some of them in another way"
+)
 
 
 def _are_one_program(region: Region, runs: Runs) -> bool:

@@ -91,6 +91,9 @@ def open_model(
         except (Exception, SystemExit) as error:  # whatever a user's module raises
             why = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
             todo = "write module:function as Python imports it"
+            missing = isinstance(error, ModuleNotFoundError) and error.name
+            if missing and missing not in (module, module.partition(".")[0]):
+                todo = f"install what it imports: pip install {missing}"
             raise InputError("model", name, why, todo) from None
     if isinstance(model, str | Path):
         path = Path(model)
@@ -200,7 +203,9 @@ class FunctionSubject:
             why = f"it takes {', '.join(missing)}"
             todo = f"give --inputs FILE.npz, {OR_SHAPE}, or a function of no arguments"
             if arrays:
-                why, todo = f"{why} besides", "give an array for each of its arguments"
+                why = f"{why} besides"
+                todo = "give an array for each of its arguments, or a shape: "
+                todo += " ".join(f"--shape {name}=8x64" for name in (*arrays, *missing))
             raise InputError("inputs", ", ".join(arrays) or "(none)", why, todo)
         if names and len(arrays) > len(names):
             why = f"{len(arrays)} are given, and it takes {', '.join(names)}"
@@ -281,7 +286,9 @@ def refuse_fractions(
         except Exception:  # whatever the user's function raises of these
             continue
         why = "it takes whole numbers there, such as ids of tokens, and these have fractions"
-        raise InputError("inputs", ", ".join(some), why, "give --inputs FILE.npz with integers")
+        tokens = ", ".join(f"{n}=np.random.randint(0, 100, {arrays[n].shape})" for n in some)
+        todo = f"give --inputs ids.npz with integers: np.savez('ids.npz', {tokens})"
+        raise InputError("inputs", ", ".join(some), why, todo)
 
 
 def _shapes(arrays: Mapping[str, np.ndarray]) -> Any:

@@ -278,6 +278,18 @@ def _valid_lengths(arrays: Mapping[str, np.ndarray], along: Mapping[str, int]) -
     return lengths
 
 
+def has_padding(arrays: Mapping[str, np.ndarray]) -> bool:
+    """Whether a mask says that samples are padded, or some of them end in zeros."""
+    if mask_of_padding(arrays)[0]:
+        return True
+    axes = [(name, axis) for name, array in arrays.items() for axis in range(1, array.ndim)]
+    for name, axis in axes:
+        lengths = _valid_lengths(arrays, {name: axis})
+        if ((lengths > 0) & (lengths < arrays[name].shape[axis])).any():
+            return True
+    return False
+
+
 def _inputs_and_sizes(
     user_model: GivenModel, subject: Any, ask: str, wanted: tuple[int | None, int | None]
 ) -> tuple[dict[str, np.ndarray], dict[str, int], int, int]:
@@ -495,7 +507,8 @@ def _operation_in_words(walked: Walked, first: Region | None) -> str:
 
     what = recorded.layer_of(walked.found, first) or first.op
     where = f"{first.path}: {what}" if first.path else what
-    text = f"{where}: {differ(first.differing, first.compared, first.max_ulp)}"
+    inside = "the outputs agree, the bits inside differ; " * (walked.verdict == "equal")
+    text = f"{inside}{where}: {differ(first.differing, first.compared, first.max_ulp)}"
     more = len(walked.differ_by_themselves()) - 1
     text += f"; {counted(more, 'operation')} behind it differ by themselves too" * (more > 0)
     return text

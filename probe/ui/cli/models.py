@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,7 @@ from probe.ui.cli.options import (
 
 if TYPE_CHECKING:
     from probe.sweep.printing import Output
-    from probe.ui.answers.examine import Learned
+    from probe.ui.answers.examine import Diagnosis, Learned
     from probe.ui.answers.first_difference import Walked
 
 REPORT = "Write a verified bug report of the first operation that differs into DIR."
@@ -150,7 +150,8 @@ def examine(
         )
         report = diagnosis.report() if out.as_json else {}
     ended = f"; ended early: {diagnosis.ended}" if diagnosis.ended else ""
-    out.give(report, lambda: f"{diagnosis.asked}{ended}")
+    after = _next_questions(model, run, diagnosis) if options["target"] is None else []
+    out.give(report, lambda: f"{diagnosis.asked}{ended}", after)
     if diagnosis.ended == "interrupted":
         return INTERRUPTED
     return out.status(diagnosis.found.finding)
@@ -310,14 +311,7 @@ def _after_equal(model: str, run: ModelRun, two: dict[str, Any]) -> list[tuple[s
     if two["at"] is None:
         return []
     words = {"vary": two["axis"], "at": two["at"], "against": two["against"]}
-    words["inputs"] = run.inputs
-    shown = "".join(f" --{key} {shlex.quote(str(n))}" for key, n in words.items() if n is not None)
-    shown += "".join(f" --shape {shlex.quote(shape)}" for shape in run.shapes)
-    if run.seed:
-        shown += f" --seed {run.seed}"
-    if run.trust:
-        shown += " --trust"
-    base = f"probe diff {shlex.quote(model)}{shown}"
+    base = f"probe diff {shlex.quote(model)}{_words(words, run)}"
     steps, sizes, at, against = [], two["sizes"], two["at"], two["against"]
     if sizes is None and against is not None and against > 2:
         among = f"1..{against - 1}"
@@ -326,6 +320,40 @@ def _after_equal(model: str, run: ModelRun, two: dict[str, Any]) -> list[tuple[s
         how = "compares the orders of all sums, for all finite inputs"
         steps.append((f"{base} --sizes {','.join(map(str, sizes or [at]))} --by order", how))
     return [*steps, OTHER_TARGETS]
+
+
+def _words(options: Mapping[str, Any], run: ModelRun) -> str:
+    """Returns options as they are typed, and those that say what is run."""
+    options = {**options, "inputs": run.inputs}
+    words = [f"--{key} {shlex.quote(str(n))}" for key, n in options.items() if n is not None]
+    words += [f"--shape {shlex.quote(shape)}" for shape in run.shapes]
+    words += [f"--seed {run.seed}"] * bool(run.seed) + ["--trust"] * run.trust
+    return "".join(f" {word}" for word in words)
+
+
+def _next_questions(model: str, run: ModelRun, diagnosis: Diagnosis) -> list[tuple[str, str]]:
+    """Returns what to ask next where the outputs agree, each with what it does."""
+    from probe.ui.answers.examine import BATCH, has_padding
+
+    inputs, base = diagnosis.found.inputs, f"probe {shlex.quote(model)}"
+    if diagnosis.found.verdict != "equal" or inputs is None:
+        return [OTHER_TARGETS] if diagnosis.found.verdict == "equal" else []
+    if diagnosis.ask == "padding":
+        todo = "asks one sample alone against the same one in a batch"
+        return [(f"{base}{_words({}, run)}", todo), OTHER_TARGETS]
+    questions = list[tuple[str, str]]()
+    if has_padding(inputs[1]):
+        todo = "asks a sample alone against the same one padded"
+        questions.append((f"{base}{_words({'ask': 'padding'}, run)}", todo))
+    at, count = (max((a.shape[0] for a in side.values() if a.ndim), default=1) for side in inputs)
+    if run.inputs is None and not run.shapes:
+        todo = "asks a larger batch: libraries choose kernels by size"
+        questions.append((f"{base}{_words({'against': max(2 * count, BATCH)}, run)}", todo))
+    if at < count:
+        words = _words({"vary": "batch", "at": at, "against": count}, run)
+        order = f"probe diff {shlex.quote(model)}{words} --sizes {at} --by order"
+        questions.append((order, "compares the orders of all sums, for all finite inputs"))
+    return questions
 
 
 def give_two_runs(
