@@ -30,6 +30,7 @@ from probe.explain.comparison import (
     compare_shapes,
     outputs_of_call,
 )
+from probe.explain.verdict import BUG, bug_or_rounding
 from probe.order.tree import BIAS
 from probe.report import proof
 from probe.sizes import bisection
@@ -195,8 +196,8 @@ class KeepsCause:
     """Whether smaller findings keep the cause of ``start``.
 
     A cause is kept where outputs still differ by the most frequent one of the start's and none by a
-    cause that the start does not have; and where the products that are not 0 alone show that
-    cause. ``anything``: no conditions.
+    cause that the start does not have; where a bug stays a bug; and where the products that are not
+    0 alone show that cause. ``anything``: no conditions.
     ``before`` costs one reveal of the start, when it is first asked for. Errors: TargetError.
     """
 
@@ -212,6 +213,11 @@ class KeepsCause:
         return self.failed.explained(self.start)
 
     @cached_property
+    def _wrong(self) -> bool:
+        """Returns whether a side of the start is no rounding of its exact value."""
+        return bug_or_rounding(self._explained).what == BUG
+
+    @cached_property
     def _bare(self) -> bool:
         """Returns whether the start shows its cause by the products that are not 0 alone."""
         return self._shown_by_products(self._explained)
@@ -223,6 +229,9 @@ class KeepsCause:
         comparison = self.failed.judged(finding) or self.failed.explained(finding)
         after = effect(comparison, finding.label)
         if not same_cause(self.before, after):
+            return False
+        # a bug's smallest case is one, or its report would call it rounding
+        if self._wrong and bug_or_rounding(comparison).what != BUG:
             return False
         if "reach" in after.causes and _numeric(self._explained) and not _numeric(comparison):
             return False

@@ -126,3 +126,18 @@ def test_the_first_affected_release_is_searched_between_two(monkeypatch):
     assert module.first_affected(*asked).startswith("1.0 or an earlier one")
     since["from"] = "2.0"
     assert module.first_affected(*asked).startswith("not known")
+
+
+def test_the_smallest_case_of_a_bug_is_one():
+    """An FFT's error goes with the largest numbers of a signal: small sums far off are no rounding,
+    smaller signals would be."""
+    x = np.full((1, 40, 1), 1.0, np.float32)
+    x[0, 30:] = 1e12
+    finding = Finding.of(Case("conv1d", 3, length=40))
+    w = np.ones_like(finding.w)
+    finding = finding.with_operands(x, w, finding.b)
+    targets = Target.parse("reference"), Target.parse("reference,algorithm=fft")
+    made = folder.reproduce(finding, *targets, times=1, avoid=False, most=40)
+    assert made.verdict.what == "bug" and made.ran.status == 1
+    assert "AssertionError: no rounding gives the result on the right" in made.ran.errors
+    assert made.finding.x.size < finding.x.size

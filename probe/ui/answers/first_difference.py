@@ -42,6 +42,7 @@ from probe.explain.comparison.outputs import (
     decisions,
     with_window,
 )
+from probe.explain.verdict import three_classes
 from probe.order.semantics.contract import Unknown
 from probe.record.contract import Recorder
 from probe.record.inputs import listed_inputs, require_arguments
@@ -112,6 +113,24 @@ class Walked(Answer):
         operations = enumerate(self.found.operations)
         return [number for number, op in operations if op.verdict == "source" or op.own]
 
+    @property
+    def classes(self) -> dict[str, int]:
+        """Returns how many outputs are equal, how many differ by rounding that is explained, and
+        how many otherwise: they are explained where every source is, and nothing else is open."""
+        elements, differing = (
+            sum(getattr(output, name) for output in self.found.plain)
+            for name in ("elements", "differing")
+        )
+        apart = sum(output.window_apart for output in self.found.plain)
+        rounding = self.found.rounding
+        explained = rounding.explained > 0 and rounding.explained == rounding.total
+        explained &= not self.found.not_whole and all(
+            operation.cause not in NO_ROUNDING
+            for operation in self.found.operations
+            if operation.verdict == "source"
+        )
+        return three_classes(elements, differing, (differing - apart) * explained)
+
     def report(self) -> dict[str, Any]:
         difference, first = self.found, self.found.first
         samples = difference.samples
@@ -136,6 +155,7 @@ class Walked(Answer):
             "shares": {name: count / total for name, count in self.counts().items()},
             "differ_by_themselves": len(self.differ_by_themselves()),
             "rounding": difference.rounding.to_json(),
+            "classes": self.classes,
             "decisions": self.decided(),
             "unknown": [
                 {"operations": len(some), "first": some[0].name, **asdict(why)}
@@ -242,11 +262,18 @@ class Walked(Answer):
     def lines(self) -> tuple[str, str, str]:
         total = len(self.found.operations)
         compared = f"{self.asked.left} against {self.asked.right}: {self.counts_text()}"
+        compared += f": {self.class_text()}" * bool(self.class_text())
         name = f"{self.asked.model}, " if self.asked.model else ""
         first, last = self.ending()
         operations = f"{counted(total, 'operation')}, {self.found.examined:,} compared"
         operations += f", matched {self.found.matched}"
         return f"{name}{compared}", f"{first} ({operations})", last
+
+    def class_text(self) -> str:
+        """Which class differing outputs are of, in words; empty where none differs."""
+        differing = {name: count for name, count in self.classes.items() if name != "equal"}
+        words = [f"{count:,} {name}" for name, count in differing.items() if count]
+        return words[0].partition(" ")[2] if len(words) == 1 else ", ".join(words)
 
     def counts_text(self) -> str:
         """How many outputs differ by index, and of how many samples."""
@@ -606,6 +633,9 @@ def unwatched_function(function: Callable[..., Any]) -> Callable[..., list[np.nd
     name = str(getattr(function, "__name__", type(function).__name__)).strip("<>")
     return ndarray.operation(name, Unknown("a function as a whole"))(whole)
 
+
+# Causes of sources that are no rounding.
+NO_ROUNDING = ("window", "reach", "argument", "algorithm", "generator", "uninitialised")
 
 # Differing elements of which it is asked what they read.
 ELEMENTS = 8

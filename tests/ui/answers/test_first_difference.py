@@ -148,6 +148,7 @@ def test_functions_of_other_libraries_say_which_rows_their_outputs_read():
 
     found = probe.first_difference(rolling, direct, inputs=(x,))
     assert found.window == 1 and found.verdict == "differs"
+    assert found.classes == {"equal": 0, "explained rounding": 0, "not explained": 1}
     (note,) = found.to_json()["notes"]
     assert "on the left reads rows x0[0..6], on the right reads rows x0[4..6]" in note
     if found.found.first is not None:

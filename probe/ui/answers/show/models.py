@@ -61,6 +61,7 @@ def walked(answer: Walked) -> RenderableType:
     parts: list[RenderableType] = [
         Text(first),
         Text(f"verdict: {answer.verdict}{words}", f"bold {colour}"),
+        Text(", ".join(f"{count:,} {name}" for name, count in answer.classes.items())),
         Text(second),
         Text(answer.outcome("--report DIR")),
     ]
