@@ -258,6 +258,11 @@ class Keeper:
             if checked[-1].sizes.entry.chosen:
                 break
         taken = checked[-1] if checked[-1].sizes.entry.chosen else checked[0]
+        if axis == "batch" and not taken.sizes.entry.chosen:
+            # TensorFlow's mean of a picture adds by where it begins in memory, at every batch
+            taken.sizes.take(taken.sizes.mark(1))
+            note = f"{key}: samples run one by one, as places of one call have different bits"
+            self.table.notes += [note] * (note not in self.table.notes)
         threads = self.library.threads()
         for operation in (ready.operation for ready in checked if ready is not taken):
             for name in (operation.key, _key_with_threads(operation, threads)):
