@@ -32,6 +32,7 @@ from probe.diff.difference import (
 from probe.diff.folder import read_recording
 from probe.diff.functions import FunctionSide, by_reading
 from probe.diff.running import Matches
+from probe.diff.settled import LACKING
 from probe.diff.unread import rows_read
 from probe.diff.walk import compare_and_explain, walk
 from probe.explain.comparison.outputs import (
@@ -319,7 +320,21 @@ class Walked(Answer):
         start = "" if first is None else f"; from {operation_text(first)} on"
         return f"window: {self.window:,}{what} {verb} different inputs{start}"
 
+    def _depends(self) -> Region | None:
+        """Returns the first operation of which all results depend on what the other run lacks, if
+        all outputs do: the scale of a batch that is quantised as it comes, say."""
+        outputs = [pair for pair in self.found.outputs if not pair.hollow]
+        if not outputs or not all(pair.known and pair.selection.empty for pair in outputs):
+            return None
+        return next((op for op in self.found.operations if op.note == LACKING), None)
+
     def _no_source(self) -> str:
+        if self.verdict == "differs" and (start := self._depends()) is not None:
+            what = "the other samples of its batch" if self.found.samples else "what one run lacks"
+            each = "every sample's results depend" if self.found.samples else "the results depend"
+            return (
+                f"window: from {operation_text(start)} on {each} on {what}, so this is no rounding"
+            )
         counts = self.counts()
         # the first operation that one side has alone, and how many follow
         apart = []
@@ -363,7 +378,12 @@ class Walked(Answer):
             return self.asked.todo or "give both sides the same weights"
         if not compared:
             hollow = outputs and all(output.hollow for output in outputs)
-            return "the outputs have no elements" if hollow else NOT_KNOWN
+            if hollow:
+                return "the outputs have no elements"
+            if self._depends() is None:
+                return NOT_KNOWN
+            some = "samples in the batch" if self.found.samples else "inputs"
+            return f"no output has to agree; only the same {some} give the same bits"
         if not differing:
             more = f"; {self.asked.todo}" if self.found.first and self.asked.todo else ""
             every = f"all {compared:,} outputs that must agree do"

@@ -155,3 +155,17 @@ def test_functions_of_other_libraries_say_which_rows_their_outputs_read():
         assert found.found.first.cause == "window"
     again = probe.first_difference(rolling, rolling, inputs=(x,))
     assert again.verdict == "equal" and not again.to_json()["notes"]
+
+
+def test_a_scale_of_the_whole_batch_is_named_and_no_rounding():
+    torch = pytest.importorskip("torch")
+
+    def quantised(x):  # as dynamic quantisation takes its scale
+        x = torch.as_tensor(x)
+        return torch.tanh(x / x.abs().max())
+
+    x = np.random.default_rng(0).standard_normal((4, 6)).astype("f4")
+    walked = probe.network(quantised, inputs={"x": x}, vary="batch", at=1, against=4)
+    first, last = walked.ending()
+    assert first.startswith("window: from aten.max on every sample's results depend on the other")
+    assert last.startswith("no output has to agree") and walked.verdict == "differs"
