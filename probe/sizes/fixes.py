@@ -262,6 +262,9 @@ def advise(measured: Measured) -> Advice:
         )
     if keeping_name != best.remedy.name and keeping_name is not None:
         text += f"; to keep the default's bits at {measured.fixed}: {keeping_name}"
+    for result in measured.found:  # which part of the model stands against it
+        if result.remedy.name == INVARIANT and result.verdict != "exact" and result.refusal:
+            text += f"; {INVARIANT} is {result.verdict}: {result.refusal}"
     return Advice(best.remedy.name, text, ratio, of_fixed, keeping_name)
 
 

@@ -174,6 +174,8 @@ def test_what_a_mode_does_is_found_out(monkeypatch, forward, left, verdict, keep
     assert bool(mode["refusal"]) == (verdict != "exact")
     if verdict != "exact":
         assert advise(found.remedies).name != "invariant"
+        said = "fft: why" if left else f"{mode['differing']:,} kept outputs have different bits"
+        assert f"invariant is {verdict}: {said}" in advise(found.remedies).text
 
 
 @pytest.mark.slow

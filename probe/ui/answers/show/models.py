@@ -207,10 +207,13 @@ def padded_model(padded: Padded) -> RenderableType:
         Text(MEANS_OF_SIZES, "dim"),
     ]
     if padded.remedies is not None:
+        from probe.sizes.fixes import advise
+
         best = report["recommended"]
         ways = ((w["name"], w["verdict"], rounded_text(w["ratio"])) for w in report["remedies"])
         # what to do stands first, before the verdict and what it rests on
-        parts[1:1] = [Text(f"recommended: {best}", "bold"), "", remedies_in_brief(ways, best)]
+        advice = Text(f"recommended: {advise(padded.remedies).text}", "bold")
+        parts[1:1] = [advice, "", remedies_in_brief(ways, best)]
         parts[4:4] = [Text(f"exact?: {EXACT}; cost: {COST}", "dim"), ""]
     if padded.plan is not None:
         plan, longest = padded.plan, padded.plan.stretches[-1].last
