@@ -535,17 +535,10 @@ class WatchedCalls(threading.local):
 
     own = whole = exact = plain = others = False
 
-
-class Ready:
-    """Tells what watches a call whether an operation on one tensor is the library's own call."""
-
-    def __init__(self) -> None:
-        self.watched = WatchedCalls()
-
     def note(self, x: Any, known: ReadyOperation, count: int) -> None:
         """An operation of x, of so many places, was run in its class."""
         if known.whole(count) and strided(x) is x:
-            self.watched.whole = not x.data_ptr() % ALIGNED
+            self.whole = not x.data_ptr() % ALIGNED
 
 
 class Natives:

@@ -33,10 +33,10 @@ from probe.sizes.invariant.torch_calls import (
     ALIGNED,
     FORMATS,
     InOrder,
-    Ready,
     Tensors,
     TorchByPlace,
     TorchSamples,
+    WatchedCalls,
     aligned_contiguous,
     is_weight,
     tensor,
@@ -64,8 +64,8 @@ class TorchOperations:
 
     def __init__(self, keeper: Keeper, parameters: Callable[[], Iterable[Any]] = tuple) -> None:
         self.keeper, self.met, self.parameters = keeper, MetOperations(keeper), parameters
-        self.ready = Ready()
-        self.watched, self.places = self.ready.watched, Places(self.met, self.ready)
+        self.watched = WatchedCalls()
+        self.places = Places(self.met, self.watched)
         self.products, self.attention = Products(self.met, self.watched), Attention(self.met)
         self.kinds = Kinds()
 
@@ -320,7 +320,7 @@ class TorchOperations:
         fixed = tuple(map(aligned_contiguous, held))
         y = known(tuple(map(aligned_contiguous, xs)), fixed)
         if not several and all(x is same for x, same in zip(held, fixed, strict=True)):
-            self.ready.note(every[0], known, len(every[0]))
+            self.watched.note(every[0], known, len(every[0]))
         return torch.view_as_complex(y) if gives_complex else y
 
     def _distances(
@@ -598,8 +598,8 @@ GRAIN = 1 << 15
 class Places:
     """Those of one model: of one tensor, or of two such as ``hypot``, and numbers beside them."""
 
-    def __init__(self, met: MetOperations, ready: Ready) -> None:
-        self.met, self.ready = met, ready
+    def __init__(self, met: MetOperations, watched: WatchedCalls) -> None:
+        self.met, self.watched = met, watched
         self.placed: dict[Any, ReadyOperation] = {}
 
     def __call__(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> Any:
@@ -625,14 +625,14 @@ class Places:
         if others:
             tail = not known.whole(x.numel())  # the library's own call has one somewhere
         elif self._by_rows(x, known):
-            self.ready.watched.whole = True
+            self.watched.whole = True
             return y
         else:
             tail = bool(plan) and (plan[-1].places < plan[-1].size or not x.is_contiguous())
         if tail:
             self.met.keeper.by_place(known.operation.key)
         elif not others:
-            self.ready.note(x, known, x.numel())
+            self.watched.note(x, known, x.numel())
         return y
 
     def _by_rows(self, x: Any, known: ReadyOperation) -> bool:
