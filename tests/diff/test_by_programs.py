@@ -386,3 +386,15 @@ def test_an_operand_that_one_side_reads_besides_is_the_cause_only_where_it_decid
     normed = probe.network(Norm().eval(), inputs={"x": x[0, :4]}, vary="batch", at=1, against=4)
     (cause,) = normed.found.causes.values()
     assert cause.kind == "argument" and "float32 64, is read on the right alone" in cause.why
+
+
+def test_factors_of_two_formulas_do_not_stand_for_each_other() -> None:
+    jax = pytest.importorskip("jax")
+    x, w, v = normal(4, 32), normal(32, 64) / 6, normal(64, 8) / 8
+
+    def layer(approximate: bool) -> Callable[[], Any]:
+        return lambda: jax.nn.gelu(jax.numpy.asarray(x) @ w, approximate=approximate) @ v
+
+    found = probe.first_difference(layer(True), layer(False)).found
+    assert found.first is not None and found.first.op.endswith("neg + mul + erfc")
+    assert found.outputs[0].differing == (np.asarray(layer(True)()) != layer(False)()).sum()
