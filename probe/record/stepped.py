@@ -101,7 +101,8 @@ def stepped(
     if not text:
         return Stepped(subject, {})
     cut = {name for each in along for name in each}
-    if isinstance(subject, FunctionSubject):
+    # a model of Keras in memory takes its inputs together, as a file does
+    if isinstance(subject, FunctionSubject) and not subject.inputs:
         values, names = _values(subject, arrays), _names(subject)
         with import_module("torch").no_grad() if subject.torch else nullcontext():
             returned = guarded(lambda: subject.function(**copy.deepcopy(values)), subject.name)

@@ -1,5 +1,6 @@
 """A model in pieces: what is rounding, and what is a mistake, as a user asks it."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -172,22 +173,25 @@ def test_rounding_of_bfloat16_is_no_mistake() -> None:
     answer = asked(Short(), "chunks:4", vary="schedule:x:1")
     report = answer.to_json()
     assert answer.verdict == "differs" and not answer.mistakes
+    # nor is a size promised, of which the format hides most
+    sizes = asked(Short(), "chunks:4", vary="schedule:x:1", sizes=[4, 12]).safe
+    assert [entry["verdict"] for entry in sizes] == ["differs", "unknown"]
     assert max(o["max_ulp"] for piece in report["pieces"] for o in piece["outputs"]) <= 2
 
 
 def test_a_dropped_state_that_passes_a_tolerance_is_no_rounding() -> None:
     class Leaks(nn.Module):  # type: ignore[misc,name-defined]
-        """Adds 1e-5 of the number before; the state isn't kept."""
+        """Adds 3e-4 of the number before; the state isn't kept."""
 
         def forward(self, x: Any, state: Any = None) -> tuple[Any, Any]:
             before = torch.zeros(1, 1, 16) if state is None else state
-            return x + 1e-5 * torch.cat([before, x[:, :-1]], 1), 0 * x[:, -1:]
+            return x + 3e-4 * torch.cat([before, x[:, :-1]], 1), 0 * x[:, -1:]
 
     answer = asked(Leaks(), "stream:4", vary="schedule:x:1")
     outputs = [each for piece in answer.found for each in piece.differences]
-    assert max(each.max_abs or 0 for each in outputs) < 1e-4
+    assert max(each.max_abs or 0 for each in outputs) < 1e-3 and answer.mistakes
     windows = [piece.window for piece in answer.found]
-    assert windows[0] == 0 and min(windows[1:]) > 12 and answer.mistakes
+    assert windows[0] == 0 and min(windows[1:]) > 12
 
 
 def test_a_bidirectional_net_has_no_overlap_that_is_enough() -> None:
@@ -210,3 +214,50 @@ def test_samples_that_are_given_twice_are_named_where_there_are_more() -> None:
     model = nn.Sequential(nn.Conv1d(3, 4, 1), nn.ConvTranspose1d(4, 2, 4, 2)).eval()
     answer = asked(model, "chunks:8", x)
     assert answer.to_json()["doubled"] > 0 and answer.enters == "aten.convolution at 1"
+
+
+@pytest.mark.parametrize("drops", [False, True])
+def test_a_file_with_a_state_is_named_at_its_operation(drops: bool, tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    helper, kind, draw = onnx.helper, onnx.TensorProto.FLOAT, np.random.default_rng(0)
+    shapes = {"w": (1, 24, 16), "r": (1, 24, 8)}
+    given = [("x", [12, 1, 16]), ("h", [1, 1, 8])]
+    made = [("y", [12, 1, 1, 8]), ("left", [1, 1, 8])]
+    graph = helper.make_graph(
+        [
+            helper.make_node(
+                "GRU", ["x", "w", "r", "", "", "" if drops else "h"], ["y", "end"], hidden_size=8
+            ),
+            helper.make_node("Add" if drops else "Identity", ["end", "h"][: 1 + drops], ["left"]),
+        ],
+        "g",
+        [
+            helper.make_tensor_value_info(n, kind, ["n", *s[1:]] if n == "x" else s)
+            for n, s in given
+        ],
+        [helper.make_tensor_value_info(n, kind, ["n", *s[1:]] if n == "y" else s) for n, s in made],
+        [
+            onnx.numpy_helper.from_array(draw.standard_normal(shape).astype(np.float32) / 4, name)
+            for name, shape in shapes.items()
+        ],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "gru.onnx")
+    inputs = {"x": X.transpose(1, 0, 2), "h": np.zeros((1, 1, 8), np.float32)}
+    how: Any = {"vary": "schedule:x:0", "at": "stream:4", "explain": False}
+    answer = probe.network(tmp_path / "gru.onnx", inputs=inputs, progress=lambda _: None, **how)
+    assert isinstance(answer, Scheduled) and bool(answer.mistakes) == drops
+    assert answer.enters == ("GRU at y" if drops else "")
+
+
+def test_a_model_of_keras_in_memory_carries_its_state() -> None:
+    keras = pytest.importorskip("keras")
+    keras.utils.set_random_seed(0)
+    x, h = keras.Input((None, 16), name="x"), keras.Input((8,), name="h")
+    outputs = keras.layers.GRU(8, return_sequences=True, return_state=True)(x, initial_state=h)
+    inputs = {"x": X, "h": np.zeros((1, 8), np.float32)}
+    how: Any = {"at": "stream:4", "explain": False, "progress": lambda _: None}
+    model = keras.Model([x, h], list(outputs))
+    answer = probe.network(model, vary="schedule:x:1", inputs=inputs, **how)
+    assert isinstance(answer, Scheduled) and answer.stateful and not answer.mistakes
+    assert [piece.piece.text for piece in answer.found] == ["0:4", "4:8", "8:12"]
