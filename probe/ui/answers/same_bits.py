@@ -78,9 +78,9 @@ def where_they_differ(
         return f"{name}: the files differ: {ours.text}, against {other.text}"
     if isinstance(left, str) and isinstance(right, str):
         pairs = enumerate(zip(left, right, strict=False))
-        same = next((i for i, (a, b) in pairs if a != b), min(len(left), len(right)))
-        a, b = (repr(text[max(0, same - 10) : same + 30]) for text in (left, right))
-        return f"{name}: the texts part at character {same:,}: {a}, against {b}"
+        same = next((i for i, pair in pairs if pair[0] != pair[1]), min(len(left), len(right)))
+        parts = [repr(text[max(0, same - 10) : same + 30]) for text in (left, right)]
+        return f"{name}: the texts part at character {same:,}: {', against '.join(parts)}"
     if (ours.dtype, ours.shape) != (other.dtype, other.shape):
         return f"{name}: {ours.text}, against {other.text}"
     arrays = [np.ascontiguousarray(array_of(each)[0]) for each in (left, right)]
