@@ -56,9 +56,8 @@ class FurtherTarget:
 class Reproduction:
     """A finding with everything that the report says about it, proved and ready to be written.
 
-    ``finding`` is a ``Finding``, or a padded network (``networks.Padded``). ``shrunk`` is None
-    where the finding was kept as it was. ``emulated``: the text of ``emulated.py``, or empty, and
-    why there is none. ``shown``: whether it prints every bit pattern that the script does.
+    ``shrunk`` is None where the finding was kept as it was. ``emulated``: the text of
+    ``emulated.py``, or empty, and why there is none. ``shown``: whether it prints every bit pattern that the script does.
     ``seconds``: what the proof took.
     ``before``, ``after``: what the finding did, and what the smallest case does; None for networks.
     ``kept``: whether the cause is the same, None where nothing was reduced.
