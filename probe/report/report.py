@@ -57,8 +57,8 @@ class Reproduction:
     """A finding with everything that the report says about it, proved and ready to be written.
 
     ``shrunk`` is None where the finding was kept as it was. ``emulated``: the text of
-    ``emulated.py``, or empty, and why there is none. ``shown``: whether it prints every bit pattern that the script does.
-    ``seconds``: what the proof took.
+    ``emulated.py``, or empty, and why there is none. ``shown``: whether it prints every bit pattern
+    that the script does. ``seconds``: what the proof took.
     ``before``, ``after``: what the finding did, and what the smallest case does; None for networks.
     ``kept``: whether the cause is the same, None where nothing was reduced.
     ``short``: the script for reading, None where there is none. ``avoids``: what was tried to avoid
