@@ -30,7 +30,7 @@ class Sized(Protocol):
 
     @property
     def dtype(self) -> str:
-        """Returns a name in :data:`probe.case.floats.FORMATS`."""
+        """A name in :data:`probe.case.floats.FORMATS`."""
 
     @property
     def weight_shape(self) -> tuple[int, ...]:
@@ -77,9 +77,9 @@ def require_room(needed: int, name: str, value: int) -> None:
     """Raises InputError, which blames ``name=value``, where that many bytes are not free."""
     if needed <= TRIFLE:
         return
-    there = free()
-    if there is not None and needed > there:
-        why = f"it needs {_bytes_text(needed)}, and {_bytes_text(there)} are free"
+    available = free()
+    if available is not None and needed > available:
+        why = f"it needs {_bytes_text(needed)}, and {_bytes_text(available)} are free"
         raise InputError(name, value, why, "use a smaller one, or a machine with more memory")
 
 
@@ -106,20 +106,20 @@ def limit_to_free() -> None:
     A library's MemoryError is then a line or a refusal of one step, where the process was killed.
     Nothing is done where the system doesn't say how much is free.
     """
-    there = free()
-    if there is None:
+    available = free()
+    if available is None:
         return
     import resource  # not on Windows
 
     fields = dict(line.split(":", 1) for line in _lines_of(Path("/proc/self/status")))
     taken = int(fields["VmData"].split()[0]) << 10
-    limit, (_, most) = taken + there + SPARE, resource.getrlimit(resource.RLIMIT_DATA)
+    limit, (_, most) = taken + available + SPARE, resource.getrlimit(resource.RLIMIT_DATA)
     if most == resource.RLIM_INFINITY or limit < most:
         resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
 
 
 def _bytes_text(count: int) -> str:
-    """Returns bytes as people write them."""
+    """Bytes as people write them: ``1.2 GB``."""
     for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB")):
         if count >= 1 << power:
             size = count / (1 << power)
@@ -133,12 +133,12 @@ def free(root: Path = Path("/")) -> int | None:
     That is MemAvailable, or what a cgroup (a container's limit) leaves, where that is less.
     ``root``: the folder that holds ``proc`` and ``sys``.
     """
-    known = _cgroups(root)
+    limits = _cgroups(root)
     for line in _lines_of(root / "proc/meminfo"):
         name, _, size = line.partition(":")
         if name == "MemAvailable":
-            known.append(int(size.split()[0]) << 10)
-    return max(min(known), 0) if known else None
+            limits.append(int(size.split()[0]) << 10)
+    return max(min(limits), 0) if limits else None
 
 
 def _cgroups(root: Path) -> list[int]:
@@ -156,12 +156,12 @@ def _cgroups(root: Path) -> list[int]:
         parts = [part for part in place.split("/") if part not in ("", "..")]
         # inside a container the path may be the host's, and the folder itself the container's
         for count in range(len(parts), -1, -1):
-            here = folder.joinpath(*parts[:count])
-            most, taken = ((_lines_of(here / name) or [""])[0] for name in names[:2])
+            group = folder.joinpath(*parts[:count])
+            most, taken = ((_lines_of(group / name) or [""])[0] for name in names[:2])
             # ``max``, or there is no such file
             if not (most.isdigit() and taken.isdigit()) or int(most) >= UNLIMITED:
                 continue
-            lines = (line.split() for line in _lines_of(here / "memory.stat"))
+            lines = (line.split() for line in _lines_of(group / "memory.stat"))
             # files that it holds in memory can be given up
             held = sum(int(line[1]) for line in lines if line[:1] == [names[2]])
             limits.append(int(most) - int(taken) + held)

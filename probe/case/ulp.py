@@ -73,9 +73,9 @@ def distance(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
             steps = second.astype(object) - first.astype(object)
         return _with_nans(steps, first, second, form).reshape(shape)
     steps = np.empty(a.size, dtype=np.int64)
-    for one, other, start in _cached_blocks(a, b):
-        out = steps[start : start + one.size]
-        first, second = _signed(one, form), _signed(other, form)
+    for left, right, start in _cached_blocks(a, b):
+        out = steps[start : start + left.size]
+        first, second = _signed(left, form), _signed(right, form)
         _with_nans(np.subtract(second, first, out=out, dtype=np.int64), first, second, form)
     return steps.reshape(shape)
 
@@ -87,7 +87,7 @@ def _wrapped(first: np.ndarray, second: np.ndarray, steps: np.ndarray) -> np.nda
 
 def _with_nans(steps: np.ndarray, first: np.ndarray, second: np.ndarray, form) -> np.ndarray:
     """``steps``, changed in place where one of the two numbers is that of a NaN, or both."""
-    nan_a, nan_b = (np.abs(one) > _infinity(form) for one in (first, second))
+    nan_a, nan_b = (np.abs(numbers) > _infinity(form) for numbers in (first, second))
     if nan_a.any() or nan_b.any():
         steps[nan_a | nan_b] = NAN
         steps[nan_a & nan_b] = 0
@@ -95,7 +95,7 @@ def _with_nans(steps: np.ndarray, first: np.ndarray, second: np.ndarray, form) -
 
 
 def differences(a: np.ndarray, b: np.ndarray, name: str, zeros: str = "equal") -> Differences:
-    """Returns every place where two container arrays of the same shape differ, by ``POLICY``.
+    """Every place where two container arrays of the same shape differ, by ``POLICY``.
 
     ``zeros`` ``"differ"``: +0 against -0 too, at a distance of 0. Slices need not be contiguous.
     Costs a read of both where they are equal: raw bits are compared first, and the policy and the
@@ -125,13 +125,13 @@ def differences(a: np.ndarray, b: np.ndarray, name: str, zeros: str = "equal") -
 
 def bits_apart(a: np.ndarray, b: np.ndarray, name: str, zeros: str = "equal") -> np.ndarray:
     """Where two container arrays of the same shape differ, as ``differences``: bool, that shape."""
-    found = np.zeros(a.size, dtype=bool)
-    found[differences(a, b, name, zeros).index] = True
-    return found.reshape(a.shape)
+    apart = np.zeros(a.size, dtype=bool)
+    apart[differences(a, b, name, zeros).index] = True
+    return apart.reshape(a.shape)
 
 
 def signed_zeros(a: np.ndarray, b: np.ndarray, name: str) -> int:
-    """Returns how often +0 stands against -0 in two container arrays of the same shape."""
+    """How often +0 stands against -0 in two container arrays of the same shape."""
     a, b = _bits_of_both(a, b, name)
     index = _raw_differences(a, b)
     both = (_is_zero(_elements_at(side, index), name) for side in (a, b))
@@ -139,7 +139,7 @@ def signed_zeros(a: np.ndarray, b: np.ndarray, name: str) -> int:
 
 
 def _is_zero(bits: np.ndarray, name: str) -> np.ndarray:
-    """Returns which bit patterns are zeros of either sign."""
+    """Whether bit patterns are zeros of either sign."""
     sign = np.array(1 << (floats.format_of(name).bits - 1), dtype=bits.dtype)
     return (bits & ~sign) == 0
 
@@ -159,7 +159,7 @@ def largest_ulp(found: Differences):
 
 
 def _elements_at(bits: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Returns the elements at flat positions in increasing order."""
+    """Elements at flat positions, which increase."""
     if index.size == bits.size:
         return bits.flatten()
     if bits.flags.c_contiguous:
@@ -176,14 +176,14 @@ def max_ulp(a: np.ndarray, b: np.ndarray, name: str):
     form = floats.format_of(name)
     largest, apart, few = 0, False, []
     held = 0  # speed alone: elements that are worked out at once
-    for one, other, _ in _cached_blocks(*_bits_of_both(a, b, name)):
-        if one.nbytes % 8 == 0:
-            one, other = one.view(np.uint64), other.view(np.uint64)
-        place = np.flatnonzero(one != other)
-        if place.size <= one.size // 4:  # speed alone: of many, those that are equal may stay
-            one, other = one[place], other[place]
-        if one.size:
-            few.append((one.view(form.unit), other.view(form.unit)))
+    for left, right, _ in _cached_blocks(*_bits_of_both(a, b, name)):
+        if left.nbytes % 8 == 0:
+            left, right = left.view(np.uint64), right.view(np.uint64)
+        place = np.flatnonzero(left != right)
+        if place.size <= left.size // 4:  # speed alone: of many, those that are equal may stay
+            left, right = left[place], right[place]
+        if left.size:
+            few.append((left.view(form.unit), right.view(form.unit)))
             held += few[-1][0].size  # speed alone
         if held >= _BLOCK:  # speed alone
             far, nans = _largest_distance(few, form)
@@ -201,18 +201,18 @@ def _largest_distance(pieces, form):
     a, b = pieces[0] if len(pieces) == 1 else map(np.concatenate, zip(*pieces))
     first, second = _signed(a, form), _signed(b, form)
     far = (np.maximum(first, second) - np.minimum(first, second)).view(form.unit)
-    nan_a, nan_b = (np.abs(one) > _infinity(form) for one in (first, second))
+    nan_a, nan_b = (np.abs(numbers) > _infinity(form) for numbers in (first, second))
     far[nan_a | nan_b] = 0
     return int(far.max()), bool((nan_a != nan_b).any())
 
 
 def _signed(bits: np.ndarray, form) -> np.ndarray:
     """``ordered_number`` in signed integers of the format's own width."""
-    whole = bits.view(np.dtype(form.unit).str.replace("u", "i"))
-    sign = whole >> np.array(form.bits - 1, dtype=whole.dtype)
-    rest = np.array((1 << (form.bits - 1)) - 1, dtype=whole.dtype)
+    signed = bits.view(np.dtype(form.unit).str.replace("u", "i"))
+    sign = signed >> np.array(form.bits - 1, dtype=signed.dtype)
+    magnitude = np.array((1 << (form.bits - 1)) - 1, dtype=signed.dtype)
     # of negative numbers the bits rise as the values fall: their magnitude is negated
-    return (whole ^ (sign & rest)) - sign
+    return (signed ^ (sign & magnitude)) - sign
 
 
 def equal(a: np.ndarray, b: np.ndarray, name: str) -> bool:
@@ -261,15 +261,15 @@ def _raw_differences(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _differing_places(a: np.ndarray, b: np.ndarray, most: int):
-    """Returns flat positions (int64) where bits differ; None if these are more than ``most``."""
+    """Flat positions (int64) where bits differ; None if these are more than ``most``."""
     differ = np.empty(_BLOCK, dtype=bool)
-    found, count = [np.zeros(0, dtype=np.int64)], 0
-    for one, other, start in _cached_blocks(a, b):
-        out = differ[: one.size] if one.size <= _BLOCK else None  # speed alone
-        place = np.not_equal(one, other, out=out).nonzero()[0]
+    places, count = [np.zeros(0, dtype=np.int64)], 0
+    for left, right, start in _cached_blocks(a, b):
+        out = differ[: left.size] if left.size <= _BLOCK else None  # speed alone
+        place = np.not_equal(left, right, out=out).nonzero()[0]
         if place.size:
-            found.append(place + start)
+            places.append(place + start)
             count += place.size
         if count > most:
             return None
-    return np.concatenate(found)
+    return np.concatenate(places)

@@ -40,7 +40,7 @@ Counted = list[tuple[np.ndarray, np.ndarray]]
 
 
 def flushing_outputs(masks: Masks) -> np.ndarray:
-    """Returns where anything subnormal becomes zero, or counts wrong: int8 (questions, ...outputs).
+    """Where anything subnormal becomes zero, or counts wrong: int8 (questions, ...outputs).
 
     The outputs are (positions, filters). Two calls, or three where counts are not exact.
     """
@@ -55,7 +55,7 @@ def flushing_outputs(masks: Masks) -> np.ndarray:
 
 
 def signature(masks: Masks) -> np.ndarray:
-    """Returns what tells filters that flush differently: float64 (questions, positions, filters).
+    """Answers that tell filters apart which flush differently: (questions, positions, filters).
 
     Where anything is flushed, also what ``ALIKE`` sets of weights give that are the same for all
     filters, with products around the smallest normal number.
@@ -77,7 +77,7 @@ def signature(masks: Masks) -> np.ndarray:
 
 
 def _units(masks: Masks, x: float, w: float) -> np.ndarray:
-    """Returns what all leaves together give, every product and the bias being x * w."""
+    """The outputs where every product, and the bias, is x * w."""
     template = np.full(masks.size, w)
     if masks.operator.bias:
         template[-1] = x * w
@@ -92,9 +92,9 @@ def reveal_flushing(masks: Masks, pieces: Sequence[FusionPiece]) -> None:
     outputs = flushing_outputs(masks)
     flushing = []
     for piece in pieces:
-        here = outputs[:, piece.found.positions][:, :, piece.found.filters]
-        if here.any():
-            piece.answers["flushing"] = here.max(axis=2).astype(np.int32)
+        answers = outputs[:, piece.found.positions][:, :, piece.found.filters]
+        if answers.any():
+            piece.answers["flushing"] = answers.max(axis=2).astype(np.int32)
             flushing.append(piece)
     if not flushing:
         return
@@ -111,19 +111,19 @@ def reveal_flushing(masks: Masks, pieces: Sequence[FusionPiece]) -> None:
 def _counted(
     masks: Masks, pieces: Sequence[FusionPiece], sets: Sequence[Sets], question: MaskQuestion
 ) -> list[Counted]:
-    """Returns how many come out of each set; of a set of which some do, each member by itself."""
+    """Counts what comes out of each set. A set of which a part does is asked member by member."""
     first = _answers_to_sets(masks, pieces, sets, question)
-    rest: list[Sets] = []
+    mixed_sets: list[Sets] = []
     counted_sets: list[Counted] = []
-    for some, table in zip(sets, first, strict=True):
-        pairs = list(zip(some, table, strict=True))
+    for sets_of_piece, table in zip(sets, first, strict=True):
+        pairs = list(zip(sets_of_piece, table, strict=True))
         alike = [bool(np.isin(counts, (0, len(members))).all()) for members, counts in pairs]
         counted_sets.append(list(itertools.compress(pairs, alike)))
-        mixed = itertools.compress(some, np.logical_not(alike))
-        rest.append([row[None] for members in mixed for row in members])
-    last = _answers_to_sets(masks, pieces, rest, question)
-    for counted, some, table in zip(counted_sets, rest, last, strict=True):
-        counted += zip(some, table, strict=True)
+        mixed = itertools.compress(sets_of_piece, np.logical_not(alike))
+        mixed_sets.append([row[None] for members in mixed for row in members])
+    last = _answers_to_sets(masks, pieces, mixed_sets, question)
+    for counted, sets_of_piece, table in zip(counted_sets, mixed_sets, last, strict=True):
+        counted += zip(sets_of_piece, table, strict=True)
     return counted_sets
 
 
@@ -131,8 +131,10 @@ def _answers_to_sets(
     masks: Masks, pieces: Sequence[FusionPiece], sets: Sequence[Sets], question: MaskQuestion
 ) -> list[np.ndarray]:
     """Answers to sets as rows: members, and behind them their partners, -1 where there are none."""
-    shapes = [members.shape for some in sets for members in some]
-    return ask_pieces(masks, question, pieces, [sets_in_rows(some, shapes) for some in sets])
+    shapes = [members.shape for sets_of_piece in sets for members in sets_of_piece]
+    return ask_pieces(
+        masks, question, pieces, [sets_in_rows(sets_of_piece, shapes) for sets_of_piece in sets]
+    )
 
 
 def sets_in_rows(sets: Sets, shapes: Sequence[tuple[int, ...]] | None = None) -> np.ndarray:
@@ -150,7 +152,7 @@ def sets_in_rows(sets: Sets, shapes: Sequence[tuple[int, ...]] | None = None) ->
 
 
 def of_leaves(masks: Masks, piece: FusionPiece) -> Sets:
-    """Returns the products of a tree, as many in a set as can be counted."""
+    """The products of a tree, as many in a set as can be counted at once."""
     leaves = np.array([leaf for leaf in piece.found.tree.leaves if leaf != BIAS], int).reshape(
         -1, 1
     )
@@ -168,28 +170,28 @@ def of_pairs(masks: Masks, piece: FusionPiece) -> Sets:
     sets = []
     for batch in piece.pairs.batches:
         for kind in (True, False):
-            some = [pair for pair in batch if (pair[0] in fused) == kind]
+            pairs = [pair for pair in batch if (pair[0] in fused) == kind]
             most = max(1, masks.scale.limit // 4)
-            sets += [np.array(some[n : n + most]) for n in range(0, len(some), most)]
+            sets += [np.array(pairs[n : n + most]) for n in range(0, len(pairs), most)]
     return sets
 
 
 def count_inputs_kept(masks: Masks, leaves: np.ndarray) -> np.ndarray:
-    """Returns how many of some subnormal inputs are not read as zeros."""
+    """Counts subnormal inputs that are not read as zeros."""
     small, large = _small_and_large(masks.operator.dtype)
     answer = masks.run(leaves, np.full(leaves.shape[2], large), small)
     return _as_counts(answer / (small * large), leaves)
 
 
 def count_weights_kept(masks: Masks, leaves: np.ndarray) -> np.ndarray:
-    """Returns how many of some subnormal weights are not read as zeros."""
+    """Counts subnormal weights that are not read as zeros."""
     small, large = _small_and_large(masks.operator.dtype)
     answer = masks.run(leaves, np.full(leaves.shape[2], small), large)
     return _as_counts(answer / (small * large), leaves)
 
 
 def _small_and_large(dtype: str) -> tuple[float, float]:
-    """Returns a subnormal number, and one that makes it normal."""
+    """A subnormal number, and one whose product with it is normal."""
     return 2.0 ** (floats.FORMATS[dtype].emin - 1), 2.0**10 if dtype == "float16" else 2.0**40
 
 
@@ -201,8 +203,7 @@ def _as_counts(counts: np.ndarray, leaves: np.ndarray) -> np.ndarray:
 
 
 def count_products_kept(masks: Masks, leaves: np.ndarray) -> np.ndarray:
-    """Returns how many of some subnormal products count, each added to a normal number (its
-    partner)."""
+    """Counts subnormal products that are not lost, each added to a normal number (its partner)."""
     most = leaves.shape[2] // 2
     least = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin + SPAN)
     answer = masks.run(leaves, np.repeat([least / 2, least], most), 2.0**-SPAN)
@@ -217,16 +218,15 @@ def count_kept_behind_bias(masks: Masks, leaves: np.ndarray) -> np.ndarray:
 
 
 def beside_bias(masks: Masks, piece: FusionPiece) -> Sets:
-    """Returns the bias with a product that it is added to, or alone; none where the tree has no
-    bias."""
+    """The bias with a product that it is added to, or alone; [] where the tree has no bias."""
     tree, number = piece.found.tree, masks.operator.summands
     if BIAS not in tree.leaves:
         return []
     if not tree.nodes:
         return [np.array([[number, -1]])]
-    child = next(one for one in tree.nodes[tree.parents[BIAS]] if one != BIAS)
+    child = next(leaf for leaf in tree.nodes[tree.parents[BIAS]] if leaf != BIAS)
     while child < 0:
-        child = min(tree.nodes[~child], key=lambda one: (one < 0, one))
+        child = min(tree.nodes[~child], key=lambda node: (node < 0, node))
     return [np.array([[number, child]])]
 
 
@@ -252,7 +252,7 @@ QUESTIONS: tuple[tuple[str, MaskQuestion, Callable[[Masks, FusionPiece], Sets]],
 
 
 def _halves_beside_partners(answer: np.ndarray, partner: float, leaves: np.ndarray) -> np.ndarray:
-    """Returns how many halves of a partner stand beside all partners."""
+    """Counts the halves of a partner that stand beside all partners."""
     most = leaves.shape[2] // 2
     partners = (leaves[:, :, most:] >= 0).sum(axis=2)[:, None, :]
     return _as_counts(2 * (answer / partner - partners), leaves[:, :, :most])
@@ -278,12 +278,15 @@ def _reveal_flushed_sums(masks: Masks, pieces: Sequence[FusionPiece]) -> None:
     apart = []
     for number, piece in enumerate(pieces):
         answers = np.concatenate([sampled[number], results[number]])
-        every = (answers == 1).all(axis=0) & (flushed[number] == 1).all(axis=0)
-        none = (answers == 0).all(axis=0) & (bottoms_kept[number] == 1).all(axis=0)
-        piece.answers["flush sums"] = np.stack([every, none]).astype(np.int32)
+        all_flushed = (answers == 1).all(axis=0) & (flushed[number] == 1).all(axis=0)
+        all_kept = (answers == 0).all(axis=0) & (bottoms_kept[number] == 1).all(axis=0)
+        piece.answers["flush sums"] = np.stack([all_flushed, all_kept]).astype(np.int32)
         piece.answers["flush root"] = results[number]
-        apart.append(bool((~every & ~none).any()) or piece.alone)
-    triples = [t.triples if each else t.triples[:0] for t, each in zip(traces, apart, strict=True)]
+        apart.append(bool((~all_flushed & ~all_kept).any()) or piece.alone)
+    triples = [
+        t.triples if nodes_differ else t.triples[:0]
+        for t, nodes_differ in zip(traces, apart, strict=True)
+    ]
     nodes = ask_pieces(masks, _sum_is_flushed, pieces, triples)
     for piece, answers in zip(pieces, nodes, strict=True):
         piece.answers["flush nodes"] = answers
@@ -353,7 +356,10 @@ def _tininess(masks: Masks, pieces: Sequence[FusionPiece]) -> None:
     """One product right below the smallest normal number, twice: does it round up to it?"""
     exact = [p.wide and bool(p.found.tree.nodes) for p in pieces]  # then no product is rounded
     products = [piece.traces.any_leaf for piece in pieces]
-    rows = [some[:0] if whole else some for some, whole in zip(products, exact, strict=True)]
+    rows = [
+        leaves[:0] if never_rounded else leaves
+        for leaves, never_rounded in zip(products, exact, strict=True)
+    ]
     # 2^emin (1 - 2^-(p+1)) rounds up to 2^emin in p digits: it is flushed only by who looks before
     # rounding. 2^emin (1 - 2^-p) has p digits, so it is flushed by who rounds as if exponents had
     # no end; the subnormal grid has one digit less there, and rounds it up.
@@ -372,7 +378,7 @@ def _tininess(masks: Masks, pieces: Sequence[FusionPiece]) -> None:
 
 
 def with_flushing(rounding: Rounding, piece: FusionPiece, column: int) -> Rounding:
-    """Returns the rounding with what one position's answers say of subnormal numbers."""
+    """Adds to a rounding what one position's answers say of subnormal numbers."""
     if not len(piece.answers.get("flushing", ())) or not piece.answers["flushing"][:, column].any():
         return rounding
     if rounding.short_format == "float16":  # which has no numbers as small as those asked about
@@ -385,21 +391,23 @@ def with_flushing(rounding: Rounding, piece: FusionPiece, column: int) -> Roundi
 
     tree = piece.found.tree
     leaves = frozenset(tree.leaves)
-    whole = rounding.fused & leaves if tree.nodes else frozenset()
+    fused = rounding.fused & leaves if tree.nodes else frozenset()
     products = lost("products", "behind bias") | ({BIAS} if lost("bias") else frozenset())
-    every, none = piece.answers["flush sums"][:, column]
+    all_flushed, all_kept = piece.answers["flush sums"][:, column]
     nodes = len(tree.nodes)
-    sums = frozenset([EVERY] if every and nodes else [])
-    if nodes and not every and not none:
+    sums = frozenset([EVERY] if all_flushed and nodes else [])
+    if nodes and not all_flushed and not all_kept:
         answers = [*piece.answers["flush nodes"][:, column], piece.answers["flush root"][0, column]]
-        some = itertools.compress([*piece.traces.triple_nodes, nodes - 1], np.array(answers) == 1)
-        sums = _every_or_some(frozenset(some), frozenset(range(nodes)))
+        flushed_nodes = itertools.compress(
+            [*piece.traces.triple_nodes, nodes - 1], np.array(answers) == 1
+        )
+        sums = _all_or_listed(frozenset(flushed_nodes), frozenset(range(nodes)))
     rounding = replace(
         rounding,
-        flushed_inputs=_every_or_some(lost("inputs"), leaves - {BIAS}),
-        flushed_weights=_every_or_some(lost("weights"), leaves - {BIAS}),
-        flushed_products=_every_or_some(products - whole, leaves - whole),
-        flushed_whole=_every_or_some(products & whole, whole),
+        flushed_inputs=_all_or_listed(lost("inputs"), leaves - {BIAS}),
+        flushed_weights=_all_or_listed(lost("weights"), leaves - {BIAS}),
+        flushed_products=_all_or_listed(products - fused, leaves - fused),
+        flushed_whole=_all_or_listed(products & fused, fused),
         flushed_sums=sums,
     )
     if not rounding.flushed_products and not sums:
@@ -411,5 +419,5 @@ def with_flushing(rounding: Rounding, piece: FusionPiece, column: int) -> Roundi
     return replace(rounding, tininess=kind)
 
 
-def _every_or_some(some: frozenset[int], able: frozenset[int]) -> frozenset[int]:
-    return frozenset([EVERY]) if some and some == able else some
+def _all_or_listed(leaves: frozenset[int], able: frozenset[int]) -> frozenset[int]:
+    return frozenset([EVERY]) if leaves and leaves == able else leaves

@@ -63,7 +63,7 @@ class Orders:
         return self.case.output_shape()
 
     def counts(self) -> np.ndarray:
-        """Returns outputs per summation."""
+        """How many outputs each summation has."""
         return np.bincount(self.index[self.index >= 0], minlength=len(self.summations))
 
     def rows(
@@ -80,15 +80,15 @@ class Orders:
         cost: Row = {"calls": self.calls, "checks": self.checks, "seconds": self.seconds}
         rows = []
         for number in (*range(len(self.summations)), -1):
-            mine = wanted & (self.index == number)
-            if not mine.any():
+            outputs = wanted & (self.index == number)
+            if not outputs.any():
                 continue
             names: Row = {"order_id": None, "rounding_id": None, "evidence": self.evidence}
             if number >= 0:
                 tree, rounding = self.summations[number]
                 names = {"order_id": tree.id, "rounding_id": rounding.id, "evidence": None}
-            counts: Row = {"outputs": int(mine.sum()), "ranges": ranges_of_mask(mine)}
-            counts["replayed"] = int((mine & replayed).sum()) * (number >= 0)
+            counts: Row = {"outputs": int(outputs.sum()), "ranges": ranges_of_mask(outputs)}
+            counts["replayed"] = int((outputs & replayed).sum()) * (number >= 0)
             counts["sets"] = self.sets if number >= 0 else None
             rows.append(place | names | cost | counts)
         return rows
@@ -132,7 +132,7 @@ class ContainerOperands:
 
     @property
     def finite(self) -> bool:
-        """Returns whether no operand is infinite or NaN."""
+        """Whether no operand is infinite or NaN."""
         arrays = [array for array in (self.x, self.w, self.b) if array is not None]
         return all(floats.is_finite(array, self.case.dtype).all() for array in arrays)
 
@@ -148,11 +148,11 @@ class ContainerOperands:
     def agrees(
         self, summation: Summation, positions: np.ndarray, filters: np.ndarray
     ) -> np.ndarray:
-        """Returns where the replay gives the library's bits: one bool a pair."""
+        """Whether the replay gives the library's bits: a bool for each pair."""
         return replays_agree([self], summation, positions, filters)
 
     def met(self, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
-        """Returns the weights that meet the input, 0 where that is padding: (leaves, outputs)."""
+        """Weights that meet the input, 0 where that is padding: (leaves, outputs)."""
         w = self.weights[:, filters]
         if self.padded is None:
             return w
@@ -161,9 +161,9 @@ class ContainerOperands:
 
 def _pick_columns(arrays: Sequence[np.ndarray], columns: np.ndarray) -> Picked:
     """Returns these columns of every array, one array after the other."""
-    some, which = np.unique(columns, return_inverse=True)
-    starts = np.arange(len(arrays))[:, None] * len(some)
-    rows = np.concatenate([array[:, some] for array in arrays], axis=1)
+    distinct, which = np.unique(columns, return_inverse=True)
+    starts = np.arange(len(arrays))[:, None] * len(distinct)
+    rows = np.concatenate([array[:, distinct] for array in arrays], axis=1)
     return Picked(rows, (starts + which.reshape(-1)).reshape(-1))
 
 
@@ -173,10 +173,10 @@ def replays_agree(
     positions: np.ndarray,
     filters: np.ndarray,
 ) -> np.ndarray:
-    """Returns where the replay gives the library's bits on all of these sets: one bool a pair."""
+    """Whether the replay gives the library's bits on all of these sets: a bool for each pair."""
     alike = np.ones(len(positions), bool)
-    for own, y in zip(sets, _replay_sets(sets, summation, positions, filters), strict=True):
-        alike &= ~ulp.bits_apart(y, own.y[positions, filters], own.case.dtype, own.zeros)
+    for check, y in zip(sets, _replay_sets(sets, summation, positions, filters), strict=True):
+        alike &= ~ulp.bits_apart(y, check.y[positions, filters], check.case.dtype, check.zeros)
     return alike
 
 
@@ -199,20 +199,22 @@ def _replay_sets(
         members = np.flatnonzero(groups == group)
         for start in range(0, len(members), max(at_once, 1)):
             part = members[start : start + max(at_once, 1)]
-            x = _pick_columns([own.columns[group] for own in sets], positions[part])
-            w: np.ndarray | Picked = _pick_columns([own.weights for own in sets], filters[part])
-            if any(own.padded is not None for own in sets):
+            x = _pick_columns([check.columns[group] for check in sets], positions[part])
+            w: np.ndarray | Picked = _pick_columns([check.weights for check in sets], filters[part])
+            if any(check.padded is not None for check in sets):
                 w = np.concatenate(
-                    [own.met(positions[part], filters[part]) for own in sets], axis=1
+                    [check.met(positions[part], filters[part]) for check in sets], axis=1
                 )
             bias = None
             if biased:
-                bias = np.concatenate([own.b[filters[part]] for own in sets if own.b is not None])
+                bias = np.concatenate(
+                    [check.b[filters[part]] for check in sets if check.b is not None]
+                )
             replayed = replay(summation, x, w, first.case.dtype, bias)
             out[:, part] = replayed.reshape(len(sets), len(part))
-    for own, y in zip(sets, out, strict=True):
-        if own.behind is not None:
-            y[:] = own.behind.apply(y, positions, filters)
+    for check, y in zip(sets, out, strict=True):
+        if check.behind is not None:
+            y[:] = check.behind.apply(y, positions, filters)
     return out
 
 
@@ -223,7 +225,7 @@ def reveal(
     wanted: np.ndarray | None = None,
     zeros: str = "equal",
 ) -> Orders:
-    """Returns the order and rounding of every output of ``case`` (its length set) on ``session``.
+    """Reveals how every output of ``case`` (its length set) is added on ``session``.
 
     ``known``: summations of other lengths, tried by replay before any question is asked.
     ``wanted``: bool (positions, filters), the outputs to reveal; None for all. ``zeros``
@@ -370,15 +372,15 @@ class _OpenOutputs:
 
     @property
     def replayed_on(self) -> int:
-        """Returns on how many sets of fresh operands each summation was replayed."""
+        """On how many sets of fresh operands each summation was replayed."""
         return len(self.sets) + len(self._further) if self.summations else 0
 
     def _controls(self) -> None:
         """The same call again, mirrored and halved: sums of products are linear to the last bit."""
-        for each in self.sets:
+        for check in self.sets:
             self.checks += 1
-            again = self.operator.apply(each.x, each.w, each.b)
-            differences = ulp.differences(each.y, again, self.case.dtype)
+            again = self.operator.apply(check.x, check.w, check.b)
+            differences = ulp.differences(check.y, again, self.case.dtype)
             if len(differences.index):
                 raise Nondeterministic(self._example("the same call again", differences))
         dtype, first = self.case.dtype, self.sets[0]
@@ -428,9 +430,9 @@ class _OpenOutputs:
         fits = np.array([leaves.issuperset(read.tolist()) for read in self.leaves])
         positions, filters = np.nonzero(which & fits[self.classes][:, None])
         # what was not asked is wrong more often: one set refutes it before the others are replayed
-        for some in [self.sets] if asked else [self.sets[:1], self.sets[1:]]:
+        for checks in [self.sets] if asked else [self.sets[:1], self.sets[1:]]:
             if len(positions):
-                agreed = replays_agree(some, summation, positions, filters)
+                agreed = replays_agree(checks, summation, positions, filters)
                 positions, filters = positions[agreed], filters[agreed]
         if len(positions):  # further sets are run only if they are needed
             agreed = replays_agree(self._further, summation, positions, filters)
@@ -460,11 +462,11 @@ class _OpenOutputs:
         """Reveals the open outputs of the window class that reads most, and settles what it can."""
         apart = not (self.open & ~self.apart).any()
         wanted = self.open & self.apart if apart else self.open & ~self.apart
-        here = np.unique(self.classes[wanted.any(axis=1)])
-        chosen = here[np.argmax(self.sizes[here])]
+        classes = np.unique(self.classes[wanted.any(axis=1)])
+        chosen = classes[np.argmax(self.sizes[classes])]
         wanted &= (self.classes == chosen)[:, None]
         trees, refused = reveal_trees(self.masks, self.classes, self.leaves, apart, wanted)
-        if apart and refused and self._asked_coarser([one.evidence for one in refused]):
+        if apart and refused and self._asked_coarser([piece.evidence for piece in refused]):
             return  # some sum may have fewer bits than the dtype: the same is asked again
         for piece in refused:
             if apart:
@@ -474,41 +476,43 @@ class _OpenOutputs:
         if self.sizes[chosen] == 0:  # windows in the padding: nothing is added, the output is 0
             self.open &= ~wanted
             self.replayed |= wanted
-        for each in reveal_roundings(self.masks, trees, alone=apart):
-            mine = _outputs_of_piece(each, wanted) & self.open
-            self.settle(each.summation, mine, asked=True)
+        for revealed in reveal_roundings(self.masks, trees, alone=apart):
+            outputs = _outputs_of_piece(revealed, wanted) & self.open
+            self.settle(revealed.summation, outputs, asked=True)
             if self.case.summands > SHORT:
-                self.settle(each.summation, self.open & ~wanted)
-            left = mine & self.open
+                self.settle(revealed.summation, self.open & ~wanted)
+            unreplayed = outputs & self.open
             if apart:  # the tree fits the answers and not the bits
-                self.open &= ~left
-                self.doubted |= {each.summation.tree} if left.any() else set()
+                self.open &= ~unreplayed
+                self.doubted |= {revealed.summation.tree} if unreplayed.any() else set()
             else:
-                self.apart |= left
+                self.apart |= unreplayed
 
     def check_doubted(self) -> None:
         """Replays more operands where a tree failed at other outputs that answered for it.
 
         A sum that rounds in a way that no question shows gives many of its outputs on a few sets.
         """
-        doubted = [n for n, one in enumerate(self.summations) if one.tree in self.doubted]
-        left = np.isin(self.index, doubted)
+        doubted = [
+            n for n, summation in enumerate(self.summations) if summation.tree in self.doubted
+        ]
+        unproved = np.isin(self.index, doubted)
         size = int(np.prod(self.case.input_shape()))
         # a sum that rounds in a way of its own gave many outputs of a few sets by luck
-        for seed in range(min(DOUBTED, 64 * MOST_NUMBERS // size) if left.any() else 0):
-            each = self._fresh(KINDS_OF_MORE[seed % len(KINDS_OF_MORE)], ENOUGH + seed)
-            for number in np.unique(self.index[left]):
-                positions, filters = np.nonzero(left & (self.index == number))
+        for seed in range(min(DOUBTED, 64 * MOST_NUMBERS // size) if unproved.any() else 0):
+            check = self._fresh(KINDS_OF_MORE[seed % len(KINDS_OF_MORE)], ENOUGH + seed)
+            for number in np.unique(self.index[unproved]):
+                positions, filters = np.nonzero(unproved & (self.index == number))
                 summation = self.summations[number]
-                wrong = ~each.agrees(summation, positions, filters)
+                wrong = ~check.agrees(summation, positions, filters)
                 places = positions[wrong], filters[wrong]
                 self.index[places], self.replayed[places] = -1, False
-                left[places] = False
-            if not left.any():
+                unproved[places] = False
+            if not unproved.any():
                 return
 
     def _asked_coarser(self, evidence: list[str]) -> bool:
-        """Returns whether there are masks left that sums kept in 16 bits can answer."""
+        """Takes masks that sums kept in 16 bits can answer; False: there are none left."""
         over = any("nan" in text or "inf" in text for text in evidence)
         return self.masks.mask_smaller() if over else self.masks.count_fewer()
 
@@ -564,9 +568,11 @@ class _OpenOutputs:
             near[y == floats.nearest(y, form)] = floats.eps(form)
         fits = np.zeros(y.shape, bool)
         with np.errstate(all="ignore"):
-            for one, other in itertools.product(_in_short_formats(x), _in_short_formats(w)):
-                eps = floats.eps(case.dtype) if one is x and other is w else near
-                exact = one * other
+            for met_form, weight_form in itertools.product(
+                _in_short_formats(x), _in_short_formats(w)
+            ):
+                eps = floats.eps(case.dtype) if met_form is x and weight_form is w else near
+                exact = met_form * weight_form
                 near_it = np.abs(y - exact) <= 2 * eps * np.abs(exact)
                 # float16 has no such operands: beside an infinity every number would be near
                 fits |= near_it & np.isfinite(exact)
@@ -574,7 +580,7 @@ class _OpenOutputs:
         return ~fits
 
     def _uneven(self, x: np.ndarray, seed: int) -> np.ndarray:
-        """Returns the input scaled by powers of two: mixing its elements loses bits."""
+        """Scales the input by powers of two, so that mixing its elements loses bits."""
         binades = 8 if self.case.dtype == "float16" else floats.FORMATS[self.case.dtype].precision
         powers = operands.hashes(seed, "x", 0, x.shape) % np.uint64(binades)
         scaled = np.ldexp(floats.widen(x, self.case.dtype), -powers.astype(np.int32))
@@ -607,8 +613,8 @@ def _scaled(
     The seed says which become large or small: the input, the weights, or both.
     """
     binades = [
-        int(np.frexp(np.abs(floats.widen(each, case.dtype)).max(initial=0))[1]) - 1
-        for each in (x, w)
+        int(np.frexp(np.abs(floats.widen(operand, case.dtype)).max(initial=0))[1]) - 1
+        for operand in (x, w)
     ]
     power, limit = top - sum(binades), floats.FORMATS[case.dtype].emax - 1
     share = (power, power // 2, 0)[seed % 3] if case.weighted else power

@@ -37,23 +37,24 @@ Ask = Callable[[np.ndarray], np.ndarray]
 
 
 def _nested_chain(places: list[Any]) -> Any:
-    """Returns nested pairs: a chain."""
+    """Pairs within each other: ((0, 1), 2), a chain."""
     return functools.reduce(lambda total, place: (total, place), places)
 
 
 def _nested_by_nine(places: list[int]) -> int | tuple:  # type: ignore[type-arg]
-    """Returns XNNPACK's order: nine by nine, what is not there being left out."""
+    """XNNPACK's order: nine products at a time, fewer at the end."""
 
-    def some(*parts: Any) -> Any:
-        kept = [part for part in parts if part is not None]
-        return tuple(kept) if len(kept) > 1 else kept[0] if kept else None
+    def sum_of(*parts: Any) -> Any:
+        present = [part for part in parts if part is not None]
+        return tuple(present) if len(present) > 1 else present[0] if present else None
 
     total: Any = None
     for start in range(0, len(places), 9):
         p = [*places[start : start + 9], *[None] * 8]
         # the order in which its kernel for nine rows of a window adds them
-        left = some(some(some(p[0], p[1]), p[8]), some(p[6], p[7]))
-        total = some(total, some(left, some(some(p[2], p[3]), some(p[4], p[5]))))
+        left = sum_of(sum_of(sum_of(p[0], p[1]), p[8]), sum_of(p[6], p[7]))
+        right = sum_of(sum_of(p[2], p[3]), sum_of(p[4], p[5]))
+        total = sum_of(total, sum_of(left, right))
     return total
 
 
@@ -73,7 +74,7 @@ def _tree_of_nested(nested: object) -> Tree:
 
 @functools.lru_cache(maxsize=64)
 def orders(kernel: tuple[int, ...]) -> tuple[Tree, ...]:
-    """Returns the orders in which libraries add windows of this size, each once."""
+    """Orders in which libraries add windows of this size, each once."""
     grid = np.arange(int(np.prod(kernel))).reshape(kernel)
     rows, columns = grid.reshape(-1).tolist(), grid.T.reshape(-1).tolist()
     lines = [grid.reshape(-1, kernel[-1]).tolist(), grid.T.reshape(-1, kernel[0]).tolist()]
@@ -107,7 +108,6 @@ class Average:
 
     @property
     def words(self) -> str:
-        """Returns it in words."""
         last = self.last.replace("the count", "the window's size") if self.whole else self.last
         last += ", divided by the share of it that counts" * self.whole
         rounded = ", rounded to the dtype" * self.rounded
@@ -157,11 +157,11 @@ class Average:
 
     @property
     def text(self) -> str:
-        """Returns the order, and the rest in words."""
+        """The order of the sum, and the rest in words."""
         return f"{self.tree.text}: {self.words}"
 
     def apart(self, other: Average) -> dict[str, Average]:
-        """Returns the causes that set two apart, each with this way changed in that alone."""
+        """The causes in which two ways differ, each with this way changed in that alone."""
         changed = {
             "order": replace(self, tree=other.tree),
             "rounding": replace(self, last=other.last, whole=other.whole),
@@ -195,14 +195,13 @@ class PoolMaximum:
 
     @property
     def words(self) -> str:
-        """Returns it in words."""
         padded = ", padding included" * self.padded
         return f"a maximum from {self.start}: {self.choose}{padded}" + _flushed_words(self.flushed)
 
     def outputs(
         self, met: np.ndarray, there: np.ndarray, counts: np.ndarray, dtype: str
     ) -> np.ndarray:
-        """Returns container outputs of what windows hold.
+        """Pools what windows hold: container outputs.
 
         ``met``: float64 (places, outputs), 0 in padding; ``there``: the places that are not, bool.
         ``counts`` (outputs,): what an average divides by.
@@ -228,11 +227,10 @@ class PoolMaximum:
 
     @property
     def text(self) -> str:
-        """Returns it in words."""
         return self.words
 
     def apart(self, other: PoolMaximum) -> dict[str, PoolMaximum]:
-        """Returns the causes that set two apart, each with this way changed in that alone."""
+        """The causes in which two ways differ, each with this way changed in that alone."""
         changed = {
             "window": replace(self, padded=other.padded),
             "algorithm": replace(self, choose=other.choose, start=other.start),
@@ -249,7 +247,7 @@ Way = Average | PoolMaximum
 
 
 def _ways_of_pool(case: Case) -> Iterator[Way]:
-    """Yields the ways of a pool, the most frequent first; what is flushed is left open."""
+    """The ways of a pool, the most frequent first; what is flushed is left open."""
     if case.pool == "max":
         padded = (True, False) if case.pad_with == "zeros" else (False,)
         for start, choose, with_zeros in itertools.product(STARTS, CHOOSE, padded):
@@ -267,7 +265,7 @@ def _ways_of_pool(case: Case) -> Iterator[Way]:
 
 
 def _flushing(way: Way) -> Iterator[Way]:
-    """Yields a way with all that may be flushed, nothing first."""
+    """A way with each kind of flushing, none first."""
     for what in FLUSHES if isinstance(way, Average) else ("", "operands", COMPARED):
         yield replace(way, flushed=what)
 
@@ -290,7 +288,7 @@ class PoolAnswers:
         self.reads = window.Geometry.of(case).reads().T
 
     def outputs(self, way: Way, places: np.ndarray) -> np.ndarray:
-        """Returns a way's outputs at places (outputs, 2): position, filter. Container."""
+        """What a way gives at places (outputs, 2), which are position and filter: container."""
         outputs = np.empty(len(places), self.y.dtype)
         for start in range(0, len(places), AT_ONCE):
             positions, filters = places[start : start + AT_ONCE].T
@@ -302,7 +300,7 @@ class PoolAnswers:
         return outputs
 
     def agrees(self, way: Way, places: np.ndarray, zeros: str = "equal") -> np.ndarray:
-        """Returns where a way gives the library's bits: a bool a place."""
+        """Whether a way gives the library's bits: a bool for each place."""
         y = self.y[tuple(places.T)]
         return ~ulp.bits_apart(self.outputs(way, places), y, self.case.dtype, zeros)
 
@@ -311,17 +309,17 @@ class PoolAnswers:
 class Pooled:
     """How the outputs of one call are pooled: ``index`` (positions, filters) numbers ``ways``.
 
-    -1: no way that was tried gives its bits, here and on fresh operands. ``own``: what the windows
-    hold.
+    -1: no way that was tried gives its bits, here and on fresh operands. ``answers``:
+    what the windows hold.
     """
 
     ways: list[Way]
     index: np.ndarray
-    own: PoolAnswers
+    answers: PoolAnswers
 
     @property
     def words(self) -> str:
-        """Returns how most outputs are pooled, how many ways there are, and what is not known."""
+        """How most outputs are pooled, how many ways there are, and what is not known."""
         counts = np.bincount(self.index[self.index >= 0], minlength=len(self.ways))
         unknown = int((self.index < 0).sum())
         doubt = f"no way that was tried gives {unknown:,} of {self.index.size:,} outputs"
@@ -332,7 +330,7 @@ class Pooled:
         return self.ways[int(np.argmax(counts))].words + more + f"; {doubt}" * bool(unknown)
 
     def orders(self, numbers: np.ndarray) -> list[dict[str, Any]]:
-        """Returns the ways of averages that are among these numbers, the most frequent first.
+        """The averages among these numbers of ways, the most frequent first.
 
         The keys are those of ``Summation.to_json``, and ``last``, what is done to the sum.
         """
@@ -345,30 +343,35 @@ class Pooled:
                 rows.append(row | {"last": way.words, "outputs": count})
         return sorted(rows, key=lambda row: -row["outputs"])
 
-    def causes(self, other: Pooled, mine: np.ndarray, theirs: np.ndarray) -> list[str]:
-        """Returns why outputs at these places, (outputs, 2) of each, differ; empty: not known.
+    def causes(self, other: Pooled, places: np.ndarray, other_places: np.ndarray) -> list[str]:
+        """Why outputs at these places, (outputs, 2) on each side, differ; empty: not known.
 
         A cause is a part of the two ways that moves bits of one of the two where it alone is
         changed to the other side's; where none does alone, all that differ are named.
         """
-        causes = np.array([""] * len(mine), object)
-        numbers = self.index[tuple(mine.T)], other.index[tuple(theirs.T)]
-        counts = self.own.counts[mine[:, 0]], other.own.counts[theirs[:, 0]]
-        for number, their_number in {*zip(*(each.tolist() for each in numbers), strict=True)}:
-            here = np.flatnonzero((numbers[0] == number) & (numbers[1] == their_number))
+        causes = np.array([""] * len(places), object)
+        numbers = self.index[tuple(places.T)], other.index[tuple(other_places.T)]
+        counts = self.answers.counts[places[:, 0]], other.answers.counts[other_places[:, 0]]
+        for number, their_number in {*zip(*(side.tolist() for side in numbers), strict=True)}:
+            alike = np.flatnonzero((numbers[0] == number) & (numbers[1] == their_number))
             if number < 0 or their_number < 0 or self.ways[number] == other.ways[their_number]:
                 continue
             way, their_way = self.ways[number], other.ways[their_number]
             moved: dict[str, np.ndarray] = {}
-            sides = ((self.own, mine, way, their_way), (other.own, theirs, their_way, way))
-            for own, places, its_way, other_way in sides:
+            sides = (
+                (self.answers, places, way, their_way),
+                (other.answers, other_places, their_way, way),
+            )
+            for answers, where, its_way, other_way in sides:
                 for name, changed in its_way.apart(other_way).items():  # type: ignore[arg-type]
-                    apart = ~own.agrees(changed, places[here])
+                    apart = ~answers.agrees(changed, where[alike])
                     moved[name] = moved.get(name, False) | apart
-            every = np.stack(list(moved.values()))
-            every |= ~every.any(axis=0)
-            causes[here] = ["+".join(itertools.compress(moved, column)) for column in every.T]
-        if self.own.case.pool == "avg":  # they count different numbers: what padding is taken for
+            moved_at = np.stack(list(moved.values()))
+            moved_at |= ~moved_at.any(axis=0)
+            causes[alike] = ["+".join(itertools.compress(moved, column)) for column in moved_at.T]
+        if (
+            self.answers.case.pool == "avg"
+        ):  # they count different numbers: what padding is taken for
             causes[(counts[0] != counts[1]) & (causes != "")] = "window"
         return causes.tolist()
 
@@ -399,43 +402,47 @@ def reveal_ways(
         for seed in range(count + few * (kind == "uneven")):
             drawn = _fresh(case, kind, 0xC4EC + seed)
             sets.append((kind, PoolAnswers(case, drawn, ask(drawn), counts)))
-    own = PoolAnswers(case, x, y, counts)
-    pooled = Pooled([], np.full(own.y.shape, -1), own)
-    left = np.argwhere(np.ones(own.y.shape, bool) if wanted is None else wanted)
+    answers = PoolAnswers(case, x, y, counts)
+    pooled = Pooled([], np.full(answers.y.shape, -1), answers)
+    left = np.argwhere(np.ones(answers.y.shape, bool) if wanted is None else wanted)
     fits: list[tuple[Way, np.ndarray]] = []
     for way in _ways_of_pool(case):
-        mine = np.ones(len(left), bool)  # outputs that the way gives on all sets
-        for kind, each in sets:
-            wrong = np.flatnonzero(mine)
+        explained = np.ones(len(left), bool)  # outputs that the way gives on all sets
+        for kind, check in sets:
+            wrong = np.flatnonzero(explained)
             # what a thread flushes may differ from call to call: any of it will do here
             for variant in _flushing(way) if kind == "tiny" else (way,):
                 if not len(wrong):
                     break
-                wrong = wrong[~each.agrees(variant, left[wrong])]
-            mine[wrong] = False
-        if mine.any():
-            fits.append((way, mine))
-        if mine.all():
+                wrong = wrong[~check.agrees(variant, left[wrong])]
+            explained[wrong] = False
+        if explained.any():
+            fits.append((way, explained))
+        if explained.all():
             break
     # The way of most outputs comes first: what agrees by luck does so at few of them, and is what
     # another way explains, too.
     while fits:
-        way, mine = max(fits, key=lambda fit: int(fit[1].sum()))
-        places = left[mine]
+        way, explained = max(fits, key=lambda fit: int(fit[1].sum()))
+        places = left[explained]
         for variant in _flushing(way):  # whose bits it gives on the run's own operands
             if not len(places):
                 break
-            agreed = own.agrees(variant, places, zeros)
+            agreed = answers.agrees(variant, places, zeros)
             if agreed.any():
                 pooled.index[tuple(places[agreed].T)] = len(pooled.ways)
                 pooled.ways.append(variant)
             places = places[~agreed]
-        fits = [(other, still & ~mine) for other, still in fits if (still & ~mine).any()]
+        fits = [
+            (rival, explains & ~explained)
+            for rival, explains in fits
+            if (explains & ~explained).any()
+        ]
     return pooled
 
 
 def _fresh(case: Case, kind: str, seed: int) -> np.ndarray:
-    """Returns an input of some kind, container.
+    """A generated input, container.
 
     ``uneven``: of sizes that lie apart; ``masks``: huge numbers that cancel, among ones.
     """

@@ -34,7 +34,7 @@ class _Alike:
     answers: list[np.ndarray] = field(default_factory=list)  # of this round, a row per chunk
 
     def part(self, positions: np.ndarray) -> _Alike:
-        """Returns the same for some of the positions, to be continued apart."""
+        """A group of some of the positions, which is asked by itself from here on."""
         return _Alike(positions, self.growth.copy(), list(self.answers))
 
 
@@ -63,7 +63,7 @@ def reveal_trees(
     apart: bool = False,
     wanted: np.ndarray | None = None,
 ) -> tuple[list[RevealedTree], list[RefusedOutputs]]:
-    """Returns the summation tree of every wanted output.
+    """Finds the summation tree of every wanted output.
 
     ``classes`` (positions,) is each position's window class and ``leaves[class]`` the leaves that
     such a position reads, ascending, the bias included. ``apart`` takes no two filters to share
@@ -109,8 +109,7 @@ def reveal_trees(
 
 
 def _regular(masks: Masks, teams: list[_Team]) -> Iterator[RevealedTree]:
-    """Yields what can be guessed and proved of long sums; the groups keep what must be asked for
-    all.
+    """Guesses and proves trees of long sums; the groups keep what must be asked.
 
     Guesses are made for one group after the other, and are over where one leaves anything open:
     what is asked of all groups shares its calls.
@@ -141,7 +140,7 @@ def _teams(
     masks: Masks, leaves: list[np.ndarray], wanted: np.ndarray, apart: bool
 ) -> list[np.ndarray]:
     """Filters in sets that answer a few questions alike at all positions where any is wanted."""
-    active, here = np.flatnonzero(wanted.any(axis=0)), np.flatnonzero(wanted.any(axis=1))
+    active, positions = np.flatnonzero(wanted.any(axis=0)), np.flatnonzero(wanted.any(axis=1))
     widest = max(leaves, key=len)
     if apart or len(active) < 2 or len(widest) < 3:
         return [np.array([f]) for f in active] if apart else [active] * bool(len(active))
@@ -153,7 +152,7 @@ def _teams(
     ask = np.full((len(pairs), masks.operator.filters, 2), -1)
     for row, (i, j) in enumerate(pairs):
         ask[row, active] = widest[i], widest[j]
-    survivors = masks.survivors(ask)[:, here[:, None], active]
+    survivors = masks.survivors(ask)[:, positions[:, None], active]
     answers = np.nan_to_num(survivors, nan=-1, posinf=-2, neginf=-3)
     # answers where a position does not read both leaves are only +-M; signs tell nothing
     signature = np.clip(answers, -4, None).reshape(-1, len(active))  # speed alone
@@ -168,8 +167,8 @@ def _round(masks: Masks, teams: list[_Team]) -> None:
     A team's questions are the pairs of leaves of its groups, each once.
     """
     wanted = [[_pairs(group, masks.size) for group in team.groups] for team in teams]
-    keys = [np.unique(np.concatenate(some or [np.zeros(0, int)])) for some in wanted]
-    queues = [np.stack(np.divmod(each, masks.size), axis=1) for each in keys]
+    keys = [np.unique(np.concatenate(pairs or [np.zeros(0, int)])) for pairs in wanted]
+    queues = [np.stack(np.divmod(numbers, masks.size), axis=1) for numbers in keys]
     for leaves, parts in deal_questions(masks, [team.filters for team in teams], queues):
         survivors = masks.survivors(leaves)
         for part in parts:
@@ -183,14 +182,13 @@ def _round(masks: Masks, teams: list[_Team]) -> None:
 
 
 def _pairs(group: _Alike, size: int) -> np.ndarray:
-    """Returns the group's questions as numbers, first leaf * size + other leaf, ascending."""
+    """The group's questions as ascending numbers: first leaf * size + other leaf."""
     pairs = group.growth.pairs()
     return np.asarray(pairs[:, 0] * size + pairs[:, 1])
 
 
 def _distribute(group: _Alike, table: np.ndarray, rows: np.ndarray) -> Iterator[_Alike]:
-    """Yields the group, or its parts where positions answered differently, with the answers
-    noted."""
+    """Notes the answers of a group; where positions answered differently, it falls into parts."""
     if not len(rows):
         yield group
         return
@@ -240,7 +238,7 @@ class Answers:
         self._asked: tuple[list[tuple[int, int]], np.ndarray] | None = None
 
     def like(self, tree: Tree, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
-        """Returns which outputs answer a few questions about their order as this tree would: bool.
+        """Whether outputs answer a few questions about their order as this tree would: bool each.
 
         Long sums in other orders may round alike on all check operands, at some outputs. The
         questions are the same for every tree, so they are put to the operator once. Short sums
@@ -253,13 +251,12 @@ class Answers:
         answers = [self._everywhere()] if self.operator.summands > SHORT else []
         if len(positions) and (pairs := self._within_nodes(tree)):
             answers.append(self._ask(pairs))
-        for each in answers:
-            fits &= self._match(tree, *each, positions, filters)
+        for answer in answers:
+            fits &= self._match(tree, *answer, positions, filters)
         return fits
 
     def edges_like(self, tree: Tree, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
-        """Returns which outputs whose window reaches over an edge answer as this tree would, leaf
-        by leaf.
+        """Whether outputs whose window reaches over an edge answer as this tree would.
 
         They are shorter sums and read few of the leaves that all are asked about, so that one block
         added differently agrees by luck at some. What neighbours in a tree answer determines it.
@@ -289,7 +286,7 @@ class Answers:
         positions: np.ndarray,
         filters: np.ndarray,
     ) -> np.ndarray:
-        """Returns which outputs gave the answers of this tree; leaves not read tell nothing."""
+        """Whether outputs gave the answers of this tree; leaves that are not read tell nothing."""
         fits = np.ones(len(positions), bool)
         numbers = np.array([self._number(leaf) for leaf in tree.leaves])
         place = {number: at for at, number in enumerate(numbers.tolist())}
@@ -303,18 +300,18 @@ class Answers:
                 continue
             sizes = tree.lca_sizes(tree.leaves[place[i]])
             above = sizes > sizes[place[j]]
-            for here, mine in kinds:
-                if here[place[i]] and here[place[j]]:
-                    left = survivors[positions[mine], filters[mine]]
-                    fits[mine] &= left == (here & above).sum()
+            for read, members in kinds:
+                if read[place[i]] and read[place[j]]:
+                    left = survivors[positions[members], filters[members]]
+                    fits[members] &= left == (read & above).sum()
         return fits
 
     def _number(self, leaf: int) -> int:
-        """Returns the leaf as masks number it: the bias is the last."""
+        """The leaf as masks number it: the bias is the last."""
         return self.operator.summands if leaf == BIAS else leaf
 
     def _everywhere(self) -> tuple[list[tuple[int, int]], np.ndarray]:
-        """Returns pairs of leaves, and the units that survive each: (pairs, positions, filters)."""
+        """Pairs of leaves, and the units that survive each: (pairs, positions, filters)."""
         if self._asked is None:
             widest = max(self.leaves, key=len)
             picks = operands.hashes(0, "w", 0, (ASKED, 2)) % np.uint64(len(widest))

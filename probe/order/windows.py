@@ -81,7 +81,7 @@ def reveal_windows(operator: SessionOperator) -> np.ndarray:
 
 
 def as_predicted(case: Case) -> np.ndarray:
-    """Returns the windows that the case's padding implies, as ``reveal_windows`` has them."""
+    """The windows that the case's padding implies, as ``reveal_windows`` has them."""
     spatial = Geometry.of(case).reads()[None, :, :, None]
     width = case.in_channels // case.groups
     channel = np.arange(case.in_channels).reshape(case.groups, 1, 1, width)
@@ -93,8 +93,8 @@ def as_predicted(case: Case) -> np.ndarray:
 def _windows_by_names(
     operator: SessionOperator, base: int, doubt: float, scale: float
 ) -> np.ndarray:
-    """Returns the windows, by names in digits of ``base``, times ``scale``; answers may be off a
-    whole number by doubt."""
+    """Reads windows off inputs that hold their own number, digit by digit to ``base`` and times
+    ``scale``. An answer may be off a whole number by ``doubt``."""
     case: Any = operator.case  # a Case: no windows are read off recorded operations
     n, width = operator.summands, case.filters // case.groups
     turns = np.full((-(-n // width), width), -1)  # filters of a group take turns with a weight
@@ -108,8 +108,8 @@ def _windows_by_names(
         digits = names // weight % base
         answers = operator.run(digits * scale, template, leaves, np.ones(1)) / scale
         # beyond 2^53 every float64 is whole; NaN and infinities are refused alike
-        whole = np.abs(answers) < 2.0**53
-        if not whole.all() or (np.abs(answers - np.rint(answers)) > doubt).any():
+        exact = np.abs(answers) < 2.0**53
+        if not exact.all() or (np.abs(answers - np.rint(answers)) > doubt).any():
             raise NotASum(
                 "a single weight of 1 gives an output that is not an integer, from integer inputs"
             )
@@ -190,9 +190,9 @@ def _outputs_of_edits(
     if case.bias is not None:
         numbers["b"] = np.zeros(case.filters)
     arrays: dict[str, np.ndarray] = {}
-    for prefix, some in zip(("", "b_"), sets, strict=False):
-        arrays[prefix + "offsets"] = edit_offsets(list(map(len, some)))
-        arrays[prefix + "flat"] = np.concatenate(some).astype(np.int64)
+    for prefix, edited in zip(("", "b_"), sets, strict=False):
+        arrays[prefix + "offsets"] = edit_offsets(list(map(len, edited)))
+        arrays[prefix + "flat"] = np.concatenate(edited).astype(np.int64)
         numbers[prefix + "values"] = np.full(len(arrays[prefix + "flat"]), value)
     arrays |= {name: floats.round_to(array, case.dtype) for name, array in numbers.items()}
     header = {"do": "masks", "spec": case.spec(), "mode": mode}
@@ -211,9 +211,9 @@ def as_windows(case: Case, pool: PoolWindows) -> np.ndarray:
     for position, (row, held) in enumerate(zip(predicted, pool.reads, strict=False)):
         where = (row >= 0) & held[row]
         spatial[position, where] = row[where]
-        others = np.setdiff1d(np.flatnonzero(held), row)
-        free = np.flatnonzero(~where)[: len(others)]
-        spatial[position, free] = others[: len(free)]
+        unplaced = np.setdiff1d(np.flatnonzero(held), row)
+        free = np.flatnonzero(~where)[: len(unplaced)]
+        spatial[position, free] = unplaced[: len(free)]
     size = math.prod(case.spatial())
     entry = np.arange(case.batch)[:, None, None] * size
     channel = np.arange(case.in_channels)[:, None, None, None]
@@ -269,16 +269,16 @@ class Reach:
 
     @property
     def outputs(self) -> np.ndarray:
-        """Returns outputs that something reaches beyond what they read; padding is not counted."""
+        """Outputs that something reaches beyond what they read; padding is not counted."""
         return np.asarray(self.inputs | self.weights)
 
     @property
     def any(self) -> np.ndarray:
-        """Returns outputs that are reached by anything, their own padding included."""
+        """Outputs that are reached by anything, their own padding included."""
         return np.asarray(self.outputs | self.padding)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns how many outputs are reached, by what: the key ``reach``; {} where none is."""
+        """The key ``reach``: how many outputs are reached, by what; {} where none is."""
         counts = {name: int(getattr(self, name).sum()) for name in ("inputs", "weights", "padding")}
         reached = {name: count for name, count in counts.items() if count}
         return {"reach": reached} if reached else {}
@@ -301,7 +301,7 @@ def reveal_reach(session: AnySession, case: Case) -> Reach:
 def reached_by(
     session: AnySession, case: Case, x: np.ndarray, w: np.ndarray, b: np.ndarray | None
 ) -> Reach:
-    """Returns which outputs the infinities and NaNs of these container operands reach.
+    """Finds outputs that the infinities and NaNs of these container operands reach.
 
     Infinities are put in their places into finite operands, so that what comes out NaN was made so
     by them. ``named`` has candidates: those that were not shown to be harmless. Errors:
@@ -316,7 +316,7 @@ def reached_by(
 
 
 def reach_of_inputs(session: AnySession, case: Case) -> Reach:
-    """Returns which outputs are reached by inputs that they have no weight for: one call."""
+    """Finds outputs that inputs without a weight for them reach: one call."""
     questions = _ReachQuestions(session, case)
     questions.inputs()
     return questions.result
@@ -356,7 +356,7 @@ class Axis:
             width *= 4 if extent == 1 else 2
 
     def apart(self, members: np.ndarray) -> np.ndarray:
-        """Returns which outputs read nothing of a set: bool (outputs,)."""
+        """Outputs that read nothing of a set: bool (outputs,)."""
         inside = (self.reads >= 0) & members[self.reads]
         return np.asarray(~inside.any(axis=1))
 
@@ -388,8 +388,8 @@ class _ReachQuestions:
         """Asks about all of x at once: whether anything reaches an output; nothing of a pool."""
         if self.case.pool:
             return False
-        whole = np.arange(math.prod(self.case.input_shape()))
-        (nan,) = self.ask("x", [whole])
+        elements = np.arange(math.prod(self.case.input_shape()))
+        (nan,) = self.ask("x", [elements])
         self.result.inputs |= nan.reshape(self.result.inputs.shape)
         return bool(nan.any())
 
@@ -414,12 +414,12 @@ class _ReachQuestions:
     ) -> np.ndarray:
         """Flat indices of a product of sets, one an axis (None: all); ``channel`` of its group."""
         index = [
-            np.arange(axis.size) if some is None else np.flatnonzero(some)
-            for axis, some in zip(self.axes, members, strict=True)
+            np.arange(axis.size) if chosen is None else np.flatnonzero(chosen)
+            for axis, chosen in zip(self.axes, members, strict=True)
         ]
         inner = self.case.group_channels
-        own = np.arange(inner) if channel is None else np.array([channel])
-        index[-1] = (index[-1][:, None] * inner + own).reshape(-1)
+        channels = np.arange(inner) if channel is None else np.array([channel])
+        index[-1] = (index[-1][:, None] * inner + channels).reshape(-1)
         shape = self.case.input_shape()
         return np.ravel_multi_index(np.ix_(*index), shape).reshape(-1)
 
@@ -428,8 +428,8 @@ class _ReachQuestions:
         case, result = self.case, self.result
         if not case.weighted:
             return
-        whole = np.arange(math.prod(case.weight_shape))
-        (nan,) = self.ask("w", [whole], [np.arange(case.filters)])
+        elements = np.arange(math.prod(case.weight_shape))
+        (nan,) = self.ask("w", [elements], [np.arange(case.filters)])
         reached = nan.reshape(self.positions, case.filters)
         if not reached.any():
             return
@@ -452,7 +452,7 @@ class _ReachQuestions:
     def ask(
         self, which: str, chosen: Sequence[np.ndarray], biased: Sequence[np.ndarray] | None = None
     ) -> Iterator[np.ndarray]:
-        """Yields where the output is NaN for infinities at each set: bool (*output,).
+        """Puts infinities at each set, and yields where the output is NaN: bool (*output,).
 
         ``which``: x or w; ``chosen``: flat indices. ``biased``: of the bias beside them, if there
         is one. Sets without anything that may be infinite are not asked.
@@ -480,7 +480,7 @@ class _ReachQuestions:
             yield answers.get(number, nothing)
 
     def chosen(self, operand: int, flat: np.ndarray) -> np.ndarray:
-        """Returns those of an operand's elements that are to be edited."""
+        """Leaves elements that may be infinite, of an operand's flat indices."""
         if self.odd is None:
             return flat
         odd = self.odd[operand]
@@ -526,12 +526,12 @@ class _Names:
         self.inner = case.group_channels
 
     def candidates(self) -> list[ReachedOutputs]:
-        """Returns elements that are left of those that were put in, without more questions."""
+        """Elements that were not shown to be harmless, without more questions."""
         left = [self.asked.chosen(0, self._elements(row, None)) for row in range(len(self.rows))]
         return [self._named(row, inputs, len(inputs) == 1) for row, inputs in enumerate(left)]
 
     def found(self) -> list[ReachedOutputs]:
-        """Returns what reaches every row, asked in colours: sets of which a row has one element
+        """Names what reaches each row. It is asked in colours: sets of which a row has one element
         left."""
         steps = [_step(left) for left in self.left]
         colours = math.prod(steps)
@@ -556,18 +556,18 @@ class _Names:
             for row in np.flatnonzero(shown).tolist():
                 inputs[row].append(self._elements(row, members, channel))
         return [
-            self._named(row, np.unique(np.concatenate(some)), exact)
-            for row, some in enumerate(inputs)
-            if some and sum(map(len, some))
+            self._named(row, np.unique(np.concatenate(elements)), exact)
+            for row, elements in enumerate(inputs)
+            if elements and sum(map(len, elements))
         ]
 
     def _elements(
         self, row: int, members: Sequence[np.ndarray] | None, channel: int | None = None
     ) -> np.ndarray:
-        """Returns flat indices that are left for a row (of these sets)."""
+        """Flat indices that are left for a row, within these sets."""
         left = [sets[row] for sets in self.left]
         if members is not None:
-            left = [sets & some for sets, some in zip(left, members, strict=True)]
+            left = [sets & chosen for sets, chosen in zip(left, members, strict=True)]
         return self.asked.elements(left, channel)
 
     def _named(self, row: int, inputs: np.ndarray, exact: bool) -> ReachedOutputs:
@@ -575,11 +575,10 @@ class _Names:
 
 
 def _step(left: np.ndarray) -> int:
-    """Returns the smallest step modulo which all that is left of any row is apart: 1 up to the
-    axis."""
+    """The smallest step modulo which no two elements left of a row meet: 1 up to the axis."""
     size = left.shape[1]
     for step in range(int(left.sum(axis=1).max(initial=1)), size):
-        whole = np.pad(left, ((0, 0), (0, -size % step)))
-        if whole.reshape(len(left), -1, step).sum(axis=1).max(initial=0) <= 1:
+        padded = np.pad(left, ((0, 0), (0, -size % step)))
+        if padded.reshape(len(left), -1, step).sum(axis=1).max(initial=0) <= 1:
             return step
     return size

@@ -142,11 +142,11 @@ class Campaign(ABC, Generic[Question]):
         return {}
 
     def size(self, question: Question) -> int:
-        """Returns how much a question counts for in the progress."""
+        """How much a question counts for in the progress."""
         return 1
 
     def share(self, number: int, questions: Sequence[Question]) -> list[Question]:
-        """Returns the questions of a target that are asked here; ``number``: those before it."""
+        """The questions of a target that this shard asks; ``number``: of questions before them."""
         return [
             question for place, question in enumerate(questions, number) if self.shard.has(place)
         ]
@@ -174,20 +174,24 @@ class Campaign(ABC, Generic[Question]):
         this thread, which in-process sessions need.
         """
         parts_asked, before = [], 0
-        for target, some in questions:
-            every = list(some)
-            if mine := self.share(before, every):
-                parts_asked.append((target, mine))
-            before += len(every)
-        self.total = sum(self.size(question) for _, some in parts_asked for question in some)
+        for target, questions_of_target in questions:
+            all_questions = list(questions_of_target)
+            if asked_here := self.share(before, all_questions):
+                parts_asked.append((target, asked_here))
+            before += len(all_questions)
+        self.total = sum(
+            self.size(question)
+            for _, questions_of_target in parts_asked
+            for question in questions_of_target
+        )
         if self.budget is not None and isinstance(self.tell, Reporter):
             self.tell.ends = time.monotonic() + self.budget.left
         try:
             # one after the other each opens its session when its turn comes
-            each = (CampaignPart(self, *part) for part in parts_asked)
-            parts = [] if workers is None else list(each)
+            begun_in_turn = (CampaignPart(self, *part) for part in parts_asked)
+            parts = [] if workers is None else list(begun_in_turn)
             if all(isinstance(part.session, InlineSession) for part in parts):
-                for part in parts or each:
+                for part in parts or begun_in_turn:
                     part.run()
             else:
                 with ThreadPoolExecutor(workers, "campaign") as pool:
@@ -222,7 +226,7 @@ class Campaign(ABC, Generic[Question]):
 
     @property
     def stop(self) -> bool:
-        """Returns whether nothing more is to be asked: by Ctrl-C, or since the time is up."""
+        """Whether nothing more is asked: Ctrl-C, or the time is up."""
         return self._ended or self.late
 
     @property
@@ -249,7 +253,7 @@ class CampaignPart(Generic[Question]):
 
     @property
     def left(self) -> int:
-        """Returns what is neither answered nor known to fail, as ``Campaign.size`` counts."""
+        """Questions that are neither answered nor known to fail, as ``Campaign.size`` counts."""
         return self._left
 
     def run(self) -> None:
@@ -320,7 +324,7 @@ class CampaignPart(Generic[Question]):
         self.tell(0)
 
     def stopped(self) -> bool:
-        """Returns whether nothing more is to be asked: another thread may say so at any time."""
+        """Whether nothing more is asked: another thread may say so at any time."""
         return self.campaign.stop
 
     def tell(self, done: int, what: str = "", asked: bool = True) -> None:
@@ -349,13 +353,13 @@ class Sessions:
         self.close()
 
     def get(self, where: Target) -> AnySession:
-        """Returns the target's session, which may not have been started."""
+        """The target's session, which may not have been started."""
         if where not in self._open:
             self._open[where] = self.opens(where)
         return self._open[where]
 
     def of(self, where: Target) -> AnySession:
-        """Returns the target's session, started. TargetError."""
+        """The target's session, started. TargetError."""
         return self.get(where).revive()
 
     def close(self, *wanted: Target) -> None:

@@ -105,7 +105,7 @@ class Pipes:
 
 
 class ChildFacts(dict[str, Any]):
-    """Returns what a child reported, by name. TargetError if some is missing: it isn't trusted."""
+    """What a child reported, by name. TargetError if a fact is missing: it isn't trusted."""
 
     def __init__(self, facts: Mapping[str, Any], refuse: Callable[[str], TargetError]) -> None:
         super().__init__(facts)
@@ -157,12 +157,12 @@ class Session:
 
     @property
     def alive(self) -> bool:
-        """Returns whether there is a child that takes requests."""
+        """Whether there is a child that takes requests."""
         return self._process is not None
 
     @property
     def pid(self) -> int | None:
-        """Returns the child's process number, to sample it from outside; None without a child."""
+        """The child's process number, to sample it from outside; None without a child."""
         return self._process.pid if self._process else None
 
     def start(self) -> Self:
@@ -209,7 +209,7 @@ class Session:
         return self
 
     def distrusted(self, why: str) -> TargetError:
-        """Returns the error to raise for an answer that can't be true; its process is ended."""
+        """Ends the child after an answer that can't be true; the error to raise."""
         return self._lost("protocol", f"its worker sent an invalid answer: {why}")
 
     def revive(self) -> Self:
@@ -231,7 +231,7 @@ class Session:
         return list(self.stream(header, arrays))[-1]
 
     def stream(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Iterator[Answer]:
-        """Returns a request's answers as they come. Leaving before the last one ends the child."""
+        """Sends a request; its answers as they come. Leaving before the last one ends the child."""
         VOICE.calls += 1
         return self._exchange(header, arrays or {}, self.time_limit)
 
@@ -246,7 +246,7 @@ class Session:
         return os.pread(self._stderr.fileno(), end - start, start).decode("utf-8", "replace")
 
     def tail(self) -> str:
-        """Returns the last of what the present process printed, as text."""
+        """The end of what the present process printed."""
         return self.stderr_since(self._born, TAIL).strip()
 
     def interrupt(self) -> None:
@@ -285,7 +285,7 @@ class Session:
                 self._end(kill=True)
 
     def _post_mortem(self, error: Exception) -> TargetError:
-        """Returns what killed the child, from how it ended and what it printed last."""
+        """What killed the child, from how it ended and what it printed last."""
         assert self._process is not None
         status = self._pipes.status()
         if status is not None and status < 0:
@@ -410,12 +410,12 @@ AnySession = Session | InlineSession
 
 
 def child_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Returns the whole environment of a child: ``PASSED`` from ours, and then ``variables``."""
+    """A child's whole environment: ``PASSED`` from this process, and then ``variables``."""
     return {name: os.environ[name] for name in PASSED if name in os.environ} | dict(variables)
 
 
 def library_variables(where: target.Target) -> dict[str, str]:
-    """Returns the variables that a target's switches set before its library is loaded."""
+    """Variables that a target's switches set before its library is loaded."""
     return dict(backends.get(where.name).environment(dict(where.switches), where.device))
 
 
@@ -434,7 +434,7 @@ def instruction_limits(isa: str) -> dict[str, str]:
 
 
 def _own_facts(where: target.Target) -> dict[str, Any]:
-    """Returns what decides bits of a target's ``facts`` where this interpreter runs it."""
+    """Facts of a target that this interpreter runs, as far as they decide bits."""
     return {
         "library_version": target.installed_version(backends.get(where.name)),
         "numpy_version": np.__version__,
@@ -443,7 +443,7 @@ def _own_facts(where: target.Target) -> dict[str, Any]:
 
 
 def open_session(where: target.Target, inline: bool = False, **limits: Any) -> AnySession:
-    """Returns a session, not started yet: a child process, or with ``inline`` this process."""
+    """A session, not started yet: a child process, or with ``inline`` this process."""
     return InlineSession(where) if inline else Session(where, **limits)
 
 

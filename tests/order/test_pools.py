@@ -252,7 +252,7 @@ def test_every_way_of_averaging_is_told_from_every_other(cause):
     for operands in ("normal", "cancel", "tiny"):
         sides = [planted(case, way, operands) for way in (AVERAGE, WAYS[cause])]
         assert (sides[0].index >= 0).all() and (sides[1].index >= 0).all()
-        places = np.argwhere(sides[0].own.y != sides[1].own.y)
+        places = np.argwhere(sides[0].answers.y != sides[1].answers.y)
         named |= set(sides[0].causes(sides[1], places, places))
     assert named == {cause}
 
@@ -261,7 +261,7 @@ def test_maxima_that_take_nan_differently_are_different_formulas():
     case = Case("max_pool1d", 3, in_channels=4, length=30)
     ways = [pools.PoolMaximum(word, "its first number") for word in pools.CHOOSE]
     kept, passed = (planted(case, way, "nan") for way in ways[:2])
-    places = np.argwhere(np.isnan(kept.own.y) != np.isnan(passed.own.y))
+    places = np.argwhere(np.isnan(kept.answers.y) != np.isnan(passed.answers.y))
     assert len(places) and set(kept.causes(passed, places, places)) == {"algorithm"}
 
 

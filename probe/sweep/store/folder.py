@@ -69,7 +69,7 @@ class Store:
 
     @classmethod
     def here(cls, experiment: str | Path, **options: Any) -> Store:
-        """Returns this machine's store in an experiment's folder: ``results/NAME/<machine>``."""
+        """This machine's store in an experiment's folder: ``results/NAME/<machine>``."""
         return cls(Path(experiment) / machine.label(), **options)
 
     def __enter__(self) -> Self:
@@ -164,11 +164,11 @@ class Store:
                 pieces.append(_table(table, columns, len(rows)))
             else:
                 pieces.extend(group)
-        found = pa.concat_tables(pieces)
+        rows = pa.concat_tables(pieces)
         if table == "differences":
-            return found
+            return rows
         batches = np.repeat(np.arange(len(chunks)), [len(chunk) for chunk in chunks])
-        return parquet.newest(table, found, batches)
+        return parquet.newest(table, rows, batches)
 
     def compact(self) -> None:
         """Merges the parts of every table, without the rows that no longer count.
@@ -187,7 +187,7 @@ class Store:
             if table in self._chunks:
                 pieces.append(self._assemble(table).select(names))
         columns = [[piece.column(name).to_pylist() for name in names] for piece in pieces]
-        return {key for each in columns for key in zip(*each, strict=True)}
+        return {key for column in columns for key in zip(*column, strict=True)}
 
     def recall(
         self, run_id: str, target: str, vary: str, against: int, controlled: bool = False
@@ -339,12 +339,12 @@ def merge(
         require_usable(target)
         with exclusive(target):
             _sweep_up(target)
-            known = Origin([target, *sources], name)
+            origin = Origin([target, *sources], name)
             for table in _IN_ORDER:
                 if progress:
                     progress(done, len(machines) * len(_IN_ORDER), f"{name}: {table}")
                 # other stores' processes may be compacting theirs
-                parquet.steady(partial(_fold, [target, *sources], table, known), target)
+                parquet.steady(partial(_fold, [target, *sources], table, origin), target)
                 done += 1
             guide(target)
             file.list_tables(target)
@@ -352,7 +352,7 @@ def merge(
 
 
 def _deciding(table: str) -> tuple[str, ...]:
-    """Returns the tables whose rows say which rows of a table count."""
+    """The tables whose rows say which rows of a table count."""
     return ("differences", "comparisons") if table == "differences" else (table,)
 
 
@@ -364,7 +364,7 @@ def _sweep_up(folder: Path) -> None:
                 path.unlink()
 
 
-def _fold(sources: Sequence[Path], table: str, known: Origin) -> None:
+def _fold(sources: Sequence[Path], table: str, origin: Origin) -> None:
     """Writes a table of the sources into the first one, and removes its parts."""
     out = sources[0]
     old, whole = file.table_files(out, table), out / f"{table}.parquet"
@@ -374,7 +374,7 @@ def _fold(sources: Sequence[Path], table: str, known: Origin) -> None:
         if "run_id" in schema.column_names(table):
             runs = stored.query(f"SELECT DISTINCT run_id FROM ({stored.every(table)})")
             used = {run for rows in runs for run in rows["run_id"].to_pylist()}
-        with file.Writer(whole, table, True, out, known.metadata(used)) as writer:
+        with file.Writer(whole, table, True, out, origin.metadata(used)) as writer:
             for rows in stored.rows(table):
                 writer.write(rows)
     for path in old:
@@ -419,7 +419,7 @@ class Origin:
             self._runs |= {row["run_id"]: row for row in fresh.to_pylist()}
 
     def metadata(self, used: Iterable[str] | None) -> dict[str, str]:
-        """Returns the metadata of a file with rows of these runs (None: of all)."""
+        """What a file says of where its rows come from, by their runs (None: all)."""
         chosen = self._runs.keys() if used is None else used
         runs = [self._runs[run] for run in chosen if run in self._runs]
         libraries = [
@@ -433,8 +433,8 @@ class Origin:
             "probe.library": [*libraries],
             "probe.version": [run.get("probe_version") for run in runs],
         }
-        known = {name: sorted({run for run in each if run}) for name, each in facts.items()}
-        return {name: ", ".join(each) for name, each in known.items() if each}
+        distinct = {name: sorted({run for run in values if run}) for name, values in facts.items()}
+        return {name: ", ".join(values) for name, values in distinct.items() if values}
 
 
 def guide(folder: Path) -> None:

@@ -42,7 +42,7 @@ _ROWS = 2**40
 
 
 def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """Returns the rows of a table that count, over all files of one machine; no file: no rows.
+    """Reads the rows of a table that count, over all files of one machine; no file: no rows.
 
     Errors: StoreError for a file that is damaged or of a newer format.
     """
@@ -54,8 +54,7 @@ def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) ->
 
 
 def steady(read: Callable[[], Answer], folder: Path) -> Answer:
-    """Returns what ``read`` gives, which starts anew where another process compacts files
-    meanwhile.
+    """Calls ``read``, again where another process compacts files meanwhile.
 
     Errors: StoreError where files that are listed can't be opened.
     """
@@ -98,7 +97,7 @@ class Stored:
 
     @property
     def listed(self) -> list[Path]:
-        """Returns the files of all tables that were asked for."""
+        """Files of the tables that were asked for."""
         return list(self._states)
 
     def verify(self) -> None:
@@ -114,7 +113,7 @@ class Stored:
                 raise FileNotFoundError(2, "it was replaced meanwhile", str(path))
 
     def settled(self, name: str) -> bool:
-        """Returns whether no row of a table is outdated: each file is compacted, of its part."""
+        """Whether no row of a table is outdated: one compacted file for each machine."""
         if name == "differences" and not self.settled("comparisons"):
             return False
         files = self.files(name)
@@ -179,12 +178,12 @@ class Stored:
         self.unchanged()
 
     def number(self, what: str, rows: str) -> int:
-        """Returns an aggregate of integers, such as ``sum(kept)``, over SQL of this class."""
+        """An aggregate of integers, such as ``sum(kept)``, over SQL of this class."""
         (columns,) = self.query(f"SELECT CAST(coalesce({what}, 0) AS BIGINT) AS n FROM ({rows})")
         return int(columns["n"][0].as_py())
 
     def lost(self) -> Iterator[str]:
-        """Yields which rows of one machine are missing, by the rows that name or count them.
+        """Says which rows of one machine are missing, by the rows that name or count them.
 
         The tables that the folder lists are all there. Of parts of one other tables name rows of
         ``IDENTIFIED`` by their id, comparisons say how many rows of ``differences`` are kept of
@@ -192,27 +191,27 @@ class Stored:
         file says of which library its rows are, they may have been appended alone. What a damaged
         file had, which is left out, is not said to be missing too.
         """
-        there = [name for name in schema.TABLES if name not in IDENTIFIED and self.files(name)]
-        there += [name for name in IDENTIFIED if self.files(name)]
-        footers = (file.footer(path).metadata for name in there for path in self.files(name))
+        tables = [name for name in schema.TABLES if name not in IDENTIFIED and self.files(name)]
+        tables += [name for name in IDENTIFIED if self.files(name)]
+        footers = (file.footer(path).metadata for name in tables for path in self.files(name))
         measured = any(b"probe.library" in metadata for metadata in footers)
         for table, name in IDENTIFIED.items():
             naming = [
                 f'SELECT "{name}" FROM ({self.every(other)})'
-                for other in there  # each difference is of a comparison, and there are most of them
+                for other in tables  # a difference names what its comparison does
                 if other not in (table, "differences") and name in schema.column_names(other)
             ]
             damaged = any(path.name.startswith(f"{table}.") for path in self.left_out)
             if naming and measured and not damaged:
-                kept = f'SELECT "{name}" FROM ({self.every(table)})'
+                rows_kept = f'SELECT "{name}" FROM ({self.every(table)})'
                 named = f'SELECT * FROM ({" UNION ALL ".join(naming)}) WHERE "{name}" IS NOT NULL'
-                if count := self.number("count(*)", f"{named} EXCEPT {kept}"):
+                if count := self.number("count(*)", f"{named} EXCEPT {rows_kept}"):
                     yield (
                         f"store={self.folders[0]}: other tables name {count:,} rows of {table} "
                         f"that aren't there; put the missing files of {table} back, or move the "
                         "store away to measure again"
                     )
-        if "comparisons" in there:
+        if "comparisons" in tables:
             listed = self.number("sum(kept)", self.sql("comparisons"))
             rows = self.number("count(*)", self.every("differences"))
             if rows < listed:
@@ -245,10 +244,10 @@ def require_whole(folders: Sequence[Path]) -> None:
 
 def _select_of_file(name: str, path: Path | None, machine: str = "", number: int = 0) -> str:
     """Returns the SELECT of one file's rows; no ``path``: of no row."""
-    there = set() if path is None else set(file.footer(path).names)
+    columns_there = set() if path is None else set(file.footer(path).names)
     columns = []
     for column in schema.TABLES[name]:
-        value = f'"{column.name}"' if column.name in there else "NULL"
+        value = f'"{column.name}"' if column.name in columns_there else "NULL"
         columns.append(f'CAST({value} AS {_TYPES[schema.TYPES[column.type]]}) AS "{column.name}"')
     columns += [f"CAST({sql_text(machine)} AS VARCHAR) AS _folder", f"{number} AS _file"]
     if path is None:
@@ -298,7 +297,7 @@ def sql_text(value: str) -> str:
 
 
 def newest(name: str, rows: pa.Table, batches: np.ndarray) -> pa.Table:
-    """Returns the rows, not of differences, that no later one replaces.
+    """Drops rows (not of differences) that a later one replaces.
 
     batches: int array (rows,), not decreasing: rows of one batch were appended together.
     """
@@ -324,7 +323,7 @@ def newest(name: str, rows: pa.Table, batches: np.ndarray) -> pa.Table:
 
 @cache
 def _connection() -> Any:
-    """Returns this process's DuckDB: a start takes 20 ms, a cursor of it less than one."""
+    """This process's DuckDB: a start takes 20 ms, a cursor of it less than one."""
     import duckdb  # here: what only writes needs none
 
     spilled = Path(gettempdir(), f"probe-store-{os.getpid()}")  # made where it is needed
@@ -380,11 +379,13 @@ class Recalled:
         if case_id not in self._cases:
             return set(), []
         start, end = self._cases[case_id]
-        mine = np.isin(self._at[start:end], list(values))
-        agree = mine & self._agrees[start:end]
-        rest = self._found.slice(start, end - start).filter(pa.array(mine & ~agree))
-        differing: list[Mapping[str, Any]] = rest.to_pylist()
+        wanted = np.isin(self._at[start:end], list(values))
+        agree = wanted & self._agrees[start:end]
+        apart = self._found.slice(start, end - start).filter(pa.array(wanted & ~agree))
+        differing: list[Mapping[str, Any]] = apart.to_pylist()
         if count := int(agree.sum()):
-            sums = {name: int(each[start:end][agree].sum()) for name, each in self._sums.items()}
+            sums = {
+                name: int(counts[start:end][agree].sum()) for name, counts in self._sums.items()
+            }
             differing.append({"case_id": case_id, "control": "equal", "rows": count, **sums})
-        return set(self._at[start:end][mine].tolist()), differing
+        return set(self._at[start:end][wanted].tolist()), differing

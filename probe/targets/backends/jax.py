@@ -155,9 +155,9 @@ class Jax(Writing):
         if layer["dtype"] != "float64":
             return source
         # float64 is enabled around its own calls alone: jax has it itself from 0.8 on
-        own = self.release() >= (0, 8)
-        make = () if own else ("from jax.experimental import enable_x64", "")
-        head = f"with {'jax.' * own}enable_x64(True):"
+        has_layouts = self.release() >= (0, 8)
+        make = () if has_layouts else ("from jax.experimental import enable_x64", "")
+        head = f"with {'jax.' * has_layouts}enable_x64(True):"
         stages = {name: getattr(source, name) for name in ("enter", "load", "run")}
         wide = {name: (head, *indented(lines)) for name, lines in stages.items() if lines}
         return source._replace(make=make + source.make, **wide)
@@ -187,7 +187,7 @@ class Jax(Writing):
         return lines + ["y = y + b"] * ("b" in operands)
 
     def kernels(self, spec, shapes):
-        """Returns the operations of XLA's program, in its order."""
+        """The operations of XLA's program, in its order."""
         lowering = Lowering(self.namespace["jax"])
         self.watched(spec, shapes, jax=lowering)
         return {"xla-program": operations(lowering.text)}
@@ -213,12 +213,12 @@ class Lowering:
 
 
 def operations(program):
-    """Returns the opcodes of XLA's text of a program, with the targets of its custom calls."""
+    """The opcodes of XLA's text of a program, with the targets of its custom calls."""
     instruction = r"^ *(?:ROOT )?%?[\w.-]+ = (?:\([^)]*\)|\S+) ([a-z][\w-]*)\((.*)$"
     instructions = re.findall(instruction, program, re.MULTILINE)
     names = []
-    for opcode, rest in instructions:
-        target = re.search(r'custom_call_target="([^"]+)"', rest)
+    for opcode, arguments in instructions:
+        target = re.search(r'custom_call_target="([^"]+)"', arguments)
         name = f"{opcode} {target.group(1)}" if target else opcode
         if opcode not in SILENT and name not in names:
             names.append(name)
@@ -226,7 +226,7 @@ def operations(program):
 
 
 def jax_array(text, layer):
-    """Returns an array of JAX's own: a copy, since JAX may share NumPy's memory."""
+    """Copies an array to JAX, which may share NumPy's memory otherwise."""
     return f"jnp.array({text}{', jnp.bfloat16' * (layer['dtype'] == 'bfloat16')})"
 
 

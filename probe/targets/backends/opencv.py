@@ -105,7 +105,7 @@ class OpenCV(Writing):
         )
 
     def windowed(self, layer, shape):
-        """Returns one convolution or pool, whose outputs NumPy crops."""
+        """One convolution or pool, whose outputs NumPy crops."""
         flat = len(shape) == 3
         plan = caffe_plan(layer, shape[1:-1])
         load = self.net(layer_prototxt(layer, channels_first(shape), [axis.pad for axis in plan]))
@@ -164,7 +164,7 @@ def laid_out(prototxt):
 
 
 def layer_caffemodel(name, kind, blobs):
-    """Returns the bytes of a layer's weights: a ``LayerParameter`` with its float32 blobs."""
+    """The bytes of a layer's weights: a ``LayerParameter`` with its float32 blobs."""
     content = bytes_field(1, name.encode()) + bytes_field(2, kind.encode())
     for blob in blobs:
         dims = b"".join(varint(size) for size in blob.shape)
@@ -174,13 +174,13 @@ def layer_caffemodel(name, kind, blobs):
 
 
 def bytes_field(number, content):
-    """Returns a field of bytes: its key, its length, its content."""
+    """A protocol buffer's field of bytes: its key, its length, its content."""
     # the key's low bits, 2, say that a length and bytes follow
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
 def varint(number):
-    """Returns a whole number in groups of 7 bits, the lowest first."""
+    """A whole number as protocol buffers write it: groups of 7 bits, the lowest first."""
     # protocol buffers' varint: the eighth bit says that another group follows
     groups = bytearray()
     while number > 127:
@@ -196,8 +196,8 @@ def require_caffe(spec):
         raise Unsupported(f"dtype={spec['dtype']}: OpenCV's Caffe layers are float32")
     if spec.get("padding") == "same_lower":
         raise Unsupported("padding=same_lower: Caffe has explicit padding alone")
-    known = "conv" in spec["op"] or spec["op"] in PRODUCTS or pool_kind(spec)
-    if "kernel" in spec and not known:
+    layer_exists = "conv" in spec["op"] or spec["op"] in PRODUCTS or pool_kind(spec)
+    if "kernel" in spec and not layer_exists:
         built = "convolutions, pooling, matmul and dense are built for Caffe"
         raise Unsupported(f"op={spec['op']}: {built}")
     if pool_kind(spec) and any(step != 1 for step in spec["dilation"]):
@@ -255,7 +255,7 @@ def caffe_plan(spec, sizes):
 
 
 def layer_prototxt(spec, shape, pads):
-    """Returns the text of a Caffe model of one layer, ``y``, for an input of that shape."""
+    """The text of a Caffe model of one layer, ``y``, for an input of that shape."""
     kind, fields = layer_parameters(spec, pads, len(shape) - 1)
     return input_text("x", shape) + layer_text("y", kind, ["x"], ["y"], fields)
 

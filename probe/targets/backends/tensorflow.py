@@ -153,7 +153,7 @@ class TensorFlow(Writing):
         return setup_lines(self.switches, self.device, self.version)
 
     def mode(self):
-        """Returns how lines run: ``eager``, ``graph`` (a tf.function) or ``session``."""
+        """How lines run: ``eager``, ``graph`` (a tf.function) or ``session``."""
         switches = self.switches
         if self.release() < (2, 0) and switches.get("mode") != "eager":
             return "session"
@@ -334,11 +334,11 @@ class TensorFlow(Writing):
             words, more = {"strides": stride}, {"dilations": dilation}
         else:  # releases up to 1.5 do not know the word for dilations
             words, more = {"strides": [1] + stride + [1]}, {"dilations": [1] + dilation + [1]}
-        lines, own = [], op == "conv2d" and release >= (2, 0)
-        own = own or (op == "depthwise_conv2d" and not dilated and release >= (2, 4))
+        lines, native = [], op == "conv2d" and release >= (2, 0)
+        native = native or (op == "depthwise_conv2d" and not dilated and release >= (2, 4))
         if isinstance(padding, str):
             words["padding"] = f'"{padding.upper()}"'
-        elif own:
+        elif native:
             words["padding"] = outside(padding)
         else:
             lines, words["padding"] = [f"x = {padded('x', padding)}"], '"VALID"'
@@ -377,8 +377,8 @@ class TensorFlow(Writing):
             return Text(f'{name}({x}, {windows}, padding="VALID")')
 
         library = PoolingLibrary(padded, whole, "tf.ones_like({})".format, native)
-        known = self.mode() == "eager" and (layer["ceil_mode"] or padding in BY_SIZE)
-        spatial = shapes.spatial if known else [None] * rank
+        sizes_known = self.mode() == "eager" and (layer["ceil_mode"] or padding in BY_SIZE)
+        spatial = shapes.spatial if sizes_known else [None] * rank
         return composed_pool(layer, library, spatial, x)
 
 
@@ -397,18 +397,18 @@ def tensor_expression(array, layer):
 
 
 def outside(pairs):
-    """Returns pairs of the spatial axes, with those of the batch and the channels."""
+    """Pairs of the spatial axes, with those of the batch and the channels."""
     return [[0, 0]] + [list(pair) for pair in pairs] + [[0, 0]]
 
 
 def padded(x, pairs, value=0.0):
-    """Returns the expression of x with ``value`` around its spatial axes."""
+    """The expression of x with ``value`` around its spatial axes."""
     fill = f", constant_values={number_text(value)}" if value else ""
     return f"tf.pad({x}, {outside(pairs)}{fill})"
 
 
 def stable(layer, x, arrays):
-    """Returns the expression of ``probe.stable``'s convolution or dense layer."""
+    """The expression of ``probe.stable``'s convolution or dense layer."""
     w = arrays.get("w", f"tf.ones([1, {layer['in_channels']}, 1], {x}.dtype)")  # of a sum
     name, words = "dense", {}
     if layer["op"] != "dense":
@@ -467,7 +467,7 @@ def by_hand(layer, operands, pairs, graph):
 
 
 def tensorflow_variables(switches, device):
-    """Returns variables of SWITCHES, and those that keep the log short. CPU targets see no GPU."""
+    """Variables of SWITCHES, and those that keep the log short. CPU targets see no GPU."""
     variables = {"TF_CPP_MIN_LOG_LEVEL": "3", "ABSL_MIN_LOG_LEVEL": "3"}
     variables.update(isa_variables(switches))
     if "onednn" in switches:
@@ -539,8 +539,8 @@ def tensorflow_facts(tf, switches):
 def refusals(tf):
     """Exceptions by which TensorFlow refuses an operator, or a release does not have it."""
     errors = tf.errors
-    own = (errors.UnimplementedError, errors.InvalidArgumentError, errors.NotFoundError)
-    return own + (NotImplementedError, ValueError, TypeError, AttributeError)
+    refused = (errors.UnimplementedError, errors.InvalidArgumentError, errors.NotFoundError)
+    return refused + (NotImplementedError, ValueError, TypeError, AttributeError)
 
 
 def error_line(error):

@@ -106,11 +106,11 @@ class Examined:
 
     @property
     def healthy(self) -> bool:
-        """Returns whether everything that is here works."""
+        """Whether everything that is installed works."""
         return all(check.state != "wrong" for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what ``probe targets doctor --json`` prints."""
+        """The object of ``probe targets doctor --json``."""
         report = {
             "healthy": self.healthy,
             "pip": self.pip,
@@ -131,10 +131,10 @@ def examine_machine(tell: Callable[[int, int, str], None] | None = None) -> Exam
     """
     checks = [*_own_checks()]
     lacking = {name: why_unavailable(Target(name)) for name in backends.known_backends()}
-    here = [name for name, why in lacking.items() if why is None]
+    installed = [name for name, why in lacking.items() if why is None]
     for name, why in lacking.items():
         if tell and why is None:
-            tell(here.index(name), len(here), name)
+            tell(installed.index(name), len(installed), name)
         late = budget.spent() if why is None else ""
         checks.append(
             Check(name, "missing", f"not started: {late}") if late else _library_check(name, why)
@@ -148,7 +148,7 @@ DISTRIBUTIONS = ("probe-numerics", "probe-numerics-core")
 
 
 def _own_checks() -> Iterator[Check]:
-    """Yields what is here beside the libraries: the machine, what old releases and other processors
+    """Checks what stands beside the libraries: the machine, what old releases and other processors
     would run on, and packages that ``probe-numerics-core`` leaves out, in one line if none is."""
     yield Check("Python", "ok", f"{platform.python_version()}, probe {machine.version()}")
     facts = machine.facts()
@@ -190,11 +190,10 @@ def _own_checks() -> Iterator[Check]:
 
 
 def pip_of_this_python() -> str | None:
-    """Returns how pip installs for this Python, where ``pip`` itself belongs to another one; else
-    None."""
-    own = Path(sys.executable).parent
+    """What to type for pip where ``pip`` itself belongs to another Python; else None."""
+    folder = Path(sys.executable).parent
     pip = shutil.which("pip")
-    if pip is not None and Path(pip).parent == own:
+    if pip is not None and Path(pip).parent == folder:
         return None
     return f"{shlex.quote(sys.executable)} -m pip"
 
@@ -221,7 +220,7 @@ def _library_check(name: str, why: str | None) -> Check:
 
 
 def self_test(name: str) -> dict[str, Any]:
-    """Returns what ``probe.order`` says of the first of ``CASES`` that a library has."""
+    """Asks ``probe.order`` about the first of ``CASES`` that a library has."""
     for case in CASES[:-1]:
         try:
             return order(case, name).to_json()

@@ -98,7 +98,7 @@ class Diagnosis(Answer):
     ended: str = ""
 
     def text(self, name: str) -> str:
-        """Returns what is known of a part; where it came in several, the last."""
+        """What is known of a part; the last text where it came in several."""
         return next((part.text for part in self.parts[::-1] if part.name == name), "")
 
     def lines(self) -> tuple[str, str, str]:
@@ -224,7 +224,7 @@ def examine(
 
 
 def _which_question(ask: str | None, against_target: object, recording: object) -> str:
-    """Returns what is asked. InputError: what that needs is missing, or contradicts it."""
+    """A word of ``ASK``. InputError: what it needs is missing, or contradicts it."""
     ask = ask or ("release" if against_target else "machine" if recording else "batch")
     choice("ask", ask, tuple(ASK))
     if ask == "release" and against_target is None:
@@ -256,24 +256,24 @@ class SizedInputs:
 
 
 def filled_up(array: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    """Returns an array in a larger shape: padded by zeros, a batch filled with its first samples,
-    as zeros may be no input at all, such as of a division."""
-    width = [(0, whole - size) for size, whole in zip(array.shape, shape, strict=True)]
+    """Pads an array to a larger shape by zeros; a batch by its first samples, as zeros may be no
+    input at all, such as of a division."""
+    width = [(0, full - size) for size, full in zip(array.shape, shape, strict=True)]
     mode = "wrap" if array.shape[1:] == tuple(shape[1:]) else "constant"
     return np.pad(array, width, mode=mode)  # type: ignore[call-overload]
 
 
 def _valid_lengths(arrays: Mapping[str, np.ndarray], along: Mapping[str, int]) -> np.ndarray:
-    """Returns how much of each sample is not padding: up to its last entry that isn't zero."""
+    """The length of each sample without its padding: up to its last entry that isn't zero."""
     lengths = np.zeros(1, int)
     for name, axis in along.items():
         array = arrays[name]
         if array.ndim < 2 or axis == 0:
             continue
-        rest = tuple(n for n in range(1, array.ndim) if n != axis)
-        some = (array != 0).any(axis=rest) if rest else array != 0
+        other_axes = tuple(n for n in range(1, array.ndim) if n != axis)
+        nonzero = (array != 0).any(axis=other_axes) if other_axes else array != 0
         # zeros within a sample are data: only those behind its last entry are padding
-        last = np.where(some, np.arange(1, some.shape[1] + 1), 0).max(axis=1)
+        last = np.where(nonzero, np.arange(1, nonzero.shape[1] + 1), 0).max(axis=1)
         lengths = np.maximum(lengths, last) if len(lengths) in (1, len(last)) else lengths
     return lengths
 
@@ -293,7 +293,7 @@ def has_padding(arrays: Mapping[str, np.ndarray]) -> bool:
 def _inputs_and_sizes(
     user_model: GivenModel, subject: Any, ask: str, wanted: tuple[int | None, int | None]
 ) -> tuple[dict[str, np.ndarray], dict[str, int], int, int]:
-    """Returns the inputs, the axis of each along which the sides differ, and both sides' sizes.
+    """The inputs, the axis of each along which the sides differ, and both sides' sizes.
 
     ``wanted``: the sizes that the user gave. To ask about padding one sample is taken, the first
     that has any; its length is the axis along which samples end in zeros, which need not be the
@@ -426,17 +426,25 @@ class Examination:
         finally:
             mha.set_fastpath_enabled(before)
 
-    def differing(self, left: int, ours: Sequence[Any], theirs: Sequence[Any]) -> int:
+    def differing(
+        self, left: int, first_outputs: Sequence[Any], second_outputs: Sequence[Any]
+    ) -> int:
         """Returns how many outputs must agree and don't. ``left``: on which side of the comparison
         the first run's outputs stand; the second run's stand on the right."""
-        total, whole = 0, self.walked.found.right
-        places = (self.walked.found.left, whole)[left].outputs
+        total, right_run = 0, self.walked.found.right
+        places = (self.walked.found.left, right_run)[left].outputs
         for output in self.walked.found.outputs:
             number, right = (output.left, output.right)[left], output.right
             if number in places:
-                mine = output.selection.taken(np.asarray(ours[places.index(number)]), left)
-                other = output.selection.taken(np.asarray(theirs[whole.outputs.index(right)]), 1)
-                total += int(unequal_bits(mine, other, whole.values[right].dtype).sum())
+                left_elements = output.selection.taken(
+                    np.asarray(first_outputs[places.index(number)]), left
+                )
+                right_elements = output.selection.taken(
+                    np.asarray(second_outputs[right_run.outputs.index(right)]), 1
+                )
+                total += int(
+                    unequal_bits(left_elements, right_elements, right_run.values[right].dtype).sum()
+                )
         return total
 
     def _try_remedies(self, sides: SizedInputs) -> Iterator[str]:
@@ -466,10 +474,10 @@ class Examination:
         mode = model_fixes.of_runs(sides.opened, self.model, sizes, ends, count)
         entry: dict[str, Any] = {"remedy": "invariant", "exact": mode.verdict == "exact"}
         entry |= {"verdict": mode.verdict, "why": mode.refusal or None}
-        ways, known = [one_size, entry], "padded length" if sides.vary != "batch" else "batch"
-        words = [f"one {known} of {against}", "probe.stable.invariant(model)"]
-        some = [text for text, way in zip(words, ways, strict=True) if way["exact"]]
-        exact_ways = f"exact here: {' or '.join(some) or 'none that was tried'}"
+        ways, padded_axis = [one_size, entry], "padded length" if sides.vary != "batch" else "batch"
+        words = [f"one {padded_axis} of {against}", "probe.stable.invariant(model)"]
+        exact_words = [text for text, way in zip(words, ways, strict=True) if way["exact"]]
+        exact_ways = f"exact here: {' or '.join(exact_words) or 'none that was tried'}"
         if mode.report is None or mode.verdict != "exact":
             why = mode.refusal or f"{mode.differing:,} outputs differ still"
             text = f"{exact_ways}; probe.stable.invariant: {mode.verdict} ({why})"
@@ -485,11 +493,11 @@ class Examination:
         )
         self.tell_part("fix", exact_ways, {"remedies": ways})
         best = min((way for way in ways if way["exact"]), key=lambda way: float(way["ratio"]))
-        each = ", ".join(
+        costs = ", ".join(
             f"{way['remedy']} {rounded_text(way['ratio'])}{' (not exact)' * (not way['exact'])}"
             for way in ways
         )
-        text = f"times {sides.vary} {at} as it is: {each}; recommended: {best['remedy']}"
+        text = f"times {sides.vary} {at} as it is: {costs}; recommended: {best['remedy']}"
         self.tell_part("cost", text, {"remedies": ways, "recommended": best["remedy"]})
 
 
@@ -500,7 +508,7 @@ SWITCH = "torch.backends.mha.set_fastpath_enabled(False)"
 
 
 def _operation_in_words(walked: Walked, first: Region | None) -> str:
-    """Returns the first source in the library's words, and what becomes of it in the outputs."""
+    """The first source in the library's words, and what becomes of it in the outputs."""
     if first is None:
         return "; ".join([walked.ending()[0], walked.outcome()])
     from probe.report import recorded  # late: it needs jinja2
@@ -526,12 +534,12 @@ def _explained_source(walked: Walked, tell: Say) -> tuple[Region, str, dict[str,
     """Explains the first source, and the next where it turns out to be none."""
     from probe.report import recorded  # late: it needs jinja2
 
-    difference, known = walked.found, dict[Any, Any]()
+    difference, revealed = walked.found, dict[Any, Any]()
     for number, operation in list(enumerate(difference.operations)):
         if operation.verdict != "source" or len(difference.causes) >= SOURCES:
             continue
         tell(f"explaining {operation.name}")
-        cause = find_cause(difference.left, difference.right, operation, known=known)
+        cause = find_cause(difference.left, difference.right, operation, known=revealed)
         difference.causes[number] = cause
         operation.cause = cause.kind
         if cause.refuted:

@@ -57,7 +57,7 @@ class Swept(Answer):
     notes: Sequence[str] = ()
 
     def report(self) -> dict[str, Any]:
-        """Returns the summary; with several targets, their totals beside them."""
+        """The summary; with several targets, their totals beside them."""
         report = self.found.to_json()
         if "targets" in report:
             parts = list(report["targets"].values())
@@ -127,7 +127,7 @@ class SweptByOrder(Answer):
     vary: str
 
     def report(self) -> dict[str, Any]:
-        """Returns the report: one target's at the top level, several under ``targets``."""
+        """One target's report at the top level, several under ``targets``."""
         targets = {target: by_order.to_json() for target, by_order in self.found.targets.items()}
         parts, failures = list(targets.values()), self.found.failures
         about: dict[str, Any] = {"by": "order", "failures": failures, "store": self.found.store}
@@ -182,14 +182,14 @@ class SweptByOrder(Answer):
 
 
 def sweep_title(case: Case, vary: str, values: Sequence[int], targets: Iterable[str]) -> str:
-    """Returns the first line of a sweep: what is compared with what, and where."""
+    """The first line of a sweep: what is compared with what, and where."""
     shown = case.with_(length=None) if vary == "length" else case
     span = f"{values_of_axis(vary, values[:-1])} against {values_of_axis(vary, values[-1:])}"
     return f"{shown.label}: {vary} {span} on {', '.join(targets)}"
 
 
 def against_in_words(values: Sequence[int], vary: str) -> str:
-    """Returns what all others are compared with: ``the longest``, ``batch 4``, ``contiguous``."""
+    """What all values are compared with: ``the longest``, ``batch 4``, ``contiguous``."""
     shown = values_of_axis(vary, values[-1:])
     return {"length": "the longest", "layout": shown}.get(vary, f"{vary} {shown}")
 
@@ -316,12 +316,12 @@ OFFSETS = (4, 16, 32)
 def _layout_numbers(
     layouts: Iterable[int | str] | None, case: Case, targets: Sequence[Target]
 ) -> list[int]:
-    """Returns the numbers of layouts, ``contiguous`` last; None: all that the targets keep."""
+    """The numbers of layouts, ``contiguous`` last; None: all that the targets keep."""
     if layouts is None:
-        known = tuple(dict.fromkeys(w for t in targets for w in backends.get(t.name).layouts))
-        words = [word for word in known if not word.startswith(layout.OFFSET)]
+        kept_words = tuple(dict.fromkeys(w for t in targets for w in backends.get(t.name).layouts))
+        words = [word for word in kept_words if not word.startswith(layout.OFFSET)]
         offsets = (f"{layout.OFFSET}{count}" for count in OFFSETS)
-        words += [word for word in offsets if layout.keeps_layout(word, known)]
+        words += [word for word in offsets if layout.keeps_layout(word, kept_words)]
         layouts = []
         for word in words:
             # operands of this case can't lie so
@@ -330,8 +330,8 @@ def _layout_numbers(
                 layouts.append(word)
     several = layouts.split(",") if isinstance(layouts, str) else list(layouts)
     numbers = [number_of("layout", word) for word in several]
-    others, against = axis_values([number for number in numbers if number is not None], "layout")
-    return [*others, against]
+    compared, against = axis_values([number for number in numbers if number is not None], "layout")
+    return [*compared, against]
 
 
 def _tell_of(tell: Tell, text: str, done: int, total: int) -> None:

@@ -51,8 +51,7 @@ MODULES = {"opencv": "cv2", "litert": "ai_edge_litert"}
 def how_computed(
     model: str | None, case: Case | None, target: str | None, more: Mapping[str, str]
 ) -> dict[str, str]:
-    """Returns how a check is computed, as ``[run.NAME]`` has it. InputError: neither a model nor a
-    case."""
+    """How a check is computed, as ``[run.NAME]`` has it. InputError: neither a model nor a case."""
     how = {name: value for name, value in more.items() if value}
     if target is not None:
         how["target"] = Target.parse(target).text
@@ -129,20 +128,20 @@ def lock_run(
     # a function was named by the user, a moment ago
     trust = trust or is_function(spec.get("model"))
     command = _command(spec, name, path.parent, True, trust)
-    every = computed_bits(name, command)
-    for checked in every:
+    computed = computed_bits(name, command)
+    for checked in computed:
         judged = checks.judged_check(session.lock, checked.check, name, checked.bits, checked.facts)
         session.results.append(judged)
         if judged.verdict == CHANGED and reason is None:
             raise InputError("check", checked.check, "its bits changed", todo)
         if judged.verdict != SAME:
             session.accepted.append(judged)
-    missing = _missing_outputs(session.lock, name, every)
+    missing = _missing_outputs(session.lock, name, computed)
     if missing and reason is None:
         raise InputError("check", missing[0].check, "this output is gone", todo)
     session.finish([checked.check for checked in missing])
-    with changing(path) as now:
-        now.runs[name] = dict(spec)
+    with changing(path) as lock:
+        lock.runs[name] = dict(spec)
     return session.results
 
 
@@ -204,11 +203,11 @@ def check_runs(
 
 
 def _missing_outputs(lock: LockFile, name: str, computed: Sequence[Checked]) -> list[Checked]:
-    """Returns the lock's checks of a run which it has no more: fewer outputs are a change too."""
-    there, results = {checked.check for checked in computed}, list[Checked]()
+    """The lock's checks of outputs that a run no longer has: fewer outputs are a change too."""
+    present, results = {checked.check for checked in computed}, list[Checked]()
     for check, entries in lock.checks.items():
         output = check.rpartition("::")[0] == name and check not in lock.runs
-        if (check == name or output) and check not in there:
+        if (check == name or output) and check not in present:
             checked = Checked(check, name, Bits("none", (), "0" * 32), {}, CHANGED)
             checked.accepted = next(iter(entries.values()))
             checked.why = {"cause": None, "said": "there is no such output any more"}
@@ -217,7 +216,7 @@ def _missing_outputs(lock: LockFile, name: str, computed: Sequence[Checked]) -> 
 
 
 def exit_status(results: Sequence[Checked]) -> int:
-    """Returns the exit status: 0 the same, 1 changed, 3 unknown (or not locked yet)."""
+    """0: the same; 1: changed; 3: unknown, or not locked yet."""
     verdicts = {checked.verdict for checked in results}
     return 1 if CHANGED in verdicts else 3 if verdicts - {SAME} else 0
 
@@ -230,13 +229,13 @@ def compute(spec: dict[str, Any]) -> None:
         with ExitStack() as running:
             if "case" in spec:
                 where, case = Target.parse(spec["target"]), Case(**json.loads(spec["case"]))
-                there: AnySession = open_session(
+                session_of_case: AnySession = open_session(
                     where, inline=not apart.needs_other_interpreter(where)
                 )
-                running.enter_context(there)
+                running.enter_context(session_of_case)
                 x, w, b = case.operands()
                 arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})
-                y = there.request({"do": "run", "spec": case.spec()}, arrays)[1]["y"]
+                y = session_of_case.request({"do": "run", "spec": case.spec()}, arrays)[1]["y"]
                 # formats that NumPy lacks travel as whole numbers
                 outputs = [y.view(np.dtype(case.dtype))]
             else:

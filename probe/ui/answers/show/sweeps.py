@@ -43,8 +43,8 @@ def sweep_by_bits(summary: Summary, case: Case, values: Sequence[int]) -> Render
         differing = sorted({difference.at for difference in result.differences})
         place = Text(values_of_axis(summary.vary, differing) if differing else "none")
         later = [value for value in values if differing and value > differing[-1]]
-        whole = not (summary.interrupted or result.failures or result.unasked)
-        if later and whole and summary.vary != "layout":
+        complete = not (summary.interrupted or result.failures or result.unasked)
+        if later and complete and summary.vary != "layout":
             place.append(f"; none in {values_of_axis(summary.vary, later)}", "green")
         numbers = (f"{count:,}" for count in (result.differing, result.compared))
         rows.add_row(name, _verdict_by_bits(result), place, *numbers, far)
@@ -81,15 +81,15 @@ def _verdict_by_bits(result: TargetSummary) -> Text:
 
 
 def _after_sweep(summary: Summary, case: Case) -> Iterator[RenderableType]:
-    """Yields where results are, and the command that says why."""
+    """Where results are, and the command that says why."""
     before = sum(result.stored_before for result in summary.targets.values())
-    known = f" ({before} comparisons were there already)" if before else ""
+    stored_before = f" ({before} comparisons were there already)" if before else ""
     if summary.store:
-        yield Text(f"stored in {summary.store}{known}")
-        kept = sum(result.kept for result in summary.targets.values())
-        if kept < summary.differing:
+        yield Text(f"stored in {summary.store}{stored_before}")
+        stored = sum(result.kept for result in summary.targets.values())
+        if stored < summary.differing:
             text = (
-                f"of {summary.differing:,} differing outputs {kept:,} are stored, the first ones "
+                f"of {summary.differing:,} differing outputs {stored:,} are stored, the first ones "
             )
             text += "of each comparison and the largest; --keep N says how many"
             yield Text(text, "yellow")
@@ -108,7 +108,7 @@ def _after_sweep(summary: Summary, case: Case) -> Iterator[RenderableType]:
     if summary.interrupted:
         yield Text("interrupted; run the same command again to continue", "yellow")
     elif summary.differing:
-        name, result = next(each for each in summary.targets.items() if each[1].differences)
+        name, result = next(item for item in summary.targets.items() if item[1].differences)
         first = min(difference.at for difference in result.differences)
         at, against = (window.shown_axis_value(summary.vary, n) for n in (first, summary.against))
         vary = "" if summary.vary == "length" else f" --vary {summary.vary}"
@@ -138,7 +138,7 @@ MOST = 6
 def sweep_by_order(
     targets: Mapping[str, ByOrder], report: Mapping[str, Any], values: Sequence[int]
 ) -> RenderableType:
-    """Returns a row for each target, then every summation with the lengths that have it."""
+    """Shows a row for each target, then every summation with the lengths that have it."""
     vary, label = "length", ""
     for swept in targets.values():
         vary, label = swept.vary, swept.case.label
@@ -177,16 +177,16 @@ def sweep_by_order(
     for target, swept in targets.items():
         if swept.compared and swept.sets:
             parts.append(Text(f"\n{target}: {cases.sets_text(swept.sets)}"))
-        every = (*swept.values, swept.base)
+        all_values = (*swept.values, swept.base)
         reasons: dict[str, list[int]] = {}  # why some values have no orders, equal ones once
-        for at in every:
+        for at in all_values:
             if at.refusal:
                 reasons.setdefault(at.refusal, []).append(at.at)
-        for why, some in reasons.items():
-            where = f"{swept.vary} {values_of_axis(swept.vary, some)}"
+        for why, values_refused in reasons.items():
+            where = f"{swept.vary} {values_of_axis(swept.vary, values_refused)}"
             parts.append(Text(f"\n{target}: {where}: {why}", "yellow"))
         # outputs into which infinities and NaN get from elsewhere
-        if reached := {at.at: at.reached for at in every if at.reached}:
+        if reached := {at.at: at.reached for at in all_values if at.reached}:
             where = f"{swept.vary} {ranges(sorted(reached))}"
             text = f"\n{target}: {where}: infinities and NaN get into up to "
             text += f"{max(reached.values()):,} outputs that have no weight for them; "
@@ -194,11 +194,13 @@ def sweep_by_order(
         if swept.differing:
             parts.append(Text(f"\n{target}", "bold"))
             # those of the largest value come first
-            for number, each in list(enumerate(swept.summations))[:MOST]:
-                title = Text(f"order {each.tree.id}", "cyan")
-                lengths = [at.at for at in every if at.orders and each in at.orders.summations]
+            for number, summation in list(enumerate(swept.summations))[:MOST]:
+                title = Text(f"order {summation.tree.id}", "cyan")
+                lengths = [
+                    at.at for at in all_values if at.orders and summation in at.orders.summations
+                ]
                 title.append(f"  {swept.vary} {values_of_axis(swept.vary, lengths)}", "default")
-                parts += [title, cases.summation(each, swept.case.dtype, number < 2)]
+                parts += [title, cases.summation(summation, swept.case.dtype, number < 2)]
             if len(swept.summations) > MOST:
                 more = f"and {len(swept.summations) - MOST} more summations; --json has all"
                 parts.append(Text(more, "dim"))
@@ -208,7 +210,7 @@ def sweep_by_order(
 
 
 def bisected(report: Mapping[str, Any]) -> RenderableType:
-    """Returns what changed and when, then a row a release that was tried."""
+    """Shows what changed and when, then a row for each release that was tried."""
     rows = table("release", "shows", "")
     for step in report["steps"]:
         shows = str(step["says"] if step["seen"] else step["why"])
@@ -227,7 +229,7 @@ def bisected(report: Mapping[str, Any]) -> RenderableType:
 
 
 def conditioned(conditions: Conditions, what: str) -> RenderableType:
-    """Returns which conditions bring the results back, then a row a target that was tried."""
+    """Shows which conditions bring the results back, then a row for each target that was tried."""
     from probe.sizes.bisection import conditions_lines
 
     rows = table("target", "shows", "")
