@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,8 +14,14 @@ import pytest
 # its kernels by the processor; tests that call NumPy beside them have to get the same ones
 os.environ.pop("OPENBLAS_CORETYPE", None)
 
-from probe.targets import launch, progress, target
+from probe.targets import backends, launch, progress, target
 from probe.targets.target import Target
+
+# ``reference`` has more algorithms in tests: for children too it is another package's backend
+DOUBLES = "tests.targets.backends.doubles:Doubles", str(Path(__file__).parents[1])
+registered = backends.registered
+backends.BACKENDS.pop("reference", None)
+backends.registered = lambda: {**registered(), "reference": DOUBLES}
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job that a shell put behind
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -10,12 +10,13 @@ import pytest
 from probe.case import floats, ulp
 from probe.targets.backends import conformance
 from probe.targets.backends.contract import Unsupported
-from probe.targets.backends.reference import Arithmetic, Reference, fma32
+from probe.targets.backends.reference import Arithmetic, fma32
 from tests.exact import awkward, rounded
+from tests.targets.backends.doubles import Doubles
 
 
 def started(**switches):
-    backend = Reference()
+    backend = Doubles()
     backend.start({key: str(value) for key, value in switches.items()}, "cpu")
     return backend
 
