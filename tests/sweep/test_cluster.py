@@ -25,26 +25,16 @@ from probe.sweep.cluster import DaskNode, Task, Wanted
 from probe.sweep.plan import Plans, SweepRequest
 from probe.targets import machine
 from probe.ui.cli import shell
+from tests.sweep.test_shard import rows
 
 distributed = pytest.importorskip("distributed", reason="Dask's distributed is not installed")
 pytestmark = pytest.mark.long
 
 SWITCHING = "reference,algorithm=pairwise,length_switch=9"
 CASE = Case("conv1d", 5, 3, 2, operands="cancel")
-VARYING = {"seconds", "started", "machine", "path", "git_commit", "git_dirty"}
 SAME = ("runs", "cases", "comparisons", "differences")
 LENGTHS = range(5, 18)
 REQUEST = SweepRequest(Plans([CASE], "length", *[[*LENGTHS[:-1]], 17]))
-
-
-def rows(folder, *tables):
-    """The rows of tables but for times and the state of the checkout, in a fixed order."""
-    store, found = load(folder), {}
-    for table in tables:
-        frame = getattr(store, table)
-        frame = frame.drop(columns=[name for name in frame if name in VARYING])
-        found[table] = sorted(map(str, frame.to_dict("records")))
-    return found
 
 
 def same(folder, plain):

@@ -15,15 +15,15 @@ pytestmark = pytest.mark.long
 
 SWITCHING = "reference,algorithm=pairwise,length_switch=9"
 CASE = Case("conv1d", 5, 3, 2, operands="cancel")
-TIMES = {"seconds", "started", "machine", "path"}
+VARYING = {"seconds", "started", "machine", "path", "git_commit", "git_dirty"}
 
 
 def rows(folder, *tables):
-    """The rows of tables but for times, in a fixed order."""
+    """The rows of tables but for times and the state of the checkout, in a fixed order."""
     store, found = load(folder), {}
     for table in tables:
         frame = getattr(store, table)
-        frame = frame.drop(columns=[name for name in frame if name in TIMES])
+        frame = frame.drop(columns=[name for name in frame if name in VARYING])
         found[table] = sorted(map(str, frame.to_dict("records")))
     return found
 

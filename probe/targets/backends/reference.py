@@ -3,7 +3,6 @@
 The summands of an output are numbered by kernel position (row-major), then by channel. By default
 they are added in that order, starting from the first product; the bias is added last. So bits
 depend on the window alone, and every length, batch and set of filters agrees with every other.
-The other algorithms are test doubles for the tools that look for orders and roundings.
 """
 
 from collections import namedtuple

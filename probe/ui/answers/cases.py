@@ -23,8 +23,6 @@ from probe.order.masks import SessionOperator
 from probe.order.summation import ranges_of_mask
 from probe.order.window import Geometry, axis_of
 from probe.order.windows import Reach, reveal_reach, reveal_windows
-from probe.sizes import floors
-from probe.sizes.thresholds import Thresholds, find_thresholds, islands
 from probe.sweep.printing import counted
 from probe.targets.launch import open_session
 from probe.targets.progress import Say
@@ -34,6 +32,9 @@ from probe.ui.answers.answer import DEFAULT_TARGET, Answer, checked_case, checke
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import RenderableType
+
+    from probe.sizes.floors import Floor, SizeClass
+    from probe.sizes.thresholds import Thresholds
 
 
 @dataclass(repr=False)
@@ -384,16 +385,22 @@ class Switching(Answer):
     found: Thresholds
 
     @property
-    def classes(self) -> list[floors.SizeClass]:
-        """Returns sizes that were run and at which every row adds alike, class by class."""
+    def classes(self) -> list[SizeClass]:
+        """Sizes that were run and at which every row adds alike, class by class."""
+        from probe.sizes import floors  # late: other questions of a case need no search
+
         return floors.classes(self.found)
 
     @property
-    def floor(self) -> floors.Floor:
-        """Returns which floor keeps every row's sum as at the largest size, and why."""
+    def floor(self) -> Floor:
+        """Which floor keeps every row's sum as at the largest size, and why."""
+        from probe.sizes import floors
+
         return floors.floor(self.found)
 
     def report(self) -> dict[str, Any]:
+        from probe.sizes.thresholds import islands
+
         stretches = [
             {"first": first, "last": last, "kind": kind}
             for first, last, kind in islands(self.found)
@@ -447,6 +454,8 @@ def thresholds(
     listed apart. All of it holds for the number of threads that is named. ``seconds``: no size is
     begun after that time. Errors: InputError; TargetError where the target fails at the first size.
     """
+    from probe.sizes.thresholds import find_thresholds
+
     case, where = checked_case(case), checked_target(target)
     if case.pool:
         why = "a pool has no weights that could show an order"

@@ -17,6 +17,7 @@ from probe.ui.cli.options import (
     NUMBERS,
     OTHER_TARGETS,
     PATH,
+    TIME,
     VARIED,
     AskedRuns,
     ModelRun,
@@ -219,7 +220,7 @@ SECONDS = "Start no new size after S seconds; --time 5m ends the one at work too
 @option("--upto", "N", UPTO, type=NUMBER)
 @option("--scan", "N", SCAN, type=NUMBER)
 @option("--seconds", "S", SECONDS, type=NUMBER)
-@option("--time limit", "5m", "Stop after 5m (90s, 2h, 1h30m); what is known by then is printed.")
+@option("--time limit", "5m", TIME)
 @fail_on_option(finding="the order changes with the size, or a result contradicts what was assumed")
 @output_options
 def sizes(
@@ -305,7 +306,7 @@ CLUSTER = (
     "Results are stored here, in one folder for each machine. A target may then include "
     "machine=LABEL."
 )
-TIME = (
+EVENLY = (
     "Stop after 30m (90s, 2h, 1h30m). What runs lies evenly over the whole range of lengths. The "
     "command reports what was left out and continues with it when it is run again."
 )
@@ -327,7 +328,7 @@ TIME = (
 )
 @option("--shard", "I/N", SHARD, default="1/1")
 @option("--cluster", "ADDRESS", CLUSTER)
-@option("--time", "30m", TIME)
+@option("--time", "30m", EVENLY)
 @zeros_option
 @fail_on_option(
     differing="an output differs",

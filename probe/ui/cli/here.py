@@ -19,6 +19,7 @@ from probe.case.errors import INTERRUPTED, InputError, ProbeError, TargetError
 from probe.ui.cli.models import running_model
 from probe.ui.cli.options import (
     PATH,
+    TIME,
     ModelRun,
     Shared,
     Words,
@@ -71,7 +72,7 @@ def machine(out: Output) -> None:
 
 
 @click.command(cls=Words, short_help="Check what is installed, what is missing, and what works.")
-@option("--time limit", "2m", "Stop after 2m (90s, 1h30m); what is known by then is printed.")
+@option("--time limit", "2m", TIME)
 @output_options
 def doctor(limit: str | None, out: Output) -> int:
     """Examines this machine: Python, libraries, old releases, emulators, memory, disk, variables.

@@ -24,6 +24,7 @@ from probe.ui.cli.options import (
     NUMBERS,
     OTHER_TARGETS,
     PATH,
+    TIME,
     ModelRun,
     Words,
     case_of_words,
@@ -86,11 +87,7 @@ HEADS |= {"operation": "which", "cause": "why"}
 )
 @run_options()
 @option("--report folder", "DIR", "Write a verified bug report into DIR.", type=PATH)
-@option(
-    *("--time", "5m", "Stop after 5m (90s, 2h, 1h30m); what is known by then stays."),
-    default="10m",
-    show_default=True,
-)
+@option("--time", "5m", TIME, default="10m", show_default=True)
 @target_option(default=None)
 @fail_on_option(finding="outputs differ, or it is unknown whether they do")
 @output_options
@@ -172,10 +169,6 @@ TRUST = (
     "Allow what runs code: a model file with code of its own (a pickled PyTorch module, a Keras "
     "Lambda layer, custom Keras classes); of two recordings their operations, which are run again "
     "to find causes. Use it only for files whose origin you trust."
-)
-TIME = (
-    "Stop the comparison after 5m (90s, 2h, 1h30m); what was found by then is printed, and a note "
-    "names what is left."
 )
 
 
@@ -523,7 +516,6 @@ TABLE = (
     "those that do not hold are found anew, and the file is written."
 )
 STORE = "Store the results in DIR/<machine>; nothing is stored if not given."
-LIMIT = "Stop after 5m (90s, 2h, 1h30m); what was found by then is printed."
 CONTENT_AT = "The valid length at which costs are measured; if not given, a tenth of the largest."
 
 
@@ -538,7 +530,7 @@ CONTENT_AT = "The valid length at which costs are measured; if not given, a tent
 @option("--vary", "AXIS", PADS)
 @run_options("Of a model: ", seeded=False)
 @option("--table", "FILE", TABLE, type=PATH)
-@option("--time", "5m", LIMIT)
+@option("--time", "5m", TIME)
 @target_option(default=None)
 @option("--store", "DIR", STORE, type=PATH)
 @fail_on_option(

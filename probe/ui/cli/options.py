@@ -452,6 +452,8 @@ def kernels_option(default: str) -> Callable[[Command], Command]:
     return option("--kernels", "none|said|all", KERNELS, default=default, show_default=True)
 
 
+TIME = "Stop after 5m (90s, 2h, 1h30m); what is known by then is printed."
+
 BY = (
     "What a smaller case must preserve: bits: outputs that differ; order: different orders "
     "or roundings of the sums, independent of the operands."

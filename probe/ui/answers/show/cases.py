@@ -18,7 +18,6 @@ from probe.explain.evidence import Added, Evidence
 from probe.explain.verdict import Verdict
 from probe.order.summation import Summation
 from probe.order.tree import DRAWN_LEAVES, drawing, leaf_name, order_name, short_formula
-from probe.sizes.thresholds import islands
 from probe.sweep.printing import counted, differ, ranges, table, up_to
 
 if TYPE_CHECKING:
@@ -234,6 +233,8 @@ LISTED = 20
 
 def thresholds(answer: Switching) -> RenderableType:
     """Shows stretches of sizes that add alike, their summations, and how they are known."""
+    from probe.sizes.thresholds import islands
+
     measured, (title, classes, floor) = answer.found, answer.lines()
     run = f"{len(measured.patterns)} {measured.sizes} run, {measured.seconds:.1f} s"
     parts: list[RenderableType] = [
