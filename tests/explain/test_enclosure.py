@@ -24,6 +24,7 @@ from probe.explain.enclosure import (
     of_operands,
     of_sums,
 )
+from probe.explain.verdict import bug_or_rounding
 from probe.order.arithmetic import fma_float64, to_odd, two_sum
 from probe.report import report
 from probe.targets.launch import open_session
@@ -213,15 +214,14 @@ def test_a_wrong_output_is_beyond_rounding_and_the_side_is_named():
     assert "beyond rounding: 1" in found.lines()[2] and "the right (1)" in found.lines()[2]
 
 
-def test_the_proof_in_a_report_is_a_computation_that_anybody_can_run(capsys):
-    told = report.beyond(wrong_on_the_right(lambda y: y * 1.01))
-    assert told.startswith("An output on the right is beyond rounding")
+def test_the_exact_value_in_a_report_is_a_computation_that_anybody_can_run(capsys):
+    comparison = wrong_on_the_right(lambda y: y * 1.01)
+    told = report.exact_value(bug_or_rounding(comparison), "repro.py")
     (code,) = re.findall(r"```python\n(.*)\n```", told, re.DOTALL)
-    assert len(code.splitlines()) == 5
-    exec(code, {})
-    printed = float(capsys.readouterr().out)
-    assert printed > 1 and f"prints {printed:.3g}:" in told
-    assert report.beyond(wrong_on_the_right(lambda y: y)) == ""
+    assert len(code.splitlines()) == 3
+    operands = comparison.left.operands
+    exec(code, {"np": np, "x": operands.x, "w": operands.w})
+    assert told.count(f"| `{capsys.readouterr().out.strip()}` |") == 2  # on both sides
 
 
 def test_an_ulp_that_no_order_was_found_for_is_within_rounding():
