@@ -130,6 +130,11 @@ class Walked(Answer):
             for operation in self.found.operations
             if operation.verdict == "source"
         )
+        if self.found.samples is not None:
+            # which of all samples' outputs read the other samples, as a norm over the batch does,
+            # is known of the recorded ones alone
+            values = self.found.left.values
+            explained &= all(o.compared == prod(values[o.left].shape) for o in self.found.outputs)
         return three_classes(elements, differing, (differing - apart) * explained)
 
     def report(self) -> dict[str, Any]:

@@ -169,3 +169,20 @@ def test_a_scale_of_the_whole_batch_is_named_and_no_rounding():
     first, last = walked.ending()
     assert first.startswith("window: from aten.max on every sample's results depend on the other")
     assert last.startswith("no output has to agree") and walked.verdict == "differs"
+    assert walked.classes["explained rounding"] == 0
+
+
+def test_outputs_that_read_the_other_samples_are_no_rounding_though_a_source_before_them_is():
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    x = np.random.default_rng(0).standard_normal((8, 384)).astype("f4")
+    # of which this processor adds some otherwise where there are fewer rows
+    layers = [torch.nn.Linear(384, width) for width in (64, 100, 256)]
+
+    def normed(x):
+        y = torch.cat([layer(torch.as_tensor(x)) for layer in layers], 1)
+        return (y - y.mean(0)) / y.std(0, unbiased=False)
+
+    with torch.no_grad():
+        walked = probe.network(normed, inputs={"x": x}, vary="batch", at=2, against=8)
+    assert walked.verdict == "differs" and walked.classes["explained rounding"] == 0
