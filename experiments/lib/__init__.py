@@ -10,6 +10,8 @@ is known, ``promises`` cases of ``probe fix sizes``; ``referee`` computes by the
 calls. ``invariance`` says what is run in the invariant mode, ``invariance_torch`` PyTorch's layers
 and models, ``invariance_programs`` those of other libraries.
 
+``scheduled`` has models in pieces with mistakes planted, and a referee of its own.
+
 Models: ``models`` has them all, ``nine_layers`` is the report's. ``notebook`` reads results,
 ``machines`` those of several processors; ``pictures``, ``windows`` and ``sums`` draw them.
 """

@@ -1,0 +1,392 @@
+"""Do chunks, tiles, streams and caches give the numbers of the whole, and is it rounding if not?
+
+Mistakes that users made are planted into six models, beside schedules with nothing wrong. Decoders,
+a state-space scan and a streaming convolution are run by prefixes, caches, chunks and drafts, and
+the first operation that differs is held against a referee that calls the operations itself. Sizes
+that are said to keep the bits are held against random prompts. Of tiles and chunks of channels of
+convolutions it is predicted from the orders of their sums whether bits stay, before they are run.
+
+Writes results/schedules/<machine>/*.parquet; notebooks/schedules.ipynb draws them.
+Change what you like below and run it again: what is stored already is not measured twice.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import probe
+from lib import frame
+from probe import Case, Store, Target
+from probe.case.errors import ProbeError
+from probe.explain.comparison.outputs import output_difference
+from probe.explain.comparison.runs import outputs_of_call, run_case
+from probe.sweep.campaign import Sessions, run_row
+from probe.sweep.printing import Output
+from probe.ui.answers.schedule import Scheduled
+
+NAME = "schedules"
+
+TARGETS = ("torch", "tensorflow,onednn=0")
+
+HERE = "torch,threads=1"
+"""Where models run, in this process: small ones take longer on several threads."""
+
+SIDE, HALO = 256, 3
+"""Of the picture, and what three 3x3 convolutions read beside a tile."""
+
+TILES = (8, 16, 32, 64, 128)
+WIDTHS = (16, 64)
+CHUNKS = (4, 8, 16, 32)
+"""Of 64 filters, how many are computed at once."""
+
+PROMPTS = 200
+DTYPES = ("float32", "bfloat16")
+
+Key = tuple[str, str, str, str, str, str]
+Row = dict[str, Any]
+
+
+@frame.script
+def main(store: Path, quick: bool) -> bool:
+    """Measures and stores; whether Ctrl-C ended it."""
+    with Store.here(store) as kept, SESSIONS, Output().progress("schedules") as tell:
+        try:
+            runs, known = dict[str, str](), {row[1:7] for row in kept.done_keys("schedules")}
+            for number, (key, measure) in enumerate(questions(quick)):
+                tell(number, 0, " ".join(filter(None, key)))
+                if key in known:
+                    continue
+                begun = time.monotonic()
+                try:
+                    row = measure()
+                except ProbeError as error:
+                    row = {"reason": str(error)}
+                if key[2] not in runs:
+                    runs[key[2]] = _run(kept, key[2])
+                names = ("part", "model", "target", "schedule", "dtype", "planted")
+                row = {"run_id": runs[key[2]]} | dict(zip(names, key, strict=True)) | row
+                kept.append("schedules", row | {"seconds": time.monotonic() - begun})
+        except KeyboardInterrupt:
+            return True
+    return False
+
+
+SESSIONS = Sessions()
+
+
+def _run(kept: Store, target: str) -> str:
+    session = SESSIONS.of(Target.parse(target))
+    row = run_row(session.target, session.facts, session.variables, NAME)
+    kept.append("runs", row)
+    return str(row["run_id"])
+
+
+def questions(quick: bool) -> Iterator[tuple[Key, Callable[[], Row]]]:
+    """Yields what is asked, by the columns that name it, and what answers it."""
+    if quick:
+        for bug in ("", "overlap too short", "state dropped"):
+            yield _key("mistakes" if bug else "right", "sum", "stream:4", bug), partial(plain, bug)
+        return
+    import torch
+
+    from lib import scheduled
+
+    torch.set_num_threads(int(HERE.rpartition("=")[2]))
+    for part, several in (("mistakes", scheduled.mistakes()), ("right", scheduled.right())):
+        for each in several:
+            yield _key(part, each.name, each.at, each.planted), partial(planted, each)
+    for name, make, x in scheduled.models():
+        for dtype in DTYPES:
+            for at in scheduled.SCHEDULES:
+                key = _key("models", name, at, dtype=dtype)
+                yield key, partial(scheduled_model, make, x, dtype, at)
+            # of bfloat16 no size is said to keep the bits
+            for kind in ("prefix", "stream") if dtype == "float32" else ():
+                key = _key("sizes", name, kind, dtype=dtype)
+                yield key, partial(sizes, make, x, dtype, kind)
+    for target in TARGETS:
+        for width in WIDTHS:
+            for size in TILES:
+                key = _key("tiles", f"{width} channels", f"tiles:{size}x{size}", target=target)
+                yield key, partial(tiles, target, width, size)
+        for chunk in CHUNKS:
+            key = _key("channels", "64 channels", f"channels:{chunk}", target=target)
+            yield key, partial(channels, target, chunk)
+
+
+def _key(
+    part: str,
+    model: str,
+    at: str,
+    planted: str = "",
+    *,
+    dtype: str = "float32",
+    target: str = HERE,
+) -> Key:
+    return part, model, "reference" if model == "sum" else target, at, dtype, planted
+
+
+# ---- models in this process ----
+
+
+def asked(model: Any, x: np.ndarray, at: str, vary: str, **how: Any) -> Scheduled:
+    given: Row = {"inputs": {"x": x}, "explain": False, "progress": lambda _: None}
+    answer = probe.network(model, vary=vary, at=at, **given | how)
+    assert isinstance(answer, Scheduled)
+    return answer
+
+
+def counted(answer: Scheduled) -> Row:
+    report = answer.to_json()
+    outputs = [each for piece in answer.found for each in piece.differences]
+    total = sum(each.elements for each in outputs)
+    kinds = [words.partition(":")[0] for words in answer.mistakes]
+    first = "" if answer.walked is None else getattr(answer.walked.found.first, "op", "")
+    called = "; ".join(kinds) or ("rounding" if first else answer.verdict)
+    return {
+        "verdict": answer.verdict,
+        "called": called,
+        "outputs": total,
+        "compared": total - sum(each.not_compared + each.window for each in outputs),
+        "differing": sum(each.differing for each in outputs),
+        "max_ulp": max((each.max_ulp or 0 for each in outputs), default=None),
+        **{name: report[name] for name in ("window", "far", "lost", "doubled")},
+        "enters": report["enters"],
+        "first": first or None,
+    }
+
+
+def planted(each: Any) -> Row:
+    """A schedule with something wrong, or nothing; ``right``: whether the answer says so, at the
+    operation where it enters."""
+    answer = asked(each.model(), each.x, each.at, each.vary)
+    row, wrong = counted(answer), bool(answer.mistakes)
+    named = row["enters"] is not None and row["enters"].startswith(tuple(each.enters.split("|")))
+    return row | {"right": wrong and named if each.planted else not wrong}
+
+
+def scheduled_model(make: Callable[[str], Any], x: np.ndarray, dtype: str, at: str) -> Row:
+    """A model by a schedule; ``right``: whether its first source is the referee's, with as many
+    elements, or none differs in either."""
+    from lib.scheduled import First, referee
+
+    model, stateful = make(dtype), not at.startswith("prefix")
+    shown = model if stateful else First(model)
+    answer = asked(shown, x, at, "schedule:x:1")
+    spans = [piece.piece.given[0] for piece in answer.found]
+    name, count = referee(model, x, spans, stateful)
+    name = name.removesuffix(".default")
+    row = counted(answer) | {"referee": name or None}
+    sources = [] if answer.walked is None else answer.walked.found.sources[:2]
+    named = any(each.differing == count and (name in each.op or each.joint) for each in sources)
+    positions = np.zeros(x.shape[1], int)
+    for piece in answer.found:
+        for each in piece.differences:
+            positions[slice(*piece.piece.kept[0])] += each.apart.sum(axis=(0, 2))
+    row["positions"] = positions.tolist()
+    # what differs inside may be gone in the outputs, and then no operation was asked
+    same = answer.verdict == "equal" or not (count or sources)
+    return row | {"right": not answer.mistakes and (named if row["differing"] else same)}
+
+
+def sizes(make: Callable[[str], Any], x: np.ndarray, dtype: str, kind: str) -> Row:
+    """Sizes that keep the bits, as it is said, and how many of them random prompts contradict."""
+    import torch
+
+    from lib.scheduled import First, parts
+
+    model = make(dtype)
+    # a stream of small pieces takes many runs
+    every = range(1, x.shape[1]) if kind == "prefix" else range(4, x.shape[1], 4)
+    shown = First(model) if kind == "prefix" else model
+    answer = asked(shown, x, f"{kind}:8", "schedule:x:1", sizes=every)
+    said = [each["at"] for each in answer.safe if each["verdict"] == "equal"]
+    draw, broken = np.random.default_rng(1), set[int]()
+    with torch.no_grad():
+        for number in range(PROMPTS if said else 0):
+            numbers = draw.standard_normal(x.shape) * 10.0 ** draw.integers(-2, 3)
+            # numbers that cancel: pairs of either sign, a hair apart
+            numbers[..., 1::2] = -numbers[..., :-1:2] * (1 + 1e-3 * draw.standard_normal())
+            tokens = draw.integers(0, x.max() + 1, x.shape) if x.dtype.kind == "i" else numbers
+            prompt = torch.from_numpy(tokens.astype(x.dtype))
+            whole = model(prompt)[0]
+            # all sizes in turn: 200 prompts ask each of them some ten times
+            for size in said[number % 5 :: 5]:
+                part = parts(model, prompt, size, kind)
+                if not torch.equal(part, whole[:, : part.shape[1]]):
+                    broken.add(size)
+    return counted(answer) | {
+        "safe": [n for size in said for n in (size, size + 1)],
+        "broken": len(broken),
+        "prompts": PROMPTS,
+        "right": not broken,
+    }
+
+
+def plain(bug: str) -> Row:
+    """A running sum in pieces, for a quick run without a library."""
+
+    def total(x: Any, state: Any = None) -> Any:
+        begin = np.float32(0) if state is None or bug == "state dropped" else state
+        y = np.cumsum(x[:, 1:] if bug == "overlap too short" else x, axis=1) + begin
+        return y, y[:, -1:]
+
+    x = np.random.default_rng(0).standard_normal((1, 16, 2)).astype(np.float32)
+    answer = asked(total, x, "stream:4", "schedule:x:1")
+    return counted(answer) | {"right": bool(bug) == bool(answer.mistakes)}
+
+
+# ---- convolutions on targets ----
+
+
+def _layer(width: int, height: int, length: int, filters: int | None = None) -> Case:
+    shape: Row = {"height": height, "length": length, "padding": "same"}
+    return Case("conv2d", 3, width, filters or width, **shape, seed=3)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Rows and columns of the picture that are kept, and that are given."""
+
+    kept: tuple[tuple[int, int], ...]
+    given: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def at(cls, starts: tuple[int, ...], size: int) -> Tile:
+        kept = tuple((start, min(SIDE, start + size)) for start in starts)
+        given = tuple((max(0, a - HALO), min(SIDE, b + HALO)) for a, b in kept)
+        return cls(kept, given)
+
+    def places(self, width: int) -> list[tuple[int, int, int]]:
+        """Rows, columns and filters of the picture: those at the tile's ends, where vectors have
+        their remainders, and some others. The layers before the last give more than is kept."""
+        draw = np.random.default_rng(7)
+        needed = [
+            (max(a, begin - HALO + 1), min(b, end + HALO - 1))
+            for (begin, end), (a, b) in zip(self.kept, self.given, strict=True)
+        ]
+        lines = [
+            {low, low + 1, high - 2, high - 1, *draw.integers(low, high, 2).tolist()}
+            for low, high in needed
+        ]
+        return [
+            (row, column, int(draw.integers(width))) for row, column in itertools.product(*lines)
+        ]
+
+
+def _corners(size: int) -> list[Tile]:
+    """A tile of each kind: at the picture's edges, and inside of it."""
+    return [Tile.at(starts, size) for starts in itertools.product((0, size), repeat=2)]
+
+
+def _revealed(target: str, case: Case, places: Iterable[tuple[int, int, int]]) -> list[Any]:
+    """How the outputs at these rows, columns and filters are added; None where it isn't known."""
+    session, line = SESSIONS.of(Target.parse(target)), case.length or 1
+    asked_for = [(row * line + column, number) for row, column, number in places]
+    run = run_case(session, case)
+    wanted = np.zeros(run.replays.shape, bool)
+    wanted[tuple(np.array(asked_for).T)] = True
+    known = _KNOWN.setdefault((target, case.in_channels), [])
+    run = run.reveal(session, known, wanted)
+    sums = [run.summation(place) for place in asked_for]
+    known += [each for each in dict.fromkeys(sums) if each not in (*known, None)]
+    return sums
+
+
+_KNOWN: dict[tuple[str, int], list[Any]] = {}
+"""By target and channels: sums that were met already are tried first."""
+
+
+@cache
+def _of_picture(target: str, width: int) -> dict[tuple[int, int, int], Any]:
+    places = [p for size in TILES for tile in _corners(size) for p in tile.places(width)]
+    places = [*dict.fromkeys(places)]
+    return dict(zip(places, _revealed(target, _layer(width, SIDE, SIDE), places), strict=True))
+
+
+def tiles(target: str, width: int, size: int) -> Row:
+    """Three convolutions of a picture in tiles: first it is predicted whether bits stay."""
+    whole_sums, same = _of_picture(target, width), True
+    for tile in _corners(size):
+        (top, bottom), (left, right) = tile.given
+        places = tile.places(width)
+        inside = [(row - top, column - left, number) for row, column, number in places]
+        sums = _revealed(target, _layer(width, bottom - top, right - left), inside)
+        pairs = zip(places, sums, strict=True)
+        same &= all(each is not None and each == whole_sums[place] for place, each in pairs)
+    x, w, _ = _layer(width, SIDE, SIDE).operands()
+    whole, row = _thrice(target, x, w), {"differing": 0, "outputs": 0, "max_ulp": 0}
+    positions = np.zeros(SIDE, int)
+    for corner in itertools.product(range(0, SIDE, size), repeat=2):
+        tile = Tile.at(corner, size)
+        given, kept = (tuple(slice(*span) for span in spans) for spans in (tile.given, tile.kept))
+        part = _thrice(target, x[:, given[0], given[1]], w)
+        inner = tuple(
+            slice(k.start - g.start, k.stop - g.start) for k, g in zip(kept, given, strict=True)
+        )
+        _count(row, part[:, inner[0], inner[1]], whole[:, kept[0], kept[1]])
+        apart = part[:, inner[0], inner[1]] != whole[:, kept[0], kept[1]]
+        positions[kept[1]] += apart.sum(axis=(0, 1, 3))
+    return _against_prediction(row, same) | {"positions": positions.tolist()}
+
+
+def _thrice(target: str, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    for _ in range(3):
+        x = np.ascontiguousarray(x)
+        case = _layer(x.shape[3], x.shape[1], x.shape[2])
+        x = outputs_of_call(SESSIONS.of(Target.parse(target)), case, (x, w, None))
+    return x
+
+
+def channels(target: str, chunk: int) -> Row:
+    """A convolution's filters in chunks: first it is predicted whether bits stay."""
+    whole_case, part_case = (_layer(64, 64, 64, filters) for filters in (64, chunk))
+    draw = np.random.default_rng(8)
+    places = [(int(draw.integers(64)), int(draw.integers(64)), n) for n in range(64)]
+    places += [(row, column, n) for row in (0, 63) for column in (0, 63) for n in range(0, 64, 5)]
+    inside = [(row, column, n % chunk) for row, column, n in places]
+    sums = zip(
+        _revealed(target, whole_case, places), _revealed(target, part_case, inside), strict=True
+    )
+    same = all(one is not None and one == two for one, two in sums)
+    x, w, _ = whole_case.operands()
+    session = SESSIONS.of(Target.parse(target))
+    whole, row = (
+        outputs_of_call(session, whole_case, (x, w, None)),
+        {"differing": 0, "outputs": 0, "max_ulp": 0},
+    )
+    for start in range(0, 64, chunk):
+        own = slice(start, start + chunk)
+        some = np.ascontiguousarray(w[..., own])
+        _count(row, outputs_of_call(session, part_case, (x, some, None)), whole[..., own])
+    return _against_prediction(row, same)
+
+
+def _count(row: Row, part: np.ndarray, whole: np.ndarray) -> None:
+    found = output_difference(part, whole, ("float32", "float32"))
+    row["differing"] += found.differing
+    row["outputs"] += found.elements
+    row["max_ulp"] = max(row["max_ulp"], found.max_ulp or 0)
+
+
+def _against_prediction(row: Row, same: bool) -> Row:
+    verdict = "differs" if row["differing"] else "equal"
+    return row | {
+        "verdict": verdict,
+        "called": "rounding" if row["differing"] else "equal",
+        "compared": row["outputs"],
+        "predicted": same,
+        "right": same == (not row["differing"]),
+    }
+
+
+if __name__ == "__main__":
+    main()
