@@ -239,7 +239,7 @@ STEPS = _draw.standard_normal((1, 48, WIDTH)).astype(np.float32)
 SIGNAL = _draw.standard_normal((1, 8, 96)).astype(np.float32)
 PICTURE = _draw.standard_normal((1, 3, 48, 48)).astype(np.float32)
 
-DECODERS: dict[str, dict[str, bool]] = {
+DECODERS: dict[str, dict[str, Any]] = {
     "learned positions": {},
     "rotary, grouped": {"rotary": True},
     "cache in place": {"in_place": True},
@@ -270,7 +270,7 @@ def mistakes() -> list[Question]:
         ),
         (STREAM, Stream, "samples doubled", CAT),
     ]
-    in_chunks = [
+    in_chunks: list[Any] = [
         ("codec", codec, SIGNAL, "chunks:24", SHORT, CONV),
         ("codec", codec, SIGNAL, "chunks:22+overlap:4", OFF, POOL),
         ("codec", partial(codec, True), SIGNAL, "chunks:24+overlap:8", "norm over a piece", NORM),
