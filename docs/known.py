@@ -35,7 +35,8 @@ PAGE = Path(__file__).with_suffix(".md")
 LEFT_OUT = ("keras", "reference")  # Keras calls another library, and reference is NumPy
 HEAD = """# What is known: operations and libraries
 
-What `probe` can say of an operation in a library: `python docs/known.py` asks them.
+With this page you see what `probe` can say of an operation in a library.
+`python docs/known.py` asks them.
 
 | letter | what the program did for it |
 | --- | --- |

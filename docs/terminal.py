@@ -23,7 +23,7 @@ from probe.targets.machine import label
 
 CASE = "--op conv1d --kernel 5 --in-channels 64 --filters 64"
 COMMANDS = {
-    f"probe explain {CASE} --at 5 --against 40 --target tensorflow,onednn=0": 21,
+    f"probe explain {CASE} --at 5 --against 40 --target tensorflow,onednn=0": 24,
     f"probe sweep {CASE} --lengths 5..40 --target tensorflow,onednn=0": 5,
 }
 """Commands, and how many lines of each are shown."""

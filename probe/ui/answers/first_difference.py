@@ -638,11 +638,14 @@ def first_difference(
         tell("running both sides once, unwatched")
         try:
             difference = walked(left, right)
-        except Unseen:
+        except Unseen as lost:
             if not all(isinstance(array, np.ndarray) for array in arrays) or not arrays:
                 raise
             wholes = [unwatched_function(function) for function in (left, right)]
             difference = walked(*wholes)
+            difference.notes.append(
+                f"the functions are compared as a whole: {lost.why}; {lost.todo}"
+            )
             tell("asking which inputs the outputs read")
             note_what_is_read(difference, wholes, arrays)
     return Walked(difference, ComparisonQuestion("", *names))
