@@ -284,7 +284,7 @@ def mistakes() -> list[Question]:
         if each != DROPPED or not how.get("in_place")
     ] + [
         *(Question(n, partial(m, mistake=w), STEPS, "stream:16", w, e) for n, m, w, e in streamed),
-        *(Question(*each, vary="schedule") for each in in_chunks),
+        *(Question(n, m, x, at, w, e, vary="schedule") for n, m, x, at, w, e in in_chunks),
     ]
 
 
