@@ -113,7 +113,7 @@ def copied(path: Path, to: Path) -> None:
         return
     text = re.sub(r"\.ipynb(?=[)#])", ".md", path.read_text())
     text = re.sub(r"\]\(((?:\.\./)*)README\.md", r"](\1index.md", text)
-    for code in re.findall(r"\]\(([\w./]+\.py)\)", text):
+    for code in re.findall(r"\]\(([\w./]+\.(?:py|toml))\)", text):
         (to.parent / code).resolve().parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path.parent / code, to.parent / code)
     to.write_text(re.sub(r"^<!-- not run: .*-->\n", "", text, flags=re.M))

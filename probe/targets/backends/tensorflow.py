@@ -441,7 +441,9 @@ def by_hand(layer, operands, pairs, graph):
     starts = [
         tuple(at * step for at, step in zip(place, layer["dilation"])) for place in windows.places()
     ]
-    names = f"({', '.join(letters)})"
+    # an axis along which the kernel has one position takes no slice
+    used = [letter if n > 1 else f"_{letter}" for letter, n in zip(letters, windows.extents)]
+    names = f"({', '.join(used)})"
     if len(letters) == 1:
         starts, names = [start for (start,) in starts], letters
     w = operands.get("w", f"tf.ones([{depth}, 1], x.dtype)")  # of a sum
