@@ -30,7 +30,8 @@ def test_every_finding_is_confirmed_and_small(quick):
     assert set(found.runs.experiment) == {"reproductions"} and found.failures.empty
     rows = found.reproductions
     assert len(rows) == 6 and rows.confirmed.all() and rows.emulated.all()
-    assert set(rows.status) == {1} and set(rows.ended) == {"minimal"}
+    # a script of a rounding asserts that it is one, and that holds
+    assert set(rows.status) == {0} and set(rows.ended) == {"minimal"}
     assert (rows.small_compared <= rows.found).all() and (
         rows.replayed == rows.small_compared
     ).all()
