@@ -33,7 +33,6 @@ from probe.explain.comparison import (
 from probe.explain.verdict import BUG, bug_or_rounding
 from probe.order.tree import BIAS
 from probe.report import proof
-from probe.sizes import bisection
 from probe.sizes.fewest import ReleaseStep, first_change
 from probe.targets import backends, budget, installation, target
 from probe.targets.launch import AnySession, open_session
@@ -367,6 +366,8 @@ def same_sums(failed: Failing, finding: Finding) -> bool:
 def first_affected(finding: Finding, left: Target, version: str, since: Target, tell: Say) -> str:
     """Returns the first release from ``since`` on that shows a finding, in words; missing releases
     are installed, and a single change is assumed, as ``probe bisect`` does. InputError."""
+    from probe.sizes import bisection  # it needs pyarrow, which reports don't
+
     between = bisection.releases_between(since, left.with_(version=version))
 
     def ask(release: str) -> ReleaseStep:
