@@ -107,6 +107,7 @@ def test_the_first_affected_release_is_searched_between_two(monkeypatch):
 
     from probe.case.errors import TargetError
     from probe.report import failing as module
+    from probe.sizes import bisection
 
     since = {"from": "1.3"}
 
@@ -120,7 +121,7 @@ def test_the_first_affected_release_is_searched_between_two(monkeypatch):
     monkeypatch.setattr(module, "failing", started)
     monkeypatch.setattr(module.installation, "install_target", lambda where: None)
     releases = ["1.0", "1.1", "1.2", "1.3", "1.4", "1.5"]
-    monkeypatch.setattr(module.bisection, "releases_between", lambda *ends: releases)
+    monkeypatch.setattr(bisection, "releases_between", lambda *ends: releases)
     asked = None, Target.parse("torch"), "1.5", Target.parse("torch==1.0"), print
     assert module.first_affected(*asked) == "1.3; 1.1 agrees; 1.2 could not be run"
     since["from"] = "0.9"
