@@ -207,6 +207,9 @@ class FunctionSubject:
                 todo = "give an array for each of its arguments, or a shape: "
                 todo += " ".join(f"--shape {name}=8x64" for name in (*arrays, *missing))
             raise InputError("inputs", ", ".join(arrays) or "(none)", why, todo)
+        if arrays and not names and takes_nothing(self.function):
+            todo = "leave them out, or, if it makes the model, name what it returns: model = f()"
+            raise InputError("inputs", ", ".join(arrays), "the function takes none", todo)
         if names and len(arrays) > len(names):
             why = f"{len(arrays)} are given, and it takes {', '.join(names)}"
             raise InputError("inputs", ", ".join(arrays), why, "leave the others out")
@@ -311,6 +314,14 @@ def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     several = any(each.kind is each.VAR_POSITIONAL for each in every)
     return [] if several else [each for each in every if each.kind in kinds]
+
+
+def takes_nothing(function: Callable[..., Any]) -> bool:
+    """Whether a function has no parameters at all; False where that can't be seen."""
+    try:
+        return not inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 class ModelFile:

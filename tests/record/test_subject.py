@@ -221,6 +221,7 @@ class Looks:
 
 CALLED = {
     "a class": (Looks, {}, "model=Looks: it is a class, not a model; make a model of it"),
+    "none taken": (lambda: 1.0, {"x": X}, "inputs=x: the function takes none; leave them out, or"),
     "one too few": (Looks(), {"ids": X}, "inputs=ids: it takes scale besides"),
     "one too many": (lambda x: x, {"x": X, "y": X}, "inputs=x, y: 2 are given, and it takes x"),
 }
