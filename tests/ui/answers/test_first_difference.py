@@ -149,12 +149,13 @@ def test_functions_of_other_libraries_say_which_rows_their_outputs_read():
     found = probe.first_difference(rolling, direct, inputs=(x,))
     assert found.window == 1 and found.verdict == "differs"
     assert found.classes == {"equal": 0, "explained rounding": 0, "not explained": 1}
-    (note,) = found.to_json()["notes"]
+    whole, note = found.to_json()["notes"]
+    assert whole.startswith("the functions are compared as a whole: ")
     assert "on the left reads rows x0[0..6], on the right reads rows x0[4..6]" in note
     if found.found.first is not None:
         assert found.found.first.cause == "window"
     again = probe.first_difference(rolling, rolling, inputs=(x,))
-    assert again.verdict == "equal" and not again.to_json()["notes"]
+    assert again.verdict == "equal" and again.to_json()["notes"] == [whole]
 
 
 def test_a_scale_of_the_whole_batch_is_named_and_no_rounding():
