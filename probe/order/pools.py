@@ -369,14 +369,13 @@ class Pooled:
             moved_at = np.stack(list(moved.values()))
             moved_at |= ~moved_at.any(axis=0)
             causes[alike] = ["+".join(itertools.compress(moved, column)) for column in moved_at.T]
-        if (
-            self.answers.case.pool == "avg"
-        ):  # they count different numbers: what padding is taken for
+        # means that count different numbers: what padding is taken for
+        if self.answers.case.pool == "avg":
             causes[(counts[0] != counts[1]) & (causes != "")] = "window"
         return causes.tolist()
 
 
-def reveal_ways(
+def reveal_pooling(
     case: Case,
     ask: Ask,
     x: np.ndarray,

@@ -27,7 +27,7 @@ from probe.record.subject import (
 
 Arrays = Mapping[str, np.ndarray]
 
-TODO = "give a function f(x, state=None) that returns (y, state), or its first state by name"
+STATEFUL = "give a function f(x, state=None) that returns (y, state), or its first state by name"
 
 
 class Stepped:
@@ -129,7 +129,7 @@ def stepped(
             free.remove(like[0])
     if not found:
         why = f"none of its outputs ({len(outputs)}) is what an input of it takes"
-        raise InputError("at", text, why, f"{TODO}; or chunks:C without a state")
+        raise InputError("at", text, why, f"{STATEFUL}; or chunks:C without a state")
     return Stepped(subject, found)
 
 

@@ -243,7 +243,7 @@ def connected_nodes(
             client.wait_for_workers(1, timeout=JOIN)
             nodes = nodes_there(client, targets, note)
         except TimeoutError:
-            pass  # no node came: refused in one line, below
+            nodes = []  # refused in one line, below
         except OSError as error:  # Dask's CommClosedError
             raise scheduler_gone() from error
         if not nodes:

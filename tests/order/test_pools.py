@@ -242,7 +242,7 @@ def planted(case, way, operands):
         places = np.argwhere(np.ones(met.y.shape, bool))
         return met.outputs(way, places).reshape(case.output_shape())
 
-    return pools.reveal_ways(case, ask, x, ask(x))
+    return pools.reveal_pooling(case, ask, x, ask(x))
 
 
 @pytest.mark.parametrize("cause", list(WAYS)[1:])
@@ -272,7 +272,7 @@ def test_a_pool_of_no_known_way_is_unexplained():
     def ask(given):
         return np.median([given[:, n : n + 7] for n in range(3)], axis=0)
 
-    found = pools.reveal_ways(case, ask, x, ask(x))
+    found = pools.reveal_pooling(case, ask, x, ask(x))
     assert (found.index < 0).all() and "no way that was tried" in found.words
 
 

@@ -18,7 +18,7 @@ from probe.case.layout import CONTIGUOUS
 from probe.order import masks, window
 from probe.order.masks import SessionOperator
 from probe.order.orders import ContainerOperands, Orders, reveal
-from probe.order.pools import Pooled, reveal_ways
+from probe.order.pools import Pooled, reveal_pooling
 from probe.order.summation import Summation
 from probe.order.windows import Reach, as_predicted, reached_by, reveal_windows
 from probe.targets import backends
@@ -222,7 +222,7 @@ class CaseRun:
             return outputs_of_call(session, self.case, (x, own.w, None))
 
         with VOICE.doing(f"replaying pools of {self.target.text}, {self._size}"):
-            pooled = reveal_ways(self.case, ask, own.x, own.y, own.zeros, wanted)
+            pooled = reveal_pooling(self.case, ask, own.x, own.y, own.zeros, wanted)
         return replace(self, pooled=pooled, replays=pooled.index >= 0, evidence=pooled.words)
 
     def with_orders(self, session: AnySession, orders: Orders) -> CaseRun:

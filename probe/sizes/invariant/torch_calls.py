@@ -149,11 +149,11 @@ def aligned_tensor(x: Any) -> Any:
 
 
 def aligned_contiguous(x: Any) -> Any:
-    """Returns what ``strided`` does, where a vector begins."""
-    return aligned_tensor(strided(x))
+    """Returns what ``default_strides`` does, where a vector begins."""
+    return aligned_tensor(default_strides(x))
 
 
-def strided(x: Any) -> Any:
+def default_strides(x: Any) -> Any:
     """Contiguous, with the strides that follow from the shape.
 
     Axes of size 1 may have any stride, and by them libraries take another kernel.
@@ -190,7 +190,7 @@ def rows_apart(shape: Sequence[int], dtype: Any) -> Any:
 
 def repeated(sample: Tensors, size: int) -> Tensors:
     every = (x.expand(size, *x.shape) for x in sample)
-    return tuple(strided(x.clone(memory_format=torch.contiguous_format)) for x in every)
+    return tuple(default_strides(x.clone(memory_format=torch.contiguous_format)) for x in every)
 
 
 class TorchRows(operations.IndependentRows):
@@ -537,7 +537,7 @@ class WatchedCalls(threading.local):
 
     def note(self, x: Any, known: ReadyOperation, count: int) -> None:
         """An operation of x, of so many places, was run in its class."""
-        if known.whole(count) and strided(x) is x:
+        if known.whole(count) and default_strides(x) is x:
             self.whole = not x.data_ptr() % ALIGNED
 
 

@@ -37,12 +37,12 @@ from probe.sizes.invariant.torch_calls import (
     TorchTestedRows,
     WatchedCalls,
     aligned_contiguous,
+    default_strides,
     for_each_axis,
     in_pieces,
     is_weight,
     misplaced,
     moved_by,
-    strided,
     tensor,
     whole_call,
 )
@@ -171,7 +171,7 @@ class Products:
         if w.stride() != (w.shape[1], 1):
             if w.t().is_contiguous() and 1 not in w.shape:
                 w, turned, key = w.t(), not turned, None
-            w = strided(w)
+            w = default_strides(w)
         channels, filters = w.shape if turned else w.shape[::-1]
         flat = x if x.dim() == 2 else x.reshape(-1, channels)
         rows = aligned_contiguous(flat)
@@ -242,7 +242,7 @@ class Products:
         every = (for_each_axis(option, rank) for option in options)
         stride, padding, third, _, *last = (n * rank if len(n) == 1 else n for n in every)
         dilation, more = (last[0], third) if last else (third, (0,) * rank)
-        x, w = aligned_contiguous(x), strided(w)
+        x, w = aligned_contiguous(x), default_strides(w)
         words = ConvolutionOptions(stride, padding, dilation, bool(last), more, options[3])
         way = self._way(x, w, b, words)
         y = way(x, w, b)
@@ -253,7 +253,7 @@ class Products:
         """Convolutions of one to three axes, along the batch."""
         if x.dtype not in FORMATS or w.dtype is not x.dtype or not x.numel():
             return NotImplemented
-        x, w = aligned_contiguous(x), strided(w)
+        x, w = aligned_contiguous(x), default_strides(w)
         return self._way(x, w, b, ConvolutionOptions(*options[:6]))(x, w, b)
 
     def _way(self, x: Any, w: Any, b: Any, options: ConvolutionOptions) -> Ways:
@@ -729,7 +729,7 @@ class Einsum:
         rows = _permuted(x, axes[0], roles.rows + roles.shared + roles.summed)
         weights = _permuted(w, axes[1], "".join(wanted))
         rows = aligned_contiguous(rows.reshape(-1, groups, channels))
-        weights = strided(weights.reshape(groups, channels, filters))
+        weights = default_strides(weights.reshape(groups, channels, filters))
         parts = groups, channels, filters, x.dtype, misplaced(weights)
         known = self.met.known(("einsum groups", *parts), lambda: Grouped(*parts), axis="rows")
         y = known((rows,), (weights,))

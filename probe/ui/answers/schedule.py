@@ -281,7 +281,7 @@ class Scheduled(Answer):
 
 
 # Other inputs on which a size has to keep the bits. Formats of 16 bits and whole numbers round most
-# changes of an order away: nothing is said to be equal there, for random prompts contradicted it.
+# changes of an order away: nothing is called equal there: random prompts contradicted it.
 OTHERS = 24
 
 # Pieces that a terminal shows.
