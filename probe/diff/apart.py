@@ -13,11 +13,13 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import shutil
 import sys
+import tempfile
 import tokenize
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -95,7 +97,8 @@ class Apart:
     """A model that is run on a target in a process of its own; a context manager.
 
     ``model``: a file, or ``module:function``. ``folder``: for runs with any inputs. Errors:
-    InputError; TargetError where the target fails; Nondeterministic.
+    InputError, also where a function calls another library than the target's; TargetError where
+    the target fails; Nondeterministic.
     """
 
     def __init__(
@@ -107,7 +110,6 @@ class Apart:
         self.inputs: tuple[Input, ...] = ()
         self.within = model_switches(where, model)
         self.gradients: bool | None = None  # whether the last run had them, where that is known
-        self.library = where.name  # that the last run was of, as its recorder says
         self.count = 0  # of the folder's runs
         # Recordings that are held here no more: their operations hold graphs and constants
         # there. Age does not tell which ones: a full run is asked again after all shorter ones.
@@ -143,7 +145,12 @@ class Apart:
         more |= {"gradients": gradients, "recording": number, "dropped": self.dropped[:]}
         self.dropped.clear()
         header, _ = self._model("record", arrays, more)
-        self.gradients, self.library = header["gradients"], header["library"]
+        self.gradients = header["gradients"]
+        # of a function it is known only now
+        if is_function(self.model) and not _same_recorder(header["library"], self.where.name):
+            why = f"{self.model} is run by {header['library']}"
+            todo = f"use {header['library']}, or its switches"
+            raise InputError("target", self.where.text, why, todo)
         run, able = read_recording(out), set(header["able"])
         assert isinstance(run.store, RecordingFolder)
         weakref.finalize(run.store, self.dropped.append, number)  # all that is made of it has it
@@ -153,28 +160,30 @@ class Apart:
         request = {"do": "again", "recording": number}
         return with_calls(run, {n: Remote(self.session, request | {"number": n}) for n in able})
 
-    def repeated(
-        self,
-        run: Run,
-        arrays: Mapping[str, np.ndarray],
-        where: Mapping[str, np.ndarray],
-        gradients: bool = False,
+    def marks(
+        self, run: Run, arrays: Mapping[str, np.ndarray], where: Mapping[str, np.ndarray]
     ) -> Marks:
         """Repeats a run of these inputs that was recorded here, with other content in these places:
         all repetitions in one request, of which marks alone come back."""
         assert run.made is not None
-        more = {"out": str(run.made.folder.resolve()), "gradients": gradients}
+        more = {"out": str(run.made.folder.resolve()), "gradients": bool(self.gradients)}
         count = len(arrays)
         given = dict(arrays) | {f"where {name}": where[name] for name in arrays}
         header, changed = self._model("repeat", given, {**more, "count": count})
         marks = dict(zip(header["changed"], _arrays_in_order(changed), strict=True))
         return Marks(run, marks, set(header["missing"]), header["repetitions"])
 
-    def side(self, arrays: Mapping[str, np.ndarray]) -> Run:
-        """Records the model with these inputs in ``folder``. Errors: as of ``record``."""
+    def side(self, arrays: Mapping[str, np.ndarray], what: str = "the run") -> Run:
+        """Records the model with these inputs in ``folder``, with gradients where the last run had
+        them. Errors: as of ``record``."""
         assert self.folder is not None
         self.count += 1
-        return self.record(self.folder / f"run{self.count}", arrays)
+        out = self.folder / f"run{self.count}"
+        return self.record(out, arrays, what=what, gradients=bool(self.gradients))
+
+    def recorder(self, arrays: Mapping[str, np.ndarray]) -> There:
+        """Returns the run with these inputs, which ``watched`` watches here."""
+        return There(self, arrays)
 
     def open(self) -> None:
         """Opens the model of a file, and fills in its ``inputs``. InputError: it can't be opened.
@@ -201,6 +210,27 @@ class Apart:
                 header["nondeterministic"]
             )
         return header, outputs
+
+
+@dataclass
+class There:
+    """A run of a model with these inputs, watched where the model is."""
+
+    model: Apart | WholeFile
+    arrays: Mapping[str, np.ndarray]
+    gradients: bool | None = None
+    target = ""
+
+    def plain(self) -> list[np.ndarray]:
+        return self.model.plain(self.arrays)
+
+    def watched(self, what: str) -> tuple[Run, list[str]]:
+        """Returns the run, which was watched there, and what is to be said of it."""
+        self.model.gradients = self.gradients  # wanted, and then had
+        run = self.model.side(self.arrays, what)
+        self.gradients = self.model.gradients
+        assert run.made is not None
+        return run, run.made.notes
 
 
 @dataclass(frozen=True)
@@ -333,9 +363,13 @@ def model_switches(where: Target, model: str) -> dict[str, str]:
     return switches if sessions else {}
 
 
+def _same_recorder(library: str, other: str) -> bool:
+    return RECORDERS.get(library) == RECORDERS.get(other)
+
+
 def is_own_library(where: Target, model: str) -> bool:
     """Returns whether a target is a model's own library, at this environment's release: then the
-    model itself runs there. Of a function that isn't known before it has run: see ``library``."""
+    model itself runs there. Of a function that isn't known before it has run."""
     return tracer_command(where) is not None and (
         is_function(model) or runs(where.name, Path(model))
     )
@@ -586,121 +620,67 @@ def file_outputs(
 WHOLE = "the whole file is run there, and its operations can't be asked"
 
 
-def whole_run(session: AnySession, model: str, arrays: Mapping[str, np.ndarray]) -> Run:
-    """Runs a model's file whole on a started target, twice. Nondeterministic where its outputs do
-    not repeat; TargetError: as of ``file_outputs``."""
-    text, store = session.target.text, ProcessStore()
-    outputs, again = (file_outputs(session, model, arrays) for _ in range(2))
-    values = [
-        Value(array.shape, str(array.dtype), store.put(np.ascontiguousarray(array)), given, *named)
-        for given, named, array in (
-            *((-1, (INPUT, name), np.asarray(array)) for name, array in arrays.items()),
-            *((0, ("", ""), np.asarray(array)) for array in outputs),
+class WholeFile:
+    """A model's file on a target of another library, release or processor, run whole as its users
+    run it. No operation of it can be asked. Errors: TargetError."""
+
+    untold = "its operations can't be asked on this target"
+    gradients: bool | None = None
+
+    def __init__(self, session: Any, model: str, inputs: Any = ()) -> None:
+        self.session, self.model, self.inputs = session, model, inputs
+        self.plain: Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]
+        self.plain = partial(file_outputs, session, model)
+
+    def recorder(self, arrays: Mapping[str, np.ndarray]) -> There:
+        """As of ``Apart``."""
+        return There(self, arrays)
+
+    def side(self, arrays: Mapping[str, np.ndarray], what: str = "") -> Run:
+        """Runs the file twice: a recording of one operation. Nondeterministic where its outputs do
+        not repeat."""
+        text, model, store = self.session.target.text, self.model, ProcessStore()
+        outputs, again = ([*map(np.asarray, self.plain(arrays))] for _ in range(2))
+        arrays = {name: np.asarray(array) for name, array in arrays.items()}
+        values = [
+            Value(array.shape, str(array.dtype), store.put(array), -1, INPUT, name)
+            for name, array in arrays.items()
+        ]
+        values += [Value(a.shape, str(a.dtype), store.put(a), 0) for a in outputs]
+        reads, numbers = tuple(range(len(arrays))), tuple(range(len(arrays), len(values)))
+        digests = [values[n].digest for n in numbers]
+        if digests != [*map(array_digest, again)]:
+            raise Nondeterministic(
+                f"{text}: the outputs of the same file differ when it runs again"
+            )
+        name = Path(model).name
+        whole = Operation("model", "", reads, numbers, Unknown(WHOLE), {}, name=name)
+        facts = self.session.facts
+        libraries = {"numpy": facts.get("numpy_version")}
+        libraries[str(facts.get("library"))] = facts.get("library_version")
+        there = {"python": facts.get("python_version"), "libraries": libraries}
+        made, nothing = environment_facts() | there, {"values": 0, "bytes": 0}
+        provenance = Provenance(Path(model), name, made, [f"{text}: {WHOLE}"], nothing)
+        return Run(
+            *(text, "", values, [whole], numbers, store),
+            untried=WHOLE,
+            made=provenance,
+            plain=tuple(digests),
         )
-    ]
-    numbers = tuple(range(len(arrays), len(values)))
-    reads, digests = tuple(range(len(arrays))), [values[n].digest for n in numbers]
-    if digests != [array_digest(np.ascontiguousarray(array)) for array in again]:
-        raise Nondeterministic(f"{text}: the outputs of the same file differ when it runs again")
-    whole = Operation("model", "", reads, numbers, Unknown(WHOLE), {}, name=Path(model).name)
-    facts = session.facts
-    libraries = {"numpy": facts.get("numpy_version")}
-    libraries[str(facts.get("library"))] = facts.get("library_version")
-    there = {"python": facts.get("python_version"), "libraries": libraries}
-    made, nothing = environment_facts() | there, {"values": 0, "bytes": 0}
-    provenance = Provenance(Path(model), Path(model).name, made, [f"{text}: {WHOLE}"], nothing)
-    return Run(
-        *(text, "", values, [whole], numbers, store),
-        untried=WHOLE,
-        made=provenance,
-        plain=tuple(digests),
-    )
 
 
-class TargetRuns:
-    """Runs of a model on targets, each in a process of its own, for as long as ``running`` is open.
-
-    ``model``: a file, or ``module:function``; ``folder``: for recordings. On targets of its own
-    library the model is recorded; on others its file is run whole. Errors: as of ``Apart`` and
-    ``whole_run``; InputError: a function calls another library than a target's.
-    """
-
-    def __init__(self, model: str, folder: Path, running: ExitStack, trust: bool = False) -> None:
-        self.model, self.folder, self.running, self.trust = model, folder, running, trust
-        self.there: dict[str, Apart] = {}
-        self.sessions: dict[str, AnySession] = {}
-        self.runs: list[tuple[str, Mapping[str, np.ndarray], bool, Run]] = []
-
-    def record(
-        self, where: Target, arrays: Mapping[str, np.ndarray], what: str, gradients: bool = False
-    ) -> tuple[Run, bool | None]:
-        """Returns a run with these inputs, and whether it had gradients, where that is known."""
-        if not is_own_library(where, self.model):
-            return whole_run(self._session(where), self.model, arrays), None
-        process = self.process(where)
-        for text, inputs, had, run in self.runs:
-            if text == where.text and inputs is arrays and had == gradients:
-                return run, process.gradients
-        out = self.folder / f"run{len(self.runs)}"
-        run = process.record(out, arrays, what=what, gradients=gradients)
-        # of a function it is known only now
-        if RECORDERS.get(process.library) != RECORDERS.get(where.name):
-            why = f"{self.model} is run by {process.library}"
-            todo = f"use {process.library}, or its switches"
-            raise InputError("target", where.text, why, todo)
-        self.runs.append((where.text, arrays, gradients, run))
-        return run, process.gradients
-
-    def side(self, where: Target, gradients: bool = False) -> TargetSide:
-        """What repeats runs on a target."""
-        return TargetSide(self, where, gradients)
-
-    def plain_of(self, where: Target) -> Callable[[Mapping[str, np.ndarray]], Any]:
-        """Returns what runs the model unwatched on a target."""
-        if not is_own_library(where, self.model):
-            return partial(file_outputs, self._session(where), self.model)
-        return self.process(where).plain
-
-    def open(self, where: Target) -> None:
-        """Opens the model in the process in which it is run on a target, or else on its own
-        library's, and nowhere else: a library takes seconds to be imported. InputError: it can't be
-        opened."""
-        own = is_own_library(where, self.model)
-        process = self.process(where if own else own_target(where, self.model))
-        process.open()
-        self.inputs = process.inputs
-
-    def _session(self, where: Target) -> AnySession:
-        if where.text not in self.sessions:
-            session: Any = open_session(where)
-            self.sessions[where.text] = self.running.enter_context(session)
-        return self.sessions[where.text]
-
-    def process(self, where: Target) -> Apart:
-        """Returns what runs the model on a target of its own library."""
-        if where.text not in self.there:
-            process = Apart(self.model, where, self.trust)
-            self.there[where.text] = self.running.enter_context(process)
-        return self.there[where.text]
-
-
-@dataclass(frozen=True)
-class TargetSide:
-    """One side of a comparison, repeated on its target."""
-
-    runs: TargetRuns
-    where: Target
-    gradients: bool
-
-    def marks(
-        self, run: Run, arrays: Mapping[str, np.ndarray], where: Mapping[str, np.ndarray]
-    ) -> Marks:
-        """As of ``Apart.repeated``."""
-        return self.runs.process(self.where).repeated(run, arrays, where, self.gradients)
-
-    def run(self, arrays: Mapping[str, np.ndarray]) -> Run:
-        what = "a run of other inputs"
-        return self.runs.record(self.where, arrays, what, gradients=self.gradients)[0]
+@contextmanager
+def opened_on(where: Target, model: str, trust: bool = False) -> Iterator[Apart | WholeFile]:
+    """Opens a model, a file or ``module:function``, on a target in a process of its own: recorded
+    where the library is its own, else the whole file."""
+    with ExitStack() as running:
+        if is_own_library(where, model):
+            folder = Path(tempfile.mkdtemp(prefix="probe-"))
+            running.callback(shutil.rmtree, folder, ignore_errors=True)
+            yield running.enter_context(Apart(model, where, trust, folder))
+        else:
+            session: AnySession = open_session(where)
+            yield WholeFile(running.enter_context(session), model)
 
 
 if __name__ == "__main__":

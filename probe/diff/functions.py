@@ -19,22 +19,13 @@ from probe.case import floats
 from probe.case.errors import Foreign, ProbeError, foreign
 from probe.diff import settled
 from probe.diff.captured import Captured
-from probe.diff.difference import NAMES
 from probe.diff.match import RunningMatch, Sides
 from probe.diff.pairing import near_share
-from probe.diff.repeated import (
-    Arrays,
-    Marks,
-    Where,
-    aligned,
-    independent,
-    repeated_with_others,
-    starts,
-    unheard,
-)
+from probe.diff.repeated import Arrays, Marks, Where, aligned, independent, starts, unheard
+from probe.diff.running import Here, both_again, handed_values, marks_of
 from probe.diff.unread import Reader
 from probe.record.contract import Recorder
-from probe.record.recording import Operation, Run, record_run
+from probe.record.recording import Operation, Run
 from probe.record.store import array_digest
 
 # Arrays of which it is asked what is read.
@@ -209,20 +200,13 @@ class _Question:
 
     def _marks(self, side: int, where: Where) -> Marks | None:
         """Repeats a side's run with other content in these places; None: there are none."""
-        if not any(some.any() for some in where.values()):
-            return None
-        run, given = self.runs[side], self.sides[side].given
-        return repeated_with_others(run, given, self.arrays, where, self.dtypes, self.apart)
+        here = Here(self.sides[side].given, self.dtypes, self.apart)
+        return marks_of(here, self.runs[side], self.arrays, where)
 
     def again(self) -> tuple[Run, Run] | None:
         """Records both on independent inputs."""
         other = independent(self.arrays, self.dtypes)
-        try:
-            with unheard():
-                left, right = (foreign(record_run, side.given(other)) for side in self.sides)
-        except (Foreign, ProbeError):  # a function may raise what it likes at other numbers
-            return None
-        return left, right
+        return both_again((Here(side.given) for side in self.sides), (other, other))
 
 
 def _asks_the_same(left: Run, op: Operation, right: Run, other: Operation) -> bool:
@@ -236,40 +220,6 @@ def _asks_the_same(left: Run, op: Operation, right: Run, other: Operation) -> bo
         for both in ends
     )
     return gives or not reads
-
-
-# Elements of an array that is taken for a cache, at least.
-LEAST = 4
-
-
-def handed_values(runs: tuple[Run, Run], side: int) -> tuple[list[int], str]:
-    """Returns values of the other side that a side holds, or the beginnings of: a cache; and
-    the first array of such a shape that is none of them, in words."""
-    run, other = runs[side], runs[1 - side]
-    keys, handed = {v.key for v in other.values if v.given < 0}, list[int]()
-    unlike = ""
-    for n, value in enumerate(run.values):
-        held = value.given < 0 and value.floating and value.key not in keys
-        array = settled.numbers(run, n) if held and np.prod(value.shape) >= LEAST else None
-        if array is None or not np.ptp(array):
-            continue
-        array, count, compared = np.squeeze(array), len(handed), False
-        for m, longer in enumerate(other.values):
-            if longer.given < 0 or longer.dtype != value.dtype:
-                continue
-            shape = tuple(size for size in longer.shape if size != 1)
-            if not _begins_like(array.shape, shape):
-                continue
-            theirs = settled.numbers(other, m)
-            if theirs is None:
-                continue
-            part, compared = theirs.reshape(shape)[tuple(map(slice, array.shape))], True
-            handed += [m] if near_share(array, part) == 1 else []
-        if compared and len(handed) == count and not unlike:
-            name = value.name or f"an array of shape {list(value.shape)}"
-            unlike = f"{name}, which the {NAMES[side]} side alone holds, is near no beginning of "
-            unlike += "what the other side computes: if it is a cache, its numbers are others"
-    return handed, unlike
 
 
 def _shared(left: FunctionSide, right: FunctionSide) -> tuple[Arrays, dict[str, str]]:
@@ -356,12 +306,6 @@ def _before(unread: Where) -> Fraction:
         if (count := _begins(where, axis)) < size
     ]
     return max(shares, default=Fraction(0))
-
-
-def _begins_like(part: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Whether a shape is another one's, or that of its beginning along one axis."""
-    longer = len(part) == len(shape) and all(n <= m for n, m in zip(part, shape, strict=True))
-    return longer and len(_apart(part, shape)) <= 1
 
 
 def _all_paired(match: RunningMatch, side: int) -> bool:

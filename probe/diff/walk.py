@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from probe.diff import alone
@@ -21,7 +22,7 @@ from probe.diff.difference import (
 from probe.diff.match import RunningMatch
 from probe.diff.related import permuted, related, shares_weights
 from probe.diff.source import find_cause, why_no_source
-from probe.diff.watched import watched
+from probe.diff.watched import Elsewhere, watched
 from probe.record.contract import Recorder
 from probe.record.recording import Run
 from probe.record.subject import beside_apart
@@ -33,14 +34,14 @@ SECONDS = 120.0
 
 
 def walk(
-    left: Recorder,
-    right: Recorder,
+    left: Recorder | Elsewhere,
+    right: Recorder | Elsewhere,
     explain: bool = True,
     tell: Say = silent,
     seconds: float = SECONDS,
     match: Callable[[Run, Run], RunningMatch | None] | None = None,
 ) -> Difference:
-    """Watches two runs and compares them.
+    """Watches two runs and compares them: in this process, elsewhere, or as they are on disk.
 
     ``match``: finds what must agree (:mod:`probe.diff`) by repeating the runs; None: they
     can't be. ``tell``: is called with what is done now. ``seconds``: after which no further source
@@ -61,12 +62,48 @@ def walk(
         inner[number].gradients = True
         sides[number] = watch(number)
     (ours, said), (theirs, more) = sides
+    notes = [*said, *(note for note in more if note not in said), *made_apart(ours, theirs)]
     matched = None
     with budget.Ending():
         matched = None if match is None or budget.spent() else match(ours, theirs)
-    difference = compare_and_explain(ours, theirs, explain, tell, seconds, [*said, *more], matched)
+    difference = compare_and_explain(ours, theirs, explain, tell, seconds, notes, matched)
     difference.not_whole = difference.not_whole or beside_apart(left, right)
     return difference
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A recording on disk as a side of ``walk``, which runs nothing."""
+
+    run: Run
+    target = ""
+
+    def watched(self, what: str) -> tuple[Run, list[str]]:
+        """Returns the run as it was watched, and what was said of it."""
+        assert self.run.made is not None
+        notes = self.run.made.notes
+        if self.run.made.left_out["values"]:
+            side = what.replace("side", "recording")
+            notes = [*notes, f"{side} left out {self.run.made.left_out_text}"]
+        return self.run, notes
+
+
+# Facts of a recording that decide no bits, or that others say better.
+FACTS_BESIDE = ("libraries", "cores", "cpu_vendor", "machine", "probe_version")
+
+
+def made_apart(left: Run, right: Run) -> list[str]:
+    """Returns where two recordings were made differently, in words, as far as it decides bits."""
+    if left.made is None or right.made is None:
+        return []
+    mine, other = ({**run.made.made, **run.made.made["libraries"]} for run in (left, right))  # type: ignore[union-attr]
+    notes = []
+    for name in dict.fromkeys((*mine, *other)):
+        if mine.get(name) != other.get(name) and name not in FACTS_BESIDE:
+            # libraries that a run did not load have none
+            both = ("not recorded" if v is None else v for v in (mine.get(name), other.get(name)))
+            notes.append("{}: {} on the left, {} on the right".format(name, *both))
+    return notes
 
 
 def compare_and_explain(

@@ -8,7 +8,7 @@ unwatched one, a note says so.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -37,12 +37,26 @@ FILLS = (0x7F, 0x3C)
 MOST_SIZES = 64
 
 
-def watched(recorder: Recorder, what: str, store: RunStore | None = None) -> tuple[Run, list[str]]:
+@runtime_checkable
+class Elsewhere(Protocol):
+    """A run that is watched where its model is, or was watched before and is on disk."""
+
+    target: str
+
+    def watched(self, what: str) -> tuple[Run, list[str]]:
+        """As of the function of this name."""
+
+
+def watched(
+    recorder: Recorder | Elsewhere, what: str, store: RunStore | None = None
+) -> tuple[Run, list[str]]:
     """Runs it unwatched, watched, and watched once more. Returns the first watched run, and what is
     to be said of it. Raises Nondeterministic. ``store``: where its values are kept.
 
     Where watching changes the bits it is run unwatched twice more: is that steady by itself?
     """
+    if isinstance(recorder, Elsewhere):
+        return recorder.watched(what)
     run = record_run(recorder, store=store)
     inner: Any = getattr(recorder, "inner", recorder)
     if (plain := getattr(inner, "already", None)) is not None:

@@ -26,7 +26,7 @@ from probe.case.errors import (
     foreign,
 )
 from probe.diff.alone import Known
-from probe.diff.apart import file_outputs
+from probe.diff.apart import WholeFile
 from probe.diff.difference import Difference
 from probe.record.contract import Recorder
 from probe.record.recording import Run, record_run
@@ -99,17 +99,6 @@ class SafeSize:
     over: str = ""
 
 
-class WholeFile:
-    """A model's file on a target of another library, release or processor, run whole as its users
-    run it. No operation of it can be asked. Errors: TargetError."""
-
-    untold = "its operations can't be asked on this target"
-
-    def __init__(self, session: Any, model: str, inputs: Any = ()) -> None:
-        self.session, self.model, self.inputs = session, model, inputs
-        self.plain: Callable[[Arrays], list[np.ndarray]] = partial(file_outputs, session, model)
-
-
 @dataclass
 class Kept:
     """Of content: what is kept of each output of the full run. ``shapes``: of its outputs;
@@ -170,7 +159,7 @@ class PaddedModel:
     @property
     def recorded(self) -> bool:
         """Whether the model's operations can be watched."""
-        return hasattr(self.opened, "side") or hasattr(self.opened, "recorder")
+        return not isinstance(self.opened, WholeFile)
 
     def side(self, content: int, size: int) -> Run:
         """A watched run. InputError where the model does not take the size."""

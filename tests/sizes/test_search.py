@@ -6,11 +6,12 @@ import pytest
 import probe
 from lib import nine_layers
 from probe.case.errors import InputError
+from probe.diff.apart import WholeFile
 from probe.order.semantics import Contracts, Reduces, Unknown
 from probe.record.recorders.ndarray import operation
 from probe.sizes.fixes import advise
 from probe.sizes.model_fixes import ModelQuestion
-from probe.sizes.search import PaddedModel, WholeFile
+from probe.sizes.search import PaddedModel
 from probe.targets import budget
 from tests.sizes import graphs
 from tests.sizes.graphs import BIAS, FIXED, ONE, TWO, WIDE, X, answered, conv, convolved, graph

@@ -407,7 +407,8 @@ class Examination:
         try:
             self.tell("looking into the fused layer")
             left, right = (sides.opened.recorder(side) for side in (sides.left, sides.right))
-            match = repeats(sides.opened)((sides.left, sides.right))
+            ends, inputs = [sides.opened] * 2, (sides.left, sides.right)
+            match = repeats(ends, inputs, sides.opened.inputs)
             inside = Walked(walk(left, right, False, self.tell, match=match), self.walked.asked)
             source = inside.found.first
             head = f"the layer is one fused operation; without it ({SWITCH})"

@@ -31,10 +31,9 @@ from probe.diff.difference import (
 )
 from probe.diff.folder import read_recording
 from probe.diff.functions import FunctionSide, by_reading
-from probe.diff.running import Matches
 from probe.diff.settled import LACKING
 from probe.diff.unread import rows_read
-from probe.diff.walk import compare_and_explain, walk
+from probe.diff.walk import Stored, walk
 from probe.explain.comparison.outputs import (
     NAMED,
     Decision,
@@ -50,7 +49,6 @@ from probe.record.inputs import listed_inputs, require_arguments
 from probe.record.recording import Provenance, Run
 from probe.record.subject import Unseen, function_recorder, nested_leaves
 from probe.sweep.printing import counted, differ, ranges
-from probe.targets import budget
 from probe.targets.budget import within
 from probe.targets.progress import Say, heard, silent
 from probe.targets.target import Target
@@ -731,50 +729,19 @@ UNTRUSTED = (
 )
 
 
-# Facts of a recording that decide no bits, or that others say better.
-FACTS_BESIDE = ("libraries", "cores", "cpu_vendor", "machine", "probe_version")
-
-
-def of_stored(
-    left: Run,
-    right: Run,
-    explain: bool = True,
-    progress: Say | None = None,
-    question: ComparisonQuestion | None = None,
-    match: Matches | None = None,
-) -> Walked:
-    """Compares two recordings on disk. ``match``: repeats them, where they were made. Errors:
-    InputError, where one contradicts itself too."""
+def of_stored(left: Run, right: Run, explain: bool = True, progress: Say | None = None) -> Walked:
+    """Compares two recordings on disk. Errors: InputError, where one contradicts itself too."""
     assert left.made is not None
     assert right.made is not None
-    ours, theirs = left.made, right.made
-    notes = [*ours.notes, *(note for note in theirs.notes if note not in ours.notes)]
-    for name, provenance in (("left", ours), ("right", theirs)):
-        if provenance.left_out["values"]:
-            notes.append(f"the {name} recording left out {provenance.left_out_text}")
-    # where they were made differently, as far as it decides bits
-    mine, other = ({**side.made, **side.made.get("libraries", {})} for side in (ours, theirs))
-    for name in dict.fromkeys((*mine, *other)):
-        if mine.get(name) != other.get(name) and name not in FACTS_BESIDE:
-            # libraries that a run did not load have none
-            both = ("not recorded" if v is None else v for v in (mine.get(name), other.get(name)))
-            notes.append("{}: {} on the left, {} on the right".format(name, *both))
     try:
-        matched = None
-        if match is not None:
-            with budget.Ending():
-                matched = match(left, right)
-        difference = compare_and_explain(
-            left, right, explain, progress or silent, notes=notes, match=matched
-        )
+        difference = walk(Stored(left), Stored(right), explain, progress or silent)
     except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
         why = f"a recording contradicts itself ({type(error).__name__}: {str(error)[:120]})"
-        where = f"{ours.folder} and {theirs.folder}"
+        where = f"{left.made.folder} and {right.made.folder}"
         raise InputError("recording", where, why, "record again with probe record") from None
-    if question is None:
-        subjects = dict.fromkeys((ours.subject, theirs.subject))
-        names = (f"{run.made.folder.name} ({run.target})" for run in (left, right) if run.made)
-        question = ComparisonQuestion(" and ".join(filter(None, subjects)), *names)
+    subjects = dict.fromkeys((left.made.subject, right.made.subject))
+    names = (f"{run.made.folder.name} ({run.target})" for run in (left, right) if run.made)
+    question = ComparisonQuestion(" and ".join(filter(None, subjects)), *names)
     try:
         lines = switch_lines(Target.parse(left.target), Target.parse(right.target))
     except InputError:  # it was recorded on no target

@@ -7,7 +7,6 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from probe.case.arguments import typed, whole_number
 from probe.case.case import Case
 from probe.case.errors import InputError
 from probe.case.floats import rounded_text
+from probe.diff.apart import WholeFile
 from probe.diff.walk import compare_and_explain
 from probe.diff.watched import CHANGED, watched
 from probe.record.inputs import first_entries, varied_axes
@@ -34,7 +34,7 @@ from probe.sizes.fixes import (
 )
 from probe.sizes.model_fixes import InvariantResult, ModelQuestion
 from probe.sizes.plan import GraphPlan
-from probe.sizes.search import PaddedModel, SafeSize, Serves, WholeFile
+from probe.sizes.search import PaddedModel, SafeSize, Serves
 from probe.targets import budget
 from probe.targets.budget import within
 from probe.targets.progress import VOICE, Say, Tell, silent
@@ -50,7 +50,6 @@ from probe.ui.answers.two_runs import (
     GivenModel,
     TwoSides,
     of_two,
-    opened_on,
     refuse_padding,
     two_runs,
 )
@@ -484,8 +483,7 @@ def remedied(
     padded = pad_model(user_model, replace(padding, lengths=every), **words)
     known = [size.content for size in padded.found]
     at = content if content in known else known[len(known) // 2]
-    opens = partial(opened_on, user_model)
-    about = padded.graph, padded.found, at, user_model.model, only, opens, table
+    about = padded.graph, padded.found, at, user_model.model, only, user_model.opened_on, table
     question = ModelQuestion(*about)
     told = lambda done, total, name: tell(f"trying {name}")  # noqa: E731
     padded.remedies = question.measured(padded.model, padding.vary, told)
@@ -569,7 +567,7 @@ def _watch_full_run(
         graph.doubt = next((note for note in notes if CHANGED in note), "")
         return notes
     where = checked_target(target)
-    graph.opened = running.enter_context(opened_on(user_model, where))
+    graph.opened = running.enter_context(user_model.opened_on(where))
     if isinstance(graph.opened, WholeFile):
         graph.outputs(graph.inputs(content, graph.fixed))  # refused before anything is searched for
         return [f"{where.text}: the whole file is run there, and {WholeFile.untold}"]

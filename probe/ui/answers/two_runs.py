@@ -5,11 +5,9 @@ release or target."""
 from __future__ import annotations
 
 import hashlib
-import shutil
-import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -22,8 +20,9 @@ from probe.case.errors import Foreign, InputError, ProbeError, TargetError, fore
 from probe.diff.alone import Known
 from probe.diff.apart import (
     Apart,
-    TargetRuns,
+    WholeFile,
     is_own_library,
+    opened_on,
     own_target,
     switch_lines,
 )
@@ -31,7 +30,7 @@ from probe.diff.folder import MOST, begin_recording, size_of_values, write_recor
 from probe.diff.folder import read_recording as read_folder
 from probe.diff.repeated import is_mask, other_content
 from probe.diff.running import Matches, by_running
-from probe.diff.walk import NAMES, compare_and_explain, walk
+from probe.diff.walk import compare_and_explain, walk
 from probe.diff.watched import watched
 from probe.explain.comparison.outputs import (
     OutputDifference,
@@ -53,18 +52,15 @@ from probe.record.subject import (
 )
 from probe.sizes.fewest import Conditions, ReleaseStep, search_conditions
 from probe.sizes.orders import by_order
-from probe.sizes.search import WholeFile
 from probe.sweep.printing import counted
 from probe.targets import budget, installation
 from probe.targets.budget import within
-from probe.targets.launch import AnySession, open_session
 from probe.targets.progress import VOICE, Say, heard, silent
 from probe.targets.target import Target, why_unavailable
 from probe.ui.answers.answer import Answer, checked_target
 from probe.ui.answers.first_difference import (
     ComparisonQuestion,
     Walked,
-    of_stored,
     samples_text,
 )
 
@@ -231,34 +227,42 @@ def two_runs(
 
     ``subject``: the model, where it was opened before. ``early``: is called with how many outputs
     of a batch differ, as soon as all its samples were run and long before a source is known.
+    Processes and recordings of targets stay as long as the answer does: a report uses them again.
     """
-    with within(time), heard("network", progress) as tell:
+    with within(time), heard("network", progress) as tell, ExitStack() as running:
         sides = sides.checked(target)
         tell("opening the model")
-        if target is not None or sides.against_target is not None:
-            return _on_targets(model, sides, target, explain, tell)
-        subject = subject or model.opened()
-        arrays = model.arrays(subject.inputs, sides.vary, max(sides.at or 0, sides.against or 0))
-        both = sides.cut(arrays, subject.inputs)
+        where = _targets(model, sides, target)
+        if where is None:
+            ends: list[Any] = [subject or model.opened()] * 2
+            declared = ends[0].inputs
+        else:
+            opened = {side.text: model.opened_on(side) for side in dict.fromkeys(where)}
+            there = {text: running.enter_context(side) for text, side in opened.items()}
+            ends = [there[side.text] for side in where]
+            declared = declared_inputs(ends[0], model)
+        arrays = model.arrays(declared, sides.vary, max(sides.at or 0, sides.against or 0))
+        both = sides.cut(arrays, declared)
         # refused before anything is run
         for size in sides.sizes:
-            sides.cut(arrays, subject.inputs, "sizes", size)
-        plain = lambda inputs: run_unwatched(subject.recorder(inputs))  # noqa: E731
-        samples, both = sides.every_sample((plain, plain), both, subject.inputs, tell)
-        question, masked = sides.question(model.name, None), list[MaskedSample]()
+            sides.cut(arrays, declared, "sizes", size)
+        plain = [partial(_plain, end) for end in ends]
+        samples, both = sides.every_sample((plain[0], plain[1]), both, declared, tell)
+        question, masked = sides.question(model.name, where), list[MaskedSample]()
         if samples is not None:
             dtypes = [str(array.dtype) for array in samples.whole]
             if not {*dtypes} & CONTAINERS:
                 plain_outputs = samples.differences([(dtype, dtype) for dtype in dtypes])
                 early(samples_text(plain_outputs, (samples.compared, samples.count)))
-            masked = masked_samples(plain, both[1], subject.inputs, tell)
+            if ends[0] is ends[1]:
+                masked = masked_samples(plain[0], both[1], declared, tell)
         behind = None
         if samples is not None and samples.first_apart() is None:
             behind = next((sample for sample in masked if sample.apart), None)
         if behind is not None:  # the pair that is recorded is one that differs
             both = behind.inputs
             question = replace(question, left=behind.words[0], right=behind.words[1])
-        left, right = (subject.recorder(inputs) for inputs in both)
+        left, right = (end.recorder(inputs) for end, inputs in zip(ends, both, strict=True))
         if samples is not None and behind is None:
             # both sides' bits are known: neither need be run unwatched again
             piece = samples.pieces[samples.starts.index(samples.first_apart() or 0)]
@@ -266,12 +270,11 @@ def two_runs(
                 inner: Any = getattr(side, "inner", side)
                 if getattr(inner, "already", None) is None:
                     inner.already = [array_digest(array) for array in outputs]
-        running = repeats(subject)
-        found = walk(left, right, explain, tell, match=running(both))
-        walked = Walked(found, question, inputs=both)
-        walked.found.notes += model.notes
+        found = walk(left, right, explain, tell, match=repeats(ends, both, declared))
+        walked = Walked(found, question, inputs=both if where is None else None)
+        found.notes += model.notes
         if samples is not None:
-            walked.found.take_samples(samples)
+            found.take_samples(samples)
         if masked:
             dtypes = [found.left.values[pair.left].dtype for pair in found.outputs]
             padded = [each for sample in masked for each in sample.differences(dtypes)]
@@ -290,10 +293,11 @@ def two_runs(
                 break
             with budget.Ending():  # what is known of the two runs and of smaller sizes stays
                 tell(f"comparing {sides.vary} {size}")
-                cut = sides.cut(arrays, subject.inputs, at=size)[0]
-                run, _ = watched(subject.recorder(cut), f"size {size}")
-                match = running((cut, both[1]))(run, found.right)
-                difference = compare_and_explain(run, found.right, explain=False, match=match)
+                cut = sides.cut(arrays, declared, at=size)[0]
+                run, _ = watched(ends[0].recorder(cut), f"size {size}")
+                match = repeats(ends, (cut, both[1]), declared)
+                matched = None if match is None else match(run, found.right)
+                difference = compare_and_explain(run, found.right, explain=False, match=matched)
                 entry: dict[str, Any] = {
                     "at": size,
                     "verdict": difference.agreement,
@@ -307,79 +311,57 @@ def two_runs(
                 walked.sizes.append(entry)
         if len(walked.sizes) < len(list(sides.sizes)):
             first, why = list(sides.sizes)[len(walked.sizes)], budget.spent()
-            walked.found.notes.append(f"sizes from {first} on were not compared: {why}")
-        walked.script = sides.script(model, None)
+            found.notes.append(f"sizes from {first} on were not compared: {why}")
+        walked.script = sides.script(model, where)
+        weakref.finalize(walked, running.pop_all().close)
         return walked
 
 
-# Of numbers that NumPy has no dtype for: what they are is known of a recorded run.
-CONTAINERS = {"uint8", "uint16"}
-
-
-def repeats(subject: Opened) -> Callable[[tuple[Arrays, Arrays]], Matches]:
-    """Returns what matches two runs of a model in this process, given both sides' inputs."""
-    recorder = getattr(subject, "repeated", subject.recorder)
-    return partial(by_running, recorder, dtypes=_dtypes(subject.inputs))
-
-
-def _dtypes(declared: Iterable[Input]) -> dict[str, str]:
-    return {spec.name: spec.dtype for spec in declared if spec.dtype}
-
-
-def _on_targets(
-    model: GivenModel, sides: TwoSides, target: str | Target | None, explain: bool, tell: Say
-) -> Walked:
-    """Records both sides, each on its target in a process of its own, or in one if it is the same,
-    as both would be in this one; and compares the recordings. On a target that can't record it the
-    whole file is run.
-
-    Processes and recordings stay as long as the answer does: a report uses them again.
-    """
+def _targets(
+    model: GivenModel, sides: TwoSides, target: str | Target | None
+) -> tuple[Target, Target] | None:
+    """Returns where both sides run; None: in this process. TargetError: one can't run here."""
+    if target is None and sides.against_target is None:
+        return None
     other = None if sides.against_target is None else checked_target(sides.against_target)
     if target is not None:
         left = checked_target(target)
     else:
         assert other is not None
         left = own_target(other, model.text("against_target"))
-    where = left, other or left
-    # before either side is run
-    for side in where:
+    for side in (left, other or left):
         if reason := why_unavailable(side):
             raise TargetError(side.text, "unavailable", reason)
-    with ExitStack() as running:
-        folder = Path(tempfile.mkdtemp(prefix="probe-"))
-        running.callback(shutil.rmtree, folder, ignore_errors=True)
-        recorder = TargetRuns(model.text("target"), folder, running, model.trust)
-        # the model is opened where it runs, and only there
-        recorder.open(left)
-        declared = recorder.inputs
-        arrays = model.arrays(declared, sides.vary, max(sides.at or 0, sides.against or 0))
-        both = sides.cut(arrays, declared)
-        plain = recorder.plain_of(where[0]), recorder.plain_of(where[1])
-        samples, both = sides.every_sample(plain, both, declared, tell)
+    return left, other or left
 
-        def record(number: int, **more: Any) -> tuple[Run, bool | None]:
-            tell(f"running the {NAMES[number]} side on {where[number].text}")
-            name = f"the {NAMES[number]} side"
-            return recorder.record(where[number], both[number], name, **more)
 
-        runs = [record(0), record(1)]
-        had = [gradients for _, gradients in runs]
-        if set(had) == {True, False}:
-            # with gradients other kernels run: both sides have them, or neither, as of walk.walk
-            runs[had.index(False)] = record(had.index(False), gradients=True)
-        match = None
-        if all(is_own_library(side, recorder.model) for side in where):
-            again = [recorder.side(side, True in had) for side in where]
-            match = by_running((again[0], again[1]), both, _dtypes(declared))
-        question = sides.question(model.name, where)
-        walked = of_stored(runs[0][0], runs[1][0], explain, tell, question, match)
-        if samples is not None:
-            walked.found.take_samples(samples)
-        walked.found.notes += model.notes
-        weakref.finalize(walked, running.pop_all().close)
-    walked.script = sides.script(model, where)
-    return walked
+def declared_inputs(end: Any, model: GivenModel) -> Sequence[Input]:
+    """Returns the inputs that a model on a target declares. Where it can be recorded it is opened
+    there alone: a library takes seconds to be imported."""
+    if isinstance(end, WholeFile):
+        return model.opened().inputs
+    end.open()
+    inputs: Sequence[Input] = end.inputs
+    return inputs
+
+
+def _plain(end: Any, inputs: Arrays) -> list[np.ndarray]:
+    return run_unwatched(end.recorder(inputs))
+
+
+# Of numbers that NumPy has no dtype for: what they are is known of a recorded run.
+CONTAINERS = {"uint8", "uint16"}
+
+
+def repeats(
+    ends: Sequence[Any], inputs: tuple[Arrays, Arrays], declared: Iterable[Input]
+) -> Matches | None:
+    """Returns what matches two runs by repeating them, each where it ran; None: one can't be."""
+    sides = [e if hasattr(e, "marks") else getattr(e, "repeated", e.recorder) for e in ends]
+    if any(isinstance(end, WholeFile) for end in ends):
+        return None
+    dtypes = {spec.name: spec.dtype for spec in declared if spec.dtype}
+    return by_running((sides[0], sides[1]), inputs, dtypes)
 
 
 @dataclass(frozen=True)
@@ -539,7 +521,7 @@ def bisect(model: GivenModel, left: Target, right: Target, tell: Say = silent) -
             if where.version is not None:
                 installation.install_target(where)
             with ExitStack() as running:
-                plain = running.enter_context(opened_on(model, where)).plain
+                plain = running.enter_context(model.opened_on(where)).plain
                 seen = [_digest_of_outputs(plain(arrays)) for _ in range(1 + CONTROLS)]
                 if len(set(seen)) > 1:
                     # how many results there are says whether it is two states or noise
@@ -555,22 +537,6 @@ def bisect(model: GivenModel, left: Target, right: Target, tell: Say = silent) -
         return ReleaseStep(where.text, seen[0], "")
 
     return search_conditions(left, right, ask)
-
-
-@contextmanager
-def opened_on(user_model: GivenModel, where: Target) -> Iterator[Any]:
-    """Opens the model on a target, in a process of its own: it has ``plain``, and recorders where
-    the library is its own."""
-    with ExitStack() as running:
-        text = user_model.text("target")
-        if is_own_library(where, text):
-            folder = Path(tempfile.mkdtemp(prefix="probe-"))
-            running.callback(shutil.rmtree, folder, ignore_errors=True)
-            yield running.enter_context(Apart(text, where, user_model.trust, folder))
-        else:  # another library, release or processor
-            session: AnySession = open_session(where)
-            running.enter_context(session)
-            yield WholeFile(session, text)
 
 
 def _digest_of_outputs(outputs: list[Any]) -> str:
@@ -647,6 +613,10 @@ class GivenModel:
     def opened(self) -> Opened:
         """Returns what has its inputs and recorders. InputError."""
         return open_model(self.model, self.trust)
+
+    def opened_on(self, where: Target) -> AbstractContextManager[Apart | WholeFile]:
+        """Returns what has these in a process of its own, on a target. InputError, TargetError."""
+        return opened_on(where, self.text("target"), self.trust)
 
     @property
     def name(self) -> str:

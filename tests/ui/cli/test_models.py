@@ -174,7 +174,7 @@ def test_a_report_never_overwrites_a_folder_and_says_so_first(tmp_path, capsys):
 def test_a_report_that_no_lines_can_make_is_refused_before_the_work(tmp_path, capsys, monkeypatch):
     """It was said after minutes of comparing."""
     pytest.importorskip("ai_edge_litert")
-    monkeypatch.setattr(two_runs.TargetRuns, "open", lambda *_: pytest.fail("the work began"))
+    monkeypatch.setattr(two_runs.GivenModel, "opened_on", lambda *_: pytest.fail("it began"))
     (tmp_path / "m.onnx").touch()
     words = ["diff", str(tmp_path / "m.onnx"), "--target", "onnxruntime"]
     report = ["--report", str(tmp_path / "report")]
