@@ -72,7 +72,7 @@ def walk(
 
 
 @dataclass(frozen=True)
-class Stored:
+class OnDisk:
     """A recording on disk as a side of ``walk``, which runs nothing."""
 
     run: Run

@@ -33,7 +33,7 @@ from probe.diff.folder import read_recording
 from probe.diff.functions import FunctionSide, by_reading
 from probe.diff.settled import LACKING
 from probe.diff.unread import rows_read
-from probe.diff.walk import Stored, walk
+from probe.diff.walk import OnDisk, walk
 from probe.explain.comparison.outputs import (
     NAMED,
     Decision,
@@ -734,7 +734,7 @@ def of_stored(left: Run, right: Run, explain: bool = True, progress: Say | None 
     assert left.made is not None
     assert right.made is not None
     try:
-        difference = walk(Stored(left), Stored(right), explain, progress or silent)
+        difference = walk(OnDisk(left), OnDisk(right), explain, progress or silent)
     except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
         why = f"a recording contradicts itself ({type(error).__name__}: {str(error)[:120]})"
         where = f"{left.made.folder} and {right.made.folder}"
