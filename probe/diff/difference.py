@@ -18,12 +18,11 @@ import numpy as np
 
 from probe.case import floats
 from probe.diff.related import (
-    Argued,
+    Otherwise,
     PermutedWeight,
-    all_differing_arguments,
     differing_arguments,
-    weight_digests,
 )
+from probe.diff.repeated import HALF
 from probe.explain.comparison.outputs import (
     OutputDifference,
     Samples,
@@ -34,7 +33,6 @@ from probe.explain.comparison.outputs import (
 )
 from probe.explain.enclosure import RoundingVerdict
 from probe.order.semantics import Moves, Passes
-from probe.record.contract import WEIGHT
 from probe.record.recording import NAMED, Operation, Run, computes, operations_between, region_text
 
 if TYPE_CHECKING:
@@ -156,10 +154,14 @@ class Pair:
         """Returns a pair of all elements, ``size``, of two values of one shape, by index."""
         return cls(left, right, WHOLE, True, size, hollow=not size)
 
-
-# Of eps, the power up to which results of two formulas are taken for the same numbers: half of
-# the digits. What is computed from other elements differs in the first ones.
-NEAR = 0.5
+    def is_near(self, dtype: str) -> bool:
+        """Whether all compared elements agree in half of their digits, as results of two formulas
+        do: what is computed from other elements differs in the first ones."""
+        if self.equal or dtype not in floats.FORMATS:
+            return self.equal
+        # ``scaled`` is in eps of the largest number
+        eps = float(floats.eps(dtype))
+        return self.max_ulp is not None and self.scaled * eps <= eps**HALF
 
 
 @dataclass
@@ -172,7 +174,8 @@ class Region:
     ``by_value``: its results are matched as they are close, whatever the formulas.
     ``own``: of a carried one, outputs that differ where its inputs are made to agree; None: that
     was not asked. ``arguments``: how the two are asked for different things, in words: ``eps 1e-05
-    against 1e-06``; empty where they aren't. ``doubt``: whether something speaks against its
+    against 1e-06``; empty where they aren't; ``argued``: what of that is said of single operations
+    that stand for each other. ``doubt``: whether something speaks against its
     verdict, as ``note`` says, which is ``unknown`` then. ``handed``: what it gives was computed by
     operations that are compared themselves. ``reason``: why nothing is known of it
     (:class:`Reason`).
@@ -192,6 +195,7 @@ class Region:
     joint: bool = False
     by_value: bool = False
     arguments: str = ""
+    argued: Otherwise | None = None
     doubt: bool = False
     handed: bool = False
     reason: Reason | None = None
@@ -274,8 +278,8 @@ class Region:
 class Difference:
     """Two runs compared; ``operations`` in the order of the run, those of one side between.
 
-    ``argued``: operations whose arguments differ. ``causes``: of explained sources, by place in
-    ``operations``; ``notes``: what is to be said besides.
+    ``causes``: of explained sources, by place in ``operations``; ``notes``: what is to be said
+    besides.
     ``same_inputs``: whether both sides have the same inputs, so that all outputs must agree.
     ``plain``: the outputs by index, of runs unwatched; ``not_whole``: why these are not all that
     was asked, as the user runs it, empty where they are. ``samples``: of how many samples of a
@@ -289,7 +293,6 @@ class Difference:
     right: Run
     operations: list[Region]
     outputs: list[Pair]
-    argued: Argued = field(default_factory=dict)
     causes: dict[int, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     same_inputs: bool = False
@@ -460,21 +463,9 @@ def _start_of(
     return tuple(map(int, apart[:, 0]))
 
 
-def is_near(pair: Pair, dtype: str) -> bool:
-    """Returns whether all compared elements agree in so much of their digits."""
-    if pair.equal or dtype not in floats.FORMATS:
-        return pair.equal
-    # ``scaled`` is in eps of the largest number: half of the digits are eps to the power of a half
-    eps = float(floats.eps(dtype))
-    return pair.max_ulp is not None and pair.scaled * eps <= eps**NEAR
-
-
 def compare_runs(match: RunningMatch) -> Difference:
     """Compares two runs; ``match``: says what of them must agree."""
     left, right = runs = match.runs
-    difference = _regions_of(match)
-    pairs_of = [(region.left, region.right) for region in difference.operations if not region.joint]
-    argued = match.argued = all_differing_arguments(left, right, pairs_of)
     difference = _regions_of(match)
     pairs = [pair for region in difference.operations for pair in (*region.reads, *region.gives)]
     measure_pairs(left, right, {id(pair): pair for pair in (*pairs, *difference.outputs)}.values())
@@ -492,7 +483,7 @@ def compare_runs(match: RunningMatch) -> Difference:
             continue
         ends, otherwise = (region.left, region.right), None
         if not region.joint:
-            otherwise = argued.get(ends)
+            otherwise = region.argued
             if otherwise is None and region.verdict == "source":  # of the same operands
                 otherwise = differing_arguments(left, right, *ends)
         elif all(pair.equal for pair in region.reads) and _are_one_program(region, runs):
@@ -583,7 +574,7 @@ def _regions_of(match: RunningMatch) -> Difference:
         ]
         _name(match.runs, before)
     outputs = [match.pair(*both) for both in zip(ours.outputs, theirs.outputs, strict=False)]
-    return Difference(ours, theirs, regions, outputs, match.argued)
+    return Difference(ours, theirs, regions, outputs)
 
 
 def _region(match: RunningMatch, mine: int | None, other: int | None) -> Region:
@@ -597,9 +588,6 @@ def _region(match: RunningMatch, mine: int | None, other: int | None) -> Region:
     reads = read_alike(left_op, right_op, match.shares)
     if len(left_op.reads) != len(right_op.reads):
         reads = match.ends(mine, other, "reads") or reads
-    if argued := match.argued.get((mine, other)):  # its numbers are arguments, not read by both
-        numbers = {right_op.reads[place] for place in argued.scalars}
-        reads = [(n, m) for n, m in reads if m not in numbers]
     region.reads = [match.pair(*both) for both in reads]
     region.gives = [match.pair(*both) for both in match.ends(mine, other, "gives")]
     region.by_value = any(match.taken.get(n) in right_op.gives for n in left_op.gives)
@@ -623,6 +611,10 @@ def _region(match: RunningMatch, mine: int | None, other: int | None) -> Region:
             for pair in region.reads
         )
     if not region.joint:
+        region.argued = match.arguments(mine, other)
+        if region.argued is not None:  # its numbers are arguments, not read by both
+            numbers = {right_op.reads[place] for place in region.argued.scalars}
+            region.reads = [pair for pair in region.reads if pair.right not in numbers]
         return region
     # what comes before is taken into the region, up to values that are matched
     runs, values, ends = match.runs, match.values, (left_op.gives, right_op.gives)
@@ -764,62 +756,3 @@ def why_not_compared(pairs: Sequence[Pair], difference: Difference) -> str:
         return LEFT_OUT
     shapes = f"shape {list(left.shape)} on the left and {list(right.shape)} on the right"
     return f"it gives {shapes}; {NOT_TOLD}" if left.shape != right.shape else NOT_TOLD
-
-
-def other_numbers(difference: Difference) -> str:
-    """Returns the first operation that is given other numbers on the two sides, which neither has
-    elsewhere, and how many they are; empty if none is."""
-    left, right = difference.left, difference.right
-    keys = [{value.key for value in run.values if value.given < 0} for run in (left, right)]
-    for region in difference.operations:
-        for place, pair in enumerate(() if region.joint else region.reads):
-            ours, theirs = left.values[pair.left], right.values[pair.right]
-            given = max(ours.given, theirs.given) < 0 and WEIGHT not in (ours.role, theirs.role)
-            elsewhere = ours.key in keys[1] or theirs.key in keys[0]
-            if not given or elsewhere or (ours.shape, ours.dtype) != (theirs.shape, theirs.dtype):
-                continue
-            mine, other = left.array(pair.left), right.array(pair.right)
-            if mine is None or other is None:
-                continue
-            dtypes = ours.dtype, theirs.dtype
-            found = output_difference(mine.reshape(-1), other.reshape(-1), dtypes)
-            if found.differing:
-                name = ours.name if ours.name == theirs.name else ""
-                where = f"{region.op} at {region.path}" if region.path else region.op
-                count = f"{found.differing:,} of {found.elements:,} differ"
-                return f"{where} is given other numbers, {name or f'operand {place + 1}'}: {count}"
-    return ""
-
-
-def reads_other_weights(difference: Difference, region: Region) -> bool:
-    """Whether a region reads weights on either side that the other lacks, and runs the same
-    operations on both or isn't matched by value: folded ones stand in other operations."""
-    sides = difference.left, difference.right
-    held = weight_digests(difference.right), weight_digests(difference.left)
-    runs = zip(sides, region.inside, strict=True)
-    names = [[run.operations[n].op for n in inside] for run, inside in runs]
-    # without elements, or bytes of another sign that stand for the same numbers
-    alike = [
-        [p.left for p in region.reads if p.hollow],
-        [p.right for p in region.reads if p.hollow],
-    ]
-    return (names[0] == names[1] or not region.by_value) and all(
-        any(
-            run.values[n].role == WEIGHT and run.values[n].digest not in other and n not in same
-            for number in inside
-            for n in run.operations[number].reads
-        )
-        for run, other, inside, same in zip(sides, held, region.inside, alike, strict=True)
-    )
-
-
-def folded_weights(difference: Difference) -> bool:
-    """Whether weights that one side alone has may be those of the other, folded into other
-    operations: all outputs are close then."""
-    values = difference.left.values
-    return all(
-        values[pair.left].dtype in floats.FORMATS
-        and pair.compared == prod(values[pair.left].shape)
-        and is_near(pair, values[pair.left].dtype)
-        for pair in difference.outputs
-    )

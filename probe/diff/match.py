@@ -6,7 +6,7 @@ two values, ``values`` that bound regions of several operations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -18,7 +18,7 @@ import numpy as np
 from probe.diff import by_value, settled
 from probe.diff.difference import NOTHING, Difference, Pair, Selection
 from probe.diff.pairing import SHARE, Side, lines_by_value, near_share, paired
-from probe.diff.related import Argued
+from probe.diff.related import Otherwise, arguments_apart, readers
 from probe.diff.repeated import Marks, aligned
 from probe.record.contract import INPUT, WEIGHT
 from probe.record.recording import Operation, Run, Value, operations_between
@@ -42,8 +42,7 @@ class Sides:
     ``handed``: values of that side which the other one was given, such as a state.
     ``unlike``: arrays that one side alone holds, near nothing of the other, in words.
     ``again``: records both once more on independent inputs; None: that can't be done, so that
-    values are close on one input at most. ``piece``: of a piece behind a state, where it begins and
-    ends in the right side's input, and how long that is.
+    values are close on one input at most.
     """
 
     marks: tuple[Marks | None, Marks | None] = (None, None)
@@ -53,12 +52,11 @@ class Sides:
     handed: tuple[Sequence[int], Sequence[int]] = ((), ())
     unlike: str = ""
     again: Callable[[], Runs | None] | None = None
-    piece: tuple[int, int, int] | None = None
 
     @property
     def whole(self) -> bool:
         """Whether neither side lacks anything."""
-        return self.piece is None and all(marks is None for marks in (*self.marks, *self.own))
+        return all(marks is None for marks in (*self.marks, *self.own))
 
 
 class RunningMatch:
@@ -68,7 +66,6 @@ class RunningMatch:
     give these; ``further``: pairs of which the left operation has another partner, as a compiled
     function of two outputs has; ``values``: all values that are matched, from the left's to the
     right's, and back.
-    ``argued``: operations whose arguments differ, filled in by whoever compares them.
     """
 
     @classmethod
@@ -96,7 +93,6 @@ class RunningMatch:
 
     def __init__(self, runs: Runs, sides: Sides) -> None:
         self.runs, self.sides = runs, sides
-        self.argued: Argued = {}
         self.taken = dict[int, int]()
         self.by_ends, self.joined = set[tuple[int, int]](), set[tuple[int, int]]()
         self.further = list[tuple[int, int]]()
@@ -170,10 +166,17 @@ class RunningMatch:
             mark,
             lambda: settled.numbers(self.runs[side], number),
             own,
-            marks is None and self.sides.piece is None,
+            marks is None,
             self.sides.before[side],
-            self.sides.piece,
         )
+
+    def arguments(self, mine: int, other: int) -> Otherwise | None:
+        """Returns how two operations that are paired are asked for different things; None: not."""
+        return arguments_apart(*self.runs, mine, other, self._readers)
+
+    @cached_property
+    def _readers(self) -> tuple[Mapping[int, list[str]], Mapping[int, list[str]]]:
+        return readers(self.runs[0]), readers(self.runs[1])
 
     def shares(self, mine: int, other: int) -> bool:
         """Whether two values that are read have something in common: their bits, or most digits."""
@@ -490,14 +493,13 @@ class RunningMatch:
     def settle(self, difference: Difference) -> None:
         """Has no verdict rest on what was not compared or follows from a size, and says why."""
         marks = [marks for marks in self.sides.marks if marks is not None]
-        # a piece behind a state has its positions from the state: nothing may follow from its size
-        if not self.sides.whole and self.sides.piece is None:
+        if not self.sides.whole:
             settled.leave_out_sizes(difference)
         why = settled.BRANCH if any(each.repetitions for each in marks) else settled.SIZES
         settled.give_reasons(difference, why if marks else "")
         for region in difference.sources:
             for side, earlier in enumerate(self.sides.earlier):
-                if earlier is None or self.sides.piece is not None:
+                if earlier is None:
                     continue
                 if not settled.reads_marked(region, earlier, side):
                     region.doubted(settled.EARLIER)

@@ -22,7 +22,7 @@ import numpy as np
 
 from probe.case import floats
 from probe.case.errors import Foreign, InputError, Nondeterministic, ProbeError, foreign
-from probe.diff.repeated import HALF, aligned, contents, differing, unheard
+from probe.diff.repeated import HALF, aligned, close, contents, differing, unheard
 from probe.explain.comparison.outputs import (
     OutputDifference,
     output_difference,
@@ -788,8 +788,4 @@ def _mark(
         if dtype not in floats.FORMATS:
             far[number] |= changed[number]
             continue
-        sides = [floats.widen(array, dtype) for array in (ours, theirs)]
-        with np.errstate(all="ignore"):
-            size = np.abs(sides[0][np.isfinite(sides[0])]).max(initial=0.0)
-            near = np.abs(sides[0] - sides[1]) <= floats.eps(dtype) ** HALF * size
-        far[number] |= changed[number] & ~near & ~(np.isnan(sides[0]) & np.isnan(sides[1]))
+        far[number] |= changed[number] & ~close(theirs, ours, dtype)

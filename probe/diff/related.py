@@ -9,16 +9,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations, permutations
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from probe.case import floats
 from probe.case.errors import InputError
 from probe.diff.repeated import aligned
+from probe.explain.comparison.outputs import output_difference
 from probe.order.semantics import Each, Moves
 from probe.record.contract import INPUT, WEIGHT
 from probe.record.recording import Run, Value
+
+if TYPE_CHECKING:
+    from probe.diff.difference import Difference, Region
 
 SAME_MODEL = "give two runs of the same model, with the same weights"
 
@@ -94,6 +98,65 @@ def input_values(run: Run) -> list[int]:
 def weight_digests(run: Run) -> set[str]:
     """Digests of all weights of a run."""
     return {v.digest for v in run.values if v.role == WEIGHT and v.given < 0}
+
+
+def other_numbers(difference: Difference) -> str:
+    """Returns the first operation that is given other numbers on the two sides, which neither has
+    elsewhere, and how many they are; empty if none is."""
+    left, right = difference.left, difference.right
+    keys = [{value.key for value in run.values if value.given < 0} for run in (left, right)]
+    for region in difference.operations:
+        for place, pair in enumerate(() if region.joint else region.reads):
+            ours, theirs = left.values[pair.left], right.values[pair.right]
+            given = max(ours.given, theirs.given) < 0 and WEIGHT not in (ours.role, theirs.role)
+            elsewhere = ours.key in keys[1] or theirs.key in keys[0]
+            if not given or elsewhere or (ours.shape, ours.dtype) != (theirs.shape, theirs.dtype):
+                continue
+            mine, other = left.array(pair.left), right.array(pair.right)
+            if mine is None or other is None:
+                continue
+            dtypes = ours.dtype, theirs.dtype
+            found = output_difference(mine.reshape(-1), other.reshape(-1), dtypes)
+            if found.differing:
+                name = ours.name if ours.name == theirs.name else ""
+                where = f"{region.op} at {region.path}" if region.path else region.op
+                count = f"{found.differing:,} of {found.elements:,} differ"
+                return f"{where} is given other numbers, {name or f'operand {place + 1}'}: {count}"
+    return ""
+
+
+def reads_other_weights(difference: Difference, region: Region) -> bool:
+    """Whether a region reads weights on either side that the other lacks, and runs the same
+    operations on both or isn't matched by value: folded ones stand in other operations."""
+    sides = difference.left, difference.right
+    held = weight_digests(difference.right), weight_digests(difference.left)
+    runs = zip(sides, region.inside, strict=True)
+    names = [[run.operations[n].op for n in inside] for run, inside in runs]
+    # without elements, or bytes of another sign that stand for the same numbers
+    alike = [
+        [p.left for p in region.reads if p.hollow],
+        [p.right for p in region.reads if p.hollow],
+    ]
+    return (names[0] == names[1] or not region.by_value) and all(
+        any(
+            run.values[n].role == WEIGHT and run.values[n].digest not in other and n not in same
+            for number in inside
+            for n in run.operations[number].reads
+        )
+        for run, other, inside, same in zip(sides, held, region.inside, alike, strict=True)
+    )
+
+
+def folded_weights(difference: Difference) -> bool:
+    """Whether weights that one side alone has may be those of the other, folded into other
+    operations: all outputs are close then."""
+    values = difference.left.values
+    return all(
+        values[pair.left].dtype in floats.FORMATS
+        and pair.compared == prod(values[pair.left].shape)
+        and pair.is_near(values[pair.left].dtype)
+        for pair in difference.outputs
+    )
 
 
 # weights in another order
@@ -257,10 +320,6 @@ class Otherwise:
     scalars: frozenset[int]
 
 
-# By the numbers of the left and the right run's operation.
-Argued = Mapping[tuple[int, int], Otherwise]
-
-
 def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwise | None:
     """Returns how the arguments of two operations differ; None where nothing can be said of it."""
     first, second = left.operations[mine], right.operations[other]
@@ -327,42 +386,32 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
     return Otherwise(text, frozenset(scalars))
 
 
-def all_differing_arguments(
-    left: Run, right: Run, pairs: Sequence[tuple[int | None, int | None]]
-) -> dict[tuple[int, int], Otherwise]:
-    """Returns which of these pairs of operations differ in their arguments."""
-    differing: dict[tuple[int, int], Otherwise] = {}
-    for mine, other in pairs:
-        if mine is not None and other is not None:
-            otherwise = differing_arguments(left, right, mine, other)
-            if otherwise is not None:
-                differing[mine, other] = otherwise
-    if not differing:
-        return {}
-    # Two operations stand for each other where a module of one name calls them, or the same
-    # operations read what they give: x * 0.5 is no x * 0.25 * 2 with another factor.
-    read_by = _read_by(left), _read_by(right)
-    settled = {}
-    for both, otherwise in differing.items():
-        ops = left.operations[both[0]], right.operations[both[1]]
-        ends = [
-            sorted(r for n in op.gives for r in some[n])
-            for op, some in zip(ops, read_by, strict=True)
-        ]
-        if (ops[0].path and ops[0].path == ops[1].path) or ends[0] == ends[1]:
-            settled[both] = otherwise
-    return settled
+def arguments_apart(
+    left: Run, right: Run, mine: int, other: int, read_by: Sequence[Mapping[int, list[str]]]
+) -> Otherwise | None:
+    """Returns how the arguments of two operations differ that stand for each other: a module of one
+    name calls them, or the same operations read what they give, as ``read_by`` has it. x * 0.5 is
+    no x * 0.25 * 2 with another factor."""
+    otherwise = differing_arguments(left, right, mine, other)
+    if otherwise is None:
+        return None
+    ops = left.operations[mine], right.operations[other]
+    ends = [
+        sorted(r for n in op.gives for r in some[n]) for op, some in zip(ops, read_by, strict=True)
+    ]
+    same_place = ops[0].path and ops[0].path == ops[1].path
+    return otherwise if same_place or ends[0] == ends[1] else None
 
 
-def _read_by(run: Run) -> Mapping[int, list[str]]:
+def readers(run: Run) -> Mapping[int, list[str]]:
     """Returns by value which operations read it, and which outputs of the run it is."""
-    readers: dict[int, list[str]] = defaultdict(list)
+    every: dict[int, list[str]] = defaultdict(list)
     for op in run.operations:
         for n in op.reads:
-            readers[n].append(op.op)
+            every[n].append(op.op)
     for place, n in enumerate(run.outputs):
-        readers[n].append(f"output {place}")
-    return readers
+        every[n].append(f"output {place}")
+    return every
 
 
 def _differing_scalars(

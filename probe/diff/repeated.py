@@ -301,10 +301,7 @@ class Marks:
             return
         mark = differing(before, np.asarray(array), dtype)
         if rounded and dtype in floats.FORMATS:
-            ours, theirs = (floats.widen(np.asarray(a), dtype) for a in (before, array))
-            with np.errstate(all="ignore"):
-                size = np.abs(ours[np.isfinite(ours)]).max(initial=0.0)
-                mark &= ~(np.abs(ours - theirs) <= floats.eps(dtype) ** HALF * size)
+            mark &= ~close(np.asarray(array), before, dtype)
         old = self.changed.get(number)
         self.reached |= bool((mark if old is None else mark & ~old).any())
         self.changed[number] = compact(mark if old is None else old | mark)
@@ -343,6 +340,17 @@ def differing(left: np.ndarray, right: np.ndarray, dtype: str) -> np.ndarray:
     else:
         apart &= ((first | second) << first.dtype.type(1)) != 0  # not both zero
     return np.asarray(apart)
+
+
+def close(left: np.ndarray, right: np.ndarray, dtype: str, units: float = 0.0) -> np.ndarray:
+    """Which elements of two arrays of one shape and format are the same, but for rounding.
+    ``units``: of eps and the largest number, how far they may be apart; else half of the digits."""
+    ours, theirs = (floats.widen(array, dtype) for array in (left, right))
+    with np.errstate(all="ignore"):
+        size = np.abs(theirs[np.isfinite(theirs)]).max(initial=0.0)
+        far = units * floats.eps(dtype) if units else floats.eps(dtype) ** HALF
+        same = np.abs(ours - theirs) <= far * size
+    return np.asarray(same | (ours == theirs) | (np.isnan(ours) & np.isnan(theirs)))
 
 
 def compact(mark: np.ndarray) -> np.ndarray:

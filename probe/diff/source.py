@@ -36,7 +36,7 @@ from probe.diff.alone import (
     reveal_sums,
     unequal_bits,
 )
-from probe.diff.difference import NAMES, Region, is_near
+from probe.diff.difference import NAMES, Region
 from probe.diff.enclosed import rounding_verdict
 from probe.diff.saturation import saturation_cause
 from probe.diff.sums import first_of
@@ -370,7 +370,7 @@ def _argument_cause(sides: Sides, arguments: str) -> Cause:
         (side.side.target, [array.shape for array in side.reads], getattr(side.again, "lies", None))
         for side in sides
     ]
-    if (elsewhere or calls[0] != calls[1]) and is_near(sides[0].pair, dtype):
+    if (elsewhere or calls[0] != calls[1]) and sides[0].pair.is_near(dtype):
         why = (
             f"its arguments differ ({arguments}), and so does the size of its operands, "
             "how they lie in memory or a switch: it is unknown which of these changes the bits"

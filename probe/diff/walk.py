@@ -14,13 +14,17 @@ from probe.diff.difference import (
     Difference,
     compare_runs,
     fill_reasons,
-    folded_weights,
-    other_numbers,
     plain_outputs,
-    reads_other_weights,
 )
 from probe.diff.match import RunningMatch
-from probe.diff.related import permuted, related, shares_weights
+from probe.diff.related import (
+    folded_weights,
+    other_numbers,
+    permuted,
+    reads_other_weights,
+    related,
+    shares_weights,
+)
 from probe.diff.source import find_cause, why_no_source
 from probe.diff.watched import Elsewhere, watched
 from probe.record.contract import Recorder
@@ -140,10 +144,11 @@ def compare_and_explain(
             difference.not_whole = "an output's shape is {} on the left and {} on the right".format(
                 *map(list, each)
             )
+    argued = any(region.argued for region in difference.operations)
     difference.notes += [
         f"{region.name}: the arguments differ ({region.arguments}){ARGUED[region.verdict]}"
         for region in difference.operations
-        if region.arguments and region.verdict in ARGUED and difference.argued
+        if region.arguments and region.verdict in ARGUED and argued
     ]
     others = [r for r in difference.operations if reads_other_weights(difference, r)]
     if other_weights:

@@ -15,7 +15,7 @@ import numpy as np
 from probe.case import floats
 from probe.case.operands import normal
 from probe.diff.alone import unequal_bits
-from probe.diff.repeated import contents, is_mask
+from probe.diff.repeated import HALF, close, contents, is_mask
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -23,9 +23,6 @@ Arrays = Mapping[str, np.ndarray]
 CONTENTS, SETS = 4, 8
 
 SEED = 52_000
-
-# Of eps, the power up to which two results are taken for the same numbers, rounded otherwise.
-HALF = 0.5
 
 # How far before or behind its place in the full run something kept is looked for.
 MOVED_BY = 8
@@ -135,17 +132,6 @@ def near(left: np.ndarray, right: np.ndarray, units: float = 0.0) -> bool:
     if dtype not in floats.FORMATS:
         return left.size == 0 or float(np.mean(left == right)) > HALF
     return bool(close(left, right, dtype, units).all())
-
-
-def close(left: np.ndarray, right: np.ndarray, dtype: str, units: float = 0.0) -> np.ndarray:
-    """Which elements of two arrays of one shape and format are the same, but for rounding.
-    ``units``: of eps and the largest number, how far they may be apart; else half of the digits."""
-    ours, theirs = (floats.widen(array, dtype) for array in (left, right))
-    with np.errstate(all="ignore"):
-        size = np.abs(theirs[np.isfinite(theirs)]).max(initial=0.0)
-        far = units * floats.eps(dtype) if units else floats.eps(dtype) ** HALF
-        same = np.abs(ours - theirs) <= far * size
-    return np.asarray(same | (ours == theirs) | (np.isnan(ours) & np.isnan(theirs)))
 
 
 def elements_apart(left: np.ndarray, right: np.ndarray, dtype: str = "") -> int:

@@ -25,13 +25,13 @@ from probe.diff import alone, place
 from probe.diff.alone import Adds, Alone, Known, address_in_16, as_comparison, unequal_bits
 from probe.diff.difference import Difference, Region, compare_runs
 from probe.diff.match import RunningMatch, Sides
-from probe.diff.repeated import Marks, aligned, compact, repeated
+from probe.diff.repeated import Marks, aligned, close, compact, repeated
 from probe.explain.comparison import Revealer
 from probe.order.semantics import Each, Meaning, Moves, Unknown
 from probe.order.semantics.contract import row_of
 from probe.record.contract import CONSTANT, WEIGHT, Recorder, Seen, Visit
 from probe.record.recording import Run
-from probe.sizes.marks import Arrays, Box, behind, box_index, close
+from probe.sizes.marks import Arrays, Box, behind, box_index
 
 # After which the next operation of a run is in the way.
 SECONDS = 120.0

@@ -10,7 +10,7 @@ import pytest
 
 import probe
 from probe.case.errors import InputError
-from probe.diff.related import all_differing_arguments, differing_arguments
+from probe.diff.related import arguments_apart, differing_arguments, readers
 
 ROWS = np.random.default_rng(4).standard_normal((6, 20)).astype(np.float32)
 Function = Callable[[Any], Any]
@@ -148,5 +148,5 @@ def test_the_scalars_of_two_calls_are_compared_by_their_places() -> None:
     runs = found.left, found.right
     otherwise = differing_arguments(*runs, 0, 0)
     assert otherwise is not None and otherwise.text == "operand 2 0.5 against 0.25"
-    assert all_differing_arguments(*runs, [(0, 0)]) == {(0, 0): otherwise}
+    assert arguments_apart(*runs, 0, 0, [*map(readers, runs)]) == otherwise
     assert differing_arguments(runs[0], runs[0], 0, 0) is None
