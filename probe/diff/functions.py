@@ -4,11 +4,15 @@ Both are given other numbers in the arrays that they hold (:mod:`probe.diff.capt
 one side lacks is what it does not read of an array that both hold, and what surrounds its own piece
 of a longer array. A step behind a cache reads the end of what the other side reads whole, and holds
 what stands before in arrays that only it has.
+
+What a program reads (:class:`Reader`) is asked line by line along each axis: from the first one on,
+from the last one back, each by bisection; ``inside`` asks some between, and all of them where one
+is found. What is read whole costs two runs an axis.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -21,12 +25,22 @@ from probe.diff import settled
 from probe.diff.captured import Captured
 from probe.diff.match import RunningMatch, Sides
 from probe.diff.pairing import near_share
-from probe.diff.repeated import Arrays, Marks, Where, aligned, independent, starts, unheard
+from probe.diff.repeated import (
+    SEED,
+    Arrays,
+    Marks,
+    Where,
+    aligned,
+    independent,
+    other_content,
+    starts,
+    unheard,
+)
 from probe.diff.running import Here, both_again, handed_values, marks_of
-from probe.diff.unread import Reader
 from probe.record.contract import Recorder
 from probe.record.recording import Operation, Run
 from probe.record.store import array_digest
+from probe.targets import budget
 
 # Arrays of which it is asked what is read.
 MOST_ARRAYS = 16
@@ -323,3 +337,107 @@ def _all_near(match: RunningMatch, side: int) -> bool:
         return False
     every = [settled.taken(pair, match.runs) for pair in pairs]
     return all(both is not None and near_share(*both) == 1 for both in every)
+
+
+# which elements of its inputs a program does not read
+
+
+# Runs a program unwatched: what its results are told apart by, None where it raises.
+PlainRun = Callable[[Arrays], object]
+
+# Kinds of content of :func:`other_content` that are tried before elements count as not read: random
+# numbers, and large ones; what has few numbers may be given its own at random.
+FLOATS, OTHERS = (2, 0), (2, 0, 1)
+
+# Lines up to which each is asked where one between the first and the last is not read.
+MOST_LINES = 64
+
+
+class Reader:
+    """A program and what it gives on ``arrays``. ``dtypes``: the formats of their numbers."""
+
+    def __init__(self, run: PlainRun, arrays: Arrays, dtypes: Mapping[str, str]) -> None:
+        self.run, self.arrays, self.dtypes = run, arrays, dtypes
+        self.result = run(arrays)
+
+    def reads(self, name: str, where: np.ndarray) -> bool:
+        """Whether other content in these places of an array changes what the program gives."""
+        array, dtype = self.arrays[name], self.dtypes[name]
+        for number in FLOATS if "float" in dtype else OTHERS:
+            if budget.spent():
+                return True
+            other = other_content(array, dtype, number, SEED + 7 + number)
+            changed = np.where(where, other, array).astype(array.dtype)
+            if changed.tobytes() == array.tobytes():
+                continue
+            if self.run({**self.arrays, name: changed}) != self.result:
+                return True
+        return False
+
+    def unread(self, name: str, inside: bool = False) -> np.ndarray:
+        """Returns where an array is not read. ``inside``: also between the first and last line."""
+        shape = self.arrays[name].shape
+        where = np.zeros(shape, bool)
+        for axis, size in enumerate(shape):
+            if size < 2:
+                continue
+            lines = np.zeros(size, bool)
+
+            def read(start: int, stop: int, axis: int = axis) -> bool:
+                some = np.zeros(shape, bool)
+                some[(slice(None),) * axis + (slice(start, stop),)] = True
+                return self.reads(name, some & ~where)
+
+            before = _longest(lambda count: not read(0, count), size)
+            after = 0
+            if before < size:
+                after = _longest(lambda count: not read(size - count, size), size - before)  # noqa: B023
+            lines[:before], lines[size - after :] = True, True
+            between = range(before, size - after)
+            if inside and not (before or after) and size > 3:
+                some = {1, size // 2, size - 2}
+                if not all(read(n, n + 1) for n in some) and size <= MOST_LINES:
+                    lines[[n for n in between if not read(n, n + 1)]] = True
+            where[(slice(None),) * axis + (lines,)] = True
+            if where.all():
+                break
+        return where
+
+
+def rows_read(
+    function: Callable[..., object], arrays: Arrays, output: int, element: int
+) -> dict[str, np.ndarray]:
+    """Returns which rows of each array (the first axis) one element of what a function returns
+    depends on, by running it: bool, by name.
+
+    ``output``: which array of those that ``function(*arrays)`` returns, ``element``: flat.
+    """
+
+    def run(changed: Arrays) -> object:
+        results: Any = function(*changed.values())
+        return np.asarray(results[output]).reshape(-1)[element].tobytes()
+
+    reader = Reader(run, arrays, {name: array.dtype.name for name, array in arrays.items()})
+    rows = dict[str, np.ndarray]()
+    for name, array in arrays.items():
+        if not array.ndim:
+            rows[name] = np.array(reader.reads(name, np.ones((), bool)))
+            continue
+        unread = reader.unread(name, inside=True).reshape(len(array), -1)
+        rows[name] = ~np.asarray(unread.all(axis=1))
+    return rows
+
+
+def _longest(holds: Callable[[int], bool], size: int) -> int:
+    """Returns the largest count up to ``size`` of which something holds, as of all smaller ones."""
+    if not holds(1):
+        return 0
+    least, most = 1, size + 1  # it holds of the first, and not of the second
+    step = size
+    while most - least > 1:
+        if holds(step):
+            least = step
+        else:
+            most = step
+        step = (least + most) // 2
+    return least

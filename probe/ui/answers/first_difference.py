@@ -30,9 +30,8 @@ from probe.diff.difference import (
     of_outputs,
 )
 from probe.diff.folder import read_recording
-from probe.diff.functions import FunctionSide, by_reading
+from probe.diff.functions import FunctionSide, by_reading, rows_read
 from probe.diff.settled import LACKING
-from probe.diff.unread import rows_read
 from probe.diff.walk import OnDisk, walk
 from probe.explain.comparison.outputs import (
     NAMED,
