@@ -18,6 +18,7 @@ import shutil
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -57,13 +58,18 @@ def write_recording(
     if not isinstance(folder, RecordingFolder) or folder.folder != out:
         check_new_folder(out)
         folder = RecordingFolder(out)
-    files = _Files(folder, most)
-    for number, value in enumerate(run.values):
-        if not files.met(value.digest) and (array := run.array(number)) is not None:
-            files.put(array, value.digest)
-    for digest in run.plain:
-        if not files.met(digest) and (bits := run.store.bits(digest)) is not None:
-            files.put(bits, digest)
+    size, kept, left_out = 0, set[str](), dict[str, int]()
+    arrays = [(value.digest, partial(run.array, n)) for n, value in enumerate(run.values)]
+    arrays += [(digest, partial(run.store.bits, digest)) for digest in run.plain]
+    for digest, read in arrays:
+        array = None if digest in kept or digest in left_out else read()
+        if array is None or not array.size:
+            continue
+        if size + array.nbytes > most:  # of what is beyond, digests alone are kept
+            left_out[digest] = array.nbytes
+        else:
+            kept.add(folder.put(array, digest))
+            size += array.nbytes
     values = []
     for number, value in enumerate(run.values):
         optional = {
@@ -87,9 +93,9 @@ def write_recording(
         "operations": [_operation_json(op) for op in run.operations],
         "outputs": list(run.outputs),
         "plain": list(run.plain),
-        "left_out": {"values": len(files.left_out), "bytes": sum(files.left_out.values())},
+        "left_out": {"values": len(left_out), "bytes": sum(left_out.values())},
     }
-    folder.only(files.names)
+    folder.only(kept)
     (out / FILE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
@@ -112,33 +118,6 @@ def check_new_folder(out: Path) -> None:
     """Raises InputError where a folder is there already, and not empty."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError("out", out, "it exists already", "give the name of a new folder")
-
-
-class _Files:
-    """What a folder is to keep, each array once, up to a number of bytes. ``left_out``: what is
-    beyond, by its digest, in bytes."""
-
-    def __init__(self, folder: RecordingFolder, most: int) -> None:
-        self.folder, self.most, self.bytes = folder, most, 0
-        self.names: set[str] = set()
-        self.left_out: dict[str, int] = {}
-
-    def met(self, name: str) -> bool:
-        """Returns whether an array with this digest was kept, or left out."""
-        return name in self.names or name in self.left_out
-
-    def put(self, array: np.ndarray, name: str = "") -> str | None:
-        """Returns the file's name; None where there was no room, or nothing to keep."""
-        name = name or array_digest(array)
-        if not array.size or name in self.left_out:
-            return None
-        if name not in self.names:
-            if self.bytes + array.nbytes > self.most:
-                self.left_out[name] = array.nbytes
-                return None
-            self.names.add(self.folder.put(array, name))
-            self.bytes += array.nbytes
-        return f"{name}.npy"
 
 
 # Modules whose releases are told, and the names of their distributions, where those differ.

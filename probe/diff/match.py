@@ -42,7 +42,8 @@ class Sides:
     ``handed``: values of that side which the other one was given, such as a state.
     ``unlike``: arrays that one side alone holds, near nothing of the other, in words.
     ``again``: records both once more on independent inputs; None: that can't be done, so that
-    values are close on one input at most.
+    values are close on one input at most. ``piece``: of a piece behind a state, where it begins and
+    ends in the right side's input, and how long that is.
     """
 
     marks: tuple[Marks | None, Marks | None] = (None, None)
@@ -52,11 +53,12 @@ class Sides:
     handed: tuple[Sequence[int], Sequence[int]] = ((), ())
     unlike: str = ""
     again: Callable[[], Runs | None] | None = None
+    piece: tuple[int, int, int] | None = None
 
     @property
     def whole(self) -> bool:
         """Whether neither side lacks anything."""
-        return all(marks is None for marks in (*self.marks, *self.own))
+        return self.piece is None and all(marks is None for marks in (*self.marks, *self.own))
 
 
 class RunningMatch:
@@ -166,8 +168,9 @@ class RunningMatch:
             mark,
             lambda: settled.numbers(self.runs[side], number),
             own,
-            marks is None,
+            marks is None and self.sides.piece is None,
             self.sides.before[side],
+            self.sides.piece,
         )
 
     def arguments(self, mine: int, other: int) -> Otherwise | None:
@@ -493,13 +496,14 @@ class RunningMatch:
     def settle(self, difference: Difference) -> None:
         """Has no verdict rest on what was not compared or follows from a size, and says why."""
         marks = [marks for marks in self.sides.marks if marks is not None]
-        if not self.sides.whole:
+        # a piece behind a state has its positions from the state: nothing may follow from its size
+        if not self.sides.whole and self.sides.piece is None:
             settled.leave_out_sizes(difference)
         why = settled.BRANCH if any(each.repetitions for each in marks) else settled.SIZES
         settled.give_reasons(difference, why if marks else "")
         for region in difference.sources:
             for side, earlier in enumerate(self.sides.earlier):
-                if earlier is None:
+                if earlier is None or self.sides.piece is not None:
                     continue
                 if not settled.reads_marked(region, earlier, side):
                     region.doubted(settled.EARLIER)

@@ -20,6 +20,9 @@ Lines = tuple[np.ndarray, np.ndarray]
 # these among all where it isn't clear from the marks alone which lines belong together.
 NEAR, SHARE = 1e-2, 0.5
 
+# The same share behind a state: masks fill half of two blocks with one number.
+BEHIND = 0.9
+
 
 @dataclass
 class Side:
@@ -28,6 +31,7 @@ class Side:
     ``mark``: where it changes with what the other side lacks; ``own``: where it changes with the
     other side's own part (a step behind a cache), None if that was not asked. ``complete``: the
     other side lacks nothing. ``before``: which part of it stands before what the other side has.
+    ``piece``: see :class:`probe.diff.match.Sides`.
     """
 
     shape: tuple[int, ...]
@@ -36,6 +40,7 @@ class Side:
     own: np.ndarray | None = None
     complete: bool = False
     before: Fraction = Fraction(0)
+    piece: tuple[int, int, int] | None = None
 
 
 def paired(left: Side, right: Side) -> Selection | None:
@@ -44,6 +49,8 @@ def paired(left: Side, right: Side) -> Selection | None:
     if len(left.shape) != len(right.shape):
         return None
     axes = [axis for axis, (n, m) in enumerate(zip(left.shape, right.shape, strict=True)) if n != m]
+    if left.piece is not None:
+        return _behind_state(left, right, axes)
     whole = left.complete and right.complete and left.own is None and right.own is None
     if axes and whole and not (left.mark.any() or right.mark.any()):
         return None
@@ -105,6 +112,25 @@ def _lines(left: Side, right: Side, axis: int) -> Iterator[tuple[Lines, bool]]:
     if (np.arange(size) < count).tobytes() not in yielded:
         # a sample among others that are longer is filled up behind, wherever it stands among them
         yield turn(whole), False
+
+
+def _behind_state(left: Side, right: Side, axes: list[int]) -> Selection | None:
+    """What a piece behind a state has in common with the whole: along each axis of other sizes its
+    own positions, or all up to its end. Blocks of other positions may have these sizes too, so that
+    the numbers must be near."""
+    assert left.piece is not None
+    start, stop, total = left.piece
+    chosen = dict[int, Lines]()
+    for axis in axes:
+        count, size = left.shape[axis], right.shape[axis]
+        at, end = start * size, stop * size
+        begin = at // total if not at % total and count * total == end - at else 0
+        if not begin and count * total != end:
+            return None
+        chosen[axis] = np.arange(count), begin + np.arange(count)
+    selection = _selected(left, right, chosen)
+    share = nearness(left, right, selection)
+    return selection if share is not None and share > BEHIND else None
 
 
 def _taken(side: Side, axis: int, at: np.ndarray) -> Side:

@@ -149,7 +149,7 @@ def behind_state(
 
     def match(ours: Run, theirs: Run) -> RunningMatch:
         start, stop, total = piece
-        sides = Sides((None, marks(theirs, stop, total)), again=again)
+        sides = Sides((None, marks(theirs, stop, total)), again=again, piece=piece)
         sides.before = Fraction(0), Fraction(start, total)
         sides.own = None, marks(theirs, start, stop)
         sides.earlier = None, marks(theirs, 0, start)

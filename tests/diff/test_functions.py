@@ -361,7 +361,7 @@ X = np.random.default_rng(0).standard_normal((8, 5, 12)).astype("f4")
 IDS = np.arange(40).reshape(8, 5) % 7
 MASK = np.arange(12) < np.array([[12], [9], [12]])
 
-PARTS: dict[str, tuple[np.ndarray, Callable[[np.ndarray], np.ndarray], object]] = {
+BOXES: dict[str, tuple[np.ndarray, Callable[[np.ndarray], np.ndarray], object]] = {
     "all": (X, np.tanh, np.s_[:]),
     "a sample": (X, lambda x: x[3:4] * 2, np.s_[3:4]),
     "a beginning": (X, lambda x: x[..., :5].sum(-1), np.s_[..., :5]),
@@ -383,9 +383,9 @@ def reader(array: np.ndarray, function: Callable[[np.ndarray], np.ndarray]) -> t
     return Reader(run, {"x": array}, {"x": str(array.dtype)}), runs
 
 
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("name", BOXES)
 def test_the_rest_of_a_part_is_not_read(name: str) -> None:
-    array, function, part = PARTS[name]
+    array, function, part = BOXES[name]
     expected = np.ones(array.shape, bool)
     expected[part] = False
     asked, runs = reader(array, function)

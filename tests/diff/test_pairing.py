@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 import numpy as np
+import pytest
 
 from probe.diff.pairing import Side, lines_by_value, paired
 
@@ -63,3 +64,21 @@ def test_a_short_sample_is_the_beginning_of_its_padded_one_wherever_that_stands(
     changed = np.arange(4)[:, None, None] != 2
     chosen = paired(side(y[2:3, :3]), side(y, changed, before=before))
     assert np.array_equal(chosen.taken(y, 1), chosen.taken(y[2:3, :3], 0)) and len(chosen.left) == 3
+
+
+@pytest.mark.parametrize(("count", "begin"), [(2, 5), (7, 0), (3, None)])
+def test_behind_a_state_lines_are_its_own_or_all_up_to_its_end(
+    count: int, begin: int | None
+) -> None:
+    whole = RNG.standard_normal((9, 4))
+    part = whole[slice(begin, (begin or 0) + count)]
+    found = paired(*(side(array, piece=(5, 7, 9)) for array in (part, whole)))
+    if begin is None:
+        assert found is None
+    else:
+        assert found.right.tolist() == [*range(begin, begin + count)]
+
+
+def test_a_block_of_other_positions_is_not_taken_for_a_piece_behind_a_state() -> None:
+    blocks = (RNG.standard_normal((4, 4)) for _ in range(2))
+    assert paired(*(side(array, piece=(4, 8, 8)) for array in blocks)) is None

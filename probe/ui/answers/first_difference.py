@@ -26,6 +26,7 @@ from probe.diff.difference import (
     Difference,
     Pair,
     Region,
+    Selection,
     grouped_reasons,
     of_outputs,
 )
@@ -223,19 +224,15 @@ class Walked(Answer):
         known = self.__dict__.setdefault("_decided", {})
         if key not in known:
             known[key] = []
-            if output.compared and dtype in floats.FORMATS:
-                runs = (self.found.left, output.left), (self.found.right, output.right)
-                arrays = [run.arrays({number}).get(number) for run, number in runs]
-                rows = [
-                    _decision_rows(array, output, side)
-                    for side, array in enumerate(arrays)
-                    if array is not None
-                ]
-                if len(rows) == 2 and rows[0].size:
-                    if rows[0].shape != rows[1].shape:  # a part of a line decides no largest
-                        rows = [each.reshape(-1, 1) for each in rows]
-                    left, right = map(np.atleast_1d, rows)
-                    known[key] = list(decisions(left, right, dtype))
+            left, right = self.found.left.array(output.left), self.found.right.array(output.right)
+            if (
+                output.compared
+                and dtype in floats.FORMATS
+                and left is not None
+                and right is not None
+            ):
+                ours, theirs = _decision_rows(left, right, output.selection)
+                known[key] = list(decisions(ours, theirs, dtype)) if ours.size else []
         return known[key]
 
     def decided(self) -> dict[str, float | None]:
@@ -560,26 +557,21 @@ DIFFERENT = "the two runs ask for different things"
 NOT_KNOWN = "it is not known which outputs must agree"
 
 
-def _decision_rows(array: np.ndarray, output: Pair, side: int) -> np.ndarray:
-    """Returns the elements of a side's output that must agree, as rows of decisions: as lines
-    along the last axis, where whole ones are selected, so that a largest one is decided."""
-    chosen, rank = output.selection, array.ndim
-    taken = chosen.taken(array, side)
-    if rank and (chosen.whole or (not chosen.flat and rank - 1 not in chosen.axes)):
-        return taken
-    size = array.shape[-1] if rank else 0
-    named = chosen.flat or chosen.axes == tuple(range(rank))
-    for index in (chosen.left, chosen.right):
-        # flat indices that are whole lines of ``size`` elements, each in its order
-        if index is None or not size or not len(index) or len(index) % size:
-            named = False
-        elif named:
-            lines = index.reshape(-1, size)
-            named = bool((lines == lines[:, :1] + np.arange(size)).all())
-            named = named and not (lines[:, 0] % size).any()
-    if named:
-        return taken.reshape(-1, size)
-    return np.atleast_1d(taken)[:, None]
+def _decision_rows(left: Any, right: Any, selection: Selection) -> list[np.ndarray]:
+    """Returns both sides' elements that must agree as rows of decisions: lines along the last axis,
+    of which a largest one is decided, if whole ones are selected, else element by element."""
+    arrays = left, right
+    width = left.shape[-1] if left.ndim and left.shape[-1:] == right.shape[-1:] else 0
+    taken = [selection.taken(array, side) for side, array in enumerate(arrays)]
+    if not width or taken[0].size % width:
+        return [each.reshape(-1, 1) for each in taken]
+    for side, array in enumerate(() if selection.whole else arrays):
+        numbers = selection.taken(np.arange(array.size).reshape(array.shape), side)
+        lines = numbers.reshape(-1, width)
+        if (lines != lines[:, :1] + np.arange(width)).any() or (lines[:, 0] % width).any():
+            width = 1
+            break
+    return [each.reshape(-1, width) for each in taken]
 
 
 @typed

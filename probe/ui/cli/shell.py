@@ -123,7 +123,9 @@ class Commands(click.Group):
                 return name, self.get_command(ctx, name), args[count:]
         saved = os.path.isfile(os.path.join(args[0], "saved_model.pb"))  # TensorFlow's folders
         if saved or re.search(MODELS, args[0]):
-            return "", self.get_command(ctx, "MODEL"), args
+            # what is varied is a question of two runs, and the other one has no word for it
+            varied = any(word.partition("=")[0] == "--vary" for word in args)
+            return "", self.get_command(ctx, "diff" if varied else "MODEL"), args
         return super().resolve_command(ctx, args)
 
 

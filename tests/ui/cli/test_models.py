@@ -88,6 +88,7 @@ REFUSED = {
     "diff here there": (2, "recording=here: there is no recording.json in it"),
     "diff tapes:left": (2, "there is nothing to compare with; give --vary batch --at 1"),
     "diff tapes:left --vary batch": (2, "at=(none): the left run's size is required"),
+    "tapes:left --vary batch": (2, "at=(none): the left run's size is required"),
     "diff tapes:left --at 3 --against 3": (2, "both sides are the same run"),
     "diff tapes:left --at 1 --against 3": (2, "without inputs there is no length to vary"),
     "fix padding tapes:left --vary batch": (2, "fixed=(none): the size to compare with is not"),
