@@ -7,7 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import combinations, permutations
+from itertools import chain, combinations, permutations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -247,16 +247,14 @@ def _order(left: np.ndarray, right: np.ndarray) -> tuple[tuple[int, ...], str, s
     ]
     same = tuple(range(a.ndim))
     code = {axes: "w" if axes == same else f"w.transpose{axes}" for axes, _ in turned}
-    for axes, view in turned:
-        if np.array_equal(view, b):
-            return axes, "", f"w = {code[axes]}"
-    for count in range(1, a.ndim + 1):
-        for flipped in combinations(range(a.ndim), count):
-            for axes, view in turned:
-                if np.array_equal(np.flip(view, flipped), b):
-                    how = f"flipped along axes {flipped}"
-                    turn = f"w = np.flip({code[axes]}, {flipped})"
-                    return (() if axes == same else axes), how, turn
+    several = (combinations(range(a.ndim), count) for count in range(a.ndim + 1))
+    for flipped in chain.from_iterable(several):  # none first
+        for axes, view in turned:
+            if np.array_equal(np.flip(view, flipped), b):
+                if not flipped:
+                    return axes, "", f"w = {code[axes]}"
+                turn = f"w = np.flip({code[axes]}, {flipped})"
+                return (() if axes == same else axes), f"flipped along axes {flipped}", turn
     for axes, view in turned:
         for axis in range(a.ndim):
             if (order := _rows(np.moveaxis(view, axis, 0), np.moveaxis(b, axis, 0))) is not None:

@@ -204,10 +204,9 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
         return Cause(kind, why, causes=causes, refuted=refuted)
     meaning = sides[0].operation.meaning
     if region.by_value and region.joint:
-        # one sum of the same numbers on both sides is asked as such
+        # sums of the same products on both sides are asked as such, wherever their factors stand
         sums = all(isinstance(first_of(side.operation.meaning), SUMS) for side in sides)
-        same = sums and _reads_same_numbers(sides)
-        cause = _sums_cause(sides, most, known) if same else Cause()
+        cause = _sums_cause(sides, most, known, same_products=True) if sums else Cause()
         if not cause.explained:
             terms = terms_cause(sides, differing_outputs(sides))
             cause = terms or _formulas_cause(sides) or Cause(why=CLOSE)
@@ -232,22 +231,6 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
         cause = terms_cause(sides, apart) or _formulas_cause(sides) or cause
     cause.alone = True
     return _with_addresses(cause, sides)
-
-
-def _reads_same_numbers(sides: Sides) -> bool:
-    """Whether the operands that are not paired, as weights that are laid out in another way, hold
-    the same numbers on both sides: a sum of others is no other order."""
-    numbers = []
-    for side in sides:
-        paired = {(pair.left, pair.right)[side.place] for pair in side.pairs}
-        operands = zip(side.operation.reads, side.reads, side.dtypes, strict=False)
-        some = [
-            floats.to_bits(array, dtype).reshape(-1)
-            for number, array, dtype in operands
-            if number not in paired and dtype in floats.FORMATS
-        ]
-        numbers.append(np.sort(np.concatenate(some)) if some else np.zeros(0))
-    return bool(np.array_equal(numbers[0], numbers[1]))
 
 
 CLOSE = "not explained yet: different formulas whose results are close"
@@ -446,14 +429,15 @@ def why_no_source(left: Run, right: Run, region: Region) -> str:
         return ""
 
 
-def _sums_cause(sides: Sides, most: int, known: Known) -> Cause:
-    """Returns how both sides add, revealed and replayed."""
+def _sums_cause(sides: Sides, most: int, known: Known, same_products: bool = False) -> Cause:
+    """Returns how both sides add, revealed and replayed. ``same_products``: only where these are
+    the same, as a sum of others is no other order."""
     cause = Cause()
     try:
         adds = [Adds(side) for side in sides]
         comparison = as_comparison(adds)
         count = len(comparison.differing)
-        if not count:
+        if not count or (same_products and not _same_products(adds, comparison.differing)):
             return cause
         if behind := _said_behind(adds, comparison.differing):
             return Cause("algorithm", behind, count, count, in_numpy=False)

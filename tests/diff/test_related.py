@@ -42,9 +42,9 @@ def test_zeros_of_different_signs_are_said() -> None:
     x = torch.arange(1.0, 7.0)
     found = probe.first_difference(lambda: x * 0, lambda: -(x * 0))
     assert found.verdict == "equal"
-    assert "6 of them are zeros of different signs" in found.outcome()
+    assert "6 are zeros of different signs" in found.counts_text()
     alike = probe.first_difference(lambda: x * 0, lambda: x * 0)
-    assert "zeros of different signs" not in alike.outcome()
+    assert "zeros of different signs" not in alike.counts_text()
 
 
 def normalised() -> tuple[torch.nn.Module, torch.nn.Module]:

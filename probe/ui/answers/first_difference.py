@@ -348,8 +348,7 @@ class Walked(Answer):
         if self.verdict == "equal" and not self.found.examined:
             return "equal: the outputs agree; no operation could be compared"
         if self.verdict == "equal":
-            zeros = " (zeros of different signs count as equal)" if self._zeros() else ""
-            return f"equal: every compared operation whose inputs agree gives the same bits{zeros}"
+            return "equal: every compared operation whose inputs agree gives the same bits"
         if self.verdict == "unknown" and (why := of_outputs(self.found)):
             return f"unknown: {why}"
         if apart:
@@ -387,7 +386,7 @@ class Walked(Answer):
             more = f"; {self.asked.todo}" if self.found.first and self.asked.todo else ""
             every = f"all {compared:,} outputs that must agree do"
             every = "the one output that must agree does" if compared == 1 else every
-            return f"{every}{self._zeros()}{self._unjudged()}{self._others()}{more}"
+            return f"{every}{self._unjudged()}{more}"
         ulps = [output.max_ulp for output in differing if output.max_ulp is not None]
         most = max(ulps) if len(ulps) == len(differing) else None
         text = differ(sum(output.differing for output in differing), compared, most)
@@ -420,20 +419,6 @@ class Walked(Answer):
             return []  # the recorder has no lines of it: reproduce() would refuse
         # it is written if a script repeats the difference
         return [f"try {how} for a report"]
-
-    def _zeros(self) -> str:
-        """Returns how many outputs are zeros of different signs, which count as equal."""
-        count = sum(output.signed_zero for output in self.found.outputs)
-        return f" ({count:,} of them are zeros of different signs)" if count else ""
-
-    def _others(self) -> str:
-        """Returns how many outputs of the smaller run need not agree, as far as known."""
-        rest = 0
-        for output in self.found.outputs:
-            sides = (self.found.left, output.left), (self.found.right, output.right)
-            sizes = [prod(side.values[number].shape) for side, number in sides]
-            rest += min(sizes) - output.compared
-        return f"; {rest:,} others have different inputs or formulas" if rest > 0 else ""
 
     def shown(self) -> RenderableType:
         from probe.ui.answers.show import models
