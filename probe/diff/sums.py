@@ -35,6 +35,7 @@ from probe.order.semantics import (
     Same,
     Step,
     Steps,
+    Turns,
     Windows,
 )
 from probe.record.contract import Isolated
@@ -75,6 +76,30 @@ class OperandPart:
     def of(number: int, whole: Shape, axes: Sequence[int], *shape: int) -> OperandPart:
         """Returns all of an array with its axes in another order, in another shape."""
         return OperandPart(number, whole, whole, tuple(axes), shape)
+
+    def moved(self, steps: Sequence[Step]) -> OperandPart:
+        """Returns the same of what becomes of the array by steps that move elements alone.
+        InputError: a shape joins pieces that are turned apart."""
+        pieces, axes = self.pieces, self.axes
+        for step in steps:
+            if isinstance(step.meaning, Turns):
+                turned = step.meaning.axes
+                pieces = tuple(pieces[axis] for axis in turned)
+                axes = tuple(turned.index(axis) for axis in axes)
+                continue
+            inside, at = list[list[int]](), 0  # of each piece, the axes of the new shape
+            for size in pieces:
+                inside.append([])
+                while prod(step.shape[n] for n in inside[-1]) < size and at < len(step.shape):
+                    inside[-1].append(at)
+                    at += 1
+            if [prod(step.shape[n] for n in some) for some in inside] != [*pieces]:
+                raise InputError(
+                    "operation", step.meaning.word, "it joins what is summed apart", ""
+                )
+            inside[-1] += range(at, len(step.shape))  # of size 1
+            pieces, axes = step.shape, tuple(n for axis in axes for n in inside[axis])
+        return replace(self, whole=pieces, pieces=pieces, axes=axes)
 
     def taken(self, array: np.ndarray) -> np.ndarray:
         """Returns the operand, from what is read or given: a copy."""
@@ -223,6 +248,16 @@ def sum_of(
     ``shapes``, ``dtypes``: of what it reads, and last the dtype of its first output.
     """
     steps = getattr(meaning, "steps", ())
+    # what only moves the sums behind, a transpose among it, is undone where they are read
+    end = len(steps)
+    while end > 1 and steps[end - 1].reads == (len(shapes) + end - 2,):
+        if not isinstance(steps[end - 1].meaning, Turns | Reshapes | Same):
+            break
+        end -= 1
+    moves = steps[end:]
+    if any(isinstance(step.meaning, Turns) for step in moves) and not getattr(meaning, "gives", ()):
+        summed = sum_of(Steps(tuple(steps[:end])), shapes, steps[end - 1].shape, dtypes)
+        return replace(summed, y=summed.y.moved(moves))
     meaning, functions = behind_of(meaning, shapes)
     others = [numbers[0] for word, numbers in functions if word == "add"]
     inner = meaning.windows if isinstance(meaning, Convolution) else meaning

@@ -355,6 +355,30 @@ def test_what_reads_a_piece_lacks_the_others() -> None:
     assert by_reading(*nothing)(*runs).how == "by name and index"
 
 
+def test_sums_of_the_same_products_have_a_cause_wherever_their_factors_stand() -> None:
+    """One library call turns a product of one row and of many in other ways: it had no cause."""
+    x, w, v = tensor(1, 12, 384), tensor(384, 96, seed=1), tensor(384, 96, seed=2)
+    with torch.no_grad():
+        cache = (x[:, :11] @ w).transpose(1, 2).contiguous()
+
+    def step() -> Any:
+        keys = torch.cat([cache, (x[:, 11:] @ w).transpose(1, 2)], 2)
+        return (x[:, 11:] @ v) @ keys
+
+    for left, right in (
+        (step, lambda: (x @ v) @ (x @ w).transpose(1, 2)),
+        (
+            lambda: torch.einsum("btd,de->bet", x[:, 11:], w),
+            lambda: torch.einsum("btd,de->bet", x, w),
+        ),
+    ):
+        with torch.no_grad():
+            found = probe.first_difference(left, right, progress=lambda _: None).found
+        for region in found.sources[:1]:  # none where a processor adds one row as it adds twelve
+            cause = found.causes[found.operations.index(region)]
+            assert cause.kind and cause.explained and cause.replayed == region.differing
+
+
 # which elements a program does not read, whatever it does with them
 
 X = np.random.default_rng(0).standard_normal((8, 5, 12)).astype("f4")

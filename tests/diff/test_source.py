@@ -25,7 +25,9 @@ from probe.order.semantics import (
     Moves,
     Normalises,
     Reduces,
+    Reshapes,
     Steps,
+    Turns,
     Unknown,
     Windows,
 )
@@ -114,6 +116,21 @@ class TestSums:
         x, w = normal(24, 8), normal(16, 24)
         turned = lambda w, x: product(np.ascontiguousarray(x.T), w.T).T  # noqa: E731
         order_is_named(Contracts("nk,km->nm"), turned, {"x": x[:, :1]}, w=w, x=x)
+
+    def test_what_is_turned_behind_a_product_is_the_products_sum(self) -> None:
+        """As the keys of a cached step are, which lie the other way round."""
+        x, w = normal(8, 24), normal(24, 16)
+
+        def turned(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+            return product(x, w).reshape(-1, 1, 4, 4).transpose(3, 1, 2, 0)
+
+        def meaning(given: dict[str, np.ndarray]) -> Steps:
+            rows = len(given["x"])
+            made = Part(Contracts("mk,kn->mn"), (0, 1), (rows, 16))
+            split = Part(Reshapes(), (2,), (rows, 1, 4, 4))
+            return Steps((made, split, Part(Turns((3, 1, 2, 0)), (3,), (4, 1, 4, rows))))
+
+        order_is_named(meaning, turned, {"x": x[:1]}, x=x, w=w)
 
     def test_products_of_two_activations_are_groups(self) -> None:
         q, k = normal(4, 6, 16), normal(4, 16, 5)
