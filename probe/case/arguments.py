@@ -265,7 +265,7 @@ def _letters(value: object) -> str:
     return str(value).lower().translate(str.maketrans("", "", " _-"))
 
 
-def padding(value: object, rank: int) -> Padding:
+def padding(value: object, rank: int, transposed: bool = False) -> Padding:
     """The normal form of a padding for ``rank`` spatial axes: a convention's name or all pairs.
 
     Takes a convention, an int, ``"N"``, ``"L:R"``, ``"0:1,2:2"``, or a sequence with an int or a
@@ -296,8 +296,10 @@ def padding(value: object, rank: int) -> Padding:
         except (TypeError, ValueError):
             why = f"{entry} is not a whole number or pair"
             raise InputError("padding", value, why, PADDINGS) from None
-        if min(before, after) < 0:
+        if before < 0 or (after < 0 and not transposed):
             todo = "crop the input instead"
+            if transposed:
+                todo = "only outputs after the last can be added: 0:-1 is output_padding=1"
             raise InputError("padding", value, "padding can't be negative", todo)
         pairs.append((before, after))
     return tuple(pairs * rank if len(pairs) == 1 else pairs)

@@ -34,13 +34,18 @@ from probe.case.arguments import (
     whole_number,
 )
 from probe.case.errors import InputError, one_of
-from probe.case.geometry import Padding, Pair, around
+from probe.case.geometry import Padding, Pair
 from probe.case.layout import CONTIGUOUS
 from probe.case.operands import KINDS, VERSION, generate
 from probe.case.operation import OF_CASES, OPERATIONS, Layer
 
-# Further names of operations: Keras says Dense, PyTorch says Linear.
-ALIASES = {"linear": "dense"}
+# Further names of operations: Keras says Dense and Conv2DTranspose, PyTorch Linear and
+# conv_transpose2d.
+ALIASES = {
+    "linear": "dense",
+    "conv_transpose1d": "conv1d_transpose",
+    "conv_transpose2d": "conv2d_transpose",
+}
 
 # Arguments that are younger than the first stored cases, with their defaults.
 LATER: dict[str, object] = {
@@ -234,7 +239,7 @@ class Case(Layer, Summed):  # type: ignore[misc]
         fields["length"] = arguments.length(op, length, rank)
         fields["stride"] = axis_sizes("stride", stride, rank)
         fields["dilation"] = axis_sizes("dilation", dilation, rank)
-        fields["padding"] = arguments.padding(padding, rank)
+        fields["padding"] = arguments.padding(padding, rank, OPERATIONS[op].transposed)
         fields["batch"] = whole_number("batch", batch)
         fields["height"] = None if height is None else arguments.height(height, rank)
         fields["dtype"] = dtype
@@ -285,11 +290,10 @@ class Case(Layer, Summed):  # type: ignore[misc]
                 name = "length" if axis == self.spatial_rank - 1 else "height"
                 extent = self.effective_kernel[axis]
                 why = f"shorter than the kernel, which spans {extent}; padding={self.padding_text}"
-                raise InputError(name, size, why, f"write {name}={self._shortest(axis)} or more")
-
-    def _shortest(self, axis: int) -> int:
-        extent = self.effective_kernel[axis]
-        return max(extent - sum(around(self.padding, axis, 1, extent, 1)), 1)
+                if self.operation.transposed:
+                    why = f"padding={self.padding_text} cuts off all of its outputs"
+                todo = f"write {name}={self.windows.shortest(axis)} or more"
+                raise InputError(name, size, why, todo)
 
     @property
     def spatial_rank(self) -> int:
@@ -309,7 +313,7 @@ class Case(Layer, Summed):  # type: ignore[misc]
     @property
     def shortest_length(self) -> int:
         """Returns the smallest length that has an output."""
-        return self._shortest(self.spatial_rank - 1) if self.spatial_rank else 1
+        return self.windows.shortest(self.spatial_rank - 1) if self.spatial_rank else 1
 
     def spatial(self, length: int | None = None) -> tuple[int, ...]:
         """Returns sizes of all spatial axes; ``length=None`` takes the case's own.

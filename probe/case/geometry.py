@@ -10,10 +10,13 @@ Conv, Caffe's ``conv_layer.cpp`` and ``pooling_layer.cpp``.
 
 An *extent* is what a dilated kernel spans: ``(kernel - 1) * dilation + 1``. No array but indices is
 made here, and targets' interpreters import it (Python 3.6, NumPy 1.11).
+
+A transposed convolution spreads every input over the outputs, a stride apart; its padding is what
+is cut off them. Seen from an output it is a window like any other, see ``TransposedSizes``.
 """
 
 import itertools
-from typing import Any, Callable, List, Mapping, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Callable, List, NamedTuple, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -74,12 +77,6 @@ class WindowSizes(NamedTuple):
     padding: Any = "valid"
     ceil: bool = False
 
-    @classmethod
-    def of(cls, spec: Mapping[str, Any]) -> "WindowSizes":
-        """Returns the windows of a worker's spec, see ``probe.targets.backends.contract``."""
-        sizes = spec["kernel"], spec["stride"], spec["dilation"]
-        return cls(*sizes, padding=spec["padding"], ceil=spec.get("ceil_mode", False))
-
     @property
     def extents(self) -> Tuple[int, ...]:
         """Returns what the dilated kernel spans on each axis, in elements."""
@@ -122,6 +119,11 @@ class WindowSizes(NamedTuple):
         """Returns how many outputs there are on every axis, a tuple."""
         return tuple(self.span(axis, size).outputs for axis, size in enumerate(sizes))
 
+    def shortest(self, axis: int) -> int:
+        """Returns the smallest size of an axis that has an output."""
+        around_one = around(self.padding, axis, 1, self.extent(axis), 1)
+        return max(self.extent(axis) - sum(around_one), 1)
+
     def reads(self, axis: int, size: int) -> np.ndarray:
         """Returns indices that the outputs read along an axis, (outputs, kernel) int64.
 
@@ -146,3 +148,51 @@ class WindowSizes(NamedTuple):
             start = at * dilation
             parts.append(slice(start, start + (count - 1) * stride + 1, stride))
         return tuple(parts)
+
+
+class TransposedSizes(WindowSizes):
+    """The windows of a transposed convolution: input i adds to the outputs from i * stride on.
+
+    ``padding``: outputs that are cut off before and after; a negative number after stands for more
+    of them, which PyTorch calls ``output_padding``. ``same`` gives size * stride outputs and
+    ``valid`` at least as many, at every size: TensorFlow's documentation of ``conv2d_transpose``.
+    """
+
+    def around(self, axis: int, size: Any, maximum: Callable = max) -> Pair:
+        """Returns the outputs (before, after) that are cut off one axis."""
+        rest = self.extent(axis) - self.stride[axis]
+        if self.padding == "valid":
+            return 0, min(rest, 0)
+        if self.padding in BY_SIZE:
+            odd = int(self.padding == "same_lower")
+            before = (max(rest, 0) + odd) // 2
+            return before, rest - before
+        return WindowSizes.around(self, axis, size, maximum)
+
+    def span(self, axis: int, size: Any, maximum: Callable = max) -> Span:
+        before, after = self.around(axis, size, maximum)
+        outputs = None
+        if size is not None:
+            outputs = (size - 1) * self.stride[axis] + self.extent(axis) - before - after
+        return Span(before, after, 0, outputs)
+
+    def shortest(self, axis: int) -> int:
+        before, after = self.around(axis, 1)
+        return max(1 - (self.extent(axis) - 1 - before - after) // self.stride[axis], 1)
+
+    def reads(self, axis: int, size: int) -> np.ndarray:
+        """As of any windows; -1 also where a tap meets no input, but the gap between two."""
+        before, _, _, outputs = self.span(axis, size)
+        place = np.arange(outputs) + before
+        start = place[:, None] - np.arange(self.kernel[axis]) * self.dilation[axis]
+        return np.where(start % self.stride[axis], -1, start // self.stride[axis])
+
+    @property
+    def spread(self) -> WindowSizes:
+        """The plain windows, whose taps are in the opposite order, over an input with stride - 1
+        zeros between its elements. Their padding may be negative: elements are cut off."""
+        pairs = []
+        for axis, extent in enumerate(self.extents):
+            before, after = self.around(axis, 1)
+            pairs.append((extent - 1 - before, extent - 1 - after))
+        return WindowSizes(self.kernel, (1,) * len(pairs), self.dilation, tuple(pairs))

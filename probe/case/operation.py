@@ -9,21 +9,23 @@ vector (dot product, matrix times vector). ``sum`` adds up the ``in_channels`` e
 ``length`` rows; its weights are 1 and no library sees them. ``dense``, also called ``linear``, is a
 fully connected layer: x (batch, in_channels), w (in_channels, filters). It has no spatial axis: its
 rows are the batch, and its length is always 1. Pooling is by channel and has no weights either:
-``max_pool2d`` keeps the largest element of a window, ``avg_pool2d`` their mean.
+``max_pool2d`` keeps the largest element of a window, ``avg_pool2d`` their mean. A transposed
+convolution has the arrays of a plain one: w[k] is what an input adds to the k-th output from its
+own place on, as TensorFlow and PyTorch say it.
 
 Targets' interpreters import this (Python 3.6, NumPy 1.11).
 """
 
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
-from probe.case.geometry import Padding, WindowSizes
+from probe.case.geometry import Padding, TransposedSizes, WindowSizes
 
 
 class Operation(NamedTuple):
     """What the name of an operation means.
 
-    ``kind``: ``convolution``, ``product`` or ``pool``. ``spatial_rank``: how many spatial axes it
-    has.
+    ``kind``: ``convolution``, ``transposed``, ``product`` or ``pool``. ``spatial_rank``: how many
+    spatial axes it has.
     ``weighted``: it has weights, filters and a bias; without them all weights are 1. ``batched``:
     it takes more than one input. ``pool``: ``max``, ``avg`` or empty.
     """
@@ -38,12 +40,16 @@ class Operation(NamedTuple):
     @property
     def windows(self) -> bool:
         """Returns whether it has kernel, stride, dilation, padding and groups."""
-        return self.kind in ("convolution", "pool")
+        return self.kind in ("convolution", "transposed", "pool")
 
     @property
     def sums(self) -> bool:
         """Whether outputs are sums of products, whose order and rounding can be revealed."""
-        return self.kind in ("convolution", "product")
+        return self.kind in ("convolution", "transposed", "product")
+
+    @property
+    def transposed(self) -> bool:
+        return self.kind == "transposed"
 
 
 OPERATIONS: Dict[str, Operation] = {
@@ -51,6 +57,8 @@ OPERATIONS: Dict[str, Operation] = {
     "conv2d": Operation("convolution", 2, weighted=True),
     "conv3d": Operation("convolution", 3, weighted=True),
     "depthwise_conv2d": Operation("convolution", 2, weighted=True, depthwise=True),
+    "conv1d_transpose": Operation("transposed", 1, weighted=True),
+    "conv2d_transpose": Operation("transposed", 2, weighted=True),
     "matmul": Operation("product", 1, weighted=True),
     "dot": Operation("product", 1, weighted=True, batched=False),
     "sum": Operation("product", 1),
@@ -69,6 +77,13 @@ OF_CASES = tuple(OPERATIONS)
 def operation_of_spec(spec: Mapping[str, Any]) -> Operation:
     """Returns the operation of a worker's spec."""
     return OPERATIONS[spec["op"]]
+
+
+def windows_of_spec(spec: Mapping[str, Any]) -> WindowSizes:
+    """Returns where the windows of a worker's spec lie."""
+    kind = TransposedSizes if operation_of_spec(spec).transposed else WindowSizes
+    sizes = spec["kernel"], spec["stride"], spec["dilation"]
+    return kind(*sizes, padding=spec["padding"], ceil=spec.get("ceil_mode", False))
 
 
 class Layer:
@@ -115,7 +130,8 @@ class Layer:
     @property
     def windows(self) -> WindowSizes:
         """Returns where its windows lie, and how many there are."""
-        return WindowSizes(self.kernel, self.stride, self.dilation, self.padding, self.rounds_up)
+        kind = TransposedSizes if self.operation.transposed else WindowSizes
+        return kind(self.kernel, self.stride, self.dilation, self.padding, self.rounds_up)
 
     def spec_in(self, dtype: str) -> Dict[str, Any]:
         """Returns what a worker needs to build it, as plain JSON; shapes are left to the arrays.

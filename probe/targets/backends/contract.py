@@ -34,8 +34,8 @@ from typing import Any, Callable, Mapping, Tuple
 import numpy as np
 
 from probe.case import floats, layout
-from probe.case.geometry import BY_SIZE, WindowSizes
-from probe.case.operation import operation_of_spec
+from probe.case.geometry import BY_SIZE
+from probe.case.operation import operation_of_spec, windows_of_spec
 
 
 class Unsupported(Exception):
@@ -321,7 +321,7 @@ def spans(spec, sizes):
         raise Unsupported(
             "ceil_mode and SAME by hand require sizes, which a graph does not fix: use mode=eager"
         )
-    return WindowSizes.of(spec).spans([None if size is None else int(size) for size in sizes])
+    return windows_of_spec(spec).spans([None if size is None else int(size) for size in sizes])
 
 
 # What ``composed_pool`` needs of a library, as functions of its own values. ``pad(x, pairs,

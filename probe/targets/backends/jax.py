@@ -9,7 +9,7 @@ import re
 
 import numpy as np
 
-from probe.case.operation import operand_names
+from probe.case.operation import operand_names, operation_of_spec, windows_of_spec
 from probe.targets.backends.contract import (
     Key,
     PoolingLibrary,
@@ -170,6 +170,8 @@ class Jax(Writing):
 
     def operand(self, layer, name):
         written = right_expression(layer, name) if name == "w" else name
+        if name == "w" and operation_of_spec(layer).transposed:  # its taps are never turned
+            written = f"w[{', '.join(['::-1'] * len(layer['kernel']))}]"
         return [f"{name} = {jax_array(written, layer)}"]
 
     def leave(self, layer, shapes):
@@ -232,15 +234,23 @@ def jax_array(text, layer):
 
 def convolution_call(layer, x, w):
     """``lax.conv_general_dilated``, which takes conventions by name and a pair for each axis."""
-    padding = layer["padding"]
+    padding, name, stride = layer["padding"], "conv_general_dilated", tuple(layer["stride"])
     around = f'"{padding.upper()}"' if isinstance(padding, str) else str(pairs(padding))
-    words = {"window_strides": str(tuple(layer["stride"])), "padding": around}
+    words = {"window_strides": str(stride), "padding": around}
+    if operation_of_spec(layer).transposed:
+        spread = windows_of_spec(layer).spread
+        around = around if padding in ("valid", "same") else str(spread.padding)
+        name, words = "conv_transpose", {"strides": str(stride), "padding": around}
+        if layer["groups"] > 1:  # what conv_transpose calls
+            name = "conv_general_dilated"
+            words = {"window_strides": str(spread.stride), "padding": str(spread.padding)}
+            words["lhs_dilation"] = str(stride)
     if set(layer["dilation"]) != {1}:
         words["rhs_dilation"] = str(tuple(layer["dilation"]))
     words["dimension_numbers"] = LAYOUTS[len(layer["kernel"])]
     if layer["groups"] > 1:
         words["feature_group_count"] = str(layer["groups"])
-    return f"lax.conv_general_dilated({x}, {w}, {keywords(words)})"
+    return f"lax.{name}({x}, {w}, {keywords(words)})"
 
 
 def pairs(padding):

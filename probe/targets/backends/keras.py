@@ -14,6 +14,7 @@ What Keras 3.15 does beside the library below it (``keras/src/backend/tensorflow
 """
 
 from probe.case.geometry import BY_SIZE
+from probe.case.operation import operation_of_spec
 from probe.targets.backends import tensorflow as below
 from probe.targets.backends.contract import (
     Key,
@@ -190,6 +191,8 @@ class Keras(Writing):
         if layer["op"] == "depthwise_conv2d":
             channels = layer["in_channels"]
             w += f".reshape({(*layer['kernel'], channels, layer['filters'] // channels)})"
+        if operation_of_spec(layer).transposed:
+            w = "np.swapaxes(w, -1, -2)"
         return [f"layer.kernel.assign({w})"]
 
     def leave(self, layer, shapes):
@@ -206,8 +209,11 @@ class Keras(Writing):
         """Returns lines from ``x`` to ``y``; see ``source.straight``."""
         if pool_kind(layer):
             return [f"y = {self.pooled(layer, 'x', shapes)}"]
-        zeros = [] if isinstance(layer["padding"], str) else ["x = zeros(x)"]
-        return [*zeros, "y = layer(x)"]
+        if isinstance(layer["padding"], str):
+            return ["y = layer(x)"]
+        if operation_of_spec(layer).transposed:
+            return ["y = crop(layer(x))"]
+        return ["x = zeros(x)", "y = layer(x)"]
 
     def pooled(self, layer, x, shapes):
         """The expression of a pooling layer: ``valid``, ``same``, or ``keras.ops.pad`` before."""
@@ -224,8 +230,8 @@ class Keras(Writing):
 
 
 def layer_definitions(layer):
-    """Lines that make and build ``layer`` and, for explicit padding, ``zeros``; of a pool
-    ``pool``."""
+    """Lines that make and build ``layer`` and, for explicit padding, ``zeros`` or ``crop``; of a
+    pool ``pool``."""
     if pool_kind(layer):
         return (f"pool = {pooling_layer(layer)}",)
     op, dtype, lines = layer["op"], typed(layer), []
@@ -234,13 +240,18 @@ def layer_definitions(layer):
         dense = f"keras.layers.Dense({layer['filters']}, {keywords(dict(words, **dtype))})"
         shape = (None, layer["in_channels"])
         return (f"layer = {dense}", f"layer.build({shape})")
-    if op not in ("conv1d", "conv2d", "conv3d", "depthwise_conv2d"):
+    transposed = operation_of_spec(layer).transposed
+    if op not in ("conv1d", "conv2d", "conv3d", "depthwise_conv2d") and not transposed:
         raise Unsupported(f"op={op}: Keras has no layer for it")
-    rank, padding = len(layer["kernel"]), layer["padding"]
+    rank, padding, more = len(layer["kernel"]), layer["padding"], []
     if not isinstance(padding, str):
         pairs, padding = tuple(tuple(pair) for pair in padding), "valid"
+        name = "zeros = keras.layers.ZeroPadding"
+        if transposed:
+            name, more = "crop = keras.layers.Cropping", [max(-after, 0) for _, after in pairs]
+            pairs = tuple((before, max(after, 0)) for before, after in pairs)
         around = str(pairs[0] if rank == 1 else pairs) + f", {keywords(dtype)}" * bool(dtype)
-        lines = [f"zeros = keras.layers.ZeroPadding{rank}D({around})"]
+        lines = [f"{name}{rank}D({around})"]
     steps = {"strides": one_or_all(layer["stride"]), "padding": f'"{padding}"'}
     if set(layer["dilation"]) != {1}:
         steps["dilation_rate"] = one_or_all(layer["dilation"])
@@ -248,6 +259,12 @@ def layer_definitions(layer):
     if op == "depthwise_conv2d":
         call = f"DepthwiseConv2D({kernel}"
         steps["depth_multiplier"] = str(layer["filters"] // layer["in_channels"])
+    elif transposed:
+        call = f"Conv{rank}DTranspose({layer['filters']}, {kernel}"
+        if layer["groups"] > 1:
+            raise Unsupported("groups: Keras' transposed convolutions have none")
+        if more:
+            steps["output_padding"] = one_or_all(more)
     else:
         call = f"Conv{rank}D({layer['filters']}, {kernel}"
         if layer["groups"] > 1:

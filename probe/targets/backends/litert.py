@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from probe.case.geometry import WindowSizes
-from probe.case.operation import operand_names
+from probe.case.operation import operand_names, operation_of_spec, windows_of_spec
 from probe.targets.backends.contract import (
     Key,
     PoolingLibrary,
@@ -43,6 +42,8 @@ OPERATORS = {
     "conv2d": "CONV_2D",
     "conv3d": "CONV_3D",
     "depthwise_conv2d": "DEPTHWISE_CONV_2D",
+    "conv1d_transpose": "TRANSPOSE_CONV",
+    "conv2d_transpose": "TRANSPOSE_CONV",
     "matmul": "FULLY_CONNECTED",
     "dense": "FULLY_CONNECTED",
     "max": "MAX_POOL_2D",
@@ -56,6 +57,7 @@ OPTIONS = {
     "CONV_3D": "Conv3D",
     "DEPTHWISE_CONV_2D": "DepthwiseConv2D",
     "FULLY_CONNECTED": "FullyConnected",
+    "TRANSPOSE_CONV": "TransposeConv",
     "MAX_POOL_2D": "Pool2D",
     "AVERAGE_POOL_2D": "Pool2D",
     "PADV2": "PadV2",
@@ -170,6 +172,10 @@ def require_litert(spec):
             raise Unsupported("LiteRT's pooling has float32 and no dilation")
     elif spec["op"] not in OPERATORS:
         raise Unsupported(f"op={spec['op']}: no LiteRT model is built for it here")
+    elif operation_of_spec(spec).transposed:
+        plain = spec["groups"] == 1 and set(spec["dilation"]) == {1}
+        if not plain or spec["padding"] not in ("valid", "same"):
+            raise Unsupported("TRANSPOSE_CONV has valid and same, no dilation and no groups")
     if spec["dtype"] not in DTYPES:
         raise Unsupported(f"dtype={spec['dtype']}: LiteRT's kernels have {', '.join(DTYPES)}")
 
@@ -208,6 +214,11 @@ def convolution_operators(graph, spec, x):
     """Returns a convolution, behind PAD where its padding is neither SAME nor VALID."""
     same, inputs = spec["padding"] == "same", weight_operands(graph, spec)
     shape, pads = window_outputs(spec, x)
+    if operation_of_spec(spec).transposed:
+        fields = dict(zip(("strideH", "strideW"), ahead(spec, "stride")))
+        sizes = graph.constant("sizes", np.array(shape, np.int32))
+        inputs, fields["padding"] = [sizes, inputs[0], x, inputs[1]], spec["padding"].upper()
+        return graph.operator("TRANSPOSE_CONV", inputs, shape, **fields)
     if not same:
         x = graph.padded(x, pads)
     fields = {"padding": "SAME" if same else "VALID"}
@@ -223,7 +234,7 @@ def convolution_operators(graph, spec, x):
 def window_outputs(spec, x):
     """The shape of what windows give of x, and their padding. Raises Unsupported: none fits."""
     rank = len(spec["kernel"])
-    spans = WindowSizes.of(spec).spans(x.shape[-1 - rank : -1])
+    spans = windows_of_spec(spec).spans(x.shape[-1 - rank : -1])
     if not all(span.outputs for span in spans):
         raise Unsupported(f"input {list(x.shape)}: no window fits into it")
     sizes = x.shape[: -1 - rank] + tuple(span.outputs for span in spans)
@@ -270,7 +281,7 @@ def schema_weights(spec, w):
     """Returns a container array (*kernel, channels/groups, filters) in the operator's layout."""
     if OPERATORS[spec["op"]] == "FULLY_CONNECTED":
         w = w.reshape(w.shape[-2:]).T
-    if OPERATORS[spec["op"]] == "CONV_2D":
+    if OPERATORS[spec["op"]] in ("CONV_2D", "TRANSPOSE_CONV"):
         w = np.moveaxis(w, -1, 0)
     return w.reshape(kernel_shape(spec))
 

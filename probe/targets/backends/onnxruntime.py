@@ -17,7 +17,7 @@ import tempfile
 from typing import Any, Dict
 
 from probe.case import layout
-from probe.case.operation import operand_names
+from probe.case.operation import operand_names, operation_of_spec
 from probe.targets.backends.contract import Key, Unsupported, pool_kind
 from probe.targets.backends.source import (
     PRODUCT_OPS,
@@ -236,10 +236,22 @@ class OnnxGraph(ChannelsFirstGraph):
             return self.multiplied(layer, "x", "y", list(operands))
         if pool_kind(layer):
             return self.pooled(layer, "x", "y")
-        words = self.windows(layer)
+        words, kind = self.windows(layer), "Conv"
+        if operation_of_spec(layer).transposed:
+            kind, words = "ConvTranspose", self.transposed_windows(layer)
         if layer["groups"] > 1:
             words["group"] = layer["groups"]
-        return [node_text("Conv", ["x", *operands], "y", words)]
+        return [node_text(kind, ["x", *operands], "y", words)]
+
+    def transposed_windows(self, layer):
+        """Returns a transposed convolution's attributes, with the numbers at all sizes alike."""
+        plain = dict(layer, padding="valid")
+        words, (before, after) = self.windows(plain), zip(*self.shapes.around)
+        if any(map(any, self.shapes.around)):
+            words["pads"] = [*before, *(max(cut, 0) for cut in after)]
+        if min(after) < 0:
+            words["output_padding"] = [max(-cut, 0) for cut in after]
+        return words
 
     def multiplied(self, layer, x, y, operands):
         rank = len(self.sizes())

@@ -19,8 +19,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from probe.case.geometry import WindowSizes
-from probe.case.operation import operand_names
+from probe.case.operation import operand_names, operation_of_spec, windows_of_spec
 from probe.targets.backends.contract import Key, Unavailable, Unsupported, pool_kind
 from probe.targets.backends.source import Source, Writing
 
@@ -196,8 +195,8 @@ def require_caffe(spec):
         raise Unsupported(f"dtype={spec['dtype']}: OpenCV's Caffe layers are float32")
     if spec.get("padding") == "same_lower":
         raise Unsupported("padding=same_lower: Caffe has explicit padding alone")
-    layer_exists = "conv" in spec["op"] or spec["op"] in PRODUCTS or pool_kind(spec)
-    if "kernel" in spec and not layer_exists:
+    known = operation_of_spec(spec).kind in ("convolution", "pool") or spec["op"] in PRODUCTS
+    if "kernel" in spec and not known:
         built = "convolutions, pooling, matmul and dense are built for Caffe"
         raise Unsupported(f"op={spec['op']}: {built}")
     if pool_kind(spec) and any(step != 1 for step in spec["dilation"]):
@@ -207,7 +206,7 @@ def require_caffe(spec):
 def output_count(spec, axis, size, pad):
     """Outputs of an axis with that padding on both sides; pooling rounds up. 0: none fits."""
     stride = spec["stride"][axis]
-    room = size + 2 * pad - WindowSizes.of(spec).extents[axis]
+    room = size + 2 * pad - windows_of_spec(spec).extents[axis]
     if room < 0 or not pool_kind(spec):
         return max(room // stride + 1, 0)
     count = -(-room // stride) + 1
@@ -228,7 +227,7 @@ def symmetric_padding(spec, axis, size, before, outputs):
 def caffe_axes(spec, sizes):
     """An Axis for every spatial axis of an input of these sizes; none fits: nothing is kept."""
     axes = []
-    for axis, (before, _, _, outputs) in enumerate(WindowSizes.of(spec).spans(sizes)):
+    for axis, (before, _, _, outputs) in enumerate(windows_of_spec(spec).spans(sizes)):
         pad, drop = symmetric_padding(spec, axis, sizes[axis], before, outputs)
         count = output_count(spec, axis, sizes[axis], pad)
         part = slice(None) if (drop, count) == (0, outputs) else slice(drop, drop + outputs)
@@ -242,7 +241,7 @@ def slice_text(part):
 
 def caffe_plan(spec, sizes):
     """``caffe_axes``; raises Unsupported where Caffe's own padding can't stand for the spec's."""
-    kind, windows, axes = pool_kind(spec), WindowSizes.of(spec), caffe_axes(spec, sizes)
+    kind, windows, axes = pool_kind(spec), windows_of_spec(spec), caffe_axes(spec, sizes)
     zeros = spec.get("pad_with") == "zeros"
     for extent, pads, plan in zip(windows.extents, windows.pads(sizes), axes):
         if kind and plan.pad >= extent:

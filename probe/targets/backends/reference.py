@@ -10,7 +10,7 @@ from collections import namedtuple
 import numpy as np
 
 from probe.case import floats
-from probe.case.geometry import WindowSizes
+from probe.case.operation import operation_of_spec, windows_of_spec
 from probe.targets.backends.contract import Backend, Key, Operator, Unsupported, pool_kind
 
 # An input as the algorithms take it: ``array`` is (groups, channels/groups, batch, *padded),
@@ -139,8 +139,10 @@ class Factors:
 
     def __init__(self, spec, x, w):
         self.x, self.w, self.channels = x, w, x.array.shape[1]
-        self.windows = WindowSizes.of(spec)
+        self.windows = windows_of_spec(spec)
         self.positions = self.windows.places()
+        if operation_of_spec(spec).transposed:
+            self.windows, self.positions = self.windows.spread, self.positions[::-1]
         outputs = w[:1].size * x.array.shape[2] * max(int(np.prod(x.out)), 1)
         self.at_once = max(BLOCK // max(outputs, 1), 1)
 
@@ -173,6 +175,14 @@ def summing(spec, algorithm, arithmetic):
     return compute
 
 
+def spread(x, stride):
+    """(channels, batch, *spatial) with stride - 1 zeros between the elements of each axis."""
+    sizes = [(size - 1) * step + 1 for size, step in zip(x.shape[2:], stride)]
+    wide = np.zeros(x.shape[:2] + tuple(sizes), x.dtype)
+    wide[(slice(None),) * 2 + tuple(slice(None, None, step) for step in stride)] = x
+    return wide
+
+
 class ReferenceOperator(Operator):
     """One spec in NumPy. A value is an array of the working dtype, groups and channels first."""
 
@@ -190,9 +200,14 @@ class ReferenceOperator(Operator):
         self.call = call
 
     def input(self, x):
-        spans = WindowSizes.of(self.spec).spans(x.shape[1:-1])
+        windows = windows_of_spec(self.spec)
+        spans = windows.spans(x.shape[1:-1])
+        pairs = [(span.before, span.after) for span in spans]
         x = np.moveaxis(self.arithmetic.widen(x), -1, 0)
-        x = np.pad(x, [(0, 0), (0, 0)] + [(span.before, span.after) for span in spans], "constant")
+        if operation_of_spec(self.spec).transposed:
+            x, pairs = spread(x, windows.stride), windows.spread.padding
+        x = np.pad(x, [(0, 0), (0, 0)] + [(max(b, 0), max(a, 0)) for b, a in pairs], "constant")
+        x = x[(slice(None),) * 2 + tuple(slice(max(-b, 0), min(a, 0) or None) for b, a in pairs)]
         groups = self.spec["groups"]
         x = x.reshape((groups, x.shape[0] // groups) + x.shape[1:])
         return Padded(x, tuple(span.outputs for span in spans))
@@ -260,7 +275,7 @@ class ReferencePool(Operator):
 
     def taps(self, x, inside, beyond):
         """What every place of the window meets, (batch, *outputs, channels), row by row."""
-        windows = WindowSizes.of(self.spec)
+        windows = windows_of_spec(self.spec)
         spans = windows.spans(x.shape[1:-1])
         none = [(0, 0)]
         pads = none + [(span.before, span.after) for span in spans] + none

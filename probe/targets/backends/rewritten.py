@@ -27,7 +27,7 @@ import functools
 import numpy as np
 
 from probe.case import floats, layout
-from probe.case.geometry import WindowSizes
+from probe.case.operation import operation_of_spec, windows_of_spec
 from probe.targets.backends.contract import Around, Operator, Unsupported, pool_kind
 from probe.targets.backends.reference import Arithmetic
 
@@ -74,6 +74,9 @@ def require_remedy(spec):
     if "split" in spec or pool_kind(spec):
         what = "split=%s" % spec["split"] if "split" in spec else "op=%s" % spec["op"]
         raise Unsupported(what + ": remedies are for single convolutions and products")
+    cut = spec["remedy"]["kind"] in ("chunks", "pad") and spec["remedy"].get("axis") != "batch"
+    if cut and operation_of_spec(spec).transposed:
+        raise Unsupported("op=%s: it is not computed in pieces" % spec["op"])
     if spec["remedy"]["kind"] == "float64" and spec["dtype"] == "float64":
         raise Unsupported("dtype=float64: there is nothing wider to add in")
 
@@ -193,7 +196,7 @@ class AxisPieces(OfArrays):
         OfArrays.__init__(self, backend, spec)
         plain, remedy, held = _without_words(spec), spec["remedy"], shape[1:-1]
         axis = remedy.get("axis", len(plain["kernel"]) - 1)
-        windows = WindowSizes.of(plain)
+        windows = windows_of_spec(plain)
         before, _, _, count = windows.span(axis, held[axis])
         size = piece_size(remedy, count)
         pieces, stride = -(-count // size), plain["stride"][axis]

@@ -13,8 +13,8 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 import numpy as np
 
 from probe.case import floats, layout
-from probe.case.geometry import BY_SIZE, WindowSizes
-from probe.case.operation import operand_names
+from probe.case.geometry import BY_SIZE
+from probe.case.operation import operand_names, operation_of_spec, windows_of_spec
 from probe.targets.backends.contract import (
     Backend,
     Operator,
@@ -240,7 +240,7 @@ class InputShape:
         """Zeros before and after each axis: a list of pairs."""
         if self.layer["padding"] in BY_SIZE and set(self.layer["stride"]) != {1}:
             self.asked = True
-        return WindowSizes.of(self.layer).pads(self._shape[1:-1])
+        return windows_of_spec(self.layer).pads(self._shape[1:-1])
 
     @property
     def spatial(self):
@@ -298,8 +298,21 @@ class ChannelsFirstGraph:
             moved = layout.offset_copy_lines("w", layout.layout_of_spec(layer))
             return [] if name == "b" else ["w = %s" % w, *moved]
         if name == "w":
-            return ["w = np.ascontiguousarray(np.moveaxis(w, (-1, -2), (0, 1)))"]
+            return ["w = np.ascontiguousarray(%s)" % channels_first_weights(layer)]
         return ["b = b.reshape(%s)" % ((1, -1) + (1,) * self.rank,)]
+
+
+def channels_first_weights(layer):
+    """The expression of w (*kernel, channels/groups, filters) as (filters, channels/groups,
+    *kernel); of a transposed convolution as (channels, filters/groups, *kernel)."""
+    if not operation_of_spec(layer).transposed:
+        return "np.moveaxis(w, (-1, -2), (0, 1))"
+    w, groups, (channels, filters, *kernel) = "w", layer["groups"], weight_sizes(layer)
+    if groups == 1:
+        return "np.moveaxis(w, (-2, -1), (0, 1))"
+    apart = (*kernel, channels // groups, groups, filters)
+    w = "np.moveaxis(w.reshape(%s), (-2, -3, -1), (0, 1, 2))" % (apart,)
+    return "%s.reshape(%s)" % (w, (channels, filters, *kernel))
 
 
 def weight_sizes(layer):
@@ -309,6 +322,8 @@ def weight_sizes(layer):
         return [filters, channels]
     if layer["op"] in PRODUCT_OPS:
         return [channels] + [filters] * (layer["op"] != "dot" or filters > 1)
+    if operation_of_spec(layer).transposed:
+        return [channels, filters // layer["groups"], *layer["kernel"]]
     return [filters, channels // layer["groups"], *layer["kernel"]]
 
 

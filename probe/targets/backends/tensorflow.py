@@ -17,8 +17,8 @@ import re
 
 import numpy as np
 
-from probe.case.geometry import BY_SIZE, WindowSizes
-from probe.case.operation import operand_names
+from probe.case.geometry import BY_SIZE
+from probe.case.operation import operand_names, operation_of_spec, windows_of_spec
 from probe.targets.backends.contract import (
     ONEDNN_KEY,
     Key,
@@ -164,6 +164,8 @@ class TensorFlow(Writing):
         return error_line(error)
 
     def stable(self, spec, accumulate=None):
+        if operation_of_spec(spec).transposed:
+            raise Unsupported(f"op={spec['op']}: the prefix-stable operator is a convolution")
         return self.operator(spec if pool_kind(spec) else dict(spec, stable=accumulate))
 
     def emit(self, layer, shapes):
@@ -243,6 +245,8 @@ class TensorFlow(Writing):
             return (channels,) if vector else (channels, filters)
         if self.multiplied(layer):
             return tuple(layer["kernel"]) + (channels, filters // channels)
+        if operation_of_spec(layer).transposed:
+            return tuple(layer["kernel"]) + (filters // layer["groups"], channels)
         return tuple(layer["kernel"]) + (channels // layer["groups"], filters)
 
     def by_hand(self, layer):
@@ -266,6 +270,10 @@ class TensorFlow(Writing):
         array = name
         if name == "w" and self.flat(layer):
             array = right_expression(layer, name)
+        elif name == "w" and operation_of_spec(layer).transposed:
+            if layer["groups"] > 1:
+                raise Unsupported("groups: tf.nn's transposed convolutions have none on CPUs")
+            array = "np.swapaxes(w, -1, -2)"
         elif name == "w" and self.multiplied(layer):
             array = f"w.reshape({self.operand_shape(layer, name, 2)})"
         fed = self.constant or self.mode() == "session"
@@ -290,7 +298,11 @@ class TensorFlow(Writing):
             return [f"y = {stable(layer, 'x', operands)}"]
         if self.flat(layer):
             return self.product(layer, operands, shapes)
-        if self.by_hand(layer):
+        if operation_of_spec(layer).transposed:
+            if self.by_hand(layer):
+                raise Unsupported(f"op={layer['op']}: algorithm=elementwise is for convolutions")
+            lines = transposed_lines(layer, operands["w"])
+        elif self.by_hand(layer):
             lines = by_hand(layer, operands, shapes.around, self.mode() != "eager")
         else:
             lines = self.convolution(layer, operands["w"])
@@ -382,6 +394,29 @@ class TensorFlow(Writing):
         return composed_pool(layer, library, spatial, x)
 
 
+def transposed_lines(layer, w):
+    """A transposed convolution of ``tf.nn``, which is told how many outputs there are; explicit
+    padding is cut off them."""
+    padding, sizes, kept = layer["padding"], [], []
+    windows = windows_of_spec(layer)
+    for axis, extent in enumerate(windows.extents):
+        before, after = windows.around(axis, 1)
+        explicit = padding not in ("valid", "same")
+        whole = extent - min(after, 0) - (0 if explicit else before + max(after, 0))
+        times = f" * {layer['stride'][axis]}" if layer["stride"][axis] > 1 else ""
+        more = whole - layer["stride"][axis]
+        added = f" {'+' if more > 0 else '-'} {abs(more)}" if more else ""
+        sizes.append(f"tf.shape(x)[{axis + 1}]{times}{added}")
+        kept.append(f"{before or ''}:{-max(after, 0) or ''}" if explicit else ":")
+    outputs = f"[tf.shape(x)[0], {', '.join(sizes)}, {layer['filters']}]"
+    words = {"strides": one_or_all(layer["stride"])}
+    words["padding"] = f'"{"VALID" if explicit else padding.upper()}"'
+    if set(layer["dilation"]) != {1}:
+        words["dilations"] = one_or_all(layer["dilation"])
+    lines = [f"y = tf.nn.{layer['op']}(x, {w}, {outputs}, {keywords(words)})"]
+    return lines + [f"y = y[:, {', '.join(kept)}]"] * (set(kept) != {":"})
+
+
 def traced_function(names, lines, *decorators):
     """The function ``traced`` of these names whose lines end with the assignment of ``y``."""
     *body, last = lines
@@ -426,7 +461,7 @@ def by_hand(layer, operands, pairs, graph):
     length moves a bit. Channels of a group are split, groups have an axis of their own. In a graph
     products are subtracted: grappler makes one AddN of a chain of additions.
     """
-    groups, filters, windows = layer["groups"], layer["filters"], WindowSizes.of(layer)
+    groups, filters, windows = layer["groups"], layer["filters"], windows_of_spec(layer)
     depth, lines = layer["in_channels"] // groups, []
     if any(map(any, pairs)):
         lines.append(f"x = {padded('x', pairs)}")

@@ -15,6 +15,7 @@ from importlib import import_module
 
 from probe.case import floats
 from probe.case.layout import CHANNELS_LAST, TRANSPOSED, WORDS, layout_of_spec, offset
+from probe.case.operation import operation_of_spec
 from probe.targets.backends.contract import (
     ONEDNN_KEY,
     Around,
@@ -30,6 +31,7 @@ from probe.targets.backends.source import (
     PRODUCT_OPS,
     Text,
     Writing,
+    channels_first_weights,
     is_vector,
     keywords,
     left_expression,
@@ -138,7 +140,7 @@ class Torch(Writing):
         return source._replace(run=source.run + wait)
 
     def stable(self, spec, accumulate=None):
-        if pool_kind(spec) or spec["op"] in PRODUCT_OPS:
+        if operation_of_spec(spec).kind != "convolution":
             raise Unsupported("op=%s: the prefix-stable operator is a convolution" % spec["op"])
         return self.operator(dict(spec, stable=accumulate))
 
@@ -162,7 +164,7 @@ class Torch(Writing):
         if layer["op"] in PRODUCT_OPS:
             turned = ".T.copy()" * self.linear(layer)
             return self.laid("w", right_expression(layer, "w") + turned, layer, word)
-        lines = ["w = np.moveaxis(w, (-1, -2), (0, 1)).copy()"]
+        lines = [f"w = {channels_first_weights(layer)}.copy()"]
         lines.append(f"w = {self.tensor('w', layer)}")
         return lines + memory_format_lines("w", layer, word) * (word == CHANNELS_LAST)
 
@@ -198,6 +200,8 @@ class Torch(Writing):
             }
             words["accumulate"] = repr(layer["stable"])
             return [f"y = conv({', '.join(['x', *operands, keywords(words)])})"]
+        if operation_of_spec(layer).transposed:
+            return transposed_lines(layer, operands, shapes.around)
         return convolution_lines(layer, operands, shapes.around)
 
     def product(self, layer, operands):
@@ -229,16 +233,19 @@ class Choosing:
     def __init__(self, torch, spec):
         self.torch, self.rank, self.names = torch, len(spec["kernel"]), []
         self.pad = torch.nn.functional.pad
-        setattr(self, f"conv{self.rank}d", self.choose)
+        self.transposed = operation_of_spec(spec).transposed
+        name = f"conv_transpose{self.rank}d" if self.transposed else f"conv{self.rank}d"
+        setattr(self, name, self.choose)
 
     def choose(self, x, w, b=None, groups=1, **windows):
         """Keeps the name of the backend for these arguments; x stands for the result."""
-        each = []
-        for name, default in (("stride", 1), ("padding", 0), ("dilation", 1)):
-            value = windows.get(name, default)
-            each.append([value] * self.rank if isinstance(value, int) else list(value))
+        plain = {"stride": 1, "padding": 0, "dilation": 1, "output_padding": 0}
+        each = [
+            [value] * self.rank if isinstance(value, int) else list(value)
+            for value in dict(plain, **windows).values()
+        ]
         select = self.torch._C._select_conv_backend
-        self.names.append(select(x, w, b, *each, False, [0] * self.rank, groups).name)
+        self.names.append(select(x, w, b, *each[:3], self.transposed, each[3], groups).name)
         return x
 
 
@@ -256,6 +263,29 @@ def convolution_lines(layer, operands, pairs):
         words["groups"] = str(layer["groups"])
     arguments = ", ".join(["x", *operands, keywords(words)])
     return [*lines, f"y = F.conv{len(layer['kernel'])}d({arguments})"]
+
+
+def transposed_lines(layer, operands, pairs):
+    """``F.conv_transpose``, which cuts off as much before as after but for ``output_padding``; what
+    it can't say is cut off its outputs."""
+    around, more, kept = [], [], []
+    for (before, after), stride, dilation in zip(pairs, layer["stride"], layer["dilation"]):
+        if 0 <= before - after < max(stride, dilation):
+            around, more, kept = [*around, before], [*more, before - after], [*kept, ":"]
+            continue
+        both = max(min(before, after), 0)
+        around, more = [*around, both], [*more, max(-after, 0)]
+        kept.append(f"{before - both or ''}:{both - max(after, 0) or ''}")
+    words = {"stride": one_or_all(layer["stride"]), "padding": one_or_all(around)}
+    if any(more):
+        words["output_padding"] = one_or_all(more)
+    if layer["groups"] > 1:
+        words["groups"] = str(layer["groups"])
+    if set(layer["dilation"]) != {1}:
+        words["dilation"] = one_or_all(layer["dilation"])
+    arguments = ", ".join(["x", *operands, keywords(words)])
+    lines = [f"y = F.conv_transpose{len(kept)}d({arguments})"]
+    return lines + [f"y = y[:, :, {', '.join(kept)}]"] * (set(kept) != {":"})
 
 
 def memory_format_lines(x, layer, word):
