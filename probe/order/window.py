@@ -464,6 +464,14 @@ PLAIN = {
     "onnx": "ONNX takes any padding: all numbers before, then all after",
     "caffe": "Caffe pads both ends equally",
 }
+# The same of transposed convolutions, whose padding is cut off their outputs.
+PLAIN_TRANSPOSED = {
+    "torch": "PyTorch cuts off as much before as after, less output_padding",
+    "tensorflow": "tf.nn knows VALID and SAME; the rest is cut off here",
+    "keras": "a Keras layer knows valid and same; the rest is cut off here",
+    "jax": "the taps of JAX are in the opposite order of TensorFlow's and PyTorch's: w[::-1]",
+    "onnx": "ONNX cuts off any numbers: all before, then all after",
+}
 
 
 @dataclass(frozen=True)
@@ -502,14 +510,18 @@ def equivalent(case: Case, framework: str) -> Equivalent:
     what = case.operation
     if not what.windows:
         raise InputError("op", case.op, "it has no windows", "use a convolution or pooling")
-    pairs = case.pads()
+    pairs, plain = case.pads(), PLAIN
+    if what.transposed:
+        plain = PLAIN_TRANSPOSED
+        choice("framework", framework, plain)
     if framework == "caffe":
         return _caffe(case, pairs)
     if framework == "keras" and not what.depthwise and max(case.stride) > 1 < max(case.dilation):
         why = "Keras refuses strides together with dilations"
         raise InputError("dilation", by(case.dilation), why, "use a different framework")
     resolved = case.with_(padding=pairs, ceil_mode=case.rounds_up)
-    note = "; ".join(filter(None, (PLAIN[framework], _sizes_said(case, pairs), _pooling(case))))
+    shifted = _shifted(framework, case, pairs) if what.transposed else _sizes_said(case, pairs)
+    note = "; ".join(filter(None, (plain[framework], shifted, _pooling(case))))
     whole = (slice(None),) * case.spatial_rank
     try:
         lines = _library_lines(framework, case, pairs)
@@ -540,6 +552,11 @@ def _library_lines(framework: str, case: Case, pairs: Pairs) -> str:
     """
     backend = backends.get(FRAMEWORKS[framework])().described({}, "cpu", "")
     named: Padding = pairs
+    if case.operation.transposed:  # whose padding is the same numbers at every size
+        words = (word for word in ("same", "valid") if case.with_(padding=word).pads() == pairs)
+        named = next(words, pairs)
+        layer = case.with_(padding=named).spec() | {"bias": False}
+        return "\n".join(backend.shown(layer, InputShape(layer, case.input_shape())))
     zeros = case.pool == "max" and case.pad_with == "zeros"  # which a Pad node has to bring
     if framework == "onnx" and set(case.dilation) == {1} and not zeros:
         named = case.padding  # it has words for both SAMEs, which hold at every size
@@ -556,6 +573,27 @@ def _library_lines(framework: str, case: Case, pairs: Pairs) -> str:
     ceil = case.rounds_up and named not in BY_SIZE
     layer = case.with_(padding=named, ceil_mode=ceil).spec() | {"bias": False}
     return "\n".join(backend.shown(layer, InputShape(layer, case.input_shape())))
+
+
+def _shifted(framework: str, case: Case, pairs: Pairs) -> str:
+    """What the library's own words for as many outputs give instead: the same ones, some pixels
+    further on."""
+    if framework == "torch":
+        own = [max(-(-sum(pair) // 2), 0) for pair in pairs]
+        more = [2 * both - sum(pair) for both, pair in zip(own, pairs, strict=True)]
+        words = f"padding={by(own)}, output_padding={by(more)}"
+    elif framework in ("tensorflow", "keras"):
+        same = case.with_(padding="same").pads()
+        if list(map(sum, same)) != list(map(sum, pairs)):
+            return ""
+        own, words = [before for before, _ in same], "padding=same"
+    else:
+        return ""
+    shift = [mine - before for mine, (before, _) in zip(own, pairs, strict=True)]
+    if not any(shift):
+        return ""
+    here, there = ([max(sign * step, 0) for step in shift] for sign in (1, -1))
+    return f"{words} has as many outputs, shifted: output {by(here)} here is its output {by(there)}"
 
 
 def _sizes_said(case: Case, pairs: tuple[Pair, ...]) -> str:

@@ -335,6 +335,7 @@ class Run:
         rows = self.x.reshape(self.x.shape[0], -1, self.x.shape[-1])
         self.rows = np.concatenate([rows, np.zeros_like(rows[:, :1])], axis=1)  # row -1: padding
         self.weights = self.w.reshape(-1, self.w.shape[-1])
+        self.taps = [own[f"taps{axis}"] for axis in range(len(self.windows["sizes"]))]
         self.reads = self._reads()
 
     def _reads(self) -> np.ndarray:
@@ -342,8 +343,7 @@ class Run:
         w = self.windows
         flat, inside = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
         for axis, size in enumerate(w["sizes"]):
-            starts = np.arange(w["outputs"][axis]) * w["stride"][axis] - w["before"][axis]
-            index = starts[:, None] + np.arange(w["kernel"][axis]) * w["dilation"][axis]
+            index = self.taps[axis].astype(np.int64)
             shape = (len(flat) * len(index), -1)
             flat = (flat[:, None, :, None] * size + index[:, None, :]).reshape(shape)
             read = (index >= 0) & (index < size)

@@ -399,14 +399,17 @@ def _data_of_run(side: CaseRun, partial: bool) -> tuple[dict[str, Any], dict[str
         described.append(data)
         arrays |= {f"{number}.{name}": array for name, array in own.items()}
     geometry = Geometry.of(case)
-    windows = {name: list(getattr(geometry, name)) for name in ("sizes", "outputs")}
-    windows |= {name: list(getattr(case, name)) for name in ("kernel", "stride", "dilation")}
+    for axis in range(len(geometry.sizes)):  # what the outputs read along it, at each tap
+        arrays[f"taps{axis}"] = geometry.axis_reads(axis).astype(np.int32)
     about = {
         "target": side.target.text,
         "case": case.label,
         "dtype": case.dtype,
-        "windows": windows
-        | {"before": [before for before, _ in geometry.around], "groups": geometry.groups},
+        "windows": {
+            "sizes": list(geometry.sizes),
+            "outputs": list(geometry.outputs),
+            "groups": geometry.groups,
+        },
         "summations": described,
     }
     return about, {name: np.ascontiguousarray(array) for name, array in arrays.items()}

@@ -271,9 +271,12 @@ class TensorFlow(Writing):
         if name == "w" and self.flat(layer):
             array = right_expression(layer, name)
         elif name == "w" and operation_of_spec(layer).transposed:
-            if layer["groups"] > 1:
-                raise Unsupported("groups: tf.nn's transposed convolutions have none on CPUs")
             array = "np.swapaxes(w, -1, -2)"
+            groups = layer["groups"]
+            if groups > 1:
+                shape = self.operand_shape(layer, name, len(layer["kernel"]))
+                split = (*layer["kernel"], layer["in_channels"] // groups, groups, shape[-2])
+                array = f"np.swapaxes(w.reshape({split}), -1, -3).reshape({shape})"
         elif name == "w" and self.multiplied(layer):
             array = f"w.reshape({self.operand_shape(layer, name, 2)})"
         fed = self.constant or self.mode() == "session"
