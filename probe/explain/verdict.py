@@ -246,15 +246,21 @@ def window_slices(
     for axis, place in enumerate(at):
         reads = geometry.axis_reads(axis)[place]
         inside = np.flatnonzero((reads >= 0) & (reads < geometry.sizes[axis]))
-        first, last = (int(inside[0]), int(inside[-1])) if len(inside) else (0, -1)
-        step = int(reads[1] - reads[0]) if len(reads) > 1 else 1
-        begin = int(reads[first])
-        end = begin + step * (last - first) + 1 if len(inside) else begin
-        boxes[0].append(f"{max(begin, 0)}:{max(end, 0)}" + f":{step}" * (step > 1))
-        boxes[1].append(f"{first}:{last + 1}")
+        taps = inside[:: -1 if len(inside) > 1 and reads[inside[0]] > reads[inside[1]] else 1]
+        boxes[0].append(slice_of(reads[taps].tolist()))
+        boxes[1].append(slice_of(taps.tolist()))
     channels = geometry.channels(filter_).tolist()
     boxes[0].append(f"{channels[0]}:{channels[-1] + 1}")
     return boxes, (entry, *at, filter_)
+
+
+def slice_of(numbers: list[int]) -> str:
+    """The slice of numbers as far apart as the first two: ``0:5:2``, ``4::-2``."""
+    if not numbers:
+        return "0:0"
+    step = numbers[1] - numbers[0] if len(numbers) > 1 else 1
+    end = numbers[-1] + (1 if step > 0 else -1)
+    return f"{numbers[0]}:{end if end >= 0 else ''}" + f":{step}" * (step != 1)
 
 
 def exact_pool(

@@ -33,7 +33,8 @@ import numpy as np
 from probe.case import floats, layout, ulp
 from probe.case.case import Case
 from probe.case.errors import InputError, NotReproduced, ProbeError
-from probe.case.geometry import WindowSizes
+from probe.case.geometry import TransposedSizes, WindowSizes
+from probe.case.operation import OPERATIONS
 from probe.diff.alone import WAYS, Alone, Cause, Sides, isolated_sides, unequal_bits
 from probe.diff.difference import Difference, Region
 from probe.diff.enclosed import ULPS
@@ -555,10 +556,6 @@ def _no_case(why: str) -> InputError:
     return InputError("operation", "(of the model)", why, "its own script is written")
 
 
-# Of convolutions, by their spatial axes.
-CONVOLUTIONS = ("conv1d", "conv2d", "conv3d")
-
-
 def _case_of(alone: Alone) -> tuple[Case, OperationSum]:
     """Returns an operation as a case, and where its operands and outputs are. InputError: it is
     none."""
@@ -611,18 +608,26 @@ def _is_fixed(run: Run, number: int) -> bool:
 def _convolution_case(
     inner: Windows, holes: Sequence[int], summed: OperationSum, words: dict[str, Any]
 ) -> Case:
-    if inner.kind != "convolution" or set(holes) != {1}:
-        raise _no_case("it is a transposed convolution")
-    if min(min(pair) for pair in inner.padding) < 0 or len(inner.kernel) > len(CONVOLUTIONS):
-        raise _no_case("its padding crops, or it has more than three spatial axes")
-    padding: Any = inner.padding if any(map(any, inner.padding)) else "valid"
-    if padding != "valid" and inner.padding == WindowSizes(
-        inner.kernel, inner.stride, inner.dilation, "same"
-    ).pads(summed.sizes):
+    if inner.kind not in ("convolution", "transposed") or set(holes) != {1} or inner.flipped:
+        raise _no_case("it is a transposed convolution whose taps are in the opposite order")
+    rank, transposed, pads = len(inner.kernel), inner.kind == "transposed", inner.padding
+    op = f"conv{rank}d{'_transpose' * transposed}"
+    if op not in OPERATIONS:
+        raise _no_case("it has more spatial axes than a case's")
+    sizes = inner.kernel, inner.stride, inner.dilation
+    if transposed:  # what is cut off follows from the number of outputs
+        plain = TransposedSizes(*sizes, ((0, 0),) * rank).outputs(summed.sizes)
+        whole = zip(plain, pads, summed.index, strict=True)
+        pads = tuple((before, all_ - before - len(kept)) for all_, (before, _), kept in whole)
+    elif min(min(pair) for pair in pads) < 0:
+        raise _no_case("its padding crops")
+    padding: Any = pads if any(map(any, pads)) else "valid"
+    windows = TransposedSizes if transposed else WindowSizes
+    if padding != "valid" and pads == windows(*sizes, "same").pads(summed.sizes):
         # users of TensorFlow, Keras and JAX write SAME: explicit zeros are another call there
         padding = "same"
-    depthwise = len(inner.kernel) == 2 and 1 < inner.groups == summed.in_channels
-    op = "depthwise_conv2d" if depthwise else CONVOLUTIONS[len(inner.kernel) - 1]
+    depthwise = op == "conv2d" and 1 < inner.groups == summed.in_channels
+    op = "depthwise_conv2d" if depthwise else op
     case = Case(
         *(op, inner.kernel),
         length=summed.sizes[-1],
@@ -774,7 +779,8 @@ def as_users_write(case: Case, library: str, named: bool = True) -> str:
         groups = case.in_channels if depthwise else case.groups
         options += [f"groups={groups}"] * (depthwise or groups > 1)
         sizes = f"{case.in_channels}, {case.filters}, {kernel}"
-        return f"nn.Conv{rank}d({', '.join([sizes, *options])})"
+        name = f"nn.Conv{'Transpose' * case.operation.transposed}{rank}d"
+        return f"{name}({', '.join([sizes, *options])})"
     if library in ("tensorflow", "keras"):
         if not rank:
             dense = f"Dense({case.filters}) of {case.in_channels} numbers"
@@ -782,7 +788,8 @@ def as_users_write(case: Case, library: str, named: bool = True) -> str:
         if depthwise:
             return f"DepthwiseConv{rank}D({', '.join([str(kernel), *options])})"
         sizes = f"{case.filters}, {kernel}"
-        return f"Conv{rank}D({', '.join([sizes, *options])}) of {case.in_channels} channels"
+        name = f"Conv{rank}D{'Transpose' * case.operation.transposed}"
+        return f"{name}({', '.join([sizes, *options])}) of {case.in_channels} channels"
     word = {"onnxruntime": ("Gemm", "Conv"), "litert": ("FULLY_CONNECTED", "CONV_2D")}
     name = word.get(library, ("a product", "a convolution"))[rank > 0]
     sizes = f"{case.in_channels} to {case.filters}"

@@ -71,6 +71,12 @@ def _float32_specs():
     yield from _strided_specs("conv3d", [2, 1, 3], [3, 4, 7], wide)
     yield spec("conv3d", [2, 2, 3], padding=[[1, 0], [0, 0], [2, 1]], **wide), [3, 3, 6], 2
     yield spec("conv3d", [2, 2, 2], **grouped), [3, 3, 5], 1
+    yield from _strided_specs("conv1d_transpose", [3], [5], wide)
+    yield from _strided_specs("conv2d_transpose", [3, 2], [3, 4], wide)
+    for padding in ([[1, 0]], [[0, 2]], [[3, 1]], [[1, -1]]):
+        yield spec("conv1d_transpose", [3], padding=padding, stride=[2], **wide), [5], 2
+    yield spec("conv2d_transpose", [1, 2], stride=[2, 3], padding="same_lower", **wide), [3, 4], 1
+    yield spec("conv2d_transpose", [3, 3], stride=[2, 1], bias=True, **grouped), [3, 4], 2
     for filters in (3, 6):
         deep = {"in_channels": 3, "filters": filters}
         yield from _strided_specs("depthwise_conv2d", [3, 3], [7, 9], deep)
@@ -138,6 +144,18 @@ def _taps_of_axis(spec, axis, size):
     stride, dilation = spec["stride"][axis], spec["dilation"][axis]
     kernel, padding = spec["kernel"][axis], spec["padding"]
     extent = dilation * (kernel - 1) + 1
+    if spec["op"].endswith("transpose"):  # every input adds to the outputs from its own on
+        cut = extent - stride
+        before = (max(cut, 0) + (padding == "same_lower")) // 2
+        before, after = {"valid": (0, min(cut, 0))}.get(str(padding), (before, cut - before))
+        if not isinstance(padding, str):
+            before, after = padding[axis]
+        taps = [[] for _ in range((size - 1) * stride + extent - before - after)]
+        for at, k in itertools.product(range(size), range(kernel)):
+            place = at * stride + k * dilation - before
+            if 0 <= place < len(taps):
+                taps[place].append((k, at))
+        return taps
     if padding == "same":  # ceil(size / stride) outputs; the odd zero is on the right
         outputs = (size + stride - 1) // stride
         left = max(extent + stride * (outputs - 1) - size, 0) // 2
