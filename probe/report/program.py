@@ -10,7 +10,6 @@ none unless it prints the two numbers that were measured.
 from __future__ import annotations
 
 import base64
-import math
 import re
 import subprocess
 import sys
@@ -70,76 +69,77 @@ def block(lines: Iterable[str]) -> list[str]:
     return [f"    {line}" if line.strip() else "" for line in lines]
 
 
-# Numbers that are written one by one; more of them are packed.
+# Numbers that are written one by one; of more, those that are not as most of them are.
 WRITTEN = 256
+SPARSE = 24
 
-# Numbers in an array of zeros that get a line each.
-PICKED = 24
-
-# Functions that read what ``assignments`` writes.
-READERS = {
-    "numbers": '''
-def numbers(text, dtype, *shape):
-    """An array from exact hexadecimal numbers."""
-    values = [float.fromhex(number) for number in text.split()]
-    return np.array(values, np.float64).astype(dtype).reshape(shape)
-''',
-    "unpacked": '''
+# The function that reads what is packed.
+UNPACKED = '''
 def unpacked(text, dtype, *shape):
     """An array from its compressed bits."""
     packed = zlib.decompress(base64.b64decode(text))
     return np.frombuffer(packed, dtype).reshape(shape).copy()
-''',
-}
+'''
 
 
 def assignments(name: str, array: np.ndarray) -> list[str]:
-    """Assignments that make the array ``name``, whose dtype is one of NumPy's own."""
-    count, dtype, shape = int(np.count_nonzero(array)), array.dtype.name, list(array.shape)
-    real = array.dtype.kind == "f"
-    # mostly zeros, as after shrinking: the few that count are read at a glance
-    if real and count <= PICKED and array.size > max(8, 2 * count):
-        lines = [f'{name} = np.zeros({array.shape}, "{dtype}")']
-        for place in np.argwhere(array).tolist():
-            value, at = array[tuple(place)], ", ".join(map(str, place))
-            number = hexadecimal(float(value))
-            lines.append(f'{name}[{at}] = float.fromhex("{number}")  # {value!s}')
-        return lines
-    if real and array.size <= WRITTEN:
-        written = " ".join(map(hexadecimal, array.reshape(-1).tolist()))
-        lines = [_reader_call(name, "numbers", written, dtype, shape)]
-        if array.size <= 1:
-            return lines
-        # the first ones as decimals, as many as a line has room for
-        text, values = f"# {name} is ", [str(value) for value in array.reshape(-1)[:24]]
-        while len(text + ", ".join(values)) > 94:
-            values.pop()
-        more = ", ..." if len(values) < array.size else ""
-        return [text + ", ".join(values) + more, *lines]
-    if array.dtype.kind in "biu" and array.size <= WRITTEN:
-        values = array.reshape(-1).tolist()
-        return [f'{name} = np.array({values}, "{dtype}").reshape({array.shape})']
+    """Assignments that make the array ``name``, whose dtype is one of NumPy's own, with its bits.
+
+    Numbers have their shortest decimals; those that are too many are packed.
+    """
+    flat, dtype = array.reshape(-1), _dtype_text(array.dtype)
+    whole = array.size <= WRITTEN and array.dtype.kind in "biuf"
+    if whole and array.size <= SPARSE:
+        return [f"{name} = np.array({_nested_literal(array)}, {dtype})"]
+    if array.dtype.kind == "f" and array.size:
+        values, counts = np.unique(flat.view(f"u{flat.itemsize}"), return_counts=True)
+        common = values[np.argmax(counts)]  # the array is filled with it
+        places = np.flatnonzero(flat.view(common.dtype) != common)
+        # mostly alike, as after shrinking: the few that count are read at a glance
+        alike = len(np.unique(flat.view(common.dtype)[places])) == 1
+        if (alike or len(places) <= SPARSE) and 2 * len(places) < array.size:
+            filled = _shortest_decimal(common.view(array.dtype))
+            made = f"np.zeros({array.shape}, {dtype})" if not common else ""
+            lines = [f"{name} = {made or f'np.full({array.shape}, {filled}, {dtype})'}"]
+            if len(places):
+                first, last = int(places[0]), int(places[-1])
+                where = f"[{', '.join(map(str, places.tolist()))}]"
+                if len(places) > 1 and last - first + 1 == len(places):
+                    where = f"{first}:{last + 1}"
+                shown = flat[places[:1]] if alike else flat[places]
+                lines.append(f"{name}.flat[{where}] = {', '.join(map(_shortest_decimal, shown))}")
+            if sum(map(len, lines)) <= 12 * WRITTEN:
+                return lines
+    if whole:
+        return [f"{name} = np.array({_nested_literal(flat)}, {dtype}).reshape({array.shape})"]
     # the script may run on a machine of the other byte order, so the order is written down
     little = array.astype(array.dtype.newbyteorder("<"))
     packed = base64.b64encode(zlib.compress(little.tobytes(), 9)).decode()
-    return [_reader_call(name, "unpacked", packed, little.dtype.str, shape)]
+    # in pieces, since no formatter breaks strings
+    pieces = [f'"{piece}"' for piece in textwrap.wrap(packed, 88, break_on_hyphens=False)]
+    shape = "".join(f", {size}" for size in array.shape)
+    return [f'{name} = unpacked({" ".join(pieces)}, "{little.dtype.str}"{shape})']
 
 
-def _reader_call(name: str, reader: str, text: str, dtype: str, shape: list[int]) -> str:
-    """A call of one of ``READERS``, its text in pieces, since no formatter breaks strings."""
-    pieces = textwrap.wrap(text, 88, break_on_hyphens=False)
-    end = " " if reader == "numbers" else ""
-    shown = [f'"{piece}{end}"' for piece in pieces[:-1]] + [f'"{pieces[-1]}"'] if pieces else ['""']
-    arguments = [" ".join(shown), f'"{dtype}"', *map(str, shape)]
-    return f"{name} = {reader}({', '.join(arguments)})"
+def _dtype_text(dtype: np.dtype) -> str:
+    return f"np.{dtype.name}" if dtype.kind in "iuf" else f'"{dtype.name}"'
 
 
-def hexadecimal(value: float) -> str:
-    """``float.hex`` without the zeros at the end of its digits."""
-    digits, _, exponent = value.hex().partition("p")
-    if "." in digits:
-        digits = digits.rstrip("0").rstrip(".")
-    return f"{digits}p{exponent}" if exponent else digits
+def _nested_literal(array: np.ndarray) -> str:
+    if array.ndim == 0:
+        return _shortest_decimal(array[()])
+    return f"[{', '.join(map(_nested_literal, array))}]"
+
+
+def _shortest_decimal(value: Any) -> str:
+    """Returns the shortest decimal of one of NumPy's numbers: ``1.``, ``0.3``, ``1.0000007``."""
+    if not isinstance(value, np.floating):
+        return str(value)
+    if not np.isfinite(value):
+        return f'float("{value}")'
+    if float(value).is_integer() and abs(float(value)) < 2**31:
+        return f"{value:.0f}."  # not of an int, which has no -0
+    return str(value).removesuffix("0") if str(value).endswith(".0") else str(value)
 
 
 # The name of probe's own arithmetic.
@@ -175,19 +175,23 @@ def of_case(target: Target, version: str, case: Case, operands: Arrays) -> Scrip
     Raises InputError where no script is written for it.
     """
     if target.name == "reference":  # probe's own arithmetic: such a script needs probe
-        if case.dtype == "bfloat16":
-            why = "no script is written for bfloat16"
-            raise InputError("target", target.text, why, "use another target")
+        enter, leave, more = "{}", "{}", tuple[str, ...]()
+        if case.dtype == "bfloat16":  # its arithmetic takes the 16 bits
+            more = ("from probe.case import floats",)
+            enter = 'floats.round_to({}, "bfloat16")'
+            leave = 'floats.widen({}, "bfloat16").astype(np.float32)'
         names = ["w"] * case.weighted + ["b"] * (case.bias is not None)
-        given = ", ".join(f'"{name}": {name}' for name in names)
+        given = ", ".join(f'"{name}": {enter.format(name)}' for name in names)
         body: tuple[str, ...] = (
+            *more,
             "from probe.targets.backends.reference import Reference",
             "",
             "backend = Reference()",
             f'backend.start({dict(target.switches)!r}, "cpu")',
             f"operator = backend.operator({case.spec()!r})",
             f"run = operator.bind({{{given}}})",
-            "return operator.output(run(operator.input(x)))",
+            f"y = operator.output(run(operator.input({enter.format('x')})))",
+            f"return {leave.format('y')}",
         )
         return ScriptLibrary(NUMPY, "np.__version__", (), body, modules=("probe-numerics",))
     if not is_written(target):
@@ -350,13 +354,13 @@ class Script:
             autoescape=False,
         )
         environment.filters |= {"literal": repr, "in_docstring": in_docstring}
-        readers = [name for name in READERS if f" = {name}(" in "\n".join(self.operands)]
+        packed = " = unpacked(" in "\n".join(self.operands)
         standard = self.standard | {"platform", "sys"}
         if self.isolated:
             standard |= {"base64", "json", "os", "shlex", "subprocess"}
         if self.sides[0].variables or self.stored:
             standard |= {"os"}
-        if "unpacked" in readers:
+        if packed:
             standard |= {"base64", "zlib"}
         needs = list(dict.fromkeys(["numpy", *self.needs]))
         needed = (", " if len(needs) > 2 else " and ").join(needs)
@@ -381,7 +385,7 @@ class Script:
             left=self.sides[0],
             right=self.sides[1],
             standard=[name if name.startswith("from") else f"import {name}" for name in standard],
-            readers=[READERS[name].strip() for name in readers],
+            unpacked=UNPACKED.strip() if packed else "",
             floating=floating,
             narrow=narrow,
             size=bits,
@@ -593,12 +597,6 @@ def slices_as_written(part: tuple[slice, ...], shape: tuple[int, ...]) -> str:
     return ", ".join(shown)
 
 
-# Numbers of an array that are written out; of more only those that are not 0, by their places.
-LITERAL = 40
-
-# Numbers that are not 0, up to which that is done.
-SPARSE = 24
-
 # Lines after which a script is no short one.
 LINES = 75
 
@@ -647,21 +645,23 @@ def shortest_script(
         library = libraries[0]
         if (library.setup, library.body) != (libraries[1].setup, libraries[1].body):
             return None
-        # x, w and b of each side, as far as it has them, as float64
+        # x, w and b of each side, as far as it has them
         sides = []
         for case in cases:
             there = {"x": True, "w": case.weighted, "b": case.bias is not None}
             operands = zip("xwb", finding.operands(case), strict=True)
             sides.append(
                 {
-                    name: np.asarray(floats.widen(array, case.dtype), np.float64)
+                    name: np.asarray(floats.widen(array, case.dtype)).astype(
+                        numpy_dtype(case.dtype)
+                    )
                     for name, array in operands
                     if there[name] and array is not None
                 }
             )
         for name in sides[0]:
             whole = max((side[name] for side in sides), key=np.size)
-            lines += _lines_of_array(name, whole, numpy_dtype(finding.case.dtype))
+            lines += assignments(name, whole)
             for call, side in zip(calls, sides, strict=True):
                 call.append(_slice_of_whole(name, side[name], whole))
     except InputError:
@@ -710,7 +710,7 @@ def shortest_script(
         ]
     text = [*head, *imports, *library.setup, *lines, *function, *ends]
     short = formatted("\n".join(text) + "\n")
-    if short.count("\n") > LINES:
+    if short.count("\n") > LINES or " = unpacked(" in short:
         return None
     return _proved_by_run(short, runs, targets, values, wrong)
 
@@ -727,52 +727,6 @@ def _slice_of_whole(name: str, array: np.ndarray, whole: np.ndarray) -> str:
     while words[-1] == ":":
         words.pop()
     return f"{name}[{', '.join(words)}].copy()"
-
-
-def _lines_of_array(name: str, array: np.ndarray, dtype: str) -> list[str]:
-    """Returns the lines that make one array. InputError: too many numbers."""
-    if array.size <= LITERAL:
-        return [f"{name} = np.array({_nested_literal(array, dtype)}, np.{dtype})"]
-    flat = array.reshape(-1)
-    common = 0.0
-    if np.count_nonzero(flat) > SPARSE and not np.isnan(flat).all():
-        values, counts = np.unique(flat[~np.isnan(flat)], return_counts=True)
-        common = float(values[np.argmax(counts)])  # the array is filled with it
-    places = np.flatnonzero(flat != common)
-    lines = [f"{name} = np.full({array.shape}, {_shortest_decimal(common, dtype)}, np.{dtype})"]
-    if common == 0:
-        lines = [f"{name} = np.zeros({array.shape}, np.{dtype})"]
-    if len(places):
-        first, last = int(places[0]), int(places[-1])
-        where = f"[{', '.join(map(str, places.tolist()))}]"
-        if len(places) > 1 and last - first + 1 == len(places):
-            where = f"{first}:{last + 1}"
-        # one number where all are alike
-        alike = len(np.unique(flat[places])) == 1
-        if len(places) > SPARSE and not alike:
-            raise InputError("case", name, "too many numbers", "take the long script")
-        shown = flat[places[:1]] if alike else flat[places]
-        numbers = ", ".join(_shortest_decimal(v, dtype) for v in shown.tolist())
-        lines.append(f"{name}.flat[{where}] = {numbers}")
-    return lines
-
-
-def _nested_literal(array: np.ndarray, dtype: str) -> str:
-    if array.ndim == 0:
-        return _shortest_decimal(float(array), dtype)
-    return f"[{', '.join(_nested_literal(part, dtype) for part in array)}]"
-
-
-def _shortest_decimal(value: float, dtype: str) -> str:
-    """Returns the shortest decimal of a number of ``dtype``: ``1.``, ``0.3``, ``1.0000007``."""
-    if not math.isfinite(value):
-        return f'float("{value}")'
-    if value == int(value) and abs(value) < 2**31:
-        return f"{value:.0f}."  # not of an int, which has no -0
-    if dtype == "float64":
-        return repr(value)
-    text = str(np.float32(value)) if dtype != "float16" else str(np.float16(value))
-    return text.removesuffix("0") if text.endswith(".0") else text
 
 
 def _proved_by_run(
