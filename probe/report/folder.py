@@ -6,9 +6,10 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from probe.case import floats
 from probe.case.arguments import require_unwritten
@@ -30,11 +31,16 @@ from probe.report.failing import (
 )
 from probe.report.forms import form_of
 from probe.report.program import shortest_script
-from probe.report.report import FurtherTarget, Reproduction, facts_of, library_environment
+from probe.report.report import (
+    FurtherTarget,
+    Reported,
+    Reproduction,
+    facts_of,
+    library_environment,
+)
 from probe.report.shrink import BUDGET, Shrunk, smallest_finding
 from probe.sweep.printing import plain
 from probe.targets import budget, machine
-from probe.targets.launch import library_variables
 from probe.targets.progress import VOICE, Say, silent
 from probe.targets.target import Target
 
@@ -159,9 +165,16 @@ def proved_reproduction(
     ran = proof.prove(script, targets, bits, choices.times, fails)
     evidence = evidence_of(comparison, condition.before.cause)
     repro = Reproduction(
-        *(smallest, targets, versions, comparison, evidence, script, ran, verdict),
+        finding=smallest,
+        targets=targets,
+        versions=versions,
+        explanation=comparison,
+        evidence=evidence,
+        script=script,
+        ran=ran,
+        verdict=verdict,
         times=choices.times,
-        facts=facts_of(targets, facts),
+        facts=facts_of(targets, facts, proof.emulator(targets[0])),
         shrunk=shrunk,
         elsewhere=choices.elsewhere,
         runs=failed.runs,
@@ -171,6 +184,7 @@ def proved_reproduction(
         kept=None if choices.keep else condition.told(after),
     )
     repro.emulated, repro.not_emulated, repro.shown = proof.replayed_script(comparison, ran.bits)
+    repro.further = {"emulated.py": repro.emulated} if repro.emulated else {}
     return repro
 
 
@@ -237,8 +251,8 @@ def fresh(out: Path, force: bool = False) -> None:
         require_unwritten("out", out, "give another folder, or --force")
 
 
-def write_folder(repro: Reproduction, out: Path, form: str | None = None) -> None:
-    """Writes ``reproduce.py``, ``report.md``, ``machine.json``, and of sums the other two.
+def write_folder(repro: Reported, out: Path, form: str | None = None) -> None:
+    """Writes ``reproduce.py``, ``report.md``, ``machine.json``, and of sums the picture.
 
     ``form``: a name or a file, as ``forms.form_of`` takes it. InputError: no such form, or the
     folder can't be made.
@@ -249,24 +263,15 @@ def write_folder(repro: Reproduction, out: Path, form: str | None = None) -> Non
     except OSError as error:
         why = error.strerror or "it can't be made"
         raise InputError("out", out, why, "give a folder that can be made") from None
-    comparison, evidence = repro.explanation, repro.evidence
-    repro.files = ["reproduce.py", "report.md", "machine.json"]
-    # trees do not set windows apart, nor what reaches an output; a report is whole without them
-    drawn = not {"window", "reach"} & set(comparison.causes) and find_spec("matplotlib") is not None
-    drawn &= bool(evidence and evidence.left.summation and evidence.right.summation)
-    repro.files += ["order.png"] * drawn + ["emulated.py"] * bool(repro.emulated)
+    drawn, evidence = repro.drawn, repro.evidence
+    repro.files = ["reproduce.py", "report.md", "machine.json", *["order.png"] * drawn]
+    repro.files += [*repro.further, *[report.OPERANDS] * bool(repro.arrays)]
     about = {  # the machine, and what ``probe report verify`` needs
         "format": FORMAT,
         "targets": [target.text for target in repro.targets],
         "library_versions": list(repro.versions),
-        "variables": [library_variables(target) for target in repro.targets],
-        "case": repro.finding.to_json(),
-        "compared": comparison.compared,
-        "differing": len(comparison.differing),
-        "max_ulp": comparison.max_ulp,
-        "causes": comparison.causes,
+        **repro.about(),
         "verdict": repro.verdict.to_json(),
-        "kernels": comparison.kernels,
         "bits": repro.ran.bits,
         "machine": repro.facts,
     } | ({"model": repro.model} if repro.model else {})
@@ -274,13 +279,14 @@ def write_folder(repro: Reproduction, out: Path, form: str | None = None) -> Non
         "reproduce.py": repro.script,
         "report.md": report.report_text(repro, chosen),
         "machine.json": json.dumps(about, indent=2, default=plain) + "\n",
-    } | ({"emulated.py": repro.emulated} if repro.emulated else {})
+    } | repro.further
     for name, text in texts.items():
         proof.write_text(text, out / name)
+    if repro.arrays:
+        np.savez_compressed(out / report.OPERANDS, **repro.arrays)  # type: ignore[arg-type]
     if drawn and evidence is not None:
         from probe.report import trees
 
-        left, right = program.sides_in_words(repro.finding, repro.targets)
-        picture = trees.sides(evidence, (left, right))
+        picture = trees.sides(evidence, repro.sides_in_words())
         picture.savefig(out / "order.png", metadata={"Software": None})
     repro.sizes = {name: len(text) for name, text in texts.items()}

@@ -16,6 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from probe.case import floats
 from probe.case.case import Case
 from probe.case.errors import InputError, StoreError
@@ -32,6 +34,7 @@ from probe.report.proof import ScriptRun
 from probe.report.shrink import Shrunk
 from probe.sweep.printing import as_json
 from probe.targets import machine
+from probe.targets.launch import library_variables
 from probe.targets.target import Target
 
 if TYPE_CHECKING:
@@ -52,42 +55,47 @@ class FurtherTarget:
     asked: str = "as it was found"
 
 
-@dataclass
-class Reproduction:
-    """A finding with everything that the report says about it, proved and ready to be written.
+@dataclass(frozen=True)
+class Words:
+    """What a report says of its own kind of finding.
 
-    ``shrunk`` is None where the finding was kept as it was. ``emulated``: the text of
-    ``emulated.py``, or empty, and why there is none. ``shown``: whether it prints every bit pattern
-    that the script does. ``seconds``: what the proof took.
-    ``before``, ``after``: what the finding did, and what the smallest case does; None for networks.
-    ``kept``: whether the cause is the same, None where nothing was reduced.
+    ``asks``: the question to the maintainers. ``holder``: the script whose arrays the lines of the
+    exact value use, empty where it has none. ``kernels``: of both sides, as the libraries name
+    them. ``windows``: whether the sides read different inputs, of which projects promise nothing.
+    """
+
+    title: str
+    story: str
+    asks: str
+    expectation: str
+    why: str
+    holder: str = ""
+    kernels: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    windows: bool = False
+
+
+@dataclass(kw_only=True)
+class Reported:
+    """Two sides that were run, proved by a script, and what a report says of them in words: the
+    report of a case (``Reproduction``), or of an operation of a model.
+
     ``short``: the script for reading, None where there is none. ``avoids``: what was tried to avoid
     the difference and does. ``sizes``: characters of every text that was written. ``model``: where
     in a model it was found, a sentence; empty where the case itself was given. ``times``: fresh
     processes that ran the script. ``environment``: what the library's own script says of versions.
-    ``first_release``: the first affected one, where it was searched for.
+    ``first_release``: the first affected one, where it was searched for. ``further``: files that
+    are written too, by name. ``arrays``: what stands beside the script; too much for its text.
     """
 
-    finding: Any
     targets: tuple[Target, Target]
     versions: tuple[str, str]
-    explanation: Comparison
-    evidence: Evidence | None
     script: str
     ran: ScriptRun
     verdict: Verdict
     facts: dict[str, Any]
-    shrunk: Shrunk | None = None
+    evidence: Evidence | None = None
     elsewhere: Sequence[FurtherTarget] = ()
-    runs: int = 0
-    emulated: str = ""
-    not_emulated: str = ""
-    shown: bool | None = None
-    seconds: float = 0.0
     files: list[str] = field(default_factory=list)
-    before: Effect | None = None
-    after: Effect | None = None
-    kept: dict[str, bool | None] | None = None
     short: Short | None = None
     avoids: list[str] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
@@ -95,12 +103,91 @@ class Reproduction:
     times: int = 3
     environment: str = ""
     first_release: str = ""
+    further: dict[str, str] = field(default_factory=dict)
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def words(self) -> Words:
+        raise NotImplementedError
+
+    def sides_in_words(self) -> tuple[str, str]:
+        """What each side is, below its picture."""
+        raise NotImplementedError
+
+    def about(self) -> dict[str, Any]:
+        """What ``machine.json`` says of the difference, beside what it says of every report."""
+        raise NotImplementedError
 
     @property
     def names(self) -> tuple[str, str]:
         """Both sides' libraries, as their users write them."""
         left, right = map(library_title, self.targets)
         return left, right
+
+    @property
+    def drawn(self) -> bool:
+        """Whether both orders can be drawn; a report is whole without them."""
+        sides = self.evidence and (self.evidence.left.summation, self.evidence.right.summation)
+        return bool(sides and all(sides)) and find_spec("matplotlib") is not None
+
+
+@dataclass(kw_only=True)
+class Reproduction(Reported):
+    """A finding with everything that the report says about it, proved and ready to be written.
+
+    ``shrunk`` is None where the finding was kept as it was. ``emulated``: the text of
+    ``emulated.py``, or empty, and why there is none. ``shown``: whether it prints every bit pattern
+    that the script does. ``seconds``: what the proof took.
+    ``before``, ``after``: what the finding did, and what the smallest case does; None for networks.
+    ``kept``: whether the cause is the same, None where nothing was reduced.
+    """
+
+    finding: Any
+    explanation: Comparison
+    shrunk: Shrunk | None = None
+    runs: int = 0
+    emulated: str = ""
+    not_emulated: str = ""
+    shown: bool | None = None
+    seconds: float = 0.0
+    before: Effect | None = None
+    after: Effect | None = None
+    kept: dict[str, bool | None] | None = None
+
+    def words(self) -> Words:
+        causes = self.explanation.causes
+        title = program.finding_title(self.finding, self.targets, list(self.names), self.versions)
+        if set(causes) == {"reach"} and self.targets[0] == self.targets[1]:
+            at = self.sides_in_words()[int(self.explanation.right.reached.any())]
+            what = "lets NaN and infinities reach outputs that do not read them"
+            title = f"{self.names[0]} {self.versions[0]}: {self.finding.case.op} {what}, at {at}"
+        return Words(
+            *(title, _finding_in_words(self), question(self), _expectation(self)),
+            cause_in_full(self.explanation, self.evidence, not self.not_emulated),
+            "the script" if self.short is not None else "`reproduce.py`",
+            self.explanation.kernels,
+            "window" in causes,
+        )
+
+    @property
+    def drawn(self) -> bool:
+        # trees do not set windows apart, nor what reaches an output
+        return not {"window", "reach"} & set(self.explanation.causes) and super().drawn
+
+    def sides_in_words(self) -> tuple[str, str]:
+        left, right = program.sides_in_words(self.finding, self.targets)
+        return left, right
+
+    def about(self) -> dict[str, Any]:
+        comparison = self.explanation
+        return {
+            "variables": [library_variables(target) for target in self.targets],
+            "case": self.finding.to_json(),
+            "compared": comparison.compared,
+            "differing": len(comparison.differing),
+            "max_ulp": comparison.max_ulp,
+            "causes": comparison.causes,
+            "kernels": comparison.kernels,
+        }
 
     def to_json(self) -> dict[str, Any]:
         """Returns what ``probe report --json`` prints."""
@@ -149,8 +236,10 @@ FACTS = (
 )
 
 
-def facts_of(targets: tuple[Target, Target], facts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Publishable facts of machine and libraries."""
+def facts_of(
+    targets: tuple[Target, Target], facts: Sequence[dict[str, Any]], emulator: str | None
+) -> dict[str, Any]:
+    """Publishable facts of machine and libraries. ``emulator``: of the processor; None: nothing."""
     own = machine.facts()
     published: dict[str, Any] = {
         "os": own["os"],
@@ -164,7 +253,6 @@ def facts_of(targets: tuple[Target, Target], facts: Sequence[dict[str, Any]]) ->
         "python": facts[0].get("python_version"),
         "numpy": facts[0].get("numpy_version"),
     }
-    emulator = proof.emulator(targets[0])
     if emulator:
         published |= {"emulated": emulator, "cpu": None, "cpu_isa": None, "cpu_vendor": None}
         published |= {"architecture": "aarch64"} if targets[0].device == "arm64" else {}
@@ -423,16 +511,21 @@ REPEATED = 14
 # Operations whose length counts rows.
 ROWS = ("matmul", "dot", "dense", "linear")
 
+# Arrays that are too large for a script's text.
+OPERANDS = "operands.npz"
+
 # What is not pasted.
 ATTACHED = {
     "reproduce.py": "holds its data, prints what differs, and asserts what the verdict says",
     "emulated.py": "both sides added up by NumPy alone, to the same bits",
     "order.png": "both trees",
     "machine.json": "versions, processor, and the bits that were measured",
+    "model.py": "the model that it was found in",
+    OPERANDS: "what the script reads",
 }
 
 
-def report_text(repro: Reproduction, form: Form) -> str:
+def report_text(repro: Reported, form: Form) -> str:
     """The text of ``report.md``: no longer than ``LIMIT``, and no heading without a text."""
     filled = _texts_of_form(repro, form.name)
     parts = [f"# {filled['title']}", "", f"<!-- For {form.tracker} -->", ""]
@@ -447,11 +540,13 @@ def report_text(repro: Reproduction, form: Form) -> str:
     return whole[: LIMIT - len(last)] + last
 
 
-def _texts_of_form(repro: Reproduction, form: str) -> dict[str, str]:
+def _texts_of_form(repro: Reported, form: str) -> dict[str, str]:
     """Returns every text that a form may ask for; empty where there is nothing to say."""
-    finding, targets, facts, short = repro.finding, repro.targets, repro.facts, repro.short
-    causes = repro.explanation.causes
+    targets, facts, short, words = repro.targets, repro.facts, repro.short, repro.words()
     script = "The attached `reproduce.py` (it holds its operands)."
+    if repro.arrays:
+        size = sum(array.nbytes for array in repro.arrays.values()) >> 20
+        script = f"The attached `reproduce.py`, with `{OPERANDS}`: {size} MiB are no text."
     if short is not None or len(repro.script) <= PASTED:
         script = f"```python\n{(short.text if short else repro.script).rstrip()}\n```"
     printed = short.printed if short else repro.ran.printed
@@ -465,22 +560,19 @@ def _texts_of_form(repro: Reproduction, form: str) -> dict[str, str]:
         others = ["", "", "| target | version | machine | case | |", "| --- " * 5 + "|", *others]
     # what is promised is of rounding; of conventions nothing is said
     promises = PROMISES if targets[0] == targets[1] else PROMISES_APART
-    promised = form in promises and "window" not in causes
-    asks, story = question(repro), _finding_in_words(repro)
-    verdict = verdict_in_words(repro.verdict)
-    holder = "the script" if short is not None else "`reproduce.py`"
-    why = cause_in_full(repro.explanation, repro.evidence, not repro.not_emulated)
-    ran = kernels(repro.explanation.kernels)
+    promised = form in promises and not words.windows
+    verdict, asks, table = verdict_in_words(repro.verdict), words.asks, kernels(words.kernels)
+    exact, driver = exact_value(repro.verdict, words.holder), _benchdnn_lines(words.kernels)
     ported = f"\n\n```python\n{repro.verdict.port}\n```" if repro.verdict.port else ""
     ported = f"On the right this reads what the left side reads:{ported}" * bool(ported)
     sections = {
-        "Exact value": exact_value(repro.verdict, holder),
+        "Exact value": exact,
         "Question": asks if repro.verdict.what != BUG else "",
-        "The finding it came from": f"{repro.model} {story}".lstrip(),
+        "The finding it came from": f"{repro.model} {words.story}".lstrip(),
         "What avoids it": "\n".join(f"- {way}" for way in repro.avoids),
-        "Why": why,
-        "Kernels": ran,
-        "benchdnn": _benchdnn_lines(repro),
+        "Why": words.why,
+        "Kernels": table,
+        "benchdnn": driver,
         "Elsewhere": "\n".join(others),
         "What the documentation says": ": ".join(promises[form]) if promised else "",
         "The same windows": ported,
@@ -506,28 +598,20 @@ def _texts_of_form(repro: Reproduction, form: str) -> dict[str, str]:
     named = [("NumPy", "numpy"), ("Python", "python"), ("OS", "os"), ("CPU", "cpu")]
     named += [("vector extension", "cpu_isa"), ("GPU", "gpu"), ("emulated by", "emulated")]
     versions += [f"{word}: {facts[name]}" for word, name in named if facts.get(name)]
-    # the headline is the script's, or what reads beyond its window
-    title = program.finding_title(finding, targets, list(repro.names), repro.versions)
-    if set(causes) == {"reach"} and targets[0] == targets[1]:
-        at = program.sides_in_words(finding, targets)[int(repro.explanation.right.reached.any())]
-        what = f"{finding.case.op} lets NaN and infinities reach outputs that do not read them"
-        title = f"{repro.names[0]} {repro.versions[0]}: {what}, at {at}"
     architectures = {"x86_64": "X64", "aarch64": "ARM64"}
     gpu = str(facts.get("gpu") or "")
     return {
-        "title": title.rstrip("."),
+        "title": words.title.rstrip("."),
         "summary": f"{verdict} {asks}",
         "description": f"{verdict}\n\n{both}\n\n{described}"
         if brief
         else f"{verdict}\n\n{described}",
         "script": script,
         "output": output,
-        "script_and_output": f"{both}\n\n{_benchdnn_lines(repro)}".rstrip(),
+        "script_and_output": f"{both}\n\n{driver}".rstrip(),
         "description_with_script": f"{verdict}\n\n{both}\n\n{described}",
-        "actual_and_cause": "\n\n".join(
-            filter(None, (story, exact_value(repro.verdict, holder), why, ran))
-        ),
-        "expected": f"{asks} {_expectation(repro)}".rstrip(),
+        "actual_and_cause": "\n\n".join(filter(None, (words.story, exact, words.why, table))),
+        "expected": f"{asks} {words.expectation}".rstrip(),
         "version": release,
         "version_below": f"the one in {repro.names[0]} {release}",
         "versions": "\n".join(f"- {line}" for line in dict.fromkeys(versions))
@@ -543,10 +627,9 @@ def _texts_of_form(repro: Reproduction, form: str) -> dict[str, str]:
     }
 
 
-def _benchdnn_lines(repro: Reproduction) -> str:
+def _benchdnn_lines(sides: dict[str, dict[str, list[str]]]) -> str:
     """oneDNN's maintainers ask for its own driver's command first."""
-    sides = repro.explanation.kernels.values()
-    lines = list(dict.fromkeys(line for side in sides for line in side.get(BENCHDNN, [])))
+    lines = list(dict.fromkeys(line for side in sides.values() for line in side.get(BENCHDNN, [])))
     code = "\n".join(["```", *lines, "```"])
     return f"The primitives by themselves, from oneDNN's verbose log:\n\n{code}" if lines else ""
 
@@ -591,7 +674,7 @@ def question(repro: Reproduction) -> str:
     return questions.get(finding.vary, other)
 
 
-def _releases(repro: Reproduction) -> bool:
+def _releases(repro: Reported) -> bool:
     return repro.names[0] == repro.names[1] and repro.versions[0] != repro.versions[1]
 
 
