@@ -88,8 +88,7 @@ def assignments(name: str, array: np.ndarray) -> list[str]:
     Numbers have their shortest decimals; those that are too many are packed.
     """
     flat, dtype = array.reshape(-1), _dtype_text(array.dtype)
-    whole = array.size <= WRITTEN and array.dtype.kind in "biuf"
-    if whole and array.size <= SPARSE:
+    if array.size <= SPARSE and array.dtype.kind in "biuf":
         return [f"{name} = np.array({_nested_literal(array)}, {dtype})"]
     if array.dtype.kind == "f" and array.size:
         values, counts = np.unique(flat.view(f"u{flat.itemsize}"), return_counts=True)
@@ -110,15 +109,21 @@ def assignments(name: str, array: np.ndarray) -> list[str]:
                 lines.append(f"{name}.flat[{where}] = {', '.join(map(_shortest_decimal, shown))}")
             if sum(map(len, lines)) <= 12 * WRITTEN:
                 return lines
-    if whole:
-        return [f"{name} = np.array({_nested_literal(flat)}, {dtype}).reshape({array.shape})"]
+    if array.size <= WRITTEN and array.dtype.kind in "iuf":
+        numbers = " ".join(_shortest_decimal(value).strip('flot()"') for value in flat)
+        return [f"{name} = np.array({_pieces(numbers)}.split(), {dtype}).reshape({array.shape})"]
     # the script may run on a machine of the other byte order, so the order is written down
     little = array.astype(array.dtype.newbyteorder("<"))
-    packed = base64.b64encode(zlib.compress(little.tobytes(), 9)).decode()
-    # in pieces, since no formatter breaks strings
-    pieces = [f'"{piece}"' for piece in textwrap.wrap(packed, 88, break_on_hyphens=False)]
+    packed = _pieces(base64.b64encode(zlib.compress(little.tobytes(), 9)).decode())
     shape = "".join(f", {size}" for size in array.shape)
-    return [f'{name} = unpacked({" ".join(pieces)}, "{little.dtype.str}"{shape})']
+    return [f'{name} = unpacked({packed}, "{little.dtype.str}"{shape})']
+
+
+def _pieces(text: str) -> str:
+    """A long text in pieces, since no formatter breaks strings."""
+    pieces = textwrap.wrap(text, 88, break_on_hyphens=False)
+    end = " " if " " in text else ""
+    return f"({' '.join(chr(34) + piece + end + chr(34) for piece in pieces)})"
 
 
 def _dtype_text(dtype: np.dtype) -> str:
@@ -321,10 +326,10 @@ class Script:
     side runs in a process of its own. ``standard``: modules of Python's own, or statements that
     import from them. ``imports``: before ``setup``, in every process. ``operands``: lines that make
     the arrays; ``stored``: the file beside it where they are read from. ``compared``: which
-    outputs, on the left and on the right, as NumPy's indices. ``dtype``: of the outputs; bfloat16
-    stands in float32. ``apart``: what sets the sides' interpreters apart, a sentence each: then
-    both have to be named. ``held``: both sides beside their exact values; None: these aren't known,
-    and they may be ``apart_by`` as many ulps.
+    outputs, on the left and on the right, as NumPy's indices; ``indexed``: as flat ones. ``dtype``:
+    of the outputs; bfloat16 stands in float32. ``apart``: what sets the sides' interpreters apart,
+    a sentence each: then both have to be named. ``held``: both sides beside their exact values;
+    None: these aren't known, and they may be ``apart_by`` as many ulps.
     """
 
     title: str
@@ -340,6 +345,7 @@ class Script:
     functions: Sequence[ScriptFunction]
     dtype: str
     stored: str = ""
+    indexed: bool = False
     apart: Sequence[str] = ()
     held: HeldSides | None = None
     apart_by: int = 0

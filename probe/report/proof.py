@@ -29,7 +29,7 @@ from probe.explain.comparison import CaseRun, Comparison, OutputPairs
 from probe.order.summation import Summation
 from probe.order.window import Geometry
 from probe.report.evaluator import NOTHING_READ
-from probe.targets import launch, target
+from probe.targets import launch, machine, target
 from probe.targets.runtimes.environments import Missing, Runtime
 from probe.targets.target import Target
 
@@ -171,22 +171,29 @@ def _run_command(
 
 def prove(
     program: str,
-    targets: tuple[Target, Target],
+    targets: tuple[Target, Target] | None,
     expected: list[tuple[str, str]],
     times: int = 3,
     fails: bool = False,
+    beside: Mapping[str, np.ndarray] | None = None,
 ) -> ScriptRun:
     """Returns the run of a script that says the same ``times`` times and what was ``expected``.
 
-    ``expected``: bit patterns of the first differing outputs; ``fails``: whether its assertion has
-    to. NotReproduced says what happened
-    instead. TargetError: a target can't run here.
+    ``targets``: whose interpreters run it; None: this one. ``expected``: bit patterns of the first
+    differing outputs; ``fails``: whether its assertion has to. ``beside``: arrays that it reads
+    from a file. NotReproduced says what happened instead. TargetError: a target can't run here.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         script = Path(folder) / "reproduce.py"
         script.write_text(program, encoding="utf-8")
-        runs = [run_script(script, targets) for _ in range(times)]
+        if beside:
+            np.savez_compressed(script.with_name("operands.npz"), **beside)  # type: ignore[arg-type]
+        runs: list[ScriptRun] = []
+        # what can't tell once need not run again
+        while len(runs) < times and all(run.verdict == STILL_THERE for run in runs):
+            runs.append(run_script(script, targets) if targets else own_interpreter(script))
     said = "; ".join(dict.fromkeys(f"exit status {run.status}: {run.said}" for run in runs))
+    said = machine.publishable(said)
     if len({(run.status, run.printed) for run in runs}) > 1:
         raise NotReproduced(f"script=reproduce.py: {times} fresh processes said: {said}")
     first = runs[0]
@@ -194,7 +201,7 @@ def prove(
         why = f"its assertion {'holds' if fails else 'fails'}, against the verdict"
         raise NotReproduced(f"script=reproduce.py: {why}: {first.errors.strip()[-200:]}")
     if first.verdict != STILL_THERE:
-        why = f"the bits differ in probe's process and not in {times} fresh ones"
+        why = "the bits differ in probe's process, and in a fresh process the script says"
         raise NotReproduced(f"script=reproduce.py: {why}: {said}")
     # a script prints the first few; those have to be the measured ones
     if first.bits != expected[: len(first.bits)] or not first.bits:

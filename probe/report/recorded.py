@@ -15,16 +15,12 @@ cause that was found in the model.
 from __future__ import annotations
 
 import ast
-import json
 import platform
 import re
-import shutil
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,8 +31,16 @@ from probe.case.case import Case
 from probe.case.errors import InputError, NotReproduced, ProbeError
 from probe.case.geometry import TransposedSizes, WindowSizes
 from probe.case.operation import OPERATIONS
-from probe.diff.alone import WAYS, Alone, Cause, Sides, isolated_sides, unequal_bits
-from probe.diff.difference import Difference, Region
+from probe.diff.alone import (
+    NOT_ALONE,
+    WAYS,
+    Alone,
+    Cause,
+    Sides,
+    isolated_sides,
+    unequal_bits,
+)
+from probe.diff.difference import Difference, Pair, Region, measure_pairs
 from probe.diff.enclosed import ULPS
 from probe.diff.source import SAID, find_cause
 from probe.diff.sums import OperandPart, OperationSum, ProductLetters, behind_of
@@ -48,11 +52,10 @@ from probe.record.contract import CONSTANT, WEIGHT
 from probe.record.recording import Run
 from probe.report import folder, program, proof, report
 from probe.report.failing import failing
-from probe.report.folder import FORMAT, fresh
 from probe.report.program import HeldSides, Script, ScriptFunction, ScriptSide
-from probe.report.report import Reproduction
-from probe.sweep.printing import counted, plain, ranges
-from probe.targets import backends, machine
+from probe.report.report import Reported, Reproduction, Words
+from probe.sweep.printing import counted, ranges
+from probe.targets import backends
 from probe.targets.launch import library_variables
 from probe.targets.progress import Say, silent
 from probe.targets.target import Target
@@ -85,76 +88,169 @@ class ModelScript(NamedTuple):
     whole: Sequence[str] = ()
 
 
+@dataclass(kw_only=True)
+class OperationReport(Reported):
+    """One operation that differs. ``recorded``: of generated operands what the model's own gave."""
+
+    sides: Sides
+    region: Region
+    cause: Cause
+    recorded: str = ""
+
+    def words(self) -> Words:
+        pair, cause = self.sides[0].pair, self.cause
+        op, (left, right) = name_as_text(self.region.op), self.sides_in_words()
+        where = f" (`{name_as_text(self.region.path)}` of the model)" if self.region.path else ""
+        story = f"`{op}`{where}: {pair_in_words(pair)}"
+        for word, alone in zip(("left", "right"), self.sides, strict=True):
+            typed = zip(alone.dtypes, alone.reads, strict=False)
+            reads = ", ".join(f"{dtype} {array.shape}" for dtype, array in typed)
+            story += f"; the {word} side reads {reads} on `{name_as_text(alone.side.target)}`"
+        repeats = "gives the recorded bits" if cause.alone else "does not give the recorded bits"
+        story += f". Alone, on its recorded operands, it {repeats}.{self.recorded}"
+        kind = cause.kind or "not classified yet"
+        why = f"Class: {kind}. {cause.why[:1].upper()}{cause.why[1:]}."
+        if cause.comparison is not None and cause.replayed:
+            why += f"\n\n{report.cause_in_full(cause.comparison, self.evidence, self.drawn)}"
+        if cause.rounding.beyond:
+            why += f"\n\n{cause.rounding.words[:1].upper()}{cause.rounding.words[1:]}."
+        apart = f"on {left} as on {right}" if left != right else "in both runs"
+        asks = f"Should {op} give the same bits {apart}?"
+        expectation = "The outputs compared read the same values on both sides."
+        return Words(operation_title(self.sides, self.region), story, asks, expectation, why)
+
+    @property
+    def drawn(self) -> bool:
+        sums = self.cause.comparison
+        if sums is None or not self.cause.replayed or not super().drawn:
+            return False
+        return max(sums.left.case.summands, sums.right.case.summands) <= DRAWN
+
+    def sides_in_words(self) -> tuple[str, str]:
+        return shapes_read(self.sides)
+
+    def about(self) -> dict[str, Any]:
+        pair, cause = self.sides[0].pair, self.cause.to_json()
+        names = {"op": name_as_text(self.region.op), "path": name_as_text(self.region.path)}
+        return {
+            "targets": [alone.side.target for alone in self.sides],
+            "operation": names,
+            "compared": pair.compared,
+            "differing": pair.differing,
+            "max_ulp": pair.max_ulp,
+            "cause": {k: v for k, v in cause.items() if not k.endswith("_orders")},
+        }
+
+
+def pair_in_words(pair: Pair) -> str:
+    far = "not by a number of ulps" if pair.max_ulp is None else f"up to {pair.max_ulp} ulp"
+    return f"{pair.differing} of {pair.compared} outputs that read the same values differ, {far}"
+
+
 def write_operation(
-    folder: Path,
+    out: Path,
     runs: tuple[Run, Run],
     region: Region,
     cause: Cause | None = None,
     model: ModelScript = ModelScript(),  # noqa: B008 (it is never changed)
     times: int = 3,
 ) -> WrittenFolder:
-    """Writes ``reproduce.py``, ``report.md`` and ``machine.json`` of one operation.
+    """Writes the folder of one operation: a script that holds its operands, and a report.
 
-    ``cause``: what ``find_cause`` found; None: it is asked. ``times``: fresh processes that must
-    say the same. InputError: the folder has files, or the operation differs nowhere. NotReproduced:
-    no script prints the recorded bits; nothing is written then.
+    Operands that are too many to be read are generated by a seed where the operation differs by the
+    same cause then; else they are packed into the script, up to ``PACKED`` bytes, and beside it
+    above that. ``cause``: what ``find_cause`` found; None: it is asked. ``times``: fresh processes
+    that must say the same. InputError: the folder has files, or the operation differs nowhere.
+    NotReproduced: no script prints the recorded bits; nothing is written then.
     """
-    fresh(folder)
+    folder.fresh(out)
     cause = cause or find_cause(*runs, region)
     if (sides := isolated_sides(*runs, region)) is None:
         why, todo = "no output of it differs", "give a source"
         raise InputError("operation", name_as_text(region.name), why, todo)
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
-        work = Path(temporary)
-        try:
-            verdict = verdict_of_operation(cause)
-            written = _write_proved_script(work, sides, region, model.before, times, verdict)
-            drawn = _draw_orders(work, written, sides, cause)
-            texts = {}
-            if model.whole:
-                texts["model.py"] = "\n".join(model.whole).rstrip() + "\n"
-                ast.parse(texts["model.py"])
-            texts["report.md"] = _report(written, sides, region, cause, drawn, verdict)
-            facts, pair = machine.facts(), sides[0].pair
-            names = ("os", "cpu_model", "cpu_vendor", "cpu_isa", "cores", "machine")
-            versions = [library_and_version(alone).rpartition(" ")[2] for alone in sides]
-            about = {  # as ``probe report verify`` reads it
-                "format": FORMAT,
-                "targets": [alone.side.target for alone in sides],
-                "library_versions": versions,
-                "operation": {"op": name_as_text(region.op), "path": name_as_text(region.path)},
-                "compared": pair.compared,
-                "differing": pair.differing,
-                "max_ulp": pair.max_ulp,
-                "verdict": verdict.to_json(),
-                "cause": {k: v for k, v in cause.to_json().items() if not k.endswith("_orders")},
-                "bits": written.ran.bits,
-                "machine": {name: facts[name] for name in names}
-                | {"python": platform.python_version(), "numpy": np.__version__},
-            }
-            texts["machine.json"] = json.dumps(about, indent=2, default=plain) + "\n"
-            for name, text in texts.items():
-                (work / name).write_text(text, encoding="utf-8")
-            written.files += texts
-            folder.mkdir(parents=True, exist_ok=True)
-            for name in written.files:
-                shutil.copyfile(work / name, folder / name)
-        except OSError as error:
-            why = error.strerror or "it can't be made"
-            raise InputError("out", folder, why, "give a folder that can be made") from None
-    written.path = folder
-    return written
+    texts, recorded, drawn = dict[str, str](), "", dict[str, str]()
+    if model.whole:
+        texts["model.py"] = "\n".join(model.whole).rstrip() + "\n"
+        ast.parse(texts["model.py"])
+    large = sum(array.size for array in named_operands(sides)[1].values()) > WRITTEN
+    other = with_generated_operands(runs, region, sides, cause) if large else None
+    if other is not None:
+        said = f"On the operands of the model {pair_in_words(sides[0].pair)}"
+        recorded = f" Its operands are generated by a seed. {said}."
+        sides, cause, drawn = other
+    verdict = verdict_of_operation(cause)
+    script, ran, arrays = proved_script(sides, region, model.before, times, verdict, drawn)
+    targets = target_of(sides[0]), target_of(sides[1])
+    facts = {"python_version": platform.python_version(), "numpy_version": np.__version__}
+    made = OperationReport(
+        targets=targets,
+        versions=(version_of(sides[0]), version_of(sides[1])),
+        script=script,
+        ran=ran,
+        verdict=verdict,
+        facts=report.facts_of(targets, [facts], None),
+        evidence=None if cause.comparison is None else differing_example(cause.comparison),
+        times=times,
+        environment=report.library_environment(targets[0]),
+        further=texts,
+        arrays=arrays,
+        sides=sides,
+        region=region,
+        cause=cause,
+        recorded=recorded,
+    )
+    folder.write_folder(made, out)
+    return WrittenFolder(out, made.files, script, ran, times=times)
 
 
-def _write_proved_script(
-    work: Path,
+def with_generated_operands(
+    runs: tuple[Run, Run], region: Region, sides: Sides, cause: Cause
+) -> tuple[Sides, Cause, dict[str, str]] | None:
+    """The sides with normal numbers in the place of large operands, the cause, and the expressions
+    of these by their names; None where they don't differ by the same cause, or can't be run."""
+    if region.joint or region.own or any(alone.again is None for alone in sides):
+        return None
+    names, arrays, parts = named_operands(sides)
+    drawn, values = dict[str, str](), dict[str, np.ndarray]()
+    for seed, (name, array) in enumerate(arrays.items()):
+        if array.dtype.kind == "f" and array.size > program.SPARSE and np.isfinite(array).all():
+            drawn[name] = f"np.random.RandomState({seed}).standard_normal({array.shape})"
+            drawn[name] += f".astype(np.{array.dtype.name})"
+            normal = np.random.RandomState(seed).standard_normal(array.shape)
+            array = normal.astype(array.dtype)
+        values[name] = array
+    values |= {name: np.ascontiguousarray(values[of][part]) for name, (of, part) in parts.items()}
+    try:
+        others = []
+        for run, alone, own in zip(runs, sides, names, strict=True):
+            reads = [
+                values[name].reshape(a.shape) for name, a in zip(own, alone.reads, strict=True)
+            ]
+            op, gives = alone.operation, alone.call(reads)
+            both = zip((*op.reads, *op.gives), (*reads, *gives), strict=True)
+            others.append(run.with_arrays(dict(both)))
+        pairs = [replace(pair, equal=True, differing=0, max_ulp=0) for pair in region.gives]
+        measure_pairs(others[0], others[1], pairs)
+        changed = replace(region, gives=pairs)
+        found = find_cause(others[0], others[1], changed)
+        again = isolated_sides(others[0], others[1], changed)
+    except NOT_ALONE:
+        return None
+    if again is None or found.kind != cause.kind or found.refuted:
+        return None
+    return again, found, drawn
+
+
+def proved_script(
     sides: Sides,
     region: Region,
     before: tuple[Sequence[str], Sequence[str]],
     times: int,
     verdict: Verdict,
-) -> WrittenFolder:
-    """Returns the first way of writing it that prints the recorded bits in fresh processes."""
+    drawn: dict[str, str],
+) -> tuple[str, proof.ScriptRun, dict[str, np.ndarray]]:
+    """The first way of writing it that prints the measured bits in fresh processes, its run, and
+    what stands beside it."""
     if any(alone.operation.lines is None for alone in sides):
         why = "the recorder of this library writes no lines for this operation"
         if any(alone.side.untried for alone in sides):
@@ -168,47 +264,20 @@ def _write_proved_script(
         for alone in sides
     ]
     width = 2 * bits[0].dtype.itemsize
-    expected = [tuple(f"{int(side[n]):0{width}x}" for side in bits) for n in apart]
-    library, why = LIBRARIES.get(library_of_side(sides[0]), PLAIN), ""
-    for ways in dict.fromkeys((library, PLAIN)):  # lines may take arrays as they are
+    expected: Any = [tuple(f"{int(side[n]):0{width}x}" for side in bits) for n in apart]
+    refused: NotReproduced | None = None
+    # lines may take arrays as they are
+    for ways in dict.fromkeys((LIBRARIES.get(library_of_side(sides[0]), PLAIN), PLAIN)):
         try:
-            script = script_of_operation(work, sides, region, before, ways, verdict)
+            script, beside = script_of_operation(sides, region, before, ways, verdict, drawn)
+            return script, proof.prove(script, None, expected, times, verdict.fails, beside), beside
         except SyntaxError as error:
             why = f"its recorded code is not valid Python: {error.msg}"
-            break
-        path = work / "reproduce.py"
-        path.write_text(script, encoding="utf-8")
-        ran = proof.own_interpreter(path)
-        if ran.verdict == proof.STILL_THERE:  # else it can't tell, and need not run again
-            runs = [ran, *(proof.own_interpreter(path) for _ in range(times - 1))]
-            if len({(run.status, run.printed) for run in runs}) > 1:
-                ran = proof.ScriptRun(proof.CANNOT_RUN, "fresh processes give different bits")
-        same = bool(ran.bits) and ran.bits == expected[: len(ran.bits)]
-        if same and ran.verdict == proof.STILL_THERE and ran.status == int(verdict.fails):
-            files = ["reproduce.py", *([OPERANDS] if OPERANDS in script else [])]
-            return WrittenFolder(work, files, script, ran, times=times)
-        why = why or machine.publishable(f"in a fresh process the script says: {ran.said}")
-    raise NotReproduced(f"script=reproduce.py: {why}")
-
-
-def _draw_orders(work: Path, written: WrittenFolder, sides: Sides, cause: Cause) -> bool:
-    """Returns whether both orders were drawn."""
-    comparison = cause.comparison
-    if comparison is None or not cause.replayed:
-        return False
-    if max(comparison.left.case.summands, comparison.right.case.summands) > DRAWN:
-        return False
-    evidence = differing_example(comparison)
-    if evidence is None or None in (evidence.left.summation, evidence.right.summation):
-        return False
-    drawn = find_spec("matplotlib") is not None
-    if drawn:
-        from probe.report import trees
-
-        picture = trees.sides(evidence, (shapes_read(sides[0]), shapes_read(sides[1])))
-        picture.savefig(work / "order.png", metadata={"Software": None})
-        written.files.append("order.png")
-    return drawn
+            raise NotReproduced(f"script=reproduce.py: {why}") from None
+        except NotReproduced as error:
+            refused = refused or error
+    assert refused is not None
+    raise refused
 
 
 def verdict_of_operation(cause: Cause) -> Verdict:
@@ -224,53 +293,11 @@ def verdict_of_operation(cause: Cause) -> Verdict:
     return exact
 
 
-def _report(
-    written: WrittenFolder,
-    sides: Sides,
-    region: Region,
-    cause: Cause,
-    drawn: bool,
-    verdict: Verdict,
-) -> str:
-    pair, facts, comparison = sides[0].pair, machine.facts(), cause.comparison
-    script = "The script is `reproduce.py`, beside this report."
-    if OPERANDS not in written.script and len(written.script) < 12_000:
-        script = f"```python\n{written.script.rstrip()}\n```"
-    lines = [f"# {operation_title(sides, region).rstrip('.')}", ""]
-    lines += [report.verdict_in_words(verdict), "", script, ""]
-    lines += [f"It prints:\n\n```\n{written.ran.printed.rstrip()}\n```", ""]
-    if table := report.exact_value(verdict):
-        lines += ["## The exact value", "", table, ""]
-    lines += ["## The operation", "", f"- operation: `{name_as_text(region.op)}`"]
-    lines += [f"- in the model: `{name_as_text(region.path)}`"] if region.path else []
-    for word, alone in zip(("left", "right"), sides, strict=True):
-        typed = zip(alone.dtypes, alone.reads, strict=False)
-        reads = ", ".join(f"{dtype} {array.shape}" for dtype, array in typed)
-        lines.append(f"- {word}: reads {reads}; on `{name_as_text(alone.side.target)}`")
-    far = "no number" if pair.max_ulp is None else f"{pair.max_ulp} ulp"
-    differ = f"{pair.differing} of {pair.compared} outputs that read the same values differ"
-    lines += [f"- {differ}, up to {far}", "", "## Why", ""]
-    kind = cause.kind or "not classified yet"
-    lines.append(f"Class: {kind}. {cause.why[:1].upper()}{cause.why[1:]}.")
-    repeats = "yes, on both sides" if cause.alone else "no"
-    lines.append(f"Alone, on its recorded operands, it gives the recorded bits: {repeats}.")
-    if comparison is not None and cause.replayed:
-        evidence = differing_example(comparison)
-        lines += ["", report.cause_in_full(comparison, evidence, drawn)]
-    if cause.rounding.beyond:
-        lines += ["", f"{cause.rounding.words[:1].upper()}{cause.rounding.words[1:]}."]
-    used = ", ".join(dict.fromkeys(library_and_version(alone) for alone in sides))
-    lines += ["", "## Versions and machine", ""]
-    lines += [f"- {used}, NumPy {np.__version__}, Python {platform.python_version()}"]
-    lines += [f"- {facts['os']}, {facts['cpu_model']}, {facts['cpu_isa']}, {facts['cores']} cores"]
-    lines += ["", report.made_by(facts["probe_version"], written.times)]
-    return "\n".join(lines).rstrip() + "\n"
-
-
-# Elements of all operands together up to which they stand in the script.
+# Elements of all operands together from which they are generated, if that shows the same.
 WRITTEN = 4096
 
-OPERANDS = "operands.npz"
+# Bytes of operands that are packed into a script's text; more of them stand in a file beside it.
+PACKED = 1 << 22
 
 NAME = re.compile(r"[^\w .,:;/()\[\]<>=+#-]")
 
@@ -316,49 +343,58 @@ LIBRARIES = {
 LIBRARIES["keras"] = LIBRARIES["tensorflow"]
 
 
+OWN_OPERANDS = "the operands that it read in two runs of a model"
+
+
 def name_as_text(name: str) -> str:
     """Returns a name of a model as text: letters, digits and plain signs, no longer than 120."""
     return NAME.sub("_", name)[:120]
 
 
 def script_of_operation(
-    work: Path,
     sides: Sides,
     region: Region,
     before: tuple[Sequence[str], Sequence[str]],
     ways: ScriptValues,
     verdict: Verdict,
-) -> str:
-    """Returns the text of the script; its file of operands is written beside it."""
-    names, arrays = named_operands(sides)
+    drawn: dict[str, str],
+) -> tuple[str, dict[str, np.ndarray]]:
+    """Returns the text of the script, and the arrays of the file that it reads. ``drawn``:
+    expressions of operands that are generated, by name."""
+    names, arrays, parts = named_operands(sides)
     held, factors = held_output(sides, verdict)
     arrays |= factors
-    places, stored = [], {}
+    places = []
     for word, alone in zip(("left", "right"), sides, strict=True):
         shape, index = alone.value.shape, alone.index
         if alone.pair.selection.whole:
             places.append("np.s_[...]")
             continue
-        # the outputs that are compared: a block is written as slices; what is no block goes into
-        # the file of operands, as flat indices
+        # the outputs that are compared: a block is written as slices, else they have flat indices
         at = np.stack(np.unravel_index(index, shape)) if shape else np.zeros((0, 1), int)
         block = tuple(slice(int(axis.min()), int(axis.max()) + 1) for axis in at)
         every = np.arange(int(np.prod(shape, dtype=int))).reshape(shape)[block].reshape(-1)
         if np.array_equal(every, index):
             places.append(f"np.s_[{program.slices_as_written(block, shape)}]")
         else:
-            stored[f"{word}_index"] = index
-            places.append(f'operands["{word}_index"]')
-    beside = bool(stored) or sum(array.size for array in arrays.values()) > WRITTEN
+            arrays[f"{word}_index"] = index
+            places.append(f"{word}_index")
+    if any(array.dtype.hasobject for array in arrays.values()):
+        raise InputError("operands", region.name, "they are Python objects", "give numbers")
+    beside = {name: array for name, array in arrays.items() if name not in drawn}
+    if sum(array.nbytes for array in beside.values()) <= PACKED:
+        beside = {}
     operands: list[str] = []
-    if beside:
-        if any(array.dtype.hasobject for array in arrays.values()):
-            raise InputError("operands", names[0], "they are Python objects", "give numbers")
-        np.savez_compressed(work / OPERANDS, **arrays, **stored)  # type: ignore[arg-type]
-        operands = [f'{name} = operands["{name}"]' for name in arrays]
-    else:
-        for name, array in arrays.items():
+    for name, array in arrays.items():
+        if name in drawn:
+            operands.append(f"{name} = {drawn[name]}")
+        elif name in beside:
+            operands.append(f'{name} = operands["{name}"]')
+        else:
             operands += program.assignments(name, array)
+    for name, (of, part) in parts.items():
+        index = program.slices_as_written(part, arrays[of].shape)
+        operands.append(f"{name} = {of}[{index}].copy()")
     distribution = ways.distribution
     if not distribution:
         with suppress(metadata.PackageNotFoundError):
@@ -366,7 +402,8 @@ def script_of_operation(
             distribution = library_of_side(sides[0])
     functions: list[ScriptFunction] = []
     script_sides = []
-    for alone, lines_before, arguments in zip(sides, before, names, strict=True):
+    reads = shapes_read(sides)
+    for alone, lines_before, arguments, said in zip(sides, before, names, reads, strict=True):
         operation, parameters = alone.operation, [f"x{n}" for n in range(len(alone.reads))]
         assert operation.lines is not None
         lines = [*lines_before]
@@ -395,7 +432,7 @@ def script_of_operation(
         script_sides.append(
             ScriptSide(
                 f"{name}({', '.join(arguments)})",
-                shapes_read(alone),
+                said,
                 distribution or "NumPy",
                 f'metadata.version("{distribution}")' if distribution else "np.__version__",
                 variables,
@@ -407,7 +444,7 @@ def script_of_operation(
     script = Script(
         title=operation_title(sides, region),
         about=[
-            f"One operation{where} with the operands that it read in two runs of a model.",
+            f"One operation{where} with {'generated operands' if drawn else OWN_OPERANDS}.",
             f"{compared} outputs are compared, which read the same values on both sides.",
         ],
         needs=[distribution] if distribution else [],
@@ -420,13 +457,14 @@ def script_of_operation(
         compared=[(places[0], places[1])],
         functions=functions,
         dtype=sides[0].value.dtype,
-        stored=OPERANDS if beside else "",
+        stored=report.OPERANDS if beside else "",
+        indexed=any(place.endswith("_index") for place in places),
         held=held,
         apart_by=0 if verdict.fails else max(ULPS, sides[0].pair.max_ulp or 0),
     )
     text = str(script)
     ast.parse(text)
-    return text
+    return text, beside
 
 
 def held_output(sides: Sides, verdict: Verdict) -> tuple[HeldSides | None, dict[str, np.ndarray]]:
@@ -441,8 +479,12 @@ def held_output(sides: Sides, verdict: Verdict) -> tuple[HeldSides | None, dict[
             return None, {}
         by = alone.summed.scale
         outputs.append(f"{array}.reshape(-1)[{int(alone.index[verdict.pair])}]")
+        if name == "right" and np.array_equal(side.factors, verdict.sides[0].factors or ()):
+            name = "left"
         for letter, values in zip("xw", side.factors, strict=True):
-            arrays[f"{name}_{letter}"] = np.asarray(values, np.float64)
+            plain = np.asarray(values, np.float64)
+            single = plain.astype(np.float32)
+            arrays[f"{name}_{letter}"] = single if (single == plain).all() else plain
         divided = f" / {by}" * (by != 1)
         zipped = f"np.c_[{name}_x, {name}_w].tolist()"
         sums.append(
@@ -451,10 +493,16 @@ def held_output(sides: Sides, verdict: Verdict) -> tuple[HeldSides | None, dict[
     return HeldSides.of(replace(verdict, sides=(sums[0], sums[1])), outputs), arrays
 
 
-def named_operands(sides: Sides) -> tuple[tuple[list[str], list[str]], dict[str, np.ndarray]]:
-    """Names of what either side reads, and the arrays; what both read alike has one name."""
-    arrays: dict[str, np.ndarray] = {}
-    names: tuple[list[str], list[str]] = ([], [])
+Names = tuple[list[str], list[str]]
+# Of an operand that is part of another one: which, and the slices.
+Parts = dict[str, tuple[str, tuple[slice, ...]]]
+
+
+def named_operands(sides: Sides) -> tuple[Names, dict[str, np.ndarray], Parts]:
+    """Names of what either side reads, the arrays, and which are parts of these; what both read
+    alike has one name."""
+    arrays, parts = dict[str, np.ndarray](), Parts()
+    names: Names = ([], [])
     known: dict[bytes, str] = {}
     for alone, own, ending in zip(sides, names, ("", "_right"), strict=True):
         for number, array in enumerate(alone.reads):
@@ -463,33 +511,74 @@ def named_operands(sides: Sides) -> tuple[tuple[list[str], list[str]], dict[str,
             name = known.setdefault(key, f"x{number}{ending}")
             arrays.setdefault(name, plain.reshape(array.shape))
             own.append(name)
-    return names, arrays
+    for name, array in sorted(arrays.items(), key=lambda item: item[1].size):
+        for of, whole in arrays.items():
+            if of not in parts and (part := part_of(array, whole)) is not None:
+                parts[name] = of, part
+                break
+    return names, {name: arrays[name] for name in arrays if name not in parts}, parts
+
+
+def part_of(array: np.ndarray, whole: np.ndarray) -> tuple[slice, ...] | None:
+    """Which slices of a larger array another one is, along one axis; None where it is none."""
+    if array.dtype != whole.dtype or array.ndim != whole.ndim or array.size < 2:
+        return None
+    apart = [k for k in range(array.ndim) if array.shape[k] != whole.shape[k]]
+    if len(apart) != 1 or array.shape[apart[0]] > whole.shape[apart[0]]:
+        return None
+    (axis,) = apart
+    rows, first = np.moveaxis(whole, axis, 0), np.moveaxis(array, axis, 0)[0].tobytes()
+    for start in range(len(rows) - array.shape[axis] + 1):
+        part = tuple(
+            slice(start, start + array.shape[k]) if k == axis else slice(0, size)
+            for k, size in enumerate(whole.shape)
+        )
+        if rows[start].tobytes() == first and whole[part].tobytes() == array.tobytes():
+            return part
+    return None
 
 
 def library_of_side(alone: Alone) -> str:
     return re.split(r"[=@,]", alone.side.target)[0]
 
 
-def library_and_version(alone: Alone) -> str:
-    name = library_of_side(alone)
+def target_of(alone: Alone) -> Target:
     try:
-        return f"{name_as_text(name)} {metadata.version(name)}"
+        return Target.parse(alone.side.target)
+    except ProbeError:  # recorded elsewhere, with what is not known here
+        return Target("numpy")
+
+
+def version_of(alone: Alone) -> str:
+    try:
+        return metadata.version(library_of_side(alone))
     except metadata.PackageNotFoundError:
-        return name_as_text(name)
+        return ""
+
+
+def library_and_version(alone: Alone) -> str:
+    return f"{name_as_text(library_of_side(alone))} {version_of(alone)}".rstrip()
 
 
 def operation_title(sides: Sides, region: Region) -> str:
     """Returns one line: which library gives different bits, on what."""
-    left, right = map(shapes_read, sides)
+    left, right = shapes_read(sides)
     where = f"on {left} than on {right}" if left != right else "in two runs"
     op = name_as_text(region.op)
     return f"{library_and_version(sides[0])}: {op} gives different bits {where}."
 
 
-def shapes_read(alone: Alone) -> str:
-    """Returns shapes of the first of what is read, as text."""
-    shapes = ("x".join(map(str, array.shape)) or "one number" for array in alone.reads[:3])
-    return " and ".join(shapes)
+def shapes_read(sides: Sides) -> tuple[str, str]:
+    """Shapes of the first of what either side reads, as text; where they differ those alone."""
+    shapes = [[array.shape for array in alone.reads] for alone in sides]
+    apart = [both for both in zip(*shapes, strict=False) if both[0] != both[1]]
+    if apart and len(shapes[0]) == len(shapes[1]):
+        shapes = [[both[n] for both in apart] for n in range(2)]
+    left, right = (
+        " and ".join("x".join(map(str, shape)) or "one number" for shape in side[:3])
+        for side in shapes
+    )
+    return left, right
 
 
 # Smaller cases that are tried: each is larger than one by hand, and somebody waits for it.
