@@ -133,6 +133,11 @@ class WindowSizes(NamedTuple):
         starts = np.arange(outputs) * self.stride[axis] - before
         return starts[:, None] + np.arange(self.kernel[axis]) * self.dilation[axis]
 
+    @property
+    def spread(self) -> "WindowSizes":
+        """Returns itself; of a transposed convolution its windows over an input with gaps."""
+        return self
+
     def places(self) -> List[Tuple[int, ...]]:
         """Every place of the kernel, row by row: a list of tuples with an index for each axis."""
         return list(itertools.product(*[range(size) for size in self.kernel]))

@@ -393,8 +393,8 @@ def script_of_operation(
         else:
             operands += program.assignments(name, array)
     for name, (of, part) in parts.items():
-        index = program.slices_as_written(part, arrays[of].shape)
-        operands.append(f"{name} = {of}[{index}].copy()")
+        written = program.slices_as_written(part, arrays[of].shape)
+        operands.append(f"{name} = {of}[{written}].copy()")
     distribution = ways.distribution
     if not distribution:
         with suppress(metadata.PackageNotFoundError):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from probe.case.geometry import CONVENTIONS, WindowSizes, around
+from probe.case.geometry import CONVENTIONS, TransposedSizes, WindowSizes, around
 
 AXES = {
     "kernel": st.integers(1, 5),
@@ -43,6 +43,29 @@ def test_outputs_are_the_windows_that_fit(kernel, stride, dilation, size, before
     for (k,) in windows.places():
         seen = x[windows.seen((k,), [len(fit)])]
         assert seen.tolist() == [at + k * dilation for at in fit]
+
+
+@settings(max_examples=200, deadline=None)
+@given(**AXES, more=st.integers(0, 3))
+def test_a_transposed_convolution_spreads_its_inputs(
+    kernel, stride, dilation, size, before, after, more
+):
+    extent = (kernel - 1) * dilation + 1
+    whole = (size - 1) * stride + extent + more
+    after = after - more
+    assume(whole - more - before - after > 0)
+    windows = TransposedSizes([kernel], [stride], [dilation], ((before, after),))
+    scattered = np.full((whole + after + 9, kernel), -1)
+    for at, k in itertools.product(range(size), range(kernel)):
+        scattered[at * stride + k * dilation, k] = at
+    reads = windows.reads(0, size)
+    assert len(reads) == windows.span(0, size).outputs == whole - more - before - after
+    expected = scattered[before : before + len(reads)]
+    assert (np.where((reads < 0) | (reads >= size), -1, reads)[: len(expected)] == expected).all()
+    least = windows.shortest(0)
+    assert windows.span(0, least).outputs > 0 and (
+        least == 1 or windows.span(0, least - 1).outputs < 1
+    )
 
 
 @pytest.mark.parametrize("convention", ["same", "same_lower"])

@@ -298,6 +298,10 @@ CASES = [
     Case("conv2d", 3, height=4, length=6, padding="0:1,2:0", batch=2),
     Case("conv3d", 2, height="3x4", length=5, padding=1, stride=2),
     Case("depthwise_conv2d", 3, in_channels=2, filters=4, height=6, length=7, **SAME),
+    Case("conv1d_transpose", 3, in_channels=2, filters=4, length=4, **SAME),
+    Case("conv1d_transpose", 3, in_channels=4, filters=6, groups=2, length=4, stride=2),
+    Case("conv2d_transpose", 3, height=3, length=4, stride=2, padding="1:0"),
+    Case("conv2d_transpose", "2x3", 2, height=3, length=4, stride="3x2", padding="0:-1,2"),
     Case("max_pool1d", 3, length=8, in_channels=2, **SAME),
     Case("max_pool2d", 3, height=6, length=6, stride=2, padding="caffe"),
     Case("max_pool2d", 3, height=6, length=7, stride=2, padding="0:2,1:0", pad_with="zeros"),
@@ -368,8 +372,13 @@ def test_the_windows_after_conversion_are_those_of_the_case(started, target, cas
 def layouts(case):
     """x and w of a case, channels last and channels first."""
     x, w, _ = case.operands()
-    first = np.moveaxis(x, -1, 1), np.moveaxis(w, (-1, -2), (0, 1))
-    return x, w, *map(np.ascontiguousarray, first)
+    plain = np.moveaxis(w, (-1, -2), (0, 1))
+    if "transpose" in case.op:  # (in, out / groups, *kernel), and (*kernel, out / groups, in)
+        grouped = w.reshape(*case.kernel, case.group_channels, case.groups, -1)
+        plain = np.moveaxis(grouped, (-2, -3, -1), (0, 1, 2))
+        plain = plain.reshape(case.in_channels, -1, *case.kernel)
+        w = np.moveaxis(plain, (0, 1), (-1, -2))
+    return x, w, *map(np.ascontiguousarray, (np.moveaxis(x, -1, 1), plain))
 
 
 def in_torch(case, code):
@@ -393,6 +402,8 @@ def in_tensorflow(case, code):
 def in_jax(case, code):
     jax = importlib.import_module("jax")
     x, w, _, _ = layouts(case)
+    if "transpose" in case.op:  # its taps are in the opposite order
+        w = np.flip(case.operands()[1], range(case.spatial_rank))
     names = {"lax": jax.lax, "jnp": jax.numpy, "x": jax.numpy.asarray(x), "w": jax.numpy.asarray(w)}
     exec(code, names)
     return np.asarray(names["y"])
@@ -438,6 +449,19 @@ def test_symmetric_padding_is_native_and_the_odd_zero_an_extra_pad():
     assert equivalent(even, "torch").padding == ((0, 1), (0, 1))
     note = equivalent(even, "torch").note
     assert "0:1 where size mod 2 is 0, 1:1 where size mod 2 is 1" in note
+
+
+def test_a_transposed_convolution_says_by_how_much_it_would_be_shifted():
+    same = Case("conv2d_transpose", 3, height=5, length=5, **SAME)
+    found = equivalent(same, "torch")
+    assert found.code.endswith("y = y[:, :, :-1, :-1]")
+    assert "padding=1x1, output_padding=1x1 has as many outputs, shifted" in found.note
+    assert "output 1x1 here is its output 0x0" in found.note
+    torch_own = same.with_(padding="1:0")
+    assert "padding=1, output_padding=1" in equivalent(torch_own, "torch").code
+    assert "output 0x0 here is its output 1x1" in equivalent(torch_own, "keras").note
+    with pytest.raises(InputError, match="framework=caffe"):
+        equivalent(same, "caffe")
 
 
 def test_names_that_frameworks_have_for_a_convention_are_used():

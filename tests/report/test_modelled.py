@@ -50,6 +50,10 @@ LAYERS = {
         lambda: torch.nn.Conv2d(4, 6, 3, padding=1, groups=2),
         (2, 4, 7, 9),
     ),
+    "nn.ConvTranspose2d(4, 6, (3, 3), stride=2, padding=((1, 0), (1, 0)), groups=2)": (
+        lambda: torch.nn.ConvTranspose2d(4, 6, 3, 2, 1, 1, groups=2),
+        (2, 4, 3, 5),
+    ),
     "nn.Conv2d(4, 8, (3, 2), groups=4)": (
         lambda: torch.nn.Conv2d(4, 8, (3, 2), groups=4),
         (2, 4, 7, 9),

@@ -150,12 +150,9 @@ def _taps_of_axis(spec, axis, size):
         before, after = {"valid": (0, min(cut, 0))}.get(str(padding), (before, cut - before))
         if not isinstance(padding, str):
             before, after = padding[axis]
-        taps = [[] for _ in range((size - 1) * stride + extent - before - after)]
-        for at, k in itertools.product(range(size), range(kernel)):
-            place = at * stride + k * dilation - before
-            if 0 <= place < len(taps):
-                taps[place].append((k, at))
-        return taps
+        places = range(before, (size - 1) * stride + extent - after)
+        pairs = list(itertools.product(range(kernel), range(size)))
+        return [[(k, i) for k, i in pairs if i * stride + k * dilation == at] for at in places]
     if padding == "same":  # ceil(size / stride) outputs; the odd zero is on the right
         outputs = (size + stride - 1) // stride
         left = max(extent + stride * (outputs - 1) - size, 0) // 2

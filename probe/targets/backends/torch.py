@@ -268,14 +268,13 @@ def convolution_lines(layer, operands, pairs):
 def transposed_lines(layer, operands, pairs):
     """``F.conv_transpose``, which cuts off as much before as after but for ``output_padding``; what
     it can't say is cut off its outputs."""
-    around, more, kept = [], [], []
+    axes = []
     for (before, after), stride, dilation in zip(pairs, layer["stride"], layer["dilation"]):
-        if 0 <= before - after < max(stride, dilation):
-            around, more, kept = [*around, before], [*more, before - after], [*kept, ":"]
-            continue
         both = max(min(before, after), 0)
-        around, more = [*around, both], [*more, max(-after, 0)]
-        kept.append(f"{before - both or ''}:{both - max(after, 0) or ''}")
+        rest = f"{before - both or ''}:{both - max(after, 0) or ''}"
+        own = 0 <= before - after < max(stride, dilation)
+        axes.append((before, before - after, ":") if own else (both, max(-after, 0), rest))
+    around, more, kept = zip(*axes)
     words = {"stride": one_or_all(layer["stride"]), "padding": one_or_all(around)}
     if any(more):
         words["output_padding"] = one_or_all(more)

@@ -11,6 +11,7 @@ import random
 import numpy as np
 
 from probe.case import floats
+from probe.case.operation import operation_of_spec
 from probe.targets.backends.contract import Key, Unsupported
 from probe.targets.backends.reference import (
     KEYS,
@@ -168,7 +169,7 @@ def _refuse_transform(spec, name, arithmetic):
     """Raises Unsupported for what neither transform does here."""
     if not arithmetic.native:
         raise Unsupported(f"dtype={spec['dtype']}: algorithm={name} is float32 and float64 alone")
-    if not spec["kernel"]:
+    if not spec["kernel"] or operation_of_spec(spec).transposed:
         raise Unsupported(f"op={spec['op']}: algorithm={name} is for convolutions")
     if spec["groups"] != 1:
         raise Unsupported(f"groups={spec['groups']}: algorithm={name} has one group")
