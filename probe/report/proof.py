@@ -201,7 +201,9 @@ def prove(
         why = f"its assertion {'holds' if fails else 'fails'}, against the verdict"
         raise NotReproduced(f"script=reproduce.py: {why}: {first.errors.strip()[-200:]}")
     if first.verdict != STILL_THERE:
-        why = "the bits differ in probe's process, and in a fresh process the script says"
+        why = f"the bits differ in probe's process and not in {times} fresh ones"
+        if first.verdict == CANNOT_TELL:
+            why = "in a fresh process the script says"
         raise NotReproduced(f"script=reproduce.py: {why}: {said}")
     # a script prints the first few; those have to be the measured ones
     if first.bits != expected[: len(first.bits)] or not first.bits:

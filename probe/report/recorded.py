@@ -53,7 +53,7 @@ from probe.record.recording import Run
 from probe.report import folder, program, proof, report
 from probe.report.failing import failing
 from probe.report.program import HeldSides, Script, ScriptFunction, ScriptSide
-from probe.report.report import Reported, Reproduction, Words
+from probe.report.report import Reported, ReportWords, Reproduction
 from probe.sweep.printing import counted, ranges
 from probe.targets import backends
 from probe.targets.launch import library_variables
@@ -97,7 +97,7 @@ class OperationReport(Reported):
     cause: Cause
     recorded: str = ""
 
-    def words(self) -> Words:
+    def words(self) -> ReportWords:
         pair, cause = self.sides[0].pair, self.cause
         op, (left, right) = name_as_text(self.region.op), self.sides_in_words()
         where = f" (`{name_as_text(self.region.path)}` of the model)" if self.region.path else ""
@@ -117,7 +117,7 @@ class OperationReport(Reported):
         apart = f"on {left} as on {right}" if left != right else "in both runs"
         asks = f"Should {op} give the same bits {apart}?"
         expectation = "The outputs compared read the same values on both sides."
-        return Words(operation_title(self.sides, self.region), story, asks, expectation, why)
+        return ReportWords(operation_title(self.sides, self.region), story, asks, expectation, why)
 
     @property
     def drawn(self) -> bool:

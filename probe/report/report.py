@@ -56,7 +56,7 @@ class FurtherTarget:
 
 
 @dataclass(frozen=True)
-class Words:
+class ReportWords:
     """What a report says of its own kind of finding.
 
     ``asks``: the question to the maintainers. ``holder``: the script whose arrays the lines of the
@@ -106,7 +106,7 @@ class Reported:
     further: dict[str, str] = field(default_factory=dict)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def words(self) -> Words:
+    def words(self) -> ReportWords:
         raise NotImplementedError
 
     def sides_in_words(self) -> tuple[str, str]:
@@ -153,14 +153,14 @@ class Reproduction(Reported):
     after: Effect | None = None
     kept: dict[str, bool | None] | None = None
 
-    def words(self) -> Words:
+    def words(self) -> ReportWords:
         causes = self.explanation.causes
         title = program.finding_title(self.finding, self.targets, list(self.names), self.versions)
         if set(causes) == {"reach"} and self.targets[0] == self.targets[1]:
             at = self.sides_in_words()[int(self.explanation.right.reached.any())]
             what = "lets NaN and infinities reach outputs that do not read them"
             title = f"{self.names[0]} {self.versions[0]}: {self.finding.case.op} {what}, at {at}"
-        return Words(
+        return ReportWords(
             *(title, _finding_in_words(self), question(self), _expectation(self)),
             cause_in_full(self.explanation, self.evidence, not self.not_emulated),
             "the script" if self.short is not None else "`reproduce.py`",
