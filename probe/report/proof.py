@@ -188,10 +188,10 @@ def prove(
         script.write_text(program, encoding="utf-8")
         if beside:
             np.savez_compressed(script.with_name("operands.npz"), **beside)  # type: ignore[arg-type]
-        runs: list[ScriptRun] = []
-        # what can't tell once need not run again
-        while len(runs) < times and all(run.verdict == STILL_THERE for run in runs):
-            runs.append(run_script(script, targets) if targets else own_interpreter(script))
+        runs = [
+            run_script(script, targets) if targets else own_interpreter(script)
+            for _ in range(times)
+        ]
     said = "; ".join(dict.fromkeys(f"exit status {run.status}: {run.said}" for run in runs))
     said = machine.publishable(said)
     if len({(run.status, run.printed) for run in runs}) > 1:
