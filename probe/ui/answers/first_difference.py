@@ -543,11 +543,14 @@ NOT_KNOWN = "it is not known which outputs must agree"
 
 
 def _decision_rows(left: Any, right: Any, selection: Selection) -> list[np.ndarray]:
-    """Returns both sides' elements that must agree as rows of decisions: lines along the last axis,
-    of which a largest one is decided, if whole ones are selected, else element by element."""
+    """Returns both sides' elements that must agree as rows of decisions: lines along the last axis
+    that isn't cut, of which a largest one is decided, if whole ones are selected, else element by
+    element."""
     arrays = left, right
-    width = left.shape[-1] if left.ndim and left.shape[-1:] == right.shape[-1:] else 0
     taken = [selection.taken(array, side) for side, array in enumerate(arrays)]
+    if left.ndim - 1 in selection.axes and taken[0].ndim > 1 and not selection.flat:
+        return taken  # (named, *others), as channels of positions are
+    width = left.shape[-1] if left.ndim and left.shape[-1:] == right.shape[-1:] else 0
     if not width or taken[0].size % width:
         return [each.reshape(-1, 1) for each in taken]
     for side, array in enumerate(() if selection.whole else arrays):
