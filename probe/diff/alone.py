@@ -168,7 +168,7 @@ class Alone:
             if pair is None:
                 continue  # an input or a weight, whose label says what it holds
             dtype = self.dtypes[number]
-            rest = pair.selection.rest(array.shape, self.place)
+            rest = ~pair.selection.mask(array.shape, self.place)
             if dtype in floats.FORMATS and rest.any():
                 other = floats.round_to(floats.widen(array, dtype) * 1.25, dtype)
                 operands[number], changed = np.where(rest, other, array), True

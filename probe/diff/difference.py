@@ -111,10 +111,6 @@ class Selection(NamedTuple):
         every = self.taken(np.ones(shape, bool), side)
         return self.put(np.zeros(shape, bool), every, side)
 
-    def rest(self, shape: tuple[int, ...], side: int) -> np.ndarray:
-        """Returns where a side's value need not agree with anything of the other's: bool."""
-        return ~self.mask(shape, side)
-
 
 # No element of either value.
 NOTHING = Selection((), np.zeros(0, np.int64), np.zeros(0, np.int64), ((), ()), True)

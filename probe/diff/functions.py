@@ -12,6 +12,7 @@ is found. What is read whole costs two runs an axis.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -432,12 +433,6 @@ def _longest(holds: Callable[[int], bool], size: int) -> int:
     """Returns the largest count up to ``size`` of which something holds, as of all smaller ones."""
     if not holds(1):
         return 0
-    least, most = 1, size + 1  # it holds of the first, and not of the second
-    step = size
-    while most - least > 1:
-        if holds(step):
-            least = step
-        else:
-            most = step
-        step = (least + most) // 2
-    return least
+    if holds(size):
+        return size
+    return 1 + bisect_left(range(2, size), True, key=lambda count: not holds(count))

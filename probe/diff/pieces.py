@@ -11,6 +11,7 @@ is read off runs at other lengths. So nothing has to be known of the model.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -227,7 +228,7 @@ class InPieces:
 
     def __post_init__(self) -> None:
         # what differs from run to run would be read as what every piece does
-        self.whole, again = self.call(self.arrays), self.call(self.arrays)
+        self.whole, again = self.run(self.arrays), self.run(self.arrays)
         self.forms = self.formats or [str(array.dtype) for array in self.whole]
         if [a.tobytes() for a in self.whole] != [a.tobytes() for a in again]:
             raise Nondeterministic("the whole does not repeat its own bits")
@@ -241,10 +242,6 @@ class InPieces:
             axes = ", ".join(f"{name}:{axis}" for name, axis in first)
             why = "no output has more entries where the input is longer along it"
             raise InputError("vary", axes, why, "name another axis: --vary schedule:NAME:AXIS")
-
-    def call(self, arrays: Arrays) -> list[np.ndarray]:
-        """The outputs of one run, without states."""
-        return self.run(arrays)
 
     def computed(
         self, pieces: Sequence[Piece], arrays: Arrays | None = None, state: Any = None
@@ -286,7 +283,7 @@ class InPieces:
         # a model may refuse a size, as a U-Net does what it can't halve: no size is a smaller one
         try:
             with unheard():
-                return [array.shape for array in foreign(self.call, self.cut(given))]
+                return [array.shape for array in foreign(self.run, self.cut(given))]
         except (Foreign, ProbeError):
             return None
 
@@ -339,7 +336,7 @@ class InPieces:
         marks = [np.zeros(array.shape, bool) for array in self.whole]
         for other in self.others(where, number):
             with unheard():
-                outputs = self.call(other)
+                outputs = self.run(other)
             for number, (ours, theirs) in enumerate(zip(self.whole, outputs, strict=True)):
                 same = ours.shape == theirs.shape
                 marks[number] |= differing(ours, theirs, self.forms[number]) if same else True
@@ -389,7 +386,7 @@ class InPieces:
             # would show smaller mistakes, but a scan in bfloat16 breaks down on them
             for other in [*self.others(at, 0)][::2]:
                 with unheard():
-                    _mark(whole, self.whole, self.call(other), self.forms)
+                    _mark(whole, self.whole, self.run(other), self.forms)
                     later = self.computed(pieces[begin:], other, states[begin])
                     for number, outputs in enumerate(later, begin):
                         _mark([each[number] for each in parts], ours[number], outputs, self.forms)
@@ -499,7 +496,7 @@ class InPieces:
 
                 if need >= room or enough(need):
                     continue
-                need = _first(enough, need, room)
+                need += 1 + bisect_left(range(need + 1, room), True, key=enough)
                 unlimited = int(need == room)
                 if unlimited:
                     break
@@ -544,15 +541,10 @@ class InPieces:
                 width *= 2
             if at + width >= most:
                 return None
-            low, high = at + width // 2, at + width
-            while high - low > 1:
-                middle = (low + high) // 2
-                if first(middle) == here:
-                    low = middle
-                else:
-                    high = middle
-            jumps.append(high)
-            at, here = high, first(high)
+            low = at + width // 2 + 1
+            apart = lambda start, here=here: first(start) != here  # noqa: E731
+            jumps.append(low + bisect_left(range(low, at + width), True, key=apart))
+            at, here = jumps[-1], first(jumps[-1])
         widths = {b - a for a, b in pairwise(jumps)}
         return widths.pop() if len(widths) == 1 else None
 
@@ -744,28 +736,10 @@ def _last(test: Callable[[int], bool], most: int) -> int | None:
     width = 1
     while most - width >= 1 and not test(most - width):
         width *= 2
-    low, high = max(most - width, 0), most - width // 2
-    if low < 1 and not test(1):
+    low, high = max(most - width, 1), most - width // 2
+    if width >= most and not test(1):
         return None
-    low = max(low, 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if test(middle):
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-def _first(test: Callable[[int], bool], low: int, high: int) -> int:
-    """The smallest number of which the test holds: not of ``low``, of ``high`` in any case."""
-    while high - low > 1:
-        middle = (low + high) // 2
-        if test(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    return low + bisect_left(range(low + 1, high), True, key=lambda size: not test(size))
 
 
 def _mark(

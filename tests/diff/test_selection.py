@@ -35,7 +35,6 @@ def test_what_is_selected_is_taken_counted_and_put_back(name: str) -> None:
         mask = selection.mask(array.shape, side)
         assert np.array_equal(changed < 0, mask) and mask.sum() == taken.size
         assert np.array_equal(changed[~mask], array[~mask])
-        assert np.array_equal(selection.rest(array.shape, side), ~mask)
     assert selection.count(LEFT.shape) == wanted[0].size
     assert not (selection.whole or selection.empty)
 

@@ -410,7 +410,7 @@ def _safe(both: InPieces, schedule: Schedule, sizes: Iterable[int]) -> list[dict
     while left and len(given) <= OTHERS:
         given.append(independent(both.arrays, both.dtypes, len(given)))
     for number, arrays in enumerate(given):
-        whole = both.whole if not number else both.call(arrays)
+        whole = both.whole if not number else both.run(arrays)
         for size in left:
             if size in differ or budget.spent():
                 continue
