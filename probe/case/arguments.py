@@ -62,7 +62,11 @@ def typed(function: Function) -> Function:
 
     @functools.wraps(function)
     def checked(*given: Any, **named: Any) -> Any:
-        for name, value in signature.bind(*given, **named).arguments.items():
+        try:
+            bound = signature.bind(*given, **named).arguments
+        except TypeError as error:
+            raise _unbound(function.__name__, annotations, given, named, error) from None
+        for name, value in bound.items():
             kind = signature.parameters[name].kind
             if kind is inspect.Parameter.VAR_POSITIONAL:
                 for each in value:
@@ -72,6 +76,23 @@ def typed(function: Function) -> Function:
         return function(*given, **named)
 
     return checked  # type: ignore[return-value]
+
+
+def _unbound(
+    function: str,
+    names: Collection[str],
+    given: Collection[object],
+    named: Mapping[str, object],
+    error: TypeError,
+) -> InputError:
+    """The error of a call that lacks an argument, or has one that the function doesn't take."""
+    strange = next((name for name in named if name not in names), "")
+    if strange:
+        why = f"probe.{function} takes no such argument"
+        return InputError(strange, named[strange], why, one_of(strange, names))
+    why = f"probe.{function}: {error}"
+    count = f"{len(given) + len(named)} of them"
+    return InputError("arguments", count, why, f"it takes {', '.join(names)}")
 
 
 def require_types(annotations: Mapping[str, str], values: Mapping[str, Any]) -> None:
@@ -107,7 +128,9 @@ def _is_of(value: object, word: str) -> bool:
 
 
 def require_unwritten(name: str, folder: Path | None, todo: str = "give another folder") -> None:
-    """Refuses a folder that has files, before anything runs. InputError."""
+    """Refuses a file, or a folder that has files, before anything runs. InputError."""
+    if folder is not None and folder.is_file():
+        raise InputError(name, folder, "it is a file", "give a folder")
     if folder is not None and folder.is_dir() and any(folder.iterdir()):
         raise InputError(name, folder, "the folder has files that would be overwritten", todo)
 

@@ -183,6 +183,7 @@ ALLOCATE = (
 
 
 FIX = (
-    "switch off dropout and random numbers (evaluation mode, or a seed inside the function), and "
-    "report it as a bug of the library if there are none: memory that is not initialised"
+    "switch off dropout and random numbers (model.eval() in PyTorch, training=False in Keras, or a "
+    "seed inside the function), and report it as a bug of the library if there are none: memory "
+    "that is not initialised"
 )

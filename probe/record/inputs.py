@@ -79,6 +79,8 @@ def read_inputs(path: Path) -> Arrays:
     if isinstance(error, OSError):
         why = error.strerror or str(error)[:100]
         raise InputError("inputs", path, why, "give a .npz file of numpy.savez")
+    if isinstance(error, ValueError) and "pickled" in str(error):  # NumPy's guess of any other file
+        error = ValueError("it is not a file of NumPy's")
     why = f"it holds no plain arrays ({' '.join(str(error).split())[:80]})"
     raise InputError("inputs", path, why, "save it with numpy.savez")
 
@@ -91,6 +93,8 @@ def _plain_arrays(path: Path) -> Arrays:
         unpacked = sum(member.file_size for member in loaded.zip.infolist())
         memory.require_unpackable("inputs", path, unpacked)
         arrays = {name: loaded[name] for name in loaded.files}
+    if not arrays:
+        raise ValueError("it is empty")
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray):
             raise ValueError(f"{name} is a different file")
@@ -107,7 +111,7 @@ def shapes_of(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
         except ValueError:
             shapes[name] = (-1,)
         if any(size < 0 for size in shapes[name]):
-            raise InputError("shape", text, "it is not a shape", "write name=1x3x224x224")
+            raise InputError("shape", text, "it is not a shape", "write 8x64, or NAME=8x64")
     return shapes
 
 

@@ -195,6 +195,10 @@ class FunctionSubject:
         if not self.inputs and len(given) <= len(names):
             given, said = by_name(names, given)
             arrays = given
+        if names and len(arrays) > len(names):
+            why = f"{len(arrays)} arrays are given, and it takes {', '.join(names)}"
+            todo = "leave the others out; a list is several inputs, an array is one"
+            raise InputError("inputs", ", ".join(arrays), why, todo)
         missing = [each.name for each in parameters(self.function) if each.default is each.empty]
         missing = [name for name in missing if name not in given] if names else []
         if self.torch and not arrays and not missing:
@@ -210,9 +214,6 @@ class FunctionSubject:
         if arrays and not names and takes_nothing(self.function):
             todo = "leave them out, or, if it makes the model, name what it returns: model = f()"
             raise InputError("inputs", ", ".join(arrays), "the function takes none", todo)
-        if names and len(arrays) > len(names):
-            why = f"{len(arrays)} are given, and it takes {', '.join(names)}"
-            raise InputError("inputs", ", ".join(arrays), why, "leave the others out")
         arguments = self._arguments(given)
         function = self.of_arrays(given)
 
@@ -240,7 +241,7 @@ class FunctionSubject:
                     f"{type(a).__name__} {str(a.dtype).rpartition('.')[2]} {list(a.shape)}"
                     for a in self.values(given).values()
                 )
-                todo = "check --inputs or --shape" + TENSORS * (not self.torch)
+                todo = "check shape and dtype of --inputs, or --shape" + TENSORS * (not self.torch)
                 why = f"{_error_text(error)} (called with {called}; {todo})"
                 raise TargetError(self.name, "error", why) from None
 
@@ -261,8 +262,14 @@ class FunctionSubject:
         """The arrays as what the function is called with: tensors of a module of PyTorch."""
         if not self.torch:
             return dict(arrays)
-        torch = import_module("torch")
-        return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+        torch, tensors = import_module("torch"), dict[str, Any]()
+        for name, array in arrays.items():
+            try:
+                tensors[name] = torch.from_numpy(np.array(array))
+            except TypeError:
+                why = f"PyTorch has no tensors of {array.dtype}"
+                raise InputError("inputs", name, why, "give numbers, such as float32") from None
+        return tensors
 
     def _arguments(self, arrays: Mapping[str, np.ndarray]) -> list[Any]:
         if len(self.inputs) > 1:  # a second argument of a Keras model says whether it trains

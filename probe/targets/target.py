@@ -128,7 +128,8 @@ def _backend(name: str) -> type[Backend]:
     try:
         return backends.get(name)  # type: ignore[no-any-return]
     except KeyError:
-        raise InputError("target", name, "there is no such library", _known_backend(name)) from None
+        todo = f'write probe.Target.parse("{name}")' if "," in name else _known_backend(name)
+        raise InputError("target", name, "there is no such library", todo) from None
 
 
 def _has_device(backend: type[Backend], device: str) -> bool:

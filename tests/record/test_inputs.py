@@ -56,7 +56,7 @@ def test_a_function_gets_an_array_of_each_shape_in_their_order():
 
 @pytest.mark.parametrize("text", ["x", "x=3xa", "x=-1", "x="])
 def test_what_is_no_shape_is_said(text):
-    with pytest.raises(InputError, match="it is not a shape; write name=1x3x224x224"):
+    with pytest.raises(InputError, match="it is not a shape; write 8x64, or NAME=8x64"):
         inputs.shapes_of([text])
 
 

@@ -194,7 +194,7 @@ def test_a_call_that_fails_says_what_it_was_called_with(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(TargetError) as caught:
         subject.open_model("of_tensors:f").recorder({"x": X.astype(np.float32)})
-    assert "called with ndarray float32 [2, 8]; check --inputs" in str(caught.value)
+    assert "called with ndarray float32 [2, 8]; check shape and dtype" in str(caught.value)
     assert "torch.from_numpy(x), or name the module" in str(caught.value)
 
 
@@ -223,7 +223,7 @@ CALLED = {
     "a class": (Looks, {}, "model=Looks: it is a class, not a model; make a model of it"),
     "none taken": (lambda: 1.0, {"x": X}, "inputs=x: the function takes none; leave them out, or"),
     "one too few": (Looks(), {"ids": X}, "inputs=ids: it takes scale besides"),
-    "one too many": (lambda x: x, {"x": X, "y": X}, "inputs=x, y: 2 are given, and it takes x"),
+    "one too many": (lambda x: x, {"x": X, "y": X}, "inputs=x, y: 2 arrays are given, and it"),
 }
 
 

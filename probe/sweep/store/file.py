@@ -77,7 +77,8 @@ def machine_folders(path: Path) -> list[Path]:
     Errors: StoreError if there's no such path.
     """
     if not path.is_dir():
-        raise StoreError(f"path={path}: there is no such folder; check the name")
+        why = "it is a file; give its" if path.is_file() else "there is no such"
+        raise StoreError(f"path={path}: {why} folder; check the name")
     places = set()
     for up_to, folders, names in os.walk(path):
         # what Git and others keep for themselves is not a store

@@ -327,6 +327,8 @@ def merge(
     folders = [folders] if isinstance(folders, str | Path) else list(folders)
     for folder in folders:
         require_types({"folders": "str | Path"}, {"folders": folder})
+        if not file.machine_folders(Path(folder)):
+            raise StoreError(f"path={folder}: there are no stored results; run `probe sweep` first")
     for source in (place for folder in folders for place in file.machine_folders(Path(folder))):
         if (root / source.name).resolve() == source:
             why = "this is one of the merged folders; choose a different folder"

@@ -112,7 +112,12 @@ def checked_case(case: object) -> Case:
 
 def checked_target(target: str | Target) -> Target:
     """Returns a target, or that of a text. Raises InputError."""
-    return target if isinstance(target, Target) else Target.parse(target)
+    if isinstance(target, str):
+        return Target.parse(target)
+    if not isinstance(target, Target):
+        todo = 'give a text such as "torch,threads=1"; a case stands before it'
+        raise InputError("target", type(target).__name__, "this is not a target", todo)
+    return target
 
 
 def checked_targets(targets: str | Target | Iterable[str | Target]) -> list[Target]:

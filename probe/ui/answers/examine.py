@@ -330,6 +330,8 @@ def _inputs_and_sizes(
             for name, array in arrays.items()
         }
     whole = min(arrays[name].shape[axis] for name, axis in along.items())
+    if not whole:
+        raise InputError("inputs", ", ".join(along), "they are empty", "give 2 samples or more")
     against = whole_number("against", whole if against is None else against)
     if at is None and ask == "padding":
         valid_length = int(lengths[row] if mask else _valid_lengths(arrays, along).max())

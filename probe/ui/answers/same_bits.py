@@ -82,7 +82,8 @@ def where_they_differ(
         parts = [repr(text[max(0, same - 10) : same + 30]) for text in (left, right)]
         return f"{name}: the texts part at character {same:,}: {', against '.join(parts)}"
     if (ours.dtype, ours.shape) != (other.dtype, other.shape):
-        return f"{name}: {ours.text}, against {other.text}"
+        forms = [each.text.rpartition(" ")[0] for each in (ours, other)]
+        return f"{name}: {', against '.join(forms)}: dtypes or shapes differ"
     arrays = [np.ascontiguousarray(array_of(each)[0]) for each in (left, right)]
     number = ours.dtype in floats.FORMATS
     if number:

@@ -82,7 +82,8 @@ class Swept(Answer):
         findings = [
             f"{name}: differs at {values_of_axis(vary, at)}" for name, at in where.items() if at
         ]
-        findings += [f"{name}: failed" for name, part in parts if part.failures]
+        failed = {name: part.failures[0].message for name, part in parts if part.failures}
+        findings += [f"{name}: failed: {why}" for name, why in failed.items()]
         findings += [f"{name}: {part.unasked:,} left out" for name, part in parts if part.unasked]
         findings += ["interrupted"] * self.found.interrupted
         other = against_in_words(self.values, vary)
@@ -91,9 +92,10 @@ class Swept(Answer):
             stable = f"no {vary} has outputs that must agree with those of {other}"
         elif report["not_compared"]:
             stable = f"every output that must agree with one of {other} does, with these operands"
+        count += up_to(report["max_ulp"]) * bool(report["differing"])
         return (
             sweep_title(self.case, vary, self.values, self.found.targets),
-            count + up_to(report["max_ulp"]) * bool(report["differing"]),
+            count if report["compared"] else "nothing was compared",
             "; ".join(findings) or stable,
         )
 
@@ -157,7 +159,7 @@ class SweptByOrder(Answer):
             for name, by_order in self.found.targets.items()
             if (differs := [at.at for at in by_order.values if at.outputs])
         ]
-        findings += [f"{failure['target']}: failed" for failure in self.found.failures]
+        findings += [f"{f['target']}: failed: {f['message']}" for f in self.found.failures]
         other = against_in_words(self.values, self.vary)
         same = f"every {self.vary} adds in the same order as {other}"
         if not report["compared"]:

@@ -132,6 +132,8 @@ class TwoSides:
         if vary is not None and at == against and self.against_target is None:
             why = "both sides are the same run"
             raise InputError("against", against, why, "give another value")
+        if vary == "batch" and against is not None and at is not None and at > against:
+            raise InputError("at", at, f"the other side has {against}", "give the smaller as --at")
         if vary is None and self.against_target is None:
             why = "there is nothing to compare with"
             todo = "give --vary batch --at 1 --against 8, or --against-target U"

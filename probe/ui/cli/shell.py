@@ -322,9 +322,17 @@ def _usage(error: click.ClickException, arguments: Sequence[str]) -> ProbeError:
     if match := re.match(r"No such command '(.*)'", text):
         listed = [name for name in COMMANDS if " " not in name]
         why, todo = "there is no such command", one_of(match[1], listed)
-        if os.path.exists(match[1]) or os.path.exists(f"{match[1]}.py"):
-            name = match[1].removesuffix(".py")
-            todo = f"a model in a Python file is named as Python imports it: probe {name}:NAME"
+        module, _, name = match[1].removesuffix(".py").rpartition(".")
+        files = [match[1].removesuffix(".py"), module]
+        imported = [os.path.isfile(f"{one.replace('.', '/')}.py") for one in files]
+        if os.path.exists(match[1]) and not match[1].endswith(".py"):
+            why = "it is a file of no known model format"
+            if os.path.isdir(match[1]):
+                why = "it is a folder without saved_model.pb"
+            todo = "use one of " + MODELS.partition(")")[0][3:].replace("|", ", ")
+        elif any(imported):
+            name = f"{module}:{name}" if imported[1] else f"{files[0]}:NAME"
+            todo = f"a model in a Python file is named as Python imports it: probe {name}"
         return InputError("command", match[1], why, todo)
     if match := re.match(r"Got unexpected extra arguments? \((.*)\)", text):
         from probe.case.case import ALIASES

@@ -34,7 +34,7 @@ def test_equal_bits_pass_and_different_ones_are_shown_with_their_distance():
             "in the signs of zeros or the payloads of NaNs",
         ),
         (np.float32([1]), np.float32([np.nan]), "numbers against NaN"),
-        (np.ones(3), np.ones(3, np.float32), "float64 3"),
+        (np.ones(3), np.ones(3, np.float32), "float64 3, against float32 3: dtypes"),
         (np.ones((2, 3)), np.ones((3, 2)), "float64 2x3"),
         (np.zeros((0, 3)), np.zeros((3, 0)), "float64 0x3"),
         (np.array([1 + 1j]), np.array([1 - 1j]), "1 of 1 differ"),

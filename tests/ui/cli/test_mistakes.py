@@ -1,4 +1,4 @@
-"""Thirty mistakes that people make, and the one line that each is answered with.
+"""Forty-four mistakes that people make, and the one line that each is answered with.
 
 In Python the line names arguments, on the command line options.
 """
@@ -90,6 +90,30 @@ PYTHON = {
         lambda: probe.examine("resnet50"),
         "model=resnet50: there is no such file; give a file",
     ),
+    "an argument that there isn't": (
+        lambda: probe.examine(layer(), np.ones((2, 3)), agianst=2),
+        "agianst=2: probe.examine takes no such argument; did you mean against",
+    ),
+    "arguments the wrong way round": (
+        lambda: probe.explain("torch", case(), 5, 9),
+        "target=Case: this is not a target; give a text",
+    ),
+    "switches in a target's name": (
+        lambda: probe.Target("torch,threads=2"),
+        r'write probe.Target.parse\("torch,threads=2"\)',
+    ),
+    "nested lists for an array": (
+        lambda: probe.examine(layer(), [[1.0, 2.0, 3.0]] * 4),
+        "4 arrays are given, and it takes input; .*a list is several inputs",
+    ),
+    "text for numbers": (
+        lambda: probe.examine(layer(), np.array([["a"] * 3] * 2)),
+        "inputs=input: PyTorch has no tensors of <U1",
+    ),
+    "a batch of none": (
+        lambda: probe.examine(layer(), np.ones((0, 3), np.float32)),
+        "inputs=input0: they are empty; give 2 samples or more",
+    ),
 }
 
 COMMANDS = {
@@ -111,6 +135,20 @@ COMMANDS = {
         "length=5: dense has no length",
     ),
     "a time without a unit": ("thing:f --shape 4x3 --time 5", "time=5: .*write 90s, 30m"),
+    "a dot for a colon": ("thing.f", "Python imports it: probe thing:f"),
+    "a folder": (
+        "folder",
+        "command=folder: it is a folder without saved_model.pb; use",
+    ),
+    "a file of another kind": ("notes.txt", "it is a file of no known model format; use one of"),
+    "a shape with commas": ("thing:f --shape 4,3", "shape=4,3: it is not a shape; write 8x64"),
+    "sizes reversed": (
+        "diff thing:f --shape 4x3 --vary batch --at 4 --against 1",
+        "at=4: the other side has 1; give the smaller as --at",
+    ),
+    "a file for a folder": ("thing:f --shape 4x3 --report notes.txt", "report=notes.txt: it is a"),
+    "no store": ("results merge folder --out x", "path=folder: there are no stored results"),
+    "any file for inputs": ("thing:f --inputs notes.txt", "it is not a file of NumPy's"),
     "a question that isn't one": ("thing:f --shape 4x3 --ask rows", "ask=rows: .*batch"),
 }
 
@@ -131,6 +169,8 @@ def test_a_mistake_on_the_command_line_is_one_line_in_its_words(
     words, message = COMMANDS[name]
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(os.fspath(tmp_path))
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "notes.txt").write_text("none")
     (tmp_path / "thing.py").write_text("def f(x):\n    return x\n")
     assert shell.run(words.split()) in (2, 3)
     out, err = capsys.readouterr()
