@@ -17,7 +17,7 @@ from __future__ import annotations
 import ast
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import metadata
@@ -48,6 +48,7 @@ from probe.explain.comparison import ComparedShapes, Finding, outputs_of_call
 from probe.explain.evidence import differing_example, named_kernels
 from probe.explain.verdict import BUG, Verdict, bug_or_rounding, verdict_of_counts
 from probe.order.semantics import Contracts, Convolution, Windows
+from probe.order.window import equivalent
 from probe.record.contract import CONSTANT, WEIGHT
 from probe.record.recording import Run
 from probe.report import folder, program, proof, report
@@ -844,6 +845,41 @@ def layer_text(alone: Alone, path: str = "") -> str:
     except (ProbeError, KeyError, IndexError):
         return ""
     return as_users_write(case, Target.parse(library).name, bool(path))
+
+
+def windows_apart(left: Run, right: Run) -> str:
+    """Says at which convolution, counted along two programs, the windows differ, and what reads the
+    left one's in the right one's library; empty where none does. No value behind it is close to one
+    of the other program, so no operation is matched by value that would show it."""
+    for (case, ours), (other, theirs) in zip(_cases_along(left), _cases_along(right), strict=False):
+        both = [(c.op, c.kernel, c.in_channels, c.filters) for c in (case, other)]
+        if both[0] != both[1]:
+            return ""
+        if not case.spatial_rank or case.spatial() != other.spatial():
+            continue  # a layer of its own may have padded before
+        names = ["padding"] if case.pads() != other.pads() else []
+        same = ("stride", "dilation", "groups")
+        names += [name for name in same if getattr(case, name) != getattr(other, name)]
+        if names:
+            text = f"window: {ours} and {theirs} read different inputs: {' and '.join(names)}"
+            with suppress(InputError):
+                code = equivalent(case, Target.parse(right.target).name).code
+                lines = "; ".join(line for line in code.splitlines() if line.strip())
+                text += f"; on the right this reads what the left one reads: {lines}"
+            return text
+    return ""
+
+
+def _cases_along(run: Run) -> Iterator[tuple[Case, str]]:
+    """The convolutions and products of a run in order, each with what it is called and where."""
+    for number, op in enumerate(run.operations):
+        try:
+            pair = Pair.of_all(op.gives[0], op.gives[0], 1)
+            case, _ = _case_of(Alone.of(run, number, 0, pair, 0))
+        except (ProbeError, KeyError, IndexError):
+            continue
+        words = as_users_write(case, Target.parse(run.target).name, bool(op.path))
+        yield case, f"{words} at {op.path}" if op.path else words
 
 
 def as_users_write(case: Case, library: str, named: bool = True) -> str:

@@ -287,7 +287,7 @@ class Walked(Answer):
             weights = weights or [self.found.other_weights] * bool(self.found.other_weights)
             numbers = self.found.other_numbers if self.verdict == "differs" else ""
             reads = "; ".join(filter(None, (numbers, self._elsewhere())))
-            why = "; ".join(weights) or reads or self._no_source()
+            why = "; ".join(weights) or self._windows_apart() or reads or self._no_source()
             return why, self.outcome()
         causes = self.found.causes.values()
         sought = any(cause.kind or NOT_SOUGHT not in cause.why for cause in causes)
@@ -295,8 +295,16 @@ class Walked(Answer):
         words = self.found.rounding.words
         others = f"{self.found.other_weights}; " * bool(self.found.other_weights)
         beyond = f"{words}; " * bool(words)
-        text = f"{others}{beyond}{inside}{source_text(first, sought)}{self._placed(first)}"
+        port = f"{self._windows_apart()}; " if first.joint and self._windows_apart() else ""
+        text = f"{port}{others}{beyond}{inside}{source_text(first, sought)}{self._placed(first)}"
         return text, self.outcome()
+
+    def _windows_apart(self) -> str:
+        """Returns where a port to another library reads other inputs than what it was made from."""
+        left, right = self.found.left, self.found.right
+        if self.verdict != "differs" or left.target == right.target:
+            return ""
+        return str(import_module("probe.report.recorded").windows_apart(left, right))
 
     def _placed(self, first: Region) -> str:
         """Returns what a first source is in its library's words, and where it differs, in brackets;

@@ -187,3 +187,28 @@ def test_outputs_that_read_the_other_samples_are_no_rounding_though_a_source_bef
     with torch.no_grad():
         walked = probe.network(normed, inputs={"x": x}, vary="batch", at=2, against=8)
     assert walked.verdict == "differs" and walked.classes["explained rounding"] == 0
+
+
+def test_a_port_that_pads_otherwise_is_no_rounding_and_what_reads_the_same_is_said():
+    """SAME of an even length at stride 2 pads behind alone; the first of both layers is right."""
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    drawn = np.random.default_rng(0)
+    x = drawn.normal(size=(1, 3, 8, 8)).astype("f4")
+    kernels = [drawn.normal(size=(4, n, 3, 3)).astype("f4") for n in (3, 4)]
+
+    def original():
+        y = jax.numpy.asarray(x)
+        for kernel, padding in zip(kernels, (((1, 1), (1, 1)), "SAME"), strict=True):
+            y = jax.nn.relu(jax.lax.conv_general_dilated(y, kernel, (2, 2), padding))
+        return y
+
+    def port():
+        y = torch.from_numpy(x)
+        for kernel in kernels:
+            y = torch.relu(torch.conv2d(y, torch.from_numpy(kernel), stride=2, padding=1))
+        return y
+
+    with torch.no_grad():
+        first, _ = probe.first_difference(original, port).ending()
+    assert first.startswith("window: ") and "(4, 4" in first, first
+    assert "reads what the left one reads: x = F.pad(x, (0, 1, 0, 1))" in first
