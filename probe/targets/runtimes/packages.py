@@ -279,8 +279,16 @@ def install_for_arm64(into: Path, python: str, requirements: Sequence[str]) -> N
     run_installer([*own, "--python-version", python, "--target", str(into), *requirements], what)
 
 
-# This interpreter's own installer.
-PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+def own_pip() -> list[str]:
+    """This interpreter's installer; environments that uv made have none, and uv runs one for them.
+    Raises Failed."""
+    pip = ["-m", "pip", "--disable-pip-version-check"]
+    if find_spec("pip") is not None:
+        return [sys.executable, *pip]
+    if tool := uv():
+        run = [tool, "run", "--quiet", "--no-project", "--with", "pip"]
+        return [*run, "--python", sys.executable, "python", *pip]
+    raise Failed("neither pip nor uv is here; run python -m ensurepip, or install uv")
 
 
 def in_front(wanted: Mapping[str, str], install: bool, tell: Callable[[str], None]) -> Path | None:
@@ -300,7 +308,7 @@ def in_front(wanted: Mapping[str, str], install: bool, tell: Callable[[str], Non
             with tempfile.TemporaryDirectory(prefix="probe-", dir=folder.parent) as partial:
                 tell(f"installing {', '.join(wanted.values())}")
                 code = f"import sys; sys.path.insert(0, {partial!r}); import {', '.join(wanted)}"
-                words = [*PIP, "install", "-q", "--target", partial, *more, *wanted.values()]
+                words = [*own_pip(), "install", "-q", "--target", partial, *more, *wanted.values()]
                 try:
                     run_installer(words, f"installing {', '.join(wanted.values())}")
                     run_installer([sys.executable, "-c", code], f"importing {', '.join(wanted)}")
@@ -319,7 +327,10 @@ def releases_known(distribution: str) -> list[str]:
     """Returns the releases that pip's index has for this interpreter, ascending, without previews;
     [] where it can't be asked."""
     # experimental, as pip says: what it prints is read so that anything else gives no releases
-    said = printed(*PIP, "index", "versions", distribution) or ""
+    try:
+        said = printed(*own_pip(), "index", "versions", distribution) or ""
+    except Failed:
+        return []
     line = said.partition("Available versions: ")[2].partition("\n")[0]
     releases = [release.strip() for release in line.split(",")]
     return sorted((r for r in releases if r.replace(".", "").isdigit()), key=release_numbers)

@@ -165,3 +165,15 @@ def test_a_root_folder_that_fails_on_the_way_is_taken_away(monkeypatch, tmp_path
     with pytest.raises(Failed, match="apt-get update: No space left on device"):
         packages.provide_sysroot()
     assert not packages.sysroot_folder().exists()
+
+
+def test_where_an_environment_has_no_pip_uv_runs_one(monkeypatch):
+    assert packages.own_pip()[:3] == [sys.executable, "-m", "pip"]
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    monkeypatch.setattr(packages, "uv", lambda: "/here/uv")
+    words = packages.own_pip()
+    assert words[:2] == ["/here/uv", "run"] and sys.executable in words
+    monkeypatch.setattr(packages, "uv", lambda: None)
+    with pytest.raises(packages.Failed, match="neither pip nor uv is here; run python -m"):
+        packages.own_pip()
+    assert packages.releases_known("numpy") == []
