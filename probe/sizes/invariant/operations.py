@@ -25,8 +25,9 @@ from probe.sizes.invariant.classes import PIECES, mark_of_answers
 
 Tensors = tuple[Any, ...]
 
-# Sets of telling operands; each is held at every place of the call.
-SETS = 3
+# Sets of telling operands; each is held at every place of the call. Of few numbers in an answer so
+# many sets, up to the most, that there are enough.
+SETS, MANY, ENOUGH = 3, 24, 256
 
 BINADES = 12
 # Of about the size of what the products leave, so that neither hides the other.
@@ -84,6 +85,23 @@ def cancelling_products(
 
 # Whose products are not exact in any format.
 CONSTANT = 1.37
+
+
+def cancelling_along_axes(seed: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Numbers that add up to zero along every axis, as each has its opposite there at a shuffled
+    place; the last of an odd number is zero. float64."""
+    places, signs = [], np.ones(shape)
+    for axis, size in enumerate(shape):
+        drawn = operands.hashes(seed, "w", 1 + axis, (size,))
+        order = np.argsort(drawn, kind="stable")
+        pair, sign = np.zeros(size, int), np.ones(size)
+        pair[order], sign[order[1::2]] = np.arange(size) // 2, -1
+        if size % 2 and size > 1:
+            sign[order[-1]] = 0
+        places.append(pair)
+        signs *= sign.reshape(-1, *(1,) * (len(shape) - axis - 1))
+    pairs = spread_numbers(seed, "w", tuple((size + 1) // 2 for size in shape))
+    return np.asarray(signs * pairs[np.ix_(*places)])
 
 
 def convolved_operands(
@@ -186,7 +204,8 @@ class TestedRows(IndependentRows):
 class IndependentSamples(TestedRows):
     """Any function of samples along axis 0, whose shapes and options are in its name.
 
-    ``shapes``: of one sample of each of its inputs; ``held``: what else it is called with.
+    ``shapes``: of one sample of each of its inputs; ``held``: what else it is called with, such as
+    ``positive`` numbers: a variance.
     """
 
     def __init__(
@@ -197,22 +216,45 @@ class IndependentSamples(TestedRows):
         function: Callable[..., Any],
         held: Tensors = (),
         pieces: Sequence[int] = (),
+        positive: bool = False,
     ) -> None:
         said = ", ".join("x".join(map(str, shape)) or "1" for shape in shapes)
         super().__init__(f"{name} of {said} {self.tools.formats[dtype]}")
         self.shapes, self.dtype, self.function = shapes, dtype, function
-        self.held, self.pieces = held, pieces
+        self.held, self.pieces, self.positive = held, pieces, positive
 
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
-        """Spread numbers; in the second set each is followed by itself with the sign turned."""
-        samples = []
+        """Spread numbers; in the second set each is followed by itself with the sign turned. In
+        each third all sums along axes cancel: of products, of which one operand is one value
+        everywhere, or of the only operand's numbers."""
+        samples, held = [], list(self.held)
         for at, shape in enumerate(self.shapes):
             size, binades = (math.prod(shape),), 4 if number else 2
             values = spread_numbers(SETS * at + number, "x", size, binades)
             if number == 1 and not at:
                 values[1::2] = -values[: len(values) // 2 * 2 : 2]
             samples.append(self.tools.tensor(values.reshape(shape), self.dtype))
-        return tuple(samples), self.held
+        if number % 3 == 2:
+            cancelling = [
+                cancelling_along_axes(SETS * at + number, shape)
+                for at, shape in enumerate(self.shapes)
+            ]
+            weights = [at for at, w in enumerate(held) if getattr(w, "dtype", 0) == self.dtype]
+            if len(samples) > 1 or weights:
+                cancelling[0] = np.full(self.shapes[0], CONSTANT)
+            samples = [self.tools.tensor(values, self.dtype) for values in cancelling]
+            for at in weights if not self.positive else ():
+                values = cancelling_along_axes(7 + at + number, tuple(held[at].shape))
+                held[at] = self.tools.tensor(values, self.dtype)
+        return tuple(samples), tuple(held)
+
+    def mark(self, size: int) -> str:
+        """As of ``TestedRows``; of an answer of few numbers, which may be alike by luck in another
+        order, with more sets."""
+        if not self._kept:
+            numbers = max(1, self.tools.container(self.answer(0, 1))[0].size)
+            self.sets = max(self.sets, min(MANY, -(-ENOUGH // numbers)))
+        return super().mark(size)
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         return self.function(*samples, *parameters)

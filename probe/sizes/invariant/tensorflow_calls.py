@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any
@@ -115,62 +115,6 @@ class MatrixProduct(TensorFlowTestedRows):
             return None
         dtype = FORMATS[self.dtype]
         return Case("dense", in_channels=self.channels, filters=self.filters, dtype=dtype)
-
-
-class Contraction(TensorFlowTestedRows):
-    """Sums of products of two operands, by letters: ``labels`` of both and of the outcome.
-
-    Letters that only the operands have are added over. ``paired``: both operands have samples, and
-    the letters are those of one; else the second is a parameter.
-    """
-
-    pieces = ()
-
-    def __init__(
-        self,
-        name: str,
-        labels: tuple[str, str, str],
-        shapes: Sequence[tuple[int, ...]],
-        dtype: Any,
-        paired: bool,
-        function: Callable[..., Any],
-    ) -> None:
-        said = " by ".join("x".join(map(str, shape)) for shape in shapes)
-        super().__init__(f"{name} of {said} {FORMATS[dtype]}")
-        self.labels, self.shapes, self.dtype = labels, shapes, dtype
-        self.paired, self.function = paired, function
-
-    def drawn(self, number: int) -> tuple[Tensors, Tensors]:
-        """As ``TensorFlowTestedRows.drawn``: the products of each outcome cancel."""
-        left, right, out = self.labels
-        sizes = {
-            letter: size
-            for labels, shape in zip((left, right), self.shapes, strict=True)
-            for letter, size in zip(labels, shape, strict=True)
-        }
-        added = [letter for letter in left if letter in right and letter not in out]
-        free = [letter for letter in right if letter not in left]
-        leaves, filters = (math.prod(sizes[n] for n in letters) for letters in (added, free))
-        x, w, _ = cancelling_products(number, leaves, filters, FORMATS[self.dtype], number == 1)
-        a = _spread_out(x.reshape([sizes[n] for n in added]), added, left, self.shapes[0])
-        b = w.reshape([sizes[n] for n in (*added, *free)])
-        b = _spread_out(b, [*added, *free], right, self.shapes[1])
-        first, second = tensor(a, self.dtype), tensor(b, self.dtype)
-        return ((first, second), ()) if self.paired else ((first,), (second,))
-
-    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        return self.function(*samples, *parameters)
-
-
-def _spread_out(
-    values: np.ndarray, has: Sequence[str], wanted: str, shape: tuple[int, ...]
-) -> np.ndarray:
-    """Returns axes by letter: those that there are in the wanted order, the others repeated."""
-    inside = [letter for letter in wanted if letter in has]
-    turned = values.transpose([has.index(letter) for letter in inside])
-    each = iter(turned.shape)
-    opened = turned.reshape([next(each) if letter in has else 1 for letter in wanted])
-    return np.broadcast_to(opened, shape)
 
 
 class TensorFlowConvolution(TensorFlowTestedRows):

@@ -47,7 +47,6 @@ from probe.sizes.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperatio
 from probe.sizes.invariant.operations import IndependentRows, spread_numbers
 from probe.sizes.invariant.tensorflow_calls import (
     FORMATS,
-    Contraction,
     MatrixProduct,
     Softmax,
     TensorFlowByPlace,
@@ -62,8 +61,6 @@ from probe.sizes.invariant.tensorflow_calls import (
 ROWS = (1 << 14, 1 << 12)
 
 LEFT = f"{UNKNOWN}: {OUTSIDE}"
-BATCH = "both of its operands depend on the batch, and neither along its first axis alone"
-TWO = "give einsums two operands at a time, with the batch first in each and in what comes out"
 INSIDE = "the batch is not along its first axis: its shape, and so its class, depends on the batch"
 
 
@@ -78,8 +75,6 @@ class TensorFlowOperations:
         self.program = FunctionRunner(self.handler)
         self.own: dict[str, Callable[[FunctionNode, tuple[bool, ...]], Handler | None]] = {
             "MatMul": self._matmul,
-            "Einsum": self._einsum,
-            **dict.fromkeys(MATRICES, self._matrices),
             **dict.fromkeys((*CONVOLUTIONS, *TRANSPOSED), self._convolution),
             **dict.fromkeys(NORMALISED, self._normalised),
             # of functions that XLA compiles, Keras' grouped convolutions alone keep samples apart
@@ -206,81 +201,6 @@ class TensorFlowOperations:
 
         return handler
 
-    def _matrices(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
-        words = node.words
-        if not known_format({"T": words.get("T", words.get("Ta"))}):
-            return None
-        ends = ("km" if words.get("adj_x") else "mk", "nk" if words.get("adj_y") else "kn")
-
-        def labels(first: int, second: int) -> tuple[str, str, str] | None:
-            outer = "zyxwv"[: first - 2]
-            if first < 3 or second not in (2, first):
-                return None
-            return outer + ends[0], outer[: second - 2] + ends[1], outer + "mn"
-
-        return self._contraction(node, follows, labels)
-
-    def _einsum(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
-        words = node.words
-        equation = words["equation"]
-        text = (equation.decode() if isinstance(equation, bytes) else equation).replace(" ", "")
-        ins, _, out = text.partition("->")
-        left, comma, right = ins.partition(",")
-        if "." in text or not comma or any(len({*part}) < len(part) for part in (left, right, out)):
-            return None
-        # letters that one operand alone has are sums before the products
-        summed_alone = ({*left} ^ {*right}) - {*out}
-        if "," in right or summed_alone or not known_format(words):
-            return None
-        return self._contraction(node, follows, lambda *_: (left, right, out))
-
-    def _contraction(
-        self,
-        node: FunctionNode,
-        follows: tuple[bool, ...],
-        labels: Callable[[int, int], tuple[str, str, str] | None],
-    ) -> Handler:
-        """Returns a product of two operands, along the first axis of one or of both."""
-        as_it_is = once(node)
-        left = self._plain(node, f"{BATCH if all(follows) else INSIDE}; {TWO}")
-        name = " ".join([node.op, *map(plainly, extra_of(node))])
-        paired = all(follows)
-        # 1 where the second operand alone has samples, which is then given first
-        turn = -1 if follows[1] and not paired else 1
-
-        def make(letters: tuple[str, ...], shapes: tuple[Any, ...], kind: Any) -> Contraction:
-            parts = [part[along:] for part, along in zip(letters, follows, strict=False)][::turn]
-            said = name if turn == 1 else f"{name} second"
-            return Contraction(
-                said,
-                (parts[0], parts[1], letters[2][1:]),
-                shapes[::turn],
-                kind,
-                paired,
-                lambda *xs: as_it_is([*xs][::turn])[0],
-            )
-
-        def handler(read: list[Any]) -> list[Any]:
-            letters = labels(*(len(x.shape) for x in read))
-            if _nothing_in(read):
-                return as_it_is(read)
-            fits = letters is not None and along_first(letters, follows)
-            if letters is None or not fits or (paired and not one_size_a_letter(letters, read)):
-                return left(read)
-            both, kind = zip(read, follows, strict=True), read[0].dtype
-            shapes = tuple(tuple(x.shape)[along:] for x, along in both)
-            known = self._known(
-                node,
-                (name, letters, shapes, kind, follows),
-                lambda: make(letters, shapes, kind),
-                len(read[follows.index(True)]),
-            )
-            self.keeper.limit_lengths(known)
-            x, w = read[::turn]
-            return [known((x, w)) if paired else known((x,), (w,))]
-
-        return handler
-
     def _convolution(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
         words, back = node.words, node.op in TRANSPOSED
         where = 2 if back else 0
@@ -345,15 +265,16 @@ class TensorFlowOperations:
             def make() -> TensorFlowSamples:
                 positive = node.op in NORMALISED
                 spread = [spread_parameter(x, at, positive) for at, x in enumerate(rest)]
-                said, held = (
-                    " ".join([name, *(f"({size})" for size in sizes)]),
-                    (x for x, _ in spread),
+                said = " ".join([name, *(f"({size})" for size in sizes)])
+                held = tuple(x for x, _ in spread)
+                operation = TensorFlowSamples(
+                    said, shapes, xs[0].dtype, function, held, positive=positive
                 )
-                operation = TensorFlowSamples(said, shapes, xs[0].dtype, function, tuple(held))
                 operation.variables = [variable for _, variable in spread]
                 return operation
 
-            key = node.path, name, *shapes, xs[0].dtype, *sizes
+            # what else it gives belongs to the node
+            key = node.path * (len(node.gives) > 1), name, follows, *shapes, xs[0].dtype, *sizes
             known = self._known(node, key, make, len(xs[0]))
             self.keeper.limit_lengths(known)
             return [known(tuple(xs), tuple(rest)), *more]
@@ -466,8 +387,6 @@ SUBNORMAL = ("Relu", "Relu6", "Sign")
 CONVOLUTIONS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
 TRANSPOSED = ("Conv2DBackpropInput", "Conv3DBackpropInputV2")
 NORMALISED = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
-# Operations that have classes of their own here.
-MATRICES = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 
 
 def known_format(words: Mapping[str, Any]) -> bool:
@@ -486,23 +405,6 @@ def extra_of(node: FunctionNode) -> list[Any]:
     """Attributes that decide what is computed, besides types."""
     words = node.words
     return [value for name, value in words.items() if name not in TYPES and value not in ([], b"")]
-
-
-def along_first(labels: tuple[str, str, str], follows: Sequence[bool]) -> bool:
-    """Whether the first axis of what depends on the batch is the first one that comes out."""
-    first = labels[2][:1]
-    each = zip(labels[:2], follows, strict=True)
-    return all(part[:1] == first if along else first not in part for part, along in each)
-
-
-def one_size_a_letter(labels: tuple[str, str, str], read: list[Any]) -> bool:
-    """Whether each letter has one size, so that nothing is repeated."""
-    sizes: dict[str, int] = {}
-    return all(
-        sizes.setdefault(letter, size) == size
-        for part, x in zip(labels, read, strict=False)
-        for letter, size in zip(part, x.shape, strict=True)
-    )
 
 
 def digest_of(name: str) -> str:

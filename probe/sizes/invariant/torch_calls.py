@@ -369,36 +369,6 @@ class TorchSamples(operations.IndependentSamples, TorchTestedRows):
     """PyTorch's calls whose samples are computed each by itself."""
 
 
-class MatrixPairs(TorchSamples):
-    """Products of pairs of matrices, (rows, leaves) and (leaves, filters), perhaps with a summand.
-
-    What each row adds cancels, as that of ``TorchLinear``.
-    """
-
-    def drawn(self, number: int) -> tuple[Tensors, Tensors]:
-        (rows, leaves), (_, filters) = self.shapes[:2]
-        x, w, b = cancelling_products(number, leaves, filters, FORMATS[self.dtype], number == 1)
-        drawn = np.broadcast_to(x, (rows, leaves)), w, np.broadcast_to(b, (rows, filters))
-        return tuple(tensor(values, self.dtype) for values in drawn[: len(self.shapes)]), ()
-
-
-class PairsApart(MatrixPairs):
-    """As ``MatrixPairs``, rows and answers begin where a vector does: see ``AlignedLinear``.
-
-    Its function takes ``out``.
-    """
-
-    def __init__(self, *parts: Any) -> None:
-        super().__init__(*parts)
-        self.key += " rows apart"
-
-    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        a, b, *_ = samples
-        y = rows_apart((*a.shape[:-1], b.shape[-1]), a.dtype)
-        every = (rows_apart(x.shape, x.dtype).copy_(x) for x in samples)
-        return self.function(*every, *parameters, out=y).contiguous()
-
-
 class TorchByPlace(TorchRows, operations.ByPlace):
     """``written(x, out)``: where its values go, if that can be said."""
 

@@ -55,9 +55,6 @@ MODES = (
     "donot_use_mm_for_euclid_dist",
 )
 
-# Sets of operands of a function of several operands, whose products do not cancel.
-MANY = 12
-
 
 class TorchOperations:
     """One model's operations, by what they are called with."""
@@ -298,18 +295,17 @@ class TorchOperations:
             return _real((call or func)(*args, **kwargs))
 
         def make() -> TorchSamples:
+            positive = "batch_norm" in name  # a variance
             drawn = [
                 tensor(spread_numbers(7 + n, "w", tuple(x.shape), 2), x.dtype)
                 if x.is_floating_point()
                 else x.clone()  # places: drawn ones might lie outside
                 for n, x in enumerate(held)
             ]
-            if "batch_norm" in name:  # a variance
-                drawn[-1].abs_()
             pieces = ROWS if axis == "rows" else ()
-            operation = TorchSamples(name, shapes, dtype, function, tuple(drawn), pieces)
-            operation.sets = MANY if several else operation.sets
-            return operation
+            if positive:
+                drawn[-1].abs_()
+            return TorchSamples(name, shapes, dtype, function, tuple(drawn), pieces, positive)
 
         options = [leaf[:0] if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         kinds = (x.dtype for x in held)

@@ -20,7 +20,7 @@ import torch.nn.functional as functional
 
 from probe.sizes.invariant.classes import Plan, Sizes
 from probe.sizes.invariant.keeper import Keeper, ReadyOperation
-from probe.sizes.invariant.operations import cancelling_products
+from probe.sizes.invariant.operations import spread_numbers
 from probe.sizes.invariant.torch_calls import (
     ALIGNED,
     CONVOLUTIONS,
@@ -28,13 +28,11 @@ from probe.sizes.invariant.torch_calls import (
     TRANSPOSED,
     AlignedLinear,
     InOrder,
-    MatrixPairs,
-    PairsApart,
     Tensors,
     TorchConvolution,
     TorchLinear,
     TorchRows,
-    TorchTestedRows,
+    TorchSamples,
     WatchedCalls,
     aligned_contiguous,
     default_strides,
@@ -42,7 +40,6 @@ from probe.sizes.invariant.torch_calls import (
     in_pieces,
     is_weight,
     misplaced,
-    moved_by,
     tensor,
     whole_call,
 )
@@ -95,7 +92,6 @@ class Products:
             "addmm": lambda func, *args, **words: self.addmm(*args, **words),
             "mm": lambda func, *args: self.matmul(*args),
             "bmm": lambda func, *args: self.bmm(*args),
-            "baddbmm": self.baddbmm,
             "convolution": self.convolution,
             "_convolution": self.convolution,
         }
@@ -199,25 +195,12 @@ class Products:
             return NotImplemented
         if a.dim() != 3 or b.dim() != 3 or not a.numel() or not b.numel():
             return NotImplemented
-        return self._pairs("bmm", torch.bmm, a, b)
-
-    def _pairs(self, name: str, function: Callable[..., Any], *operands: Any) -> Any:
-        shapes, dtype = tuple(tuple(x.shape[1:]) for x in operands), operands[0].dtype
-        makes = (partial(kind, name, shapes, dtype, function) for kind in (MatrixPairs, PairsApart))
-        known = self.met.known((name, shapes, dtype), *makes)
+        shapes, dtype = [tuple(x.shape[1:]) for x in (a, b)], a.dtype
+        known = self.met.known(
+            ("bmm", *shapes, dtype), lambda: TorchSamples("bmm", shapes, dtype, torch.bmm)
+        )
         self.met.keeper.limit_lengths(known, PAIRS)
-        return known(tuple(map(aligned_contiguous, operands)))
-
-    def baddbmm(self, func: Any, c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
-        """As ``bmm``, with a summand."""
-        if not a.numel() or not b.numel():
-            return NotImplemented
-
-        def function(a: Any, b: Any, c: Any, out: Any = None) -> Any:
-            return torch.baddbmm(c, a, b, beta=beta, alpha=alpha, out=out)
-
-        full = c.expand(len(a), a.shape[1], b.shape[2])
-        return self._pairs(f"baddbmm beta={beta} alpha={alpha}", function, a, b, full)
+        return known((aligned_contiguous(a), aligned_contiguous(b)))
 
     # convolutions
 
@@ -555,32 +538,6 @@ class OnePair(TorchLinear):
         return torch.bmm(x[None], columns[None], out=where)[0]
 
 
-class Grouped(TorchTestedRows):
-    """Rows (groups, channels) times weights (groups, channels, filters), group by group.
-
-    ``at`` as of ``TorchLinear``.
-    """
-
-    def __init__(self, groups: int, channels: int, filters: int, dtype: Any, at: int) -> None:
-        said = f" weights {at} bytes on" if at else ""
-        sizes = f"{groups} groups of {channels} -> {filters}"
-        super().__init__(f"einsum {sizes}{said} {FORMATS[dtype]}")
-        self.groups, self.channels, self.filters = groups, channels, filters
-        self.dtype, self.at = dtype, at
-
-    def drawn(self, number: int) -> tuple[Tensors, Tensors]:
-        every = self.groups * self.filters
-        x, w, _ = cancelling_products(number, self.channels, every, FORMATS[self.dtype], False)
-        each = w.reshape(self.channels, self.groups, self.filters).swapaxes(0, 1)
-        rows = tensor(x, self.dtype).expand(self.groups, self.channels)
-        return (rows,), (moved_by(tensor(each, self.dtype), self.at),)
-
-    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """Gives (rows, groups, filters)."""
-        (x,), (w,) = samples, parameters
-        return torch.bmm(x.transpose(0, 1), w).transpose(0, 1)
-
-
 class EinsumRoles(NamedTuple):
     """An einsum of two operands whose roles are known. Axes are given by their letters.
 
@@ -729,10 +686,15 @@ class Einsum:
         rows = _permuted(x, axes[0], roles.rows + roles.shared + roles.summed)
         weights = _permuted(w, axes[1], "".join(wanted))
         rows = aligned_contiguous(rows.reshape(-1, groups, channels))
-        weights = default_strides(weights.reshape(groups, channels, filters))
-        parts = groups, channels, filters, x.dtype, misplaced(weights)
-        known = self.met.known(("einsum groups", *parts), lambda: Grouped(*parts), axis="rows")
-        y = known((rows,), (weights,))
+        weights = aligned_contiguous(weights.reshape(groups, channels, filters))
+
+        def make() -> TorchSamples:
+            drawn = spread_numbers(7, "w", tuple(weights.shape), 2)
+            name, held = f"einsum of groups -> {filters}", (tensor(drawn, x.dtype),)
+            return TorchSamples(name, [(groups, channels)], x.dtype, _of_groups, held)
+
+        parts = groups, channels, filters, x.dtype
+        y = self.met.known(("einsum groups", *parts), make, axis="rows")((rows,), (weights,))
         return y.contiguous(), roles.rows + roles.shared + roles.columns
 
     def _pairs(
@@ -745,6 +707,11 @@ class Einsum:
         b = _permuted(w, axes[1], roles.shared + roles.summed + roles.columns)
         y = self.products.bmm(a.reshape(count, rows, leaves), b.reshape(count, leaves, columns))
         return y, roles.shared + roles.rows + roles.columns
+
+
+def _of_groups(x: Any, w: Any) -> Any:
+    """x (rows, groups, channels) times w (groups, channels, filters), group by group."""
+    return torch.bmm(x.transpose(0, 1), w).transpose(0, 1)
 
 
 def _together(sizes: Mapping[str, int], letters: str) -> int:
