@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,11 @@ import numpy as np
 
 from probe.case.arguments import not_waiting
 from probe.case.errors import InputError
-from probe.sizes.invariant.classes import Plan
 from probe.sizes.invariant.programs import (
     Leaf,
     LibraryProgram,
-    ProgramOutput,
     Rebuild,
     TensorFlowProgram,
-    aligned_array,
-    decides,
-    padded_piece,
-    together,
 )
 from probe.targets.machine import cores
 
@@ -79,28 +73,6 @@ class _File(LibraryProgram):
                 return None
             alike += array.shape, array.dtype
         return tuple(alike)
-
-    def planned(
-        self, plan: Plan, leaves: Sequence[Leaf], rebuild: Rebuild, outputs: Sequence[ProgramOutput]
-    ) -> Callable[..., Any] | None:
-        """As of ``LibraryProgram``. None where integers without samples may choose a branch."""
-        if any(leaf.axis is None and decides(*self.form(leaf.value)) for leaf in leaves):
-            return None
-        if len(plan) == 1 and plan[0].places == plan[0].size:
-            return lambda *values: self.function(*map(aligned_array, values))
-        axes = [leaf.axis for leaf in leaves]
-
-        def run(*values: np.ndarray) -> list[np.ndarray]:
-            pieces = []
-            for piece in plan:
-                part = [
-                    aligned_array(value) if axis is None else padded_piece(value, axis, piece)
-                    for value, axis in zip(values, axes, strict=True)
-                ]
-                pieces.append((self.function(*part), piece.places))
-            return together(pieces, outputs)
-
-        return run
 
     def _open(self) -> dict[str, int | None]:
         """Returns what the file itself says of them."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from probe.case import floats
 from probe.case.errors import InputError
-from probe.sizes.invariant.classes import Plan, SizedCall
+from probe.sizes.invariant.classes import SizedCall
 from probe.targets.machine import cores
 
 HOW = "give batched= an axis or None for each argument, as jax.vmap's in_axes: batched=(None, 0)"
@@ -77,15 +77,6 @@ class LibraryProgram:
         """What calls have in common that are run alike, if the library says so quickly; else None.
 
         Hashable. Equal ones have the same number of samples, and the same buckets.
-        """
-        return None
-
-    def planned(
-        self, plan: Plan, leaves: Sequence[Leaf], rebuild: Rebuild, outputs: Sequence[ProgramOutput]
-    ) -> Callable[..., Any] | None:
-        """Returns what runs further calls of the signature of this one; None: nothing is quicker.
-
-        ``plan``: the sizes that it is run at, which were checked.
         """
         return None
 
@@ -253,18 +244,18 @@ def padded_piece(bits: np.ndarray, axis: int, piece: SizedCall) -> np.ndarray:
 
 
 def together(
-    pieces: Sequence[tuple[Sequence[Any], int]],
-    outputs: Sequence[ProgramOutput],
-    join: Callable[[list[Any], int], Any] = lambda rows, axis: np.ascontiguousarray(
-        rows[0] if len(rows) == 1 else np.concatenate(rows, axis)
-    ),
-) -> list[Any]:
+    pieces: Sequence[tuple[Sequence[np.ndarray], int]], outputs: Sequence[ProgramOutput]
+) -> list[np.ndarray]:
     """Returns the answers of all pieces as one, without those of the copies; contiguous.
 
     ``pieces``: of each its outputs, and how many places it has.
     """
     return [
-        join([answer[number][output.index(0, places)] for answer, places in pieces], output.axis)
+        np.ascontiguousarray(
+            np.concatenate(
+                [answer[number][output.index(0, places)] for answer, places in pieces], output.axis
+            )
+        )
         for number, output in enumerate(outputs)
     ]
 
@@ -345,63 +336,6 @@ class JaxProgram(LibraryProgram):
             else:
                 return None
         return tuple(alike)
-
-    def planned(
-        self, plan: Plan, leaves: Sequence[Leaf], rebuild: Rebuild, outputs: Sequence[ProgramOutput]
-    ) -> Callable[..., Any] | None:
-        """As of ``LibraryProgram``. What pads, cuts and joins is compiled apart: fused with the
-        function, it would change bits. None where integers without samples may choose a branch.
-        """
-        import jax
-
-        beside = jax.tree.leaves([leaf.value for leaf in leaves if leaf.axis is None])
-        if any(decides(value.shape, value.dtype.name) for value in beside):
-            return None
-        if len(plan) == 1 and plan[0].places == plan[0].size:
-            return self.compiled
-        marks = [
-            jax.tree.map(lambda _: -1, leaf.value) if leaf.axis is None else leaf.axis
-            for leaf in leaves
-        ]
-        axes, shape = jax.tree.flatten(rebuild(marks))
-        carry = [(at, axis) for at, axis in enumerate(axes) if axis >= 0]
-
-        def part(value: Any, axis: int, piece: SizedCall) -> Any:
-            """Some samples, and copies of their first behind them."""
-            start, places, size = piece
-            rows = jax.lax.slice_in_dim(value, start, start + places, axis=axis)
-            if places == size:
-                return rows
-            first = jax.lax.slice_in_dim(value, start, start + 1, axis=axis)
-            more = jax.numpy.repeat(first, size - places, axis)
-            return jax.numpy.concatenate([rows, more], axis)
-
-        # both are compiled apart from the function: XLA would fuse the padding into it
-        @jax.jit
-        def cut(values: Sequence[Any]) -> list[list[Any]]:
-            both = [(value, axis) for value, (_, axis) in zip(values, carry, strict=True)]
-            return [[part(*each, piece) for each in both] for piece in plan]
-
-        @jax.jit
-        def join(answers: Sequence[Any]) -> Any:
-            both = zip(map(jax.tree.leaves, answers), plan, strict=True)
-            pieces = [(arrays, piece.places) for arrays, piece in both]
-            joined = together(pieces, outputs, jax.numpy.concatenate)
-            return jax.tree.unflatten(jax.tree.structure(answers[0]), joined)
-
-        def run(*args: Any, **kwargs: Any) -> Any:
-            values = jax.tree.leaves((args, kwargs))
-            answers = []
-            for parts in cut([values[at] for at, _ in carry]):
-                for (at, _), value in zip(carry, parts, strict=True):
-                    values[at] = value
-                args, kwargs = jax.tree.unflatten(shape, values)
-                answers.append(self.compiled(*args, **kwargs))
-            return join(answers)
-
-        # a container that is rebuilt as another kind may have its leaves in another order
-        wanted = jax.tree.structure(rebuild([leaf.value for leaf in leaves]))
-        return run if shape == wanted else None
 
     def settings(self) -> Any:
         held = self._config

@@ -43,6 +43,7 @@ from probe.sizes.invariant.programs import (
     ProgramOutput,
     Rebuild,
     aligned_array,
+    decides,
     padded_piece,
     program_of_function,
     program_with_library,
@@ -582,7 +583,7 @@ class SameBitsProgram:
         self.table = Table(like, sizes, 0, {})
         self.report = WholeReport(self.table, program)
         self._known: dict[Any, Buckets] = {}
-        self._quick: dict[Any, Callable[..., Any]] = {}
+        self._quick: dict[Any, tuple[Plan, WholeProgram]] = {}
         self._lock = threading.RLock()
         self._settings: Any = ()
         if program.library:
@@ -593,12 +594,16 @@ class SameBitsProgram:
         if signature is None:
             return self._called(args, kwargs)[0]
         signature = signature, self.program.settings()
-        quick = self._quick.get(signature)
-        if quick is not None:
-            return quick(*args, **kwargs)
-        answer, parts = self._called(args, kwargs)
-        if (quick := self.program.planned(*parts)) is not None:
-            self._quick[signature] = quick
+        if signature in self._quick:
+            plan, operation = self._quick[signature]
+            return self._ran(plan, operation, *self.program.flat(args, kwargs))
+        answer, plan, operation = self._called(args, kwargs)
+        # numbers without samples may choose a branch: they are looked at in each call
+        fixed = [leaf.value for leaf in operation.leaves if leaf.axis is None]
+        arrays = (array for value in fixed for array in self.program.split(value)[0])
+        forms = [self.program.form(array) for array in arrays if self.program.holds(array)]
+        if not any(decides(*form) for form in forms):
+            self._quick[signature] = plan, operation
         return answer
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -607,8 +612,8 @@ class SameBitsProgram:
         todo = "write its sizes with report.save, and call stable.invariant there with table="
         raise InputError("model", self.program.name, why, todo)
 
-    def _called(self, args: Any, kwargs: Any) -> tuple[Any, tuple[Any, ...]]:
-        """Returns the answer, and what ``LibraryProgram.planned`` takes."""
+    def _called(self, args: Any, kwargs: Any) -> tuple[Any, Plan, WholeProgram]:
+        """Returns the answer, and what gave it."""
         if not self.program.library:
             with self._lock, unchanged(self.program.function):
                 self.program = program_with_library(self.program, args, kwargs)
@@ -622,8 +627,7 @@ class SameBitsProgram:
             plan = buckets.plan(count)
         assert plan is not None  # ``_checked`` refuses a program without a way
         operation: Any = buckets.operation
-        answer = self._ran(plan, operation, leaves, rebuild, count)
-        return answer, (plan, leaves, rebuild, operation.outputs)
+        return self._ran(plan, operation, leaves, rebuild), plan, operation
 
     def _read(self) -> None:
         """The table of the user, or an empty one, as soon as the library is known."""
@@ -721,12 +725,12 @@ class SameBitsProgram:
         return buckets
 
     def _ran(
-        self, plan: Plan, operation: WholeProgram, leaves: list[Leaf], rebuild: Rebuild, count: int
+        self, plan: Plan, operation: WholeProgram, leaves: list[Leaf], rebuild: Rebuild
     ) -> Any:
         program = self.program
-        if len(plan) == 1 and plan[0].size == count:
+        if len(plan) == 1 and plan[0].places == plan[0].size:
             args, kwargs = rebuild([program.whole(leaf.value, leaf.axis) for leaf in leaves])
-            return program.at(count)(*args, **kwargs)
+            return program.at(plan[0].size)(*args, **kwargs)
         arrays = {
             number: program.bits(leaf.value)
             for number, leaf in enumerate(leaves)
@@ -736,7 +740,7 @@ class SameBitsProgram:
         for piece in plan:
             values = [program.whole(leaf.value, None) for leaf in leaves]
             for number, (bits, dtype) in arrays.items():
-                part = padded_piece(bits, leaves[number].axis or 0, piece)
+                part = padded_piece(bits, (leaves[number].axis or 0) % bits.ndim, piece)
                 values[number] = program.native(part, dtype)
             args, kwargs = rebuild(values)
             answers, build = program.split(program.at(piece.size)(*args, **kwargs))
