@@ -33,7 +33,7 @@ from probe.explain.comparison import (
 from probe.explain.verdict import BUG, bug_or_rounding
 from probe.order.tree import BIAS
 from probe.report import proof
-from probe.sizes.fewest import ReleaseStep, first_change
+from probe.sizes.bisection import ReleaseStep, first_change
 from probe.targets import backends, budget, installation, target
 from probe.targets.launch import AnySession, open_session
 from probe.targets.progress import Say

@@ -316,15 +316,15 @@ def draw_swept_by_order(
 
 def draw_switching(measured: Thresholds) -> Figure | None:
     """Draws the sizes of each class, a row a class, and the floor; None where there is no class."""
-    from probe.sizes import floors
+    from probe.sizes import thresholds
 
-    every = floors.classes(measured)
+    every = thresholds.classes(measured)
     if not every:
         return None
     figure, (axes,) = panels(1, 1, 7.5, 1.2 + 0.3 * len(every))
     rows = [[each for span in size_class.spans for each in span.drawn] for size_class in every]
-    names = [floors.kind_words(measured, size_class.kind) for size_class in every]
-    class_spans(axes, rows, names, floors.floor(measured).size)
+    names = [thresholds.kind_words(measured, size_class.kind) for size_class in every]
+    class_spans(axes, rows, names, thresholds.floor(measured).size)
     axes.set(xlabel=f"{measured.vary}, {measured.target}")
     return figure
 

@@ -33,7 +33,7 @@ from probe.sizes.fixes import (
     judged_and_timed,
     remedies_of,
 )
-from probe.sizes.marks import CONTENTS, SETS, elements_apart
+from probe.sizes.orders import CONTENTS, SETS, elements_apart
 from probe.sizes.search import PaddedModel, SafeSize, Serves
 from probe.targets.progress import Tell
 from probe.targets.target import Target

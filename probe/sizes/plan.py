@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from probe.case.errors import InputError
-from probe.sizes.marks import Box, box_index, elements_apart
+from probe.sizes.orders import Box, box_index, elements_apart
 from probe.sizes.search import PaddedModel, SafeSize
 from probe.targets import budget
 from probe.targets.progress import Say, silent

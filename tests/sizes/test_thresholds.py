@@ -1,4 +1,7 @@
-"""Switches far out are found by bisection, and what contradicts it is found and told."""
+"""Switches far out are found by bisection, and what contradicts it is found and told.
+
+Batches at which a target switches, classes of sizes that add alike, and the floor.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,16 @@ import json
 import numpy as np
 import pytest
 
+import probe
 from probe.case.case import Case
 from probe.case.errors import InputError
+from probe.order.summation import Rounding, Summation
+from probe.order.tree import Tree
 from probe.sizes import thresholds
-from probe.sizes.recognition import Pattern, Recogniser
+from probe.sizes.recognition import UNKNOWN, Pattern, Recogniser
 from probe.targets.launch import open_session
 from probe.targets.target import Target
+from probe.ui.cli import shell
 
 pytestmark = pytest.mark.long
 
@@ -127,3 +134,329 @@ def test_unknown_outputs_and_unsteady_calls_are_told() -> None:
 def test_too_short_is_the_users_error() -> None:
     with pytest.raises(InputError, match="upto=4: .* is 5"):
         found(upto=4)
+
+
+DENSE = Case(op="dense", in_channels=33, filters=2)
+
+
+def batches(target: str, case: Case = DENSE, upto: int = 10, **options):
+    with open_session(Target.parse(target), inline=True) as session:
+        return thresholds.find_thresholds(session, case, upto, vary="batch", **options)
+
+
+def texts(result) -> list[str]:
+    return [one.text for one in thresholds.classes(result)]
+
+
+def sizes(spans) -> list[int]:
+    return [size for one in spans for size in range(one.first, one.last + 1, one.step)]
+
+
+def held(one) -> list[int]:
+    """The sizes that a class promises."""
+    return sizes(one.spans)
+
+
+def test_rows_that_read_padding_alone_are_added_as_all_others() -> None:
+    case = Case("conv1d", 5, 1, 2, padding=7)
+    with open_session(Target.parse("reference,length_switch=17,algorithm=pairwise"), True) as one:
+        result = thresholds.find_thresholds(one, case, 16)
+    assert texts(result) == ["{5..6}", "{7..16}"]
+    assert (told := thresholds.floor(result)).size == 7 and "not known" not in told.text
+    # the shortest call has no window without padding: what most of its rows add is said of it
+    patterns = result.patterns.values()
+    assert all(max(result.recogniser.kinds[seen.interior]) > UNKNOWN for seen in patterns)
+
+
+@pytest.mark.check
+def test_the_classes_of_a_dense_layer_and_its_floor() -> None:
+    result = batches("reference,length_switch=7,algorithm=pairwise", upto=20)
+    assert texts(result) == ["{1..6}", "{7..20}"] and result.to_json()["sets"] == 8
+    told = thresholds.floor(result)
+    assert (told.size, told.step, told.run_to) == (7, 1, 20)
+    assert told.text.startswith("floor: 7 rows; below, at 1..6, rows are added one after the other")
+    assert "from 7 on pairwise (order)" in told.text and told.text.endswith("; run up to 20")
+    assert told.pieces == (1, 6, 1) and "cut into pieces of at most 6, none is needed" in told.text
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("conv2d", "3x2", 2, 2, 3, height=3, padding="same", bias="normal"),
+        Case("conv1d", 3, 4, 4, 5, groups=2, stride=2, padding="1:1"),
+        Case("matmul", None, 9, 2, 4),
+        Case("dense", None, 33, 2, dtype="bfloat16", bias="normal"),
+    ],
+    ids=lambda case: case.op,
+)
+def test_what_no_batch_changes_needs_no_floor(case) -> None:
+    result = batches("reference", case, 4)
+    assert texts(result) == ["{1..4}"] and not result.switches
+    assert thresholds.floor(result).size == 1
+    assert thresholds.floor(result).text.startswith("no floor is needed: from 1 to 4 all ")
+    assert thresholds.floor(result).text.endswith("; run up to 4")
+
+
+def test_a_switch_far_out_is_found_to_the_row() -> None:
+    result = batches("reference,length_switch=77", upto=400, scanned=8)
+    below, above = thresholds.classes(result)
+    assert {*held(below), *held(above)} == set(result.patterns) and len(held(below)) < 60
+    assert sorted(held(below) + sizes(below.expected)) == list(range(1, 77))
+    assert sorted(held(above) + sizes(above.expected)) == list(range(77, 401))
+    told = thresholds.floor(result)  # what is run behind the switch: as many sizes as before it
+    assert (told.size, told.step, told.run_to) == (77, 1, 154) and 155 not in result.patterns
+    assert told.text.endswith("; run up to 154")
+    assert thresholds.floor(batches("reference,length_switch=77", upto=150, scanned=8)).size is None
+
+
+def test_a_search_that_ends_within_a_period_names_no_floor(pretended) -> None:
+    """Three sizes of six are alike: 38, 39 and 40 end a search, and 41 differs again."""
+    pretended(lambda n: (0, (), int(n < 8 or n % 6 not in (2, 3, 4))))
+    for upto in range(8, 61):
+        result = batches("reference", upto=upto)
+        told = thresholds.floor(result)
+        assert told.size is None and told.run_to == upto, told.text
+        assert told.text.endswith(f"run up to {upto}")
+        period = "batches 2, 3, 4 modulo 6 are added alike, from 8 on"
+        assert (period in told.text) == (told.modulo == 6) == (upto >= 34), (upto, told.text)
+        assert not told.modulo or (told.remainders, told.since) == ((2, 3, 4), 8)
+    assert "alike at 38..40, too few" in thresholds.floor(
+        batches("reference", upto=10)
+    ).text.replace("8..10", "38..40")
+
+
+def test_a_period_has_its_multiples(pretended) -> None:
+    """Of six sizes the first, the third and the fifth: all even ones."""
+    pretended(lambda n: (0, (), int(n < 9 or n % 2 or n % 12 == 7)))
+    told = thresholds.floor(batches("reference", upto=40))
+    assert (told.size, told.step, told.run_to) == (10, 2, 40) and told.modulo == 2
+    assert told.text.endswith("batches 0 modulo 2 are added alike, from 10 on; run up to 40")
+
+
+def test_a_change_of_rounding_alone_is_a_class_of_its_own() -> None:
+    result = batches("reference,length_switch=3,algorithm=fused", upto=6)
+    told = thresholds.floor(result).text
+    assert texts(result) == ["{1..2}", "{3..6}"] and "(rounding)" in told
+    assert "every product is rounded, then added (no FMA), from 3 on" in told
+
+
+@pytest.fixture
+def pretended(monkeypatch):
+    """pretended(f): f(size) is (kind, tail) of every batch; nothing is run."""
+    sums = [Tree.sequential(33), Tree.pairwise(33), Tree.lanes(33, 8)]
+
+    def replace(shown):
+        def pattern(self, size: int) -> Pattern:
+            if not self.summations:
+                self.summations += [Summation(tree, Rounding()) for tree in sums]
+                self.kinds += [(number,) * 2 for number in range(len(sums))]
+            interior, tail, *elsewhere = shown(size)
+            kinds = np.zeros(size, int)
+            return Pattern(size, kinds, True, interior, tail, sum(elsewhere), 0, True)
+
+        monkeypatch.setattr(Recogniser, "pattern", pattern)
+
+    return replace
+
+
+def test_places_that_add_otherwise_leave_multiples(pretended) -> None:
+    """Rows behind the last full packet of four are added in another order."""
+    pretended(lambda n: (0 if n >= 4 else 1, ((1, n % 4),) if n >= 4 and n % 4 else ()))
+    result = batches("reference", upto=100)
+    assert texts(result) == ["{4..100 by 4}", "{1..3}"][::-1]
+    told = thresholds.floor(result)
+    assert (told.size, told.step) == (4, 4)
+    assert "floor: 4 rows, in multiples of 4" in told.text
+
+
+def mixed_by(shown, result) -> None:
+    """Every promised size is one at which all rows add as one kind, and the same one."""
+    for one in thresholds.classes(result):
+        assert all(shown(size) == (one.kind, (), 0) for size in held(one)), one.text
+    told = thresholds.floor(result)
+    if told.size is not None:
+        multiples = range(told.size, told.run_to + 1, told.step)
+        assert all(shown(size) == (told.kind, (), 0) for size in multiples), told.text
+
+
+@pytest.mark.parametrize(("upto", "scanned"), [(100, 20), (300, None), (1100, None), (300, 64)])
+@pytest.mark.parametrize(
+    "shown",
+    [
+        lambda n: (0, ((1, n % 4),) if n % 4 else (), 0),
+        lambda n: (int(n < 4), ((2, 1),) if n % 4 == 1 else (), int(n % 4 > 1)),
+        lambda n: (0, (), int(n % 4 != 1)),
+        lambda n: (0, (), int(n % 7 == 3)),
+        lambda n: (int(n > 90), ((2, 1),) if n > 70 and n % 3 else (), 0),
+        lambda n: (0, ((1, 1),) if n > 80 and n % 16 == 5 else (), 0),
+        lambda n: (n * 2654435761 % 3, (), n * 40503 % 2),
+    ],
+    ids=["tails", "elsewhere", "one of four", "sevenths", "late tails", "far", "none"],
+)
+def test_a_size_that_was_not_run_is_in_no_class_and_no_floor(
+    pretended, shown, upto, scanned
+) -> None:
+    pretended(shown)
+    result = batches("reference", upto=upto, scanned=scanned)
+    mixed_by(shown, result)
+    for one in thresholds.classes(result):
+        assert set(held(one)) <= set(result.patterns) and not set(sizes(one.expected)) & set(
+            result.patterns
+        )
+    told = thresholds.floor(result)
+    assert told.text and (told.size is None or told.run_to <= result.upto)
+
+
+def test_a_floor_leaves_out_multiples_whose_tails_are_known_to_be_mixed(pretended) -> None:
+    """66 was not run: sizes of its remainder by 4 have rows behind the last packet."""
+    pretended(lambda n: (0, ((1, n % 4),) if n % 4 else ()))
+    result = batches("reference", upto=200, scanned=64)
+    assert 66 not in result.patterns
+    told = thresholds.floor(result)
+    assert (told.size, told.step) == (4, 4) and told.run_to == 64
+    assert told.text.endswith("run up to 64")
+
+
+def test_small_sizes_are_all_run() -> None:
+    result = batches("reference,length_switch=77", upto=90)
+    assert texts(result) == ["{1..76}", "{77..90}"]
+    assert set(result.patterns) == set(range(1, 91))
+
+
+def test_a_floor_at_multiples_names_a_size_below_it_that_adds_otherwise(pretended) -> None:
+    """The size just below the floor may be in the class: no multiple."""
+    pretended(lambda n: (0, (), int(n % 2 > 0 and n > 3)))
+    told = thresholds.floor(batches("reference", upto=40))
+    assert (told.size, told.step) == (2, 2)
+    assert told.text.startswith("no floor, but multiples of 2 are needed: from 2 to 40, at these")
+
+
+def test_remainders_that_are_no_multiples_are_named_where_there_is_no_floor(
+    pretended,
+) -> None:
+    pretended(lambda n: (0, (), int(n % 4 != 1)))
+    told = thresholds.floor(batches("reference", upto=40))
+    assert told.size is None and "batches 1 modulo 4 are added alike, from 1 on" in told.text
+
+
+def test_threads_are_part_of_the_promise() -> None:
+    result = batches("reference")
+    assert result.to_json()["threads"] == 1 and "on reference, 1 thread" in str(
+        probe.thresholds(DENSE, "reference", upto=3)
+    )
+    assert any(one.startswith("1 thread; with a different number") for one in result.assumed)
+
+
+def test_a_class_between_two_others_is_told_as_pieces(pretended) -> None:
+    pretended(lambda n: ((n >= 16) + (n > 128), ()))
+    result = batches("reference", upto=512)
+    assert texts(result) == ["{1..15}", "{16..128}", "{129..512}"]
+    told = thresholds.floor(result)
+    assert told.size == 129 and told.pieces == (16, 128, 1)
+    assert "8 running sums, added pairwise" in told.text and "at 16..128" in told.text
+
+
+def test_pieces_of_a_class_make_up_every_size() -> None:
+    """First to last make up all sizes from first on exactly where last >= 2 * first - 1."""
+    for first in range(2, 9):
+        for last in range(first, 20):
+            fits = set()
+            for count in range(1, 60):
+                fits |= set(range(count * first, count * last + 1))
+            every = all(size in fits for size in range(first, 60))
+            spans = [thresholds.SizeClass(0, (thresholds.SizeRange(first, last),))]
+            assert (thresholds._pieces(spans, 1, 100) is not None) == every
+
+
+def test_where_the_largest_sizes_are_mixed_there_is_no_floor(pretended) -> None:
+    pretended(lambda n: (0, ((1, 1),)))
+    told = thresholds.floor(batches("reference", upto=20))
+    assert told.size is None
+    assert told.text == "no floor: at 20 rows, the last one is added pairwise; run up to 20"
+
+
+def test_a_switch_among_the_sizes_that_are_all_run_hides_no_period(pretended) -> None:
+    pretended(lambda n: (int(n >= 16), ()))
+    result = batches("reference", upto=160, scanned=20)
+    below, above = thresholds.classes(result)
+    assert below.text == "{1..15}" and result.period == 1
+    assert sorted(held(above) + sizes(above.expected)) == list(range(16, 161))
+    assert set(held(above)) <= set(result.patterns)
+
+
+def test_what_is_not_a_sum_or_not_steady_is_in_no_class() -> None:
+    random = batches("reference,algorithm=random", upto=4)
+    assert thresholds.classes(random) == [] and thresholds.floor(random).size is None
+    assert "the same call again gives different bits" in thresholds.floor(random).text
+
+
+def test_sizes_are_recognised_by_more_than_marks_of_the_interior() -> None:
+    """One row of a batch that adds otherwise is seen wherever it stands."""
+
+    class Planted:
+        """The last row comes from another target."""
+
+        def __init__(self, inner, other, row):
+            self.inner, self.other, self.row = inner, other, row
+            self.target, self.alive = inner.target, True
+
+        def stream(self, header, arrays):
+            pairs = zip(
+                self.inner.stream(header, arrays), self.other.stream(header, arrays), strict=True
+            )
+            for (head, mine), (_, other) in pairs:
+                outputs = mine["outputs"].copy()
+                if "select" not in arrays:
+                    outputs[:, self.row] = other["outputs"][:, self.row]
+                yield head, {**mine, "outputs": outputs}
+
+        def request(self, header, arrays=None):
+            return self.inner.request(header, arrays or {})
+
+    texts_ = "reference", "reference,algorithm=pairwise"
+    with (
+        open_session(Target.parse(texts_[0]), inline=True) as one,
+        open_session(Target.parse(texts_[1]), inline=True) as other,
+    ):
+        for row in (0, 5):
+            known = Recogniser(Planted(one, other, row), DENSE, "batch")
+            known.summations += [Summation(Tree.sequential(33)), Summation(Tree.pairwise(33))]
+            known.popular += [0, 1]
+            seen = known.pattern(6)
+            assert len(set(seen.kinds.tolist())) == 2 and UNKNOWN not in known.kinds[seen.interior]
+            assert seen.kinds[row] != seen.interior
+            assert sum(count for _, count in seen.tail) + seen.elsewhere == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--op conv1d --kernel 3 --vary batch", "length=None: where the batch is varied"),
+        ("--op sum --in-channels 4 --length 3 --vary batch", "op=sum: its sums have no weights"),
+        ("--op dense --in-channels 4 --vary filters", "vary=filters: thresholds are not searched"),
+        ("--op dense --in-channels 4 --vary length", "vary=length: dense has no length"),
+        ("--op dense --in-channels 4 --upto 0", "upto=0"),
+    ],
+)
+def test_wrong_words_are_one_line(capsys, words, said) -> None:
+    assert shell.run(["fix", "sizes", *words.split(), "--target", "reference"]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+def test_lengths_have_classes_and_a_floor_too() -> None:
+    case = Case(op="conv1d", kernel=5, in_channels=2)
+    with open_session(Target.parse("reference,length_switch=20"), inline=True) as session:
+        result = thresholds.find_thresholds(session, case, 50)
+    assert texts(result) == ["{5..23}", "{24..50}"]
+    assert thresholds.floor(result).text.startswith(
+        "floor: length 24; below, at 5..23, outputs are"
+    )
+    with pytest.raises(InputError, match="length"):
+        batches("reference", case)
+
+
+def test_a_size_that_is_alike_by_chance_makes_no_step(pretended) -> None:
+    pretended(lambda n: (int(n <= 80 and n != 41), ()))
+    told = thresholds.floor(batches("reference", upto=170))
+    assert (told.size, told.step) == (81, 1)

@@ -12,12 +12,11 @@ import tensorflow as tf
 from probe.case import ulp
 from probe.case.errors import Foreign, InputError, ProbeError, foreign
 from probe.record.recorders.tensorflow_values import tensor_of, tensors
-from probe.sizes.invariant import tensorflow_calls
+from probe.sizes.invariant import tensorflow_operations
 from probe.sizes.invariant.classes import InvariantOptions, Table, table_environment
 from probe.sizes.invariant.keeper import Keeper, Report
 from probe.sizes.invariant.samples import Company, EndedCall, Value
-from probe.sizes.invariant.tensorflow_calls import FORMATS, container
-from probe.sizes.invariant.tensorflow_operations import TensorFlowOperations
+from probe.sizes.invariant.tensorflow_operations import FORMATS, TensorFlowOperations, container
 from probe.targets.unchanged import unchanged
 
 
@@ -76,7 +75,7 @@ class InvariantKeras(keras.Model):
         return tf.nest.pack_sequence_as(traced.packed, run(traced, flat))
 
     def _run(self, traced: Traced, flat: Sequence[Any]) -> list[Any]:
-        settings, name = tensorflow_calls.settings(), traced.function.name.decode()
+        settings, name = tensorflow_operations.settings(), traced.function.name.decode()
         operators = self._operators.get(settings)
         if operators is None:
             operators = self._operators[settings] = TensorFlowOperations(self._keeper)
@@ -167,8 +166,8 @@ def made(model: Any, options: InvariantOptions, batched: Any) -> tuple[Any, Repo
         why = "a Keras model takes one argument, which may be a list or a dict"
         raise InputError("example", len(arguments), why)
     environment = table_environment("tensorflow")
-    classes = Table.opened(table, like, sizes, tensorflow_calls.threads(), environment)
-    keeper = Keeper(classes, strict, tensorflow_calls)
+    classes = Table.opened(table, like, sizes, tensorflow_operations.threads(), environment)
+    keeper = Keeper(classes, strict, tensorflow_operations)
     if not model.built:
         if example is None:
             why = "it has no weights yet, since it has never been called"

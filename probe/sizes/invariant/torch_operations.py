@@ -18,17 +18,17 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_u
 from probe.order.semantics.contract import MORE
 from probe.record.recorders.torch_calls import RanCall, aten_call, changed_by, op_facts
 from probe.record.recorders.torch_values import array, dtype, tensors
-from probe.sizes.invariant.asked import (
+from probe.sizes.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
+from probe.sizes.invariant.operations import (
     NOT_ROUNDED_ONCE,
     AskedCall,
     OperationKind,
     named_kind,
     operation_kind,
     samples_apart,
+    spread_numbers,
     unlike,
 )
-from probe.sizes.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
-from probe.sizes.invariant.operations import spread_numbers
 from probe.sizes.invariant.torch_calls import (
     ALIGNED,
     FORMATS,

@@ -22,7 +22,7 @@ def exact(run) -> bool:
     False too where it cannot be run.
     """
     # a room further on, which a worker never needs
-    watch = import_module("probe.sizes.invariant.asked").exact_throughout
+    watch = import_module("probe.sizes.invariant.operations").exact_throughout
     try:
         with catch_warnings(action="ignore"):
             return bool(watch(partial(foreign, run)))

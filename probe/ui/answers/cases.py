@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import RenderableType
 
-    from probe.sizes.floors import Floor, SizeClass
-    from probe.sizes.thresholds import Thresholds
+    from probe.sizes.thresholds import Floor, SizeClass, Thresholds
 
 
 @dataclass(repr=False)
@@ -387,16 +386,16 @@ class Switching(Answer):
     @property
     def classes(self) -> list[SizeClass]:
         """Sizes that were run and at which every row adds alike, class by class."""
-        from probe.sizes import floors  # late: other questions of a case need no search
+        from probe.sizes import thresholds  # late: other questions need no search
 
-        return floors.classes(self.found)
+        return thresholds.classes(self.found)
 
     @property
     def floor(self) -> Floor:
         """Which floor keeps every row's sum as at the largest size, and why."""
-        from probe.sizes import floors
+        from probe.sizes import thresholds
 
-        return floors.floor(self.found)
+        return thresholds.floor(self.found)
 
     def report(self) -> dict[str, Any]:
         from probe.sizes.thresholds import islands

@@ -50,7 +50,7 @@ from probe.record.subject import (
     open_model,
     run_unwatched,
 )
-from probe.sizes.fewest import Conditions, ReleaseStep, search_conditions
+from probe.sizes.bisection import Conditions, ReleaseStep, search_conditions
 from probe.sizes.orders import by_order
 from probe.sweep.printing import counted
 from probe.targets import budget, installation

@@ -32,7 +32,7 @@ from probe.diff.apart import RunnableRecording, module_paths
 from probe.diff.source import GENERATOR
 from probe.explain.comparison.outputs import decisions
 from probe.record.store import Bits
-from probe.sizes.fewest import ReleaseStep, first_change, releases_in_order, smallest
+from probe.sizes.bisection import ReleaseStep, first_change, releases_in_order, smallest
 from probe.targets.budget import within
 from probe.targets.progress import Say, silent
 from probe.targets.runtimes import packages

@@ -241,7 +241,7 @@ def test_what_is_left_says_what_to_do_instead(torch):
 
 def test_a_shape_among_the_arguments_is_that_of_all_samples(torch):
     """Of large tensors two samples are asked about, to which the shape of all can't be given."""
-    from probe.sizes.invariant.asked import OperationKind
+    from probe.sizes.invariant.operations import OperationKind
     from probe.sizes.invariant.torch_operations import LARGE, Kinds
 
     whole = torch.zeros(9 * 130, 123)  # rows of a GRU, or of a batch of 32 sentences

@@ -17,8 +17,8 @@ from probe.ui.answers.answer import command_line, values_of_axis
 from probe.ui.answers.show import cases
 
 if TYPE_CHECKING:  # a sweep by bits shows no sums
+    from probe.sizes.bisection import Conditions
     from probe.sizes.by_order import ByOrder
-    from probe.sizes.fewest import Conditions
 
 
 def sweep_by_bits(summary: Summary, case: Case, values: Sequence[int]) -> RenderableType:
