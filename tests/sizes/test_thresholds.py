@@ -385,7 +385,7 @@ def test_a_switch_among_the_sizes_that_are_all_run_hides_no_period(pretended) ->
 
 
 def test_what_is_not_a_sum_or_not_steady_is_in_no_class() -> None:
-    random = batches("reference,algorithm=random", upto=4)
+    random = batches("reference,algorithm=random", DENSE.with_(filters=32), upto=4)
     assert thresholds.classes(random) == [] and thresholds.floor(random).size is None
     assert "the same call again gives different bits" in thresholds.floor(random).text
 
