@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import accumulate
 from operator import index
 from pathlib import Path
@@ -114,16 +115,16 @@ class Entry:
         return cls(str(row["chosen"]), str(row["like"]), int(row["largest"]))
 
 
-class MarkedSizes:
-    """What was checked of one thing with one number of threads, and how it is cut and padded."""
-
-    operation: Any
+class Sizes:
+    """One operation with one number of threads: which sizes are in the chosen class, and how calls
+    are cut and padded to them."""
 
     def __init__(self, operation: Any, entry: Entry, threads: int) -> None:
         self.operation, self.entry, self.threads = operation, entry, threads
         self.marks = entry.marks.setdefault(threads, {})
         self.plans: dict[int, Plan | None] = {}
         self._seconds: dict[int, float] = {}
+        self._piece = 0
 
     def mark(self, size: int) -> str:
         """As ``Checkable.mark``, asked once."""
@@ -148,60 +149,30 @@ class MarkedSizes:
 
     def take(self, mark: str) -> None:
         """Sets the class: what is planned rests on it."""
-        self.entry.chosen = mark
+        self.entry.chosen, self._piece = mark, 0
         self.plans.clear()
 
-    def take_cheapest(self, marks: Iterable[str], cost: Callable[[], float]) -> None:
-        """Sets the class of these whose ``cost`` is the least where it is the chosen one."""
-        costs = {}
-        for mark in filter(None, marks):
-            self.take(mark)
-            costs[mark] = cost()
-        self.take(min(costs, key=lambda mark: costs[mark]) if costs else "")
+    def of_largest(self, largest: int) -> str:
+        """The mark of the size nearest to the largest whose places are alike; empty: none is."""
+        return next(filter(None, map(self.mark, _near(largest))), "")
 
+    def classes(self, wanted: Sequence[int]) -> list[str]:
+        """The marks among which the cheapest class for these sizes is looked for."""
+        sizes = {*self._sampled(wanted), 1, 2, 4, 8, 16, 32, 64, 128}
+        return [self.mark(size) for size in sorted(sizes)]
 
-class Sizes(MarkedSizes):
-    """One operation with one number of threads: which sizes are in the chosen class."""
+    def _sampled(self, wanted: Sequence[int]) -> list[int]:
+        """Some of many sizes, the ends and the largest included."""
+        sizes = sorted({*wanted, self.entry.largest})
+        if len(sizes) > SAMPLED:
+            at = np.linspace(0, len(sizes) - 1, SAMPLED).round().astype(int)
+            sizes = [sizes[number] for number in at]
+        return sizes
 
-    operation: Checkable
-
-    def __init__(self, operation: Checkable, entry: Entry, threads: int) -> None:
-        super().__init__(operation, entry, threads)
-        self._piece = 0
-
-    def take(self, mark: str) -> None:
-        super().take(mark)
-        self._piece = 0
-
-    def choose(self, largest: int, like: str, wanted: Sequence[int]) -> None:
-        """Sets the class. ``wanted``: the user's sizes, for the cheapest one."""
-        self.entry.like, self.entry.largest = like, largest
-        self.take(self.of_largest(largest))
-        if like == "cheapest":
-            sizes = sorted({*wanted, largest})
-            if len(sizes) > SAMPLED:  # the ends included
-                at = np.linspace(0, len(sizes) - 1, SAMPLED).round().astype(int)
-                sizes = [sizes[number] for number in at]
-            marks = [self.mark(size) for size in sorted({*sizes, 1, 2, 4, 8, 16, 32, 64, 128})]
-            classes = dict.fromkeys([self.entry.chosen, *marks])
-            self.take_cheapest(classes, lambda: self._cost(sizes))
-
-    @property
-    def doubts(self) -> str:
-        """Returns why the chosen class is not that of the largest size; empty if it is."""
-        entry = self.entry
-        if entry.like != "largest" or self.marks.get(entry.largest) == entry.chosen:
-            return ""
-        alike = (size for size in _near(entry.largest) if self.marks.get(size) == entry.chosen)
-        return (
-            f"{self.operation.key}: places of one call of size {entry.largest} have different "
-            f"bits; those of size {next(alike, 0)} are kept"
-        )
-
-    def _cost(self, sizes: Sequence[int]) -> float:
+    def cost(self, wanted: Sequence[int]) -> float:
         """Seconds for these sizes in the class, each over its time as it is."""
         total = 0.0
-        for size in sizes:
+        for size in self._sampled(wanted):
             plan = self.plan(size)
             if plan is None:
                 return float("inf")
@@ -214,9 +185,43 @@ class Sizes(MarkedSizes):
             self.plans[count] = self._plan(count) if self.entry.chosen else None
         return self.plans[count]
 
-    def of_largest(self, largest: int) -> str:
-        """The mark of the size nearest to the largest whose places are alike; empty: none is."""
-        return next(filter(None, map(self.mark, _near(largest))), "")
+    def choose(self, largest: int, like: str, wanted: Sequence[int]) -> None:
+        """Sets the class. ``wanted``: the user's sizes, for the cheapest one."""
+        self.entry.like, self.entry.largest = like, largest
+        self.take(self.of_largest(largest))
+        if like == "cheapest":
+            costs = dict.fromkeys(filter(None, [self.entry.chosen, *self.classes(wanted)]), 0.0)
+            for mark in costs if len(costs) > 1 else ():
+                self.take(mark)
+                costs[mark] = self.cost(wanted)
+            self.take(min(costs, key=costs.__getitem__, default=""))
+
+    def keep(self, largest: int, like: str, wanted: Sequence[int], table: Table) -> None:
+        """Keeps the class of a table, so that the same bits are given; chooses one where that is
+        not the one that is wanted, or has no sizes."""
+        entry = self.entry
+        if (entry.like, entry.largest) != (like, largest):
+            why = "the table's class is for other sizes"
+        elif like == "largest" and table.trusted and self.of_largest(largest) != entry.chosen:
+            why = "the table's class is not that of the largest size"
+        elif self.plan(largest) is None:
+            why = "no size gives the bits of the table"
+        else:
+            return
+        table.notes.append(f"{self.operation.key}: {why}: chosen anew")
+        self.choose(largest, like, wanted)
+
+    @property
+    def doubts(self) -> str:
+        """Returns why the chosen class is not that of the largest size; empty if it is."""
+        chosen, largest = self.entry.chosen, self.entry.largest
+        mark = self.marks.get(largest)
+        if self.entry.like != "largest" or mark == chosen:
+            return ""
+        why = "it has bits of its own" if mark else "its places have different bits"
+        alike = (size for size, mark in self.marks.items() if mark == chosen)
+        size = min(alike, key=lambda size: abs(size - largest), default=0)
+        return f"{self.operation.key}: at size {largest} {why}; those of size {size} are kept"
 
     def _plan(self, count: int) -> Plan | None:
         pieces = self.operation.pieces
@@ -342,7 +347,7 @@ def ladder(sizes: Sequence[int], fixed: int | None = None) -> tuple[int, ...]:
     return tuple(sorted({*(power for power in powers if power >= below), most}))
 
 
-class Buckets(MarkedSizes):
+class Buckets(Sizes):
     """One program with one number of threads: which buckets are in the chosen class.
 
     ``operation``: a ``whole.WholeProgram``. ``fixed``: there is no other size than these.
@@ -357,7 +362,7 @@ class Buckets(MarkedSizes):
         self._told: dict[int, int] = {}
 
     def mark(self, size: int) -> str:
-        """As of ``MarkedSizes``; asked again with the samples that told at other sizes since."""
+        """As of ``Sizes``; asked again with the samples that told at other sizes since."""
         mark, telling = super().mark(size), len(self.operation.telling)
         if mark and self._told.setdefault(size, telling) < telling:
             if self.operation.told_apart(size, self._told[size]):
@@ -384,51 +389,17 @@ class Buckets(MarkedSizes):
         """Returns the buckets whose every place has the bits of the chosen class."""
         return [size for size in self.tried if self.usable(size)]
 
-    @property
-    def classes(self) -> list[str]:
-        """Returns the marks there are, that of the largest bucket first."""
+    def classes(self, wanted: Sequence[int]) -> list[str]:
+        """As of ``Sizes``, that of the largest bucket first."""
         return list(dict.fromkeys(filter(None, map(self.mark, reversed(self.tried)))))
 
-    def choose(self, like: str, wanted: Sequence[int]) -> None:
-        """Sets the class. ``wanted``: the user's sizes, for the cheapest one."""
-        self.entry.like, self.entry.largest = like, self.ladder[-1]
-        classes = self.classes
-        self.take(classes[0] if classes else "")
-        if like == "cheapest" and len(classes) > 1:
-            self.take_cheapest(classes, lambda: self._cost(wanted))
+    def of_largest(self, largest: int) -> str:
+        return next(iter(self.classes(())), "")
 
-    def keep(self, trusted: bool, notes: list[str]) -> None:
-        """Keeps the class of a table where a bucket gives it, so that the same bits are given; else
-        forgets it, and ``notes`` says so. ``trusted``: as of the table."""
-        why = ""
-        if not self.used:
-            why = "no size gives the bits of the table"
-        elif trusted and self.entry.like == "largest" and self.classes[0] != self.entry.chosen:
-            why = "the table's class is not that of the largest size"
-        if why:
-            notes.append(f"{self.operation.key}: {why}: chosen anew")
-            self.entry.chosen = ""
-
-    @property
-    def doubts(self) -> str:
-        """Returns why the chosen class is not that of the largest bucket; empty if it is."""
-        entry, largest = self.entry, self.ladder[-1]
-        if entry.like != "largest" or self.mark(largest) == entry.chosen:
-            return ""
-        why = "it has bits of its own" if self.mark(largest) else "its places have different bits"
-        size = max(self.used, default=0)
-        return f"{self.operation.key}: size {largest}: {why}; those of size {size} are kept"
-
-    def _cost(self, sizes: Sequence[int]) -> float:
-        """Returns seconds a sample in the class, summed over some sizes."""
-        plans = [(self.plan(size) or (), size) for size in sizes]
+    def cost(self, wanted: Sequence[int]) -> float:
+        """As of ``Sizes``: a sample."""
+        plans = [(self.plan(size) or (), size) for size in wanted]
         return sum(self.seconds(piece.size) / size for plan, size in plans for piece in plan)
-
-    def plan(self, count: int) -> Plan | None:
-        """Returns the calls of least time that compute that many samples; None: there is no way."""
-        if count not in self.plans:
-            self.plans[count] = self._plan(count)
-        return self.plans[count]
 
     def _plan(self, count: int) -> Plan | None:
         """Largest pieces first, the last one padded."""
@@ -437,33 +408,25 @@ class Buckets(MarkedSizes):
             return None
         if count in used:
             return (SizedCall(0, count, count),)
+        times = dict(zip(used, np.maximum.accumulate(list(map(self.seconds, used))), strict=True))
+
+        @cache
+        def cheapest(places: int) -> tuple[float, tuple[int, ...]]:
+            """Seconds of buckets that hold so many places, and these."""
+            ways = [(0.0, ())] if places <= 0 else []
+            for size in used if places > 0 else ():
+                seconds, others = cheapest(places - size)
+                ways.append((seconds + times[size], (size, *others)))
+            return min(ways)
+
         taken = [used[-1]] * max(0, count // used[-1] - 1)
-        taken += self._cheapest(count - sum(taken), used)
-        taken.sort(reverse=True)
+        taken += cheapest(count - sum(taken))[1]
+        taken.sort(reverse=True)  # so that only the last is padded: else it could be left out
         starts = accumulate(taken, initial=0)
         return tuple(
             SizedCall(start, min(size, count - start), size)
             for start, size in zip(starts, taken, strict=False)
         )
-
-    def _cheapest(self, count: int, used: Sequence[int]) -> list[int]:
-        """Buckets that hold that many samples, of the least sum of times.
-
-        In falling order only the last of them is padded: else it could be left out.
-        """
-        times = np.maximum.accumulate([self.seconds(size) for size in used])
-        best: list[tuple[float, int]] = [(0.0, 0)]
-        for places in range(1, count + 1):
-            ways = [
-                (float(spent) + best[max(0, places - size)][0], size)
-                for spent, size in zip(times, used, strict=True)
-            ]
-            best.append(min(ways))
-        buckets = []
-        while count > 0:
-            buckets.append(best[count][1])
-            count -= buckets[-1]
-        return buckets
 
 
 # The table of classes.
@@ -644,18 +607,3 @@ def _checked_threads(value: Any) -> int:
     if not 1 <= (threads := int(value)) <= MOST_THREADS:
         raise ValueError(value)
     return threads
-
-
-def anew(sizes: Sizes, largest: int, like: str, wanted: Sequence[int], table: Table) -> None:
-    """Chooses a class where that of the table is not the one that is wanted, or has no sizes."""
-    entry = sizes.entry
-    if (entry.like, entry.largest) != (like, largest):
-        why = "the table's class is for other sizes"
-    elif like == "largest" and table.trusted and sizes.of_largest(largest) != entry.chosen:
-        why = "the table's class is not that of the largest size"
-    elif sizes.plan(largest) is None:
-        why = "no size gives the bits of the table"
-    else:
-        return
-    table.notes.append(f"{sizes.operation.key}: {why}: chosen anew")
-    sizes.choose(largest, like, wanted)

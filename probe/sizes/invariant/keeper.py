@@ -20,7 +20,7 @@ from typing import Any, Protocol, Self
 
 from probe.case.errors import ProbeError
 from probe.order.orders import Orders, reveal
-from probe.sizes.invariant.classes import Checkable, Entry, Plan, Sizes, Table, anew
+from probe.sizes.invariant.classes import Checkable, Entry, Plan, Sizes, Table
 from probe.targets.launch import InlineSession
 from probe.targets.target import Target
 from probe.targets.unchanged import leaves_unchanged
@@ -280,7 +280,7 @@ class Keeper:
                 # the class is chosen with as many threads as there were when the model was made
                 with self.library.with_threads(self.threads) as count:
                     sizes = Sizes(operation, entry, count)
-                    self._choose(sizes, wanted, in_table)
+                    sizes.keep(*wanted, self.table) if in_table else sizes.choose(*wanted)
                     self.table.notes += [sizes.doubts] if sizes.doubts else []
                 self._settled |= {(operation.key, self.threads), (operation.key, count)}
             sizes = Sizes(operation, entry, threads)
@@ -306,15 +306,8 @@ class Keeper:
                 f"{operation.key}: with threads={threads} no size gives the bits of "
                 f"threads={self.threads}, and a class with bits of its own is kept"
             )
-            self._choose(sizes, wanted, in_table)
+            sizes.keep(*wanted, self.table) if in_table else sizes.choose(*wanted)
         return sizes
-
-    def _choose(self, sizes: Sizes, wanted: tuple[int, str, list[int]], in_table: bool) -> None:
-        """Sets the class. ``in_table``: it stands in the table that was read."""
-        if in_table:
-            anew(sizes, *wanted, self.table)
-        else:
-            sizes.choose(*wanted)
 
     def beside(
         self, operation: CheckedOperation, like: Entry, tried: Iterable[int]

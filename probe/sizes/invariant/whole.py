@@ -713,10 +713,8 @@ class SameBitsProgram:
         in_table = operation.key in table.entries
         entry = table.entries.setdefault(operation.key, Entry())
         buckets = Buckets(operation, entry, threads, sizes, self.program.fixed is not None)
-        if in_table:
-            buckets.keep(table.trusted, table.notes)
-        if not entry.chosen:
-            buckets.choose(table.like, table.sizes["batch"])
+        wanted = sizes[-1], table.like, table.sizes["batch"]
+        buckets.keep(*wanted, table) if in_table else buckets.choose(*wanted)
         if not buckets.used:
             del table.entries[operation.key]
             why = next(iter(operation.refused.values()), "no size repeats its bits at all places")

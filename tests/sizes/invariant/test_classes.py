@@ -14,7 +14,6 @@ from probe.sizes.invariant.classes import (
     Entry,
     Sizes,
     Table,
-    anew,
     ladder,
     mark_of_answers,
 )
@@ -142,9 +141,9 @@ class Timed:
 def test_the_cheapest_buckets_are_those_of_the_sizes_that_count(wanted, expected):
     made = Buckets(Timed({1: "small", 2: "small", 16: "large"}), Entry(), 1, (1, 2, 16))
     made._seconds = {1: 1.0, 2: 1.1, 16: 2.0}
-    made.choose("cheapest", wanted)
+    made.choose(16, "cheapest", wanted)
     assert made.used == expected
-    made.choose("largest", wanted)
+    made.choose(16, "largest", wanted)
     assert made.used == [16]
 
 
@@ -190,7 +189,7 @@ def opened(path, told, planted, home=True):
     table.trusted = home
     table.notes.clear()
     sizes = Sizes(planted, table.entries["planted"], 1)
-    anew(sizes, LARGEST, "largest", (), table)
+    sizes.keep(LARGEST, "largest", (), table)
     return sizes, table
 
 

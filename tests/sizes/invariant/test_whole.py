@@ -219,7 +219,7 @@ def test_what_never_repeats_is_refused():
 
 def test_whole_programs_need_no_pytorch():
     """What is imported at the top of these files is NumPy and this project."""
-    for name in ("whole", "files", "programs", "classes", "samples"):
+    for name in ("whole", "programs", "classes", "samples"):
         found = vars(import_module(f"probe.sizes.invariant.{name}"))
         assert not {"torch", "jax", "tensorflow", "onnxruntime"} & set(found), name
 
