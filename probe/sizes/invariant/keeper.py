@@ -18,9 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+import numpy as np
+
+from probe.case import ulp
 from probe.case.errors import ProbeError
 from probe.order.orders import Orders, reveal
-from probe.sizes.invariant.classes import Checkable, Entry, Plan, Sizes, Table
+from probe.sizes.invariant.classes import Entry, Plan, Sizes, Table
+from probe.sizes.invariant.operations import IndependentRows
 from probe.targets.launch import InlineSession
 from probe.targets.target import Target
 from probe.targets.unchanged import leaves_unchanged
@@ -35,20 +39,6 @@ BOUND = (
 UNKNOWN = "it is not known whether its bits depend on batch, length or place"
 OUTSIDE = "compute it outside of the model, and make the parts before and behind it invariant"
 LENGTHS = "lengths are part of an operation's shape: along the batch alone"
-
-
-class CheckedOperation(Checkable, Protocol):
-    """An operation as it is checked and as it is run."""
-
-    def call(self, samples: Any, parameters: Any) -> Any:
-        """Returns the library's call."""
-
-    @property
-    def kept(self) -> int:
-        """Returns how many numbers of telling operands there are in memory."""
-
-    def forget(self) -> None:
-        """Gives back the memory of the operands."""
 
 
 class Library(Protocol):
@@ -73,7 +63,7 @@ class Library(Protocol):
 class ReadyOperation:
     """An operation with one number of threads, ready to run."""
 
-    def __init__(self, operation: CheckedOperation, sizes: Sizes, keeper: Keeper) -> None:
+    def __init__(self, operation: IndependentRows, sizes: Sizes, keeper: Keeper) -> None:
         self.operation: Any = operation
         self.sizes, self.keeper = sizes, keeper
         self.run, self.plans = keeper.library.runner, sizes.plans
@@ -160,7 +150,7 @@ class Calls:
         return bool(batches) and batch not in batches
 
 
-def _key_with_threads(operation: CheckedOperation, threads: int) -> str:
+def _key_with_threads(operation: IndependentRows, threads: int) -> str:
     return f"{operation.key} with threads={threads}"
 
 
@@ -176,7 +166,7 @@ class Keeper:
         self.lock = threading.RLock()
         self.length = max(table.sizes.get("length", (1,)))
         self.batch = max(table.sizes["batch"])
-        self._asked: OrderedDict[str, CheckedOperation] = OrderedDict()
+        self._asked: OrderedDict[str, IndependentRows] = OrderedDict()
         self._settled: set[tuple[str, int]] = set()
         self._own: list[Entry] = []
         self._named: dict[str, str] = {}
@@ -219,6 +209,20 @@ class Keeper:
                 "vectors are kept"
             )
 
+    def compare_example(self, answers: Iterable[Iterable[tuple[np.ndarray, str]]]) -> None:
+        """Notes how many numbers of an example's answers, each with that of the unchanged model,
+        differ: bits that depend on the place even at the largest size are not kept there."""
+        total = apart = 0
+        for (ours, name), (theirs, _) in answers:
+            if ours.shape == theirs.shape:
+                apart += int(ulp.bits_apart(ours, theirs, name, zeros="differ").sum())
+                total += theirs.size
+        if apart:
+            self.table.notes.append(
+                f"at the largest size {apart:,} of {total:,} numbers of the example differ from "
+                "the unchanged model's, whose bits depend on the place or the layout even there"
+            )
+
     def limit(self, known: ReadyOperation, why: str) -> None:
         """Notes an operation that is covered along the batch alone. NotInvariant: ``strict``."""
         key = known.operation.key
@@ -244,7 +248,7 @@ class Keeper:
         if self.setting and note not in self.table.notes:
             self.table.notes.append(note)
 
-    def first(self, ways: Sequence[CheckedOperation], axis: str, each: int = 1) -> ReadyOperation:
+    def first(self, ways: Sequence[IndependentRows], axis: str, each: int = 1) -> ReadyOperation:
         """Returns the first way to call an operation that has a class, with the threads there are
         now; the first if none has. ``axis`` and ``each`` as of ``_wanted``."""
         if setting := self.setting:
@@ -270,7 +274,7 @@ class Keeper:
             self.report.operations.pop((operation.key, threads), None)
         return taken
 
-    def _known(self, operation: CheckedOperation, axis: str, each: int) -> ReadyOperation:
+    def _known(self, operation: IndependentRows, axis: str, each: int) -> ReadyOperation:
         with self.lock:
             threads = self.library.threads()
             in_table = operation.key in self.table.entries
@@ -292,7 +296,7 @@ class Keeper:
             return ReadyOperation(operation, sizes, self)
 
     def _of_threads(
-        self, operation: CheckedOperation, wanted: tuple[int, str, list[int]], threads: int
+        self, operation: IndependentRows, wanted: tuple[int, str, list[int]], threads: int
     ) -> Sizes:
         """Returns a class of its own for a number of threads that never gives the chosen bits."""
         name = _key_with_threads(operation, threads)
@@ -309,9 +313,7 @@ class Keeper:
             sizes.keep(*wanted, self.table) if in_table else sizes.choose(*wanted)
         return sizes
 
-    def beside(
-        self, operation: CheckedOperation, like: Entry, tried: Iterable[int]
-    ) -> Sizes | None:
+    def beside(self, operation: IndependentRows, like: Entry, tried: Iterable[int]) -> Sizes | None:
         """Another way to the bits of an entry, with the threads there are now.
 
         None: at none of the sizes that are tried does it give them.
@@ -328,7 +330,7 @@ class Keeper:
         self.report.operations[name, threads] = operation
         return sizes
 
-    def remember(self, operation: CheckedOperation) -> None:
+    def remember(self, operation: IndependentRows) -> None:
         """Keeps the operands of the operations that were asked last, and forgets the others'."""
         self._asked[operation.key] = operation
         self._asked.move_to_end(operation.key)

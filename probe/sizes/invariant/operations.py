@@ -37,9 +37,8 @@ from probe.sizes.invariant.classes import PIECES, mark_of_answers
 
 Tensors = tuple[Any, ...]
 
-# Sets of telling operands; each is held at every place of the call. Of few numbers in an answer so
-# many sets, up to the most, that there are enough.
-SETS, MANY, ENOUGH = 3, 24, 256
+# Sets of telling operands; each is held at every place of the call.
+SETS = 3
 
 BINADES = 12
 # Of about the size of what the products leave, so that neither hides the other.
@@ -216,9 +215,12 @@ class TestedRows(IndependentRows):
 class IndependentSamples(TestedRows):
     """Any function of samples along axis 0, whose shapes and options are in its name.
 
+    ``enough``: numbers in the answers of all sets, of which there are so many at the ``most``.
     ``shapes``: of one sample of each of its inputs; ``held``: what else it is called with, such as
     ``positive`` numbers: a variance.
     """
+
+    enough, most = 256, 24
 
     def __init__(
         self,
@@ -265,7 +267,7 @@ class IndependentSamples(TestedRows):
         order, with more sets."""
         if not self._kept:
             numbers = max(1, self.tools.container(self.answer(0, 1))[0].size)
-            self.sets = max(self.sets, min(MANY, -(-ENOUGH // numbers)))
+            self.sets = max(self.sets, min(self.most, -(-self.enough // numbers)))
         return super().mark(size)
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:

@@ -36,7 +36,6 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from torch.utils.hooks import RemovableHandle
 
-from probe.case import ulp
 from probe.case.errors import Foreign, InputError, foreign
 from probe.sizes.invariant import torch_calls
 from probe.sizes.invariant.classes import InvariantOptions, Table, table_environment
@@ -420,19 +419,12 @@ def made(model: Any, options: InvariantOptions, batched: Any) -> tuple[Any, Repo
         if like == "largest" and of_batch and (of_length or "length" not in sizes):
             with torch.no_grad():
                 native = model(*inputs)
-            total = apart = 0
-            for ours, theirs in zip(tree_leaves(y), tree_leaves(native), strict=False):
-                dtype = getattr(theirs, "dtype", None)
-                if dtype in FORMATS and ours.dtype is dtype and ours.shape == theirs.shape:
-                    (there, name), (here, _) = container(theirs), container(ours)
-                    apart += int(ulp.bits_apart(here, there, name).sum())
-                    total += theirs.numel()
-            if apart:
-                classes.notes.append(
-                    f"at the largest size {apart:,} of {total:,} numbers of the example differ "
-                    "from the unchanged model's, whose bits depend on the place or the layout "
-                    "even there"
-                )
+            both = zip(tree_leaves(y), tree_leaves(native), strict=False)
+            keeper.compare_example(
+                (container(ours), container(theirs))
+                for ours, theirs in both
+                if getattr(theirs, "dtype", None) in FORMATS and ours.dtype is theirs.dtype
+            )
     return invariant, keeper.report
 
 
@@ -746,19 +738,7 @@ def _in_common(args: tuple[Any, ...], kwargs: dict[str, Any], numbers: Numbers) 
     if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor and args[0].shape:
         return _threads(), args[0].shape, args[0].dtype
     met: list[Any] = [_threads()]
-    for x in args:
-        if type(x) is torch.Tensor:
-            shape = x.shape
-            met += shape, x.dtype
-            if not shape:
-                met.append(numbers(x))
-        elif not _add_in_common(x, met, numbers):
-            return None
-    for name, x in kwargs.items():
-        met.append(name)
-        if not _add_in_common(x, met, numbers):
-            return None
-    return tuple(met)
+    return tuple(met) if _add_in_common((args, kwargs), met, numbers) else None
 
 
 # What may carry samples: a function may take NumPy's arrays and make tensors of them.

@@ -86,7 +86,6 @@ class TorchOperations:
             **self.products.quick,
             torch.einsum: Einsum(self.products),
             torch.cdist: self._distances,
-            torch.bilinear: self._bilinear,
             functional.scaled_dot_product_attention: self.attention,
             functional.instance_norm: InOrder.of(functional.instance_norm, self._instance_norm),
             # it leaves an evaluated model's numbers as they are
@@ -336,19 +335,6 @@ class TorchOperations:
             return torch.cdist(x1, x2, p, MODES[mode])
 
         return self._of_samples(func, (x1, x2, float(p), MODES.index(compute_mode)), {}, call)
-
-    def _bilinear(self, x1: Any, x2: Any, weight: Any, bias: Any = None) -> Any:
-        """``functional.bilinear``: as two products, since PyTorch's own has no size at which all
-        rows of a batch add alike."""
-        a, b = (x.reshape(-1, x.shape[-1]) for x in (x1, x2))
-        y = self.quick[torch.einsum]("bi,kij,bj->bk", a, weight, b)
-        if y is NotImplemented:
-            return y
-        note = "bilinear: computed as two products, whose bits the unchanged model does not give"
-        if self.keeper.table.like == "largest" and note not in self.keeper.table.notes:
-            self.keeper.table.notes.append(note)
-        y = y.reshape(*x1.shape[:-1], len(weight))
-        return y if bias is None else y + bias
 
 
 def _with_statistics(count: int, y: Any) -> Any:

@@ -30,11 +30,11 @@ from probe.sizes.invariant.operations import spread_numbers
 from probe.sizes.invariant.torch_calls import (
     FORMATS,
     Tensors,
+    TorchSamples,
     TorchTestedRows,
     aligned_contiguous,
     container,
     padded_samples,
-    repeated,
     tensor,
 )
 from probe.sizes.invariant.torch_products import MetOperations
@@ -140,13 +140,14 @@ class CacheSteps(Lengths):
         ]
 
 
-class Heads:
+class Heads(TorchSamples):
     """Attention of one shape by how many heads of samples there are: (heads, rows, width).
 
-    ``wide``: with so many rows more that they are a whole multiple of ``ROWS``.
+    ``wide``: with so many rows more that they are a whole multiple of ``ROWS``. A softmax hides
+    most of a different order: one number of a hundred shows it.
     """
 
-    pieces = ()
+    enough, most = NUMBERS, SETS
 
     def __init__(
         self,
@@ -159,36 +160,25 @@ class Heads:
         self.rows = -shapes[0][0] % ROWS if wide else 0
         said = "".join(f" {name}={value}" for name, value in sorted(words.items()))
         said += f" with {self.rows} rows more" if self.rows else ""
-        text = ", ".join("x".join(map(str, shape)) for shape in shapes)
-        self.key = f"attention of {text}{' masked' * masked}{said} {FORMATS[dtype]}"
-        self.shapes, self.dtype, self.masked, self.words = shapes, dtype, masked, words
+        super().__init__(f"attention{' masked' * masked}{said}", shapes, dtype, attend)
+        self.masked, self.words = masked, words
 
-    kept = 0
-
-    def forget(self) -> None:
-        """There is nothing to give back."""
-
-    def mark(self, size: int) -> str:
-        """As ``classes.Checkable.mark``; the size is samples times heads.
-
-        A softmax hides most of a different order: one number of a hundred shows it. So small shapes
-        are asked with several sets of operands.
-        """
-        numbers = self.shapes[0][0] * self.shapes[2][1]
-        sets = min(SETS, max(2, math.ceil(NUMBERS / numbers)))
-        with torch.no_grad():
-            return mark_of_answers(container(self.ready(size, n)()[:, 0]) for n in range(sets))
-
-    def ready(self, size: int, number: int = 0) -> Callable[[], Any]:
-        sample = (
+    def drawn(self, number: int) -> tuple[Tensors, Tensors]:
+        """As of ``TestedRows``; keys that are masked hide the order in which the others are added:
+        few are, or none."""
+        sample = tuple(
             tensor(spread_numbers(3 * number + at, "x", shape, 2 if number else 4), self.dtype)
             for at, shape in enumerate(self.shapes)
         )
-        q, k, v = (x[:, None] for x in repeated(tuple(sample), size))
-        # keys that are masked hide the order in which the others are added: few are, or none
-        live = max(1, k.shape[-2] - number % 4)
-        mask = mask_behind((q, k, v), live) if self.masked else None
-        return lambda: attend((q, k, v), mask, self.words, self.rows)
+        keys = self.shapes[1][0]
+        behind = torch.zeros(keys, dtype=self.dtype)
+        behind[max(1, keys - number % 4) :] = -math.inf
+        return sample, (behind,)
+
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        q, k, v = (x[:, None] for x in samples)
+        mask = parameters[0].expand(len(q), 1, q.shape[2], k.shape[2]).contiguous()
+        return attend((q, k, v), mask if self.masked else None, self.words, self.rows)[:, 0]
 
 
 class Attention:
