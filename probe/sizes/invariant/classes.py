@@ -413,7 +413,7 @@ class Buckets(Sizes):
         @cache
         def cheapest(places: int) -> tuple[float, tuple[int, ...]]:
             """Seconds of buckets that hold so many places, and these."""
-            ways = [(0.0, ())] if places <= 0 else []
+            ways: list[tuple[float, tuple[int, ...]]] = [(0.0, ())] if places <= 0 else []
             for size in used if places > 0 else ():
                 seconds, others = cheapest(places - size)
                 ways.append((seconds + times[size], (size, *others)))

@@ -28,7 +28,6 @@ from probe.record.recorders.tensorflow_values import (
     CALLS,
     HANDED_ON,
     LOOPS,
-    NOTHING,
     READS,
     SHAPES,
     FunctionNode,
@@ -40,7 +39,6 @@ from probe.record.recorders.tensorflow_values import (
     held_in,
     run_flow,
     run_op,
-    schema,
     structure,
     tensor_of,
     traced_graph,
@@ -692,11 +690,6 @@ def spread_parameter(parameter: Any, at: int, positive: bool) -> tuple[Any, Any]
 
 Handler = Callable[[list[Any]], list[Any]]
 
-# Of a range the numbers decide.
-OF_SHAPES = tuple(op for op in SHAPES if op != "Range")
-# Shapes of which a node's value is kept, if it has few numbers: else that of one.
-KEPT, SMALL = 64, 1 << 16
-
 
 @dataclass(eq=False)
 class PlannedNode(FunctionNode):
@@ -730,7 +723,7 @@ class FunctionRunner(Interpreter):
             return self._plans[name, follows]
         graph = traced_graph(name, self._graphs)
         depends = {path for (path, _), along in zip(graph.inputs, follows, strict=True) if along}
-        by_shape, wanted = _by_shape(graph), _needed_nodes(graph)
+        wanted = _needed_nodes(graph)
         nodes = []
         for node in graph.nodes:
             if node.path not in wanted:
@@ -739,8 +732,6 @@ class FunctionRunner(Interpreter):
             if any(flags):
                 depends.add(node.path)
             handler = self._handler(node, flags)
-            if node.path in by_shape:
-                handler = _run_once_for_each(handler, by_id=node.op not in OF_SHAPES)
             own = {field.name: getattr(node, field.name) for field in fields(node)}
             nodes.append(PlannedNode(**own, handler=handler))
         self._plans[name, follows] = plan = replace(graph, nodes=nodes)
@@ -773,41 +764,6 @@ def once(node: FunctionNode) -> Handler:
     if node.op in HANDED_ON:
         return lambda read: read
     return lambda read: run_op(node.op, read, node.own, len(node.gives))
-
-
-def _by_shape(graph: Body) -> set[str]:
-    """Returns the nodes whose values are decided by the shapes of others, or by constants.
-
-    A Dense layer of Keras has some fifteen, which compute the shape of its outcome.
-    """
-    decided = {name for name, _ in graph.constants}
-    for node in graph.nodes:
-        known = all(name in decided for name, _ in node.slots)
-        flows = node.op in (*CALLS, *LOOPS, *BRANCHES, *HANDED_ON)
-        if node.slots and not flows and (known or node.op in OF_SHAPES):
-            known_op = schema(node.op)
-            if known_op is not NOTHING and not known_op.stateful:
-                decided.add(node.path)
-    return decided
-
-
-def _run_once_for_each(handler: Handler, by_id: bool) -> Handler:
-    """Returns a handler that runs once for each shape that it reads, or each tensor."""
-    known: dict[tuple[Any, ...], tuple[list[Any], list[Any]]] = {}
-
-    def run_once(read: list[Any]) -> list[Any]:
-        name = tuple(map(id, read)) if by_id else tuple(tuple(x.shape) for x in read)
-        if name in known:
-            return known[name][1]
-        outputs = handler(read)
-        if all(y.dtype.is_integer or y.dtype.is_floating for y in outputs):
-            if len(known) >= KEPT or any(y.shape.num_elements() > SMALL for y in outputs):
-                known.clear()
-            # what was read is held, so that no other tensor gets the place in memory that names it
-            known[name] = (read if by_id else []), outputs
-        return outputs
-
-    return run_once
 
 
 def _needed_nodes(graph: Body) -> set[str]:

@@ -499,11 +499,10 @@ class WatchedCalls(threading.local):
     """What became of the operations of a function's call, in one thread.
 
     ``own``: all so far are the library's own calls; ``whole``: so is that which runs now.
-    ``exact``: all so far were exact; ``plain``: all of the last call that was watched were;
-    ``others``: those of some function within attention were not.
+    ``exact``: all so far were exact; ``plain``: all of the last call that was watched were.
     """
 
-    own = whole = exact = plain = others = False
+    own = whole = exact = plain = False
 
     def note(self, x: Any, known: ReadyOperation, count: int) -> None:
         """An operation of x, of so many places, was run in its class."""

@@ -62,15 +62,11 @@ _cast_anywhere = torch._C._is_any_autocast_enabled  # a third of the time of ask
 # Functions of Python's that PyTorch's attention calls, and that call products themselves.
 INSIDE = ("_in_projection_packed", "_in_projection")
 
-CAUGHT = ("linear", "scaled_dot_product_attention", "softmax", "dropout")
 
-
-def seen(function: Callable[..., Any], caught: dict[str, Any]) -> Callable[..., Any]:
-    """Returns a function of Python's that hands no call to a mode, and calls what is ``caught``.
-
-    PyTorch's own asks first whether there is a mode, and then a mode sees it alone.
-    """
-    names = function.__globals__ | {"has_torch_function": lambda operands: False} | caught
+def seen(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function of Python's that hands no call to a mode: PyTorch's own asks first whether
+    there is one, which then sees it alone."""
+    names = function.__globals__ | {"has_torch_function": lambda operands: False}
     for name in (*INSIDE, function.__name__):
         plain = function.__globals__[name]
         names[name] = FunctionType(plain.__code__, names, name, plain.__defaults__)
@@ -82,29 +78,19 @@ def seen(function: Callable[..., Any], caught: dict[str, Any]) -> Callable[..., 
 class Functions(TorchFunctionMode):
     """Calls of functions: the frequent ones at once, the others operation by operation.
 
-    Attention with its own weights is run as the calls of functions that it is made of: within the
-    mode, and by itself where at such a call all of them but ``CAUGHT`` were exact.
+    Attention with its own weights is run as the calls of functions that it is made of.
     """
 
     def __init__(self, operators: TorchOperations) -> None:
         super().__init__()
-        attention = functional.multi_head_attention_forward
-        self.inside = {attention: seen(attention, {})}
-        caught = {name: self._caught(getattr(functional, name)) for name in CAUGHT}
-        self.alone = {attention: seen(attention, caught)}
+        self.attention = seen(functional.multi_head_attention_forward)
         recurrent = torch.gru, torch.rnn_tanh, torch.rnn_relu, torch.lstm
         steps = {func: RecurrentSteps(func, operators.keeper, self._native) for func in recurrent}
-        self.every: dict[Any, Any] = operators.quick | steps
-        self.quick = self.every
+        self.quick: dict[Any, Any] = operators.quick | steps
         self.words = {
             func: frozenset(run.usual if isinstance(run, InOrder) else signature(run).parameters)
             for func, run in self.quick.items()
         }
-        self.caught = {
-            func: self.every.get(func) for func in (getattr(functional, n) for n in CAUGHT)
-        }
-        self.settled: set[Any] = set()
-        """Calls of attention that are run by itself."""
         self.plain: set[Any] = set()
         """Calls all of whose operations are exact, by function, kinds of arguments and what chooses
         among those."""
@@ -127,35 +113,23 @@ class Functions(TorchFunctionMode):
 
     def _otherwise(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """A call that has no implementation here, or not with these arguments."""
+        if func is functional.multi_head_attention_forward:
+            with self:
+                return self.attention(*args, **kwargs)
         if _cast_anywhere() and torch.is_autocast_enabled("cpu"):
-            return self._cast(func, args, kwargs)
+            # a part of the model enters it: formats are known where operations arrive, and what is
+            # kept of calls is of others
+            with self.operations:
+                return func(*args, **kwargs)
         called = [func, *[x if (kind := type(x)) in VALUES else kind for x in args]]
         for name, x in kwargs.items():
             called += name, x if (kind := type(x)) in VALUES else kind
         plain = tuple(called)
         if plain in self.plain:
             return func(*args, **kwargs)
-        if func in self.alone:
-            return self._attention(func, plain, args, kwargs)
-        y, watched = self._natively(func, args, kwargs), self.natives.watched
-        if watched.plain and func not in self.every:  # a quick one is first asked
+        y = self._natively(func, args, kwargs)
+        if self.natives.watched.plain and func not in self.quick:  # a quick one is first asked
             self._note(plain, args)
-        if not watched.plain and func not in self.caught:
-            watched.others = True
-        return y
-
-    def _attention(self, func: Any, plain: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        if plain in self.settled:
-            return self.alone[func](*args, **kwargs)
-        watched, self.quick = self.natives.watched, self.caught
-        watched.others = False
-        try:
-            with self:
-                y = self.inside[func](*args, **kwargs)
-        finally:
-            self.quick = self.every
-        if not watched.others:
-            self.settled.add(plain)
         return y
 
     def _note(self, plain: tuple[Any, ...], args: Any) -> None:
@@ -165,7 +139,6 @@ class Functions(TorchFunctionMode):
         """
         if self.operators.kinds.complex or len(self.plain) >= MOST:
             self.plain.clear()
-            self.settled.clear()
         if self.operators.kinds.complex:
             return
         if all(x.ndim for x in args if isinstance(x, torch.Tensor)):
@@ -187,22 +160,6 @@ class Functions(TorchFunctionMode):
         """Returns a function of its arguments, and whether the library's own call has its bits."""
         y = self._natively(function, args, {})
         return y, bool(self.natives.known.get(call_key(function, args, {})))
-
-    def _cast(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """A call within ``torch.autocast``, which a part of the model enters: its formats are
-        known where its operations arrive, and what is kept of other calls is of other formats."""
-        inside = self.inside.get(func)
-        if inside is None:
-            with self.operations:
-                return func(*args, **kwargs)
-        with self:
-            return inside(*args, **kwargs)
-
-    def _caught(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*args: Any, **kwargs: Any) -> Any:
-            return self.__torch_function__(function, (), args, kwargs)
-
-        return run
 
 
 class Operations(TorchDispatchMode):
