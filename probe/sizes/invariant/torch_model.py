@@ -10,7 +10,7 @@ import copy
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass
-from functools import cache, partial, wraps
+from functools import cache, wraps
 from inspect import signature
 from itertools import compress
 from types import FrameType, FunctionType, MethodType, new_class
@@ -21,16 +21,7 @@ import torch
 import torch.nn.functional as functional
 from torch import nn
 from torch.autograd import forward_ad
-from torch.nn.functional import (
-    batch_norm,
-    conv1d,
-    conv2d,
-    conv3d,
-    gelu,
-    layer_norm,
-    linear,
-    silu,
-)
+from torch.nn.functional import gelu, layer_norm, linear, silu
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -243,7 +234,6 @@ def usual_tensor(x: Any) -> Any:
 
 
 Run = Callable[[Any, Any], Any]
-NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -259,7 +249,6 @@ class KnownModules:
                 return function(*args, **words)
             return mode.__torch_function__(function, (), args, words)
 
-        convolutions = {nn.Conv1d: conv1d, nn.Conv2d: conv2d, nn.Conv3d: conv3d}
         self.runs: dict[type, Run] = {
             nn.Linear: _with_weight(lambda layer, x, w, b: quick[linear](x, w, b)),
             nn.LayerNorm: _with_weight(
@@ -278,13 +267,7 @@ class KnownModules:
             **dict.fromkeys(
                 (nn.ReLU, nn.ReLU6, nn.Identity, nn.Flatten), lambda module, x: module.forward(x)
             ),
-            **dict.fromkeys(NORMS, _with_weight(self._normed, plain=True)),
-            **{
-                kind: _with_weight(partial(self._convolved, quick[function]))
-                for kind, function in convolutions.items()
-            },
         }
-        self.call = call
 
     def of(self, module: Any) -> Run | None:
         """Returns what runs a module of an input; None: nothing does without the mode."""
@@ -302,18 +285,6 @@ class KnownModules:
                     y = part(x)
             x = y
         return x
-
-    def _convolved(self, quick: Callable[..., Any], layer: Any, x: Any, w: Any, b: Any) -> Any:
-        if layer.padding_mode != "zeros":
-            return NotImplemented
-        return quick(x, w, b, layer.stride, layer.padding, layer.dilation, layer.groups)
-
-    def _normed(self, norm: Any, x: Any, w: Any, b: Any) -> Any:
-        mean, var = norm._buffers.get("running_mean"), norm._buffers.get("running_var")
-        if norm.training or mean is None:
-            return NotImplemented
-        norm._check_input_dim(x)
-        return self.call(batch_norm, x, mean, var, w, b, False, 0.0, norm.eps)
 
 
 def _with_weight(call: Callable[..., Any], plain: bool = False) -> Run:
