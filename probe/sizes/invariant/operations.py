@@ -140,8 +140,8 @@ class IndependentRows(ABC):
         self._kept: dict[int, tuple[Tensors, Tensors]] = {}  # telling operands by their numbers
 
     @abstractmethod
-    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """Returns the library's call; ``out``: where to write, which may be ignored."""
+    def call(self, samples: Tensors, parameters: Tensors) -> Any:
+        """Returns the library's call."""
 
     @abstractmethod
     def mark(self, size: int) -> str:
@@ -270,7 +270,7 @@ class IndependentSamples(TestedRows):
             self.sets = max(self.sets, min(self.most, -(-self.enough // numbers)))
         return super().mark(size)
 
-    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+    def call(self, samples: Tensors, parameters: Tensors) -> Any:
         return self.function(*samples, *parameters)
 
 
@@ -305,7 +305,7 @@ class ByPlace(IndependentRows):
         self._held: Tensors = ()  # the values, and their answers in the middle of a long tensor
         self._answers, self._name = np.empty(0), self.tools.formats[dtype]
 
-    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+    def call(self, samples: Tensors, parameters: Tensors) -> Any:
         return self.function(*samples)
 
     def shown(self, values: Tensors, first: bool) -> Any:

@@ -143,7 +143,7 @@ class MatrixProduct(TensorFlowTestedRows):
         )
         return (tensor(x, self.dtype),), (tensor(w.T if self.turned else w, self.dtype),)
 
-    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+    def call(self, samples: Tensors, parameters: Tensors) -> Any:
         return run_op("MatMul", (samples[0], parameters[0]), self._words, 1)[0]
 
     def case(self) -> Case | None:
@@ -190,7 +190,7 @@ class TensorFlowConvolution(TensorFlowTestedRows):
             w = w.reshape(*kernel, channels, filters).swapaxes(-1, -2)
         return (tensor(x, self.dtype),), (tensor(w.reshape(self.weights), self.dtype),)
 
-    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+    def call(self, samples: Tensors, parameters: Tensors) -> Any:
         (x,), (w,) = samples, parameters
         # of a transposed one TensorFlow is told the sizes of what comes out, the batch too
         given = (tf.constant((len(x), *self.sizes)), w, x) if self.sizes else (x, w)

@@ -194,10 +194,6 @@ def repeated(sample: Tensors, size: int) -> Tensors:
 
 
 class TorchRows(operations.IndependentRows):
-    def empty(self, samples: Tensors) -> Any:
-        """Room for the outputs; None where their shape is known from a call alone."""
-        return None
-
     def mark(self, size: int) -> str:
         with torch.no_grad():
             return super().mark(size)  # type: ignore[safe-super]
@@ -213,15 +209,6 @@ TOOLS = operations.Tools(
 
 class TorchTestedRows(TorchRows, operations.TestedRows):
     tools = TOOLS
-
-    def answer(self, number: int, size: int) -> Any:
-        """As of ``TestedRows``; of the first set twice, once written where it is told to."""
-        sample, parameters = self.telling(number)
-        samples = repeated(sample, size)
-        y = self.call(samples, parameters)
-        if number:
-            return y
-        return torch.cat([y, self.call(samples, parameters, torch.empty_like(y))])
 
 
 class TorchLinear(TorchTestedRows):
@@ -256,16 +243,11 @@ class TorchLinear(TorchTestedRows):
         bias = tensor(b, self.dtype) if self.bias else None
         return (tensor(x, self.dtype),), (held, bias)
 
-    def empty(self, samples: Tensors) -> Any:
-        return samples[0].new_empty((len(samples[0]), self.filters))
-
-    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+    def call(self, samples: Tensors, parameters: Tensors) -> Any:
         (x,), (w, b) = samples, parameters
         if self.turned:
-            return torch.mm(x, w, out=out) if b is None else torch.addmm(b, x, w, out=out)
-        if out is None:
-            return functional.linear(x, w, b)
-        return torch.mm(x, w.t(), out=out) if b is None else torch.addmm(b, x, w.t(), out=out)
+            return torch.mm(x, w) if b is None else torch.addmm(b, x, w)
+        return functional.linear(x, w, b)
 
     def asked(self, x: Any, w: Any, b: Any) -> Any:
         """The call of samples and weights as ``functional.linear`` takes them."""
@@ -295,11 +277,12 @@ class AlignedLinear(TorchLinear):
         super().__init__(*parts)
         self.key += " rows apart"
 
-    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+    def call(self, samples: Tensors, parameters: Tensors) -> Any:
         (x,), (w, b) = samples, parameters
-        rows = rows_apart(x.shape, x.dtype).copy_(x)
-        y = super().call((rows,), (w, b), rows_apart((len(x), self.filters), x.dtype))
-        return y.contiguous() if out is None else out.copy_(y)
+        rows, columns = rows_apart(x.shape, x.dtype).copy_(x), w if self.turned else w.t()
+        y = rows_apart((len(x), self.filters), x.dtype)
+        torch.mm(rows, columns, out=y) if b is None else torch.addmm(b, rows, columns, out=y)
+        return y.contiguous()
 
 
 class TorchConvolution(TorchTestedRows):
@@ -338,7 +321,7 @@ class TorchConvolution(TorchTestedRows):
         bias = tensor(b, self.dtype) if self.bias else None
         return (tensor(x, self.dtype),), (moved_by(tensor(held, self.dtype), self.at), bias)
 
-    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+    def call(self, samples: Tensors, parameters: Tensors) -> Any:
         return self.function(*samples, *parameters, **self.words)
 
     def asked(self, x: Any, w: Any, b: Any) -> Any:
@@ -370,51 +353,23 @@ class TorchSamples(operations.IndependentSamples, TorchTestedRows):
 
 
 class TorchByPlace(TorchRows, operations.ByPlace):
-    """``written(x, out)``: where its values go, if that can be said."""
-
     tools, tried = TOOLS, 3_003
     pieces = (1 << 22,)
 
-    def __init__(
-        self,
-        name: str,
-        dtype: Any,
-        function: Callable[..., Any],
-        written: Callable[..., Any] | None = None,
-        inputs: int = 1,
-    ) -> None:
-        super().__init__(name, dtype, function, inputs)
-        self.written = written
-
-    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        if out is None or self.written is None:
-            return self.function(*samples)
-        return self.written(*samples, out)
-
-    def empty(self, samples: Tensors) -> Any:
-        return torch.empty_like(samples[0])
-
     def shown(self, values: Tensors, first: bool) -> Any:
-        """The first time where no vector begins, and written to such memory."""
-        if not first:
-            return self.function(*values)
-        values = tuple(map(shifted_tensor, values))
-        return self.call(values, (), shifted_tensor(self.function(*values)))
+        """The first time where no vector begins."""
+        return self.function(*(map(shifted_tensor, values) if first else values))
 
 
 def for_each_axis(value: int | tuple[int, ...], rank: int) -> tuple[int, ...]:
     return (value,) * rank if isinstance(value, int) else tuple(value)
 
 
-def written_in_pieces(operation: Any, plan: Plan, samples: Tensors, parameters: Tensors) -> Any:
+def runner(operation: Any, plan: Plan, samples: Tensors, parameters: Tensors) -> Any:
     """As ``keeper.Library.runner``, of contiguous samples."""
-    call = operation.call
     if len(plan) == 1:
-        return whole_call(plan[0], call, samples, parameters)
-    return in_pieces([(p, call, parameters) for p in plan], samples, operation.empty(samples))
-
-
-runner = written_in_pieces
+        return whole_call(plan[0], operation.call, samples, parameters)
+    return in_pieces([(piece, operation.call, parameters) for piece in plan], samples)
 
 
 def whole_call(piece: SizedCall, call: Callable[..., Any], samples: Tensors, held: Tensors) -> Any:
@@ -426,25 +381,14 @@ def whole_call(piece: SizedCall, call: Callable[..., Any], samples: Tensors, hel
 
 
 def in_pieces(
-    steps: Iterable[tuple[SizedCall, Callable[..., Any], Tensors]], samples: Tensors, y: Any
+    steps: Iterable[tuple[SizedCall, Callable[..., Any], Tensors]], samples: Tensors
 ) -> Any:
-    """Returns the calls of some samples each, one behind the other in ``y``, or in new memory."""
-    for (start, count, size), call, held in steps:
-        part = tuple(x[start : start + count] for x in samples)
-        if count < size:
-            rows = call(tuple(padded_samples(x, size) for x in part), held)[:count]
-        elif y is None:
-            rows = call(tuple(map(aligned_tensor, part)), held)
-        else:
-            out = y[start : start + count]  # if it begins where a vector does, as a call's own
-            out = None if out.data_ptr() % ALIGNED else out
-            rows = call(tuple(map(aligned_tensor, part)), held, out)
-            if rows.data_ptr() == y[start].data_ptr():
-                continue  # it was written where it belongs
-        if y is None:
-            y = rows.new_empty((len(samples[0]), *rows.shape[1:]))
-        y[start : start + count] = rows
-    return y
+    """Returns the calls of some samples each, one behind the other."""
+    rows = []
+    for piece, call, held in steps:
+        part = (x[piece.start : piece.start + piece.places] for x in samples)
+        rows.append(whole_call(piece, call, tuple(map(aligned_tensor, part)), held))
+    return torch.cat(rows).contiguous()
 
 
 def padded_samples(x: Any, size: int) -> Any:

@@ -637,14 +637,10 @@ class Places:
             fed = iter(flat)
             return call(*(number[0] if number else next(fed) for number in numbers), **kwargs)
 
-        def written(flat: Any, out: Any) -> Any:
-            return packet.out(flat, *options, **kwargs, out=out)
-
         def make() -> TorchByPlace:
             # where a number stands first: of ``2.0 ** x``, not of ``x ** 2.0``
             words = base, *(["of"] if numbers[0] else []), *options, *kwargs.values()
-            out = "out" in packet.overloads() and func._overloadname == "default" and inputs == 1
             name = " ".join(map(str, words))
-            return TorchByPlace(name, dtype, function, written if out else None, inputs)
+            return TorchByPlace(name, dtype, function, inputs)
 
         return self.met.known((base, numbers, *kwargs.values(), dtype), make, axis="place")

@@ -307,12 +307,12 @@ class Turned(TorchLinear):
         super().forget()
         self.like.forget()
 
-    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+    def call(self, samples: Tensors, parameters: Tensors) -> Any:
         (x,), (w, b) = samples, parameters
         if len(self.blocks) == 1:
-            return super().call(samples, parameters, out)
+            return super().call(samples, parameters)
         first, *others = self.blocks
-        y = super().call((x[:, first],), (w[first], b), out)
+        y = super().call((x[:, first],), (w[first], b))
         for block in others:
             y.addmm_(x[:, block], w[block])
         return y
@@ -340,7 +340,7 @@ class OneDNN(TorchConvolution):
     def forget(self) -> None:
         self.like.forget()
 
-    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+    def call(self, samples: Tensors, parameters: Tensors) -> Any:
         (x,), (w, b) = samples, parameters
         # of others mkldnn_convolution reads wrong numbers
         b = b if b is None else b.contiguous()
@@ -442,7 +442,7 @@ class Ways:
             return whole_call(rest[0], operation.call, (x,), (weights, b))
         every = [(piece, own.call, (w, b)) for piece in whole]
         every += [(piece, operation.call, (weights, b)) for piece in rest]
-        return in_pieces(every, (x,), own.empty((x,)))
+        return in_pieces(every, (x,))
 
     def _steps(self, count: int) -> tuple[Plan, Plan, TorchRows]:
         """By the plan of the operation as it is; what that pads in the cheapest way there is."""
@@ -531,11 +531,10 @@ class OnePair(TorchLinear):
         super().__init__(*parts)
         self.key = "einsum" + self.key.removeprefix("linear")
 
-    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+    def call(self, samples: Tensors, parameters: Tensors) -> Any:
         (x,), (w, _) = samples, parameters
         columns = w if self.turned else w.t()
-        where = None if out is None else out[None]
-        return torch.bmm(x[None], columns[None], out=where)[0]
+        return torch.bmm(x[None], columns[None])[0]
 
 
 class EinsumRoles(NamedTuple):

@@ -175,7 +175,7 @@ class Heads(TorchSamples):
         behind[max(1, keys - number % 4) :] = -math.inf
         return sample, (behind,)
 
-    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+    def call(self, samples: Tensors, parameters: Tensors) -> Any:
         q, k, v = (x[:, None] for x in samples)
         mask = parameters[0].expand(len(q), 1, q.shape[2], k.shape[2]).contiguous()
         return attend((q, k, v), mask if self.masked else None, self.words, self.rows)[:, 0]
@@ -382,7 +382,7 @@ class Recurrent(TorchTestedRows):
         x, w = (tuple(tensor(x, self.dtype) for x in values) for values in (samples, held))
         return x, w
 
-    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+    def call(self, samples: Tensors, parameters: Tensors) -> Any:
         """A row of the answer has all steps, and both states at the end."""
         x, h, c = samples
         steps = aligned_contiguous(x.transpose(0, 1))
