@@ -189,12 +189,12 @@ class Backwards:
         return added
 
     def ready(self, size: int) -> Callable[[], np.ndarray]:
-        """As ``classes.Checkable.ready``."""
+        """As ``operations.IndependentRows.ready``."""
         x = np.repeat(self.x[None].astype(np.float32), size, axis=0)
         return lambda: self(x)
 
     def mark(self, size: int) -> str:
-        """As ``classes.Checkable.mark``."""
+        """As ``operations.IndependentRows.mark``."""
         return mark_of_answers([(self.ready(size)(), "float32")])
 
 

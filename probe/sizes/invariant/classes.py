@@ -19,7 +19,7 @@ from functools import cache
 from itertools import accumulate
 from operator import index
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,19 +61,6 @@ class SizedCall(NamedTuple):
 
 
 Plan = tuple[SizedCall, ...]
-
-
-class Checkable(Protocol):
-    """What is checked at a size."""
-
-    key: str
-    pieces: Sequence[int]
-
-    def mark(self, size: int) -> str:
-        """Returns the digest of the bits of telling operands; empty where places differ."""
-
-    def ready(self, size: int) -> Callable[[], Any]:
-        """Returns one call at this size, to be timed: its operands are there."""
 
 
 def mark_of_answers(answers: Iterable[tuple[np.ndarray, str]]) -> str:
@@ -127,7 +114,7 @@ class Sizes:
         self._piece = 0
 
     def mark(self, size: int) -> str:
-        """As ``Checkable.mark``, asked once."""
+        """As ``operations.IndependentRows.mark``, asked once."""
         if size not in self.marks:
             budget.require_time()
             with VOICE.doing(f"checking {self.operation.key} at size {size:,}"):

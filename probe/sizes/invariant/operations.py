@@ -145,11 +145,11 @@ class IndependentRows(ABC):
 
     @abstractmethod
     def mark(self, size: int) -> str:
-        """As ``classes.Checkable.mark``."""
+        """Returns the digest of the bits of telling operands; empty where places differ."""
 
     @abstractmethod
     def ready(self, size: int) -> Callable[[], Any]:
-        """As ``classes.Checkable.ready``."""
+        """Returns one call at this size, to be timed: its operands are there."""
 
     @property
     def kept(self) -> int:
@@ -335,7 +335,7 @@ class ByPlace(IndependentRows):
         return tuple(self.tools.taken(values, numbers) for values in self._held)
 
     def mark(self, size: int) -> str:
-        """As ``classes.Checkable.mark``: a long tensor gives each value the bits of its middle."""
+        """As of ``IndependentRows``: a long tensor gives each value the bits of its middle."""
         if not self._held:
             self._held = tuple(self.tools.tensor(row, self.dtype) for row in self.values())
             numbers = np.arange(TOLD * LONG) // LONG

@@ -193,21 +193,12 @@ def repeated(sample: Tensors, size: int) -> Tensors:
     return tuple(default_strides(x.clone(memory_format=torch.contiguous_format)) for x in every)
 
 
-class TorchRows(operations.IndependentRows):
-    def mark(self, size: int) -> str:
-        with torch.no_grad():
-            return super().mark(size)  # type: ignore[safe-super]
-
-    def ready(self, size: int) -> Callable[[], Any]:
-        return torch.no_grad()(super().ready(size))  # type: ignore[safe-super]
-
-
 TOOLS = operations.Tools(
     FORMATS, tensor, repeated, lambda x, at: x[torch.from_numpy(at)], container
 )
 
 
-class TorchTestedRows(TorchRows, operations.TestedRows):
+class TorchTestedRows(operations.TestedRows):
     tools = TOOLS
 
 
@@ -352,7 +343,7 @@ class TorchSamples(operations.IndependentSamples, TorchTestedRows):
     """PyTorch's calls whose samples are computed each by itself."""
 
 
-class TorchByPlace(TorchRows, operations.ByPlace):
+class TorchByPlace(operations.ByPlace):
     tools, tried = TOOLS, 3_003
     pieces = (1 << 22,)
 

@@ -31,7 +31,6 @@ from probe.sizes.invariant.torch_calls import (
     Tensors,
     TorchConvolution,
     TorchLinear,
-    TorchRows,
     TorchSamples,
     WatchedCalls,
     aligned_contiguous,
@@ -349,7 +348,7 @@ class OneDNN(TorchConvolution):
         return torch.mkldnn_convolution(x[:, :, None], w[:, :, None], b, *self.options).squeeze(2)
 
     def mark(self, size: int) -> str:
-        """As ``TorchRows.mark``; empty too where oneDNN has no kernel of this format."""
+        """As ``TestedRows.mark``; empty too where oneDNN has no kernel of this format."""
         try:
             return super().mark(size)
         except RuntimeError:
@@ -408,7 +407,7 @@ class Ways:
 
     def __init__(self, known: ReadyOperation) -> None:
         self.known = known
-        self.steps: dict[int, tuple[Plan, Plan, TorchRows]] = {}
+        self.steps: dict[int, tuple[Plan, Plan, Any]] = {}
         """By the number of samples: pieces of the operation as it is, further ones, and whose."""
         self._others: list[Any] | None = None
 
@@ -444,7 +443,7 @@ class Ways:
         every += [(piece, operation.call, (weights, b)) for piece in rest]
         return in_pieces(every, (x,))
 
-    def _steps(self, count: int) -> tuple[Plan, Plan, TorchRows]:
+    def _steps(self, count: int) -> tuple[Plan, Plan, Any]:
         """By the plan of the operation as it is; what that pads in the cheapest way there is."""
         known, operation = self.known, self.known.operation
         plan = known.plan(count) or ()

@@ -247,7 +247,7 @@ class WholeProgram:
     # checks
 
     def mark(self, size: int) -> str:
-        """As ``classes.Checkable.mark``; empty too where the library refuses the size."""
+        """As ``operations.IndependentRows.mark``; empty too where the library refuses the size."""
         try:
             return self._mark(size)
         except (ProbeError, MemoryError):
