@@ -343,6 +343,16 @@ class TorchSamples(operations.IndependentSamples, TorchTestedRows):
     """PyTorch's calls whose samples are computed each by itself."""
 
 
+class PairsApart(TorchSamples):
+    """Products of pairs of matrices, rows and answers begin where a vector does: see
+    ``AlignedLinear``."""
+
+    def call(self, samples: Tensors, parameters: Tensors) -> Any:
+        a, b = (rows_apart(x.shape, x.dtype).copy_(x) for x in samples)
+        y = rows_apart((*a.shape[:-1], b.shape[-1]), a.dtype)
+        return torch.bmm(a, b, out=y).contiguous()
+
+
 class TorchByPlace(operations.ByPlace):
     tools, tried = TOOLS, 3_003
     pieces = (1 << 22,)

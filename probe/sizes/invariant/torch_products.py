@@ -28,6 +28,7 @@ from probe.sizes.invariant.torch_calls import (
     TRANSPOSED,
     AlignedLinear,
     InOrder,
+    PairsApart,
     Tensors,
     TorchConvolution,
     TorchLinear,
@@ -195,9 +196,9 @@ class Products:
         if a.dim() != 3 or b.dim() != 3 or not a.numel() or not b.numel():
             return NotImplemented
         shapes, dtype = [tuple(x.shape[1:]) for x in (a, b)], a.dtype
-        known = self.met.known(
-            ("bmm", *shapes, dtype), lambda: TorchSamples("bmm", shapes, dtype, torch.bmm)
-        )
+        ways = ("bmm", TorchSamples), ("bmm rows apart", PairsApart)
+        makes = (partial(kind, name, shapes, dtype, torch.bmm) for name, kind in ways)
+        known = self.met.known(("bmm", *shapes, dtype), *makes)
         self.met.keeper.limit_lengths(known, PAIRS)
         return known((aligned_contiguous(a), aligned_contiguous(b)))
 
