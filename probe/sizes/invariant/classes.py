@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, islice
 from operator import index
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -222,7 +222,8 @@ class Sizes:
                 return self._in_pieces(count, self._piece)
         if self.usable(count):
             return (SizedCall(0, count, count),)
-        ways = [way for way in (self._padded(count), self._cut(count)) if way]
+        padded = (SizedCall(0, count, size) for size in _above(count) if self.usable(size))
+        ways = [way for way in ((*islice(padded, 1),), self._cut(count)) if way]
         if ways:
             return min(ways, key=lambda plan: sum(piece.size + CALL for piece in plan))
         # two threads that share a larger call have places that differ
@@ -244,21 +245,6 @@ class Sizes:
             *(SizedCall(number * piece, piece, piece) for number in range(whole)),
             *(call._replace(start=call.start + start) for call in tail),
         )
-
-    def _padded(self, count: int) -> Plan | None:
-        """Padded up to a size near the smallest that there is: doubled, then bisected."""
-        low = count
-        for high in _above(count):
-            if self.usable(high):
-                break
-            low = high
-        else:
-            return None
-        step = max(1, high // 16)
-        while high - low > step:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.usable(middle) else (middle, high)
-        return (SizedCall(0, count, high),)
 
     def _cut(self, count: int) -> Plan | None:
         """Returns the largest piece that was found below, and a plan for the rest."""
