@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import accumulate, islice
+from itertools import accumulate
 from operator import index
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,7 +33,6 @@ PIECES = (1024, 512, 2048, 256, 4096, 128, 64)
 
 # The largest size that is tried as a padded one.
 MOST = 1 << 16
-CALL = 8  # what a further call costs, in units of size
 # Sizes directly above and below one whose places differ that are tried beside powers of two.
 NEXT, NEAR = 3, 12
 SAMPLED = 24  # sizes of the user at which classes are timed
@@ -222,21 +221,17 @@ class Sizes:
                 return self._in_pieces(count, self._piece)
         if self.usable(count):
             return (SizedCall(0, count, count),)
-        padded = (SizedCall(0, count, size) for size in _above(count) if self.usable(size))
-        ways = [way for way in ((*islice(padded, 1),), self._cut(count)) if way]
-        if ways:
-            return min(ways, key=lambda plan: sum(piece.size + CALL for piece in plan))
+        if larger := next(filter(self.usable, _above(count)), 0):
+            return (SizedCall(0, count, larger),)
         # two threads that share a larger call have places that differ
-        smaller = self._known(below=count)
-        return self._in_pieces(count, smaller[-1]) if smaller else None
+        below = [*_below(count - 1)[:8], *reversed(self._known(below=count))]
+        smaller = next(filter(self.usable, below), 0)
+        return self._in_pieces(count, smaller) if smaller else None
 
-    def _in_pieces(self, count: int, piece: int, whole: int = 0) -> Plan | None:
-        """Returns pieces of one size, ``whole`` of them, and a plan for the rest.
-
-        If not given, the last of them is left to the rest: that by itself would cost a call more,
-        in which the library packs the weights anew.
-        """
-        whole = whole or max(1, count // piece - 1)
+    def _in_pieces(self, count: int, piece: int) -> Plan | None:
+        """Returns pieces of one size, and a plan for the rest, to which the last whole one is left:
+        the rest by itself would cost a call more, in which the library packs the weights anew."""
+        whole = max(1, count // piece - 1)
         start = whole * piece
         tail = self.plan(count - start) if count > start else ()
         if tail is None:
@@ -245,12 +240,6 @@ class Sizes:
             *(SizedCall(number * piece, piece, piece) for number in range(whole)),
             *(call._replace(start=call.start + start) for call in tail),
         )
-
-    def _cut(self, count: int) -> Plan | None:
-        """Returns the largest piece that was found below, and a plan for the rest."""
-        tried = {*_below(count - 1)[:8], count // 2, *self._known(below=count)[-1:]} - {0}
-        piece = next(filter(self.usable, sorted(tried, reverse=True)), 0)
-        return None if piece * 4 < count else self._in_pieces(count, piece, whole=1)
 
     def _known(self, below: float = math.inf) -> list[int]:
         """Returns the known sizes of the class, in increasing order."""
