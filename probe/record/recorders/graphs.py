@@ -219,9 +219,6 @@ Held = Mapping[Any, np.ndarray]
 # A node as it was started: the library's values to all values that it gives.
 Runner = Callable[[Sequence[Any]], Sequence[Any]]
 
-# Nodes of bodies up to which iterations are recorded.
-MOST_OPENED = 1 << 12
-
 # Nodes that stay ready to run alone: those of a region run one after the other, many times.
 READY = 4
 
@@ -239,7 +236,7 @@ class Graph(Interpreter):
     """A graph with its inputs, and its values while it runs.
 
     ``body``: its nodes, and what the file holds; ``inputs``: the library's values of the inputs, by
-    key; in an iteration nodes have keys of their own.
+    key.
     """
 
     BY_SHAPE: ClassVar[frozenset[str]] = frozenset()
@@ -249,10 +246,6 @@ class Graph(Interpreter):
     LAID: ClassVar[bool] = False
     """Whether operands are read where they lie, so that addresses may decide kernels."""
     opset = 0
-    opens = True
-    """Whether iterations are recorded."""
-    iterated = 0
-    """Nodes of iterations so far."""
 
     def __init__(self, body: Body, inputs: Mapping[Any, Any]) -> None:
         self._begin(body, inputs)
@@ -305,8 +298,8 @@ class Graph(Interpreter):
         """Is called behind a node's first run, before anything is asked of what it gave."""
 
     def opened(self, node: Any, read: list[Any], inside: Any) -> list[LiveValue] | None:
-        """Runs what a node has inside: the branch that is taken, every iteration. Returns what it
-        gives; None: it runs itself. ``inside``: the body that the node is in, as of ``walk``."""
+        """Runs what a node has inside, the branch that is taken. Returns what it gives; None: it
+        runs itself. ``inside``: the body that the node is in, as of ``walk``."""
         return None
 
     def key_inside(self, key: Key, inside: Any, constant: bool = False) -> Key:
@@ -320,7 +313,7 @@ class Graph(Interpreter):
 
     def run(self, visit: Visit) -> list[Seen]:
         """Runs all nodes, and returns the outputs."""
-        self.visit, self.iterated = visit, 0
+        self.visit = visit
         self.kept = self.walk(self.body, [self.live(*both) for both in self.inputs.items()])
         return [self.seen(value.key) for value in self.kept]
 
@@ -355,12 +348,6 @@ class Graph(Interpreter):
         gives = [self.live(*both) for both in zip(node.gives, results, strict=True)]
         self.visit(self._event(node))
         return gives
-
-    def counted(self, count: int) -> None:
-        """Counts nodes of an iteration. ValueError: there are too many by now."""
-        self.iterated += count
-        if self.iterated > MOST_OPENED:
-            raise ValueError(f"have more than {MOST_OPENED} operations")
 
     def live(self, key: Key, value: Any) -> LiveValue:
         """Returns a value of the library's, which is known as long as this is held."""
@@ -463,24 +450,24 @@ class GraphRecorder(ABC):
         self.note = ""
         self.already: list[str] | None = None
         self.graph: Graph | None = None
-        self.opens, self.whole = True, False
+        self.whole = False
 
     @abstractmethod
     def plain(self) -> list[np.ndarray]:
         """Runs the model unwatched."""
 
     @abstractmethod
-    def cut(self, opens: bool) -> Graph:
-        """Returns the nodes that run unwatched. ``opens``: iterations are recorded."""
+    def cut(self) -> Graph:
+        """Returns the nodes that run unwatched."""
 
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it node by node, and calls ``visit`` behind each. ``Again`` where that can't be, or
-        its nodes give different bits than it does unwatched: then it is fewer operations."""
+        its nodes give different bits than it does unwatched: then it is one operation."""
         if self.whole:
             return self._as_one(visit)
         if self.graph is not None:
             return self.graph.run(visit)
-        wanted, graph, visiting = self.plain(), self.cut(self.opens), False
+        wanted, graph, visiting = self.plain(), self.cut(), False
         self.already = [array_digest(output) for output in wanted]
 
         def visited(event: Operation) -> None:
@@ -498,19 +485,15 @@ class GraphRecorder(ABC):
             if all(same_bits(foreign(output.array), due) for output, due in both):
                 self.graph = graph
                 return outputs
-        # a node that can't run alone, a type without arrays, or too many iterations
+        # a node that can't run alone, or a type without arrays
         except (Foreign, ProbeError, ValueError) as failed:
             if visiting:
                 raise
             error = failed.__cause__ or failed
             said = " ".join(str(error).split())[:120] or type(error).__name__
             why = f"can't be run one by one ({said})"
-        if self.opens and graph.iterated:
-            self.opens = False
-            self.note = f"loops are one operation each: their iterations {why}"
-        else:
-            self.whole = True
-            self.note = f"the model is one operation: its nodes {why}"
+        self.whole = True
+        self.note = f"the model is one operation: its nodes {why}"
         raise Again
 
     def _as_one(self, visit: Visit) -> list[Seen]:
@@ -576,7 +559,7 @@ class OpenedGraph:
             return self.recorder(arrays)
         recorder = self.new(arrays)
         recorder.graph = before.graph.with_inputs(arrays)
-        recorder.opens, recorder.note = before.opens, before.note
+        recorder.note = before.note
         return recorder
 
 

@@ -16,7 +16,7 @@ import base64
 import zlib
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -34,7 +34,7 @@ from probe.order.semantics import operations as o
 from probe.order.semantics.contract import Call
 from probe.record.contract import Input
 from probe.record.recorders import graphs
-from probe.record.recorders.graphs import Body, Key, LiveValue, Node, repeated
+from probe.record.recorders.graphs import Body, Key, Node
 from probe.targets.backends.litert import aligned_buffer
 
 ENDINGS = (".tflite",)
@@ -51,9 +51,7 @@ QUANTISED = "it computes with integers that stand for other numbers"
 # Operators that give an array of sizes that they read, with the operand that has them.
 GROWING = {"FILL": 0, "BROADCAST_TO": 1, "TILE": 1, "RESIZE_BILINEAR": 1,
            "RESIZE_NEAREST_NEIGHBOR": 1}  # fmt: skip
-# Stands in keys of what is passed on.
-PASSED = "from"
-# Operators that run other subgraphs of the file; these go with them.
+# Operators that run other subgraphs of the file, which go with them: each is one operation.
 NESTED = ("IF", "WHILE", "CALL_ONCE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE", "CALL")
 
 
@@ -66,44 +64,28 @@ class LiteRTOperator(Node):
 
 class LiteRTFile:
     """A model as it is read. ``body``: its first subgraph. Keys of values: numbers of that one's
-    tensors; of others (subgraph, number), and where they run what that is in front."""
+    tensors."""
 
     def __init__(self, content: bytes) -> None:
         root = schema.Model.GetRootAs(content, 0)
         self.model = schema.ModelT.InitFromObj(root)
-        self.bodies: dict[int, Body] = {}
-        self.body = self.subgraph(0)
-
-    def subgraph(self, number: int) -> Body:
-        """Returns a subgraph; read once."""
-        if number not in self.bodies:
-            graph = self.model.subgraphs[number]
-            keys = {n: (number, n) if number else n for n in range(len(graph.tensors))}
-            ins, constants = [*map(int, graph.inputs)], dict[Key, np.ndarray]()
-            for n, tensor in enumerate(graph.tensors):
-                data = self._data(tensor)
-                if n not in ins and data is not None and tensor.type in DTYPES:
-                    shape = () if tensor.shape is None else tuple(tensor.shape)
-                    constants[keys[n]] = data.view(DTYPES[tensor.type]).reshape(shape)
-            every = (self._node(operator, keys, constants) for operator in graph.operators)
-            outs = [keys[int(n)] for n in graph.outputs]
-            ends = [keys[n] for n in ins], outs, constants
-            self.bodies[number] = Body(list(filter(None, every)), *ends)
-        return self.bodies[number]
-
-    def tensor(self, key: Key) -> Any:
-        subgraph, n = key[-2:] if isinstance(key, tuple) else (0, key)
-        if subgraph == PASSED:
-            return self.tensor(n)
-        return self.model.subgraphs[subgraph].tensors[n]
+        graph = self.model.subgraphs[0]
+        self.tensors = graph.tensors
+        ins, constants = [*map(int, graph.inputs)], dict[Key, np.ndarray]()
+        for n, tensor in enumerate(graph.tensors):
+            data = self._data(tensor)
+            if n not in ins and data is not None and tensor.type in DTYPES:
+                shape = () if tensor.shape is None else tuple(tensor.shape)
+                constants[n] = data.view(DTYPES[tensor.type]).reshape(shape)
+        every = (self._node(operator, constants) for operator in graph.operators)
+        outs = [int(n) for n in graph.outputs]
+        self.body = Body(list(filter(None, every)), ins, outs, constants)
 
     def _data(self, tensor: Any) -> np.ndarray | None:
         data = self.model.buffers[tensor.buffer].data
         return np.asarray(data, np.uint8) if data is not None and len(data) else None
 
-    def _node(
-        self, operator: Any, keys: Mapping[int, Key], constants: dict[Key, np.ndarray]
-    ) -> LiteRTOperator | None:
+    def _node(self, operator: Any, constants: dict[Key, np.ndarray]) -> LiteRTOperator | None:
         """Returns an operator; None of one that widens a constant, which XNNPACK unpacks as a
         weight: then that is a constant."""
         code = self.model.operatorCodes[operator.opcodeIndex]
@@ -111,9 +93,9 @@ class LiteRTFile:
         if op == "CUSTOM":
             op = str((code.customCode or b"custom").decode(errors="replace"))
         every = (() if some is None else some for some in (operator.inputs, operator.outputs))
-        operands, gives = ([keys.get(int(n)) for n in some] for some in every)
+        operands, gives = ([None if n < 0 else int(n) for n in some] for some in every)
         # variables an operator keeps for itself
-        slots = [None if k is None or self.tensor(k).isVariable else k for k in operands]
+        slots = [None if k is None or self.tensors[k].isVariable else k for k in operands]
         half = constants.get(slots[0]) if slots else None
         if op == "DEQUANTIZE" and half is not None and half.dtype == np.float16:
             constants[gives[0]] = half.astype(np.float32)
@@ -127,12 +109,12 @@ class LiteRTFile:
         return LiteRTOperator(operator, op, slots, gives, words=words, path=path, operands=operands)
 
     def name(self, key: Key) -> str:
-        text = self.tensor(key).name
+        text = self.tensors[key].name
         return text.decode(errors="replace") if isinstance(text, bytes) else str(text or key)
 
     def scaled(self, key: Key) -> bool:
         """Returns whether a tensor's integers stand for other numbers."""
-        quantisation = self.tensor(key).quantization
+        quantisation = self.tensors[key].quantization
         scale = None if quantisation is None else quantisation.scale
         return scale is not None and len(scale) > 0
 
@@ -151,7 +133,7 @@ class LiteRTFile:
         """Returns the model's inputs; None for the batch, and for sizes that are left open."""
         inputs = []
         for key in self.body.inputs:
-            tensor, name = self.tensor(key), self.name(key)
+            tensor, name = self.tensors[key], self.name(key)
             if tensor.type not in DTYPES:
                 why = "this input is not an array"
                 raise InputError("network", name, why, "export it with arrays")
@@ -175,7 +157,7 @@ class LiteRTFile:
         model, graph = schema.ModelT(), schema.SubGraphT()
         model.buffers, graph.tensors = [aligned_buffer(schema)], []
         for n in places:
-            own = self.tensor(n)
+            own = self.tensors[n]
             data = constants[n] if n in constants else self._data(own)
             tensor = self._tensor(own, None if n in fed else data, model.buffers)
             tensor.shapeSignature = None
@@ -229,18 +211,12 @@ class LiteRTOperators(graphs.Graph):
         file: LiteRTFile,
         inputs: Mapping[str, np.ndarray],
         switches: Mapping[str, str],
-        opens: bool = True,
     ) -> None:
         self.file, self.switches = file, switches
         super().__init__(file.body, {n: inputs[file.name(n)] for n in file.body.inputs})
-        self.opens = opens
 
     def started(self, node: LiteRTOperator, fed: graphs.Fed, held: graphs.Held) -> graphs.Runner:
         numbers = {**self.constants, **held}
-        if "passed" in node.words:
-            return lambda arrays: [
-                {**numbers, **dict(zip(fed, arrays, strict=True))}[key] for key in node.slots
-            ]
         model = bytes(self.file.model_of(node, fed, self.known, numbers)[0])
         interpreter = interpreter_of(model, self.switches)
         interpreter.allocate_tensors()
@@ -261,70 +237,12 @@ class LiteRTOperators(graphs.Graph):
         means = meaning(call)
         return means if isinstance(means, Moves) or not scaled else Unknown(QUANTISED)
 
-    def key_inside(self, key: Key, inside: str, constant: bool = False) -> Key:
-        return key if constant else (inside, *key)
-
-    def placed(self, node: LiteRTOperator, read: Sequence[Any], inside: str | None) -> Any:
-        placed = super().placed(node, read, inside)
-        if inside is None:
-            return placed
-        both = zip(placed.slots, node.operands, strict=True)
-        variables = [k and self.key_inside(k, inside) if s is None else s for s, k in both]
-        return replace(placed, path=inside + node.path, operands=variables)
-
-    def opened(
-        self, node: LiteRTOperator, read: list[Any], inside: str | None
-    ) -> list[LiveValue] | None:
-        if not self.opens or node.op not in ("IF", "WHILE"):
-            return None
-        file, words, path = self.file, node.words, node.path
-        if node.op == "IF":
-            which = "then" if self.array(read[0].key).any() else "else"
-            body, place = file.subgraph(words[f"{which}SubgraphIndex"]), f"{path}/"
-            passed = self.walk(body, self._own_state(node, read[1:], place), place)
-            return self._passed(node, passed, node.gives)
-        cond, body = (file.subgraph(words[f"{name}SubgraphIndex"]) for name in ("cond", "body"))
-        last = read
-
-        def next_state(number: int, state: Sequence[LiveValue]) -> list[LiveValue] | None:
-            nonlocal last
-            place = f"{path}[{number}]/"
-            last = self._own_state(node, state, place)
-            self.counted(len(cond.nodes) + len(body.nodes) + 2)
-            (goes,) = self.walk(cond, last, place)
-            return last if self.array(goes.key).any() else None
-
-        repeated(lambda number, read: self.walk(body, read, f"{path}[{number}]/"), read, next_state)
-        return self._passed(node, last, node.gives)
-
-    def _own_state(
-        self, node: LiteRTOperator, state: Sequence[LiveValue], place: str
-    ) -> list[LiveValue]:
-        """Returns what a body is given: it gets its first state as any other, since operators run
-        otherwise on what is constant."""
-        held = {value.key: value for value in state if value.key in self.constants}
-        if not held:
-            return [*state]
-        passed = self._passed(node, [*held.values()], [(place, PASSED, key) for key in held])
-        fresh = dict(zip(held, passed, strict=True))
-        return [fresh.get(value.key, value) for value in state]
-
-    def _passed(
-        self, node: LiteRTOperator, reads: Sequence[LiveValue], gives: Sequence[Key]
-    ) -> list[LiveValue]:
-        """Runs an operator that only passes values on, which is what is recorded of a node whose
-        body is."""
-        keys, words = [value.key for value in reads], {"passed": len(reads)}
-        return self.step(replace(node, slots=keys, gives=gives, words=words, operands=()))
-
     def name(self, key: Key) -> str:
         return self.file.name(key)
 
     def lines(self, node: Node, own: Mapping[Any, str], out: str) -> list[str]:
         """Returns a model of this one operator, whose weights are put into its bytes. ValueError:
         it is too large for a script."""
-        if "passed" in node.words:
-            return [f"{out}{n or ''} = {own[key]}" for n, key in enumerate(node.slots)]
         words = ""
         if "threads" in self.switches:
             words += f", num_threads={int(self.switches['threads'])}"
@@ -413,8 +331,8 @@ class LiteRTRecorder(graphs.GraphRecorder):
         ends = interpreter.get_output_details()
         return [interpreter.get_tensor(detail["index"]) for detail in ends]
 
-    def cut(self, opens: bool) -> LiteRTOperators:
-        return LiteRTOperators(LiteRTFile(self.model), self.inputs, self.switches, opens)
+    def cut(self) -> LiteRTOperators:
+        return LiteRTOperators(LiteRTFile(self.model), self.inputs, self.switches)
 
 
 AGAIN = "convert or download it again"
@@ -547,8 +465,7 @@ TABLE |= {
     **s.rows_for("SOFTMAX LOG_SOFTMAX", lambda c: o.normalised(c.op.lower(), (-1,))),
     **s.rows_for("RESHAPE EXPAND_DIMS SQUEEZE", lambda c: s.Reshapes()),
     "TRANSPOSE": lambda c: o.transpose(c.integers(1)),
-    # what their subgraphs were given, and gave
-    **s.rows_for("IF WHILE", lambda c: s.Passes(tuple(range(c["passed"])))),
+    **s.rows_for("IF WHILE", lambda c: s.Unknown("what it runs inside is one operation")),
 }
 
 

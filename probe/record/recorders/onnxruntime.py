@@ -4,19 +4,17 @@ The optimised model is saved and its nodes run one after the other, without any 
 Kernels, constant weights, layouts and threads are those of an unwatched run; that the outputs have
 its bits is checked at the first recording, and where they don't the whole model is one operation. A
 node alone runs as it did in the recording.
-Of an ``If`` the branch that runs is recorded, of a ``Loop`` and a ``Scan`` every iteration.
+Of an ``If`` the branch that runs is recorded; a ``Loop`` and a ``Scan`` are one operation each.
 """
 
 from __future__ import annotations
 
-import functools
 import re
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from math import inf
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,11 +27,9 @@ from probe.case import layout
 from probe.case.errors import InputError
 from probe.order.semantics import Meaning
 from probe.order.semantics.contract import Call
-from probe.record.contract import Seen, Visit
 from probe.record.recorders import graphs, onnx_file
-from probe.record.recorders.graphs import Body, LiveValue, repeated
+from probe.record.recorders.graphs import Body, LiveValue
 from probe.record.recorders.onnx_file import BLOCKED, SPLIT, Block, Constant, OnnxNode, OnnxPlace
-from probe.record.recording import array_digest
 from probe.targets.backends.onnxruntime import session_entries
 
 ENDINGS = (".onnx",)
@@ -68,8 +64,7 @@ def options(switches: Mapping[str, str]) -> Any:
 
 
 class Optimised(graphs.Graph):
-    """The optimised model's nodes. ``mapped``: the bytes of large weights; ``opens``: whether
-    iterations are recorded."""
+    """The optimised model's nodes. ``mapped``: the bytes of large weights."""
 
     BY_SHAPE = frozenset(("Shape", "Size"))
     IMPORTS = (
@@ -86,11 +81,9 @@ class Optimised(graphs.Graph):
         inputs: Mapping[str, np.ndarray],
         switches: Mapping[str, str],
         mapped: np.ndarray | None = None,
-        opens: bool = True,
     ) -> None:
         self.model, self.switches = model, {**switches, "optimisation": "none"}
-        self.mapped, self.opens = mapped, opens
-        self.sessions: dict[str, Any] = {}
+        self.mapped = mapped
         self.blocks: dict[str, Block] = {}
         self.paths: dict[str, str] = {}
         own = (opset for opset in model.opset_import if opset.domain in ("", "ai.onnx"))
@@ -112,13 +105,13 @@ class Optimised(graphs.Graph):
     def with_inputs(self, inputs: Mapping[str, np.ndarray]) -> Self:
         """The same nodes, as they were started, with other inputs of the same shapes."""
         other = copy(self)
-        other.sessions, other.blocks, other.paths = {}, dict(self.blocks), dict(self.paths)
+        other.blocks, other.paths = dict(self.blocks), dict(self.paths)
         other._begin(self.body, self._given(inputs, self.body))
         return other
 
     def _reordered(self, op: str, array: np.ndarray) -> np.ndarray:
         """Runs a node of the blocked layout's domain on an array."""
-        node = onnx_file.new_node(op, ["x"], "y", "", domain=BLOCKED)
+        node = onnx_file.new_node(op, ["x"], "y", domain=BLOCKED)
         run = self.started(node, {"x": (array.shape, "float32")}, {})
         (output,) = run([_ort(array, "float32")])
         return output.numpy()  # type: ignore[no-any-return]
@@ -156,25 +149,17 @@ class Optimised(graphs.Graph):
         return self.runners[named]
 
     def _started(self, node: OnnxNode, fed: graphs.Fed, held: graphs.Held) -> graphs.Runner:
-        if "stacked" in node.words:
-            return functools.partial(self._stacked, node, fed, held)
         beside = {key: self.constants[key] for key in node.fed}
         every_fed = {**fed, **{key: self.described(constant) for key, constant in beside.items()}}
         keys = [key for key in node.uses if key not in every_fed and key in self.constants]
         turned = {k: self.blocks[k].turned(a) if k in self.blocks else a for k, a in held.items()}
         weights = {key: (self.constants[key], turned.get(key)) for key in keys}
-        # nothing has its own name, so that in other iterations it is the same model
         called = {key: f"v{n}" for n, key in enumerate(dict.fromkeys((*node.uses, *node.gives)))}
         made_of = onnx_file.submodel(node, every_fed, weights, self.model, called)
+        settings = options(self.switches)
+        settings.enable_mem_pattern = False
         content = made_of.SerializeToString()
-        name = array_digest(np.frombuffer(content, np.uint8)) if node.within else ""
-        session = self.sessions.get(name)
-        if session is None:
-            settings = options(self.switches)
-            settings.enable_mem_pattern = False
-            session = onnxruntime.InferenceSession(content, settings, providers=PROVIDERS)
-            if name:
-                self.sessions[name] = session
+        session = onnxruntime.InferenceSession(content, settings, providers=PROVIDERS)
         ends = session.get_inputs(), session.get_outputs()
         inputs, outputs = ([end.name for end in some] for some in ends)
         own = [self.value(key, held.get(key, constant.array)) for key, constant in beside.items()]
@@ -182,25 +167,8 @@ class Optimised(graphs.Graph):
             outputs, dict(zip(inputs, (*values, *own), strict=True))
         )
 
-    def _stacked(
-        self, node: OnnxNode, fed: graphs.Fed, held: graphs.Held, values: Sequence[Any]
-    ) -> list[Any]:
-        """What every iteration gave as one array: bits are copied. A body may give a constant."""
-        own = ((key, self.constants[key]) for key in {*node.slots} & self.constants.keys())
-        both = (*own, *zip(fed, values, strict=True))
-        every = {key: self.container(key, value) for key, value in both}
-        every.update(held)
-        array = np.stack([every[key] for key in node.slots], node.words["stacked"])
-        return [self.value(node.slots[0], array)]
-
-    def run(self, visit: Visit) -> list[Seen]:
-        try:
-            return super().run(visit)
-        finally:
-            self.sessions.clear()
-
     def key_inside(self, key: str, inside: OnnxPlace, constant: bool = False) -> str:
-        return inside.to.get(key) or (inside.constants if constant else inside.values) + key
+        return inside.to.get(key) or inside.ahead + key
 
     def placed(self, node: OnnxNode, read: Sequence[Any], inside: OnnxPlace | None) -> OnnxNode:
         placed: OnnxNode = super().placed(node, read, inside)
@@ -213,75 +181,20 @@ class Optimised(graphs.Graph):
         # of a body in a body ONNX Runtime 1.31 packs no constant of the model for its kernels, and
         # runs others
         far = self.body.constants.keys() & placed.uses if inside.depth > 1 else ()
-        return replace(placed, outs=outs, within=inside.names, fed=frozenset(far))
+        return replace(placed, outs=outs, fed=frozenset(far))
 
     def opened(self, node: OnnxNode, read: list[Any], inside: Any) -> list[LiveValue] | None:
-        if node.domain or node.op not in ("If", "Loop", "Scan"):
+        if node.domain or node.op != "If":
             return None
         slots, outer = read[: len(node.slots)], read[len(node.slots) :]
         names = dict(zip(onnx_file.captured(node.own), outer, strict=True))
         depth = 1 + (inside.depth if inside else 0)
-        if node.op == "If":
-            taken = "then_branch" if self.array(slots[0].key).any() else "else_branch"
-            (graph,) = (attribute.g for attribute in node.own.attribute if attribute.name == taken)
-            body, ahead = self._body(graph, node.outs), f"{node.gives[0]}/"
-            to = dict(zip(body.outputs, node.gives, strict=True))
-            place = OnnxPlace(ahead, ahead, node.within, depth, to)
-            return self.walk(body, [names[key] for key in body.inputs], place)
-        if not self.opens or (node.op == "Scan" and self.opset < 9):  # had the batch as an axis
-            return None
-        return self._iterated(node, slots, names, depth)
-
-    def _iterated(
-        self, node: OnnxNode, slots: Sequence[Any], names: Mapping[str, LiveValue], depth: int
-    ) -> list[LiveValue] | None:
-        """Runs every iteration of a Loop or a Scan; None: there is none. ``names``: what the body
-        reads from outside."""
-        (graph,) = onnx_file.graphs(node.own)
-        body, path, loop = self._body(graph), node.name, node.op == "Loop"
-        fixed = [names[key] for key in body.inputs[len(graph.input) :]]
-        # of a Loop its end and its state, first whether it goes on; of a Scan the other way round
-        at = 1 if loop else len(slots) - int(node.words["num_scan_inputs"])
-        lines, first = (slots[:at], slots[at:]) if loop else (slots[at:], slots[:at])
-        axes = [] if loop else node.words.get("scan_input_axes", [0] * len(lines))
-        back = [] if loop else node.words.get("scan_input_directions", [0] * len(lines))
-        ends = [self.described_at(line.key)[0][k] for line, k in zip(lines, axes, strict=not loop)]
-        if loop and lines[0] is not None:
-            ends = [int(self.array(lines[0].key).reshape(-1)[0])]
-
-        def reads_in_turn(number: int, state: Sequence[Any]) -> list[Any] | None:
-            goes, ahead = state[:1] if loop else (), f"{path}[{number}]/"
-            if any(value is not None and not self.array(value.key).any() for value in goes):
-                return None
-            if number >= min(ends, default=inf):
-                return None
-            # a body gets its first state as any other: what is constant, nodes run other kernels on
-            carried = state[len(goes) :]
-            constant = {value.key for value in carried} & self.constants.keys()
-            self.counted(len(body.nodes) + 1 + len(constant) + len(axes))
-            reads = [
-                self._new("Identity", [value], f"{ahead}{value.key}", ahead)
-                if value.key in constant
-                else value
-                for value in carried
-            ]
-            if loop:
-                on = goes[0] or self._held(f"{path}/goes on", True)
-                return [self._held(f"{path}/iteration {number}", number), on, *reads, *fixed]
-            for line, axis, turned, end in zip(lines, axes, back, ends, strict=True):
-                index = end - 1 - number if turned else number
-                both = [line, self._held(f"{path}/index {index}", index)]
-                reads.append(self._new("Gather", both, f"{ahead}{line.key}", ahead, axis=axis))
-            return reads + fixed
-
-        def turn(number: int, read: Iterable[Any]) -> list[Any]:
-            ahead = f"{path}[{number}]/"
-            return self.walk(body, read, OnnxPlace(ahead, f"{path}/", ahead, depth))
-
-        state, rows = repeated(turn, first, reads_in_turn)
-        if not rows:
-            return None
-        return self._ended(node, state[loop:], list(zip(*rows, strict=True)))
+        taken = "then_branch" if self.array(slots[0].key).any() else "else_branch"
+        (graph,) = (attribute.g for attribute in node.own.attribute if attribute.name == taken)
+        body = self._body(graph, node.outs)
+        to = dict(zip(body.outputs, node.gives, strict=True))
+        place = OnnxPlace(f"{node.gives[0]}/", depth, to)
+        return self.walk(body, [names[key] for key in body.inputs], place)
 
     def _body(self, graph: Any, wanted: Sequence[Any] = ()) -> Body:
         """Returns a graph in a node; read once."""
@@ -289,38 +202,6 @@ class Optimised(graphs.Graph):
         if name not in self.bodies:  # itself, so that no other has its id
             self.bodies[name] = graph, onnx_file.body(graph, self.mapped, wanted)
         return self.bodies[name][1]
-
-    def _held(self, name: str, value: Any) -> LiveValue:
-        """Returns a constant that the file hasn't."""
-        array = np.array(value)
-        self.constants[name] = Constant(onnx_file.onnx_type(array.dtype.name), array)
-        return LiveValue(name)
-
-    def _new(self, op: str, reads: Sequence[LiveValue], to: str, within: str, **words: Any) -> Any:
-        """Runs a node that the file hasn't, and returns what it gives."""
-        keys = [value.key for value in reads]
-        return self.step(onnx_file.new_node(op, keys, to, within, **words))[0]
-
-    def _ended(
-        self, node: OnnxNode, state: Sequence[Any], columns: Sequence[Sequence[Any]]
-    ) -> list[LiveValue]:
-        """Makes what a Loop or a Scan gives: what the last iteration handed on, and arrays of what
-        each gave, which are the node as it is recorded."""
-        values = [
-            self._new("Identity", [value], out, node.within)
-            for value, out in zip(state, node.outs, strict=False)
-            if out
-        ]
-        axes, directions = (node.words.get(f"scan_output_{w}") for w in ("axes", "directions"))
-        for n, (column, out) in enumerate(zip(columns, node.outs[len(state) :], strict=False)):
-            keys = [value.key for value in column]
-            keys = keys[::-1] if directions and directions[n] else keys
-            words = {"stacked": axes[n] if axes else 0}
-            if out:
-                values += self.step(
-                    replace(node, slots=keys, gives=[out], outs=[out], captured=(), words=words)
-                )
-        return values
 
     # what is said of them
 
@@ -350,9 +231,6 @@ class Optimised(graphs.Graph):
 
     def lines(self, node: OnnxNode, own: Mapping[Any, str], out: str) -> list[str]:
         outs = {key: f"{out}{n or ''}" for n, key in enumerate(node.gives)}
-        if "stacked" in node.words:
-            every = ", ".join(own[key] for key in node.slots)
-            return [f"{out} = np.stack([{every}], {int(node.words['stacked'])})"]
         code = list[str]()
         for key in filter(self.blocks.__contains__, own):
             code += self.blocks[key].lines(own[key], self.described_at(key)[0])
@@ -435,7 +313,7 @@ class OnnxRecorder(graphs.GraphRecorder):
             raise graphs.refused("ONNX Runtime", arrays, str(error).splitlines()[0]) from None
         return [np.asarray(output) for output in outputs]
 
-    def cut(self, opens: bool) -> Optimised:
+    def cut(self) -> Optimised:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             path, beside = Path(folder, "optimised.onnx"), Path(folder, "weights")
             settings = options(self.switches)
@@ -447,7 +325,7 @@ class OnnxRecorder(graphs.GraphRecorder):
             some = beside.exists() and beside.stat().st_size > 0
             mapped = np.memmap(beside, np.uint8, "r") if some else None
             model = onnx.load(path, load_external_data=False)
-            return Optimised(model, self.inputs, self.switches, mapped, opens)
+            return Optimised(model, self.inputs, self.switches, mapped)
 
     def _session(self, settings: Any) -> Any:
         name = "model" if isinstance(self.model, bytes) else Path(self.model).name
@@ -464,14 +342,7 @@ def opened(
     """
     path = Path(path)
 
-    def load() -> Any:
-        model = onnx.load(path, load_external_data=False)
-        for graph in (*model.functions, model.graph):
-            onnx_file.refuse_endless(graph)
-            onnx_file.refuse_huge(graph)
-        return model
-
-    model = graphs.read(path.name, load)
+    model = graphs.read(path.name, partial(onnx.load, path, load_external_data=False))
     refusing: list[Any] = []
 
     def recorder(arrays: Mapping[str, np.ndarray]) -> OnnxRecorder:

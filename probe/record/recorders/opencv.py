@@ -608,7 +608,7 @@ class OpenCVRecorder(graphs.GraphRecorder):
                 self.note = f"fused with the layer behind: {names}; apart, the outputs would change"
         return self.graph.run(visit)
 
-    def cut(self, opens: bool = True) -> Layers:
+    def cut(self) -> Layers:
         """Returns the layers whose results can be asked for."""
         return self._layers(tuple(dict.fromkeys((*self._unchanged(), *self.read.outputs))))
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from probe.case.errors import InputError
-from tests.record.recorders.recorded import alone, drawn, held_to_account, recorded, recorded_twice
+from tests.record.recorders.recorded import alone, drawn, recorded_twice
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 
-from probe.record.recorders import graphs, litert
+from probe.record.recorders import litert
 from probe.targets.backends import litert as backend
 
 pytestmark = pytest.mark.long
@@ -109,24 +109,12 @@ def looped(batch: int) -> bytes:
         return tf.lite.TFLiteConverter.from_concrete_functions([concrete], made).convert()
 
 
-@pytest.mark.parametrize("xnnpack", ["0", "1"])
-def test_of_a_loop_every_iteration_is_recorded(xnnpack: str) -> None:
-    model, x = looped(4), normal(4, 6)
-    seen, _ = recorded_twice(litert.LiteRTRecorder(model, {"x": x}, {"xnnpack": xnnpack}))
-    turns = [one.path.partition("[")[2][:1] for one in seen if one.op == "TANH"]
-    assert turns == ["0", "1", "2"]
-    assert {"IF", "WHILE", "EXP"} <= {one.op for one in seen}
-    names = held_to_account([litert.LiteRTRecorder(model, {"x": x}, {"xnnpack": xnnpack})])
-    assert {"IF", "WHILE", "TANH"} <= names
-
-
-def test_a_loop_of_too_many_iterations_is_one_operation(monkeypatch) -> None:
-    monkeypatch.setattr(graphs, "MOST_OPENED", 4)
-    recorder, seen = litert.LiteRTRecorder(looped(4), {"x": normal(4, 6)}), []
-    recorded(recorder, seen.append, seen)
-    assert recorder.note.startswith("loops are one operation each")
-    assert "WHILE" in [one.op for one in seen]
+def test_a_loop_and_a_branch_are_one_operation_each_and_run_alone() -> None:
+    seen, _ = recorded_twice(litert.LiteRTRecorder(looped(4), {"x": normal(4, 6)}))
+    assert {"IF", "WHILE"} <= {one.op for one in seen}
     assert "TANH" not in [one.op for one in seen]
+    ran, written = alone(litert.LiteRTRecorder(looped(4), {"x": normal(4, 6)}))
+    assert {"IF", "WHILE"} <= set(ran) and ran == written
 
 
 def test_an_array_that_no_memory_holds_is_refused_before_it_runs(tmp_path) -> None:
