@@ -18,19 +18,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
 import onnx
-from google.protobuf import (  # type: ignore[import-untyped]
-    descriptor_pb2,
-    descriptor_pool,
-    message_factory,
-    text_format,
-)
+from google.protobuf import text_format  # type: ignore[import-untyped]
 from onnx import helper, numpy_helper
 
 from probe.case.errors import InputError
@@ -55,69 +50,23 @@ AS_TYPED = "OPENCV_DNN_CUSTOM_ONNX_TYPE_INCLUDE_DOMAIN_NAME"
 
 DOMAIN = "opencv"
 CONSTANT = "Const"
-# Numbers that models have, of which six decimals are not enough.
-FRACTIONS = [float(np.float32(n / d)) for d in range(3, 17) for n in range(1, d)]
-
 # Attributes of the dump that say where a layer runs.
 NOT_ITS_OWN = ("Backend", "Target")
 
 
-# a Caffe model's text
+# Inputs of a Caffe model's text, and the layers that are inputs with what they give: Caffe has had
+# both ways. Their shapes are left to the user.
+INPUT = re.compile(r"""\binput\s*:\s*["']([^"']+)""")
+INPUT_LAYER = re.compile(r"""layer\s*\{[^{}]*type\s*:\s*["']Input["'][^{}]*""")
+TOP = re.compile(r"""top\s*:\s*["']([^"']+)""")
 
 
-# The messages of ``caffe.proto`` that say a net's inputs: numbers and types of fields.
-CAFFE = {
-    "Shape": {"dim": (1, "")},
-    "Input": {"shape": (1, "Shape")},
-    "Layer": {"type": (2, "text"), "top": (4, "text"), "input_param": (143, "Input")},
-    "Net": {"layers": (2, "Layer"), "input": (3, "text"), "input_dim": (4, ""),
-            "input_shape": (8, "Shape"), "layer": (100, "Layer")},
-}  # fmt: skip
-
-
-@cache
-def _caffe_net() -> Any:
-    """Returns the class of Caffe's nets, in a pool of its own: a process may have Caffe's too."""
-    file = descriptor_pb2.FileDescriptorProto(name="probe_caffe.proto", package="probe_caffe")
-    kind = descriptor_pb2.FieldDescriptorProto
-    for message, fields in CAFFE.items():
-        own = file.message_type.add(name=message)
-        for name, (number, of) in fields.items():
-            plain = {"": kind.TYPE_INT64, "text": kind.TYPE_STRING}.get(of)
-            field = own.field.add(name=name, number=number, label=kind.LABEL_REPEATED)
-            field.type = plain or kind.TYPE_MESSAGE
-            if plain is None:
-                field.type_name = f".probe_caffe.{of}"
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("probe_caffe.Net"))
-
-
-def declared(text: str) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of a prototxt's inputs, by name. InputError where it has no layers or is
-    of Caffe's first format."""
-    try:
-        # a prototxt's other fields are skipped
-        net = text_format.Parse(text, _caffe_net()(), allow_unknown_field=True)
-    except text_format.ParseError as error:
-        todo = "check the file's text"
-        raise InputError("prototxt", "text", f"can't be read: {error}", todo) from None
-    if net.layers:
-        why = "the first version of Caffe's format (layers { ... })"
-        todo = "upgrade it with Caffe's upgrade_net_proto_text"
-        raise InputError("prototxt", "layers", why, todo)
-    if not net.layer:
-        raise InputError("prototxt", "layer", "the file has no layers", "give a Caffe model's text")
-    # Caffe has had three ways: four numbers an input, a shape an input, a layer
-    dims = net.input_dim
-    shapes = [tuple(shape.dim) for shape in net.input_shape]
-    shapes += [tuple(dims[k : k + 4]) for k in range(0, len(dims), 4)]
-    inputs = dict(zip(net.input, shapes, strict=False))
-    for layer in net.layer:
-        if "Input" in layer.type:
-            shapes = [tuple(shape.dim) for part in layer.input_param for shape in part.shape]
-            inputs |= dict(zip(layer.top, shapes * len(layer.top), strict=False))
-    return inputs
+def declared(text: str) -> list[str]:
+    """Returns the names of a prototxt's inputs, each once."""
+    bare = re.sub(r"#.*", "", text)
+    names = INPUT.findall(bare)
+    names += [name for layer in INPUT_LAYER.findall(bare) for name in TOP.findall(layer)]
+    return list(dict.fromkeys(names))
 
 
 # a net as it is read
@@ -179,12 +128,12 @@ def results_by_name(layers: Sequence[OpenCVLayer], own: bool = True) -> dict[str
     }
 
 
-def read_net(net: Any, floats: Sequence[float] = ()) -> Net:
+def read_net(net: Any) -> Net:
     """Reads a net whose inputs are set. Raises cv2.error where OpenCV can't say its shapes.
 
-    ``floats``: numbers that the model's file holds: the dump has six decimals. The dump leaves the
-    layers out that are outputs, which are copies where the file names them; so the net gets a copy
-    behind any other layer that is one.
+    The dump leaves the layers out that are outputs, which are copies where the file names them; so
+    the net gets a copy behind any other layer that is one. It has six decimals of a parameter: a
+    layer that has more gives other bits alone, and so isn't run alone.
     """
     for name in map(str, net.getUnconnectedOutLayersNames()):
         number = net.getLayerId(name)
@@ -195,11 +144,6 @@ def read_net(net: Any, floats: Sequence[float] = ()) -> Net:
         net.dumpToPbtxt(str(path))
         dumped = path.read_text()
     graph = text_format.Parse(dumped, onnx.ModelProto(), allow_unknown_field=True).graph
-    texts: dict[str, set[float]] = {}
-    for number in floats:
-        texts.setdefault(f"{number:.6f}", set()).add(float(number))
-    # the one number for each text of six decimals that is not the number itself
-    exact = {text: next(iter(some)) for text, some in texts.items() if len(some) == 1}
     outputs = tuple(output.name for output in graph.output)
     wanted = {*outputs, *(name for node in graph.node for name in node.input)}
     shapes = {
@@ -211,7 +155,6 @@ def read_net(net: Any, floats: Sequence[float] = ()) -> Net:
         words = {}
         for name, value in words_in(node).items():
             every = value if isinstance(value, list) else [value]
-            every = [exact.get(f"{n:.6f}", n) if isinstance(n, float) else n for n in every]
             if every and name not in NOT_ITS_OWN:
                 words[name] = every[0] if len(every) == 1 else every
         slots = tuple(n for n, output in enumerate(node.output) if output in wanted or not n)
@@ -227,17 +170,6 @@ def bare_name(value: str) -> str:
     """Returns a value's or layer's name without what only OpenCV's importer adds."""
     name = value.removeprefix("onnx_node!").removeprefix("onnx_node_output_0!")
     return name.removesuffix("_output0")
-
-
-def floats_of(content: bytes) -> list[float]:
-    """Returns the numbers in the attributes of an ONNX file; none where it is no such file."""
-    try:
-        nodes = onnx.load_from_string(content).graph.node
-    except Exception:  # another format
-        return []
-    every = [attribute for node in nodes for attribute in node.attribute]
-    single = [attribute.f for attribute in every if attribute.type == onnx.AttributeProto.FLOAT]
-    return single + [number for attribute in every for number in attribute.floats]
 
 
 # layers as a net of their own
@@ -495,15 +427,14 @@ def opened(
     if ending == ".tflite":
         from probe.record.recorders import litert
 
-        return OpenedNet(net, litert.opened(file).inputs, words, content, turned=True)
+        return OpenedNet(net, litert.opened(file).inputs, words, turned=True)
     graph = graphs.read(file.name, lambda: onnx.load_from_string(content).graph)
-    return OpenedNet(net, graph_inputs(graph), words, content)
+    return OpenedNet(net, graph_inputs(graph), words)
 
 
 def caffe(text: str, weights: bytes = b"", switches: Mapping[str, str] | None = None) -> OpenedNet:
     """Opens a Caffe model: ``text`` its prototxt, ``weights`` the bytes of its caffemodel."""
-    every = declared(text).items()
-    inputs = tuple(Input(name, (None, *shape[1:]), "float32") for name, shape in every)
+    inputs = tuple(Input(name, (), "") for name in declared(text))
     halves = [np.frombuffer(half, np.uint8) for half in (text.encode(), weights) if half]
     read = partial(_asking_cv2, "prototxt", lambda: cv2.dnn.readNetFromCaffe(*halves))
     return OpenedNet(read, inputs, dict(switches or {}))
@@ -548,15 +479,12 @@ def silent() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class OpenedNet:
-    """A model that OpenCV reads. ``net``: gives it anew; ``content``: its file, if it is ONNX's.
-
-    ``turned``: the file has the channels of pictures last, the net first.
-    """
+    """A model that OpenCV reads. ``net``: gives it anew; ``turned``: the file has the channels of
+    pictures last, the net first."""
 
     net: Callable[[], Any]
     inputs: tuple[Input, ...]
     switches: Mapping[str, str]
-    content: bytes = b""
     turned: bool = False
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> OpenCVRecorder:
@@ -624,9 +552,9 @@ class OpenCVRecorder(graphs.GraphRecorder):
         return net
 
     def _known(self) -> Net:
-        net, known = self._fresh(), self.opened.content
+        net = self._fresh()
         self._called(lambda: feed(net, self.inputs))
-        read: Net = self._called(lambda: read_net(net, floats_of(known) if known else FRACTIONS))
+        read: Net = self._called(lambda: read_net(net))
         if {*read.inputs} != {*self.inputs}:
             why = f"the net's are {', '.join(read.inputs)}"
             raise InputError("inputs", ", ".join(self.inputs), why, "name these")
