@@ -11,12 +11,10 @@ from __future__ import annotations
 import copy
 import inspect
 import sys
-import weakref
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -29,23 +27,19 @@ from probe.record.recorders.torch_calls import (
     RanCall,
     aten_call,
     changed_by,
+    leaves_of,
     meaning,
     op_facts,
-    signed,
 )
 from probe.record.recorders.torch_values import (
     CALL,
     SKIPS,
-    Lays,
-    NamedWeight,
-    Place,
     TorchDispatchMode,
     Values,
-    address,
     array,
     called_for,
     compiled_as_one,
-    modules,
+    is_strided,
     skip,
     tensors,
     weights_of,
@@ -71,9 +65,6 @@ class TorchRecorder:
         self.note = ""
         self.gradients = False
         self.expected: list[str] | None = None
-        self.said: dict[Hashable, tuple[str, Said]] = {}
-        self.lays = Lays()
-        self.trees = list[ModuleTree]()
         self.several = False  # whether its operations ran on several numbers of threads
 
     def again(self, function: Callable[[], Any]) -> TorchRecorder:
@@ -139,104 +130,55 @@ IMPORTS = ("import torch",)
 RECORD = TorchRecorder.record.__code__
 
 
-class ModuleTree:
-    """The modules of a model with their paths, and its weights with their names; it keeps none of
-    them alive. ``front``: what stands in front of every path."""
-
-    def __init__(self, root: torch.nn.Module, front: str) -> None:
-        self.root, self.front = weakref.ref(root), front
-        every = modules(root)
-        paths = [(m, _module_path(front, name)) for m, name in every.items()]
-        self.paths = {id(m): (weakref.ref(m), path) for m, path in paths}
-        self.weights = [
-            NamedWeight(weakref.ref(tensor), address(tensor), _module_path(front, f"{name}.{key}"))
-            for module, name in every.items()
-            for key, tensor in weights_of(module)
-        ]
-
-
 def _module_path(front: str, name: str) -> str:
     """Returns a path; what torch.compile puts around a module is left out."""
     return ".".join(part for part in (front, *name.split(".")) if part not in ("", "_orig_mod"))
 
 
 class Paths:
-    """Where in its model a run is.
+    """Where in its model a run is. ``paths``: of all modules of the models that have run, by id:
+    ``roots`` keeps them alive."""
 
-    ``inside``: the modules that run, with their frames and paths, as they were at the last
-    operation; ``depth``: where in it a frame is. What called a frame never changes, so only those
-    that are new have to be looked at. (A frame that is kept keeps its arguments: until the next
-    operation begins, no longer.) ``trees``: the models of the runs before.
-    """
-
-    def __init__(self, values: Values, trees: list[ModuleTree]) -> None:
-        self.values, self.trees = values, trees
-        self.inside: list[tuple[FrameType, torch.nn.Module, str]] = []
-        self.depth: dict[FrameType, int] = {}
-        self.met = list[ModuleTree]()
+    def __init__(self, values: Values) -> None:
+        self.values = values
+        self.roots, self.paths = list[torch.nn.Module](), dict[int, str]()
 
     def now(self) -> str:
         """Returns the path of the innermost module that runs; empty outside and in the
         outermost."""
-        frame: FrameType | None = sys._getframe(1)
-        fresh, kept, depth = list[FrameType](), 0, self.depth
-        while frame is not None:
-            code = frame.f_code
-            if code is CALL:
-                if frame in depth:
-                    kept = depth[frame] + 1
-                    break
-                fresh.append(frame)
-            elif code is RECORD:
-                break
-            frame = frame.f_back
-        inside = self.inside
-        if kept < len(inside):
-            for gone, _, _ in inside[kept:]:
-                del depth[gone]
-            del inside[kept:]
-        for frame in reversed(fresh):
-            self._enter(frame)
-        return inside[-1][2] if inside else ""
-
-    def _enter(self, frame: FrameType) -> None:
-        """A module has been called by the innermost one so far."""
-        module = frame.f_locals["self"]
-        if not self.inside and not any(module is tree.root() for tree in self.met):
-            self._named(module)
-        for tree in self.met:
-            known, path = tree.paths.get(id(module), (None, ""))
-            if known is not None and known() is module:
-                break
-        else:
-            outer = self.inside[-1][2] if self.inside else ""
-            path = f"{outer}.{type(module).__name__}".strip(".")
-        self.depth[frame] = len(self.inside)
-        self.inside.append((frame, module, path))
+        inside, frame = list[torch.nn.Module](), sys._getframe(1)
+        while frame is not None and frame.f_code is not RECORD:
+            if frame.f_code is CALL:
+                inside.append(frame.f_locals["self"])
+            frame = frame.f_back  # type: ignore[assignment]
+        if inside and not any(inside[-1] is root for root in self.roots):
+            self._named(inside[-1])
+        path = ""
+        for module in reversed(inside):
+            unnamed = f"{path}.{type(module).__name__}".strip(".")
+            path = self.paths.get(id(module), unnamed)
+        return path
 
     def _named(self, root: torch.nn.Module) -> None:
         """A further model of the same run has the name of its class in front."""
-        front = f"{type(root).__name__}{len(self.met)}" if self.met else ""
-        known = (tree for tree in self.trees if tree.root() is root and tree.front == front)
-        tree = next(known, None)
-        if tree is None:
-            self.trees[:] = [other for other in self.trees if other.root() is not None]
-            tree = ModuleTree(root, front)
-            self.trees.append(tree)
-        self.met.append(tree)
-        self.values.weigh(tree.weights)
+        front = f"{type(root).__name__}{len(self.roots)}" if self.roots else ""
+        self.roots.append(root)
+        for name, module in root.named_modules():
+            self.paths.setdefault(id(module), _module_path(front, name))
+            for key, tensor in weights_of(module):
+                self.values.weigh(tensor, _module_path(front, f"{name}.{key}"))
 
 
 class _Mode(TorchDispatchMode):
     def __init__(self, recorder: TorchRecorder, visit: Visit) -> None:
         super().__init__()
         skip(type(self).__torch_dispatch__)
-        self.recorder, self.said = recorder, recorder.said
+        self.recorder = recorder
         self.threads = Counter[int]()
         self.visit, self.regions = visit, 0
         self.compiling: Callable[[], bool] = lambda: False
-        self.values = Values(visit, recorder.lays)
-        self.paths = Paths(self.values, recorder.trees)
+        self.values = Values(visit)
+        self.paths = Paths(self.values)
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -251,65 +193,38 @@ class _Mode(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if self.compiling():
-            return func(*args, **kwargs)
+        tensors_in = [t for t in leaves_of((args, kwargs)) if isinstance(t, torch.Tensor)]
+        if self.compiling() or any(tensor.is_meta for tensor in tensors_in):
+            return func(*args, **kwargs)  # a meta tensor is a shape without numbers
         known, values = op_facts(func), self.values
-        place_of = values.place
-        reads: list[torch.Tensor] = []
-        places: list[Place] = []
-        same: Hashable = signed(args, kwargs, reads, places, place_of)
-        into: Sequence[torch.Tensor] = ()
-        read: Sequence[bool] | None = None
-        ordinary = known.reads_only
-        for place in places:
-            if place.memory.hollow or not place.lay.plain:
-                ordinary = False
-                if place.lay.meta:  # shapes without numbers
-                    return func(*args, **kwargs)
         # inference mode alone shows such an operation in the place of those that it calls
-        if known.of_others and all(place.lay.plain for place in places):
+        if known.of_others and all(map(is_strided, tensors_in)):
             return called_for(func, args, kwargs, self)
-        if not ordinary:
-            into, read = changed_by(known, args, kwargs)
-            reads = [tensor for tensor, is_read in zip(reads, read, strict=True) if is_read]
-            places = [place for place, is_read in zip(places, read, strict=True) if is_read]
-            if known.view and any(values.unwritten(place) for place in places):
-                return func(*args, **kwargs)
+        into, read = changed_by(known, args, kwargs)
+        reads = [tensor for tensor, is_read in zip(tensors_in, read, strict=True) if is_read]
+        places = [values.place(tensor) for tensor in reads]
+        if known.view and any(values.unwritten(place) for place in places):
+            return func(*args, **kwargs)
         path, both = self.paths.now(), zip(reads, places, strict=True)
-        if into:
-            seen = [values.read(tensor, at, path, _is_among(tensor, into)) for tensor, at in both]
-        else:
-            seen = [values.read(tensor, at, path) for tensor, at in both]
+        seen = [values.read(tensor, at, path, _is_among(tensor, into)) for tensor, at in both]
         states = _states(kwargs.get("generator")) if known.random else ()
         result = func(*args, **kwargs)
-        every = [result] if type(result) is torch.Tensor else tensors(result)
+        every = tensors(result)
         returned = len(every)
-        if into:
-            every = [*every, *(tensor for tensor in into if not _is_among(tensor, every))]
+        every += [tensor for tensor in into if not _is_among(tensor, every)]
         if known.empty:
             values.uninitialised(every)
             return result
         for tensor in into:
-            values.change(place_of(tensor))
-        after = [place_of(tensor) for tensor in every]
-        for place in after:
-            if place.lay.meta:
-                return result
-        keys = [place.key for place in places]
+            values.change(values.place(tensor))
+        if any(tensor.is_meta for tensor in every):
+            return result
+        after, keys = [values.place(tensor) for tensor in every], [place.key for place in places]
         at = [n for n, place in enumerate(after) if place.key not in keys]
         if at:
-            lies = tuple([None if place.key in keys else place.lay.like for place in after])
-            threads = torch.get_num_threads()
-            self.threads[threads] += 1
-            same = (id(func), same, lies, threads)  # ``op_facts`` keeps the function
-            try:
-                entry = self.said.get(same)
-            except (TypeError, NotImplementedError):  # an argument without a hash, or without ==
-                entry, same = None, None
-            if entry is None:
-                entry = self._told(same, RanCall(func, args, kwargs, read, every, returned, at))
+            self.threads[torch.get_num_threads()] += 1
+            op, said = self._told(RanCall(func, args, kwargs, read, every, returned, at))
             gives = [values.given(every[n], after[n]) for n in at]
-            op, said = entry
             if states and said.again is None:  # the same numbers come from the same states alone
                 drawn = [array_digest(state.numpy()) for state in states]
                 drawn = [str([tuple(tensor.shape) for tensor in every]), *drawn]
@@ -319,9 +234,8 @@ class _Mode(TorchDispatchMode):
             values.written(tensor)
         return result
 
-    def _told(self, same: Hashable, ran: RanCall) -> tuple[str, Said]:
-        """Its name, and what is said of a call. ``same``: what tells it from calls of which
-        something else is said, None: nothing does."""
+    def _told(self, ran: RanCall) -> tuple[str, Said]:
+        """Returns a call's name, and what is said of it."""
         call, plain, again = aten_call(ran)
         recorder, first = self.recorder, f"torch.set_num_threads({torch.get_num_threads()})"
 
@@ -329,12 +243,9 @@ class _Mode(TorchDispatchMode):
             # a target's text has room for one number of threads
             return [first] * recorder.several + (plain(names, result) if plain else [])
 
-        op = str(ran.func).removesuffix(".default")
         written = None if plain is None else lines
-        entry = op, Said(meaning(call), call.shown(), again, written, IMPORTS)
-        if same is not None:
-            self.said[same] = entry
-        return entry
+        op = str(ran.func).removesuffix(".default")
+        return op, Said(meaning(call), call.shown(), again, written, IMPORTS)
 
     def compiled(self, reads: Sequence[Any], run: Callable[[], Any], changed: Sequence[int]) -> Any:
         """Returns one compiled region: an operation that shows nothing of its inside."""

@@ -3,10 +3,9 @@ alone, and how a user writes it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from itertools import repeat
 from types import BuiltinFunctionType
 from typing import Any, NamedTuple
 
@@ -20,7 +19,6 @@ from probe.order.semantics import operations as o
 from probe.order.semantics.contract import Call as Base
 from probe.order.semantics.contract import Operand, left_out
 from probe.record.recorders.torch_values import (
-    Place,
     Slot,
     array,
     dtype,
@@ -46,8 +44,7 @@ SOMETIMES = "native_batch_norm"
 class Facts(NamedTuple):
     """What an operation's schema says: its arguments' names and defaults, which of them it writes,
     and which it only writes. ``optional``: arrays that may be left out. ``empty``: what it gives
-    holds nothing yet. ``reads_only``: it reads all its arrays, changes none, and what it gives
-    holds something. ``of_others``: what it computes others do, which can be seen instead.
+    holds nothing yet. ``of_others``: what it computes others do, which can be seen instead.
     ``turns``: it changes how a tensor lies. ``func``: itself, so that nothing else gets its id."""
 
     base: str
@@ -57,7 +54,6 @@ class Facts(NamedTuple):
     optional: frozenset[str]
     random: bool
     empty: bool
-    reads_only: bool
     of_others: bool
     view: bool
     turns: bool
@@ -84,9 +80,8 @@ def _facts(func: Any) -> Facts:
         only.add(arguments[0].name)  # or it asks that for its shape and format alone
     defaults = {a.name: a.default_value if a.has_default_value() else None for a in arguments}
     optional = frozenset(a.name for a in arguments if str(a.type) == "Optional[Tensor]")
-    reads_only = not (writes or only or empty or base == SOMETIMES)
     view = bool(getattr(func, "is_view", False))
-    flags = (random, empty, reads_only, of_others(func), view, Tag.inplace_view in func.tags)
+    flags = (random, empty, of_others(func), view, Tag.inplace_view in func.tags)
     return Facts(base, defaults, frozenset(writes), frozenset(only), optional, *flags, func)
 
 
@@ -126,41 +121,6 @@ def changed_by(
                 read.append(name not in known.writes_only)
                 changed += [leaf] if name in writes else []
     return changed, read
-
-
-def signed(
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    reads: list[torch.Tensor],
-    places: list[Place],
-    place: Callable[[torch.Tensor], Place],
-) -> Hashable:
-    """Returns what tells a call's arguments from others, but for the contents of arrays: of a
-    tensor how it lies in memory, of a number its type too (1, 1.0 and True are equal) and its sign
-    (as 0.0 and -0.0 are).
-
-    ``reads`` and ``places``: get its tensors, in order, and the place of each.
-    """
-    signature: list[Any] = []
-    for value in args:
-        kind = type(value)
-        if kind is torch.Tensor or isinstance(value, torch.Tensor):
-            at = place(value)
-            reads.append(value)
-            places.append(at)
-            signature.append(at.lay.like)
-        elif kind is int or value is None:
-            signature.append(value)
-        elif isinstance(value, list | tuple):
-            signature.append((kind, signed(value, {}, reads, places, place)))
-        elif isinstance(value, dict):
-            signature.append((kind, signed((), value, reads, places, place)))
-        else:
-            signature.append((kind, repr(value) if kind is float else value))
-    if kwargs:
-        signature.append(tuple(kwargs))
-        signature.append(signed(tuple(kwargs.values()), {}, reads, places, place))
-    return tuple(signature)
 
 
 @dataclass(frozen=True)
@@ -209,15 +169,14 @@ class AtenCall(Base):
 class RanCall(NamedTuple):
     """An operation that has run, as PyTorch had it.
 
-    ``read``: of each of its tensors, in order, whether it is read, None: all are; ``every``: what
-    it gave and changed, of which the first so many are ``returned``; ``at``: which of these are new
-    values.
+    ``read``: of each of its tensors, in order, whether it is read; ``every``: what it gave and
+    changed, of which the first so many are ``returned``; ``at``: which of these are new values.
     """
 
     func: Any
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
-    read: Sequence[bool] | None
+    read: Sequence[bool]
     every: Sequence[torch.Tensor]
     returned: int
     at: Sequence[int]
@@ -228,7 +187,7 @@ def aten_call(ran: RanCall) -> tuple[AtenCall, Lines | None, RepeatedCall | None
     not plain memory, or objects of C++. Neither lines nor what runs it keep a tensor."""
     func, args, kwargs, read, every, returned, at = ran
     known, reads = op_facts(func), list[torch.Tensor]()
-    left = repeat(True) if read is None else iter(read)
+    left = iter(read)
 
     def slot(argument: Any) -> Any:
         if not isinstance(argument, torch.Tensor):

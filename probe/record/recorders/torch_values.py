@@ -13,8 +13,7 @@ has a number of its own.
 from __future__ import annotations
 
 import sys
-import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -130,22 +129,6 @@ def called_for(func: Any, args: Any, kwargs: Any, mode: TorchDispatchMode) -> An
         return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
 
 
-def modules(root: torch.nn.Module) -> dict[torch.nn.Module, str]:
-    """Returns a module and all in it with their paths, each once: as ``named_modules``, in a third
-    of the time, which a model of milliseconds feels."""
-    paths: dict[torch.nn.Module, str] = {}
-
-    def into(module: torch.nn.Module, name: str) -> None:
-        if module not in paths:
-            paths[module] = name
-            for key, child in module._modules.items():
-                if child is not None:
-                    into(child, f"{name}.{key}")
-
-    into(root, "")
-    return paths
-
-
 def weights_of(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Yields its own parameters and buffers with their names."""
     for every in (module._parameters, module._buffers):
@@ -170,21 +153,6 @@ schema = attrgetter("_schema")
 overload = attrgetter("_overloadname")
 
 _EXPIRED, _FREE = torch.UntypedStorage._expired, torch.UntypedStorage._free_weak_ref
-
-
-class Held:
-    """Holds a weak reference to a storage, so that its address stays its own."""
-
-    __slots__ = ("_held",)
-
-    def __init__(self, storage: torch.UntypedStorage) -> None:
-        self._held = storage._weak_ref()
-
-    def expired(self) -> bool:
-        return bool(_EXPIRED(self._held))
-
-    def __del__(self, free: Callable[[int], None] = _FREE) -> None:
-        free(self._held)  # not by a global name, which is gone when Python ends
 
 
 def packed_in(value: torch.ScriptObject) -> tuple[str, Any]:
@@ -221,7 +189,8 @@ def array(tensor: torch.Tensor) -> np.ndarray:
     """Returns a tensor's bits as a container array, a view of them where there can be one."""
     as_it_lies = type(tensor) in PLAIN and tensor.is_cpu and tensor.dtype in DIRECT
     if as_it_lies and is_strided(tensor) and not tensor.is_neg():
-        return direct(tensor)
+        # zeros without memory, where a gradient is known to be none
+        return tensor.detach().numpy(force=tensor._is_zerotensor())
     plain = tensor.detach()
     if plain.is_nested:
         plain = torch.nested.to_padded_tensor(plain, 0.0)
@@ -238,18 +207,12 @@ def array(tensor: torch.Tensor) -> np.ndarray:
     return plain.numpy()
 
 
-def direct(tensor: torch.Tensor) -> np.ndarray:
-    """Returns the bits of a tensor whose numbers NumPy has as they lie: a view of them."""
-    if tensor.requires_grad:
-        tensor = tensor.detach()
-    # zeros without memory, where a gradient is known to be none
-    return tensor.numpy(force=tensor._is_zerotensor())
-
-
 def tensors(returned: Any, beside: bool = False) -> list[torch.Tensor]:
     """Returns the tensors in whatever a function returned: in tuples, in dictionaries by key,
     dataclasses and objects with attributes, such as the outputs of transformers' models.
     ``beside``: numbers and arrays of NumPy or another library become tensors, too."""
+    if isinstance(returned, torch.Tensor):  # what follows keeps it until garbage is collected
+        return [returned]
     every: list[torch.Tensor] = []
     met = set[int]()
 
@@ -404,65 +367,22 @@ class MemoryLayout(NamedTuple):
     offset: int
     dtype: str
 
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> MemoryLayout:
+        """Returns that of a tensor; of one that isn't memory with strides its format alone."""
+        if not is_strided(tensor):
+            return cls((), (), 0, dtype(tensor.dtype))
+        shape, strides = tuple(tensor.shape), tensor.stride()
+        if 1 in shape:  # their steps say nothing
+            strides = tuple(0 if n == 1 else s for n, s in zip(shape, strides, strict=True))
+        return cls(shape, strides, tensor.storage_offset(), dtype(tensor.dtype))
+
     def places(self) -> np.ndarray:
         """Returns each element's place in the memory, flat: int64."""
         places = np.full(self.shape, self.offset, np.int64)
         for axis, (size, step) in enumerate(zip(self.shape, self.strides, strict=True)):
             places += np.arange(size).reshape(-1, *(1,) * (len(self.shape) - axis - 1)) * step
         return places.reshape(-1)
-
-
-class Lay:
-    """How tensors of one device, format, shape, strides, offset and address lie: made once for all
-    of them, so that two are the same where they are the same object.
-
-    ``geometry`` and its ``number``: the same where only strides of axes of size 1 differ; ``like``:
-    the same where operands of a run alone would lie alike. ``address``: as ``offset_of`` has it,
-    None of what is not memory with strides. ``plain``: memory of numbers with strides; ``meta``: a
-    shape alone; ``direct``: NumPy has such numbers as they lie; ``halves``: they are complex.
-    """
-
-    __slots__ = ("address", "direct", "geometry", "halves", "like", "meta", "number", "plain")
-
-    def __init__(
-        self, tensor: torch.Tensor, geometry: MemoryLayout, number: int, like: object
-    ) -> None:
-        self.geometry, self.number, self.like = geometry, number, like
-        self.meta = bool(tensor.is_meta)
-        self.plain = is_strided(tensor) and not self.meta
-        self.address = offset_of(tensor) if self.plain else None
-        self.direct = self.plain and bool(tensor.is_cpu) and tensor.dtype in DIRECT
-        self.halves = tensor.dtype.is_complex
-
-
-class Lays:
-    """All ways in which the tensors of a run lie."""
-
-    def __init__(self) -> None:
-        self.known: dict[tuple[Any, ...], Lay] = {}
-        self.numbers: dict[MemoryLayout, int] = {}
-        self.likes: dict[Slot, object] = {}
-
-    def of(self, tensor: torch.Tensor) -> Lay:
-        if not is_strided(tensor):
-            return self._new(tensor, MemoryLayout((), (), 0, dtype(tensor.dtype)))
-        return self.strided(tensor)
-
-    def strided(self, tensor: torch.Tensor) -> Lay:
-        shape, strides, offset = tensor.shape, tensor.stride(), tensor.storage_offset()
-        device = tensor.is_cpu or tensor.device
-        every = (shape, strides, offset, offset_of(tensor), tensor.dtype, device)
-        known = self.known.get(every)
-        if known is None:
-            if 1 in shape:  # their steps say nothing
-                strides = tuple(0 if n == 1 else s for n, s in zip(shape, strides, strict=True))
-            geometry = MemoryLayout(tuple(shape), strides, offset, dtype(tensor.dtype))
-            known = self.known[every] = self._new(tensor, geometry)
-        return known
-
-    def _new(self, tensor: torch.Tensor, geometry: MemoryLayout) -> Lay:
-        number = self.numbers.setdefault(geometry, len(self.numbers))
-        return Lay(tensor, geometry, number, self.likes.setdefault(slot_of(tensor), object()))
 
 
 # which value a tensor is
@@ -475,28 +395,29 @@ MOST = 1 << 22
 SWEEP, SWEEP_ALL = 8, 128
 
 
-class Memory(Held):
+class Memory:
     """A storage: how often it was changed, and what is known to lie in it.
 
     ``number``: its own in this run; ``own``: whether the run itself made it. ``values``: keys, of
     this change or before; ``parts``: what was written since ``cover`` last held all of it.
-    ``hollow``: some of it has not been written yet. ``places``: of its tensors as they lie, since
-    the last change. ``tensor``: one that isn't plain memory, which is rare: it is kept alive, so
-    that its id stays.
+    ``hollow``: some of it has not been written yet. ``tensor``: one that isn't plain memory, which
+    is rare: it is kept alive, so that its id stays. A weak reference to the storage is held, so
+    that its address stays its own.
     """
 
-    __slots__ = (
-        *("changes", "cover", "hollow", "number", "own", "parts", "places", "tensor", "values"),
-    )
-
     def __init__(self, storage: torch.UntypedStorage, number: int, tensor: Any = None) -> None:
-        super().__init__(storage)
+        self._held = storage._weak_ref()
         self.number, self.changes, self.tensor = number, 0, tensor
         self.own = self.hollow = False
         self.values: set[Hashable] = set()
         self.cover: tuple[Hashable, MemoryLayout] | None = None
         self.parts: list[tuple[Hashable, MemoryLayout]] = []
-        self.places: dict[Lay, Place] = {}
+
+    def expired(self) -> bool:
+        return bool(_EXPIRED(self._held))
+
+    def __del__(self, free: Callable[[int], None] = _FREE) -> None:
+        free(self._held)  # not by a global name, which is gone when Python ends
 
     def note(self, key: Hashable, geometry: MemoryLayout) -> None:
         if key in self.values:
@@ -528,15 +449,7 @@ class Place(NamedTuple):
 
     memory: Memory
     key: tuple[Any, ...]
-    lay: Lay
-
-
-class NamedWeight(NamedTuple):
-    """A weight, the address of its storage, and its name."""
-
-    tensor: weakref.ref[torch.Tensor]
-    address: int
-    name: str
+    lies: MemoryLayout
 
 
 def address(tensor: torch.Tensor) -> int:
@@ -545,47 +458,38 @@ def address(tensor: torch.Tensor) -> int:
 
 
 class Values:
-    """All values of a run, by tensor. ``lays``: how tensors lie, of this run and those before;
-    ``named``: weights that may be met, by the address of their storage, and their names."""
+    """All values of a run, by tensor. ``named``: weights that may be met with their names, by the
+    address of their storage."""
 
-    def __init__(self, visit: Visit, lays: Lays) -> None:
-        self.visit, self.lays = visit, lays
-        self.named: dict[int, list[NamedWeight]] = {}
+    def __init__(self, visit: Visit) -> None:
+        self.visit = visit
+        self.named: dict[int, list[tuple[torch.Tensor, str]]] = {}
         self.memories: dict[int, Memory] = {}
         self.weights: dict[Hashable, str] = {}
-        self.weighed: set[int] = set()
         self.met = 0
 
-    def weigh(self, named: Iterable[NamedWeight]) -> None:
-        """Names weights: those whose memory has been met, the others as soon as it is."""
-        for weight in named:
-            self.named.setdefault(weight.address, []).append(weight)
-            memory, tensor = self.memories.get(weight.address), weight.tensor()
-            if memory is not None and tensor is not None:
-                self._weigh(memory, tensor, weight.name)
+    def weigh(self, tensor: torch.Tensor, name: str) -> None:
+        """Names a weight: at once if its memory has been met, else as soon as it is."""
+        at = address(tensor)
+        self.named.setdefault(at, []).append((tensor, name))
+        if at in self.memories:
+            self._weigh(self.memories[at], tensor, name)
 
     def _weigh(self, memory: Memory, tensor: torch.Tensor, name: str) -> None:
-        self.weighed.add(memory.number)
-        self.weights.setdefault((memory.number, self.lays.of(tensor).number), name)
+        self.weights.setdefault((memory.number, MemoryLayout.of(tensor)), name)
 
     def place(self, tensor: torch.Tensor) -> Place:
         """Returns which value a tensor is now; its ``key`` tells it from every other."""
-        if tensor.layout is not torch.strided or tensor.is_nested:
-            at = -id(tensor)
-            memory = self.memories.get(at) or self._met(NOWHERE, at, tensor)
-            lay = self.lays.of(tensor)
-            return Place(memory, (memory.number, memory.changes, lay.number), lay)
-        storage = tensor.untyped_storage()
-        at = storage_address(storage)
-        memory = self.memories.get(at) or self._met(storage, at)
-        lay = self.lays.strided(tensor)
-        known = memory.places.get(lay)
-        if known is None or lay.halves or tensor.is_neg():
-            key: tuple[Any, ...] = (memory.number, memory.changes, lay.number)
-            if tensor.is_neg() or tensor.is_conj():
-                return Place(memory, (*key, tensor.is_conj(), tensor.is_neg()), lay)
-            known = memory.places[lay] = Place(memory, key, lay)
-        return known
+        at, plain = address(tensor), is_strided(tensor)
+        memory = self.memories.get(at)
+        if memory is None:
+            ends = (tensor.untyped_storage(), at) if plain else (NOWHERE, at, tensor)
+            memory = self._met(*ends)
+        lies = MemoryLayout.of(tensor)
+        key: tuple[Any, ...] = (memory.number, memory.changes, lies)
+        if plain and (tensor.is_neg() or tensor.is_conj()):
+            key += (tensor.is_conj(), tensor.is_neg())
+        return Place(memory, key, lies)
 
     def _met(self, storage: torch.UntypedStorage, at: int, tensor: Any = None) -> Memory:
         """Returns a memory that is met for the first time. Forgets those that have died: else the
@@ -598,20 +502,19 @@ class Values:
                 if (every or other.own) and other.tensor is None and other.expired():
                     del self.memories[place]
         memory = self.memories[at] = Memory(storage, self.met, tensor)
-        for named in self.named.get(at, ()):
-            weight = named.tensor()
-            if weight is not None and address(weight) == at:
-                self._weigh(memory, weight, named.name)
+        for weight, name in self.named.get(at, ()):
+            if address(weight) == at:
+                self._weigh(memory, weight, name)
         return memory
 
     def read(self, tensor: torch.Tensor, place: Place, path: str, changes: bool = False) -> Seen:
         """Returns a value that is read; ``changes``: this operation is about to change it."""
-        memory, key, lay = place
+        memory, key, lies = place
         fresh = key not in memory.values
         if fresh:
             if memory.own:
                 self._renewed(tensor, place, path)
-            memory.note(key, lay.geometry)
+            memory.note(key, lies)
         seen = self.seen(tensor, place)
         if fresh and changes:
             bits = np.array(array(tensor))
@@ -620,22 +523,18 @@ class Values:
 
     def given(self, tensor: torch.Tensor, place: Place) -> Seen:
         """Returns a value that an operation has just given. ``place``: as it is now."""
-        memory, key, lay = place
+        memory, key, lies = place
         memory.own = memory.own or not memory.values
-        memory.note(key, lay.geometry)
+        memory.note(key, lies)
         return self.seen(tensor, place)
 
-    def seen(self, tensor: torch.Tensor, place: Place | None = None) -> Seen:
+    def seen(self, tensor: torch.Tensor, place: Place) -> Seen:
         """Returns a value as the contract has it. ``place``: as it is now."""
-        memory, key, lay = place or self.place(tensor)
-        geometry, kind, name = lay.geometry, type(tensor), ""
-        if memory.number in self.weighed:
-            name = self.weights.get((memory.number, lay.number), "")
-        weight = name or (kind is not torch.Tensor and isinstance(tensor, torch.nn.Parameter))
-        rest = WEIGHT if weight else INPUT, name, lay.address
-        if lay.direct and kind in PLAIN and len(key) == 3:
-            return Seen(key, geometry.shape, geometry.dtype, lambda: direct(tensor), *rest)
-        return Seen(key, shape(tensor), geometry.dtype, lambda: array(tensor), *rest)
+        memory, key, lies = place
+        name = self.weights.get((memory.number, lies), "")
+        role = WEIGHT if name or isinstance(tensor, torch.nn.Parameter) else INPUT
+        begins = offset_of(tensor) if is_strided(tensor) else None
+        return Seen(key, shape(tensor), lies.dtype, lambda: array(tensor), role, name, begins)
 
     def uninitialised(self, every: Sequence[torch.Tensor]) -> None:
         """Notes memory that has been allocated and not written yet."""
@@ -645,28 +544,27 @@ class Values:
 
     def unwritten(self, place: Place) -> bool:
         """Whether a tensor's memory has not been written, so that looking at it reads no value."""
-        memory, key, lay = place
+        memory, key, lies = place
         if not memory.hollow or key in memory.values:
             return False
-        sources = [geometry for _, geometry in memory.parts]
-        return not sources or isinstance(_from_parts([*sources, lay.geometry]), Unknown)
+        sources = [part for _, part in memory.parts]
+        return not sources or isinstance(_from_parts([*sources, lies]), Unknown)
 
     def change(self, place: Place) -> None:
         """Notes that an operation has changed what lies in a tensor's memory."""
         memory = place.memory
         memory.changes += 1
         memory.own = True
-        memory.places.clear()
 
     def written(self, tensor: torch.Tensor) -> None:
         """Notes what a change has written; the value has been given."""
-        memory, key, lay = self.place(tensor)
-        if not memory.covered(tensor, key, lay.geometry):
-            memory.parts.append((key, lay.geometry))
+        memory, key, lies = self.place(tensor)
+        if not memory.covered(tensor, key, lies):
+            memory.parts.append((key, lies))
 
     def _renewed(self, tensor: torch.Tensor, place: Place, path: str) -> None:
         """Puts a value together from what was in its memory and what was written since."""
-        memory, key, lay = place
+        memory, key, lies = place
         sources = [*([memory.cover] if memory.cover else []), *memory.parts]
         if not sources:
             return
@@ -675,14 +573,14 @@ class Values:
             raise LookupError("the value has been overwritten")
 
         reads = [Seen(k, g.shape, g.dtype, overwritten, CONSTANT) for k, g in sources]
-        meaning = _from_parts([*(g for _, g in sources), lay.geometry])
+        meaning = _from_parts([*(g for _, g in sources), lies])
         memory.values.add(key)
         again = meaning.move if isinstance(meaning, Gathers) else None
         call = None if again is None else lambda arrays: [again(*arrays)]
         gives = [self.seen(tensor, place)]
         self.visit(Operation("changed through a view", path, reads, gives, meaning, {}, call))
         if memory.hollow or memory.cover:
-            memory.covered(tensor, key, lay.geometry)
+            memory.covered(tensor, key, lies)
 
 
 @dataclass(frozen=True)
