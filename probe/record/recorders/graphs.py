@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -163,21 +163,6 @@ def repeated(
         rows.append(results[len(state) :])
         state = results[: len(state)]
     return state, rows
-
-
-class SaidOnce(dict[Hashable, Any]):
-    """What is said of calls, by what tells those that are alike from others."""
-
-    def of(self, same: Callable[[], Hashable], make: Callable[[], K]) -> K:
-        """Returns what is said of a call; ``make`` says it once for all that are alike, but anew of
-        each where there is no telling. It keeps neither arrays nor the run."""
-        try:
-            name = same()
-            if name not in self:
-                self[name] = make()
-            return self[name]  # type: ignore[no-any-return]
-        except TypeError:  # an attribute without a hash
-            return make()
 
 
 def behind_needs(first: Iterable[K], needs: Callable[[K], Iterable[K]]) -> list[K]:

@@ -27,7 +27,6 @@ from probe.order.semantics import operations as o
 from probe.order.semantics.contract import Call
 from probe.record.contract import CONSTANT, INPUT, WEIGHT, Operation, Said, Seen, Visit
 from probe.record.recorders import jax_programs as programs
-from probe.record.recorders.graphs import SaidOnce
 from probe.record.recording import array_digest
 
 try:
@@ -58,7 +57,6 @@ class JaxRecorder:
         self.named = dict(_closed_over(function))
         self.decisions: dict[int, Any] = {}
         self.programs: dict[str, None] = {}
-        self.said = SaidOnce()
         self.equations: dict[int, tuple[Any, Any]] = {}
 
     @property
@@ -193,8 +191,9 @@ class _Trace(Base):  # type: ignore[misc]
         if programs.inner(primitive, params) is not None or primitive.name in programs.LOOPS:
             self._program(primitive, list(args), params, gives)
         else:
-            own = functools.partial(_meaning_of, primitive, params, args, gives)
-            said = self._told(primitive, params, args, params, own)
+            ins, outs = ([*map(core.typeof, some)] for some in (args, gives))
+            means = meaning(programs.call_of(primitive, params, ins, outs))
+            said = _said_of(primitive, params, ins, means)
             self._visit(primitive.name, self._path(), self._reads(primitive, args), gives, said)
         return result
 
@@ -223,14 +222,10 @@ class _Trace(Base):  # type: ignore[misc]
         equation = None if within is None else self._only(within)
         reads = self._reads(primitive if equation is None else equation.own, [*args, *behind])
         if equation is not None and not behind:
-
-            def own() -> Meaning:
-                program = programs.flat_of(within)
-                if program.direct:
-                    return _meaning_of(equation.own, equation.words, args, gives)
-                return fold(program, equation) or Unknown(SEVERAL)
-
-            said = self._told(primitive, params, args, equation.words, own)
+            said = _said_of(
+                primitive, params, [*map(core.typeof, args)], meant_by(within, equation)
+            )
+            said = said._replace(attributes=programs.params_of(equation.words))
             self._visit(equation.op, self._path(), reads, gives, said)
             return
         name = f"{primitive.name} {params['name']}" if "name" in params else primitive.name
@@ -296,23 +291,6 @@ class _Trace(Base):  # type: ignore[misc]
     def _path() -> str:
         return str(source_info_util.current_name_stack())
 
-    def _told(
-        self,
-        primitive: Any,
-        params: Any,
-        args: Sequence[Any],
-        shown: Any,
-        means: Callable[[], Meaning],
-    ) -> Said:
-        """Returns what is said of a call. ``shown``: the parameters that are reported."""
-        ins = [*map(core.typeof, args)]
-
-        def said() -> Said:
-            whole = _said_of(primitive, params, ins, means())
-            return whole._replace(attributes=programs.params_of(shown))
-
-        return self.recorder.said.of(lambda: (primitive, tuple(params.items()), *ins), said)
-
     def _visit(self, op: str, path: str, reads: list[Seen], gives: list[Any], said: Said) -> None:
         results = [self.values.seen(value) for value in gives]
         said = self._contracted(said, reads, results) if self.depth else said
@@ -361,11 +339,6 @@ def _gives_bits(run: Callable[[], list[Any] | None], gives: list[Any]) -> bool:
         array_digest(_jax_bits(ours)) == array_digest(_jax_bits(theirs))
         for ours, theirs in zip(results, gives, strict=True)
     )
-
-
-def _meaning_of(primitive: Any, params: Any, args: Sequence[Any], gives: Sequence[Any]) -> Meaning:
-    ins, outs = ([*map(core.typeof, some)] for some in (args, gives))
-    return meaning(programs.call_of(primitive, params, ins, outs))
 
 
 # What watches a function of this library, see ``probe.record.subject``.
@@ -509,61 +482,25 @@ def moves(means: s.Meaning) -> bool:
 
 
 def only(program: programs.Flat) -> programs.Equation | None:
-    """The one equation of a program that computes; the last, where all move; None for several."""
+    """The one equation of a program that computes; the last, where all move. None for several, and
+    for a sum that others bring into place: a program that has to be looked into."""
     computing = [eqn for eqn in program.equations if not moves(meaning(eqn.called()))]
     if len(computing) > 1 or any(eqn.op in programs.LOOPS for eqn in computing):
+        return None
+    if any(meaning(eqn.called()).sums for eqn in computing) and not program.direct:
         return None
     computing = computing or program.equations[-1:]
     return computing[0] if computing else None
 
 
-def fold(program: programs.Flat, eqn: programs.Equation) -> s.Meaning | None:
-    """What a program means whose only equation that computes is a product, beside transposed axes,
-    a sum that keeps its axes, or a function of elements and numbers: ``jax.numpy.einsum`` is the
-    first, ``sum(keepdims=True)`` the second. None where it is neither."""
-    means, last = meaning(eqn.called()), program.equations[-1]
-    if program.consts or list(last.gives) != program.outputs:
-        return None
-    if isinstance(means, s.Contracts) and means.bias is None:
-        return _fold_product(program, eqn, means)
-    if isinstance(means, s.Reduces) and last.slots == eqn.gives:
-        shape = eqn.ins[0].shape
-        axes = {axis % len(shape) for axis in means.axes}
-        wide = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
-        if len(program.equations) == 2 and eqn.slots == (0,) and last.outs[0].shape == wide:
-            return means
-    if isinstance(means, s.Each) and last is eqn:
-        spread = all(each is eqn or each.op == "broadcast_in_dim" for each in program.equations)
-        if spread and all(aval.shape in ((), eqn.outs[0].shape) for aval in program.ins):
-            return means
-    return None
-
-
-def _fold_product(
-    program: programs.Flat, eqn: programs.Equation, means: s.Contracts
-) -> s.Meaning | None:
-    """Returns a product whose operands and outputs are transposed by the equations around it."""
-    texts, out = means.equation.split("->")
-    # what stands at the axes of each value: (input, axis) before the product, letters behind it
-    axes: dict[Any, list[Any]] = {
-        n: [(n, axis) for axis in range(len(aval.shape))] for n, aval in enumerate(program.ins)
-    }
-    for each in program.equations:
-        sources = [axes.get(n) if isinstance(n, int) else None for n in each.slots]
-        if each is eqn and all(sources):
-            pairs = [
-                sorted(zip(sources[n] or [], text, strict=True))
-                for n, text in zip(means.reads, texts.split(","), strict=True)
-            ]
-            axes[each.gives[0]] = list(out)
-            continue
-        turn = meaning(each.called())
-        if not isinstance(turn, s.Turns) or not sources[0]:
-            return None
-        axes[each.gives[0]] = [sources[0][axis] for axis in turn.axes]
-    result = axes[program.equations[-1].gives[0]]
-    if not all(isinstance(letter, str) for letter in result):
-        return None
-    one_text, two_text = ("".join(letter for _, letter in some) for some in pairs)
-    reads = pairs[0][0][0][0], pairs[1][0][0][0]
-    return replace(means, equation=f"{one_text},{two_text}->{''.join(result)}", reads=reads)
+def meant_by(within: Any, eqn: programs.Equation) -> s.Meaning:
+    """What a program computes by its only equation that computes: itself, or one of elements and
+    numbers that are spread."""
+    program, means = programs.flat_of(within), meaning(eqn.called())
+    if program.direct:
+        return means
+    last = program.equations[-1] is eqn and list(eqn.gives) == program.outputs
+    spread = all(each is eqn or each.op == "broadcast_in_dim" for each in program.equations)
+    shapes = {aval.shape for aval in program.ins} <= {(), eqn.outs[0].shape}
+    plain = isinstance(means, s.Each) and not program.consts
+    return means if plain and last and spread and shapes else s.Unknown(SEVERAL)

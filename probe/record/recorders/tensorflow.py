@@ -38,7 +38,7 @@ from probe.case.errors import InputError
 from probe.order.semantics import Meaning, Moves, Unknown
 from probe.record.contract import CONSTANT, INPUT, WEIGHT, Input, Operation, Said, Seen, Visit
 from probe.record.recorders import graphs
-from probe.record.recorders.graphs import Body, Interpreter, Key, SaidOnce
+from probe.record.recorders.graphs import Body, Interpreter, Key
 from probe.record.recorders.tensorflow_table import meaning
 from probe.record.recorders.tensorflow_values import (
     CALLS,
@@ -102,15 +102,13 @@ class WatchedFunction(NamedTuple):
 class KnownGraphs:
     """What stays from one run to the next.
 
-    ``functions``: how each is watched, by its name and inputs; ``traced``: graphs by their names;
-    ``said``: what is said of calls that are alike.
+    ``functions``: how each is watched, by its name and inputs; ``traced``: graphs by their names.
     """
 
     def __init__(self) -> None:
         self.names = Names()
         self.functions: dict[Hashable, WatchedFunction] = {}
         self.traced: dict[str, Body] = {}
-        self.said = SaidOnce()
 
 
 class Watching(Interpreter):
@@ -276,14 +274,9 @@ class Watching(Interpreter):
             reads = [self.seen(inputs[n], path) for n in read]
             gives = [self.seen(outputs[n], path) for n in ends]
             self._gives(gives)
-            said = self._told(RanOperation(op, inputs, attributes, outputs, read, ends))
+            ran = RanOperation(op, inputs, attributes, outputs, read, ends)
+            said = Said(meaning(ran.call()), ran.shown(), ran.again(), ran.lines(), IMPORTS)
             self.visit(Operation(op, path, reads, gives, *said))
-
-    def _told(self, ran: RanOperation) -> Said:
-        def said() -> Said:
-            return Said(meaning(ran.call()), ran.shown(), ran.again(), ran.lines(), IMPORTS)
-
-        return self.known.said.of(ran.signature, said)
 
     def _read(self, op: str, inputs: list[Any]) -> list[int]:
         """Returns the numbers of the inputs that are arrays."""

@@ -13,7 +13,7 @@ import re
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
@@ -321,20 +321,6 @@ class RanOperation:
     def __post_init__(self) -> None:
         self.own, self.slots = schema(self.op), slots(self.op, len(self.inputs))
         self.structure = structure(self.op, len(self.inputs))
-
-    def signature(self) -> Hashable:
-        """Returns what tells a call from others, but for the contents of arrays that it works on.
-        TypeError: there is no telling."""
-        if any(type_of(tensor).unread for tensor in self.inputs):
-            raise TypeError(self.op)
-        every = [(tensor._datatype_enum(), tensor._shape_tuple()) for tensor in self.inputs]
-        gives = [tensor._shape_tuple() for tensor in self.outputs]
-        says = [array(self.inputs[n]).tobytes() for n in self.structure]
-        # 0.0 and -0.0 are equal and hash alike; a list has no hash
-        plain = [repr(value) if isinstance(value, float) else value for value in self.attributes]
-        words = [tuple(value) if isinstance(value, list) else value for value in plain]
-        lists = every, gives, says, words, self.read, self.given
-        return (self.op, *map(tuple, lists))
 
     def words(self) -> dict[str, Any]:
         """Returns its attributes, plain enough for JSON."""
