@@ -158,7 +158,8 @@ class Input:
 
 class Opened(Protocol):
     """A model file: its inputs, and recorders of it with given arrays. A library's file has a
-    function ``opened(path, trust)`` that returns one; ``ENDINGS`` names the files that it reads.
+    function ``opened(path, trust)`` that returns one, of a path of an ending of
+    ``probe.record.subject.FILES``.
     """
 
     inputs: tuple[Input, ...]

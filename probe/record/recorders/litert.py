@@ -37,7 +37,6 @@ from probe.record.recorders import graphs
 from probe.record.recorders.graphs import Body, Key, Node
 from probe.targets.backends.litert import aligned_buffer
 
-ENDINGS = (".tflite",)
 # Characters up to which an operator's model is written into a script.
 LONGEST = 1 << 15
 

@@ -9,9 +9,7 @@ a row's own signature is the schema, and what it doesn't take is not described.
 from __future__ import annotations
 
 import functools
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -77,20 +75,6 @@ def _native(value: Any) -> np.ndarray:
     """Returns the same numbers in this processor's order of bytes, which bits are compared in."""
     array = np.asarray(value)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
-
-
-_local = threading.local()
-
-
-@contextmanager
-def scope(name: str) -> Iterator[None]:
-    """Names a part of the function: the path of its operations."""
-    before = getattr(_local, "path", "")
-    _local.path = f"{before}.{name}" if before else name
-    try:
-        yield
-    finally:
-        _local.path = before
 
 
 def operation(
@@ -241,7 +225,7 @@ class _ArrayRun:
         numbered = {n: a for n, a in enumerate(held[0]) if not _of_kind(a, _ArgumentHole)}
         attributes = {f"argument{n}": repr(a) for n, a in numbered.items()}
         attributes |= {word: repr(a) for word, a in held[1].items()}
-        ends = name, getattr(_local, "path", ""), seen, results
+        ends = name, "", seen, results
         lines = _np_lines(name, function, held, addresses)
         self.visit(Operation(*ends, means, attributes, again, lines, ("import numpy as np",)))
         return gives if isinstance(result, tuple | list) else gives[0]

@@ -24,7 +24,6 @@ import onnxruntime
 from onnx import helper
 
 from probe.case import layout
-from probe.case.errors import InputError
 from probe.order.semantics import Meaning
 from probe.order.semantics.contract import Call
 from probe.record.recorders import graphs, onnx_file
@@ -32,20 +31,13 @@ from probe.record.recorders.graphs import Body, LiveValue
 from probe.record.recorders.onnx_file import BLOCKED, SPLIT, Block, Constant, OnnxNode, OnnxPlace
 from probe.targets.backends.onnxruntime import session_entries
 
-ENDINGS = (".onnx",)
 PROVIDERS = ["CPUExecutionProvider"]
 BFLOAT16 = np.dtype(helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16))
-# Values of the option ``optimisation``; a session's own default is ``all``.
-LEVELS = {
-    "none": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
-    "basic": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
-    "extended": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
-    "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
-}
 
 
 def options(switches: Mapping[str, str]) -> Any:
-    """Returns a session's options: those of the target's switches, and ``optimisation``."""
+    """Returns a session's options: those of the target's switches, and ``optimisation``, which may
+    be ``none``."""
     settings = onnxruntime.SessionOptions()
     # fatal errors alone: what it refuses is raised, and said in one line
     settings.log_severity_level = 4
@@ -58,8 +50,8 @@ def options(switches: Mapping[str, str]) -> Any:
         settings.use_deterministic_compute = switches["deterministic"] == "1"
     for entry, value in session_entries(switches):
         settings.add_session_config_entry(entry, value)
-    if "optimisation" in switches:
-        settings.graph_optimization_level = LEVELS[switches["optimisation"]]
+    if switches.get("optimisation") == "none":
+        settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return settings
 
 
@@ -280,8 +272,8 @@ class OnnxRecorder(graphs.GraphRecorder):
     """A model with its inputs.
 
     ``model``: the file, or its bytes. ``inputs``: container arrays by name. ``switches``:
-    ``threads``, ``deterministic`` (0 or 1) and ``optimisation`` (a name of ``LEVELS``). InputError
-    where ONNX Runtime refuses the model or the inputs.
+    ``threads``, ``deterministic`` (0 or 1) and ``optimisation`` (``none``). InputError where ONNX
+    Runtime refuses the model or the inputs.
     """
 
     LIBRARY = "onnxruntime"
@@ -293,23 +285,13 @@ class OnnxRecorder(graphs.GraphRecorder):
         switches: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(model if isinstance(model, bytes) else str(model), inputs, switches)
-        level = self.switches.get("optimisation", "all")
-        if level not in LEVELS:
-            why = f"use one of {', '.join(LEVELS)}"
-            raise InputError("optimisation", level, "no such level", why)
-        self.refusing: list[Any] = []
-        """The session of the last run, where that was refused."""
 
     def plain(self) -> list[np.ndarray]:
-        kept = self.refusing.pop() if self.refusing else None
-        session = kept or self._session(options(self.switches))
+        session = self._session(options(self.switches))
         arrays = self.given(wanted.name for wanted in session.get_inputs())
         try:
             outputs = session.run(None, arrays)
         except Exception as error:  # its own classes, one for each status
-            # of sizes that are tried one after the other most may be refused, as by a U-Net: each
-            # would build the session anew. Behind a run that it takes nodes need its memory
-            self.refusing.append(session)
             raise graphs.refused("ONNX Runtime", arrays, str(error).splitlines()[0]) from None
         return [np.asarray(output) for output in outputs]
 
@@ -343,11 +325,5 @@ def opened(
     path = Path(path)
 
     model = graphs.read(path.name, partial(onnx.load, path, load_external_data=False))
-    refusing: list[Any] = []
-
-    def recorder(arrays: Mapping[str, np.ndarray]) -> OnnxRecorder:
-        fresh = OnnxRecorder(path, arrays, switches)
-        fresh.refusing = refusing
-        return fresh
-
-    return graphs.OpenedGraph(onnx_file.graph_inputs(model.graph), recorder)
+    inputs = onnx_file.graph_inputs(model.graph)
+    return graphs.OpenedGraph(inputs, lambda arrays: OnnxRecorder(path, arrays, switches))

@@ -37,7 +37,6 @@ from probe.record.recorders.graphs import Body, Fed, Graph, Held, Node, Runner
 from probe.record.recorders.onnx_file import graph_inputs, model_lines, words_in
 from probe.record.recorders.opencv_table import TABLE
 
-ENDINGS = (".prototxt", ".caffemodel", ".onnx", ".tflite")
 READERS = {".onnx": "readNetFromONNX", ".tflite": "readNetFromTFLite"}
 # Axes of a batch of pictures.
 PICTURE = 4

@@ -523,9 +523,6 @@ def target() -> str:
 
 # model files
 
-# Files; the folder of a SavedModel is known by its ``saved_model.pb``.
-ENDINGS = (".keras", ".h5", ".hdf5")
-
 AGAIN = "save the model again"
 # Operations with a state that read no file, write none and call nothing outside of the graph.
 PLAIN = (
@@ -569,14 +566,7 @@ def opened(path: Path, trust: bool = False) -> OpenedTensorFlow | FunctionSubjec
     Errors: InputError where it can't be read, or holds code and is not trusted.
     """
     path = Path(path)
-    if not path.exists():
-        raise InputError("network", path.name, "there is no such file", "check the name")
-    if path.is_dir():
-        return _saved_model(path, trust)
-    if path.suffix.lower() not in ENDINGS:
-        why = f"unsupported file type {path.suffix}" if path.suffix else "the file has no extension"
-        raise InputError("network", path.name, why, f"give {', '.join(ENDINGS)} or a SavedModel")
-    return _keras(path, trust)
+    return _saved_model(path, trust) if path.is_dir() else _keras(path, trust)
 
 
 def _keras(path: Path, trusted: bool) -> OpenedTensorFlow | FunctionSubject:
@@ -615,9 +605,6 @@ def _input_of(name: str, shape: Any, dtype: Any) -> Input:
 
 
 def _saved_model(path: Path, trusted: bool) -> OpenedTensorFlow:
-    if not (path / "saved_model.pb").is_file():
-        why = "the folder has no saved_model.pb, so it is not a SavedModel"
-        raise InputError("network", path.name, why, "check the name")
     if not trusted:
         _check_graph(path)
     with without_stderr():
@@ -671,9 +658,6 @@ def _check_graph(path: Path) -> None:
             name = "".join(sign if sign.isprintable() else "?" for sign in op)[:100]
             why = f"its graph holds {name}, which may read or write files or run code"
             raise InputError("network", path.name, why, todo)
-
-
-__all__ = ["ENDINGS", "OpenedTensorFlow", "TensorFlowRecorder", "opened", "target"]
 
 
 # What watches a function of this library, see ``probe.record.subject``.

@@ -286,7 +286,6 @@ def _is_among(tensor: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
 # write files (``torch.from_file``). PyTorch's documentation says of each: never from a stranger. So
 # none is opened without ``trust``. Seen with PyTorch 2.13.
 
-ENDINGS = (".pt2", ".pt", ".pth", ".jit", ".ts")
 STATE = "every run starts with a fresh copy of the model, which keeps a state"
 TRUST = "if you trust where it comes from, give --trust"
 AGAIN = "save the model again, with torch.export.save, torch.jit.save or torch.save(module)"
@@ -343,8 +342,6 @@ class OpenedTorch:
 def opened(path: str | Path, trust: bool = False) -> OpenedTorch:
     """Opens a model file. InputError where it isn't one, or needs trust."""
     path = Path(path)
-    if not path.is_file():
-        raise InputError("network", path, "there is no such file", "give the path of a model")
     members = list[str]()
     if zipfile.is_zipfile(path):
         try:
@@ -423,9 +420,6 @@ def _pickled(path: Path) -> OpenedTorch:
     loaded = OpenedTorch(path, model.eval(), tuple(Input(param.name, (), "") for param in plain))
     loaded.needed = {param.name for param in plain if param.default is param.empty}
     return loaded
-
-
-__all__ = ["ENDINGS", "TorchRecorder", "array", "opened", "tensors"]
 
 
 # What watches a function of this library, see ``probe.record.subject``.

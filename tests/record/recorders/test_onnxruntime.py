@@ -64,8 +64,8 @@ def residual():
 
 def test_the_recorded_run_gives_the_unrecorded_bits():
     content, x = residual()
-    for level in onnxruntime.LEVELS:
-        recorded_twice(onnxruntime.OnnxRecorder(content, {"x": x}, {"optimisation": level}))
+    for switches in ({}, {"optimisation": "none"}):
+        recorded_twice(onnxruntime.OnnxRecorder(content, {"x": x}, switches))
 
 
 @pytest.mark.parametrize("offset", [0, 20])
@@ -239,5 +239,3 @@ def test_wrong_inputs_are_one_line():
         onnxruntime.OnnxRecorder(content, {"z": x}).plain()
     with pytest.raises(InputError, match="ONNX Runtime refuses them"):
         onnxruntime.OnnxRecorder(content, {"x": x[:, :2]}).plain()
-    with pytest.raises(InputError, match="use one of"):
-        onnxruntime.OnnxRecorder(content, {"x": x}, {"optimisation": "most"})

