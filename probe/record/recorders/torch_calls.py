@@ -408,7 +408,7 @@ UNTAGGED = set(
 
 # What moves, copies, chooses or counts elements, or makes numbers of none.
 MOVES = """gather take index _unsafe_index roll flip rot90 repeat unfold tril triu diagonal
- diag_embed narrow im2col pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle
+ diag_embed narrow im2col transpose t permute pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle
  masked_select _pack_padded_sequence reflection_pad1d reflection_pad2d reflection_pad3d
  replication_pad1d replication_pad2d replication_pad3d upsample_nearest1d upsample_nearest2d
  upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d
@@ -470,15 +470,6 @@ def _viewed(c: AtenCall) -> s.Meaning:
     if c.get("dtype") is not None:
         return o.bitcast(c.dtype(), c.dtypes[0], c.gives[0] == c.shape())
     return s.Reshapes()
-
-
-@TABLE.row("transpose t")
-def _aten_transpose(c: AtenCall) -> s.Meaning:
-    axes = list(range(c.rank()))
-    first, second = c.get("dim0", 0), c.get("dim1", -1)
-    if axes:
-        axes[first], axes[second] = axes[second], axes[first]
-    return o.transpose(axes)
 
 
 # sums of products
@@ -613,6 +604,5 @@ TABLE |= {
         "sum mean prod logsumexp nansum linalg_vector_norm norm count_nonzero var std",
         lambda c: o.reduced(c.op, _aten_axes(c)),
     ),
-    "permute": lambda c: o.transpose(c["dims"]),
     **s.rows_for(MOVES, lambda c: s.Moves()),
 }
