@@ -39,7 +39,7 @@ FILES = {
 }
 
 # Files of other libraries that a library reads too.
-ALSO = {"opencv": (".onnx", ".tflite")}
+ALSO = {"opencv": (".onnx",)}
 
 ENDINGS = f"{', '.join(FILES)}, a SavedModel folder, or module:function"
 

@@ -37,10 +37,6 @@ from probe.record.recorders.graphs import Body, Fed, Graph, Held, Node, Runner
 from probe.record.recorders.onnx_file import graph_inputs, model_lines, words_in
 from probe.record.recorders.opencv_table import TABLE
 
-READERS = {".onnx": "readNetFromONNX", ".tflite": "readNetFromTFLite"}
-# Axes of a batch of pictures.
-PICTURE = 4
-
 # What OpenCV has in the place of dtypes that it lacks.
 NARROW = {"int64": np.int32, "bool": np.uint8, "float64": np.float32}
 
@@ -408,25 +404,20 @@ class Layers(Graph):
 def opened(
     path: str | os.PathLike[str], trust: bool = False, switches: Mapping[str, str] | None = None
 ) -> OpenedNet:
-    """Opens an ``.onnx`` or ``.tflite`` file, or a Caffe model: its text and its weights, two files
-    of one name, one of them given. InputError where OpenCV can't read it.
+    """Opens an ``.onnx`` file, or a Caffe model: its text and its weights, two files of one name,
+    one of them given. InputError where OpenCV can't read it.
 
     ``switches``: of the target, ``winograd`` and ``threads``.
     """
     file, words = Path(path), dict(switches or {})
-    ending = file.suffix.lower()
-    if ending not in READERS:
+    if file.suffix.lower() != ".onnx":
         return caffe(*_two_files(file), words)
     content = graphs.content(file)
-    reader = getattr(cv2.dnn, READERS[ending])
 
     def net() -> Any:
-        return _asking_cv2(file.name, lambda: reader(np.frombuffer(content, np.uint8)))
+        read = cv2.dnn.readNetFromONNX
+        return _asking_cv2(file.name, lambda: read(np.frombuffer(content, np.uint8)))
 
-    if ending == ".tflite":
-        from probe.record.recorders import litert
-
-        return OpenedNet(net, litert.opened(file).inputs, words, turned=True)
     graph = graphs.read(file.name, lambda: onnx.load_from_string(content).graph)
     return OpenedNet(net, graph_inputs(graph), words)
 
@@ -478,13 +469,11 @@ def silent() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class OpenedNet:
-    """A model that OpenCV reads. ``net``: gives it anew; ``turned``: the file has the channels of
-    pictures last, the net first."""
+    """A model that OpenCV reads. ``net``: gives it anew."""
 
     net: Callable[[], Any]
     inputs: tuple[Input, ...]
     switches: Mapping[str, str]
-    turned: bool = False
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> OpenCVRecorder:
         names = [wanted.name for wanted in self.inputs]
@@ -494,11 +483,6 @@ class OpenedNet:
             name: array.astype(NARROW.get(array.dtype.name, array.dtype))
             for name, array in arrays.items()
         }
-        if self.turned:  # OpenCV's importer turns pictures of (batch, height, width, channels)
-            narrow = {
-                name: np.moveaxis(array, -1, 1) if array.ndim == PICTURE else array
-                for name, array in narrow.items()
-            }
         return OpenCVRecorder(self, narrow, self.switches)
 
 

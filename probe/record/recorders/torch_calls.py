@@ -408,7 +408,7 @@ UNTAGGED = set(
 
 # What moves, copies, chooses or counts elements, or makes numbers of none.
 MOVES = """gather take index _unsafe_index roll flip rot90 repeat unfold tril triu diagonal
- diag_embed narrow im2col transpose t permute pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle
+ diag_embed narrow im2col pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle
  masked_select _pack_padded_sequence reflection_pad1d reflection_pad2d reflection_pad3d
  replication_pad1d replication_pad2d replication_pad3d upsample_nearest1d upsample_nearest2d
  upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d
@@ -417,7 +417,7 @@ MOVES = """gather take index _unsafe_index roll flip rot90 repeat unfold tril tr
  slice_scatter select_scatter diagonal_scatter as_strided as_strided_scatter masked_scatter
  constant_pad_nd index_fill max_unpool2d max_unpool3d view_as_real view_as_complex max amax amin min
  aminmax any all sort topk kthvalue mode argmax argmin median nonzero
- zeros ones full zeros_like ones_like full_like new_zeros new_ones
+ transpose t permute zeros ones full zeros_like ones_like full_like new_zeros new_ones
  new_full fill zero scalar_tensor arange eye tril_indices triu_indices repeat_interleave"""
 
 

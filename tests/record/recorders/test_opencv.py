@@ -1,4 +1,4 @@
-"""Nets in OpenCV, recorded, of Caffe, ONNX and TFLite: fused layers, and what must agree."""
+"""Nets in OpenCV, recorded, of Caffe and ONNX: fused layers, and what must agree."""
 
 from __future__ import annotations
 
