@@ -131,7 +131,6 @@ class Watching(Interpreter):
         self.writes, self.graphs, self.busy = 0, 0, False
         self.said: list[str] = []
         self.memory: dict[tuple[Any, ...], Any] | None = None
-        self.sizes: set[tuple[int, ...]] | None = None
         self.numpy: dict[tuple[tuple[int, ...], str, str], Hashable] = {}
 
     def watching(self) -> AbstractContextManager[None]:
@@ -206,10 +205,6 @@ class Watching(Interpreter):
 
     def _held(self, tensor: Any) -> Any:
         """Returns the handle of the variable whose memory a tensor has, or None."""
-        if self.sizes is None:
-            self.sizes = self.names.shapes()
-        if sizes_of(tensor) not in self.sizes:
-            return None
         if self.memory is None:
             self.memory = {_memory_of(value): handle for handle, value in self.names.held()}
         return self.memory.get(_memory_of(tensor))

@@ -571,22 +571,15 @@ NO_LAYER = re.compile(
 )
 
 
-class ProcessState(NamedTuple):
-    """Variables and layers of a process. ``names``: of variables, by their handles."""
-
-    names: dict[int, str]
-    variables: list[weakref.ref[Any]]
-    layers: set[str]
-
-
 class Names:
-    """The variables that there are, and the names of them and of Keras' layers: looked for once."""
+    """The variables that there are in a process, and the names of them and of Keras' layers: looked
+    for once, among all objects, when something is asked for the first time."""
 
     def __init__(self) -> None:
         self.paths: dict[tuple[str, bool], str] = {}
 
     def variable(self, handle: int) -> str:
-        return self.process.names.get(handle, "")
+        return self._found[0].get(handle, "")
 
     def path(self, scope: str, graph: bool = False) -> str:
         """The path that a name scope stands for: the layers of Keras in it, if there are any.
@@ -594,7 +587,7 @@ class Names:
         In a ``graph`` a scope that is opened again has a number behind its name.
         """
         if (scope, graph) not in self.paths:
-            layers = self.process.layers
+            layers = self._found[2]
             parts = [part for part in scope.split("/") if part and not NO_LAYER.match(part)]
             if graph:
                 both = [(part, re.sub(r"_\d+$", "", part)) for part in parts]
@@ -603,33 +596,24 @@ class Names:
             self.paths[scope, graph] = path
         return self.paths[scope, graph]
 
-    def floating(self) -> Iterator[Any]:
-        """Yields the floating-point variables that there still are."""
-        every = (reference() for reference in self.process.variables)
-        made: Any = (var for var in every if hasattr(var, "_dtype"))  # it is seen before it has one
-        return (var for var in made if var.dtype.is_floating)
-
-    def shapes(self) -> set[tuple[int, ...]]:
-        """Returns the shapes of all floating-point variables."""
-        known = (var.shape for var in self.floating() if var.shape.rank is not None)
-        return {tuple(shape.as_list()) for shape in known}
-
     def held(self) -> Iterator[tuple[Any, Any]]:
         """Yields the handle of each floating-point variable, and what it holds now."""
-        for var in self.floating():
-            handle = getattr(var, "_handle", None)
-            if isinstance(handle, EAGER):
+        for variable in (reference() for reference in self._found[1]):
+            handle = getattr(variable, "_handle", None)
+            # it is seen before it has a format
+            if isinstance(handle, EAGER) and getattr(variable, "_dtype", tf.int32).is_floating:
                 try:
-                    yield handle, value_of(handle, var.dtype)
+                    yield handle, value_of(handle, variable.dtype)
                 except tf.errors.OpError:  # not initialised
                     continue
 
     @cached_property
-    def process(self) -> ProcessState:
-        """What a look at all objects of the process finds."""
+    def _found(self) -> tuple[dict[int, str], list[weakref.ref[Any]], set[str]]:
+        """Names of variables by their handles, the variables, and names of layers."""
         from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
-        keras, state = sys.modules.get("keras"), ProcessState({}, [], set())
+        keras = sys.modules.get("keras")
+        names, variables, layers = dict[int, str](), list[weakref.ref[Any]](), set[str]()
         # Keras 2, beside TensorFlow up to 2.15, has no variables but TensorFlow's
         theirs: tuple[type, ...] = ()
         if keras is not None and hasattr(keras, "Variable"):
@@ -643,14 +627,14 @@ class Names:
             if not kinds[kind]:
                 continue
             if isinstance(item, BaseResourceVariable):
-                state.variables.append(weakref.ref(item))
+                variables.append(weakref.ref(item))
                 handle = getattr(item, "_handle", None)
                 if isinstance(handle, EAGER):
-                    state.names.setdefault(number_of(handle), str(item.name).split(":")[0])
+                    names.setdefault(number_of(handle), str(item.name).split(":")[0])
             elif hasattr(item, "path") and not hasattr(item, "call"):
                 handle = getattr(getattr(item, "_value", None), "_handle", None)
                 if isinstance(handle, EAGER):
-                    state.names[number_of(handle)] = str(item.path)
+                    names[number_of(handle)] = str(item.path)
             else:
-                state.layers.add(str(getattr(item, "name", "")))
-        return state
+                layers.add(str(getattr(item, "name", "")))
+        return names, variables, layers
