@@ -33,14 +33,12 @@ from probe.record.recorders.torch_calls import (
 )
 from probe.record.recorders.torch_values import (
     CALL,
-    SKIPS,
     TorchDispatchMode,
     Values,
     array,
     called_for,
     compiled_as_one,
     is_strided,
-    skip,
     tensors,
     weights_of,
 )
@@ -172,7 +170,6 @@ class Paths:
 class _Mode(TorchDispatchMode):
     def __init__(self, recorder: TorchRecorder, visit: Visit) -> None:
         super().__init__()
-        skip(type(self).__torch_dispatch__)
         self.recorder = recorder
         self.threads = Counter[int]()
         self.visit, self.regions = visit, 0
@@ -184,12 +181,6 @@ class _Mode(TorchDispatchMode):
     def ignore_compile_internals(cls) -> bool:
         """Compiled functions run as they are."""
         return True
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Whether PyTorch wraps what is below, so that nothing compiles it: it takes as long as
-        some operations."""
-        return not SKIPS
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -31,23 +31,6 @@ from probe.case.layout import BOUNDARY
 from probe.order.semantics import Moves, Unknown
 from probe.record.contract import CONSTANT, INPUT, WEIGHT, Operation, Seen, Visit
 
-try:  # what is never compiled, nor what it calls
-    from torch._C._dynamo import eval_frame
-
-    _SKIP: Any = eval_frame._FrameExecStrategy(*(eval_frame._FrameAction.SKIP,) * 2)
-except (ImportError, AttributeError):  # another release
-    _SKIP = None
-
-# Whether this release can be told to compile neither a function nor what it calls.
-SKIPS = _SKIP is not None
-
-
-def skip(function: Any) -> None:
-    """Says that a function is not to be compiled, where that can be said."""
-    if SKIPS:
-        eval_frame.set_code_exec_strategy(function.__code__, _SKIP)
-
-
 # What runs whenever a module is called. Looked for among the frames of Python: hooks on modules
 # would be compiled into compiled functions, and change them.
 CALL = torch.nn.Module._call_impl.__code__
