@@ -265,11 +265,6 @@ class RepeatedCall:
         """Returns how many bytes behind a multiple of 64 each operand begins."""
         return [slot.address if slot.strides is not None else None for slot in self.slots]
 
-    @property
-    def lies(self) -> list[tuple[Any, ...]]:
-        """Returns how each operand lies in memory, to be compared with another call's."""
-        return [(slot.strides, slot.address) for slot in self.slots]
-
     def moved(self, addresses: Sequence[int | None]) -> RepeatedCall:
         """Returns the same with operands at other addresses; None: where it is."""
         both = zip(self.slots, addresses, strict=True)

@@ -249,11 +249,6 @@ class Slot(NamedTuple):
     device: torch.device
     number: int | None = None
 
-    @property
-    def dense(self) -> bool:
-        """Returns whether it lies in memory without gaps, in whatever order."""
-        return self.strides is not None and prod(self.shape) == extent(self.shape, self.strides)
-
 
 def extent(shape: Sequence[int], strides: Sequence[int]) -> int:
     """Returns how many elements there are in memory from the first to the last."""
