@@ -13,7 +13,7 @@ import inspect
 import sys
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from probe.record.recorders.torch_calls import (
     leaves_of,
     meaning,
     op_facts,
+    signature,
 )
 from probe.record.recorders.torch_values import (
     CALL,
@@ -63,6 +64,7 @@ class TorchRecorder:
         self.note = ""
         self.gradients = False
         self.expected: list[str] | None = None
+        self.said: dict[Hashable, tuple[str, Said]] = {}
         self.several = False  # whether its operations ran on several numbers of threads
 
     def again(self, function: Callable[[], Any]) -> TorchRecorder:
@@ -170,7 +172,7 @@ class Paths:
 class _Mode(TorchDispatchMode):
     def __init__(self, recorder: TorchRecorder, visit: Visit) -> None:
         super().__init__()
-        self.recorder = recorder
+        self.recorder, self.said = recorder, recorder.said
         self.threads = Counter[int]()
         self.visit, self.regions = visit, 0
         self.compiling: Callable[[], bool] = lambda: False
@@ -213,8 +215,15 @@ class _Mode(TorchDispatchMode):
         after, keys = [values.place(tensor) for tensor in every], [place.key for place in places]
         at = [n for n, place in enumerate(after) if place.key not in keys]
         if at:
-            self.threads[torch.get_num_threads()] += 1
-            op, said = self._told(RanCall(func, args, kwargs, read, every, returned, at))
+            threads = torch.get_num_threads()
+            self.threads[threads] += 1
+            ids = [id(tensor) for tensor in tensors_in]
+            lies = [None if place.key in keys else place.lies for place in after]
+            same = id(func), signature((args, kwargs)), *map(ids.index, ids), *lies, threads
+            if same not in self.said:  # it is said of all calls that are alike
+                ran = RanCall(func, args, kwargs, read, every, returned, at)
+                self.said[same] = self._told(ran)
+            op, said = self.said[same]
             gives = [values.given(every[n], after[n]) for n in at]
             if states and said.again is None:  # the same numbers come from the same states alone
                 drawn = [array_digest(state.numpy()) for state in states]

@@ -3,7 +3,7 @@ alone, and how a user writes it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from types import BuiltinFunctionType
@@ -97,9 +97,11 @@ def replaced(value: Any, to: Callable[[Any], Any]) -> Any:
 
 def leaves_of(value: Any) -> list[Any]:
     """Returns what lists, tuples and dictionaries of arguments hold."""
-    leaves: list[Any] = []
-    replaced(value, leaves.append)
-    return leaves
+    if isinstance(value, list | tuple) and not isinstance(value, Slot):
+        return [leaf for item in value for leaf in leaves_of(item)]
+    if isinstance(value, dict):
+        return [leaf for item in value.values() for leaf in leaves_of(item)]
+    return [value]
 
 
 def arguments_of(known: Facts, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,6 +123,19 @@ def changed_by(
                 read.append(name not in known.writes_only)
                 changed += [leaf] if name in writes else []
     return changed, read
+
+
+def signature(value: Any) -> Hashable:
+    """Returns what tells arguments from others, but for the contents of arrays: of a tensor how it
+    lies, of a number its type too (1, 1.0 and True are equal) and its sign (as 0.0 and -0.0
+    are)."""
+    if isinstance(value, torch.Tensor):
+        return slot_of(value)
+    if isinstance(value, list | tuple):
+        return type(value), *map(signature, value)
+    if isinstance(value, dict):
+        return *value, *map(signature, value.values())
+    return type(value), repr(value)
 
 
 @dataclass(frozen=True)
@@ -186,7 +201,7 @@ def aten_call(ran: RanCall) -> tuple[AtenCall, Lines | None, RepeatedCall | None
     """Returns a call that has run, its lines, and what runs it alone; None where its operands are
     not plain memory, or objects of C++. Neither lines nor what runs it keep a tensor."""
     func, args, kwargs, read, every, returned, at = ran
-    known, reads = op_facts(func), list[torch.Tensor]()
+    known, reads, slots = op_facts(func), list[torch.Tensor](), list[Slot]()
     left = iter(read)
 
     def slot(argument: Any) -> Any:
@@ -195,10 +210,10 @@ def aten_call(ran: RanCall) -> tuple[AtenCall, Lines | None, RepeatedCall | None
         if not next(left):
             return slot_of(argument)
         reads.append(argument)
-        return slot_of(argument, len(reads) - 1)
+        slots.append(slot_of(argument))
+        return slot_of(argument, len(slots) - 1)
 
     tree = replaced((tuple(args), dict(kwargs)), slot)
-    slots = [slot_of(tensor) for tensor in reads]
     attributes = arguments_of(known, *tree)
     first = dict[int, int]()
     alike = [first.setdefault(id(tensor), n) for n, tensor in enumerate(reads)]
@@ -424,7 +439,8 @@ def meaning(call: AtenCall) -> s.Meaning:
     name = call.op if call.op in TABLE else call.op.removesuffix("_copy")
     pointwise = torch.Tag.pointwise in call.func.tags or name in UNTAGGED
     row = TABLE.get(name, _aten_function if pointwise else None)
-    means = s.by_table({name: row} if row else {}, replace(call, op=name))
+    named = call if name == call.op else replace(call, op=name)
+    means = s.by_table({name: row} if row else {}, named)
     if isinstance(means, s.Unknown) and means.why.startswith(f"{name} "):  # with its overload
         why = means.why.removeprefix(name).replace("attributes", "arguments")
         return s.Unknown(str(call.func).removesuffix(".default") + why)
