@@ -381,7 +381,7 @@ VOCABULARY: dict[str, Any] = {
     each.__name__: each
     for each in (*vars(semantics).values(), Step)
     if isinstance(each, type) and dataclasses.is_dataclass(each)
-} | {"Turns": Moves}  # as folders of before have it
+}
 
 
 def plain_to_json(value: Any) -> Any:

@@ -33,6 +33,7 @@ from probe.order.semantics import (
     Reshapes,
     Same,
     Steps,
+    Turns,
     Unknown,
     Windows,
 )
@@ -324,6 +325,7 @@ CASES: dict[str, Meaning] = {
     "approximate": Each("power", approximate=True),
     "same": Same(),
     "moves": Moves(),
+    "turns": Turns((2, 0, 1)),
     "reshapes": Reshapes(),
     "passes": Passes((1, 0)),
     "contracts": Contracts("...k,kn->...n", bias=2),

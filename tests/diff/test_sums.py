@@ -7,7 +7,7 @@ import pytest
 
 from probe.case.errors import InputError
 from probe.diff.sums import sum_of
-from probe.order.semantics import Contracts, Each, Moves, Reshapes, Step, Steps
+from probe.order.semantics import Contracts, Each, Reshapes, Step, Steps
 from probe.order.semantics import operations as o
 
 
@@ -29,7 +29,7 @@ def test_a_bias_that_is_reshaped_first_is_the_sums_own() -> None:
     found = sum_of(steps, shapes, out, ["float32"] * 4)
     assert found.b is not None and found.b.number == 2
     assert found.functions == (("clip", (0.0, 6.0)),)
-    turned = Steps((steps.steps[0], Step(Moves(), (2,), (4, 1)), *steps.steps[2:]))
+    turned = Steps((steps.steps[0], Step(o.transpose((1, 0)), (2,), (4, 1)), *steps.steps[2:]))
     with pytest.raises(InputError):
         sum_of(turned, [*shapes[:2], (1, 4)], out, ["float32"] * 4)
 

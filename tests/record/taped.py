@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from probe.order.semantics import Contracts, Each, Meaning, Moves, Normalises, Reduces
+from probe.order.semantics import Contracts, Each, Meaning, Moves, Normalises, Reduces, Turns
 from probe.record.contract import INPUT, WEIGHT, Operation, Seen, Visit
 
 
@@ -85,7 +85,7 @@ class Tape:
         return self.ran("Mean", meaning, lambda a: a.mean(axis, dtype=a.dtype), x)
 
     def turn(self, x: np.ndarray, *axes: int) -> np.ndarray:
-        return self.ran("Transpose", Moves(), lambda a: a.transpose(axes), x)
+        return self.ran("Transpose", Turns(axes), lambda a: a.transpose(axes), x)
 
     def first(self, x: np.ndarray, count: int) -> np.ndarray:
         move = lambda a: a[:, :count]  # noqa: E731

@@ -25,6 +25,7 @@ from probe.order.semantics.contract import (
     Step,
     StepBuilder,
     Steps,
+    Turns,
     Unknown,
     Windows,
     by_table,
@@ -39,6 +40,6 @@ from probe.order.semantics.contract import (
 __all__ = [
     "Contracts", "Convolution", "Each", "Frame", "Meaning", "Moves",
     "Normalises", "OperationTable", "Passes", "Reduces", "Reshapes",
-    "Row", "Same", "Shapes", "Step", "StepBuilder", "Steps", "Unknown", "Windows",
+    "Row", "Same", "Shapes", "Step", "StepBuilder", "Steps", "Turns", "Unknown", "Windows",
     "by_table", "of_complex", "operations", "rows_for", "then", "word_list", "worded",
 ]  # fmt: skip

@@ -61,6 +61,13 @@ class Reshapes(Moves):
 
 
 @dataclass(frozen=True)
+class Turns(Moves):
+    """Axes in another order: output axis k is input axis ``axes[k]``."""
+
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Passes(Moves):
     """Output n is input ``numbers[n]``."""
 

@@ -17,11 +17,11 @@ from probe.order.semantics.contract import (
     Each,
     Frame,
     Meaning,
-    Moves,
     Normalises,
     Reduces,
     Same,
     StepBuilder,
+    Turns,
     Unknown,
     Windows,
     canonical,
@@ -224,5 +224,10 @@ def einsum(equation: str) -> Meaning:
     if len(texts) == 2 and arrow:
         return Contracts(equation)
     if len(texts) == 1 and "." not in ins and sorted(ins) == sorted(out):
-        return Moves()
+        return Turns(tuple(ins.index(letter) for letter in out))
     raise ValueError(equation)
+
+
+def transpose(axes: Sequence[int]) -> Turns:
+    """Returns axes in another order: output axis k is input axis ``axes[k]``."""
+    return Turns(tuple(axis % len(axes) for axis in axes))

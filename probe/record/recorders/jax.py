@@ -367,7 +367,7 @@ REDUCES = s.word_list("reduce_sum:sum reduce_prod:prod")
 # What moves, copies, chooses or counts elements, or makes numbers of none.
 MOVES = "dynamic_slice tile dynamic_update_slice scatter rev broadcast_in_dim concatenate split "
 MOVES += "stack unstack iota slice pad gather select_n sort top_k reduce_max reduce_min reduce_and "
-MOVES += "reduce_or argmax argmin reduce_window_min transpose"
+MOVES += "reduce_or argmax argmin reduce_window_min"
 
 
 # sums and windows
@@ -461,6 +461,7 @@ TABLE |= {
     **s.rows_for(MOVES, lambda c: s.Moves()),
     "reshape": lambda c: s.Unknown("reshape") if c.get("dimensions") else s.Reshapes(),
     "squeeze": lambda c: s.Reshapes(),
+    "transpose": lambda c: o.transpose(c["permutation"]),
 }
 
 

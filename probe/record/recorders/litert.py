@@ -375,7 +375,7 @@ MOVES = (
     "SPACE_TO_DEPTH SPACE_TO_BATCH_ND BATCH_TO_SPACE_ND REVERSE_SEQUENCE RESIZE_NEAREST_NEIGHBOR "
     "SELECT SELECT_V2 SHAPE RANK ZEROS_LIKE FILL CONCATENATION PACK UNPACK SPLIT SPLIT_V PAD "
     "PADV2 EMBEDDING_LOOKUP ONE_HOT DYNAMIC_UPDATE_SLICE WHERE UNIQUE BROADCAST_ARGS TOPK_V2 "
-    "TRANSPOSE ARG_MAX ARG_MIN REDUCE_MAX REDUCE_MIN REDUCE_ANY REDUCE_ALL"
+    "ARG_MAX ARG_MIN REDUCE_MAX REDUCE_MIN REDUCE_ANY REDUCE_ALL"
 )
 
 # Activations that an operator applies, by their number in the schema.
@@ -463,6 +463,7 @@ TABLE |= {
     "RELU_0_TO_1": lambda c: o.clip(0, 1),
     **s.rows_for("SOFTMAX LOG_SOFTMAX", lambda c: o.normalised(c.op.lower(), (-1,))),
     **s.rows_for("RESHAPE EXPAND_DIMS SQUEEZE", lambda c: s.Reshapes()),
+    "TRANSPOSE": lambda c: o.transpose(c.integers(1)),
     **s.rows_for("IF WHILE", lambda c: s.Unknown("what it runs inside is one operation")),
 }
 

@@ -438,6 +438,13 @@ def _np_clip(c: Call, a: Any, a_min: Any = None, a_max: Any = None, **words: Any
     return o.clip(low, high)
 
 
+@TABLE.row(["transpose", "swapaxes", "moveaxis", "rollaxis"])
+def _np_turn(c: Call, a: Operand, *args: Any, **words: Any) -> Meaning:
+    # of an array whose sizes count axes NumPy itself says the order
+    counted = np.broadcast_to(np.int8(0), range(2, len(a.shape) + 2))
+    return o.transpose([size - 2 for size in getattr(np, c.op)(counted, *args, **words).shape])
+
+
 @TABLE.row("pad")
 def _np_pad(c: Call, array: Any, pad_width: Any, mode: Any = "constant", **words: Any) -> Meaning:
     if mode not in ("constant", "edge", "reflect", "symmetric", "wrap") or "reflect_type" in words:
@@ -448,8 +455,7 @@ def _np_pad(c: Call, array: Any, pad_width: Any, mode: Any = "constant", **words
 # What moves, copies, chooses or counts elements.
 MOVES = """where concatenate stack hstack vstack dstack append split broadcast_to flip fliplr
  flipud rot90 roll repeat tile getitem tril triu diagonal diag delete take take_along_axis setitem
- sort argsort argmax argmin max amax min amin any all count_nonzero transpose swapaxes moveaxis
- rollaxis"""
+ sort argsort argmax argmin max amax min amin any all count_nonzero"""
 
 Row = Callable[..., Meaning]
 

@@ -23,6 +23,7 @@ from onnx import helper, numpy_helper, parser, printer
 
 from probe.case.errors import InputError
 from probe.order import semantics as s
+from probe.order.semantics import Meaning, Reshapes, Step, Steps, Turns
 from probe.order.semantics import operations as o
 from probe.order.semantics.contract import Call
 from probe.record.contract import Input
@@ -377,6 +378,18 @@ def block_of_outputs(domain: str, op: str, reads: list[Block | None], size: int)
     return first
 
 
+def reshaped_block(size: int, shape: tuple[int, ...], back: bool) -> Meaning:
+    """Returns what a Reshape of blocked memory of ``shape``, to five axes or ``back``, does."""
+    if back:
+        batch, count, high, wide, _ = shape
+        turned = Step(Turns((0, 1, 4, 2, 3)), (0,), (batch, count, size, high, wide))
+        return Steps((turned, Step(Reshapes(), (2,), (batch, count * size, high, wide))))
+    batch, channels, high, wide = shape
+    split = Step(Reshapes(), (0,), (batch, channels // size, size, high, wide))
+    turned = Step(Turns((0, 1, 3, 4, 2)), (2,), (batch, channels // size, high, wide, size))
+    return Steps((split, turned))
+
+
 # what operators compute
 
 # What each operator computes.
@@ -404,7 +417,7 @@ REDUCES = s.word_list(
 MOVES = "Slice GatherElements GatherND Tile DepthToSpace SpaceToDepth Trilu ReverseSequence "
 MOVES += "Compress CenterCropPad Where Concat Split Expand Gather Pad Shape Size OneHot "
 MOVES += "ConstantOfShape EyeLike NonZero Unique NonMaxSuppression TopK ArgMax ArgMin "
-MOVES += "ReduceMax ReduceMin GlobalMaxPool Transpose"
+MOVES += "ReduceMax ReduceMin GlobalMaxPool"
 
 # Conversions that change no value: ONNX Runtime puts them around kernels that it hasn't.
 WIDENS = {
@@ -578,6 +591,7 @@ TABLE |= {
         lambda c: s.Moves() if _on(c, "channels_last") or c.shape() != c.gives[0] else s.Same(),
     ),
     **s.rows_for("Reshape Flatten Unsqueeze Squeeze", lambda c: s.Reshapes()),
+    "Transpose": lambda c: o.transpose(c.get("perm") or range(c.rank())[::-1]),
 }
 
 # Domains in which an operator's name means what it does here.

@@ -39,7 +39,7 @@ ELTWISE = {
 }
 
 # What moves, copies or chooses elements.
-MOVES = "Permute Gather GatherElements Tile Expand ShuffleChannel Concat Slice Padding Arg TopK"
+MOVES = "Gather GatherElements Tile Expand ShuffleChannel Concat Slice Padding Arg TopK"
 
 POOLS = {"MAX": "max", "AVE": "average", "0": "max", "1": "average"}
 
@@ -180,5 +180,6 @@ TABLE |= {
         "Identity Dropout Split",
         lambda c: s.Same() if len(c.gives) == 1 else s.Passes((0,) * len(c.gives)),
     ),
+    "Permute": lambda c: o.transpose(_ints(c, "order")),
     **s.rows_for(MOVES, lambda c: s.Moves()),
 }

@@ -68,7 +68,7 @@ MOVES = (
     "Concat ConcatV2 Pack Unpack Split SplitV BroadcastTo Fill OneHot TensorScatterUpdate "
     "Where Unique UniqueV2 "
     "ListDiff InvertPermutation ArgMax ArgMin TopKV2 Max Min All Any "
-    "MaxPoolWithArgmax Transpose"
+    "MaxPoolWithArgmax"
 )
 
 
@@ -217,6 +217,7 @@ TABLE |= {
     "LogSoftmax": lambda c: o.normalised("log_softmax", (-1,)),
     "Bitcast": lambda c: o.bitcast(c.dtype(), c.dtypes[0], c.gives[0] == c.shape()),
     **s.rows_for("Reshape ExpandDims Squeeze", lambda c: s.Reshapes()),
+    "Transpose": lambda c: o.transpose(c.integers(1)),
 }
 
 

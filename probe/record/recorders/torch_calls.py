@@ -483,6 +483,15 @@ def _viewed(c: AtenCall) -> s.Meaning:
     return s.Reshapes()
 
 
+@TABLE.row("transpose t")
+def _aten_transpose(c: AtenCall) -> s.Meaning:
+    axes = list(range(c.rank()))
+    first, second = c.get("dim0", 0), c.get("dim1", -1)
+    if axes:
+        axes[first], axes[second] = axes[second], axes[first]
+    return o.transpose(axes)
+
+
 # sums of products
 
 
@@ -615,5 +624,6 @@ TABLE |= {
         "sum mean prod logsumexp nansum linalg_vector_norm norm count_nonzero var std",
         lambda c: o.reduced(c.op, _aten_axes(c)),
     ),
+    "permute": lambda c: o.transpose(c["dims"]),
     **s.rows_for(MOVES, lambda c: s.Moves()),
 }

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from probe.order.semantics import Moves, Passes, Reshapes, Same, Unknown, contract
+from probe.order.semantics import Moves, Passes, Reshapes, Same, Turns, Unknown, contract
 from probe.order.semantics import operations as o
 from probe.order.semantics.contract import Call, Operand, Step, StepBuilder, Steps
 
@@ -55,7 +55,7 @@ def test_steps_have_numbers_behind_what_is_read() -> None:
 
 
 def test_what_moves_is_exact_and_what_sums_is_not() -> None:
-    moves = Moves(), Same(), Reshapes(), Passes((0,))
+    moves = Moves(), Same(), Reshapes(), Turns((1, 0)), Passes((0,))
     assert not Unknown("w").exact and all(each.exact and not each.sums for each in moves)
     assert not o.matmul().exact and o.matmul().sums
     root = o.function("sqrt")

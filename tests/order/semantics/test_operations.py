@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from probe.case.geometry import WindowSizes
-from probe.order.semantics import Contracts, Frame, Moves, Same, Unknown
+from probe.order.semantics import Contracts, Frame, Same, Turns, Unknown
 from probe.order.semantics import operations as o
 from probe.order.semantics.contract import Call, Operand
 
@@ -105,11 +105,12 @@ def test_products_are_numpys(turned: tuple[bool, bool]) -> None:
 
 def test_an_einsum_is_a_product_or_a_transpose_or_unknown() -> None:
     assert o.einsum("ab, bc -> ac") == Contracts("ab,bc->ac")
-    assert o.einsum("abc->cab") == Moves()
+    assert o.einsum("abc->cab") == Turns((2, 0, 1))
     for unknown in ("aa,ab->b", "ab->a", "ab,bc", "a,b,c->abc", "...a->a..."):
         with pytest.raises(ValueError, match="."):
             o.einsum(unknown)
 
 
-def test_bits_of_a_different_size_are_unknown() -> None:
+def test_axes_count_from_either_end() -> None:
+    assert o.transpose((0, -1, 1)) == Turns((0, 2, 1))
     assert isinstance(o.bitcast("float32", "int8", whole=False), Unknown)

@@ -13,7 +13,7 @@ from probe.case.errors import InputError
 from probe.diff.enclosed import divisors_of
 from probe.diff.sums import sum_of
 from probe.order import window
-from probe.order.semantics import Each, Meaning, Moves, Passes, Reshapes, Same, Unknown
+from probe.order.semantics import Each, Meaning, Moves, Passes, Reshapes, Same, Turns, Unknown
 from probe.record.contract import Again
 
 Event = tuple[Any, list[np.ndarray], list[np.ndarray]]
@@ -143,6 +143,8 @@ def expected(
     values = [wide(*both) for both in zip(reads, dtypes, strict=False)]
     if isinstance(meaning, Same | Reshapes):
         return values[0].reshape(shape)
+    if isinstance(meaning, Turns):
+        return values[0].transpose(meaning.axes)
     try:
         summed = sum_of(meaning, [array.shape for array in reads], shape, dtypes)
     except InputError:
