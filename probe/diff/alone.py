@@ -32,7 +32,7 @@ from probe.explain import comparison
 from probe.explain.comparison import Comparison, OutputPairs, Revealer
 from probe.explain.enclosure import RoundingVerdict
 from probe.order.reveal import SHORT
-from probe.order.semantics import Passes
+from probe.order.semantics import Passes, Reshapes, Same, Turns
 from probe.order.summation import Summation
 from probe.order.tree import BIAS
 from probe.record.contract import Isolated
@@ -367,8 +367,9 @@ def find_own_differences(difference: Difference, seconds: float = SECONDS) -> tu
         if region.verdict == "carried" and region.right is not None and not region.joint:
             ours, theirs = left.operations[region.left or 0], right.operations[region.right]
             paired = len(region.reads) == len(ours.reads) == len(theirs.reads)
-            inner = isinstance(theirs.meaning, Passes)  # its parts are asked
-            if paired and not inner and theirs.again is not None:
+            # nor what only hands on the numbers that it reads, in whatever order
+            hands_on = isinstance(theirs.meaning, Passes | Reshapes | Same | Turns)
+            if paired and not hands_on and theirs.again is not None:
                 able.append(region)
     begun, tried = time.monotonic(), 0
     for region in able:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from probe.case import floats
-from probe.case.errors import ProbeError
+from probe.case.errors import InputError, ProbeError
 from probe.case.layout import BOUNDARY
 from probe.diff import place
 from probe.diff.alone import (
@@ -52,6 +52,7 @@ from probe.order.semantics import (
     Unknown,
     Windows,
 )
+from probe.order.tree import Tree
 from probe.record.recording import (
     LeftOut,
     Operation,
@@ -532,9 +533,6 @@ SAID = {
 # Of which NumPy rounds as a library does. float16 is added in float32 by some.
 STEPPED = ("float32", "float64")
 
-# Names of what is added, in the order of the left side's operands; no longer sums are named.
-LETTERS = "abcdefgh"
-
 SUMS = (Contracts, Windows, Convolution, Reduces)
 
 # Products that are listed one by one, to find those of one side on the other.
@@ -586,71 +584,60 @@ def terms_cause(sides: Sides, apart: np.ndarray) -> Cause | None:
     """Returns why two sums of the same terms differ: their order; None where they are no such sums,
     or NumPy does not give all differing outputs ``apart`` of both sides."""
     left, right = sides
-    ours, theirs = _addition_tree(left), _addition_tree(right)
-    if ours is None or theirs is None:
-        return None
-    # both sides' operands by name; of the right side None where it is no one's
+    # operands by where the left reads them first; what no one there stands for has no tree
     numbers, values = left.operation.reads, left.side.values
-    letters = dict(zip(dict.fromkeys(numbers), LETTERS, strict=False))
+    leaves = {n: place for place, n in reversed([*enumerate(numbers)])}
     same = {pair.right: pair.left for pair in left.pairs if pair.equal and pair.selection.whole}
     for n in right.operation.reads:
         weight = right.side.values[n]
         if n not in same and weight.given < 0:
             same[n] = next((m for m in numbers if values[m].key == weight.key), -1)
-    names = [letters.get(n) for n in numbers]
-    others = [letters.get(same.get(n, -1)) for n in right.operation.reads]
-    said = _terms_text(ours, names), _terms_text(theirs, others)
-    terms = [sorted(re.findall(r"\w+", text)) for text in said]
-    if terms[0] != terms[1] or str(None) in terms[0] or said[0] == said[1]:
+    named = (
+        [leaves[n] for n in numbers],
+        [leaves.get(same.get(n, -1)) for n in right.operation.reads],
+    )
+    trees = [_addition_tree(side, names) for side, names in zip(sides, named, strict=True)]
+    ours, theirs = trees
+    if ours is None or theirs is None or ours == theirs or ours.leaves != theirs.leaves:
         return None
-    for side, tree in ((left, ours), (right, theirs)):
-        total = _add_terms(tree, side.reads)
-        if total.shape != side.value.shape:
+    for side, tree, names in zip(sides, (ours, theirs), named, strict=True):
+        sums, operands = list[np.ndarray](), dict(zip(names, side.reads, strict=True))
+        with np.errstate(all="ignore"):
+            for first, second in tree.nodes:
+                pair = (sums[~n] if n < 0 else operands[n] for n in (first, second))
+                sums.append(np.add(*pair))
+        if sums[-1].shape != side.value.shape:
             return None
-        if unequal_bits(side.taken(total)[apart], side.outputs[apart], side.value.dtype).any():
+        if unequal_bits(side.taken(sums[-1])[apart], side.outputs[apart], side.value.dtype).any():
             return None
     why = (
-        f"{said[0]} on the left, {said[1]} on the right, of the operands as the left reads them; "
-        f"all {len(apart)} differing outputs replay in NumPy on both sides"
+        f"{ours.formula} on the left, {theirs.formula} on the right, of the operands as the left "
+        f"reads them; all {len(apart)} differing outputs replay in NumPy on both sides"
     )
     return Cause("order", why, len(apart), len(apart))
 
 
-# An operand's number, or two of these that are added.
-Terms = int | tuple["Terms", "Terms"]
-
-
-def _addition_tree(alone: Alone) -> Terms | None:
-    """Returns how an operation adds what it reads; None where it does anything else."""
+def _addition_tree(alone: Alone, leaves: Sequence[int | None]) -> Tree | None:
+    """Returns how an operation adds what it reads, by the ``leaves`` that these are; None where it
+    does anything else, or adds one twice."""
     meaning = alone.operation.meaning
     count = len(alone.operation.reads)
-    if set(alone.dtypes) - {alone.dtypes[-1]} or alone.dtypes[-1] not in STEPPED:
+    if set(alone.dtypes) - {alone.dtypes[-1]} or alone.dtypes[-1] not in STEPPED or None in leaves:
         return None
     steps: Sequence[Step] = [Step(meaning, tuple(range(count)), alone.value.shape)]
     if isinstance(meaning, Steps):
         steps = meaning.steps if not meaning.gives else ()
-    values: list[Terms] = list(range(count))
+    nodes, values = list[tuple[Any, Any]](), list[Any](leaves)
     for step in steps:
         what = step.meaning
         if what != Each(what.word) or not what.word.startswith("add"):
             return None
         total, *rest = (values[n] for n in step.reads)
         for each in rest:
-            total = total, each
+            nodes.append((total, each))
+            total = -len(nodes)
         values.append(total)
-    return values[-1] if steps else None
-
-
-def _terms_text(tree: Terms, names: Sequence[str | None]) -> str:
-    """Returns the sum in words; the two sides of one addition have no order."""
-    if isinstance(tree, int):
-        return str(names[tree])
-    both = sorted((_terms_text(part, names) for part in tree), key=lambda part: (-len(part), part))
-    return " + ".join(f"({one})" if len(one) > 1 else one for one in both)
-
-
-def _add_terms(tree: Terms, reads: Sequence[np.ndarray]) -> np.ndarray:
-    if isinstance(tree, int):
-        return reads[tree]
-    with np.errstate(all="ignore"):
-        return np.asarray(_add_terms(tree[0], reads) + _add_terms(tree[1], reads))
+    try:
+        return Tree.from_nodes(nodes) if nodes else None
+    except InputError:
+        return None

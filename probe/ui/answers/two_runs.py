@@ -392,10 +392,8 @@ class MaskedSample:
     @property
     def apart(self) -> bool:
         """Whether any has different bits."""
-        units = (f"uint{8 * array.dtype.itemsize}" for array in self.outputs[0])
-        bits = ([array.view(f"u{array.dtype.itemsize}") for array in side] for side in self.outputs)
-        plain = replace(self, outputs=tuple(bits))  # type: ignore[arg-type]
-        return any(each.differing for each in plain.differences(units))
+        containers = (str(array.dtype) for array in self.outputs[0])
+        return any(each.differing for each in self.differences(containers))
 
 
 def masked_samples(plain: Plain, arrays: Arrays, declared: Any, tell: Say) -> list[MaskedSample]:
