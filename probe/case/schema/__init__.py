@@ -28,8 +28,7 @@ VERSION = 10
 # What each version added. A column that is newer than a file reads as null.
 HISTORY: dict[int, str] = {
     1: "The first format: every table and column that is not listed below.",
-    2: "Whole networks: `networks`, `activations`, `padded_lengths`, `programs`, `decisions`. "
-    "Public reports: `reports`, `findings`. `remedies`, `reproductions`.",
+    2: "`networks`. Public reports: `reports`, `findings`. `remedies`, `reproductions`.",
     3: "`trials`; `comparisons.signed_zero`, `reveals.certified`; layouts as an axis.",
     4: "Models of any shape: `walks`, `sources`.",
     5: "The invariant mode: `invariances`.",

@@ -87,8 +87,6 @@ PLACE = f"""\
 PAIR = f"{PLACE}\n*against int the axis' value on the right side [elements of `vary`]"
 NETWORK = "*network_id text hash of the chain of layers with its weights"
 CONTENT = "*content int valid length: positions of data, at the start [positions]"
-PADDED = "*padded int length of the short run: data and padding [positions]"
-FIXED = "fixed int full length, with which the short run is compared [positions]"
 MODEL = f"""\
 *model text name of the model, of those that the experiment lists
 {TARGET}
@@ -319,82 +317,6 @@ examined         int   layers of the model, as it counts them, that `layers` con
 operations_total int   layers of the whole model, as it counts them [layers]; null: not counted
 part             text  which part of the model was read, and where it ends; null: the whole model
                        was read
-
-## activations @2
-One row per layer of a network, run at a padded length and compared with the full length.
-
-{RUN}
-{NETWORK}
-{TARGET}
-{CONTENT}
-{PADDED}
-*layer       int   number of the layer, from 0
-{FIXED}
-name         text  the layer's name
-op           text  `conv2d`, `max_pool2d`, `activation`, ...
-size         int   length of the layer's output in the short run [positions]
-size_fixed   int   length of the layer's output in the full run [positions]
-compared     int   activations that read the same values in both runs [activations]
-other_window int   activations of the short run that read different values [activations]
-differing    int   compared activations whose values differ [activations]
-max_ulp      int   largest absolute distance [ulp]; null: no distance is a number
-max_scaled   float largest |difference| / (eps * largest |activation| here) [1]; null: not known
-own          int   activations that differ although the layer gets the full run's input
-                   [activations]; null: not measured
-cause        text  why these differ: `order`, `rounding`, ...; null: none differs
-replayed     int   of these, reproduced bit for bit on both sides [activations]
-control      text  the same shape, run again: `equal`, `differs`, `alignment differs`; null: not run
-
-## padded_lengths @2
-One row per valid length: how far it must be padded.
-
-{RUN}
-{NETWORK}
-{TARGET}
-{CONTENT}
-{FIXED}
-outputs         int   outputs of the full run [positions]
-kept            int   outputs up to the last one that depends on data [positions]
-least           int   shortest padded length that has all of them [positions]
-safe            int   shortest one at which every layer adds in the order of the full run
-                      [positions]
-unknown         int   layers whose summation is unknown at `safe` [layers]
-differing_least int   outputs at `least` with different bits [outputs]
-differing_safe  int   outputs at `safe` with different bits [outputs]
-checked         int   sets of new operands that the last two were run on [sets]
-
-## programs @2
-One row per valid length and kind of padding: the network run end to end.
-
-{RUN}
-{NETWORK}
-{TARGET}
-{CONTENT}
-*variant          text  which run: `least`, `safe`, or `layerwise`
-padded            int   the run's padded length [positions]
-{FIXED}
-compared          int   outputs that depend on data [outputs]
-differing         int   of these, with bits that differ from the full run's [outputs]
-max_ulp           int   largest absolute distance [ulp]; null: no distance is a number
-other_than_layers int   outputs of the full run that differ if run layer by layer [outputs]; null:
-                        not measured
-
-## decisions @2
-One row per decision made from a network's outputs, with the outputs' error.
-
-{RUN}
-{NETWORK}
-{TARGET}
-{CONTENT}
-*variant    text  which run: `fixed`, `least`, `safe`, `layerwise`, ...
-*decision   text  the decision over the channels: `argmax`, `top-5`, `threshold`
-padded      int   the run's padded length [positions]
-taken       int   decisions: one per position, or per value [decisions]
-crossed     int   decisions that differ from those of the full run [decisions]
-margin      float smallest distance from a different decision [eps * largest]
-differing   int   outputs with bits that differ from the full run's [outputs]
-error       float largest |output - float64's| / (eps * largest |output|) [1]
-error_fixed float the same for the full run [1]
 
 ## reports @2
 One row per public report of runs that were expected to agree and do not.

@@ -278,7 +278,7 @@ NAMED = {"argmax": "the argmax", "top-5": "the set of the five largest", "thresh
 
 @dataclass(frozen=True)
 class Decision:
-    """One kind of decision over some outputs; columns of the table ``decisions``.
+    """One kind of decision over some outputs.
 
     ``taken``: how many were; ``crossed``: that the two runs take differently. ``margin``: how near
     the nearest of the full run's is to being taken differently, in eps times the largest output.
