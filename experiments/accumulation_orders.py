@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lib import frame
+from lib.frame import REPORT
 from probe import Case, Store, Target
 from probe.case.errors import TargetError
 from probe.explain import kernels
@@ -52,13 +53,6 @@ class Study(NamedTuple):
     asked: bool = False
 
 
-REPORT = Case(
-    op="conv2d",
-    kernel="1x5",
-    weights=(-0.7313, -1.1043, 1.8492, 1.3007, -0.1033),
-    bias=0.0401,
-    operands="ramp",
-)
 ORDINARY = """
     tensorflow
     tensorflow,onednn=0

@@ -62,23 +62,6 @@ PRODUCTS = [
 ]
 """pytorch #51276 and #124025, tensorflow #8670: one row against many in a matrix product."""
 
-TARGETS = """
-    tensorflow
-    tensorflow,isa=avx2
-    tensorflow,onednn=0
-    keras
-    torch
-    torch,mkldnn=0
-    jax
-    onnxruntime
-    onnxruntime,weights=argument
-    litert
-    litert,xnnpack=0
-    opencv
-    numpy
-    reference
-""".split()
-
 KEEP = 2
 """Differing outputs stored of each comparison; how many there are is counted without limit."""
 
@@ -88,16 +71,15 @@ QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
 @frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, explains, stores and prints; whether Ctrl-C ended it."""
-    targets = [Target.parse(text) for text in (QUICK if quick else TARGETS)]
+    targets = [Target.parse(text) for text in (QUICK if quick else frame.LIBRARIES)]
     shapes = [*REPORTS.values(), *SHAPES, DEPTHWISE]
     parts = [
         (shapes[:1] if quick else shapes, BATCHES, "batch"),
         (PRODUCTS[: 1 if quick else 4], BATCHES, "length"),
     ]
     what = "batch invariance"
-    if frame.swept(store, what, parts, targets, experiment="batch_invariance", keep=KEEP):
-        return True
-    return frame.explained(store, what)
+    options = {"experiment": "batch_invariance", "keep": KEEP}
+    return frame.swept(store, what, parts, targets, **options) or frame.explained(store, what)
 
 
 if __name__ == "__main__":

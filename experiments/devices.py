@@ -12,12 +12,10 @@ like below and run it again: what is stored already is not measured or explained
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 from lib import frame
 from probe import Case, Target
-from probe.targets.launch import open_session
 
 NAME = "devices"
 
@@ -40,9 +38,6 @@ TARGETS = """
     jax@gpu:0,tf32=0
     jax@gpu:0,deterministic=1
 """.split()
-
-PATIENCE = 900.0
-"""Seconds for an answer or a start: nothing may be called a failure that is only a busy machine."""
 
 KEEP = 2
 """Differing outputs stored of each comparison; how many there are is counted without limit."""
@@ -76,11 +71,8 @@ def plan(quick: bool) -> list[tuple[list[Case], list[int], str]]:
 def main(store: Path, quick: bool) -> bool:
     """Measures, explains, stores and prints; whether Ctrl-C ended it."""
     targets = [Target.parse(text) for text in (QUICK if quick else TARGETS)]
-    patient = partial(open_session, time_limit=PATIENCE, start_limit=PATIENCE)
-    options = {"experiment": NAME, "keep": KEEP, "opens": patient}
-    if frame.swept(store, NAME, plan(quick), targets, **options):
-        return True
-    return frame.explained(store, NAME)
+    options = {"experiment": NAME, "keep": KEEP, "opens": frame.patient}
+    return frame.swept(store, NAME, plan(quick), targets, **options) or frame.explained(store, NAME)
 
 
 if __name__ == "__main__":

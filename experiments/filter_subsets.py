@@ -41,23 +41,7 @@ CASES = [
 ]
 """Longer than the kernel and as long, one axis and two, one row and sixteen."""
 
-TARGETS = """
-    tensorflow
-    tensorflow,isa=avx2
-    tensorflow,onednn=0
-    tensorflow,xla=1
-    keras
-    torch
-    torch,mkldnn=0
-    jax
-    onnxruntime
-    onnxruntime,weights=argument
-    litert
-    litert,xnnpack=0
-    opencv
-    numpy
-    reference
-""".split()
+TARGETS = [*frame.LIBRARIES, "tensorflow,xla=1"]
 
 KEEP = 2
 """Differing outputs stored of each comparison; how many there are is counted without limit."""
@@ -71,9 +55,8 @@ def main(store: Path, quick: bool) -> bool:
     targets = [Target.parse(text) for text in (QUICK if quick else TARGETS)]
     parts = [(CASES[:2] if quick else CASES, FILTERS, "filters")]
     what = "filter subsets"
-    if frame.swept(store, what, parts, targets, experiment="filter_subsets", keep=KEEP):
-        return True
-    return frame.explained(store, what)
+    options = {"experiment": "filter_subsets", "keep": KEEP}
+    return frame.swept(store, what, parts, targets, **options) or frame.explained(store, what)
 
 
 if __name__ == "__main__":

@@ -12,11 +12,11 @@ you like below and run it again: what is stored already is not measured or expla
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 from length_sweep import grid
 from lib import frame
+from lib.frame import patient
 from probe import Case, Store, Target, load
 from probe.case.errors import TargetError
 from probe.explain.comparison import run_and_reveal
@@ -24,7 +24,7 @@ from probe.sweep import plan
 from probe.sweep.campaign import case_row
 from probe.sweep.plan import output_columns
 from probe.sweep.printing import Output
-from probe.targets.launch import AnySession, open_session
+from probe.targets.launch import AnySession
 from probe.targets.target import why_unavailable
 
 NAME = "frameworks"
@@ -52,13 +52,8 @@ TOGETHER = [
 ]
 """What all targets compute at the same length, to be compared with each other."""
 
-PATIENCE = 900.0
-"""Seconds for an answer or a start: nothing may be called a failure that is only a busy machine."""
-
 KEEP = 2
 """Differing outputs stored of each comparison; how many there are is counted without limit."""
-
-patient = partial(open_session, time_limit=PATIENCE, start_limit=PATIENCE)
 
 QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
 

@@ -20,8 +20,7 @@ from typing import Any
 from lib import frame
 from lib.invariance import Counted, Made, Subject, backwards, counted, subjects, timed
 from probe import Store, Target, load
-from probe.case.errors import InputError, ProbeError
-from probe.sweep import plan
+from probe.case.errors import ProbeError
 from probe.sweep.campaign import run_row
 from probe.sweep.printing import Output, table
 from probe.targets import budget
@@ -146,9 +145,7 @@ def stored(store: Path) -> set[tuple[str, str]]:
 @frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, stores and prints; whether Ctrl-C ended it."""
-    if (part := plan.current_shard()) != plan.ALL:
-        why = "times are compared within one run"
-        raise InputError("shard", part.text, why, "leave it out, and run it on each machine")
+    frame.refuse_shards()
     out = Output()
     with Store.here(store) as kept:
         interrupted = measure_all(QUICK if quick else subjects(), store, kept, out)

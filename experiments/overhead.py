@@ -24,8 +24,6 @@ import numpy as np
 from lib import frame
 from probe import Case, Store, Target
 from probe.case import ulp
-from probe.case.errors import InputError
-from probe.sweep import plan
 from probe.sweep.bits import sweep_cases
 from probe.sweep.campaign import run_row
 from probe.sweep.printing import Output, table
@@ -229,9 +227,7 @@ def measure(quick: bool) -> Iterator[tuple[str, list[Row]]]:
 @frame.script
 def main(store: Path, quick: bool) -> None:
     """Measures, stores and prints."""
-    if (part := plan.current_shard()) != plan.ALL:
-        why = "times are compared within one run"
-        raise InputError("shard", part.text, why, "leave it out, and run it on each machine")
+    frame.refuse_shards()
     os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", ABSL_MIN_LOG_LEVEL="3")
     out, rows = Output(), []
     with Store.here(store) as kept, out.progress("measuring"):

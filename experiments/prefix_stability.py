@@ -17,19 +17,11 @@ from pathlib import Path
 from rich.text import Text
 
 from lib import frame
+from lib.frame import REPORT
 from probe import Case, Store, Target
 from probe.sweep.bits import sweep_cases
 from probe.sweep.printing import Output, table
 from probe.sweep.summary import DifferingRun, Summary, TargetSummary
-
-REPORT = Case(
-    op="conv2d",
-    kernel="1x5",
-    weights=(-0.7313, -1.1043, 1.8492, 1.3007, -0.1033),
-    bias=0.0401,
-    operands="ramp",
-)
-"""NHWC, VALID, float32: as it was published."""
 
 SAME = REPORT.with_(padding="same")
 

@@ -18,6 +18,7 @@ from itertools import product
 from pathlib import Path
 
 from lib import frame
+from lib.frame import REPORT
 from lib.orders import measure_by_order, measured
 from probe import Case, Store, Target
 from probe.case.errors import ProbeError
@@ -25,13 +26,6 @@ from probe.sweep import plan
 from probe.sweep.printing import Output
 from probe.targets.installation import install_target, is_there
 
-REPORT = Case(
-    op="conv2d",
-    kernel="1x5",
-    weights=(-0.7313, -1.1043, 1.8492, 1.3007, -0.1033),
-    bias=0.0401,
-    operands="ramp",
-)
 TELLING = Case(op="conv2d", kernel="1x5", operands="cancel")
 """The same shape with operands that show nearly every changed order."""
 

@@ -10,43 +10,24 @@ thread below and run it again: what is stored already is not run twice.
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lib import frame
+from lib.frame import LIBRARIES, REPORT, patient
 from lib.reports import Conventions, Operators, Pair, Report, ask
 from probe import Case, Store, Target, load
-from probe.targets.launch import open_session
 
 NAME = "public_reports"
 
-TARGETS = """
-    tensorflow
-    tensorflow,isa=avx2
-    tensorflow,isa=sse41
-    tensorflow,onednn=0
-    tensorflow,onednn=0,contraction=0
-    tensorflow,xla=1
-    keras
-    torch
-    torch,mkldnn=0
-    jax
-    onnxruntime
-    onnxruntime,weights=argument
-    litert
-    litert,xnnpack=0
-    opencv
-    numpy
-    reference
-""".split()
+TARGETS = [
+    *LIBRARIES,
+    *("tensorflow,isa=sse41", "tensorflow,onednn=0,contraction=0", "tensorflow,xla=1"),
+]
 
 QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
-
-PATIENCE = 900.0
-"""Seconds for an answer or a start: nothing may be called a failure that is only a busy machine."""
 
 WITHOUT_SAME = ("torch", "opencv")
 """Libraries whose users write padding=1 where others write SAME."""
@@ -64,14 +45,6 @@ def product(channels: int, filters: int, **more: Any) -> Case:
     """Returns a matrix product; its rows are the axis ``length``."""
     return Case("matmul", in_channels=channels, filters=filters, **(CANCEL | more))
 
-
-ORIGINAL = Case(
-    "conv2d",
-    "1x5",
-    weights="-0.7313,-1.1043,1.8492,1.3007,-0.1033",
-    bias=0.0401,
-    operands="ramp",
-)
 
 ONE = np.float32(1) * np.float32(242) / np.float32(62) / np.float32(62)
 """What every element of the map is in pytorch/pytorch#24172, before it is squared."""
@@ -132,8 +105,8 @@ REPORTS = [
         "the first outputs of a 1x5 convolution over 10 * arange(T) change with T",
         None,
         (
-            Pair("length 7 against 8", ORIGINAL, "length", 7, 8),
-            Pair("length 9 against 19", ORIGINAL, "length", 9, 19),
+            Pair("length 7 against 8", REPORT, "length", 7, 8),
+            Pair("length 9 against 19", REPORT, "length", 9, 19),
         ),
         home="tensorflow,onednn=0,contraction=0",
     ),
@@ -381,7 +354,6 @@ def main(store: Path, quick: bool) -> bool:
     """Measures, explains, shrinks, stores and prints; whether Ctrl-C ended it."""
     targets = [Target.parse(text) for text in (QUICK if quick else TARGETS)]
     reports = [small(one) for one in REPORTS] if quick else REPORTS
-    patient = partial(open_session, time_limit=PATIENCE, start_limit=PATIENCE)
     with Store.here(store) as kept:
         with frame.bar("public reports") as progress:
             asked = ask(reports, targets, kept, NAME, progress, patient)

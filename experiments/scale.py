@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 
 from lib import frame
 from probe import Case, Store, Target, load
-from probe.case.errors import InputError
 from probe.sweep import plan as shard
 from probe.sweep.bits import sweep_cases
 from probe.sweep.campaign import run_row
@@ -372,9 +371,7 @@ def measure(plan: Plan) -> Iterator[tuple[str, list[Row]]]:
 @frame.script
 def main(store: Path, quick: bool) -> None:
     """Measures, stores and prints."""
-    if (part := shard.current_shard()) != shard.ALL:
-        why = "times are compared within one run"
-        raise InputError("shard", part.text, why, "leave it out, and run it on each machine")
+    frame.refuse_shards()
     os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", ABSL_MIN_LOG_LEVEL="3")
     out, found = Output(), []
     with Store.here(store) as kept, out.progress("measuring"):

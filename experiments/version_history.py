@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from lib import frame
+from lib.frame import REPORT
 from lib.orders import measure_by_order, measured
 from probe import Case, Store, Target
 from probe.case.errors import ProbeError
@@ -25,15 +26,6 @@ from probe.sweep.printing import Output
 from probe.targets.installation import install_target, remove_installed
 from probe.targets.runtimes import environments
 from probe.targets.runtimes.environments import release_numbers
-
-REPORT = Case(
-    op="conv2d",
-    kernel="1x5",
-    weights=(-0.7313, -1.1043, 1.8492, 1.3007, -0.1033),
-    bias=0.0401,
-    operands="ramp",
-)
-"""As it was published."""
 
 TELLING = [
     Case(op="conv2d", kernel="1x5", operands=kind, seed=seed)

@@ -15,13 +15,12 @@ from probe.case import floats
 from probe.case.case import Case
 from probe.explain.comparison import outputs_of_call
 from probe.order.masks import SessionOperator
-from probe.order.windows import as_windows, reveal_pool, reveal_windows
+from probe.order.windows import as_predicted, as_windows, reveal_pool, reveal_windows
 from probe.sweep.campaign import Campaign, CampaignPart, Row, Tally, case_row
 from probe.sweep.store import Store
 from probe.targets.launch import AnySession, open_session
 from probe.targets.progress import Tell
 from probe.targets.target import Target
-from probe.ui.answers.cases import predicted
 
 
 def measure(
@@ -75,7 +74,7 @@ def read(session: AnySession, case: Case) -> tuple[list[Row], list[Row]]:
         counted = pooled.counted if case.pool == "avg" else None
     else:
         revealed = reveal_windows(SessionOperator(session, case))
-    said = predicted(case)
+    said = as_predicted(case)
     rows = []
     for group, position in np.ndindex(revealed.shape[:2]):
         here = revealed[group, position]

@@ -13,20 +13,53 @@ import click
 
 from probe import load
 from probe.case.case import Case
-from probe.case.errors import INTERRUPTED, ProbeError
+from probe.case.errors import INTERRUPTED, InputError, ProbeError
 from probe.explain.causes import explain_store
 from probe.sweep.bits import sweep_cases
 from probe.sweep.campaign import Tally
-from probe.sweep.plan import Shard, within_shard
+from probe.sweep.plan import ALL, Shard, current_shard, within_shard
 from probe.sweep.printing import Output
 from probe.sweep.store import Store
 from probe.targets import budget
+from probe.targets.launch import open_session
 from probe.targets.progress import Tell
 from probe.targets.target import Target
 from probe.ui.answers import sweep as answers
 from probe.ui.answers.show import here as show
 
 Main = Callable[[Path, bool], "bool | None"]
+
+REPORT = Case(
+    op="conv2d",
+    kernel="1x5",
+    weights=(-0.7313, -1.1043, 1.8492, 1.3007, -0.1033),
+    bias=0.0401,
+    operands="ramp",
+)
+"""The convolution of the report that probe started from, as it was published: NHWC and VALID."""
+
+LIBRARIES = """
+    tensorflow
+    tensorflow,isa=avx2
+    tensorflow,onednn=0
+    keras
+    torch
+    torch,mkldnn=0
+    jax
+    onnxruntime
+    onnxruntime,weights=argument
+    litert
+    litert,xnnpack=0
+    opencv
+    numpy
+    reference
+""".split()
+"""Every library on the processor, with the switches by which most of them add differently."""
+
+PATIENCE = 900.0
+"""Seconds for an answer or a start: nothing may be called a failure that is only a busy machine."""
+
+patient = functools.partial(open_session, time_limit=PATIENCE, start_limit=PATIENCE)
 
 
 def script(main: Main) -> click.Command:
@@ -69,6 +102,13 @@ def script(main: Main) -> click.Command:
 def bar(what: str) -> AbstractContextManager[Tell]:
     """Returns a progress bar on stderr; what it gives is a campaign's ``progress``."""
     return Output().progress(what)
+
+
+def refuse_shards() -> None:
+    """Raises InputError where an experiment whose times are compared is asked for a part."""
+    if (part := current_shard()) != ALL:
+        why = "times are compared within one run"
+        raise InputError("shard", part.text, why, "leave it out, and run it on each machine")
 
 
 def swept(

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,11 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from probe.case.errors import InputError
 from probe.case.operands import normal
 
 NAME = "nine-layers"
-FORM = f"{NAME}[:width=16,seed=0,blocks=8,padding=valid]"
 KERNEL = 5
 SPREAD = 0.1
 """Standard deviation of the biases."""
@@ -58,19 +55,6 @@ class NineLayers:
     blocks: int = 8
     padding: str = "valid"
     fixed: int = 4096
-
-    @classmethod
-    def parse(cls, text: str, fixed: int = 4096) -> NineLayers:
-        """Returns the network of ``nine-layers:width=32,seed=1``. Raises InputError."""
-        given: dict[str, Any] = {}
-        for word in filter(None, text.partition(":")[2].split(",")):
-            found = re.fullmatch(r"(width|seed|blocks)=(\d+)|(padding)=(valid|same)", word)
-            if not text.startswith(NAME) or not found:
-                why = f"{word!r} is not a part of this name"
-                raise InputError("network", text, why, f"write {FORM}")
-            name, number, padding, how = found.groups()
-            given[name or padding] = how or int(number)
-        return cls(**given, fixed=fixed)
 
     @property
     def name(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from lib.frame import patient
 from probe.case.case import Case
 from probe.case.errors import TargetError
 from probe.sizes.by_order import sweep_by_order
@@ -11,11 +12,7 @@ from probe.sweep.bits import sweep_cases
 from probe.sweep.campaign import Failure
 from probe.sweep.store import Store, parquet
 from probe.sweep.summary import Summary
-from probe.targets.launch import open_session
 from probe.targets.target import Target
-
-# Seconds for an answer or a start: nothing may be called a failure that is only a busy machine.
-PATIENT = 900.0
 
 # Failures that another day may not have: a busy machine, an installation without a network.
 PASSING = ("timeout", "unavailable")
@@ -35,7 +32,7 @@ def measure_by_order(
     ``revealed``: two or more lengths of each case. ``whole``: as of ``probe.sweep``. All of it is
     stored, failures too; a failure of the reveal is also one of the summary's.
     """
-    session = open_session(where, time_limit=PATIENT, start_limit=PATIENT)
+    session = patient(where)
     try:
         found = sweep_cases(
             *(cases, [where], lengths),

@@ -515,12 +515,12 @@ def equivalent(case: Case, framework: str) -> Equivalent:
         plain = PLAIN_TRANSPOSED
         choice("framework", framework, plain)
     if framework == "caffe":
-        return _caffe(case, pairs)
+        return _caffe(case)
     if framework == "keras" and not what.depthwise and max(case.stride) > 1 < max(case.dilation):
         why = "Keras refuses strides together with dilations"
         raise InputError("dilation", by(case.dilation), why, "use a different framework")
     resolved = case.with_(padding=pairs, ceil_mode=case.rounds_up)
-    shifted = _shifted(framework, case, pairs) if what.transposed else _sizes_said(case, pairs)
+    shifted = _shifted(framework, case, pairs) if what.transposed else _sizes_said(case)
     note = "; ".join(filter(None, (plain[framework], shifted, _pooling(case))))
     whole = (slice(None),) * case.spatial_rank
     try:
@@ -596,7 +596,7 @@ def _shifted(framework: str, case: Case, pairs: Pairs) -> str:
     return f"{words} has as many outputs, shifted: output {by(here)} here is its output {by(there)}"
 
 
-def _sizes_said(case: Case, pairs: tuple[Pair, ...]) -> str:
+def _sizes_said(case: Case) -> str:
     """For which sizes the zeros are these ones."""
     if case.padding not in ("same", "same_lower") or set(case.stride) == {1}:
         return ""
@@ -622,33 +622,23 @@ def _pooling(case: Case) -> str:
     return "; ".join(parts)
 
 
-def _caffe(case: Case, pairs: tuple[Pair, ...]) -> Equivalent:
+def _caffe(case: Case) -> Equivalent:
     """Symmetric padding; where that is not enough, a larger one whose first outputs are dropped."""
-    from probe.targets.backends.opencv import caffe_axes, layer_prototxt, slice_text
+    from probe.targets.backends.opencv import caffe_plan, layer_prototxt, slice_text
 
-    pool, pads, keep = case.pool, [], []
-    for axis in caffe_axes(case.spec(), case.spatial()):
-        pads.append(axis.pad)
-        keep.append(axis.kept)
+    try:
+        axes = caffe_plan(case.spec(), case.spatial())
+    except Unsupported as error:
+        todo = "pad the input in a separate layer, or use a different framework"
+        raise InputError("padding", case.padding_text, str(error), todo) from None
+    pool, pads, keep = case.pool, [axis.pad for axis in axes], [axis.kept for axis in axes]
     around = tuple((pad, pad) for pad in pads)
-    # pooling whose padding no Caffe layer has
-    todo = "pad the input in a separate layer, or use a different framework"
-    reach = zip(around, case.effective_kernel, strict=True)
-    if pool and any(pad >= extent for (pad, _), extent in reach):
-        why = "Caffe's pooling padding must be smaller than its window"
-        raise InputError("padding", case.padding_text, why, todo)
-    zeros = case.pad_with == "zeros"
-    if pool == "max" and zeros and any(map(any, pairs)):
-        raise InputError("pad_with", "zeros", "Caffe's maximum leaves padding out", todo)
-    if pool == "avg" and around != (pairs if zeros else ((0, 0),) * len(pairs)):
-        why = "Caffe's average counts only its own symmetric padding"
-        raise InputError("padding", case.padding_text, why, todo)
     cropped = any(part != slice(None) for part in keep)
     changes = {"ceil_mode": True, "pad_with": "zeros" if pool == "avg" else "nothing"}
     resolved = case.with_(padding=around, **(changes if pool else {}))
     said = (
         *(PLAIN["caffe"], "the extra outputs are cropped" if cropped else ""),
-        *("pooling rounds sizes up" if pool else "", _sizes_said(case, pairs), _pooling(case)),
+        *("pooling rounds sizes up" if pool else "", _sizes_said(case), _pooling(case)),
     )
     note = "; ".join(filter(None, said))
     flat = (1,) * (case.spatial_rank == 1)  # of a one-dimensional case the height is 1

@@ -81,7 +81,10 @@ def reveal_windows(operator: SessionOperator) -> np.ndarray:
 
 
 def as_predicted(case: Case) -> np.ndarray:
-    """The windows that the case's padding implies, as ``reveal_windows`` has them."""
+    """The windows that the case's padding implies, as ``reveal_windows`` has them.
+
+    Flat indices into x of the products of each output; -1 is padding.
+    """
     spatial = Geometry.of(case).reads()[None, :, :, None]
     width = case.in_channels // case.groups
     channel = np.arange(case.in_channels).reshape(case.groups, 1, 1, width)

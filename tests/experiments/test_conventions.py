@@ -17,8 +17,8 @@ from lib.conventions import measure
 from lib.windows import Readings
 from probe import Case, Store, Target, load
 from probe.case.errors import TargetError
+from probe.order.windows import as_predicted
 from probe.targets.launch import InlineSession
-from probe.ui.answers.cases import predicted
 
 pytestmark = pytest.mark.long
 
@@ -53,7 +53,7 @@ def test_windows_and_outputs_are_stored_and_read_back(stored):
     for case in CASES:
         one = read("reference", case)
         assert one.outputs.shape == case.output_shape()
-        assert np.array_equal(one.reads, predicted(case))
+        assert np.array_equal(one.reads, as_predicted(case))
     assert read("reference", FOUR).outputs.ravel().tolist() == [2, 4]
     assert read("reference", FOUR.with_(padding=1)).outputs.ravel().tolist() == [1, 3, 0]
     mean = read("reference", MEAN)

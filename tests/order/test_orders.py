@@ -8,14 +8,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from probe.case import floats, ulp
 from probe.case.case import Case
 from probe.case.errors import Nondeterministic, NotASum
 from probe.order import orders as orders_room
-from probe.order import window
 from probe.order.fprev import fprev_calls
 from probe.order.masks import SessionOperator
 from probe.order.orders import ContainerOperands, Orders, _OpenOutputs, replays_agree, reveal
@@ -23,7 +20,6 @@ from probe.order.replay import replay
 from probe.order.reveal import ASKED, EDGES
 from probe.order.summation import Summation, ranges_of_mask
 from probe.order.tree import BIAS, Tree
-from probe.order.windows import reveal_windows
 from probe.targets.launch import InlineSession
 from probe.targets.target import Target
 from tests.order.synthetic import planted
@@ -294,33 +290,6 @@ def test_what_adds_in_a_part_of_the_range_alone_has_no_order(name):
     known = name in ("flushed", "saturated")
     assert orders.replayed.all() == known and bool(orders.summations) == known
     assert known or "scaled through the whole range" in orders.evidence
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.data())
-def test_revealed_windows_are_the_ones_that_the_padding_predicts(data):
-    kernel = data.draw(st.integers(1, 4))
-    groups = data.draw(st.sampled_from([1, 2]))
-    case = Case(
-        op="conv1d",
-        kernel=kernel,
-        in_channels=2 * groups,
-        filters=groups * data.draw(st.integers(1, 3)),
-        groups=groups,
-        stride=data.draw(st.integers(1, 3)),
-        dilation=data.draw(st.integers(1, 2)),
-        padding=data.draw(st.sampled_from(["valid", "same", "caffe", "2:0"])),
-        length=data.draw(st.integers(8, 12)),
-        batch=data.draw(st.integers(1, 2)),
-        dtype=data.draw(st.sampled_from(["float32", "bfloat16"])),
-    )
-    found = reveal_windows(SessionOperator(session(), case))
-    geometry = window.Geometry.of(case)
-    for group in range(groups):
-        one = geometry.gather_indices(group * case.filters // groups)
-        entry = case.length * case.in_channels
-        both = np.concatenate([np.where(one < 0, -1, one + b * entry) for b in range(case.batch)])
-        assert (found[group] == both).all()
 
 
 @pytest.mark.parametrize("algorithm", ["sequential", "pairwise", "blocked"])

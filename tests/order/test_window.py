@@ -16,7 +16,7 @@ from probe.explain.comparison import outputs_of_call
 from probe.order import window
 from probe.order.masks import SessionOperator
 from probe.order.window import equivalent
-from probe.order.windows import reveal_windows
+from probe.order.windows import as_predicted, reveal_windows
 
 MOVING = [name for name, row in OPERATIONS.items() if row.kind == "convolution"]
 small = settings(max_examples=80, deadline=None)
@@ -315,19 +315,6 @@ CASES = [
 TARGETS = ("tensorflow", "keras", "torch", "jax", "onnxruntime", "opencv", "reference")
 
 
-def predicted(case):
-    """(groups, batch * positions, leaves): where the case's own padding puts its windows."""
-    geometry = window.Geometry.of(case)
-    size = np.prod(case.input_shape()) // case.batch
-    entries = np.arange(case.batch)[:, None, None] * size
-    found = []
-    for group in range(case.groups):
-        reads = geometry.gather_indices(group * (case.filters // case.groups))
-        met = np.where(reads < 0, -1, reads + entries)
-        found.append(met.reshape(-1, reads.shape[1]))
-    return np.stack(found)
-
-
 def converted(case, framework):
     """The conversion; skips where the framework has no word for it, with its reason."""
     try:
@@ -364,9 +351,9 @@ def test_the_windows_after_conversion_are_those_of_the_case(started, target, cas
         revealed = cropped(revealed, found.case, found.crop)
     if "pool" in case.op:
         revealed = np.sort(revealed, axis=2)
-        assert (revealed == np.sort(predicted(case), axis=2)).all()
+        assert (revealed == np.sort(as_predicted(case), axis=2)).all()
     else:
-        assert (revealed == predicted(case)).all()
+        assert (revealed == as_predicted(case)).all()
 
 
 def layouts(case):
@@ -488,7 +475,7 @@ def test_caffe_pads_more_and_crops_where_padding_is_not_symmetric():
 
 def test_what_caffe_has_no_layer_for_is_an_error_that_says_so():
     same = Case("avg_pool2d", 3, height=6, length=6, **SAME, pad_with="nothing").with_(stride=1)
-    with pytest.raises(InputError, match="Caffe's average counts only its own symmetric padding"):
+    with pytest.raises(InputError, match="Caffe's average counts its own symmetric padding"):
         equivalent(same, "caffe")
 
 

@@ -33,7 +33,7 @@ from probe.order.windows import (
 from probe.sizes import by_order
 from probe.targets.launch import InlineSession, open_session
 from probe.targets.target import Target, why_unavailable
-from probe.ui.answers.cases import predicted, window
+from probe.ui.answers.cases import window
 from probe.ui.answers.show import cases as show
 from tests.convolutions import explain_case
 from tests.order.synthetic import planted
@@ -252,7 +252,7 @@ def test_elements_are_named_with_as_many_calls_as_are_allowed(name, monkeypatch)
 def test_a_window_s_own_padding_is_multiplied_or_not():
     with open_session(PLAIN, inline=True) as session:
         found = reveal_reach(session, SHAPES["dilated"])
-    padded = (predicted(SHAPES["dilated"])[0] < 0).any(axis=1)
+    padded = (as_predicted(SHAPES["dilated"])[0] < 0).any(axis=1)
     assert (found.padding == padded[:, None]).all() and not found.outputs.any()
 
 

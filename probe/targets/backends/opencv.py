@@ -224,24 +224,21 @@ def symmetric_padding(spec, axis, size, before, outputs):
         drop += 1
 
 
-def caffe_axes(spec, sizes):
-    """An Axis for every spatial axis of an input of these sizes; none fits: nothing is kept."""
-    axes = []
-    for axis, (before, _, _, outputs) in enumerate(windows_of_spec(spec).spans(sizes)):
-        pad, drop = symmetric_padding(spec, axis, sizes[axis], before, outputs)
-        count = output_count(spec, axis, sizes[axis], pad)
-        part = slice(None) if (drop, count) == (0, outputs) else slice(drop, drop + outputs)
-        axes.append(Axis(pad, count, part))
-    return axes
-
-
 def slice_text(part):
     return ":" if part == slice(None) else f"{part.start}:{part.stop}"
 
 
 def caffe_plan(spec, sizes):
-    """``caffe_axes``; raises Unsupported where Caffe's own padding can't stand for the spec's."""
-    kind, windows, axes = pool_kind(spec), windows_of_spec(spec), caffe_axes(spec, sizes)
+    """An Axis for every spatial axis of an input of these sizes; none fits: nothing is kept.
+
+    Raises Unsupported where Caffe's own padding can't stand for the spec's.
+    """
+    kind, windows, axes = pool_kind(spec), windows_of_spec(spec), []
+    for axis, (before, _, _, outputs) in enumerate(windows.spans(sizes)):
+        pad, drop = symmetric_padding(spec, axis, sizes[axis], before, outputs)
+        count = output_count(spec, axis, sizes[axis], pad)
+        part = slice(None) if (drop, count) == (0, outputs) else slice(drop, drop + outputs)
+        axes.append(Axis(pad, count, part))
     zeros = spec.get("pad_with") == "zeros"
     for extent, pads, plan in zip(windows.extents, windows.pads(sizes), axes):
         if kind and plan.pad >= extent:

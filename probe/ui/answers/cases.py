@@ -21,8 +21,8 @@ from probe.explain.verdict import Verdict, bug_or_rounding
 from probe.order import functions
 from probe.order.masks import SessionOperator
 from probe.order.summation import ranges_of_mask
-from probe.order.window import Geometry, axis_of
-from probe.order.windows import Reach, reveal_reach, reveal_windows
+from probe.order.window import axis_of
+from probe.order.windows import Reach, as_predicted, reveal_reach, reveal_windows
 from probe.sweep.printing import counted
 from probe.targets.launch import open_session
 from probe.targets.progress import Say
@@ -189,26 +189,11 @@ def window(case: Case, target: Target) -> WindowsAnswer:
     """
     with open_session(target) as session:
         revealed = reveal_windows(SessionOperator(session, case))
-        same = (revealed == predicted(case)).all(axis=2)
+        same = (revealed == as_predicted(case)).all(axis=2)
         # masks for infinities are put where the padding says; pools have no weights to put them in
         testable = same.all() and not case.pool
         reach = reveal_reach(session, case) if testable else None
     return WindowsAnswer(case, target.text, revealed, same, reach)
-
-
-def predicted(case: Case) -> np.ndarray:
-    """Returns where the case's own padding puts its windows: int64 (groups, positions, leaves), -1
-    pads.
-
-    Flat indices into x; positions are batch entries times output positions, as in
-    ``reveal_windows``.
-    """
-    geometry = Geometry.of(case)
-    # geometry speaks of one entry of the batch; the revealed indices go through all of x
-    entries = np.arange(case.batch)[:, None, None] * (np.prod(case.input_shape()) // case.batch)
-    firsts = range(0, case.filters, case.filters // case.groups)  # a filter of each group
-    reads = [geometry.gather_indices(first) for first in firsts]
-    return np.stack([np.where(r < 0, -1, r + entries).reshape(-1, r.shape[1]) for r in reads])
 
 
 @dataclass(repr=False)
