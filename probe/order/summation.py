@@ -4,7 +4,7 @@ Whatever says something about a summation asks it here: its identity, its JSON, 
 store, its text, what is left of it at an edge, and what sets two of them apart. All of these are
 derived from the facts that :class:`Rounding` declares, each once. A new rounding is a field there
 (and a line of ``to_dtype``, or of ``replay``, that computes it), a row of ``rounding.QUESTIONS``
-that finds it, a line of ``reproduction/evaluator.py`` that computes it in scripts, and an algorithm
+that finds it, a line of ``report/evaluator.py`` that computes it in scripts, and an algorithm
 of ``reference`` that has it, to test all of these against.
 """
 
