@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 import threading
@@ -18,7 +17,6 @@ from probe.case.case import Case
 from probe.case.errors import InputError, StoreError
 from probe.sweep import plan
 from probe.sweep.bits import PATIENCE, TURN, sweep_cases
-from probe.sweep.campaign import Campaign
 from probe.sweep.printing import Output
 from probe.sweep.store import Store
 from probe.targets import budget
@@ -360,34 +358,6 @@ def test_nothing_to_run_is_wrong_input():
     for cases, targets, name in (([], [REFERENCE], "cases"), ([CASE], [], "targets")):
         with pytest.raises(InputError, match=f"{name}=.*nothing to run"):
             sweep_cases(cases, targets, [5, 9])
-
-
-def test_a_sweep_reaches_the_library_in_sixteen_calls(monkeypatch):
-    """From ``probe.sweep`` to what calls it, the child's included: a path that can be read."""
-    inline = lambda where: open_session(where, inline=True)  # noqa: E731
-    before = Campaign.__init__.__defaults__
-    defaults = tuple(inline if default is open_session else default for default in before)
-    monkeypatch.setattr(Campaign.__init__, "__defaults__", defaults)
-    # not any folder called probe: that may be the checkout's, with the environment and all it has
-    package, depths = os.path.join(os.path.dirname(probe.__file__), ""), set()
-
-    def profile(frame, event, arg):
-        backends = os.path.join(package, "targets", "backends", "")
-        if event != "call" or not frame.f_code.co_filename.startswith(backends):
-            return
-        if frame.f_back.f_code.co_qualname == "Prepared.run":
-            count = 0
-            while frame:
-                count += frame.f_code.co_filename.startswith(package)
-                frame = frame.f_back
-            depths.add(count)
-
-    sys.setprofile(profile)
-    try:
-        probe.sweep(Case("dense", in_channels=3, filters=2), [2, 5], "numpy")
-    finally:
-        sys.setprofile(None)
-    assert depths and max(depths) <= 16
 
 
 def limited(count: int, cases, targets, lengths, **options):

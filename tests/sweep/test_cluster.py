@@ -455,29 +455,6 @@ def test_no_scheduler_is_one_line():
     assert len(said) == 1
 
 
-SLURM = """
-from dask_jobqueue import SLURMCluster
-if __name__ == "__main__":
-    with SLURMCluster(
-        queue="long", cores=16, processes=4, memory="64GB", walltime="04:00:00", interface="lo",
-        scheduler_options={"dashboard_address": "127.0.0.1:0"},
-    ) as nodes:
-        print(nodes.job_script())
-"""
-
-
-@pytest.mark.slow
-def test_the_script_for_slurm_gives_a_job_that_starts_nodes(tmp_path):
-    pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
-    script = tmp_path / "slurm.py"
-    script.write_text(SLURM)
-    command = [sys.executable, str(script)]
-    job = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "#SBATCH -p long" in job and "#SBATCH --cpus-per-task=16" in job
-    assert "#SBATCH -t 04:00:00" in job and "--nworkers 4" in job and "--nthreads 4" in job
-    assert "distributed.cli.dask_worker tcp://" in job
-
-
 def test_a_process_that_ends_while_it_starts_is_one_line(monkeypatch, capsys):
     def dies(processes):
         raise RuntimeError("Nanny failed to start.")

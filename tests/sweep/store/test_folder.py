@@ -195,17 +195,6 @@ def test_failed_writes_are_one_line_and_lose_nothing(folder, monkeypatch, number
     assert load(folder).comparisons["at"].tolist() == [5, 6]
 
 
-def test_a_full_device_is_told_when_the_file_is_written(folder, monkeypatch):
-    if not os.path.exists("/dev/full"):
-        pytest.skip("this system has no /dev/full")
-    store = Store(folder)
-    store.append("comparisons", comparison())
-    full = open("/dev/full", "wb")  # noqa: SIM115
-    monkeypatch.setattr(os, "fdopen", lambda handle, _: (os.close(handle), full)[1])
-    with pytest.raises(StoreError, match="the disk is full; free some space, then run the same"):
-        store.flush()
-
-
 def test_a_read_only_store_is_told_before_anything_is_measured(folder, monkeypatch):
     def refuse(*_):
         raise OSError(errno.EROFS, "Read-only file system")

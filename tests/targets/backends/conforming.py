@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
-import pytest
 
 from probe.case import floats
 from probe.case.case import Case
@@ -27,49 +24,18 @@ CASES = (
     Case("conv3d", 2, in_channels=3, filters=4, height="3x4", length=6, bias="normal"),
 )
 
-FEW = CASES[1::3]
-"""One channel, many channels and filters, a bias behind a border, three axes."""
-
-slow = functools.partial(pytest.param, marks=pytest.mark.slow)
-
 CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "depthwise_conv2d")
 
 
-def findings(session, dtypes=conformance.DTYPES, every=1):
-    """What isn't ``agrees`` in the conformance check of convolutions: {verdict: [Finding, ...]}."""
+def findings(session, dtypes, every, ops=CONVOLUTIONS):
+    """What isn't ``agrees`` in the conformance check: by verdict; ``every``: which spec."""
     run = conformance.asking(session)
-    chosen = [row for row in conformance.specs(dtypes) if row[0]["op"] in CONVOLUTIONS]
+    chosen = [row for row in conformance.specs(dtypes) if row[0]["op"] in ops]
     found = [conformance.compare_spec(*row, run) for row in chosen[::every]]
     return {verdict: [f for f in found if f.verdict == verdict] for verdict in VERDICTS}
 
 
 VERDICTS = ("wrong", "unsupported")
-
-
-def wrong(findings):
-    return [finding for finding in findings if finding.verdict == "wrong"]
-
-
-def exact(*rows, may_refuse=lambda spec: False):
-    """A test that integers are exact; a row: a target, its formats, every which spec."""
-
-    @pytest.mark.parametrize(("text", "dtypes", "every"), rows)
-    def test(started, text, dtypes, every):
-        found = findings(started(text), dtypes.split(), every)
-        assert not found["wrong"]
-        assert all(may_refuse(finding.spec) for finding in found["unsupported"])
-
-    return test
-
-
-def replays(*rows):
-    """A test that every output is revealed and replayed; a row: a target, a format, the cases."""
-
-    @pytest.mark.parametrize(("text", "dtype", "cases"), rows)
-    def test(started, text, dtype, cases):
-        assert not not_replayed(started(text), cases, dtype)
-
-    return test
 
 
 def not_replayed(session, cases=CASES, dtype="float32"):

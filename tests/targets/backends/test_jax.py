@@ -10,21 +10,8 @@ from probe.order.orders import reveal
 from probe.targets.backends import conformance
 from probe.targets.backends.jax import Jax, operations
 from tests.targets.backends import conforming
-from tests.targets.backends.conforming import CASES, FEW, slow
 
 pytestmark = pytest.mark.long
-
-test_integers_are_exact_and_nothing_is_refused = conforming.exact(
-    ("jax", "float32", 9), slow("jax", " ".join(conformance.DTYPES), 5)
-)
-test_every_output_is_revealed_and_replayed = conforming.replays(
-    ("jax", "float32", FEW),
-    slow("jax", "float32", CASES),
-    slow("jax,threads=1", "float32", CASES),
-    slow("jax", "float64", CASES[::3]),
-    slow("jax", "float16", CASES[::3]),
-    slow("jax", "bfloat16", CASES[::3]),
-)
 
 
 def test_flags_of_xla_are_set_together():

@@ -8,17 +8,8 @@ from probe.targets.backends import conformance
 from probe.targets.backends.contract import Unsupported
 from probe.targets.backends.keras import Keras
 from probe.targets.backends.source import InputShape
-from tests.targets.backends.conforming import wrong
 
 pytestmark = pytest.mark.long
-
-
-@pytest.mark.parametrize(("text", "every"), [("keras", 1), ("keras,mode=graph", 3)])
-@pytest.mark.slow
-def test_integers_are_exact(started, text, every):
-    run = conformance.asking(started(text))
-    rows = list(conformance.specs(("float32",)))[::every]
-    assert not wrong([conformance.compare_spec(*row, run) for row in rows])
 
 
 @pytest.mark.parametrize("library", ["jax", "torch"])

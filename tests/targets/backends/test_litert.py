@@ -11,34 +11,8 @@ from probe.targets.backends.contract import Unsupported
 from probe.targets.backends.litert import ALIGNMENT, LiteRT, runners, schema_weights
 from probe.targets.backends.source import InputShape
 from tests.targets.backends import conforming
-from tests.targets.backends.conforming import CASES, FEW, slow
 
 pytestmark = pytest.mark.long
-
-
-def of_three_axes(spec):
-    """CONV_3D may refuse groups, and float16."""
-    return spec["op"] == "conv3d" and (spec["groups"] > 1 or spec["dtype"] == "float16")
-
-
-test_integers_are_exact = conforming.exact(
-    ("litert", "float32 float16", 5),
-    slow("litert", "float32 float16", 1),
-    may_refuse=of_three_axes,
-)
-test_integers_are_exact_with_other_kernels = conforming.exact(
-    ("litert,xnnpack=0", "float32", 5),
-    slow("litert,xnnpack=0", "float32", 1),
-    slow("litert,threads=2", "float32", 1),
-    may_refuse=lambda spec: True,
-)
-test_every_output_is_revealed_and_replayed = conforming.replays(
-    ("litert", "float32", FEW),
-    slow("litert", "float32", CASES),
-    slow("litert,xnnpack=0", "float32", CASES),
-    slow("litert,threads=2", "float32", CASES),
-    slow("litert", "float16", [case for case in CASES[::3] if case.op != "conv3d"]),
-)
 
 
 def test_a_new_length_is_a_new_model(started):

@@ -8,28 +8,8 @@ from probe.targets.backends import conformance
 from probe.targets.backends.onnxruntime import OnnxRuntime
 from probe.targets.backends.source import InputShape
 from tests.targets.backends import conforming
-from tests.targets.backends.conforming import CASES, slow
 
 pytestmark = pytest.mark.long
-
-
-def thinned_out(spec):
-    """It refuses auto_pad with dilation, and with a stride the padding goes by the size."""
-    both = max(spec["stride"]) > 1 and max(spec["dilation"]) > 1
-    return spec["padding"] == "same" and both
-
-
-test_integers_are_exact = conforming.exact(
-    slow("onnxruntime", "float32 float16", 1),
-    ("onnxruntime,weights=argument", "float32", 3),
-    slow("onnxruntime,threads=1,deterministic=1", "float32", 1),
-    may_refuse=thinned_out,
-)
-test_every_output_is_revealed_and_replayed = conforming.replays(
-    slow("onnxruntime", "float32", CASES),
-    slow("onnxruntime,weights=argument", "float32", CASES),
-    slow("onnxruntime", "float16", CASES[::3]),
-)
 
 
 def test_constant_weights_get_blocked_layouts_and_fed_ones_do_not(started):

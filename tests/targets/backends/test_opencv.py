@@ -16,25 +16,11 @@ from probe.targets.backends.opencv import (
     symmetric_padding,
     varint,
 )
-from tests.targets.backends import conforming
-from tests.targets.backends.conforming import CASES, FEW, slow
 
 pytestmark = pytest.mark.long
 
 WIDE = Case("conv2d", 3, in_channels=8, filters=8, height=12, length=12)
 """The smallest image that OpenCV convolves by Winograd's algorithm."""
-
-test_integers_are_exact = conforming.exact(
-    ("opencv", "float32", 3),
-    ("opencv,winograd=0", "float32", 5),
-    slow("opencv", "float32", 1),
-    slow("opencv,threads=1", "float32", 3),
-)
-test_every_output_is_revealed_and_replayed = conforming.replays(
-    ("opencv", "float32", FEW),
-    slow("opencv", "float32", CASES),
-    slow("opencv,winograd=0", "float32", CASES),
-)
 
 
 def test_winograd_is_no_sum_and_winograd_0_is_one(started):

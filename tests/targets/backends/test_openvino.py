@@ -11,21 +11,10 @@ from probe.targets.backends import conformance
 from probe.targets.backends.openvino import OpenVino
 from probe.targets.target import Target
 from tests.targets.backends import conforming
-from tests.targets.backends.conforming import CASES, slow
 
 pytestmark = pytest.mark.long
 
 PLAIN = "openvino,precision=f32"
-TEXTS = ("openvino", PLAIN, "openvino,precision=f32,threads=1", "openvino,weights=argument")
-
-test_integers_are_exact_and_nothing_is_refused = conforming.exact(
-    *(slow(text, "float32 float16", 5) for text in TEXTS)
-)
-# constant weights are compiled anew for each mask, some 20 ms each
-test_every_output_is_revealed_and_replayed = conforming.replays(
-    slow(PLAIN, "float32", CASES[2:3]),
-    (PLAIN + ",weights=argument", "float32", CASES[::4]),
-)
 
 
 @pytest.mark.slow

@@ -94,7 +94,7 @@ def test_a_script_holds_the_model_of_a_product(started, text, shape):
     assert (names["script"](x, w, b) == y).all()
 
 
-@pytest.mark.parametrize("dtype", ["float64", conforming.slow("float16")])
+@pytest.mark.parametrize("dtype", ["float64", pytest.param("float16", marks=pytest.mark.slow)])
 def test_numpys_are_replayed_in_other_formats(started, dtype):
     assert not conforming.not_replayed(started("numpy"), SHAPES, dtype)
 
@@ -138,7 +138,7 @@ def test_masks_that_take_long_are_answered_in_parts(monkeypatch):
     "text",
     [
         *("onnxruntime", "onnxruntime,weights=argument", "opencv", "litert", "reference"),
-        conforming.slow("tensorflow,weights=constant"),
+        pytest.param("tensorflow,weights=constant", marks=pytest.mark.slow),
     ],
 )
 def test_new_weights_and_a_new_bias_count(started, text):

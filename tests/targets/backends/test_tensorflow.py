@@ -19,32 +19,11 @@ from probe.targets.backends.contract import Unsupported
 from probe.targets.backends.source import InputShape
 from probe.targets.backends.tensorflow import TensorFlow, error_line
 from probe.targets.target import Target
-from tests.targets.backends.conforming import wrong
 
 pytestmark = pytest.mark.long
 
 
 WEIGHTS = [-0.7313, -1.1043, 1.8492, 1.3007, -0.1033]
-
-
-@pytest.mark.parametrize(
-    ("text", "dtypes", "every"),
-    [
-        ("tensorflow", conformance.DTYPES, 1),
-        ("tensorflow,onednn=0", ("float32", "float16"), 1),
-        ("tensorflow,onednn=0,contraction=0", ("float32",), 1),
-        ("tensorflow,mode=graph", ("float32", "bfloat16"), 9),
-        ("tensorflow,xla=1", ("float32", "bfloat16"), 9),
-        ("tensorflow,weights=constant", ("float32", "bfloat16"), 9),
-    ],
-)
-@pytest.mark.slow
-def test_integers_are_exact(started, text, dtypes, every):
-    run = conformance.asking(started(text))
-    rows = list(conformance.specs(dtypes))[::every]
-    findings = [conformance.compare_spec(*row, run) for row in rows]
-    assert not wrong(findings)
-    assert every > 1 or {finding.verdict for finding in findings} == {"agrees", "unsupported"}
 
 
 def refused(findings):

@@ -13,27 +13,10 @@ from probe.targets.backends.contract import Unsupported
 from probe.targets.backends.torch import Torch
 from probe.targets.target import Target
 from tests.targets.backends import conforming
-from tests.targets.backends.conforming import CASES, FEW, slow
 
 pytestmark = pytest.mark.long
 
 WIDE = conformance.spec("conv1d", [5], in_channels=64, filters=64)
-
-test_integers_are_exact_and_nothing_is_refused = conforming.exact(
-    slow("torch", "float32", 1),
-    ("torch", "float32 bfloat16 float64", 9),
-    slow("torch,mkldnn=0", "float32 bfloat16", 3),
-    slow("torch,deterministic=1", "float32", 7),
-)
-test_every_output_is_revealed_and_replayed = conforming.replays(
-    ("torch", "float32", FEW),
-    slow("torch", "float32", CASES),
-    slow("torch,mkldnn=0", "float32", CASES),
-    slow("torch,threads=1", "float32", CASES),
-    slow("torch", "float64", CASES[::3]),
-    slow("torch", "float16", CASES[::3]),
-    slow("torch", "bfloat16", CASES[::3]),
-)
 
 
 def test_the_backend_switches_where_channels_times_length_exceed_20480(started):
