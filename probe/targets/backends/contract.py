@@ -167,8 +167,10 @@ class Operator:
 
     def bind(self, operands):
         """f(value) -> result with these container arrays by name, ``w`` and ``b`` if there are."""
-        # sums and pools have no weights: ones stand for them
-        w = operands["w"] if "w" in operands else uniform_weights(self.spec, 1)
+        spec, w = self.spec, operands.get("w")
+        if w is None:  # sums and pools have no weights: ones stand for them
+            shape = list(spec["kernel"]) + [spec["in_channels"] // spec["groups"], spec["filters"]]
+            w = floats.round_to(np.ones(shape, np.float64), spec["dtype"])
         w, b = self.weights(w), self.bias(operands.get("b"))
         call = self.call
         return lambda x: call(x, w, b)
@@ -186,12 +188,6 @@ class Around(Operator):
 
     def output(self, y):
         return self.inner.output(y)
-
-
-def uniform_weights(spec, value):
-    """Weights that are all ``value``, container (*kernel, channels/groups, filters)."""
-    shape = list(spec["kernel"]) + [spec["in_channels"] // spec["groups"], spec["filters"]]
-    return floats.round_to(np.full(shape, value, np.float64), spec["dtype"])
 
 
 class Backend(ABC):

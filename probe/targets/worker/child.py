@@ -230,7 +230,6 @@ class Worker:
           ``backends.entry_point_of``; ``without``: packages that the library must not find
           meanwhile): imports the library. Answer: ``facts``.
         - ``load`` (key, spec; x, w, b): keeps the operands under the key; what was there goes.
-        - ``unload`` (key).
         - ``run`` (key, or spec; x, w, b; ``at``: see ``CaseCall.at``): gives ``y`` and ``seconds``;
           with ``control`` also whether the same shape gives the same bits;
           with ``repeat`` (seconds) it is called for that long afterwards: ``calls`` says how often.
@@ -243,8 +242,7 @@ class Worker:
         - ``masks`` (key, or spec; x, w, b, ...): see ``compare.masks``.
         - ``stop``.
 
-        Operands that come with a spec: w may be left out where ``base`` gives the value of all
-        weights, and b where the spec has a bias, which is then zeros.
+        Of operands that come with a spec b may be left out; where the spec has a bias it is zeros.
 
         Whatever is raised becomes an answer: ``error`` (a kind, see ``describe``) and ``message``.
         """
@@ -276,10 +274,6 @@ class Worker:
     def load(self, request, arrays):
         self.calls.pop(request["key"], None)
         self.calls[request["key"]] = self._given(request, arrays)
-        yield {"done": True}, {}
-
-    def unload(self, request, arrays):
-        self.calls.pop(request["key"], None)
         yield {"done": True}, {}
 
     def run(self, request, arrays):
@@ -335,8 +329,6 @@ class Worker:
     def _given(self, request, arrays):
         spec = request["spec"]
         w, b = arrays.get("w"), arrays.get("b")
-        if w is None and "base" in request:
-            w = contract.uniform_weights(spec, request["base"])
         if b is None and spec["bias"]:
             b = np.zeros(spec["filters"], w.dtype)
         return CaseCall(self._operator, spec, arrays["x"], w, b)
@@ -362,9 +354,8 @@ class Worker:
 REQUESTS = {
     request.__name__: request
     for request in (
-        *(Worker.start, Worker.load, Worker.unload, Worker.run, Worker.time, Worker.kernels),
-        *(Worker.sweep, Worker.file, Worker.masks),
-        Worker.stop,
+        *(Worker.start, Worker.load, Worker.run, Worker.time, Worker.kernels),
+        *(Worker.sweep, Worker.file, Worker.masks, Worker.stop),
     )
 }
 

@@ -72,7 +72,6 @@ def compare_items(call, header, describe):
     ``digest_at``, ``digest_against`` and ``signed_zero`` (zeros of different signs), and of all
     differing outputs, one item after the other, ``index`` (flat in the whole output at ``at``),
     ``index_against`` (flat in the other), ``bits_at``, ``bits_against`` and ``ulps``.
-    ``shape_against`` is the shape of the base.
     """
     base = _Base(call, header)
     batch = _Batch(base)
@@ -186,7 +185,6 @@ class _Batch:
         header = {
             "failures": self.failures,
             "base_control": self.base.control,
-            "shape_against": self.base.output.shape,
         }
         header.update({name: columns[name] for name in _ROW[6:]})
         arrays = {name: np.array(columns[name], np.int64) for name in _ROW[:5]}

@@ -169,14 +169,6 @@ def test_masks_answer_in_parts_of_bounded_size(monkeypatch):
     assert (np.concatenate([found["outputs"] for _, found in parts]) == whole["outputs"]).all()
 
 
-def test_masks_make_weights_of_one_value():
-    case = Case(op="conv1d", kernel=3, in_channels=2, filters=2, length=5)
-    request = {"do": "masks", "spec": case.spec(), "base": 2.0, "mode": "weights"}
-    none = {"offsets": np.zeros(2, int), "flat": np.zeros(0, int), "values": np.zeros(0, "f4")}
-    _, found = ask(started(), request, none | {"x": np.ones((1, 5, 2), np.float32)})
-    assert (found["outputs"] == 12).all()
-
-
 @pytest.mark.parametrize(
     ("change", "why"),
     [
