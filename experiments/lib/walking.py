@@ -16,8 +16,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from lib.fuzzing import in_process, proved, stored_run
 from lib.models import Arrays, Given, Model, Variation, every
 from probe.case.errors import ProbeError, TargetError
@@ -299,9 +297,3 @@ def kind(found: Any, one: Any) -> str:
     if isinstance(meaning, Windows):
         return "pool" if meaning.pool else "convolution"
     return next((name for type_, name in KINDS if isinstance(meaning, type_)), "other")
-
-
-def totals(rows: Any) -> tuple[int, int]:
-    """Walks that were compared, and those that differ, of a frame of ``walks``."""
-    judged = rows[rows.reason.isna()]
-    return len(judged), int(np.sum(judged.verdict == "differs"))

@@ -447,20 +447,18 @@ def observe(
     target: Target,
     case: Case,
     at: int | None = None,
-    vary: str | None = None,
-    seconds: float = 2.0,
     sources: Iterable[str] | None = None,
 ) -> list[Kernel]:
     """Returns what every source that applies to the target says about the case's call.
 
-    ``at``: the value of the axis ``vary``; None leaves the case as it is. ``seconds``: how long the
-    call is repeated to be sampled. ``sources``: some of ``SOURCES``, None for all. Costs a start of
-    the library for each source. A source without an answer says why in ``missing``, also where the
-    target fails; InputError for a wrong argument alone.
+    ``at``: its length, of a dense layer its batch; None leaves the case as it is. ``sources``: some
+    of ``SOURCES``, None for all. Costs a start of the library for each source. A source without an
+    answer says why in ``missing``, also where the target fails; InputError for a wrong argument
+    alone.
     """
     wanted = [choice("source", name, SOURCES) for name in (SOURCES if sources is None else sources)]
-    case = case if at is None else case_at(case, axis_of(case, vary), at)
-    question = KernelQuestion(target, case, seconds)
+    case = case if at is None else case_at(case, axis_of(case, None), at)
+    question = KernelQuestion(target, case)
     kernels: list[Kernel] = []
     for name in wanted:
         if not SOURCES[name].applies(target):

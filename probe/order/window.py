@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from probe.case import floats, layout, operands
+from probe.case import floats, layout
 from probe.case.arguments import by, choice, whole_number
 from probe.case.case import Case, Summed
 from probe.case.errors import InputError
@@ -100,18 +100,6 @@ class Geometry:
         flat[~inside] = -1
         return flat
 
-    def gather_indices(self, filter_: int = 0, positions: np.ndarray | None = None) -> np.ndarray:
-        """Returns one filter's flat indices into ``x[entry]``, (positions, leaves); -1 pads.
-
-        Filters of one group read the same inputs. Costs prod(kernel) * group_channels integers a
-        position; pick ``positions`` where that is much.
-        """
-        spatial = self.reads(positions)
-        channels = self.channels(filter_).astype(spatial.dtype)
-        flat = spatial[:, :, None] * spatial.dtype.type(self.in_channels) + channels
-        flat[spatial < 0] = -1
-        return flat.reshape(len(spatial), -1)
-
     def channels(self, filter_: int) -> np.ndarray:
         """Returns the input channels that a filter reads, int64."""
         group = filter_ // (self.filters // self.groups)
@@ -145,36 +133,11 @@ def read_classes(case: Summed) -> tuple[np.ndarray, list[np.ndarray]]:
     return merge[classes], read
 
 
-def gather(
-    case: Case, x: np.ndarray, w: np.ndarray, outputs: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns (x, w, read), each (leaves, outputs): what every leaf of the chosen outputs meets.
-
-    ``x`` is (batch, *spatial, in_channels), of any length and dtype (container arrays too); ``w``
-    is (*kernel, group_channels, filters); ``outputs`` are flat indices into the output's shape
-    (batch, *positions, filters). Where ``read`` is False the leaf meets padding and x is 0. A leaf
-    keeps its number with or without padding. Costs leaves * outputs elements of x and of w.
-    """
-    geometry = _geometry(case, x)
-    flat = np.asarray(outputs, dtype=np.int64)
-    places = (x.shape[0], geometry.positions, case.filters)
-    entries, positions, filters = np.unravel_index(flat, places)
-    spatial = geometry.reads(positions)
-    groups = filters // (geometry.filters // geometry.groups)
-    first = groups * geometry.group_channels
-    channels = first[:, None, None] + np.arange(geometry.group_channels)
-    rows = x.reshape(x.shape[0], -1, x.shape[-1])
-    values = rows[entries[:, None, None], spatial[:, :, None], channels]
-    values[spatial < 0] = 0  # there -1 took the last place
-    read = np.repeat(spatial >= 0, geometry.group_channels, axis=1)
-    met = w.reshape(-1, w.shape[-1])[:, filters]
-    return values.reshape(len(entries), -1).T, met, read.T
-
-
 def columns(case: Summed, x: np.ndarray) -> list[np.ndarray]:
     """Returns for every group what its leaves meet: (leaves, batch * positions), 0 at padding.
 
-    Filters of one group share it, so it costs what one filter of each group would with ``gather``.
+    Filters of one group share it. ``x``: container or not, (batch, *spatial, in_channels), of any
+    length.
     """
     geometry = _geometry(case, x)
     rows = x.reshape(x.shape[0], -1, x.shape[-1])
@@ -197,21 +160,12 @@ def leaves_at_padding(case: Summed, x: np.ndarray) -> np.ndarray:
     return np.tile(met, (x.shape[0], 1)).T
 
 
-def scale(
-    case: Case,
-    x: np.ndarray | None = None,
-    w: np.ndarray | None = None,
-    b: np.ndarray | None = None,
-) -> np.ndarray:
+def scale(case: Case, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
     """Returns sum|x * w| + |b| of every output, float64 (batch, *positions, filters).
-
-    Without ``x`` and ``w`` the case's own operands are taken, with its bias if it has one.
 
     A difference divided by eps times this does not grow when a sum cancels. Rounded by float64
     sums, so good to about 1e-15 of itself; one matrix product for each kernel position.
     """
-    if x is None or w is None:
-        x, w, b = operands.generate(case)
     geometry = _geometry(case, x)
     size = _magnitudes(x, case.dtype)
     rows = size.reshape(size.shape[0], -1, size.shape[-1])

@@ -236,8 +236,6 @@ def test_rows_have_the_columns_of_the_table():
 def test_wrong_arguments_are_the_user_s_errors():
     with pytest.raises(InputError, match="source=nonsense"):
         kernels.observe(TENSORFLOW, CASE, sources=["nonsense"])
-    with pytest.raises(InputError, match="vary=color"):
-        kernels.observe(TENSORFLOW, CASE, at=3, vary="color")
 
 
 def observed(text, at, source):

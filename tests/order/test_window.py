@@ -98,58 +98,52 @@ def test_every_read_is_the_loop_s(case, length):
     case = at_length(case, length)
     geometry = window.Geometry.of(case)
     assert min(geometry.outputs) > 0 and case.output_spatial() == geometry.outputs
-    places = list(itertools.product(*map(range, geometry.outputs)))
+    places, reads = list(itertools.product(*map(range, geometry.outputs))), geometry.reads()
     for (place, f), read in windows(case, length).items():
-        row = geometry.gather_indices(f, np.array([places.index(place)]))[0]
         for leaf in range(case.summands):
+            tap, channel = divmod(leaf, geometry.group_channels)
             expected = -1
             if leaf in read:
-                spatial = np.ravel_multi_index(read[leaf][0], case.spatial())
-                expected = spatial * case.in_channels + read[leaf][1]
-            assert row[leaf] == expected
+                expected = np.ravel_multi_index(read[leaf][0], case.spatial())
+                assert geometry.channels(f)[channel] == read[leaf][1]
+            assert reads[places.index(place), tap] == expected
 
 
 def test_indices_are_int32_where_they_fit():
-    assert window.Geometry.of(Case("conv1d", 3, length=9)).gather_indices().dtype == np.int32
+    assert window.Geometry.of(Case("conv1d", 3, length=9)).reads().dtype == np.int32
     wide = window.Geometry.of(Case("conv1d", 3, in_channels=2**20, length=2**12))
-    assert wide.gather_indices(0, np.array([2**12 - 3])).max() == 2**32 - 1
+    assert wide.reads(np.array([2**12 - 3])).dtype == np.int64
 
 
 @small
 @given(cases(), st.integers(1, 7), st.sampled_from(["float32", "bfloat16"]))
-def test_gather_and_scale_hold_what_the_loop_meets(case, length, dtype):
+def test_columns_and_scale_hold_what_the_loop_meets(case, length, dtype):
     case = at_length(case, length).with_(dtype=dtype, bias="normal")
     x, w, b = case.operands()
     shape = case.output_shape()
-    outputs = np.arange(math.prod(shape))[::-1]
-    met, weights, read = window.gather(case, x, w, outputs)
-    scale = window.scale(case, x, w, b).ravel()
-    assert window.scale(case).shape == shape and (window.scale(case).ravel() == scale).all()
+    scale = window.scale(case, x, w, b)
+    assert scale.shape == shape
     reads = windows(case, length)
     columns = window.columns(case, x)
     table = w.reshape(-1, case.filters)
-    for column, flat in enumerate(outputs):
-        entry, *place, f = np.unravel_index(flat, shape)
-        leaves = reads[tuple(map(int, place)), int(f)]
+    for entry, *place, f in np.ndindex(shape):
+        leaves = reads[tuple(place), f]
         total = abs(float(b[f]))
         group = f // (case.filters // case.groups)
         position = int(np.ravel_multi_index(place, shape[1:-1])) + entry * math.prod(shape[1:-1])
         for leaf in range(case.summands):
             value = x[(entry, *leaves[leaf][0], leaves[leaf][1])] if leaf in leaves else 0
-            assert met[leaf, column] == value == columns[group][leaf, position]
-            assert read[leaf, column] == (leaf in leaves)
-            assert weights[leaf, column] == table[leaf, f]
+            assert columns[group][leaf, position] == value
             total += abs(float(value) * float(table[leaf, f]))
-        assert scale[flat] == pytest.approx(total, rel=1e-13)
+        assert scale[(entry, *place, f)] == pytest.approx(total, rel=1e-13)
 
 
-def test_gather_takes_a_prefix_of_the_input_and_refuses_another():
+def test_columns_take_a_prefix_of_the_input_and_refuse_another():
     case = Case("conv1d", 3, in_channels=2, length=9)
-    x, w, _ = case.operands()
-    met, _, read = window.gather(case, x[:, :5], w, np.array([2]))
-    assert (met[:, 0] == x[0, 2:5].ravel()).all() and read.all()
+    x, _, _ = case.operands()
+    assert (window.columns(case, x[:, :5])[0][:, 2] == x[0, 2:5].ravel()).all()
     with pytest.raises(InputError, match=r"x.shape=\(1, 9, 1\): the case has \(batch, 9, 2\)"):
-        window.gather(case, x[..., :1], w, np.array([0]))
+        window.columns(case, x[..., :1])
 
 
 @small

@@ -21,10 +21,14 @@ from probe.case.operation import operand_names, operation_of_spec
 from probe.targets.backends.contract import Key, Unsupported, pool_kind
 from probe.targets.backends.source import (
     PRODUCT_OPS,
-    ChannelsFirstGraph,
     Lines,
     Writing,
+    assignment,
+    channels_first_weights,
     keywords,
+    left_expression,
+    result_expression,
+    right_expression,
     straight,
     weight_sizes,
 )
@@ -139,7 +143,7 @@ class OnnxRuntime(Writing):
 
     def emit(self, layer, shapes):
         self.check(layer)
-        graph = self.graph(layer, shapes)
+        graph = OnnxGraph(layer, shapes)
         source = straight(graph, layer, shapes)
         nodes = ", ".join(source.run)
         # a model without weights, or one that is fed with them, is made once
@@ -154,10 +158,7 @@ class OnnxRuntime(Writing):
         )
 
     def shown(self, layer, shapes):
-        return straight(self.graph(layer, shapes), layer, shapes).run
-
-    def graph(self, layer, shapes):
-        return OnnxGraph(layer, shapes)
+        return straight(OnnxGraph(layer, shapes), layer, shapes).run
 
     def model(self, graph, nodes, held, fed):
         """Returns lines that make the session of nodes."""
@@ -167,7 +168,7 @@ class OnnxRuntime(Writing):
         parts = ["nodes", '"model"', "[%s]" % ", ".join(inputs)]
         parts += ["[%s]" % graph.value_info("y", None)]
         parts += ["[%s]" % ", ".join(constants)] if constants else []
-        opset, version = SINGLE if not graph.pool else OPSET
+        opset, version = OPSET if pool_kind(graph.layer) else SINGLE
         return (
             "value_info = helper.make_tensor_value_info",
             "nodes = [%s]" % nodes,
@@ -206,13 +207,16 @@ class OnnxRuntime(Writing):
         return {"optimised-model": named}
 
 
-class OnnxGraph(ChannelsFirstGraph):
-    """An operation as the text of nodes, channels first; see ``source.straight``."""
+class OnnxGraph:
+    """An operation as the text of nodes, channels first; see ``source.straight``.
+
+    Of one product there is no such axis: arrays are as users write them.
+    """
 
     def __init__(self, layer, shapes):
-        ChannelsFirstGraph.__init__(self, layer, shapes)
+        self.layer, self.shapes, self.rank = layer, shapes, shapes.rank
+        self.product = layer["op"] in PRODUCT_OPS
         self.kind = "TensorProto." + TYPES[layer["dtype"]]
-        self.pool = pool_kind(layer)
 
     def value_info(self, name, sizes):
         """Returns the declaration of a value; of sizes None it is open."""
@@ -220,22 +224,41 @@ class OnnxGraph(ChannelsFirstGraph):
 
     def sizes(self):
         """Returns the sizes of x, all open but the channels."""
-        return self.sizes_of_x("batch", "size{}".format)
+        channels = self.layer["in_channels"]
+        if not self.product:
+            return ["batch", channels] + ["size%d" % axis for axis in range(self.rank)]
+        written = left_expression(self.layer, self.shapes)
+        outer = {"x": self.rank + 1, "x[0]": 1, "x[0, 0]": 0}[written]
+        return ["size%d" % axis for axis in range(outer)] + [channels]
 
     def sizes_of(self, operand):
         """Returns the sizes of an operand."""
         return [self.layer["filters"]] if operand == "b" else weight_sizes(self.layer)
 
+    def enter(self, layer, shapes):
+        lines = ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
+        if self.product:
+            lines = assignment("x", left_expression(layer, shapes))
+        # NumPy's memory is read, not copied
+        return lines + layout.offset_copy_lines("x", layout.layout_of_spec(layer))
+
+    def leave(self, layer, shapes):
+        return result_expression(layer, "y", shapes) if self.product else "np.moveaxis(y, 1, -1)"
+
     def operand(self, layer, name):
-        # a Conv or a Gemm takes a bias as it is
-        return [] if name == "b" else ChannelsFirstGraph.operand(self, layer, name)
+        if name == "b":  # a Conv or a Gemm takes a bias as it is
+            return []
+        if not self.product:
+            return ["w = np.ascontiguousarray(%s)" % channels_first_weights(layer)]
+        w = right_expression(layer, "w") + ".T.copy()" * (layer["op"] == "dense")
+        return ["w = %s" % w, *layout.offset_copy_lines("w", layout.layout_of_spec(layer))]
 
     def lines(self, layer, operands, shapes):
         """Returns the nodes from the value named ``x`` to ``y``."""
-        if layer["op"] in PRODUCT_OPS:
-            return self.multiplied(layer, "x", "y", list(operands))
+        if self.product:
+            return self.multiplied(layer, operands)
         if pool_kind(layer):
-            return self.pooled(layer, "x", "y")
+            return self.pooled(layer)
         words, kind = self.windows(layer), "Conv"
         if operation_of_spec(layer).transposed:
             kind, words = "ConvTranspose", self.transposed_windows(layer)
@@ -253,15 +276,18 @@ class OnnxGraph(ChannelsFirstGraph):
             words["output_padding"] = [max(-cut, 0) for cut in after]
         return words
 
-    def multiplied(self, layer, x, y, operands):
+    def multiplied(self, layer, operands):
         rank = len(self.sizes())
         if layer["op"] == "sum":
-            return [node_text("ReduceSum", [x], y, {"axes": [rank - 1], "keepdims": 0})]
+            return [node_text("ReduceSum", ["x"], "y", {"axes": [rank - 1], "keepdims": 0})]
         if layer["op"] == "dense":
-            return [node_text("Gemm", [x, *operands], y, {"transB": 1})]
-        if layer["bias"] and rank == 2 and len(self.sizes_of("w")) == 2:
-            return [node_text("Gemm", [x, *operands], y)]
-        return matmul_nodes(x, y, operands)
+            return [node_text("Gemm", ["x", *operands], "y", {"transB": 1})]
+        if not layer["bias"]:
+            return [node_text("MatMul", ["x", "w"], "y")]
+        if rank == 2 and len(self.sizes_of("w")) == 2:
+            return [node_text("Gemm", ["x", *operands], "y")]
+        product = node_text("MatMul", ["x", "w"], "y_product")
+        return [product, node_text("Add", ["y_product", "b"], "y")]
 
     def windows(self, layer):
         """Returns a convolution's attributes. ``same`` is SAME_UPPER: the odd zero goes after.
@@ -280,7 +306,7 @@ class OnnxGraph(ChannelsFirstGraph):
             words["pads"] = [*before, *after]
         return words
 
-    def pooled(self, layer, x, y):
+    def pooled(self, layer):
         """MaxPool or AveragePool, behind a Pad where zeros count: MaxPool leaves padding out."""
         words, zeros = self.windows(layer), layer["pad_with"] == "zeros"
         if layer["ceil_mode"]:
@@ -288,35 +314,21 @@ class OnnxGraph(ChannelsFirstGraph):
         if pool_kind(layer) == "avg":
             if zeros:
                 words["count_include_pad"] = 1
-            return [node_text("AveragePool", [x], y, words)]
+            return [node_text("AveragePool", ["x"], "y", words)]
         if "auto_pad" in words and zeros:
             raise Unsupported("ONNX's MaxPool leaves auto_pad's padding out: use explicit padding")
         pads = words.pop("pads", None) if zeros else None
         if not pads:
-            return [node_text("MaxPool", [x], y, words)]
+            return [node_text("MaxPool", ["x"], "y", words)]
         before, after = zip(*self.shapes.around)
-        pad = [
-            integers(y + "_padded_pads", [0, 0, *before, 0, 0, *after]),
-            node_text("Pad", [x, y + "_padded_pads"], y + "_padded"),
+        numbers = [0, 0, *before, 0, 0, *after]
+        text = 'helper.make_tensor("y_padded_pads", TensorProto.INT64, [%d], %s)'
+        text = text % (len(numbers), numbers)
+        return [
+            'helper.make_node("Constant", [], ["y_padded_pads"], value=%s)' % text,
+            node_text("Pad", ["x", "y_padded_pads"], "y_padded"),
+            node_text("MaxPool", ["y_padded"], "y", words),
         ]
-        return pad + [node_text("MaxPool", [y + "_padded"], y, words)]
-
-
-def matmul_nodes(x, y, operands):
-    """MatMul, and Add where there is a bias."""
-    product = y if len(operands) == 1 else y + "_product"
-    nodes = [node_text("MatMul", [x, operands[0]], product)]
-    return nodes + [node_text("Add", [product, bias], y) for bias in operands[1:]]
-
-
-def integers(name, numbers):
-    """Whole numbers that a node takes as an input: sizes, axes."""
-    return constant_node(name, "TensorProto.INT64", [len(numbers)], numbers)
-
-
-def constant_node(name, kind, sizes, numbers):
-    text = 'helper.make_tensor("%s", %s, %s, %s)' % (name, kind, sizes, numbers)
-    return 'helper.make_node("Constant", [], ["%s"], value=%s)' % (name, text)
 
 
 def node_text(kind, inputs, output, attributes=None):

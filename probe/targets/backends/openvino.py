@@ -65,9 +65,6 @@ class OpenVino(onnxruntime.OnnxRuntime):
             why = wide if dtype == "float64" else "NumPy lacks it"
             raise Unsupported("dtype=%s: %s" % (dtype, why))
 
-    def graph(self, layer, shapes):
-        return OpenVinoGraph(layer, shapes)
-
     def opens(self):
         words = [
             PROPERTIES[name] % self.switches[name] for name in PROPERTIES if name in self.switches
@@ -96,19 +93,6 @@ class OpenVino(onnxruntime.OnnxRuntime):
         ]
         names = ["%s (%s)" % (kind, how) for kind, how in named if kind not in ("Const", "Input")]
         return {"runtime-model": names[:-1]}  # the last one is the output
-
-
-class OpenVinoGraph(onnxruntime.OnnxGraph):
-    """The plugin refuses inputs of which it doesn't know how many axes they have."""
-
-    def sizes(self):
-        return super().sizes() or self.open_sizes()
-
-    def sizes_of(self, operand):
-        return super().sizes_of(operand) or self.open_sizes()
-
-    def open_sizes(self):
-        return ["size%d" % axis for axis in range(self.rank + 2)]
 
 
 class CompileRecorder:

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from probe.case import floats, layout
+from probe.case import floats
 from probe.case.geometry import BY_SIZE
 from probe.case.operation import operand_names, operation_of_spec, windows_of_spec
 from probe.targets.backends.contract import (
@@ -263,43 +263,6 @@ def straight(backend, layer, shapes):
         enter=tuple(backend.enter(layer, shapes)),
         load=tuple(line for name in names for line in backend.operand(layer, name)),
     )
-
-
-class ChannelsFirstGraph:
-    """What libraries share whose operation is a graph of values with the channels first; see
-    ``straight``. Of one product there is no such axis: arrays are as users write them."""
-
-    def __init__(self, layer, shapes):
-        self.layer, self.shapes, self.rank = layer, shapes, shapes.rank
-        self.product = layer["op"] in PRODUCT_OPS
-
-    def sizes_of_x(self, batch, size):
-        """Returns the sizes of x, open but for the channels; ``size(axis)``: the word for those."""
-        channels = self.layer["in_channels"]
-        if not self.product:
-            return [batch, channels] + [size(axis) for axis in range(self.rank)]
-        written = left_expression(self.layer, self.shapes)
-        outer = {"x": self.rank + 1, "x[0]": 1, "x[0, 0]": 0}[written]
-        return [size(axis) for axis in range(outer)] + [channels]
-
-    def enter(self, layer, shapes):
-        lines = ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
-        if self.product:
-            lines = assignment("x", left_expression(layer, shapes))
-        # NumPy's memory is read, not copied
-        return lines + layout.offset_copy_lines("x", layout.layout_of_spec(layer))
-
-    def leave(self, layer, shapes):
-        return result_expression(layer, "y", shapes) if self.product else "np.moveaxis(y, 1, -1)"
-
-    def operand(self, layer, name):
-        if self.product:
-            w = right_expression(layer, "w") + ".T.copy()" * (layer["op"] == "dense")
-            moved = layout.offset_copy_lines("w", layout.layout_of_spec(layer))
-            return [] if name == "b" else ["w = %s" % w, *moved]
-        if name == "w":
-            return ["w = np.ascontiguousarray(%s)" % channels_first_weights(layer)]
-        return ["b = b.reshape(%s)" % ((1, -1) + (1,) * self.rank,)]
 
 
 def channels_first_weights(layer):

@@ -8,8 +8,7 @@ import pytest
 from probe.case.case import Case
 from probe.order.masks import SessionOperator
 from probe.order.orders import reveal
-from probe.order.window import Geometry
-from probe.order.windows import reveal_windows
+from probe.order.windows import as_predicted, reveal_windows
 from probe.targets.backends.opencv import (
     layer_caffemodel,
     layer_prototxt,
@@ -33,7 +32,7 @@ def test_winograd_is_no_sum_and_winograd_0_is_one(started):
 
 def test_the_windows_of_winograd_are_told_from_its_rounding(started):
     revealed = reveal_windows(SessionOperator(started("opencv"), WIDE))
-    assert (revealed[0] == Geometry.of(WIDE).gather_indices()).all()
+    assert (revealed[0] == as_predicted(WIDE)[0]).all()
 
 
 def test_a_model_is_one_layer_of_caffe():
