@@ -53,15 +53,7 @@ MODULES = {
 """What is changed, where a wrong operator gives wrong bits or a wrong claim about them, and the
 folders of tests that are to notice."""
 
-LIBRARIES = (
-    "jax",
-    "litert",
-    "onnx",
-    "opencv",
-    "tensorflow",
-    "torch",
-    "whole",
-)
+LIBRARIES = ("jax", "litert", "onnx", "opencv", "tensorflow", "torch", "whole")
 """Words in the names of test files that go through all that a library has: asked with ``--wide``
 alone."""
 
