@@ -7,9 +7,7 @@ reads from outside is among its inputs. :class:`Interpreter` walks them: it know
 long values live, and how a body is repeated. A library says how one node runs, and on what: on
 arrays, on keys of what is being recorded, on numbers of values, on text.
 
-Of a model file it also says how one node runs as a model of its own, and what it computes. Bodies
-are opened: the nodes of the branch that is taken, or of the next iteration, stand in their node's
-place.
+Of a model file it also says how one node runs as a model of its own, and what it computes.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -282,18 +280,6 @@ class Graph(Interpreter):
     def met(self, node: Any) -> None:
         """Is called behind a node's first run, before anything is asked of what it gave."""
 
-    def opened(self, node: Any, read: list[Any], inside: Any) -> list[LiveValue] | None:
-        """Runs what a node has inside, the branch that is taken. Returns what it gives; None: it
-        runs itself. ``inside``: the body that the node is in, as of ``walk``."""
-        return None
-
-    def key_inside(self, key: Key, inside: Any, constant: bool = False) -> Key:
-        """Returns the key in the run of what a body's node gives, or of what a body holds.
-
-        A library whose nodes have bodies says how: each has keys of its own kind.
-        """
-        raise TypeError(f"{type(self).__name__} has no nodes with bodies: key={key!r} is in none")
-
     # a run
 
     def run(self, visit: Visit) -> list[Seen]:
@@ -303,27 +289,10 @@ class Graph(Interpreter):
         return [self.seen(value.key) for value in self.kept]
 
     def constants_of(self, body: Body, inside: Any) -> dict[Key, Any]:
-        values = {}
-        for key, constant in body.constants.items():
-            own = key if inside is None else self.key_inside(key, inside, constant=True)
-            self.constants[own], values[key] = constant, LiveValue(own)
-        return values
+        return {key: LiveValue(key) for key in body.constants}
 
     def run_node(self, node: Any, read: list[Any], inside: Any) -> list[LiveValue]:
-        own = self.placed(node, read, inside)
-        gives = self.opened(own, read, inside)
-        return self.step(own) if gives is None else gives
-
-    def placed(self, node: Any, read: Sequence[Any], inside: Any) -> Any:
-        """Returns a node with the keys that its values have in the run."""
-        keys = [value and value.key for value in read]
-        if inside is None and keys == [*node.slots, *node.captured]:
-            return node
-        gives = node.gives
-        if inside is not None:
-            gives = [self.key_inside(key, inside) for key in gives]
-        at = len(node.slots)
-        return replace(node, slots=keys[:at], captured=keys[at:], gives=gives)
+        return self.step(node)
 
     def step(self, node: Any) -> list[LiveValue]:
         """Runs one node."""

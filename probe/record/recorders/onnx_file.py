@@ -133,6 +133,10 @@ class OnnxPlace(NamedTuple):
     depth: int
     to: Mapping[str, str] = {}
 
+    def own(self, key: str) -> str:
+        """Returns the key in the run of what stands in the branch."""
+        return self.to.get(key) or self.ahead + key
+
 
 def node_of(proto: Any) -> OnnxNode:
     """Returns a node of a graph, whose values have the names that they have there."""

@@ -159,34 +159,33 @@ class Optimised(graphs.Graph):
             outputs, dict(zip(inputs, (*values, *own), strict=True))
         )
 
-    def key_inside(self, key: str, inside: OnnxPlace, constant: bool = False) -> str:
-        return inside.to.get(key) or inside.ahead + key
-
-    def placed(self, node: OnnxNode, read: Sequence[Any], inside: OnnxPlace | None) -> OnnxNode:
-        placed: OnnxNode = super().placed(node, read, inside)
-        if placed is node:
-            return node
-        gives = iter(placed.gives)
-        outs = [key and next(gives) for key in node.outs]
+    def constants_of(self, body: Body, inside: OnnxPlace | None) -> dict[str, LiveValue]:
         if inside is None:
-            return replace(placed, outs=outs)
-        # of a body in a body ONNX Runtime 1.31 packs no constant of the model for its kernels, and
-        # runs others
-        far = self.body.constants.keys() & placed.uses if inside.depth > 1 else ()
-        return replace(placed, outs=outs, fed=frozenset(far))
+            return super().constants_of(body, inside)
+        named = {key: inside.own(key) for key in body.constants}
+        self.constants |= {named[key]: constant for key, constant in body.constants.items()}
+        return {key: LiveValue(own) for key, own in named.items()}
 
-    def opened(self, node: OnnxNode, read: list[Any], inside: Any) -> list[LiveValue] | None:
-        if node.domain or node.op != "If":
-            return None
-        slots, outer = read[: len(node.slots)], read[len(node.slots) :]
-        names = dict(zip(onnx_file.captured(node.own), outer, strict=True))
-        depth = 1 + (inside.depth if inside else 0)
-        taken = "then_branch" if self.array(slots[0].key).any() else "else_branch"
+    def run_node(self, node: OnnxNode, read: list[Any], inside: OnnxPlace | None) -> list[Any]:
+        at = len(node.slots)
+        if inside is not None:  # its values have other keys in the run than in its branch
+            keys = [value and value.key for value in read]
+            outs = [key and inside.own(key) for key in node.outs]
+            # of a branch in a branch ONNX Runtime 1.31 packs no constant of the model for its
+            # kernels, and runs others
+            far = self.body.constants.keys() & {*keys} if inside.depth > 1 else ()
+            ends = {"outs": outs, "gives": [key for key in outs if key], "fed": frozenset(far)}
+            node = replace(node, slots=keys[:at], captured=keys[at:], **ends)
+        if node.op != "If" or node.domain:
+            return self.step(node)
+        # the branch that is taken stands in its place
+        taken = "then_branch" if self.array(node.slots[0]).any() else "else_branch"
         (graph,) = (attribute.g for attribute in node.own.attribute if attribute.name == taken)
-        body = self._body(graph, node.outs)
+        body, names = self._body(graph, node.outs), onnx_file.captured(node.own)
+        outer = dict(zip(names, read[at:], strict=True))
         to = dict(zip(body.outputs, node.gives, strict=True))
-        place = OnnxPlace(f"{node.gives[0]}/", depth, to)
-        return self.walk(body, [names[key] for key in body.inputs], place)
+        place = OnnxPlace(f"{node.gives[0]}/", 1 + (inside.depth if inside else 0), to)
+        return self.walk(body, [outer[key] for key in body.inputs], place)
 
     def _body(self, graph: Any, wanted: Sequence[Any] = ()) -> Body:
         """Returns a graph in a node; read once."""
