@@ -4,7 +4,7 @@ A recorder runs something and calls ``visit`` with an :class:`Operation` right b
 the order in which they ran. It knows its library alone: which values are the same object, what the
 operation is called, and what it means in the words of :mod:`probe.order.semantics`. It compares
 nothing and keeps nothing. To add one: a file here with a ``Recorder``, and its line in
-``RECORDERS`` of ``probe/recording/__init__.py``.
+``RECORDERS`` of ``probe/record/__init__.py``.
 """
 
 from __future__ import annotations
