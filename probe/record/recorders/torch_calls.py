@@ -427,7 +427,7 @@ MOVES = """gather take index _unsafe_index roll flip rot90 repeat unfold tril tr
  slice_scatter select_scatter diagonal_scatter as_strided as_strided_scatter masked_scatter
  constant_pad_nd index_fill max_unpool2d max_unpool3d view_as_real view_as_complex max amax amin min
  aminmax any all sort topk kthvalue mode argmax argmin median nonzero
- transpose t permute zeros ones full zeros_like ones_like full_like new_zeros new_ones
+ zeros ones full zeros_like ones_like full_like new_zeros new_ones
  new_full fill zero scalar_tensor arange eye tril_indices triu_indices repeat_interleave"""
 
 
