@@ -395,41 +395,19 @@ class Buckets(Sizes):
 
 
 FORMAT = 1
-VARIABLES = ("MKL_", "ONEDNN_", "DNNL_", "OMP_", "KMP_")
+# What begins the names of variables of the environment that choose kernels.
+VARIABLES = (
+    *("MKL_", "ONEDNN_", "DNNL_", "ATEN_", "OMP_", "KMP_", "OPENBLAS_", "XLA_", "JAX_"),
+    *("TF_ENABLE_", "TF_DISABLE_", "TF_SET_ONEDNN", "TF_DETERMINISTIC", "TF_XLA"),
+    *("ORT_", "OPENCV_", "TORCHINDUCTOR_"),
+)
 MOST_BYTES, MOST_THREADS = 1 << 26, 4096  # of a table that is read
 NO_TABLE = "it is not a table of classes"
 
 
-def table_environment(library: str) -> dict[str, Any]:
-    """What decides which kernels a library takes: none of it names the machine or its user."""
-    if library == "torch":
-        import torch
-
-        switches = {
-            "library": library,
-            "version": str(torch.__version__),
-            "capability": torch.backends.cpu.get_cpu_capability(),
-            "mkldnn": bool(torch.backends.mkldnn.enabled),
-            "precision": torch.get_float32_matmul_precision(),
-            "deterministic": torch.are_deterministic_algorithms_enabled(),
-        }
-        return conditions(switches, (*VARIABLES, "ATEN_"))
-    import keras
-    import tensorflow as tf
-    from tensorflow.python.framework import config
-
-    switches = {
-        "library": library,
-        "version": str(tf.__version__),
-        "keras": str(keras.__version__),
-        "deterministic": bool(config.is_op_determinism_enabled()),
-    }
-    own = "TF_ENABLE_", "TF_DISABLE_", "TF_SET_ONEDNN", "TF_DETERMINISTIC", "XLA_"
-    return conditions(switches, (*VARIABLES, *own))
-
-
-def conditions(switches: dict[str, Any], prefixes: tuple[str, ...]) -> dict[str, Any]:
-    """Returns a library's switches with the processor and the variables that it reads."""
+def conditions(switches: dict[str, Any]) -> dict[str, Any]:
+    """What decides which kernels a library takes: its switches, the processor, and the variables
+    that it reads. None of it names the machine or its user."""
     from probe.targets.machine import facts
 
     here = facts()
@@ -437,7 +415,7 @@ def conditions(switches: dict[str, Any], prefixes: tuple[str, ...]) -> dict[str,
     variables = {
         name: value
         for name, value in sorted(os.environ.items())
-        if name.startswith(prefixes) and "/" not in value  # a path would name the machine
+        if name.startswith(VARIABLES) and "/" not in value  # a path would name the machine
     }
     return {**switches, **processor, "variables": variables}
 

@@ -53,6 +53,9 @@ class Library(Protocol):
     def with_threads(self, count: int) -> AbstractContextManager[int]:
         """With that many threads, if that can be set; gives how many there are then."""
 
+    def switches(self) -> dict[str, Any]:
+        """Returns what of the library stands in a table's environment: its name, release, ..."""
+
     def settings(self) -> tuple[Any, ...]:
         """Returns the settings of the library that choose kernels, and so bits."""
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from probe.case.errors import Foreign, InputError, ProbeError, foreign
 from probe.record.recorders.tensorflow_values import tensor_of, tensors
 from probe.sizes.invariant import tensorflow_operations
-from probe.sizes.invariant.classes import InvariantOptions, Table, table_environment
+from probe.sizes.invariant.classes import InvariantOptions, Table, conditions
 from probe.sizes.invariant.keeper import Keeper, Report
 from probe.sizes.invariant.samples import Company, EndedCall, Value
 from probe.sizes.invariant.tensorflow_operations import FORMATS, TensorFlowOperations, container
@@ -164,7 +164,7 @@ def made(model: Any, options: InvariantOptions, batched: Any) -> tuple[Any, Repo
     if len(arguments) > 1:
         why = "a Keras model takes one argument, which may be a list or a dict"
         raise InputError("example", len(arguments), why)
-    environment = table_environment("tensorflow")
+    environment = conditions(tensorflow_operations.switches())
     classes = Table.opened(table, like, sizes, tensorflow_operations.threads(), environment)
     keeper = Keeper(classes, strict, tensorflow_operations)
     if not model.built:

@@ -11,7 +11,6 @@ SavedModel is looked at before it is loaded.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import inspect
 import math
@@ -219,12 +218,7 @@ def aligned_room(shape: Sequence[int], dtype: Any) -> np.ndarray:
 
 
 def address_of(array: np.ndarray) -> int:
-    """Returns the address of a contiguous array; NumPy's own way to it takes microseconds."""
-    try:
-        held: Any = array
-        return ctypes.addressof(ctypes.c_char.from_buffer(held))
-    except (TypeError, ValueError):  # it is empty, may not be written, or has another format
-        return int(array.__array_interface__["data"][0])
+    return int(array.__array_interface__["data"][0])
 
 
 def aligned_array(array: np.ndarray) -> np.ndarray:
@@ -505,12 +499,8 @@ class TorchProgram(_Data):
         return self.calls.settings()
 
     def facts(self) -> dict[str, Any]:
-        torch = self.imported
-        return {
-            "capability": torch.backends.cpu.get_cpu_capability(),
-            "mkldnn": bool(torch.backends.mkldnn.enabled),
-            "precision": torch.get_float32_matmul_precision(),
-        }
+        switches: dict[str, Any] = self.calls.switches()
+        return {name: switches[name] for name in ("capability", "mkldnn", "precision")}
 
     def holds(self, value: Any) -> bool:
         return isinstance(value, self.imported.Tensor)

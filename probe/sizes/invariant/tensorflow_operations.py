@@ -16,6 +16,7 @@ from functools import cache, lru_cache, reduce
 from itertools import compress
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import config
@@ -71,6 +72,16 @@ FORMATS = {
 def threads() -> int:
     """As ``keeper.Library.threads``: they are fixed where TensorFlow runs its first operation."""
     return tf.config.threading.get_intra_op_parallelism_threads() or len(os.sched_getaffinity(0))
+
+
+def switches() -> dict[str, Any]:
+    """As of ``keeper.Library``."""
+    return {
+        "library": "tensorflow",
+        "version": str(tf.__version__),
+        "keras": str(keras.__version__),
+        "deterministic": bool(config.is_op_determinism_enabled()),
+    }
 
 
 def settings() -> tuple[Any, ...]:

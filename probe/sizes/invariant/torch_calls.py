@@ -57,6 +57,18 @@ def threads() -> int:
     return torch.get_num_threads()
 
 
+def switches() -> dict[str, Any]:
+    """As of ``keeper.Library``."""
+    return {
+        "library": "torch",
+        "version": str(torch.__version__),
+        "capability": torch.backends.cpu.get_cpu_capability(),
+        "mkldnn": bool(torch.backends.mkldnn.enabled),
+        "precision": torch.get_float32_matmul_precision(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+    }
+
+
 def require_evaluation(model: Any) -> None:
     if any(module.training for module in model.modules()):
         why = "training is not covered: it has dropout, and statistics of the batch"

@@ -29,7 +29,7 @@ from torch.utils.hooks import RemovableHandle
 
 from probe.case.errors import Foreign, InputError, foreign
 from probe.sizes.invariant import torch_calls
-from probe.sizes.invariant.classes import InvariantOptions, Table, table_environment
+from probe.sizes.invariant.classes import InvariantOptions, Table, conditions
 from probe.sizes.invariant.keeper import Keeper, Report
 from probe.sizes.invariant.programs import LibraryProgram
 from probe.sizes.invariant.samples import UNREAD, Axes, Company, EndedCall, Value
@@ -321,7 +321,9 @@ def made(model: Any, options: InvariantOptions, batched: Any) -> tuple[Any, Repo
         )
     require_evaluation(model)
     require_uncompiled(model)
-    classes = Table.opened(table, like, sizes, torch_calls.threads(), table_environment("torch"))
+    classes = Table.opened(
+        table, like, sizes, torch_calls.threads(), conditions(torch_calls.switches())
+    )
     keeper = Keeper(classes, strict, torch_calls)
     if any(isinstance(part, FUSED) for part in model.modules()) and FAST not in classes.notes:
         classes.notes.append(FAST)
@@ -564,7 +566,7 @@ def _class_in_mode(model: Any, keeper: Keeper, batched: Any, run: Callable[..., 
 
 def restored_model(model: Any, strict: bool, text: str, batched: Any = None) -> Any:
     """Returns what was pickled of a model in the mode: with its classes, which are checked anew."""
-    table = Table.of(text, "pickle", table_environment("torch"))
+    table = Table.of(text, "pickle", conditions(torch_calls.switches()))
     return in_mode(model, Keeper(table, strict, torch_calls), batched)
 
 

@@ -558,13 +558,6 @@ def _orders_at_place(operation: Any, size: int, largest: int, place: int, known:
 # Makes a whole program callable as its users call it, invariant to the batch
 
 
-# What begins the names of variables of the environment that choose kernels.
-VARIABLES = (
-    *("MKL_", "ONEDNN_", "DNNL_", "ATEN_", "OMP_", "KMP_", "OPENBLAS_", "XLA_", "JAX_"),
-    *("TF_ENABLE_ONEDNN", "TF_XLA", "ORT_", "OPENCV_", "TORCHINDUCTOR_"),
-)
-
-
 class SameBitsProgram:
     """A program that gives a sample the same bits in every batch and at every place.
 
@@ -633,7 +626,7 @@ class SameBitsProgram:
         """The table of the user, or an empty one, as soon as the library is known."""
         table, program = self.table, self.program
         facts = {"library": program.library, "version": program.version, **program.facts()}
-        now = conditions(facts, VARIABLES)
+        now = conditions(facts)
         self.table = Table.opened(self.path, table.like, table.sizes, program.threads(), now)
         self.report.table = self.table
         self._settings = program.settings()
