@@ -59,6 +59,8 @@ PROGRAMS = {
         "conv2d": "F.conv2d(x, w)",
         "conv3d": "F.conv3d(x, w)",
         "depthwise_conv2d": "F.conv2d(x, w, groups=4)",
+        "conv1d_transpose": "F.conv_transpose1d(x, w)",
+        "conv2d_transpose": "F.conv_transpose2d(x, w)",
         "avg_pool2d": "F.avg_pool2d(x, 2)",
         "max_pool2d": "F.max_pool2d(x, 2)",
         "mean": "x.mean(-1)",
@@ -75,6 +77,8 @@ PROGRAMS = {
         "conv2d": 'tf.nn.conv2d(x, w, 1, "VALID")',
         "conv3d": 'tf.nn.conv3d(x, w, [1] * 5, "VALID")',
         "depthwise_conv2d": 'tf.nn.depthwise_conv2d(x, w, [1] * 4, "VALID")',
+        "conv1d_transpose": 'tf.nn.conv1d_transpose(x, w, [tf.shape(x)[0], 11, 5], 1, "VALID")',
+        "conv2d_transpose": 'tf.nn.conv2d_transpose(x, w, [tf.shape(x)[0], 11, 11, 5], 1, "VALID")',
         "avg_pool2d": 'tf.nn.avg_pool2d(x, 2, 2, "VALID")',
         "max_pool2d": 'tf.nn.max_pool2d(x, 2, 2, "VALID")',
         "mean": "tf.reduce_mean(x, -1)",
@@ -90,6 +94,10 @@ PROGRAMS = {
         "conv3d": 'lax.conv(x, w, (1, 1, 1), "VALID")',
         "depthwise_conv2d": """
             lax.conv_general_dilated(x, w, (1, 1), "VALID", feature_group_count=4)""",
+        "conv1d_transpose": """lax.conv_transpose(
+            x, w, (1,), "VALID", dimension_numbers=("NCH", "IOH", "NCH"))""",
+        "conv2d_transpose": """lax.conv_transpose(
+            x, w, (1, 1), "VALID", dimension_numbers=("NCHW", "IOHW", "NCHW"))""",
         "avg_pool2d": 'lax.reduce_window(x, 0.0, lax.add, *[(1, 1, 2, 2)] * 2, "VALID") / 4',
         "max_pool2d": 'lax.reduce_window(x, -jnp.inf, lax.max, *[(1, 1, 2, 2)] * 2, "VALID")',
         "mean": "jnp.mean(x, -1)",
@@ -114,6 +122,8 @@ NODES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "conv2d": ("Conv", "x w", {}),
     "conv3d": ("Conv", "x w", {}),
     "depthwise_conv2d": ("Conv", "x w", {"group": 4}),
+    "conv1d_transpose": ("ConvTranspose", "x w", {}),
+    "conv2d_transpose": ("ConvTranspose", "x w", {}),
     "avg_pool2d": ("AveragePool", "x", {"kernel_shape": [2, 2], "strides": [2, 2]}),
     "max_pool2d": ("MaxPool", "x", {"kernel_shape": [2, 2], "strides": [2, 2]}),
     "mean": ("ReduceMean", "x last", {"keepdims": 0}),
@@ -131,6 +141,8 @@ SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "conv2d": ((4, 9, 9), (5, 4, 3, 3)),
     "conv3d": ((4, 5, 5, 5), (5, 4, 3, 3, 3)),
     "depthwise_conv2d": ((4, 9, 9), (4, 1, 3, 3)),
+    "conv1d_transpose": ((4, 9), (4, 5, 3)),
+    "conv2d_transpose": ((4, 9, 9), (4, 5, 3, 3)),
     "avg_pool2d": ((4, 8, 8), ()),
     "max_pool2d": ((4, 8, 8), ()),
 }

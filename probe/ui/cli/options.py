@@ -138,7 +138,7 @@ def added_options(*options: Callable[[Command], Command]) -> Callable[[Command],
 # The words of a case, as in ``Case(...)``: what the command line shows for a value, and help.
 CASE_WORDS = {
     "op": (
-        "conv1d|conv2d|conv3d|depthwise_conv2d|dense|matmul|sum|...",
+        "conv1d|conv2d|conv2d_transpose|depthwise_conv2d|dense|matmul|sum|...",
         "The operation, for example conv1d or dense (also: linear).",
     ),
     "kernel": ("5|1x5", "Kernel size; one number applies to every axis."),
@@ -147,7 +147,11 @@ CASE_WORDS = {
     "stride": ("N|1x2", "Stride; 1 if not given."),
     "dilation": ("N|1x2", "Dilation; 1 if not given."),
     "groups": ("N", "Channel groups; 1 if not given."),
-    "padding": (PADDINGS, "Padding; N or L:R for each axis."),
+    "padding": (
+        PADDINGS,
+        "Padding; N or L:R for each axis. Transposed: what is cut off; 1:0 is PyTorch's padding=1, "
+        "output_padding=1.",
+    ),
     "ceil_mode": ("true", "Pooling: the last window may reach beyond the padded input."),
     "pad_with": (
         "nothing|zeros",
