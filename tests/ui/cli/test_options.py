@@ -35,7 +35,10 @@ def test_a_case_is_written_as_the_words_that_make_it(words):
 
 COMPLETIONS = {
     "probe sw": {"sweep"},
-    "probe order --op con": {"conv1d", "conv2d", "conv3d"},
+    "probe order --op conv": {
+        *("conv1d", "conv2d", "conv3d"),
+        *("conv1d_transpose", "conv2d_transpose"),
+    },
     "probe order --dtype float": {"float32", "float64", "float16"},
     "probe order --operands can": {"cancel"},
     "probe order --padding sa": {"same", "same_lower"},
