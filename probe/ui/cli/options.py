@@ -138,7 +138,7 @@ def added_options(*options: Callable[[Command], Command]) -> Callable[[Command],
 # The words of a case, as in ``Case(...)``: what the command line shows for a value, and help.
 CASE_WORDS = {
     "op": (
-        "conv1d|conv2d|conv2d_transpose|depthwise_conv2d|dense|matmul|sum|...",
+        "conv1d|conv2d|conv3d|depthwise_conv2d|conv1d_transpose|conv2d_transpose|dense|matmul|...",
         "The operation, for example conv1d or dense (also: linear).",
     ),
     "kernel": ("5|1x5", "Kernel size; one number applies to every axis."),
