@@ -472,10 +472,9 @@ class Table:
             if path.stat().st_size > MOST_BYTES:
                 raise ValueError(f"more than {MOST_BYTES >> 20} MiB")
             text = path.read_text()
-        except ValueError as error:
-            raise _no_table(path.name, f"{NO_TABLE} ({type(error).__name__})") from error
-        except OSError as error:
-            raise _no_table(path.name, str(error.strerror)) from error
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or f"{NO_TABLE} ({type(error).__name__})"
+            raise _no_table(path.name, why) from error
         return cls.of(text, path.name, now)
 
     @classmethod
@@ -486,8 +485,11 @@ class Table:
             sizes = content["sizes"].items()
             table = cls(
                 str(content["like"]),
-                {axis: tuple(map(_checked_size, values)) for axis, values in sizes},
-                _checked_threads(content["threads"]),
+                {
+                    axis: tuple(_checked(size, MOST_SIZE) for size in values)
+                    for axis, values in sizes
+                },
+                _checked(content["threads"], MOST_THREADS),
                 now,
                 entries={key: Entry.of(row) for key, row in content["operations"].items()},
             )
@@ -536,14 +538,8 @@ def _no_table(name: str, why: str) -> InputError:
     return InputError("table", name, why, "write one with report.save")
 
 
-def _checked_size(value: Any) -> int:
-    """Returns a size. ValueError, TypeError: it is none."""
-    if isinstance(value, bool) or index(value) < 1:
+def _checked(value: Any, most: float = math.inf) -> int:
+    """Returns a whole number from 1 on. ValueError, TypeError: it is none."""
+    if isinstance(value, bool) or not 1 <= index(value) <= most:
         raise ValueError(value)
     return index(value)
-
-
-def _checked_threads(value: Any) -> int:
-    if not 1 <= (threads := int(value)) <= MOST_THREADS:
-        raise ValueError(value)
-    return threads
