@@ -15,7 +15,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import accumulate
 from operator import index
 from pathlib import Path
@@ -370,19 +369,18 @@ class Buckets(Sizes):
             return None
         if count in used:
             return (SizedCall(0, count, count),)
-        times = dict(zip(used, np.maximum.accumulate(list(map(self.seconds, used))), strict=True))
-
-        @cache
-        def cheapest(places: int) -> tuple[float, tuple[int, ...]]:
-            """Seconds of buckets that hold so many places, and these."""
-            ways: list[tuple[float, tuple[int, ...]]] = [(0.0, ())] if places <= 0 else []
-            for size in used if places > 0 else ():
-                seconds, others = cheapest(places - size)
-                ways.append((seconds + times[size], (size, *others)))
-            return min(ways)
+        seconds = np.maximum.accumulate(list(map(self.seconds, used))).tolist()
+        times = list(zip(used, seconds, strict=True))
 
         taken = [used[-1]] * max(0, count // used[-1] - 1)
-        taken += cheapest(count - sum(taken))[1]
+        rest = count - sum(taken)
+        best = [(0.0, 0)]  # of so many places the least seconds, and one of the buckets
+        for places in range(1, rest + 1):
+            ways = ((seconds + best[max(0, places - size)][0], size) for size, seconds in times)
+            best.append(min(ways))
+        while rest > 0:
+            taken.append(best[rest][1])
+            rest -= taken[-1]
         taken.sort(reverse=True)  # so that only the last is padded: else it could be left out
         starts = accumulate(taken, initial=0)
         return tuple(
@@ -485,10 +483,7 @@ class Table:
             sizes = content["sizes"].items()
             table = cls(
                 str(content["like"]),
-                {
-                    axis: tuple(_checked(size, MOST_SIZE) for size in values)
-                    for axis, values in sizes
-                },
+                {axis: tuple(map(_checked, values)) for axis, values in sizes},
                 _checked(content["threads"], MOST_THREADS),
                 now,
                 entries={key: Entry.of(row) for key, row in content["operations"].items()},

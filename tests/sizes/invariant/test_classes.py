@@ -167,6 +167,12 @@ def test_the_plan_of_least_time_holds_every_sample_once():
         assert {one.size for one in made.plan(15)} == ({16} if seconds[16] == 3 else {1})
 
 
+def test_a_plan_of_single_samples_has_as_many_as_there_are():
+    made = Buckets(Timed(dict.fromkeys((1, 2000), "alike")), Entry("alike"), 1, (1, 2000))
+    made._seconds = {1: 1.0, 2000: 1e6}
+    assert len(made.plan(1999)) == 1999
+
+
 LARGEST = 200
 
 
