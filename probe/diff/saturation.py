@@ -17,6 +17,9 @@ import numpy as np
 
 from probe.diff.alone import Alone, Cause, Sides, evenly
 from probe.diff.difference import NAMES
+from probe.diff.sums import sum_of
+from probe.order.semantics import operations as o
+from probe.order.window import Geometry
 
 LEAST, MOST = -(1 << 15), (1 << 15) - 1
 
@@ -158,34 +161,27 @@ def _window_factors(
     zero: int,
 ) -> Factors | None:
     """Of a convolution, whose weights are (filters, channels, *kernel): windows, padded by zero."""
-    rank = w.ndim - 2
-    last = bool(words.get("channels_last"))
-    x = x if last else np.moveaxis(x, 1, -1)
-    batch, *at = place
-    filters = at.pop(-1 if last else 0)
-    spatial = shape[1:-1] if last else shape[2:]
-    strides, steps = (list(words.get(n) or [1] * rank) for n in ("strides", "dilations"))
-    pads = list(words.get("pads") or [0] * rank)[:rank]
-    same = str(words.get("auto_pad", "NOTSET"))
-    groups = int(words.get("group", 1))
-    filters_each, channels = len(w) // max(groups, 1), w.shape[1]
-    if x.ndim != rank + 2 or channels * groups != x.shape[-1] or not filters_each:
+    last, groups = bool(words.get("channels_last")), int(words.get("group", 1))
+    ins, outs = ((a[1:-1] if last else a[2:]) for a in (x.shape, shape))
+    kernel, rank = w.shape[2:], w.ndim - 2
+    channels, each = w.shape[1], len(w) // max(groups, 1)
+    if x.ndim != w.ndim or channels * groups != x.shape[-1 if last else 1] or not each:
         return None
-    reaches, wide = [(n - 1) * step + 1 for n, step in zip(w.shape[2:], steps, strict=True)], []
-    for axis, reach in enumerate(reaches):
-        more = max((spatial[axis] - 1) * strides[axis] + reach - x.shape[1 + axis], 0)
-        if same.startswith("SAME"):
-            pads[axis] = more // 2 if same == "SAME_UPPER" else more - more // 2
-        wide.append((pads[axis], more))
-    padded = np.pad(x.astype(np.int64), [(0, 0), *wide, (0, 0)], constant_values=zero)
-    windows = np.lib.stride_tricks.sliding_window_view(padded, reaches, tuple(range(1, rank + 1)))
-    every: Any = (..., *(slice(None, None, step) for step in steps))
-    windows = windows[every]
-    taken = windows[(batch, *(a * stride for a, stride in zip(at, strides, strict=True)))]
-    lines = np.moveaxis(taken.reshape(*taken.shape[:2], -1), 1, 2)
-    first = filters // filters_each * channels
-    own = first[:, None, None] + np.arange(channels)
-    taken = np.take_along_axis(lines, np.broadcast_to(own, (*lines.shape[:2], channels)), axis=2)
+    strides, steps = (tuple(words.get(n) or [1] * rank) for n in ("strides", "dilations"))
+    pads, auto = list(words.get("pads") or [0] * 2 * rank), str(words.get("auto_pad", "NOTSET"))
+    padding = tuple(zip(pads[:rank], pads[rank:], strict=True))
+    if auto.startswith("SAME"):
+        padding = o.same_padding(ins, outs, kernel, strides, steps, auto != "SAME_UPPER")
+    frame = o.Frame(kernel, strides, steps, padding)
+    plain = o.convolution(frame, (*range(2, w.ndim), 1, 0), groups, last)
+    summed = sum_of(plain, [x.shape, w.shape], shape, ["float32"] * 3)
+    places, filters = summed.places(np.ravel_multi_index(place, shape)).T
+    reads = Geometry.of(summed).reads()  # -1 is padding
+    rows = summed.x.taken(x.astype(np.int64)).reshape(summed.batch, -1, x.shape[-1 if last else 1])
+    entries, at = places // len(reads), reads[places % len(reads)]
+    taken = np.where(at[..., None] < 0, zero, rows[entries[:, None], at])
+    own = (filters // each * channels)[:, None, None] + np.arange(channels)
+    taken = np.take_along_axis(taken, np.broadcast_to(own, (*at.shape, channels)), axis=2)
     weights = np.moveaxis(w.reshape(len(w), channels, -1), 1, -1)[filters]
     return taken, weights, filters
 
