@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from operator import eq
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -245,21 +244,6 @@ class Region:
         """Returns the largest distance; None where it has no number (a NaN, or integers)."""
         distances = [pair.max_ulp for pair in self.gives if pair.max_ulp is not None]
         return max(distances, default=0) if len(distances) == len(self.gives) else None
-
-    def overlaps(self, later: Region, runs: Runs) -> bool:
-        """Returns whether two regions are the same on one side, share what computes on the other,
-        and neither reads what comes after this one."""
-        if not (self.joint and later.joint and any(map(eq, self.inside, later.inside))):
-            return False
-        for run, first, second in zip(runs, self.inside, later.inside, strict=True):
-            if not any(computes(run.operations[n]) for n in {*first} & {*second}):
-                return False
-        ours, theirs = (run.values for run in runs)
-        last = self.left or 0, self.right or 0
-        return all(
-            ours[pair.left].given <= last[0] and theirs[pair.right].given <= last[1]
-            for pair in later.reads
-        )
 
     def to_json(self) -> dict[str, Any]:
         """As ``operations`` of ``probe diff --json`` has it."""
@@ -549,26 +533,8 @@ def read_alike(
 def _regions_of(match: RunningMatch) -> Difference:
     """Returns all regions, in the order of the left run, and the outputs; nothing is compared."""
     ours, theirs = match.runs
-    regions: list[Region] = []
-    for both in match.operations:
-        region = _region(match, *both)
-        # a compiled function of two outputs has one difference, which would be listed twice
-        before = next((each for each in regions if each.overlaps(region, match.runs)), None)
-        if before is None:
-            regions.append(region)
-            continue
-        first, second = ({*a, *b} for a, b in zip(before.inside, region.inside, strict=True))
-        before.inside = tuple(sorted(first)), tuple(sorted(second))
-        before.left, before.right = max(first), max(second)
-        before.gives += region.gives
-        reads = {id(pair): pair for pair in (*before.reads, *region.reads)}.values()
-        before.reads = [  # but for what one of the two gives the other
-            pair
-            for pair in reads
-            if ours.values[pair.left].given not in first
-            or theirs.values[pair.right].given not in second
-        ]
-        _name(match.runs, before)
+    # a compiled function of several outputs is a region for each, as each has a cause of its own
+    regions = [_region(match, *both) for both in match.operations]
     outputs = [match.pair(*both) for both in zip(ours.outputs, theirs.outputs, strict=False)]
     return Difference(ours, theirs, regions, outputs)
 
