@@ -266,7 +266,8 @@ class Difference:
     batch each was compared, and how many there are; None where one run of either side is compared.
     ``weights``: those that the two sides have in another order; ``other_weights``: the first that
     one side alone has, in words; ``other_numbers``: the first operation that is given others, such
-    as an index or a mask. ``matched``: how it was found what must agree.
+    as an index or a mask. ``matched``: how it was found what must agree. ``enters``: of a training
+    step in micro-batches, the operation from which on results are further apart than rounding.
     """
 
     left: Run
@@ -283,6 +284,7 @@ class Difference:
     other_weights: str = ""
     other_numbers: str = ""
     matched: str = "by name and index"
+    enters: str = ""
 
     @property
     def first(self) -> Region | None:

@@ -16,6 +16,7 @@ from probe.diff.difference import (
     fill_reasons,
     plain_outputs,
 )
+from probe.diff.folded import enters, folded
 from probe.diff.match import RunningMatch
 from probe.diff.related import (
     folded_weights,
@@ -67,11 +68,15 @@ def walk(
         sides[number] = watch(number)
     (ours, said), (theirs, more) = sides
     notes = [*said, *(note for note in more if note not in said), *made_apart(ours, theirs)]
-    matched = None
+    matched = batches = folded(ours, theirs)
+    if matched is not None:
+        ours, theirs = matched.runs
     with budget.Ending():
-        matched = None if match is None or budget.spent() else match(ours, theirs)
+        if matched is None and match is not None and not budget.spent():
+            matched = match(ours, theirs)
     difference = compare_and_explain(ours, theirs, explain, tell, seconds, notes, matched)
     difference.not_whole = difference.not_whole or beside_apart(left, right)
+    difference.enters = "" if batches is None else enters(difference)
     return difference
 
 

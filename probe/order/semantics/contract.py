@@ -82,6 +82,14 @@ class Unknown(Meaning):
 
 
 @dataclass(frozen=True)
+class Several(Meaning):
+    """Results that have nothing to do with each other, as the gradients of what an operation reads:
+    a recorder has an operation for each, by these names."""
+
+    each: tuple[tuple[str, Meaning], ...]
+
+
+@dataclass(frozen=True)
 class Step:
     """One step of ``Steps``: ``reads``: numbers of what it reads; ``shape``: of what it gives.
 

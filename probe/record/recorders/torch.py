@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from probe.case.errors import InputError
-from probe.order.semantics import Unknown
+from probe.order.semantics import Several, Unknown
 from probe.record.contract import Again, Input, Operation, Said, Seen, Visit
 from probe.record.recorders.torch_calls import (
     RanCall,
@@ -36,6 +36,7 @@ from probe.record.recorders.torch_values import (
     CALL,
     TorchDispatchMode,
     Values,
+    address,
     array,
     called_for,
     compiled_as_one,
@@ -127,7 +128,8 @@ class TorchRecorder:
 
 
 IMPORTS = ("import torch",)
-RECORD = TorchRecorder.record.__code__
+RECORD, STEP = TorchRecorder.record.__code__, torch.optim.Optimizer.profile_hook_step(id).__code__
+BACKWARD = "backward"
 
 
 def _module_path(front: str, name: str) -> str:
@@ -142,6 +144,23 @@ class Paths:
     def __init__(self, values: Values) -> None:
         self.values = values
         self.roots, self.paths = list[torch.nn.Module](), dict[int, str]()
+        self.forward = dict[int, str]()
+
+    def phase(self, path: str) -> str:
+        """The path of an operation of a training step: ``backward.`` with the module of which it is
+        the gradient, or with the weight to whose gradient it adds; ``step`` in an optimizer."""
+        node = torch._C._current_autograd_node()
+        if node is None:
+            # the node of an operation that has a gradient has been numbered right before
+            self.forward.setdefault(torch.autograd._get_sequence_nr() - 1, path)
+            return path
+        weight = getattr(node, "variable", None)
+        if weight is None:
+            path = self.forward.get(node._sequence_nr(), "")
+        else:
+            named = self.values.named.get(address(weight), ())
+            path = next((name for tensor, name in named if tensor is weight), "")
+        return f"{BACKWARD}.{path}".strip(".")
 
     def now(self) -> str:
         """Returns the path of the innermost module that runs; empty outside and in the
@@ -150,6 +169,8 @@ class Paths:
         while frame is not None and frame.f_code is not RECORD:
             if frame.f_code is CALL:
                 inside.append(frame.f_locals["self"])
+            elif frame.f_code is STEP and not inside:
+                return "step"
             frame = frame.f_back  # type: ignore[assignment]
         if inside and not any(inside[-1] is root for root in self.roots):
             self._named(inside[-1])
@@ -199,6 +220,7 @@ class _Mode(TorchDispatchMode):
         if known.view and any(values.unwritten(place) for place in places):
             return func(*args, **kwargs)
         path, both = self.paths.now(), zip(reads, places, strict=True)
+        path = self.paths.phase(path) if self.recorder.gradients else path
         seen = [values.read(tensor, at, path, _is_among(tensor, into)) for tensor, at in both]
         states = _states(kwargs.get("generator")) if known.random else ()
         result = func(*args, **kwargs)
@@ -229,7 +251,12 @@ class _Mode(TorchDispatchMode):
                 drawn = [array_digest(state.numpy()) for state in states]
                 drawn = [str([tuple(tensor.shape) for tensor in every]), *drawn]
                 said = said._replace(attributes={**said.attributes, "drawn": drawn})
-            self.visit(Operation(op, path, seen, gives, *said))
+            if isinstance(said.meaning, Several) and len(said.meaning.each) == len(gives):
+                for number, given in enumerate(gives):
+                    name, one = _one_of(said, said.meaning, number)
+                    self.visit(Operation(f"{op}.{name}", path, seen, [given], *one))
+            else:
+                self.visit(Operation(op, path, seen, gives, *said))
         for tensor in into:
             values.written(tensor)
         return result
@@ -265,6 +292,19 @@ class _Mode(TorchDispatchMode):
         why = "it is compiled, so its operations can't be recorded"
         self.visit(Operation("compiled", path, seen, gives, Unknown(why)))
         return result
+
+
+def _one_of(said: Said, meaning: Several, number: int) -> tuple[str, Said]:
+    """The name of one of several results of a call, and what is said of it."""
+    again, lines = said.again, said.lines
+    name, inner = meaning.each[number]
+
+    def one(names: Sequence[str], result: str) -> list[str]:
+        assert lines is not None
+        return [*lines(names, result), f"{result} = {result}[{number}]"]
+
+    alone = None if again is None else lambda arrays: [again(arrays)[number]]
+    return name, said._replace(meaning=inner, again=alone, lines=lines and one)
 
 
 def _states(chosen: torch.Generator | None) -> list[torch.Tensor]:

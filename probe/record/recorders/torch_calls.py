@@ -528,6 +528,23 @@ def _aten_conv(c: AtenCall) -> s.Meaning:
     )
 
 
+@TABLE.row("convolution_backward")
+def _aten_conv_backward(c: AtenCall) -> s.Meaning:
+    rank, why = len(c["weight"].shape) - 2, s.Unknown("groups, or a transposed convolution")
+    spatial, plain = tuple(range(2, rank + 2)), c["groups"] == 1 and not c["transposed"]
+    stride, dilation = (_an_axis_each(c[name], rank) for name in ("stride", "dilation"))
+    padding = tuple((n, n) for n in _an_axis_each(c["padding"], rank))
+    frame = s.Frame(tuple(c["weight"].shape[2:]), stride, dilation, padding, True)
+    given = o.convolution(frame, weights=(*spatial, 0, 1), reads=(0, 2))
+    # a weight's gradient is a convolution of the input whose taps are the gradient's positions, and
+    # whose channels are the samples
+    frame = s.Frame(tuple(c["grad_output"].shape[2:]), dilation, stride, padding)
+    weight = replace(o.convolution(frame, weights=(*spatial, 0, 1), reads=(1, 0)), channels=0)
+    bias = o.reduced("sum", (0, *spatial))
+    each = ("input", given if plain else why), ("weight", weight if plain else why), ("bias", bias)
+    return s.Several(tuple(one for one, on in zip(each, c["output_mask"], strict=True) if on))
+
+
 def _spatial_axes(c: AtenCall) -> tuple[int, int]:
     """How many spatial axes an operation of this name has, and how many stand before them."""
     rank = next(int(d) for d in "123" if f"{d}d" in c.op)

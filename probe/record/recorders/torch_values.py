@@ -194,20 +194,18 @@ def tensors(returned: Any, beside: bool = False) -> list[torch.Tensor]:
     """Returns the tensors in whatever a function returned: in tuples, in dictionaries by key,
     dataclasses and objects with attributes, such as the outputs of transformers' models.
     ``beside``: numbers and arrays of NumPy or another library become tensors, too."""
-    if isinstance(returned, torch.Tensor):  # what follows keeps it until garbage is collected
-        return [returned]
-    every: list[torch.Tensor] = []
-    met = set[int]()
-
-    def gather(value: Any) -> None:
+    # a function that calls itself would keep them until Python looks for cycles, and PyTorch copies
+    # a gradient that anybody holds
+    every, met, pending = list[torch.Tensor](), set[int](), [returned]
+    while pending:
+        value, inside = pending.pop(), list[Any]()
         if isinstance(value, torch.Tensor):
             every.append(value)
         elif isinstance(value, dict):
-            for name in sorted(value, key=str):  # two runs may put the same names in another order
-                gather(value[name])
+            # two runs may put the same names in another order
+            inside = [value[name] for name in sorted(value, key=str)]
         elif isinstance(value, list | tuple | set | frozenset):
-            for each in value:
-                gather(each)
+            inside = [*value]
         elif (
             beside
             and not met
@@ -217,11 +215,9 @@ def tensors(returned: Any, beside: bool = False) -> list[torch.Tensor]:
             if plain.dtype.kind in "biufc":
                 every.append(torch.from_numpy(plain))
         elif hasattr(value, "__dict__") and not isinstance(value, torch.nn.Module | type):
-            seen = id(value) in met
+            inside = [] if id(value) in met else [vars(value)]
             met.add(id(value))
-            gather({} if seen else vars(value))
-
-    gather(returned)
+        pending += reversed(inside)
     return every
 
 

@@ -123,7 +123,8 @@ class Walked(Answer):
         apart = sum(output.window_apart for output in self.found.plain)
         rounding = self.found.rounding
         explained = rounding.explained > 0 and rounding.explained == rounding.total
-        explained &= not self.found.not_whole and all(
+        explained &= not self.found.not_whole and not self.found.enters
+        explained &= all(
             operation.cause not in NO_ROUNDING
             for operation in self.found.operations
             if operation.verdict == "source"
@@ -150,6 +151,7 @@ class Walked(Answer):
             "examined": difference.examined,
             "operations_total": total,
             "first": None if first is None else first.name,
+            "enters": self.found.enters or None,
             **asdict(self.asked),
             "same_inputs": difference.same_inputs,
             "window": self.window,
@@ -281,7 +283,9 @@ class Walked(Answer):
 
     def ending(self) -> tuple[str, str]:
         """Returns the first source in words, and how far its difference spreads."""
-        first = self.found.first
+        first, far = self.found.first, self.found.enters
+        if far:
+            return f"a mistake enters at {far}: {FAR}", self.outcome()
         if first is None:
             weights = [str(weight) for weight in self.found.weights if not weight.convention]
             weights = weights or [self.found.other_weights] * bool(self.found.other_weights)
@@ -544,6 +548,8 @@ def operation_text(operation: Region) -> str:
     """Returns an operation and its place in the model: ``aten.addmm at encoder.0``."""
     return f"{operation.op} at {operation.path}" if operation.path else operation.op
 
+
+FAR = "from there on results are further apart than rounding"
 
 DIFFERENT = "the two runs ask for different things"
 

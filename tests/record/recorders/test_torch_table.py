@@ -118,6 +118,12 @@ def products(x: Given) -> list[Any]:
     ]  # fmt: skip
     for words in ({}, {"padding": 1}, {"stride": 2, "dilation": 2}, {"groups": 2}):
         found += [F.conv2d(p, row(4, 6 // words.get("groups", 1), 3, 2), row(4), **words)]
+    for stride, padding, dilation in (([1, 1], [1, 1], [1, 1]), ([2, 1], [0, 2], [1, 2])):
+        w = row(4, 6, 3, 2)
+        y = F.conv2d(p, w, None, stride, padding, dilation)
+        rest = stride, padding, dilation, False, [0, 0], 1
+        found += aten.convolution_backward(y, p, w, [4], *rest, [True] * 3)
+        found += aten.convolution_backward(y, p, w, [4], *rest, [False, True, False])[1:2]
     return found
 
 

@@ -1,0 +1,420 @@
+"""Micro-batches of a training step as the whole batch's operations, so that the two compare.
+
+A step that accumulates gradients runs forward and backward once for each micro-batch. What these
+runs give of one operation are the rows of what the whole batch gives, or, of a gradient, terms of a
+sum: the order of a weight's gradient is a tree of the micro-batches' trees. ``fold`` writes
+operations that the micro-batches have in common as one: it gives the rows one behind the other or
+adds the terms as the run did, and is run alone by running its parts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from probe.case import floats
+from probe.diff.difference import NOTHING, Difference, Pair, Region
+from probe.diff.match import RunningMatch, Sides
+from probe.diff.repeated import HALF
+from probe.order.semantics import Moves
+from probe.record.recording import Operation, Run, Value
+from probe.record.store import ProcessStore
+
+# The paths of operations of a backward pass, and of an optimizer, as recorders write them.
+BACKWARD, STEP = "backward", "step"
+
+# What the parts of a value are to the whole's: the same, rows along an axis, terms of its sum, or
+# versions of what is changed on the way, such as a running mean.
+SAME, TERMS, VERSIONS = "same", "terms", "versions"
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What the micro-batches have of a value. ``how``: ``SAME``, ``TERMS``, ``VERSIONS``, or the
+    axis along which they are rows; ``arrays``: theirs; ``number``: of the value that stands for
+    them."""
+
+    how: str | int
+    arrays: list[np.ndarray]
+    number: int
+    dtype: str
+
+    def cut(self, array: np.ndarray, part: int) -> np.ndarray:
+        """The share of a micro-batch of an array that stands for all of them. Of terms and
+        versions it is the recorded one."""
+        if isinstance(self.how, int):
+            ends = np.cumsum([each.shape[self.how] for each in self.arrays])
+            index = (slice(None),) * self.how
+            start = int(ends[part]) - self.arrays[part].shape[self.how]
+            return np.ascontiguousarray(array[(*index, slice(start, int(ends[part])))])
+        return array if self.how == SAME else self.arrays[part]
+
+    def joined(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """Puts results of all micro-batches together."""
+        if isinstance(self.how, int):
+            return np.concatenate([*arrays], axis=self.how)
+        if self.how != TERMS:
+            return np.asarray(arrays[0 if self.how == SAME else -1])
+        total = arrays[0]
+        for term in arrays[1:]:
+            both = (floats.widen(each, self.dtype).astype(np.float64) for each in (total, term))
+            total = floats.round_to(sum(both), self.dtype).reshape(term.shape)
+        return np.asarray(total)
+
+
+# A pass, the names of an operation, and as which of these it comes there.
+Place = tuple[int, tuple[str, str], int]
+
+
+def _places(run: Run) -> tuple[dict[Place, int], int]:
+    """Where each operation stands: in which forward and backward pass, by its names, and as which
+    of these there; and how many passes there are."""
+    places, count, behind = dict[Place, int](), 0, False
+    met = Counter[tuple[str, str]]()
+    for number, op in enumerate(run.operations):
+        backward = op.path.split(".")[0] == BACKWARD
+        if behind and not backward:
+            count, met = count + 1, Counter()
+        behind = backward
+        name = op.op, op.path
+        if op.path != STEP:
+            places[count, name, met[name]] = number
+            met[name] += 1
+    return places, count + behind
+
+
+# A run, and its numbers that aren't the whole's, with those of the whole.
+Folded = tuple[Run, list[tuple[int, int]]]
+
+
+def fold(run: Run, whole: Run) -> Folded | None:
+    """Writes the operations that the micro-batches of a run have in common as one each. None: it
+    has no more passes than the other run, or nothing in common with it."""
+    places, count = _places(run)
+    others, passes = _places(whole)
+    if not passes or count <= passes or count % passes:
+        return None
+    folding, parts = _Folding(run, whole), count // passes
+    for (number, name, at), other in others.items():
+        group = [places.get((number * parts + n, name, at), -1) for n in range(parts)]
+        if min(group) >= 0:
+            folding.groups[group[-1]] = group, other
+    folding.grouped = {n for group, _ in folding.groups.values() for n in group}
+    for op in run.operations:
+        folding.add(op)
+    return folding.done()
+
+
+@dataclass
+class _Folding:
+    """``groups``: operations and their partner in the whole, by the last of them; ``stands``: the
+    value that stands for one of the run's; ``parts``: for those of all micro-batches; ``shares``:
+    which share of which parts a value is; ``sums``: of terms, by their bits; ``apart``: values of
+    which nothing was made; ``given``: values that an operation has given;
+    ``factors``: numbers that aren't the whole's, as of a loss that is divided by the micro-batches,
+    with those of the whole; ``terms``: sums of terms, with the whole's value, and what they were
+    moved from."""
+
+    run: Run
+    whole: Run
+    groups: dict[int, tuple[list[int], int]] = field(default_factory=dict)
+    grouped: set[int] = field(default_factory=set)
+    stands: dict[int, int] = field(default_factory=dict)
+    parts: dict[tuple[int, ...], _Parts] = field(default_factory=dict)
+    shares: dict[int, tuple[_Parts, int]] = field(default_factory=dict)
+    sums: dict[Any, int] = field(default_factory=dict)
+    apart: set[int] = field(default_factory=set)
+    given: set[int] = field(default_factory=set)
+    factors: list[tuple[int, int]] = field(default_factory=list)
+    terms: list[tuple[int, int, list[int]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.store, self.values = ProcessStore(self.run.store), list(self.run.values)
+        self.joint, self.alone = list[Operation](), list[Operation]()
+
+    def add(self, op: Operation) -> None:
+        """Takes an operation of the run: alone, or with those of the other micro-batches."""
+        if op.number in self.groups:
+            group, other = self.groups[op.number]
+            ops = [self.run.operations[n] for n in group]
+            joint = self._joint(ops, self.whole.operations[other])
+            if joint is not None:
+                self.joint.append(joint)
+            else:
+                self.apart.update(n for each in ops for n in each.gives)
+        self.alone.append(replace(op, reads=tuple(self.stands.get(n, n) for n in op.reads)))
+        if op.number not in self.grouped:
+            self.given.update(op.gives)
+        # an optimizer may count to 1, as the factors of all losses add up to
+        if op.number not in self.grouped and len(op.gives) == 1 and op.path != STEP:
+            known = self.sums.get(self.values[op.gives[0]].key)
+            if known is not None:  # all of a gradient has been added
+                self.stands[op.gives[0]] = known
+
+    def _joint(self, ops: list[Operation], theirs: Operation) -> Operation | None:
+        """The operations of all micro-batches as one; None: they don't fit the whole's."""
+        if {(len(op.reads), len(op.gives)) for op in ops} != {
+            (len(theirs.reads), len(theirs.gives))
+        }:
+            return None
+        reads, gives = list[_Parts](), list[_Parts]()
+        moves = isinstance(theirs.meaning, Moves)
+        if moves and any(self.apart.intersection(op.reads) for op in ops):
+            return None
+        for place, m in enumerate(theirs.reads):
+            parts = self._parts([op.reads[place] for op in ops], m, VERSIONS)
+            if parts is None:
+                return None
+            reads.append(parts)
+        for place, m in enumerate(theirs.gives):
+            numbers = [op.gives[place] for op in ops]
+            # what the next micro-batch reads of the one before is changed by each in turn
+            turn = any(n in op.reads for n, op in zip(numbers, ops[1:], strict=False))
+            parts = self._parts(numbers, m, VERSIONS if turn else TERMS)
+            if parts is None:
+                return None
+            number = numbers[-1] if turn else parts.number
+            if number in self.given:  # what a transpose of a transpose gives is the weight itself
+                self.values.append(replace(self.values[number]))
+                number = len(self.values) - 1
+            self.given.add(number)
+            gives.append(replace(parts, number=number))
+        self.terms += [
+            (each.number, m, [one.number for one in reads] if moves else [])
+            for each, m in zip(gives, theirs.gives, strict=True)
+            if each.how == TERMS
+        ]
+
+        def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+            if moves and any(each.how == TERMS for each in reads):
+                return ops[0].again(arrays)  # type: ignore[misc]
+            results = [
+                op.again([each.cut(a, n) for each, a in zip(reads, arrays, strict=True)])  # type: ignore[misc]
+                for n, op in enumerate(ops)
+            ]
+            several = zip(gives, zip(*results, strict=True), strict=False)
+            return [each.joined(arrays) for each, arrays in several]
+
+        joint = replace(
+            ops[-1],
+            reads=tuple(each.number for each in reads),
+            gives=tuple(each.number for each in gives),
+            meaning=theirs.meaning,
+            attributes=_attributes(ops, theirs),
+            again=again if all(op.again is not None for op in ops) else None,
+            lines=None,
+            name=theirs.name,
+        )
+        if moves and theirs.again is not None and reads:
+            # rows may come to lie elsewhere, as where the batch isn't the first axis
+            whole = theirs.again([each.joined(each.arrays) for each in reads])
+            both = zip(whole, gives, strict=False)
+            if any(a.tobytes() != each.joined(each.arrays).tobytes() for a, each in both):
+                return None
+        return joint
+
+    def _parts(self, numbers: list[int], other: int, apart: str) -> _Parts | None:
+        """What values of the micro-batches are to one of the whole's. ``apart``: what those of the
+        whole's shape are, if not the same."""
+        key = tuple(numbers)
+        if key in self.parts:
+            return self.parts[key]
+        values, value = [self.run.values[n] for n in numbers], self.whole.values[other]
+        arrays = [array for n in numbers if (array := self.run.array(n)) is not None]
+        if any(each.dtype != value.dtype for each in values) or len(arrays) < len(numbers):
+            return None
+        axes = {
+            axis
+            for each in values
+            for axis, (n, m) in enumerate(zip(each.shape, value.shape, strict=False))
+            if n != m
+        }
+        if any(len(each.shape) != len(value.shape) for each in values) or len(axes) > 1:
+            return None
+        how: str | int = axes.pop() if axes else apart
+        if isinstance(how, int):
+            rows = sum(each.shape[how] for each in values)
+            if rows != value.shape[how] or self.apart.intersection(numbers):
+                return None
+        elif len({each.digest for each in values}) == 1:
+            how = SAME
+        elif value.dtype not in floats.FORMATS:
+            how = VERSIONS
+        parts = _Parts(how, arrays, self.stands.get(numbers[0], numbers[0]), value.dtype)
+        if how == SAME and prod(value.shape) == 1 and values[0].digest != value.digest:
+            self.factors.append((parts.number, other))
+        if how == TERMS or isinstance(how, int):
+            parts = replace(parts, number=self._standing(parts, value))
+        for n, old in enumerate(numbers):
+            if isinstance(how, int):
+                self.shares[old] = parts, n
+            elif how == SAME:
+                self.stands[old] = parts.number
+        self.parts[key] = parts
+        return parts
+
+    def _standing(self, parts: _Parts, like: Value) -> int:
+        """The number of a value that stands for those of the micro-batches."""
+        digest = self.store.put(np.ascontiguousarray(parts.joined(parts.arrays)))
+        value = replace(like, digest=digest, given=-1, address=None)
+        if parts.how != TERMS:  # rows of what the run was given
+            for number, each in enumerate(self.run.values):
+                if each.key == value.key and each.given < 0:
+                    return number
+        self.values.append(value)
+        if parts.how == TERMS:
+            self.sums[value.key] = len(self.values) - 1
+        return len(self.values) - 1
+
+    def done(self) -> Folded | None:
+        """The run, of the micro-batches' operations only those that nothing stands for, and its
+        factors; None: nothing was written as one."""
+        if not self.joint:
+            return None
+        outputs = [self.stands.get(n, n) for n in self.run.outputs]
+        terms, needed = {*self.sums.values()}, {*outputs}
+        needed.update(n for op in self.alone if op.number not in self.grouped for n in op.reads)
+        pending = list[Operation]()
+        for op in reversed(self.joint):
+            # terms that the run never adds, as of a loss that nobody asks for, are no value of it
+            if needed.intersection(op.gives) or not terms.issuperset(op.gives):
+                pending.append(op)
+                needed.update(op.reads)
+        needed = {*outputs, *(n for op in pending for n in op.reads)}
+        given, cut = {n for op in pending for n in op.gives}, set[int]()
+        for op in reversed(self.alone):
+            step = op.path == STEP  # nothing reads how often an optimizer has run
+            if step or needed.intersection(op.gives) - given:
+                pending.append(op)
+                needed.update(op.reads)
+                cut.update(n for n in op.reads if n in self.shares)
+                needed -= cut
+        pending += [self._cut(n) for n in sorted(cut)]
+        pending.sort(key=lambda op: op.number)
+        given.update(n for op in pending for n in op.gives)
+        numbers, values, operations = dict[int, int](), list[Value](), list[Operation]()
+
+        def number(old: int, giver: int = -1) -> int:
+            if old not in numbers:
+                numbers[old] = len(values)
+                value = self.values[old]
+                named = {} if giver < 0 else {"role": "", "name": ""}
+                values.append(replace(value, given=giver, **named))
+            return numbers[old]
+
+        while pending:  # those that read what stands for all micro-batches move behind it
+            later = list[Operation]()
+            for op in pending:
+                if any(n in given and n not in numbers for n in op.reads):
+                    later.append(op)
+                    continue
+                at = len(operations)
+                reads = tuple([number(n) for n in op.reads])
+                gives = tuple([number(n, at) for n in op.gives])
+                operations.append(replace(op, reads=reads, gives=gives, number=at))
+            if len(later) == len(pending):
+                return None
+            pending = later
+        run = replace(
+            self.run,
+            values=values,
+            operations=operations,
+            outputs=tuple(map(number, outputs)),
+            store=self.store,
+            unsteady=frozenset(),
+        )
+        # of a loss that is not asked for the run adds no terms: there is no value of it to compare
+        added = {*self.stands.values(), *outputs}
+        for total, m, moved in reversed(self.terms):
+            if total in added:
+                added.update(moved)
+            else:
+                self.factors.append((total, m))
+        return run, [(numbers[n], m) for n, m in self.factors if n in numbers]
+
+    def _cut(self, number: int) -> Operation:
+        """What gives the share of a micro-batch of the value that stands for all."""
+        parts, part = self.shares[number]
+        ends = (parts.number,), (number,)
+        again = lambda arrays: [parts.cut(arrays[0], part)]  # noqa: E731
+        return Operation("micro-batch", "", *ends, Moves(), {}, again, name=f"micro-batch {part}")
+
+
+def _attributes(ops: Sequence[Operation], theirs: Operation) -> Mapping[str, Any]:
+    """The whole's arguments, where those of the micro-batches are the same, or add up to them as
+    sizes do; else the last micro-batch's."""
+
+    def alike(some: Sequence[Any], whole: Any) -> bool:
+        if all(each == whole for each in some):
+            return True
+        if isinstance(whole, list | tuple) and {len(each) for each in some} == {len(whole)}:
+            return all(map(alike, zip(*some, strict=True), whole))
+        numbers = isinstance(whole, int | float) and not isinstance(whole, bool)
+        return numbers and sum(some) == whole
+
+    try:
+        fits = all(
+            alike([op.attributes[name] for op in ops], value)
+            for name, value in theirs.attributes.items()
+        )
+    except (KeyError, TypeError, ValueError):  # arguments of other kinds
+        fits = False
+    return theirs.attributes if fits else ops[-1].attributes
+
+
+def folded(left: Run, right: Run) -> RunningMatch | None:
+    """Both runs, with the micro-batches of one of them written as the other's batch; None: neither
+    has any."""
+    ours, theirs = fold(left, right), fold(right, left)
+    if ours is not None:
+        match, factors = RunningMatch((ours[0], right), Sides()), ours[1]
+    elif theirs is not None:
+        match, factors = RunningMatch((left, theirs[0]), Sides()), [(m, n) for n, m in theirs[1]]
+    else:
+        return None
+    for both in factors:  # a scale that each side has from its loss: what it scales is compared
+        match.pairs[both] = Pair(*both, NOTHING, False)
+    return match
+
+
+def enters(difference: Difference) -> str:
+    """The operation at which outputs begin to be further apart than rounding: what it gives is, and
+    what it reads isn't, or one side alone has it. Empty: no output is."""
+    regions, sides = difference.operations, (difference.left, difference.right)
+    by_end = [{region.ends[side]: region for region in regions} for side in (0, 1)]
+    pairs, met = difference.outputs, set[int]()
+    region: Region | None = None
+    while far := [pair for pair in pairs if _far(difference, pair)]:
+        pair = far[0]
+        ends = zip(by_end, sides, (pair.left, pair.right), strict=True)
+        givers = [known.get(run.values[n].given) for known, run, n in ends]
+        # what one side alone computes has nothing beside it
+        only = (each for each in givers if each and None in each.ends)
+        before = next(only, None) or givers[0]
+        if before is None or id(before) in met:
+            break
+        region, pairs = before, before.reads
+        met.add(id(region))
+    if region is None:
+        return ""
+    _, op = region.sides(*sides)[0]
+    return f"{op.op} at {op.path}" if op.path else op.op
+
+
+def _far(difference: Difference, pair: Pair) -> bool:
+    value = difference.left.values[pair.left]
+    both = difference.left.array(pair.left), difference.right.array(pair.right)
+    if both[0] is None or both[1] is None or both[0].shape != both[1].shape or pair.equal:
+        return False
+    if value.dtype not in floats.FORMATS:
+        return both[0].tobytes() != both[1].tobytes()
+    left, right = (floats.widen(array, value.dtype) for array in both if array is not None)
+    with np.errstate(all="ignore"):
+        size = np.abs(right[np.isfinite(right)]).max(initial=0.0)
+        near = np.abs(left - right) <= floats.eps(value.dtype) ** HALF * size
+    return not bool((near | (np.isnan(left) & np.isnan(right))).all())

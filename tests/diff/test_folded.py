@@ -1,0 +1,127 @@
+"""Micro-batches of a training step written as the whole batch's operations."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import probe
+from probe.diff.folded import fold
+from probe.record.recording import record_run
+from probe.record.subject import function_recorder
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.long
+nn, F = torch.nn, torch.nn.functional
+ROWS = 16
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Any:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def perceptron() -> Any:
+    return nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 3))
+
+
+def convolutions(norm: Callable[[int], Any] = nn.Identity) -> Any:
+    layers = nn.Conv2d(2, 4, 3), norm(4), nn.ReLU(), nn.Conv2d(4, 4, 3, stride=2), nn.Flatten()
+    return nn.Sequential(*layers, nn.Linear(16, 3))
+
+
+def step(
+    make: Callable[[], Any],
+    parts: int,
+    optimizer: Any = torch.optim.SGD,
+    scaled: bool = True,
+    left: float = 0.0,
+    loss: Callable[..., Any] = F.mse_loss,
+    dtype: Any = torch.float32,
+) -> Callable[[], Any]:
+    """A training step. ``scaled``: losses count by their rows; ``left``: a gradient of before."""
+    torch.manual_seed(0)
+    model = make().to(dtype)
+    shape = (12,) if make is perceptron else (2, 7, 7)
+    x, y = torch.randn(ROWS, *shape).to(dtype), torch.randn(ROWS, 3).to(dtype)
+
+    def run() -> Any:
+        trained = copy.deepcopy(model)
+        for weight in trained.parameters():
+            weight.grad = torch.full_like(weight, left) if left else None
+        ends = optimizer(trained.parameters(), lr=0.1)
+        for a, b in zip(x.chunk(parts), y.chunk(parts), strict=True):
+            (loss(trained(a), b) * (len(a) / ROWS if scaled else 1)).backward()
+        ends.step()
+        return [*trained.parameters()]
+
+    return run
+
+
+def asked(*sides: Callable[[], Any]) -> Any:
+    return probe.first_difference(*sides, progress=lambda _: None)
+
+
+@pytest.mark.parametrize("parts", [2, 16])
+def test_gradients_of_micro_batches_are_sums_in_another_order(parts: int) -> None:
+    found = asked(step(perceptron, parts), step(perceptron, 1)).found
+    causes = [cause for cause in found.causes.values() if cause.examined]
+    assert causes and all(cause.kind and cause.explained for cause in causes)
+    assert not found.enters and {one.op for one in found.sources} <= {
+        "aten.addmm", "aten.mm", "aten.sum.dim_IntList"
+    }  # fmt: skip
+    names = [[op.op for op in run.operations] for run in (found.left, found.right)]
+    # what nobody adds, as the loss, has no partner
+    assert set(names[0]) == set(names[1]) - {"aten.mse_loss"}
+
+
+def test_gradients_of_convolutions_are_sums_over_samples_and_positions() -> None:
+    found = asked(step(convolutions, 4), step(convolutions, 1)).found
+    weights = [one for one in found.operations if one.op == "aten.convolution_backward.weight"]
+    assert len(weights) == 2 and not found.enters
+    for each in weights:
+        cause = found.causes.get(found.operations.index(each))
+        assert each.verdict == "equal" or (cause is not None and cause.explained)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.Adam, torch.optim.AdamW])
+def test_an_optimizer_only_passes_differences_on(optimizer: Any) -> None:
+    sides = (step(perceptron, n, optimizer) for n in (1, 4))
+    found = asked(*sides).found  # either side may be the one in parts
+    steps = [one for one in found.operations if one.path == "step"]
+    assert steps and {one.verdict for one in steps} <= {"equal", "carried", "healed"}
+    assert not found.enters and found.sources
+
+
+@pytest.mark.parametrize(
+    ("make", "wrong", "enters"),
+    [
+        (perceptron, {"scaled": False}, "aten.mse_loss_backward at backward"),
+        (convolutions, {"left": 0.5}, "aten.add_.Tensor at backward."),
+        (lambda: convolutions(nn.BatchNorm2d), {}, "aten.native_batch_norm at 1"),
+    ],
+)
+def test_a_mistake_is_named_where_it_enters(make: Any, wrong: Any, enters: str) -> None:
+    answer = asked(step(make, 4, **wrong), step(make, 1))
+    assert answer.found.enters.startswith(enters) and not answer.classes["explained rounding"]
+    assert answer.lines()[1].startswith("a mistake enters at")
+    assert answer.to_json()["enters"] == answer.found.enters
+
+
+def test_right_steps_in_few_digits_are_no_mistake() -> None:
+    low = {"dtype": torch.bfloat16, "loss": lambda y, b: ((y - b) ** 2).mean()}
+    answer = asked(step(perceptron, 8, **low), step(perceptron, 1, **low))
+    assert not answer.found.enters
+
+
+def test_what_has_no_more_passes_is_left_alone() -> None:
+    runs = [record_run(function_recorder(step(perceptron, n))) for n in (1, 2, 4)]
+    assert fold(runs[0], runs[1]) is None and fold(runs[0], runs[0]) is None
+    both = fold(runs[2], runs[1]), fold(runs[2], runs[0])
+    assert all(both) and len(both[0][0].operations) > len(both[1][0].operations)
