@@ -5,6 +5,8 @@ a state-space scan and a streaming convolution are run by prefixes, caches, chun
 the first operation that differs is held against a referee that calls the operations itself. Sizes
 that are said to keep the bits are held against random prompts. Of tiles and chunks of channels of
 convolutions it is predicted from the orders of their sums whether bits stay, before they are run.
+Training steps in micro-batches are held against the whole batch, and gloo's all-reduce of all sizes
+against what the order of a few places predicts.
 
 Writes results/schedules/<machine>/*.parquet; notebooks/schedules.ipynb draws them.
 Change what you like below and run it again: what is stored already is not measured twice.
@@ -48,6 +50,13 @@ CHUNKS = (4, 8, 16, 32)
 """Of 64 filters, how many are computed at once."""
 
 PROMPTS = 200
+
+WORLDS = (2, 3, 4, 5, 6, 7, 8)
+SIZES = 10_000
+LARGE = tuple(size + more for size in (16384, 65536, 262144, 1048575) for more in (-1, 0, 1))
+BUCKETS = 200
+"""Pieces of an array that are reduced alone."""
+
 DTYPES = ("float32", "bfloat16")
 
 Key = tuple[str, str, str, str, str, str]
@@ -97,7 +106,7 @@ def questions(quick: bool) -> Iterator[tuple[Key, Callable[[], Row]]]:
         return
     import torch
 
-    from lib import scheduled
+    from lib import scheduled, training
 
     torch.set_num_threads(int(HERE.rpartition("=")[2]))
     for part, several in (("mistakes", scheduled.mistakes()), ("right", scheduled.right())):
@@ -112,6 +121,13 @@ def questions(quick: bool) -> Iterator[tuple[Key, Callable[[], Row]]]:
             for kind in ("prefix", "stream") if dtype == "float32" else ():
                 key = _key("sizes", name, kind, dtype=dtype)
                 yield key, partial(sizes, make, x, dtype, kind)
+    for part, steps in (("gradients", training.right()), ("gradients", training.wrong())):
+        for step in steps:
+            at = f"micro-batches:{step.parts}"
+            key = _key(part, step.name, at, step.planted, dtype=step.dtype)
+            yield key, partial(gradients, step)
+    for world in WORLDS:
+        yield _key("collectives", f"{world} ranks", "all-reduce"), partial(collective, world)
     for target in TARGETS:
         for width in WIDTHS:
             for size in TILES:
@@ -228,6 +244,72 @@ def sizes(make: Callable[[str], Any], x: np.ndarray, dtype: str, kind: str) -> R
         "broken": len(broken),
         "prompts": PROMPTS,
         "right": not broken,
+    }
+
+
+def gradients(step: Any) -> Row:
+    """A training step in micro-batches against the whole batch's; ``right``: whether each operation
+    that differs by itself has a cause that replays and PyTorch adds the gradients so, or a mistake
+    is named where it enters."""
+    answer = probe.first_difference(step.step(step.parts), step.step(1), progress=lambda _: None)
+    found = answer.found
+    causes = [cause for cause in found.causes.values() if cause.differing]
+    apart = sum(one.verdict == "source" or bool(one.own) for one in found.operations)
+    explained = len(causes) == apart and all(cause.explained for cause in causes)
+    kinds = dict.fromkeys(cause.kind or "not explained" for cause in causes)
+    outputs = found.plain
+    right = not found.enters and explained and (step.loss != "mean" or step.added())
+    return {
+        "verdict": answer.verdict,
+        "called": f"mistake at {found.enters}" if found.enters else ", ".join(kinds) or "equal",
+        "outputs": sum(each.elements for each in outputs),
+        "compared": sum(each.elements - each.not_compared for each in outputs),
+        "differing": sum(each.differing for each in outputs),
+        "max_ulp": max((each.max_ulp or 0 for each in outputs), default=None),
+        "enters": found.enters or None,
+        "first": None if found.first is None else found.first.op,
+        "right": found.enters.startswith(step.enters) if step.planted else right,
+    }
+
+
+def collective(world: int) -> Row:
+    """Gloo's all-reduce: orders are revealed of each rank's chunk at one size, and predict the bits
+    at all others and of pieces alone. ``differing``: numbers that are others than in the largest
+    array; ``right``: all of all ranks were predicted."""
+    from lib.collectives import MOST, Ranks, chunk, predicted
+
+    draw, row = np.random.default_rng(world), {"differing": 0, "outputs": 0, "max_ulp": 0}
+    with Ranks(world) as ranks:
+        orders = [ranks.order(1000, n * chunk(1000, world)) for n in range(world)]
+        sums = [order.found.orders.summations[0] for order in orders]
+        given = draw.standard_normal((world, MOST)) * 10.0 ** draw.integers(-3, 4, (world, MOST))
+        ranks.given[:, :MOST] = given.astype(np.float32)
+        places = np.arange(MOST)
+        known = predicted(sums, ranks.given[:, :MOST])
+        whole = known[places // chunk(MOST, world), places]
+        starts = draw.integers(0, SIZES // 2, BUCKETS)
+        asked_for = [(0, size) for size in (*range(1, SIZES + 1), *LARGE)]
+        asked_for += [(int(start), int(start + size)) for start, size in enumerate(starts, 1)]
+        wrong, positions = 0, np.zeros(SIZES // 100, int)
+        for begin in range(0, len(asked_for), 50):
+            some = asked_for[begin : begin + 50]
+            for (start, stop), found in zip(some, ranks.reduced(some), strict=True):
+                at = places[: stop - start] // chunk(stop - start, world)
+                expected = known[at, places[start:stop]]
+                wrong += int((found != expected).sum())
+                apart = output_difference(found[0], whole[start:stop], ("float32", "float32"))
+                row["differing"] += apart.differing
+                row["outputs"] += apart.elements
+                row["max_ulp"] = max(row["max_ulp"], apart.max_ulp or 0)
+                if not start and stop <= SIZES:
+                    positions[(stop - 1) // 100] += apart.differing
+    trees = "; ".join(dict.fromkeys(str(order.tree) for order in orders))
+    return _against_prediction(row, not row["differing"]) | {
+        "called": "order" if row["differing"] else "equal",
+        "compared": row["outputs"],
+        "positions": positions.tolist(),
+        "first": trees,
+        "right": not wrong,
     }
 
 

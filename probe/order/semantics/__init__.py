@@ -20,8 +20,8 @@ from probe.order.semantics.contract import (
     Reduces,
     Reshapes,
     Row,
-    Several,
     Same,
+    Several,
     Shapes,
     Step,
     StepBuilder,
@@ -41,6 +41,6 @@ from probe.order.semantics.contract import (
 __all__ = [
     "Contracts", "Convolution", "Each", "Frame", "Meaning", "Moves",
     "Normalises", "OperationTable", "Passes", "Reduces", "Reshapes",
-    "Row", "Same", "Several", "Shapes", "Step", "StepBuilder", "Steps", "Turns", "Unknown", "Windows",
-    "by_table", "of_complex", "operations", "rows_for", "then", "word_list", "worded",
+    "Row", "Same", "Several", "Shapes", "Step", "StepBuilder", "Steps", "Turns", "Unknown",
+    "Windows", "by_table", "of_complex", "operations", "rows_for", "then", "word_list", "worded",
 ]  # fmt: skip
