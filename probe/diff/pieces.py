@@ -310,13 +310,21 @@ class InPieces:
 
                 below = _last(smaller, at)
                 there = None if below is None else tried(below)
+                start = None if below is None else below + 1
+                if there is None:  # it may take whole windows alone: what is refused says nothing
+                    windows = (size for size in range(1, at) if at % size == 0)
+                    runs = (
+                        at - size for size in windows if tried(at - size) and smaller(at - size)
+                    )
+                    below = next(runs, None)
+                    there, start = None if below is None else tried(below), at
                 if below is None or there is None or len(there[n]) != output.ndim:
                     break
                 axes = [k for k in range(output.ndim) if there[n][k] != here[k]]
                 if len(axes) != 1 or axis not in (None, axes[0]):
                     break
                 axis = axes[0]
-                starts.append((below + 1, here[axis]))
+                starts.append((start or 0, here[axis]))
                 at = below
             if axis is None or len(starts) < 2:
                 layouts.append(None)

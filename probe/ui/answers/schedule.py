@@ -9,6 +9,7 @@ piece that differs with the whole.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
@@ -38,11 +39,11 @@ from probe.record.contract import Opened, Recorder
 from probe.record.inputs import varied_axes
 from probe.record.recording import record_run
 from probe.record.stepped import Stepped, stepped
-from probe.record.subject import function_recorder, run_unwatched
+from probe.record.subject import Unseen, function_recorder, run_unwatched
 from probe.sweep.printing import counted, ranges
 from probe.targets import budget
 from probe.targets.budget import within
-from probe.targets.progress import VOICE, Say, heard
+from probe.targets.progress import VOICE, Say, heard, silent
 from probe.targets.target import Target
 from probe.ui.answers.answer import Answer
 from probe.ui.answers.first_difference import (
@@ -50,6 +51,7 @@ from probe.ui.answers.first_difference import (
     Walked,
     first_difference,
     of_recordings,
+    operation_text,
 )
 from probe.ui.answers.two_runs import GivenModel, Recorded
 
@@ -67,7 +69,8 @@ class Scheduled(Answer):
     ``found``: the pieces that were run, in order; ``of``: how many there are. ``contexts``: of each
     axis that is cut, what pieces need. ``walked``: the first piece that differs against the whole,
     operation by operation; None: none differs, or it was not asked. ``safe``: of other sizes of
-    pieces, ``at`` and ``verdict``. ``stateful``: each piece gets what the one before left.
+    pieces, ``at``, ``verdict`` and the first ``operation`` that differs. ``stateful``: each piece
+    gets what the one before left.
     ``enters``: the first operation of that piece that gives other numbers, by more than rounding.
     """
 
@@ -205,11 +208,15 @@ class Scheduled(Answer):
 
     def _kept(self) -> str:
         same = [entry["at"] for entry in self.safe if entry["verdict"] == "equal"]
-        other = [entry["at"] for entry in self.safe if entry["verdict"] == "differs"]
+        other: dict[str, list[int]] = {}
+        for entry in self.safe:
+            if entry["verdict"] == "differs":
+                other.setdefault(entry.get("operation") or "", []).append(entry["at"])
         if not self.safe:
             return "--sizes 1..64 looks for sizes of pieces that have the bits of the whole"
         text = f"sizes of pieces with the bits of the whole: {ranges(same) or 'none'}"
-        text += f"; with different bits: {ranges(other)}" if other else ""
+        apart = [ranges(some) + f" ({name})" * bool(name) for name, some in other.items()]
+        text += f"; with different bits: {', '.join(apart)}" if other else ""
         hidden = [entry["at"] for entry in self.safe if entry["verdict"] == "unknown"]
         text += f"; not known, as the format hides most changes: {ranges(hidden)}" if hidden else ""
         return f"{text} (on these inputs and {OTHERS} others)"
@@ -373,7 +380,7 @@ def in_pieces(
                         both.beside(piece, outputs, other)
                         for piece, outputs, other in zip(pieces, computed, apart, strict=False)
                     ]
-            answer.safe = _safe(both, schedule, sizes)
+            answer.safe = _safe(steps, both, answer, sizes, tell)
             if not budget.spent():
                 answer.walked = _first_piece(steps, both, answer, pieces, tell, explain)
         if not answer.contexts:
@@ -391,8 +398,7 @@ def _whole(
     refused = None
     for along in schedule_axes(vary, arrays, subject.inputs, schedule.axes):
         steps = stepped(subject, arrays, along, schedule.text if schedule.stateful else "")
-        run = record_run(steps.recorder(arrays))
-        formats = [run.values[n].dtype for n in run.outputs]
+        formats = _formats(steps.recorder(arrays))
         step = steps.advance if schedule.stateful else None
         try:
             return InPieces(steps.run, arrays, along, step, dtypes, steps.shown(formats)), steps
@@ -402,10 +408,22 @@ def _whole(
     raise refused
 
 
-def _safe(both: InPieces, schedule: Schedule, sizes: Iterable[int]) -> list[dict[str, Any]]:
+def _formats(recorder: Recorder) -> list[str]:
+    """Of what it gives; as NumPy has it where a function of another library can't be watched."""
+    try:
+        run = record_run(recorder)
+    except Unseen:
+        return [str(array.dtype) for array in run_unwatched(recorder)]
+    return [run.values[n].dtype for n in run.outputs]
+
+
+def _safe(
+    steps: Stepped, both: InPieces, answer: Scheduled, sizes: Iterable[int], tell: Say
+) -> list[dict[str, Any]]:
     """Which sizes of pieces have the bits of the whole: run, all of their pieces, on these inputs
-    and where they are the same on ``OTHERS`` others too, large ones and random ones."""
-    left, differ = list(sizes), set[int]()
+    and where they are the same on ``OTHERS`` others too, large ones and random ones; and at which
+    operation the others begin to differ."""
+    left, differ = sorted({*sizes}), dict[int, Arrays]()
     given = [both.arrays, *both.others(lambda _, size: np.ones(size, bool))] if left else []
     while left and len(given) <= OTHERS:
         given.append(independent(both.arrays, both.dtypes, len(given)))
@@ -414,15 +432,42 @@ def _safe(both: InPieces, schedule: Schedule, sizes: Iterable[int]) -> list[dict
         for size in left:
             if size in differ or budget.spent():
                 continue
-            other = schedule.with_sizes(*(size for _ in range(schedule.axes)))
-            pieces = other.pieces(both.sizes)
+            pieces = _of_size(answer.schedule, size).pieces(both.sizes)
             with unheard():
                 pairs = zip(pieces, both.computed(pieces, arrays), strict=True)
                 if not _has_bits(both, whole, pairs):
-                    differ.add(size)
+                    differ[size] = arrays
     known = left if not budget.spent() else sorted(differ)
     same = "equal" if set(both.forms) <= {"float32", "float64"} else "unknown"
-    return [{"at": n, "verdict": "differs" if n in differ else same} for n in known]
+    entries = [{"at": n, "verdict": "differs" if n in differ else same} for n in known]
+    operations = dict[int, str]()
+    for size in sorted(differ):
+        if not budget.spent():
+            tell(f"running pieces of {size} operation by operation")
+            operations[size] = _forbids(steps, both, answer, size, differ[size])
+    return [
+        entry | {"operation": operations.get(n)} for n, entry in zip(known, entries, strict=True)
+    ]
+
+
+def _of_size(schedule: Schedule, size: int) -> Schedule:
+    return schedule.with_sizes(*(size for _ in range(schedule.axes)))
+
+
+def _forbids(steps: Stepped, both: InPieces, answer: Scheduled, size: int, arrays: Arrays) -> str:
+    """The first operation at which pieces of a size differ from the whole, in words."""
+    here = copy.copy(both)
+    here.arrays, here.whole = arrays, both.call(arrays)
+    schedule = _of_size(answer.schedule, size)
+    pieces, found = schedule.pieces(both.sizes), list[Compared]()
+    for piece, outputs in zip(pieces, here.computed(pieces), strict=True):
+        found.append(here.beside(piece, outputs))
+        if found[-1].apart or found[-1].window or found[-1].between:
+            break
+    other = replace(answer, found=found, schedule=schedule, walked=None, notes=[])
+    walked = _first_piece(steps, here, other, pieces, silent, False)
+    first = None if walked is None else walked.found.first
+    return other.enters or ("" if first is None else operation_text(first))
 
 
 def _has_bits(
@@ -517,8 +562,7 @@ def of_functions(
     """Does as ``probe.diff`` with ``pieces`` and ``whole``. Errors: as there."""
     with within(time), heard("pieces", progress) as tell:
         tell("running the pieces and the whole, unwatched")
-        run = record_run(function_recorder(whole))
-        form = run.values[run.outputs[0]].dtype
+        form = _formats(function_recorder(whole))[0]
         first = [run_unwatched(function_recorder(call))[0] for call in (whole, *pieces)]
         again = run_unwatched(function_recorder(whole))[0]
         if first[0].tobytes() != again.tobytes():
