@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn import Parameter
 from torch.nn.functional import pad, scaled_dot_product_attention
@@ -41,6 +42,7 @@ from probe.sizes.invariant.torch_products import MetOperations
 
 STEP = 8  # lengths that are tried are whole multiples of it
 BLOCKS = (16, 64, 128, 512)  # keys of a cache, of which PyTorch takes 512 at a time
+HALF_HEADS = 16  # heads of bfloat16 and float16 that are compared at once
 NUMBERS, SETS = 4096, 12  # in the answers of all sets of a shape's operands, and the most sets
 # Samples that a call is padded by, where its own number has bits of its own.
 MORE = 3
@@ -73,18 +75,32 @@ class Lengths:
     def forget(self) -> None:
         self._truth.clear()
 
+    @property
+    def heads(self) -> int:
+        """Heads of other numbers that are compared: few digits round most of another order away."""
+        return 1 if torch.finfo(self.dtype).bits > 16 else HALF_HEADS
+
     def telling(self, length: int) -> Tensors:
-        """q, k and v of one head; those of a shorter length are the first rows of a longer one."""
+        """q, k and v, (heads, length, width); those of a shorter length are the first rows of a
+        longer one."""
         widths = self.width, self.width, self.values
-        drawn = (spread_numbers(at, "x", (1, length, width), 4) for at, width in enumerate(widths))
+        drawn = (
+            np.concatenate(
+                [
+                    spread_numbers(3 * head + at, "x", (1, length, width), 2 if head else 4)
+                    for head in range(self.heads)
+                ]
+            )
+            for at, width in enumerate(widths)
+        )
         return tuple(tensor(values, self.dtype) for values in drawn)
 
     def answer(self, length: int, size: int, masked: bool = True) -> Any:
-        """Returns the rows of that many keys, computed at another size: (length, values)."""
+        """Returns the rows of that many keys, computed at another size: (heads, length, values)."""
         q, k, v = (widened(x[None, :, :length], size) for x in self.telling(length))
         masked = masked and not self.words.get("is_causal")
         mask = mask_behind((q, k, v), length) if masked else None
-        return attend((q, k, v), mask, self.words)[0, 0, :length]
+        return attend((q, k, v), mask, self.words)[0, :, :length]
 
     def truth(self, length: int) -> Any:
         """What ``answer`` gives at the longest size."""
@@ -103,22 +119,24 @@ class Lengths:
                     there, wanted = container(y), container(self._truth[length])
                     if not ulp.equal(there[0], *wanted):
                         return ""
-            return mark_of_answers([container(self.answer(1, self.longest))])
+            return mark_of_answers([container(self.answer(1, self.longest)[:1])])
 
     def ready(self, size: int) -> Callable[[], Any]:
         return lambda: self.answer(size, size)
 
 
 class CacheSteps(Lengths):
-    """One query behind the keys of a cache, by how many keys there are.
+    """Up to ``rows`` queries behind the keys of a cache, by how many keys there are.
 
-    The mark says that its bits are those of the last row of the whole, under a causal mask, at
+    The mark says that their bits are those of the last rows of the whole, under a causal mask, at
     ``longest``: a single row, or two, would be added in another order.
     """
 
-    def __init__(self, *parts: Any) -> None:
+    def __init__(self, *parts: Any, rows: int = 1) -> None:
         super().__init__(*parts)
-        self.key = "one query behind a cache: " + self.key
+        self.rows = rows
+        some = "one query" if rows == 1 else f"up to {rows} queries"
+        self.key = f"{some} behind a cache: {self.key}"
         self._whole: list[Any] = []
 
     def forget(self) -> None:
@@ -128,16 +146,19 @@ class CacheSteps(Lengths):
     def truth(self, length: int) -> Any:
         if not self._whole:
             q, k, v = (x[None] for x in self.telling(self.longest))
-            self._whole.append(attend((q, k, v), None, self.words | {"is_causal": True})[0, 0])
-        return self._whole[0][length - 1 : length]
+            self._whole.append(attend((q, k, v), None, self.words | {"is_causal": True})[0])
+        return self._whole[0][:, length - min(length, self.rows) : length]
 
     def answer(self, length: int, size: int, masked: bool = True) -> Any:
+        count = min(length, self.rows)
         q, k, v = (x[None, :, :length] for x in self.telling(length))
-        query = aligned_contiguous(q[:, :, -1:])
-        wide = query, widened(k, size), widened(v, size)
-        return attend(wide, mask_behind(wide, length) if masked else None, self.words, ROWS - 1)[
-            0, 0
-        ]
+        wide = aligned_contiguous(q[:, :, -count:]), widened(k, size), widened(v, size)
+        mask = mask_behind(wide, length) if masked or count > 1 else None
+        if mask is not None and count > 1:
+            late = torch.ones(count, size, dtype=torch.bool).triu(length - count + 1)
+            mask = mask.masked_fill(late, -math.inf)
+        more = self.rows + -self.rows % ROWS - count
+        return attend(wide, mask, self.words, more)[0]
 
 
 class Heads(TorchSamples):
@@ -224,7 +245,7 @@ class Attention:
         words: dict[str, Any] = {"is_causal": True} if is_causal else {}
         words |= {} if scale is None else {"scale": float(scale)}
         length, size = q.shape[2], 0
-        alike = length == k.shape[2] or (length == 1 and not is_causal)
+        alike = length == k.shape[2] or (length < k.shape[2] and not is_causal)
         if alike and k.shape[2] <= self.met.keeper.length:
             size = self._length(q, k, v, words)
         if not size and "length" in self.met.keeper.table.sizes:
@@ -253,8 +274,12 @@ class Attention:
         longest, keys = self.met.keeper.length, k.shape[2]
         kind = Lengths if q.shape[2] == keys else CacheSteps
         parts = q.shape[3], v.shape[3], q.dtype
-        key = (kind, *parts, tuple(words.items()))
-        known = self.met.known(key, lambda: kind(*parts, words, longest), axis="length")
+        key: tuple[Any, ...] = (kind, *parts, tuple(words.items()))
+        make = partial(kind, *parts, words, longest)
+        if kind is CacheSteps and q.shape[2] > 1:  # of a draft or a piece of a prompt
+            rows = q.shape[2] + -q.shape[2] % ROWS
+            key, make = (*key, rows), partial(CacheSteps, *parts, words, longest, rows=rows)
+        known = self.met.known(key, make, axis="length")
         tried = [*range(-(-keys // STEP) * STEP, longest, STEP)]
         if kind is CacheSteps:  # each step has another number: few sizes are tried for all of them
             tried = [-(-keys // each) * each for each in BLOCKS]
