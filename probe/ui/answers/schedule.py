@@ -457,7 +457,7 @@ def _of_size(schedule: Schedule, size: int) -> Schedule:
 def _forbids(steps: Stepped, both: InPieces, answer: Scheduled, size: int, arrays: Arrays) -> str:
     """The first operation at which pieces of a size differ from the whole, in words."""
     here = copy.copy(both)
-    here.arrays, here.whole = arrays, both.call(arrays)
+    here.arrays, here.whole = arrays, both.run(arrays)
     schedule = _of_size(answer.schedule, size)
     pieces, found = schedule.pieces(both.sizes), list[Compared]()
     for piece, outputs in zip(pieces, here.computed(pieces), strict=True):
