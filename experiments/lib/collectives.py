@@ -54,14 +54,19 @@ class Ranks:
     def reduced(self, places: Sequence[tuple[int, int]]) -> Iterator[np.ndarray]:
         """Sums of all ranks' numbers [start, stop), (ranks, stop - start) for each of ``places``:
         what each rank got."""
-        for end in self.ends:
-            end.send([*places])
-        for end in self.ends:
-            end.recv()
-        at = 0
-        for start, stop in places:
-            yield np.array(self.gives[:, at : at + stop - start])
-            at += stop - start
+        pending = [*places]
+        while pending:
+            ends = np.cumsum([stop - start for start, stop in pending])
+            some = pending[: max(1, int((ends <= MOST).sum()))]
+            pending = pending[len(some) :]
+            for end in self.ends:
+                end.send(some)
+            for end in self.ends:
+                end.recv()
+            at = 0
+            for start, stop in some:
+                yield np.array(self.gives[:, at : at + stop - start])
+                at += stop - start
 
     def adds(self, size: int, place: int) -> Any:
         """The function that adds one number of each rank, at a place of arrays of this size."""

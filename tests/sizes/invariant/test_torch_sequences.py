@@ -470,3 +470,40 @@ def test_a_step_whose_largest_length_has_rows_of_its_own_is_not_promised(torch):
     if not report.limited:
         pytest.skip("here the last row of 33 is multiplied as the others are")
     assert "let the largest length be a multiple of 16" in str(report.limited)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_drafts_and_pieces_of_a_prompt_have_the_bits_of_the_whole(dtype):
+    torch = pytest.importorskip("torch")
+
+    class Cached(torch.nn.Module):
+        """Attention behind a cache, (samples, n, 32) in 4 heads."""
+
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(3)
+            self.qkv = torch.nn.Linear(32, 96).to(getattr(torch, dtype))
+
+        def forward(self, x, cache=None):
+            n = x.shape[1]
+            q, *kv = (y.unflatten(-1, (4, 8)).transpose(1, 2) for y in self.qkv(x).chunk(3, -1))
+            new = torch.stack(kv)
+            kept = new if cache is None else torch.cat([cache, new], 3)
+            many = kept.shape[3]
+            seen = torch.ones(n, many, dtype=torch.bool).tril(many - n)
+            mask = None if n == 1 else seen
+            return torch.nn.functional.scaled_dot_product_attention(q, *kept, mask), kept
+
+    x = torch.randn(1, 52, 32, generator=torch.Generator().manual_seed(0))
+    x = x.to(getattr(torch, dtype))
+    sizes = {"batch": range(1, 3), "length": range(1, 53)}
+    model, report = stable.invariant(Cached().eval(), sizes, example=(x,))
+    whole = model(x)[0]
+    for cuts in ([1] * 52, [7, 3, 1, 8, 33], [20, 17, 15], [40, 4, 8], [33, *[1] * 19]):
+        parts, cache, at = [], None, 0
+        for size in cuts:
+            y, cache = model(x[:, at : at + size], cache)
+            parts.append(y)
+            at += size
+        assert torch.equal(torch.cat(parts, 2), whole), cuts
+    assert not any("attention" in text for text in report.limited)

@@ -112,6 +112,38 @@ def test_chunks_say_their_overlap_and_grid_and_which_sizes_keep_the_bits() -> No
     assert "window" in short.mistakes[0] and "overlap" in short.lines()[2]
 
 
+def test_a_size_that_is_not_safe_has_the_operation_that_forbids_it() -> None:
+    class Short(nn.Module):  # type: ignore[misc,name-defined]
+        def forward(self, x: Any) -> Any:
+            # as a kernel does that another length takes
+            y = x.exp() * (1.0000002 if x.shape[1] < 4 else 1.0)
+            return y.sum(-1) * (1.0000002 if x.shape[1] < 8 else 1.0)
+
+    answer = asked(Short(), "prefix:9", vary="schedule:x:1", sizes=[2, 6, 10])
+    found = {each["at"]: (each["verdict"], each["operation"]) for each in answer.safe}
+    assert found[10] == ("equal", None) and found[2][0] == found[6][0] == "differs"
+    assert found[2][1] and found[6][1]
+    assert f"({found[6][1]})" in answer.lines()[2]
+
+
+@pytest.mark.parametrize("drops", [False, True])
+def test_a_model_of_whole_windows_that_nothing_watches_is_compared(drops: bool) -> None:
+    def windows(x: Any, context: Any = None) -> tuple[Any, Any]:
+        """Four samples a window and two of the one before, as another library's session."""
+        before = [0.0, 0.0] if context is None or drops else context.reshape(-1).tolist()
+        every = before + np.asarray(x).reshape(-1).tolist()
+        if x.shape[1] % 4:
+            raise ValueError("a window has 4 samples")
+        sums = [sum(every[n : n + 6]) for n in range(0, x.shape[1], 4)]
+        return np.array([sums], np.float32), np.array([every[-2:]], np.float32)
+
+    x = X[0, :, :2].reshape(1, -1)
+    answer = asked(windows, "stream:8", x, "schedule:x:1", explain=True)
+    assert len(answer.found) == 3 and bool(answer.mistakes) == drops
+    assert answer.verdict == ("differs" if drops else "equal")
+    assert not drops or any("operations were not compared" in note for note in answer.notes)
+
+
 def test_functions_in_pieces_are_laid_where_they_belong() -> None:
     model, x = Decoder().eval(), torch.from_numpy(X)
     with torch.no_grad():
