@@ -169,7 +169,10 @@ def notebook(path: Path) -> list[tuple[str, str]]:
             heading = (re.findall(r"^#+ (.+)$", source, re.M) or [heading])[-1]
             text.append(re.sub(r"\.ipynb(?=[)#])", ".md", source))
             continue
-        text.append(f"```python\n{source}\n```")
+        code = f"```python\n{source}\n```"
+        if cell["metadata"].get("jupyter", {}).get("source_hidden"):
+            code = f'<details markdown="1"><summary>code</summary>\n\n{code}\n\n</details>'
+        text.append(code)
         for output in cell["outputs"]:
             data = {kind: "".join(v) for kind, v in output.get("data", {}).items()}
             if picture := data.get("image/png"):

@@ -188,28 +188,27 @@ VERDICTS = {"exact": STABLE, "differs": DIFFERS, "not known": QUIET}
 FAINT = {"exact": "#cfe8dd", "differs": "#f6cdd8", "not known": "#e4e7ea"}
 
 
-def cost_bars(
+# Costs so close that a logarithmic axis has room for three labels a decade.
+CLOSE = 50
+
+
+def cost_dots(
     axes: Axes, rows: pd.DataFrame, limits: tuple[float, float], lines: Sequence[float] = (1.0,)
 ) -> None:
-    """Draws rows of ``remedies`` of one subject and target: a bar each, the cheapest on top.
+    """Draws rows of ``remedies`` of one subject and target: a dot each, the cheapest on top.
 
     How long it takes over padding everything (``of_fixed``), logarithmic between ``limits``; the
     colour is the verdict, the recommended one is bold. ``lines``: dashed, at these costs.
     """
     rows = rows.dropna(subset="of_fixed").sort_values("of_fixed", ascending=False)
-    places, least = np.arange(len(rows)), limits[0]
-    axes.barh(
-        places,
-        rows.of_fixed - least,
-        left=least,
-        height=0.66,
-        color=[VERDICTS[verdict] for verdict in rows.verdict],
-    )
+    places = np.arange(len(rows))
+    axes.hlines(places, *limits, color="0.92", linewidth=1, zorder=0)
+    axes.scatter(rows.of_fixed, places, 46, [VERDICTS[verdict] for verdict in rows.verdict])
     for place, cost in zip(places, rows.of_fixed, strict=True):
         axes.annotate(
             rounded_text(cost),
             (cost, place),
-            (3, 0),
+            (7, 0),
             textcoords="offset points",
             va="center",
             fontsize=8,
@@ -218,7 +217,9 @@ def cost_bars(
     for line in lines:
         axes.axvline(line, color=QUIET, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
     axes.set_xscale("log")
-    axes.set_xlim(*limits)
+    axes.set(xlim=limits, ylim=(-0.6, len(rows) - 0.4))
+    if limits[1] / limits[0] < CLOSE:
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_yticks(places, rows.remedy)
@@ -330,15 +331,23 @@ def draw_switching(measured: Thresholds) -> Figure | None:
 
 
 def draw_mitigated(measured: Measured) -> Figure | None:
-    """Draws a bar for each remedy: its cost, coloured by whether it is exact."""
+    """Draws a dot for each remedy: its cost, coloured by whether it is exact."""
     from probe.sizes import fixes
 
-    rows: Any = pd.DataFrame(fixes.remedy_rows(measured)["remedies"])
+    best = fixes.advise(measured).name
+    cells = [
+        (each.remedy.name, each.verdict, measured.of_fixed(each), each.remedy.name == best)
+        for each in measured.found
+    ]
+    rows: Any = pd.DataFrame(cells, columns=["remedy", "verdict", "of_fixed", "recommended"])
     costs = rows.of_fixed.dropna()
     if costs.empty:
         return None
     figure, (axes,) = panels(1, 1, 7.5, 1.4 + 0.28 * len(costs))
-    cost_bars(axes, rows, (min(costs.min(), 1) / 1.3, max(costs.max(), 1) * 1.6))
-    axes.set_xlabel(f"time at {measured.content:,} over the default's at {measured.fixed:,}")
-    verdict_legend(figure)
+    cost_dots(axes, rows, (min(costs.min(), 1) / 1.3, max(costs.max(), 1) * 1.6))
+    axes.set(
+        xlabel=f"time at {measured.content:,} over the default's at {measured.fixed:,}",
+        title=f"what each fix costs: {measured.label} on {measured.target.text}",
+    )
+    verdict_legend(figure, sizes=measured.sizes)
     return figure

@@ -418,7 +418,7 @@ def walked(difference: Difference, lines: Sequence[str]) -> Figure:
         2 if sums else 1, 2 if sums else 1, figure=figure, width_ratios=[9, 6][: 1 + bool(sums)]
     )
     axes = figure.add_subplot(grid[:, 0])
-    bars(axes, rows)
+    distance_dots(axes, rows)
     for place, (side, summation) in enumerate(sums):
         panel = figure.add_subplot(grid[place, 1])
         title = f"how the first source adds, {side} side"
@@ -454,8 +454,8 @@ def _sums_of_source(difference: Difference) -> list[tuple[str, Any]]:
     return both if all(summed is not None for _, summed in both) else []
 
 
-def bars(axes: Axes, rows: Sequence[PlotRow]) -> None:
-    """Draws a bar a row: its largest distance in ulps, logarithmic; its colour is the verdict."""
+def distance_dots(axes: Axes, rows: Sequence[PlotRow]) -> None:
+    """Draws a dot a row: its largest distance in ulps, logarithmic; its colour is the verdict."""
     finite = [row.largest for row in rows if np.isfinite(row.largest) and row.largest]
     most = max(finite, default=1.0)
     right = max(most * 4, 16)
@@ -463,11 +463,12 @@ def bars(axes: Axes, rows: Sequence[PlotRow]) -> None:
         colour = VERDICT_COLOURS[row.verdict]
         size = right if np.isinf(row.largest) else row.largest
         if size:
-            axes.barh(place, size - 0.5, left=0.5, height=0.72, color=colour)
+            axes.hlines(place, 0.5, right * 6, color="0.92", linewidth=1, zorder=0.5)
+            axes.plot(size, place, "o", ms=7, color=colour)
             text = "no distance" if np.isinf(row.largest) else f"{row.largest:,.0f} ulp"
             text += f", {rounded_text(row.scaled)} eps" * bool(row.scaled)
             axes.annotate(
-                text, (size, place), (4, 0), textcoords="offset points", va="center", fontsize=7.5
+                text, (size, place), (8, 0), textcoords="offset points", va="center", fontsize=7.5
             )
         else:
             axes.plot(0.62, place, "s", ms=4.5, color=colour, clip_on=False)

@@ -121,7 +121,9 @@ class Diagnosis(Answer):
         }
 
     def drawn(self) -> Figure | None:
-        return self.found.drawn()
+        from probe.report import trees
+
+        return trees.walked(self.found.found, self.lines())
 
 
 @typed

@@ -415,11 +415,14 @@ class Padded(Answer):
         return models.padded_model(self)
 
     def drawn(self) -> Figure | None:
-        """Draws the operations of the run that differs; where none does, how far to pad."""
-        if self.walked is not None:
-            return self.walked.drawn()
+        """Draws what each fix costs; else the operations of the run that differs; else how far to
+        pad."""
         from probe.report import plots
 
+        if self.remedies is not None:
+            return plots.draw_mitigated(self.remedies)
+        if self.walked is not None:
+            return self.walked.drawn()
         figure, (axes,) = plots.panels(1, 1, 5.0, 3.2)
         contents = [size.content for size in self.found]
         for name in ("least", "safe"):
