@@ -403,6 +403,19 @@ def enters(difference: Difference) -> str:
     if region is None:
         return ""
     _, op = region.sides(*sides)[0]
+    names = [
+        [(run.operations[n].op, run.operations[n].path) for n in inside]
+        for run, inside in zip(sides, region.inside, strict=True)
+    ]
+    for side, run in enumerate(sides):  # of several operations, the last that one side alone has
+        more = [
+            n
+            for n in region.inside[side]
+            if names[side][region.inside[side].index(n)] not in names[1 - side]
+        ]
+        if more and None not in region.ends:
+            op = run.operations[more[-1]]
+            break
     return f"{op.op} at {op.path}" if op.path else op.op
 
 
