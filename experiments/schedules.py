@@ -126,6 +126,11 @@ def questions(quick: bool) -> Iterator[tuple[Key, Callable[[], Row]]]:
             at = f"micro-batches:{step.parts}"
             key = _key(part, step.name, at, step.planted, dtype=step.dtype)
             yield key, partial(gradients, step)
+    for name, how in scheduled.DECODERS.items():
+        for dtype in DTYPES:
+            for mode in ("invariant mode", "as it is"):
+                key = _key("invariant", f"{name}, {mode}", "all of a prompt", dtype=dtype)
+                yield key, partial(invariant, how, dtype, mode)
     for world in WORLDS:
         yield _key("collectives", f"{world} ranks", "all-reduce"), partial(collective, world)
     for target in TARGETS:
@@ -251,7 +256,8 @@ def gradients(step: Any) -> Row:
     """A training step in micro-batches against the whole batch's; ``right``: whether each operation
     that differs by itself has a cause that replays and PyTorch adds the gradients so, or a mistake
     is named where it enters."""
-    answer = probe.first_difference(step.step(step.parts), step.step(1), progress=lambda _: None)
+    both = step.step(step.parts), step.step(1)
+    answer = probe.first_difference(*both, time="20m", progress=lambda _: None)
     found = answer.found
     causes = [cause for cause in found.causes.values() if cause.differing]
     apart = sum(one.verdict == "source" or bool(one.own) for one in found.operations)
@@ -270,6 +276,49 @@ def gradients(step: Any) -> Row:
         "first": None if found.first is None else found.first.op,
         "right": found.enters.startswith(step.enters) if step.planted else right,
     }
+
+
+def invariant(how: Row, dtype: str, mode: str) -> Row:
+    """A decoder by steps, prefill, chunks and drafts, against the whole prompt: logits that differ;
+    ``right``: none does in the invariant mode."""
+    import torch
+
+    from lib.scheduled import TOKENS, Attending
+    from probe.sizes import stable
+
+    model, x = Attending(**how, dtype=dtype), torch.from_numpy(TOKENS)
+    size = x.shape[1]
+    if mode == "invariant mode":
+        sizes = {"batch": range(1, 3), "length": range(1, size + 1)}
+        model, _ = stable.invariant(model, sizes, example=x)
+    cuts = [[p, *range(p + 1, size + 1)] for p in (1, 7, 16, 33)]
+    cuts += [[*range(c, size, c), size] for c in (3, 8, 16, 17)]
+    cuts += [[size - draft, size] for draft in (1, 2, 3, 4, 8)]
+    row, positions = {"differing": 0, "outputs": 0, "max_ulp": 0}, np.zeros(size, int)
+    with torch.no_grad():
+        whole = model(x)[0]
+        for stops in cuts:
+            parts, state = list[Any](), list[Any]()
+            for start, stop in itertools.pairwise([0, *stops]):
+                given, *state = model(x[:, start:stop], *state)
+                parts.append(given)
+            apart = torch.cat(parts, 1) != whole
+            row["differing"] += int(apart.sum())
+            row["outputs"] += apart.numel()
+            positions += apart.sum(dim=(0, 2)).numpy()
+    verdict = "differs" if row["differing"] else "equal"
+    said = {"verdict": verdict, "called": "rounding" if row["differing"] else "equal"}
+    right = mode != "invariant mode" or not row["differing"]
+    return (
+        row
+        | said
+        | {
+            "compared": row["outputs"],
+            "max_ulp": None,
+            "positions": positions.tolist(),
+            "right": right,
+        }
+    )
 
 
 def collective(world: int) -> Row:

@@ -100,6 +100,28 @@ class Decoder(nn.Module):  # type: ignore[misc]
         return (weights @ v).transpose(0, 1).reshape(1, n, -1), left
 
 
+class Attending(Decoder):
+    """The same by PyTorch's own attention, in one call, for any number of samples."""
+
+    def attended(self, layer: Any, h: Any, held: Any, start: int, at: Any) -> tuple[Any, Any]:
+        b, n = h.shape[:2]
+        q = layer["q"](h).view(b, n, HEADS, -1).transpose(1, 2)
+        k, v = layer["kv"](h).view(b, n, 2, self.groups, -1).permute(2, 0, 3, 1, 4)
+        if self.rotary:
+            q, k = turned(q, at), turned(k, at)
+        new, many = torch.stack([k, v]), start + n
+        if self.in_place:
+            shape = 2, b, self.groups, PLACES, new.shape[-1]
+            left = new.new_zeros(shape) if held is None else held
+            left[:, :, :, start:many] = new
+        else:
+            left = new if held is None else torch.cat([held, new], 3)
+        k, v = (each[:, :, :many].repeat_interleave(HEADS // self.groups, 1) for each in left)
+        seen = None if n in (1, many) else torch.ones(n, many, dtype=torch.bool).tril(start)
+        mixed = functional.scaled_dot_product_attention(q, k, v, seen, is_causal=1 < n == many)
+        return mixed.transpose(1, 2).reshape(b, n, -1), left
+
+
 def turned(x: Any, at: Any) -> Any:
     """Rotary positions: pairs of numbers (heads, n, width) turned by their position."""
     half = x.shape[-1] // 2

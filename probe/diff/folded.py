@@ -62,8 +62,9 @@ class _Parts:
             return np.asarray(arrays[0 if self.how == SAME else -1])
         total = arrays[0]
         for term in arrays[1:]:
-            both = (floats.widen(each, self.dtype).astype(np.float64) for each in (total, term))
-            total = floats.round_to(sum(both), self.dtype).reshape(term.shape)
+            one, two = (floats.widen(each, self.dtype) for each in (total, term))
+            added = one.astype(np.float64) + two.astype(np.float64)
+            total = floats.round_to(added, self.dtype).reshape(term.shape)
         return np.asarray(total)
 
 
@@ -303,8 +304,8 @@ class _Folding:
             if old not in numbers:
                 numbers[old] = len(values)
                 value = self.values[old]
-                named = {} if giver < 0 else {"role": "", "name": ""}
-                values.append(replace(value, given=giver, **named))
+                value = value if giver < 0 else replace(value, role="", name="")
+                values.append(replace(value, given=giver))
             return numbers[old]
 
         while pending:  # those that read what stands for all micro-batches move behind it

@@ -128,6 +128,8 @@ def compare_and_explain(
 
     ``match``: what of both must agree, found by running; None: neither can be repeated."""
     match = RunningMatch.of(left, right) if match is None else match
+    if (allowed := budget.current_budget()) is not None:  # the time that was asked for
+        seconds = max(seconds, allowed.left)
     same_inputs, other_weights = related(left, right)
     tell("comparing")
     compared = None

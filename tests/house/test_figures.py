@@ -296,7 +296,10 @@ def schedules():
         f"In {right['sum']['models']} of {right['count']['models']} runs by prefixes, caches, "
         f"chunks and drafts the first operation is that of direct calls. Of {sizes} sizes that are "
         f"said to keep the bits random prompts contradict {int(safe.broken.sum())}. Orders of sums "
-        f"predict {tiles['sum']} of {tiles['count']} times whether tiles and chunks of filters do"
+        f"predict {tiles['sum']} of {tiles['count']} times whether tiles and chunks of filters do. "
+        f"In {right['sum']['gradients']} of {right['count']['gradients']} training steps in "
+        "micro-batches every difference replays, or the planted mistake is named; gloo's "
+        f"all-reduce is predicted in {right['sum']['collectives']} of {right['count']['collectives']} worlds"
     )
     return [(EXPERIMENTS, said)]
 
