@@ -299,7 +299,8 @@ def schedules():
         f"predict {tiles['sum']} of {tiles['count']} times whether tiles and chunks of filters do. "
         f"In {right['sum']['gradients']} of {right['count']['gradients']} training steps in "
         "micro-batches every difference replays, or the planted mistake is named; gloo's "
-        f"all-reduce is predicted in {right['sum']['collectives']} of {right['count']['collectives']} worlds"
+        f"all-reduce is predicted in {right['sum']['collectives']} of "
+        f"{right['count']['collectives']} worlds"
     )
     return [(EXPERIMENTS, said)]
 
