@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from probe.sweep.printing import Output
 
 
-@click.command(cls=Words)
+@click.command(cls=Words, short_help="List what can run here, and why the rest can't.")
 @output_options
 def targets(out: Output) -> None:
     """Lists the targets that can run here, and why the others can't."""
@@ -429,7 +429,7 @@ def check(
     return runs.exit_status(results)
 
 
-@click.command(cls=Words)
+@click.command(cls=Words, short_help="Show with NumPy alone how one bit moves.")
 @output_options
 def demo(out: Output) -> None:
     """Shows how one bit moves: a report's outputs, recomputed with NumPy in both orders."""
