@@ -66,8 +66,8 @@ def give_of_model(answer: Any, out: Output, after: Sequence[tuple[str, str]] = (
 WHAT = (
     "What you mean: batch (one sample alone against itself in a batch), padding (alone without "
     "padding against padded), chunks (of --at positions, against the whole), release (--target "
-    "against --against-target) or machine (against a --recording). On a terminal you are asked; else it is "
-    "batch."
+    "against --against-target) or machine (against a --recording). On a terminal you are asked; "
+    "else it is batch."
 )
 LEFT = "The left size; 1 of batches, the valid part of the first padded sample; of a chunk."
 RIGHT = "The right size; all rows, or the full length, if not given."
