@@ -896,6 +896,10 @@ def as_users_write(case: Case, library: str, named: bool = True) -> str:
         pads = case.windows.pads(case.spatial())
         even = all(left == right for left, right in pads)
         numbers = _sizes_as_written(tuple(left for left, _ in pads)) if even else repr(pads)
+        more = tuple(before - after for before, after in pads)
+        if library == "torch" and case.operation.transposed and min(more) >= 0:
+            numbers = _sizes_as_written(tuple(before for before, _ in pads))
+            numbers += f", output_padding={_sizes_as_written(more)}" * any(more)
         text = numbers if library == "torch" else repr(case.padding_text)
         options.append(f"padding={text}")
     if library == "torch":

@@ -50,7 +50,7 @@ LAYERS = {
         lambda: torch.nn.Conv2d(4, 6, 3, padding=1, groups=2),
         (2, 4, 7, 9),
     ),
-    "nn.ConvTranspose2d(4, 6, (3, 3), stride=2, padding=((1, 0), (1, 0)), groups=2)": (
+    "nn.ConvTranspose2d(4, 6, (3, 3), stride=2, padding=1, output_padding=1, groups=2)": (
         lambda: torch.nn.ConvTranspose2d(4, 6, 3, 2, 1, 1, groups=2),
         (2, 4, 3, 5),
     ),
