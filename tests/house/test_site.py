@@ -20,7 +20,7 @@ from probe.case.case import Case
 from probe.order.replay import partial_sums
 from probe.order.summation import Rounding, Summation
 from probe.order.tree import Tree
-from probe.order.window import gather
+from probe.order.window import columns
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM = next(
@@ -306,7 +306,9 @@ def by_python(key, one):
     case = Case.from_json(cases[cases.case_id == pair["case"]].json.iloc[0])
     case = case.with_(**{pair["vary"]: pair["against" if one["side"] else "at"]})
     x, w, bias = case.operands()
-    met, weights, _ = gather(case, x, w, np.array([one["index"]]))
+    place, filter_ = divmod(one["index"], case.filters)
+    met = columns(case, x)[filter_ // (case.filters // case.groups)][:, [place]]
+    weights = w.reshape(-1, w.shape[-1])[:, [filter_]]
     names = "fused narrow cut nodes product_format products through"
     rounding = {name: one["rounding"][name] for name in names.split() if name in one["rounding"]}
     summation = Summation(Tree.parse(one["order"]), Rounding.from_json(rounding))

@@ -174,8 +174,9 @@ class Optimised(graphs.Graph):
             # of a branch in a branch ONNX Runtime 1.31 packs no constant of the model for its
             # kernels, and runs others
             far = self.body.constants.keys() & {*keys} if inside.depth > 1 else ()
-            ends = {"outs": outs, "gives": [key for key in outs if key], "fed": frozenset(far)}
-            node = replace(node, slots=keys[:at], captured=keys[at:], **ends)
+            gives = [key for key in outs if key]
+            node = replace(node, slots=keys[:at], captured=keys[at:], outs=outs, gives=gives)
+            node.fed = frozenset(far)
         if node.op != "If" or node.domain:
             return self.step(node)
         # the branch that is taken stands in its place

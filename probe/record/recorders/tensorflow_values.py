@@ -599,6 +599,8 @@ class Names:
     def held(self) -> Iterator[tuple[Any, Any]]:
         """Yields the handle of each floating-point variable, and what it holds now."""
         for variable in (reference() for reference in self._found[1]):
+            if variable is None:  # it is gone
+                continue
             handle = getattr(variable, "_handle", None)
             # it is seen before it has a format
             if isinstance(handle, EAGER) and getattr(variable, "_dtype", tf.int32).is_floating:

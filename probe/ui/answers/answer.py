@@ -110,7 +110,7 @@ def checked_case(case: object) -> Case:
     return case
 
 
-def checked_target(target: str | Target) -> Target:
+def checked_target(target: Any) -> Target:
     """Returns a target, or that of a text. Raises InputError."""
     if isinstance(target, str):
         return Target.parse(target)

@@ -183,7 +183,7 @@ def test_wrong_input_is_an_input_error():
             lambda: probe.network(lambda x: x)
         ),
         "model=dict: dict is neither a model": lambda: probe.network({"rank": 1}, "reference"),
-        "target=None: there is no such library": lambda: probe.sweep(CASE, [5, 9], None),
+        "target=NoneType: this is not a target": lambda: probe.sweep(CASE, [5, 9], None),
         "fixed=9: a case is compared": lambda: probe.remedies(CASE, [5, 9], "reference", fixed=9),
         "trust=True: a case reads": lambda: probe.remedies(CASE, [5, 9], "reference", trust=True),
     }
