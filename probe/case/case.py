@@ -502,4 +502,17 @@ def require_length(case: Case) -> Case:
     """Returns the case itself; InputError if its length is open."""
     if case.length is None:
         raise InputError("length", None, "the order depends on the shape", "give --length N")
+    return require_places(case)
+
+
+def require_places(case: Case) -> Case:
+    """Returns the largest case of a run itself; InputError if ``put`` names a place beyond it."""
+    shapes = {"x": case.input_shape(), "w": case.weight_shape, "b": (case.filters,)}
+    for name, at, _ in case.places:
+        shape = shapes[name]
+        if any(index >= size for index, size in zip(at, shape, strict=False)):
+            why = (
+                f"{name}[{', '.join(map(str, at))}] is beyond {name}, whose shape is {list(shape)}"
+            )
+            raise InputError("put", case.put, why, "indices begin at 0; put a value inside")
     return case

@@ -264,6 +264,7 @@ class Difference:
     ``plain``: the outputs by index, of runs unwatched; ``not_whole``: why these are not all that
     was asked, as the user runs it, empty where they are. ``samples``: of how many samples of a
     batch each was compared, and how many there are; None where one run of either side is compared.
+    ``padded``: the outputs of samples cut to what a mask shows, against the same with padding.
     ``weights``: those that the two sides have in another order; ``other_weights``: the first that
     one side alone has, in words; ``other_numbers``: the first operation that is given others, such
     as an index or a mask. ``matched``: how it was found what must agree. ``enters``: of a training
@@ -278,6 +279,7 @@ class Difference:
     notes: list[str] = field(default_factory=list)
     same_inputs: bool = False
     plain: list[OutputDifference] = field(default_factory=list)
+    padded: list[OutputDifference] = field(default_factory=list)
     not_whole: str = ""
     samples: tuple[int, int] | None = None
     weights: list[PermutedWeight] = field(default_factory=list)
@@ -311,7 +313,7 @@ class Difference:
     @property
     def verdict(self) -> str:
         """``differs``, ``equal`` or ``unknown``: of the outputs by index, as a user runs them."""
-        verdict = verdict_of(self.plain)
+        verdict = verdict_of([*self.plain, *self.padded])
         return "unknown" if verdict == "equal" and self.not_whole else verdict
 
     def take_samples(self, samples: Samples) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 
 from probe.case import floats, ulp
-from probe.case.case import Case
+from probe.case.case import Case, require_places
 from probe.case.errors import InputError, TargetError
 from probe.case.floats import rounded_text
 from probe.case.layout import CONTIGUOUS
@@ -533,6 +533,7 @@ def measured_remedies(
         why = f"the largest size is {fixed}, and costs are measured up to it"
         raise InputError("content", content, why, "take a smaller one, or add it to --lengths")
     case_at(case, vary, content)  # refuses one that is shorter than the kernel
+    require_places(case_at(case, vary, fixed))
     case = case.with_(**{vary: 1 if vary == "batch" else None})
     with nullcontext(sessions) if sessions else RemedySessions() as running:
         wanted = None if only is None else {"default", *only}

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from probe.case import floats, layout, operands, ulp
-from probe.case.case import Case
+from probe.case.case import Case, require_places
 from probe.case.errors import InputError, Nondeterministic, NotAsked, NotASum
 from probe.case.layout import CONTIGUOUS
 from probe.order import masks, window
@@ -82,7 +82,10 @@ class ComparedShapes:
         if at is None and against is not None:
             raise InputError("at", None, "the length is not given", "give --at N, or --length N")
         other = None if padding is None else case.with_(padding=padding).padding
-        return ComparedShapes(case, vary, at, against, other)
+        shapes = ComparedShapes(case, vary, at, against, other)
+        if shapes.left.length is not None:
+            require_places(shapes.larger)
+        return shapes
 
     @property
     def paired(self) -> bool:

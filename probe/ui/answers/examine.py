@@ -11,7 +11,7 @@ import tempfile
 import time as clock
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
@@ -105,7 +105,7 @@ class Diagnosis(Answer):
         why = "; ".join(filter(None, (self.text("operation"), self.text("cause"))))
         last = [self.text("fix"), self.text("cost"), self.ended]
         after = "; ".join(filter(None, last)) or self.found.outcome()
-        return f"{self.asked}: {self.text('outputs')}", why, after
+        return f"{self.asked}: {self.found.counts_text()}", why, after
 
     def report(self) -> dict[str, Any]:
         return {
@@ -196,13 +196,16 @@ def examine(
                 weakref.finalize(walked, running.pop_all().close)
         else:
             subject = user_model.opened()
-            arrays, along, size, whole = _inputs_and_sizes(user_model, subject, ask, (at, against))
-            axes = ",".join(f"{name}:{axis}" for name, axis in along.items())
-            both = TwoSides("batch" if ask == "batch" else axes, size, whole)
-            cut = replace(user_model, inputs=arrays)
-            early = partial(tell_part, "outputs")
-            words = {"subject": subject, "explain": False, "progress": tell, "early": early}
-            walked = two_runs(cut, both, target, **words)
+            with _of_fixed_size(ask):
+                arrays, along, size, whole = _inputs_and_sizes(
+                    user_model, subject, ask, (at, against)
+                )
+                axes = ",".join(f"{name}:{axis}" for name, axis in along.items())
+                both = TwoSides("batch" if ask == "batch" else axes, size, whole)
+                cut = replace(user_model, inputs=arrays)
+                early = partial(tell_part, "outputs")
+                words = {"subject": subject, "explain": False, "progress": tell, "early": early}
+                walked = two_runs(cut, both, target, **words)
             if ask == "padding" and target is None:
                 ends = f"length {size}", f"length {whole}"
                 walked.asked = ComparisonQuestion(user_model.name, *ends, ADVICE["length"])
@@ -214,7 +217,7 @@ def examine(
         head = f"{walked.asked.model}: {walked.asked.left} against {walked.asked.right}"
         diagnosis = Diagnosis(walked, ask, head.removeprefix(": "), parts)
         examination = Examination(
-            model, walked, sides, out, tell, step, tell_part, diagnosis.text("outputs")
+            model, walked, sides, out, tell, step, tell_part, [learned.text for learned in parts]
         )
         with budget.Ending():
             for ended in examination.give_parts():
@@ -223,6 +226,20 @@ def examine(
         if ask == "padding" and walked.window:
             tell_part("fix", f"{counted(walked.window, 'output')} {READS_PADDING}")
     return diagnosis
+
+
+@contextmanager
+def _of_fixed_size(ask: str) -> Iterator[None]:
+    """Says what else can be asked of a model whose inputs have one size."""
+    try:
+        yield
+    except InputError as error:
+        if error.name != "vary":
+            raise
+        todo = "ask about the batch: --ask batch"
+        if ask == "batch":
+            todo = "export it with a batch of any size, or compare targets: --against-target U"
+        raise InputError("ask", ask, error.why, todo) from error
 
 
 def _which_question(ask: str | None, against_target: object, recording: object) -> str:
@@ -359,13 +376,15 @@ class Examination:
     tell: Say
     step: Say
     tell_part: Callable[..., None]
-    early: str = ""
+    early: Sequence[str] = ()
 
     def give_parts(self) -> Iterator[str]:
         """Gives one part after the other; yields why it ends early."""
         first = self.walked.found.first
-        if self.early != (text := self.walked.counts_text()):
-            self.tell_part("outputs", text)
+        asked, text = self.walked.asked, self.walked.counts_text()
+        if text not in self.early:
+            which = f"{asked.left} against {asked.right}: " * bool(self.early)  # not what was told
+            self.tell_part("outputs", f"{which}{text}")
         self.tell_part("operation", _operation_in_words(self.walked, first))
         if first is None:
             return

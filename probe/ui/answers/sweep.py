@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from probe.case import layout
 from probe.case.arguments import choice, optional_number, typed
-from probe.case.case import Case
+from probe.case.case import Case, require_places
 from probe.case.errors import InputError, TargetError
-from probe.order.window import axis_of, number_of
+from probe.order.window import axis_of, case_at, number_of
 from probe.sweep.bits import answer_request
 from probe.sweep.campaign import case_row, run_row
 from probe.sweep.plan import Plans, Shard, SweepRequest, axis_values, within_shard
@@ -272,6 +272,7 @@ def sweep(
     else:
         values = length_values(lengths, vary)
     plans = Plans([case], vary, *axis_values(values, vary))
+    require_places(case_at(plans[0].case, vary, values[-1]))
     # the largest value is in every part: all others are compared with it
     if part.total > len(values) - 1:
         why = f"there are {len(values) - 1:,} values to compare, so some parts would have none"

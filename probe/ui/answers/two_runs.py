@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,7 @@ from probe.diff.watched import watched
 from probe.explain.comparison.outputs import (
     OutputDifference,
     Samples,
+    counts_text,
     output_difference,
     starts_of_pieces,
 )
@@ -168,6 +169,33 @@ class TwoSides:
             raise InputError(option, at, "both sides are the same run", todo)
         return part, whole
 
+    @contextmanager
+    def says_fixed_size(
+        self, plain: Sequence[Plain], both: tuple[Arrays, Arrays]
+    ) -> Iterator[None]:
+        """Says of a model that raises at the left size, and runs at the right one, that its size is
+        fixed: the library's own words are of the shapes of some matrix inside."""
+        try:
+            yield
+        except Exception as error:
+            of_library = not isinstance(error, ProbeError) or getattr(error, "kind", "") == "error"
+            if self.at is None or not of_library:
+                raise
+            runs = []
+            for run, inputs in zip(plain, both, strict=True):
+                try:
+                    runs.append(foreign(run, inputs) is not None)
+                except (Foreign, ProbeError):
+                    runs.append(False)
+            if runs != [False, True]:
+                raise
+            axis = "length" if ":" in str(self.vary) else self.vary
+            text = getattr(error, "why", f"{type(error).__name__}: {error}").partition(" (called")[
+                0
+            ]
+            why = f"the model has a fixed {axis}: it runs as given, and at {self.at} raises {text}"
+            raise InputError("vary", self.vary, why, "vary another axis") from error
+
     def every_sample(
         self, plain: tuple[Plain, Plain], both: tuple[Arrays, Arrays], declared: Any, tell: Say
     ) -> tuple[Samples | None, tuple[Arrays, Arrays]]:
@@ -249,6 +277,7 @@ def two_runs(
         for size in sides.sizes:
             sides.cut(arrays, declared, "sizes", size)
         plain = [partial(_plain, end) for end in ends]
+        running.enter_context(sides.says_fixed_size(plain, both))
         samples, both = sides.every_sample((plain[0], plain[1]), both, declared, tell)
         question, masked = sides.question(model.name, where), list[MaskedSample]()
         if samples is not None:
@@ -279,15 +308,13 @@ def two_runs(
             found.take_samples(samples)
         if masked:
             dtypes = [found.left.values[pair.left].dtype for pair in found.outputs]
-            padded = [each for sample in masked for each in sample.differences(dtypes)]
-            found.plain += padded
-            differing, elements = (
-                sum(getattr(o, n) for o in padded) for n in ("differing", "elements")
-            )
-            found.notes.append(
-                f"{counted(len(masked), 'sample')} with padding, each cut to its content against "
-                f"the same padded: {differing:,} of {elements:,} outputs differ"
-            )
+            found.padded = [each for sample in masked for each in sample.differences(dtypes)]
+            which = f"{counted(len(masked), 'sample')} with padding, each cut to its content"
+            found.notes.append(f"{which} against the same padded: {counts_text(found.padded)}")
+            early(found.notes[-1])
+            if behind is not None:  # what is explained is that sample; the batch is only counted
+                found.notes.append(f"each sample alone against the batch: {walked.counts_text()}")
+                found.plain, found.samples = behind.differences(dtypes), None
         # what was revealed of operations; None where sums are not tested
         known: Known | None = {} if sides.by == "order" else None
         for size in VOICE.counting(list(sides.sizes), "sizes"):

@@ -449,6 +449,7 @@ def bisect(
         out.give(of_model, lambda: show.conditioned(conditions, "bits"))
         return
     run.refuse_beside_case()
+    from probe.case.case import require_length
     from probe.sizes import bisection
     from probe.sweep.store import Store
 
@@ -457,6 +458,7 @@ def bisect(
         raise InputError("op", case.op, "releases are compared by length", "use op=matmul")
     shortest = case.effective_kernel[-1]
     values = options["lengths"] or list(range(shortest, shortest + 15))
+    require_length(case.with_(length=max(values)))
     ends = Target.parse(left), Target.parse(right)
     if ends[0].name == ends[1].name and not bisection.only_releases(*ends):
         for name in filter(on_command_line, ("releases", "remove", "store")):

@@ -99,7 +99,11 @@ def test_padding_behind_a_mask_is_asked_beside_the_batch(tmp_path) -> None:
         walked = probe.network(model, vary="batch", at=1, inputs=inputs, explain=False)
         (note,) = [note for note in walked.found.notes if "padding" in note]
         assert note.startswith("2 samples with padding")
-        assert walked.found.samples == (3, 3)
-        if leaks:
+        batch = "of 60 outputs differ; compared: 3 of 3 samples"
+        if leaks:  # what is explained is a sample: its outputs are counted, and no batch's
             assert walked.verdict == "differs" and "30 of 30 outputs differ" in note
             assert walked.asked.left == "sample 1 cut to 3"
+            assert walked.counts_text().startswith("15 of 15 outputs differ")
+            assert f"each sample alone against the batch: 0 {batch}" in walked.found.notes
+        else:
+            assert walked.counts_text() == f"0 {batch}" and "0 of 30 outputs differ" in note

@@ -1,4 +1,4 @@
-"""Forty-four mistakes that people make, and the one line that each is answered with.
+"""Forty-nine mistakes that people make, and the one line that each is answered with.
 
 In Python the line names arguments, on the command line options.
 """
@@ -22,6 +22,17 @@ def case(**more):
 
 def layer():
     return pytest.importorskip("torch").nn.Linear(3, 2)
+
+
+def whole_windows():
+    torch = pytest.importorskip("torch")
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 2)).eval()
+
+
+def padded():
+    x = np.ones((2, 4, 3), np.float32)
+    x[1, 3:] = 0
+    return x
 
 
 PYTHON = {
@@ -114,6 +125,15 @@ PYTHON = {
         lambda: probe.examine(layer(), np.ones((0, 3), np.float32)),
         "inputs=input0: they are empty; give 2 samples or more",
     ),
+    "padding of a model of one length": (
+        lambda: probe.examine(whole_windows(), padded(), ask="padding"),
+        "ask=padding: the model has a fixed length: it runs as given, and at 3 raises Runtime.*"
+        "cannot be multiplied.*ask about the batch",
+    ),
+    "a length that a model has not": (
+        lambda: probe.network(whole_windows(), vary="length", at=3, inputs=padded()),
+        "vary=length: the model has a fixed length.*at 3 raises RuntimeError",
+    ),
 }
 
 COMMANDS = {
@@ -130,6 +150,18 @@ COMMANDS = {
         "target=tf: .*did you mean tensorflow",
     ),
     "no inputs": ("thing:f", "inputs=.none.: .*give --inputs FILE.npz, or --shape 8x64"),
+    "a value put beyond both lengths": (
+        "explain --op conv1d --kernel 3 --at 8 --against 12 --put x[0,50]=nan --target numpy",
+        r"put=x\[0, 50\]=nan: x\[0, 50\] is beyond x, whose shape is \[1, 12, 1\]; indices begin",
+    ),
+    "a value put beyond all lengths": (
+        "sweep --op conv1d --kernel 3 --lengths 5..9 --put x[0,9]=inf --target numpy --no-store",
+        r"x\[0, 9\] is beyond x, whose shape is \[1, 9, 1\]",
+    ),
+    "a weight put beyond the kernel": (
+        "order --op conv1d --kernel 3 --length 9 --put w[3]=nan --target numpy",
+        r"w\[3\] is beyond w, whose shape is \[3, 1, 1\]",
+    ),
     "a length of rows": (
         "explain --op dense --in-channels 8 --length 5 --against 9",
         "length=5: dense has no length",
