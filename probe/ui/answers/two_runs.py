@@ -170,9 +170,7 @@ class TwoSides:
         return part, whole
 
     @contextmanager
-    def says_fixed_size(
-        self, plain: Sequence[Plain], both: tuple[Arrays, Arrays]
-    ) -> Iterator[None]:
+    def says_fixed_size(self, plain: Iterable[Plain], both: Iterable[Arrays]) -> Iterator[None]:
         """Says of a model that raises at the left size, and runs at the right one, that its size is
         fixed: the library's own words are of the shapes of some matrix inside."""
         try:
@@ -190,9 +188,8 @@ class TwoSides:
             if runs != [False, True]:
                 raise
             axis = "length" if ":" in str(self.vary) else self.vary
-            text = getattr(error, "why", f"{type(error).__name__}: {error}").partition(" (called")[
-                0
-            ]
+            raised = getattr(error, "why", f"{type(error).__name__}: {error}")
+            text = raised.partition(" (called")[0]
             why = f"the model has a fixed {axis}: it runs as given, and at {self.at} raises {text}"
             raise InputError("vary", self.vary, why, "vary another axis") from error
 
