@@ -175,7 +175,7 @@ class TwoSides:
         fixed: the library's own words are of the shapes of some matrix inside."""
         try:
             yield
-        except Exception as error:
+        except (TargetError, RuntimeError, ValueError, TypeError) as error:
             of_library = not isinstance(error, ProbeError) or getattr(error, "kind", "") == "error"
             if self.at is None or not of_library:
                 raise
