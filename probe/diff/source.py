@@ -75,6 +75,8 @@ def other_operands(sides: Sides) -> str:
     """
     left, right = sides
     ours, theirs = (dict(zip(side.operation.reads, side.reads, strict=True)) for side in sides)
+    if _turned(sides):
+        return f"an operand has its axes in another order on the right{NO_SOURCE}"
     signed = dict(theirs)  # the right's, with the left's zeros
     for pair in left.pairs:
         if pair.selection.empty:
@@ -91,6 +93,24 @@ def other_operands(sides: Sides) -> str:
     if equal_bits(results, right.outputs, right.value.dtype):
         return ""
     return f"its operands have zeros of different signs, which change what it gives{NO_SOURCE}"
+
+
+def _turned(sides: Sides) -> bool:
+    """Whether one operation reads an operand with its axes in another order on the right, and the
+    rest as it is: a weight that was transposed by mistake has the same numbers."""
+    left, right = (side.operation for side in sides)
+    asked = [(op.op, len(op.reads), repr(op.attributes)) for op in (left, right)]
+    if asked[0] != asked[1] or not sides[0].pair.selection.whole:
+        return False
+    ours, theirs = (dict(zip(side.operation.reads, side.reads, strict=True)) for side in sides)
+    same = {True: 0, False: 0}
+    for pair in sides[0].pairs:
+        a, b = ours[pair.left], theirs[pair.right]
+        if left.reads.index(pair.left) != right.reads.index(pair.right) or a.shape != b.shape:
+            return False
+        if pair.compared == a.size > 1:
+            same[pair.selection.whole or a.tobytes() == b.tobytes()] += 1
+    return all(same.values())
 
 
 def reads_more(sides: Sides) -> str:

@@ -287,7 +287,8 @@ class Walked(Answer):
         if far:
             return f"a mistake enters at {far}: {FAR}", self.outcome()
         if first is None:
-            weights = [str(weight) for weight in self.found.weights if not weight.convention]
+            other = self.found.other_weights
+            weights = [str(each) for each in self.found.weights if other or not each.convention]
             weights = weights or [self.found.other_weights] * bool(self.found.other_weights)
             numbers = self.found.other_numbers if self.verdict == "differs" else ""
             reads = "; ".join(filter(None, (numbers, self._elsewhere())))

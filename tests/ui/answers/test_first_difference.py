@@ -212,3 +212,19 @@ def test_a_port_that_pads_otherwise_is_no_rounding_and_what_reads_the_same_is_sa
         first, _ = probe.first_difference(original, port).ending()
     assert first.startswith("window: ") and "(4, 4" in first, first
     assert "reads what the left one reads: x = F.pad(x, (0, 1, 0, 1))" in first
+
+
+@pytest.mark.parametrize("kind", ["linear", "conv"])
+def test_a_weight_transposed_by_mistake_is_no_rounding_though_its_numbers_are_the_same(kind):
+    torch = pytest.importorskip("torch")
+    x, make = {
+        "linear": (normal(4, 24), lambda: torch.nn.Linear(24, 24)),
+        "conv": (normal(2, 3, 9, 9), lambda: torch.nn.Conv2d(3, 5, 3)),
+    }[kind]
+    right, mistaken, x = make(), make(), torch.tensor(x)
+    weight = right.weight.transpose(-1, -2).contiguous()
+    mistaken.load_state_dict({"weight": weight, "bias": right.bias})
+    found = answers.first_difference(lambda: right(x).relu(), lambda: mistaken(x).relu())
+    assert found.finding and found.found.first is None
+    assert found.classes["explained rounding"] == 0 == found.found.rounding.explained
+    assert "weights permuted" in found.lines()[1] and "transpose" in found.lines()[1]
