@@ -281,13 +281,14 @@ class Decision:
     """One kind of decision over some outputs.
 
     ``taken``: how many were; ``crossed``: that the two runs take differently. ``margin``: how near
-    the nearest of the full run's is to being taken differently, in eps times the largest output.
+    the nearest of the full run's is to being taken differently, in eps times the largest output;
+    None where infinities and NaNs leave no distance.
     """
 
     decision: str
     taken: int
     crossed: int
-    margin: float
+    margin: float | None
 
 
 def error(output: np.ndarray, truth: np.ndarray, dtype: str) -> float:
@@ -305,17 +306,23 @@ def decisions(output: np.ndarray, fixed: np.ndarray, dtype: str) -> Iterator[Dec
     ``threshold``: whether each output is above zero.
     """
     ours, theirs = (floats.widen(outputs, dtype) for outputs in (output, fixed))
-    unit = floats.eps(dtype) * max(np.abs(theirs).max(initial=0.0), 1e-300)
+    largest = np.abs(theirs).max(initial=0.0, where=np.isfinite(theirs))
+    unit = floats.eps(dtype) * max(largest, 1e-300)
+
+    def nearest(distances: np.ndarray) -> float | None:
+        known = distances[np.isfinite(distances)]
+        return float(known.min() / unit) if known.size else None
+
     for count, name in ((1, "argmax"), (TOP, f"top-{TOP}")):
         if ours.shape[-1] <= count:
             continue
         crossed = int((~same_decisions(ours, theirs, "float64", name, count)).sum())
         ranked = -np.sort(-theirs, axis=-1)
-        margin = float((ranked[..., count - 1] - ranked[..., count]).min(initial=np.inf) / unit)
+        with np.errstate(invalid="ignore"):  # two infinities of one sign
+            margin = nearest(ranked[..., count - 1] - ranked[..., count])
         yield Decision(name, int(np.prod(theirs.shape[:-1])), crossed, margin)
     crossed = int((~same_decisions(ours, theirs, "float64", "threshold")).sum())
-    margin = float(np.abs(theirs).min(initial=np.inf) / unit)
-    yield Decision("threshold", theirs.size, crossed, margin)
+    yield Decision("threshold", theirs.size, crossed, nearest(np.abs(theirs)))
 
 
 def same_decisions(

@@ -245,7 +245,7 @@ class Walked(Answer):
         for output in self.found.outputs:
             for each in self.decisions(output):
                 total, changed = total + each.taken, changed + each.crossed
-                if output.scaled:
+                if output.scaled and each.margin is not None:
                     margins.append(each.margin / output.scaled)
         return {"total": total, "changed": changed, "margin": min(margins, default=None)}
 
@@ -287,8 +287,8 @@ class Walked(Answer):
         if far:
             return f"a mistake enters at {far}: {FAR}", self.outcome()
         if first is None:
-            other = self.found.other_weights
-            weights = [str(each) for each in self.found.weights if other or not each.convention]
+            apart = self.verdict == "differs" and self.found.left.target == self.found.right.target
+            weights = [str(each) for each in self.found.weights if apart or not each.convention]
             weights = weights or [self.found.other_weights] * bool(self.found.other_weights)
             numbers = self.found.other_numbers if self.verdict == "differs" else ""
             reads = "; ".join(filter(None, (numbers, self._elsewhere())))

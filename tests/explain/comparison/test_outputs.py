@@ -165,6 +165,13 @@ def test_zero_is_not_above_zero():
         assert told == Decision("threshold", 3, 1, 0.0)
 
 
+def test_numbers_beside_infinities_and_nans_keep_their_margins():
+    row = np.array([[1, np.inf, np.nan, 4], [np.inf, np.inf, -np.inf, 8]], np.float32)
+    top, above = decisions(row, row, "float32")
+    assert (top.margin, above.margin) == (None, 1 / 8 / np.finfo(np.float32).eps)
+    assert all(one.margin is None for one in decisions(row[:, 1:3], row[:, 1:3], "float32"))
+
+
 def test_as_many_channels_as_are_wanted_decide_nothing():
     five = np.arange(1, 1 + TOP, dtype=np.float32)[None]
     assert [one.decision for one in decisions(five, five, "float32")] == ["argmax", "threshold"]
