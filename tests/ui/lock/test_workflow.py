@@ -1,14 +1,15 @@
 """Workflows and the action: their steps are run by a shell, as far as goes without the service."""
 
+import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 from subprocess import PIPE
 from urllib.parse import quote
 
-import click
 import pytest
 import yaml
 
@@ -19,6 +20,7 @@ from probe.ui.lock import conditions
 from tests.ui.lock.projects import BUSY, Project, plugin
 
 ROOT = Path(__file__).parents[3]
+SKILL = ROOT / "skills" / "probe" / "SKILL.md"
 
 
 def test_the_workflow_lies_where_github_looks_and_limits_one_runner_to_several_sets(tmp_path):
@@ -133,22 +135,82 @@ def test_the_steps_of_the_action_run(value, tmp_path):
     assert all(line.startswith("::notice file=test_it.py,line=4::check=") for line in annotations)
 
 
-def test_the_skill_is_as_the_specification_says_and_its_commands_exist():
+def test_the_skill_is_as_the_specification_says():
     """agentskills.io: a folder of the skill's name, a name of at most 64 small letters, digits and
     hyphens, a description of at most 1,024 characters; less than 500 lines."""
-    path = ROOT / "skills" / "probe" / "SKILL.md"
-    _, head, text = path.read_text().split("---\n", 2)
+    _, head, text = SKILL.read_text().split("---\n", 2)
     found = yaml.safe_load(head)
     assert set(found) <= {"name", "description", "license", "compatibility", "metadata"}
-    assert found["name"] == path.parent.name
+    assert found["name"] == SKILL.parent.name
     assert 0 < len(found["description"]) <= 1024
     assert len(found["compatibility"]) <= 500
     assert len(text.splitlines()) < 500
-    lines = re.findall(r"^probe ([a-z]+)(.*)$", text, re.M)
-    assert len(lines) >= 7
-    for name, words in lines:
-        command = main.get_command(click.Context(main), name)
-        assert command is not None, name
-        known = {each for one in command.params for each in (*one.opts, *one.secondary_opts)}
-        given = set(re.findall(r"(?<![\w-])--[a-z-]+", words.partition("#")[0]))
-        assert given <= known, f"probe {name}: {given - known}"
+    assert len(TYPED) >= 9
+
+
+# Lines of the skill, as they are typed.
+TYPED = [
+    line.partition("#")[0].strip()
+    for block in re.findall(r"^```bash\n(.*?)^```", SKILL.read_text(), re.M | re.S)
+    for line in block.splitlines()
+]
+# Names in the JSON, by the beginning of a line: what the skill says to read.
+READ = {
+    "probe targets doctor": "checks",
+    "probe targets --json": "targets",
+    "probe diff": "verdict outputs first operations decisions",
+    "probe check": "checks",
+    "probe explain": "causes replayed left_orders right_orders",
+    "probe fix": "verdict",
+}
+QUICK = ("probe targets --json", "probe diff model.onnx --vary batch --at 1 --against 8 --json")
+MODEL = """
+import numpy as np, onnx
+from onnx import TensorProto, helper, numpy_helper
+w = np.random.default_rng(0).normal(size=(64, 32)).astype(np.float32)
+nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+ends = [helper.make_tensor_value_info(*each) for each in (
+    ("x", TensorProto.FLOAT, ["batch", 64]), ("y", TensorProto.FLOAT, ["batch", 32]))]
+graph = helper.make_graph(nodes, "model", ends[:1], ends[1:], [numpy_helper.from_array(w, "w")])
+opset = [helper.make_opsetid("", 17)]
+onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), "model.onnx")
+np.savez("x.npz", x=np.ones((8, 64), np.float32))
+"""
+PACKAGE = "import torch\ntorch.manual_seed(0)\nmodel = torch.nn.Linear(64, 32).eval()\n"
+
+
+@pytest.mark.parametrize(
+    "line", [pytest.param(line, marks=[] if line in QUICK else pytest.mark.slow) for line in TYPED]
+)
+def test_the_skills_commands_run_and_their_json_has_what_it_says_to_read(line, tmp_path):
+    for name in ("onnxruntime", "torch"):
+        pytest.importorskip(name)
+    project = Project(tmp_path)
+    (tmp_path / "package.py").write_text(PACKAGE)
+    project.write("test_it.py", "def test_it(bits):\n    bits.check(1.5)\n")
+    surroundings = {k: v for k, v in os.environ.items() if k not in BUSY}
+    surroundings["PYTHONPATH"] = f"{ROOT}{os.pathsep}{tmp_path}"
+
+    def done(*words):
+        command = [sys.executable, *words]
+        found = subprocess.run(
+            command, cwd=tmp_path, env=surroundings, capture_output=True, text=True
+        )
+        assert found.returncode == 0, f"{words}: {found.stdout}{found.stderr}"
+        return found
+
+    done("-c", MODEL)
+    words = shlex.split(line)
+    if line.startswith("probe check"):
+        done("-m", "probe", "check", "lock", "model.onnx", "--shape", "8x64")
+    if words[0] == "python":
+        for options in (["--bits-update"], words[3:]):
+            done(*words[1:3], *plugin(), *options)
+        assert json.loads((tmp_path / "bits-report.json").read_text())["checks"]
+        return
+    found = done("-m", *words)
+    if "--report" in words:  # where the processor gives no different bits there is none to file
+        assert (tmp_path / "report" / "report.md").is_file() or "operation differs" in found.stderr
+        return
+    names = next(names for begin, names in READ.items() if line.startswith(begin))
+    assert {*names.split()} <= {*json.loads(found.stdout)}
