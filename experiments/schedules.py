@@ -29,9 +29,12 @@ from lib import frame
 from probe import Case, Store, Target
 from probe.case.errors import ProbeError
 from probe.explain.comparison.outputs import output_difference
-from probe.explain.comparison.runs import outputs_of_call, run_case
+from probe.explain.comparison.runs import outputs_of_call
+from probe.order.summation import Summation
+from probe.sizes.recognition import UNKNOWN, Recogniser
 from probe.sweep.campaign import Sessions, run_row
 from probe.sweep.printing import Output
+from probe.targets.launch import AnySession
 from probe.ui.answers.schedule import Scheduled
 
 NAME = "schedules"
@@ -396,63 +399,68 @@ class Tile:
         given = tuple((max(0, a - HALO), min(SIDE, b + HALO)) for a, b in kept)
         return cls(kept, given)
 
-    def places(self, width: int) -> list[tuple[int, int, int]]:
-        """Rows, columns and filters of the picture: those at the tile's ends, where vectors have
-        their remainders, and some others. The layers before the last give more than is kept."""
-        draw = np.random.default_rng(7)
-        needed = [
+    @property
+    def needed(self) -> tuple[tuple[int, int], ...]:
+        """Rows and columns that the first layer must give: more than the last, which are kept."""
+        return tuple(
             (max(a, begin - HALO + 1), min(b, end + HALO - 1))
             for (begin, end), (a, b) in zip(self.kept, self.given, strict=True)
-        ]
-        lines = [
-            {low, low + 1, high - 2, high - 1, *draw.integers(low, high, 2).tolist()}
-            for low, high in needed
-        ]
-        return [
-            (row, column, int(draw.integers(width))) for row, column in itertools.product(*lines)
-        ]
+        )
 
 
-def _corners(size: int) -> list[Tile]:
-    """A tile of each kind: at the picture's edges, and inside of it."""
-    return [Tile.at(starts, size) for starts in itertools.product((0, size), repeat=2)]
+def _kinds(size: int) -> list[Tile]:
+    """A tile of each kind: a call's last outputs are kept in the picture's last tile alone."""
+    starts = sorted({0, size, SIDE - size})
+    return [Tile.at(corner, size) for corner in itertools.product(starts, repeat=2)]
 
 
-def _revealed(target: str, case: Case, places: Iterable[tuple[int, int, int]]) -> list[Any]:
-    """How the outputs at these rows, columns and filters are added; None where it isn't known."""
-    session, line = SESSIONS.of(Target.parse(target)), case.length or 1
-    asked_for = [(row * line + column, number) for row, column, number in places]
-    run = run_case(session, case)
-    wanted = np.zeros(run.replays.shape, bool)
-    wanted[tuple(np.array(asked_for).T)] = True
+def inside(spans: Iterable[tuple[int, int]], origin: Iterable[tuple[int, int]]) -> Any:
+    """Spans as slices that count from where others begin."""
+    pairs = zip(spans, origin, strict=True)
+    return tuple(slice(begin - start, end - start) for (begin, end), (start, _) in pairs)
+
+
+def orders(session: AnySession, case: Case, known: list[Summation]) -> np.ndarray:
+    """How every output is added: numbers in ``known``, which grows; below 0 where that isn't known.
+
+    Of shape (rows, columns, filters). No output is left out: the last block of a matrix product may
+    be one row, which is added by another kernel.
+    """
+    assert case.length is not None
+    recogniser = Recogniser(session, case.with_(length=None), summations=known)
+    pattern = recogniser.pattern(case.length)
+    if not (pattern.whole and pattern.steady):
+        return np.full(case.output_shape()[1:], UNKNOWN)
+    return np.array(recogniser.kinds)[pattern.kinds].reshape(case.output_shape()[1:])
+
+
+def alike(left: np.ndarray, right: np.ndarray) -> bool:
+    """Whether all outputs are added alike, and that is known."""
+    return bool((left == right).all() and (left >= 0).all())
+
+
+def _orders(target: str, case: Case) -> np.ndarray:
     known = _KNOWN.setdefault((target, case.in_channels), [])
-    run = run.reveal(session, known, wanted)
-    sums = [run.summation(place) for place in asked_for]
-    known += [each for each in dict.fromkeys(sums) if each not in (*known, None)]
-    return sums
+    return orders(SESSIONS.of(Target.parse(target)), case, known)
 
 
-_KNOWN: dict[tuple[str, int], list[Any]] = {}
+_KNOWN: dict[tuple[str, int], list[Summation]] = {}
 """By target and channels: sums that were met already are tried first."""
 
 
 @cache
-def _of_picture(target: str, width: int) -> dict[tuple[int, int, int], Any]:
-    places = [p for size in TILES for tile in _corners(size) for p in tile.places(width)]
-    places = [*dict.fromkeys(places)]
-    return dict(zip(places, _revealed(target, _layer(width, SIDE, SIDE), places), strict=True))
+def _of_picture(target: str, width: int) -> np.ndarray:
+    return _orders(target, _layer(width, SIDE, SIDE))
 
 
 def tiles(target: str, width: int, size: int) -> Row:
     """Three convolutions of a picture in tiles: first it is predicted whether bits stay."""
-    whole_sums, same = _of_picture(target, width), True
-    for tile in _corners(size):
+    same = True
+    for tile in _kinds(size):
         (top, bottom), (left, right) = tile.given
-        places = tile.places(width)
-        inside = [(row - top, column - left, number) for row, column, number in places]
-        sums = _revealed(target, _layer(width, bottom - top, right - left), inside)
-        pairs = zip(places, sums, strict=True)
-        same &= all(each is not None and each == whole_sums[place] for place, each in pairs)
+        part = _orders(target, _layer(width, bottom - top, right - left))
+        picture = _of_picture(target, width)[inside(tile.needed, ((0, SIDE), (0, SIDE)))]
+        same &= alike(part[inside(tile.needed, tile.given)], picture)
     x, w, _ = _layer(width, SIDE, SIDE).operands()
     whole, row = _thrice(target, x, w), {"differing": 0, "outputs": 0, "max_ulp": 0}
     positions = np.zeros(SIDE, int)
@@ -460,9 +468,7 @@ def tiles(target: str, width: int, size: int) -> Row:
         tile = Tile.at(corner, size)
         given, kept = (tuple(slice(*span) for span in spans) for spans in (tile.given, tile.kept))
         part = _thrice(target, x[:, given[0], given[1]], w)
-        inner = tuple(
-            slice(k.start - g.start, k.stop - g.start) for k, g in zip(kept, given, strict=True)
-        )
+        inner = inside(tile.kept, tile.given)
         _count(row, part[:, inner[0], inner[1]], whole[:, kept[0], kept[1]])
         apart = part[:, inner[0], inner[1]] != whole[:, kept[0], kept[1]]
         positions[kept[1]] += apart.sum(axis=(0, 1, 3))
@@ -480,14 +486,8 @@ def _thrice(target: str, x: np.ndarray, w: np.ndarray) -> np.ndarray:
 def channels(target: str, chunk: int) -> Row:
     """A convolution's filters in chunks: first it is predicted whether bits stay."""
     whole_case, part_case = (_layer(64, 64, 64, filters) for filters in (64, chunk))
-    draw = np.random.default_rng(8)
-    places = [(int(draw.integers(64)), int(draw.integers(64)), n) for n in range(64)]
-    places += [(row, column, n) for row in (0, 63) for column in (0, 63) for n in range(0, 64, 5)]
-    inside = [(row, column, n % chunk) for row, column, n in places]
-    sums = zip(
-        _revealed(target, whole_case, places), _revealed(target, part_case, inside), strict=True
-    )
-    same = all(one is not None and one == two for one, two in sums)
+    whole_orders, part_orders = _orders(target, whole_case), _orders(target, part_case)
+    same = alike(np.tile(part_orders, 64 // chunk), whole_orders)
     x, w, _ = whole_case.operands()
     session = SESSIONS.of(Target.parse(target))
     whole, row = (
