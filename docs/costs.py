@@ -7,6 +7,7 @@ Reads results/invariance, every kind of processor in it; nothing is measured.
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import matplotlib
@@ -51,7 +52,14 @@ def figure() -> Figure:
     return drawn
 
 
+def svg() -> str:
+    with matplotlib.rc_context():
+        plots.style()
+        matplotlib.rcParams["svg.hashsalt"] = "probe"  # the same picture is the same file
+        written = io.StringIO()
+        figure().savefig(written, format="svg", metadata={"Date": None})
+    return written.getvalue()
+
+
 if __name__ == "__main__":
-    plots.style()
-    matplotlib.rcParams["svg.hashsalt"] = "probe"  # the same picture is the same file
-    figure().savefig(SVG, metadata={"Date": None})
+    SVG.write_text(svg())

@@ -335,7 +335,7 @@ def first_entries(
     for name, axis in along.items():
         have = arrays[name].shape[axis]
         if size > have:
-            why = f"{name} has {have} entries along axis {axis}"
+            why = f"the size of {name} along axis {axis} is {have}"
             raise InputError(option, size, why, f"use {have} or less, or longer inputs")
         index = (slice(None),) * axis + (slice(start, start + size),)
         # in memory of its own, as a sample that is given alone is: a view of the batch begins at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from functools import cache
 from pathlib import Path
@@ -339,3 +340,15 @@ def test_the_example_of_addition_prints_what_its_comment_says(capsys):
     a, b, c = names["a"], names["b"], names["c"]
     assert capsys.readouterr().out == "False\n"
     assert f"# False: {a + b + c!s} against {a + (b + c)!s}" in text
+
+
+def test_the_picture_of_costs_is_drawn_of_the_committed_results():
+    """Other releases of Matplotlib draw it in other lines: there its words alone are compared."""
+    spec = importlib.util.spec_from_file_location("costs", ROOT / "docs" / "costs.py")
+    costs = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(costs)
+    pictures = costs.SVG.read_text(), costs.svg()
+    releases, words = ([re.findall(f, one) for one in pictures] for f in (">Matplot.*<", "<!--.*"))
+    assert words[0] == words[1] and any("Zen 4" in word for word in words[0])
+    if releases[0] == releases[1]:
+        assert pictures[0] == pictures[1], "python docs/costs.py draws it anew"

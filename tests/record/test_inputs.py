@@ -110,7 +110,7 @@ def test_a_fixed_model_is_refused_with_what_to_do():
 
 def test_too_few_entries_are_refused():
     arrays = {"image": np.zeros((4, 3, 8, 8))}
-    with pytest.raises(InputError, match="image has 4 entries along axis 0; use 4 or less"):
+    with pytest.raises(InputError, match="the size of image along axis 0 is 4; use 4 or less"):
         cut(IMAGE, arrays, "batch", 5)
 
 

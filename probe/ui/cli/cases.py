@@ -205,8 +205,10 @@ def order(words: dict[str, str], target: str, tree: Path | None, out: Output) ->
     return out.status(report["replayed"] < report["outputs"])
 
 
-SIZES = "What is varied: length or batch (the rows of dense); length, of dense batch, if not given."
-UPTO = "The largest size: of lengths 1000000 if not given, of batches 1024."
+SIZES = (
+    "What is varied: length, or batch (the rows of dense). The default is length; for dense, batch."
+)
+UPTO = "The largest size. If not given: 1000000 for lengths, 1024 for batches."
 SCAN = "Run all of the N smallest sizes. If not given: 64, and as many more as take some seconds."
 SECONDS = "Start no new size after S seconds; --time 5m ends the one at work too."
 
@@ -237,10 +239,10 @@ def sizes(
       probe fix sizes --op conv1d --kernel 5 --in-channels 64
       probe fix sizes --op dense --in-channels 384 --filters 384 --upto 128 --target torch
 
-    Sizes at which every row (sample, output) is added alike make a class. The floor is the size up
-    to which calls have to be padded so that none leaves the class of the largest size; the line
-    shows the two orders in which rows are added below and above it. Classes hold for the number of
-    threads that is printed.
+    Sizes at which every row (sample, output) is summed in the same order form a class. The floor is
+    the size up to which calls have to be padded so that none leaves the class of the largest size;
+    the line shows the two orders in which rows are added below and above it. Classes hold for the
+    number of threads that is printed.
 
     It runs all small sizes, then doubles the size and bisects intervals whose ends differ. A class
     contains only sizes that were run; sizes between them are listed as expected. The assumptions
@@ -428,7 +430,7 @@ def bisect(
 
     If the two targets differ in switches or devices (`--between numpy,isa=avx2,threads=1 --and
     numpy`), it finds the smallest set of the first one's conditions that brings its results back.
-    So it does of MODEL, a model's file or module:function, whose outputs are compared bit by bit.
+    It does the same for MODEL, a file or module:function, whose outputs are compared bit by bit.
     """
     from probe.targets.target import Target
     from probe.ui.answers.show import sweeps as show

@@ -141,7 +141,7 @@ def results(folders: tuple[Path, ...], out: Output) -> int:
     """Summarises stored results of one machine or of several.
 
     DIR is an experiment's folder, one machine's folder in it, or `results` itself. Damaged files
-    are left out and named, lost files of differences are noticed, and the exit status is then 2.
+    are left out and named, missing files of differences too; the exit status is then 2.
     `probe.load(DIR).query("SELECT ...")` answers other questions.
     """
     from probe.sweep.store.results import load
@@ -313,8 +313,8 @@ def run(
 
 LOCK = "The lock; bits.lock in this folder if not given."
 WHY = (
-    "Causes to look for: here: of changed bits, with what is here (default); all: also of unknown "
-    "ones; install: also by installing old releases; no: none."
+    "Which causes to look for. here: those of changed bits, with what is installed (default); all: "
+    "those of unknown bits too; install: also by installing old releases; no: none."
 )
 TARGET = "Run it with this target's switches (see `probe targets`); a case: on this target (numpy)."
 TRUST = (
@@ -405,9 +405,9 @@ def check(
 ) -> int:
     """Runs what `probe check lock` added, and compares its bits with those that are accepted.
 
-    What changed is run again under the entry's conditions, until its bits return: the cause is the
-    processor, a release, threads, a flag, or your code. Exits with 0: the same; 1: changed; 3:
-    unknown, as no entry is of these conditions.
+    If bits changed, it runs the check again under the conditions of its entry until they return,
+    and so finds the cause: the processor, a release, threads, a flag, or your code. Exit status: 0
+    the same; 1 changed; 3 unknown, because no entry has the conditions of this machine.
     """
     from probe.ui.lock import checks, runs
 

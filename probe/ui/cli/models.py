@@ -64,13 +64,16 @@ def give_of_model(answer: Any, out: Output, after: Sequence[tuple[str, str]] = (
 
 
 WHAT = (
-    "What you mean: batch (one sample alone against itself in a batch), padding (alone without "
+    "What to compare: batch (one sample alone against itself in a batch), padding (alone without "
     "padding against padded), chunks (of --at positions, against the whole), release (--target "
-    "against --against-target) or machine (against a --recording). On a terminal you are asked; "
-    "else it is batch."
+    "against --against-target) or machine (against a --recording). If not given, you are "
+    "asked on a terminal; elsewhere it is batch."
 )
-LEFT = "The left size; 1 of batches, the valid part of the first padded sample; of a chunk."
-RIGHT = "The right size; all rows, or the full length, if not given."
+LEFT = (
+    "The left size, with --ask chunks that of a chunk. If not given: a batch of 1; for padding the "
+    "valid part of the first padded sample."
+)
+RIGHT = "The right size. If not given: all rows, or the full length."
 HEADS = {part: part for part in ("outputs", "fix", "cost", "report")}
 HEADS |= {"operation": "which", "cause": "why"}
 
@@ -164,7 +167,10 @@ LEFT_SIZE = (
     "tiles:HxW[+overlap:K], prefix:P; with a state stream:C, cached:P+1*N, draft:D."
 )
 SIZES = "Batches or lengths to compare with --against: which of them give the same bits?"
-BY = "Of --sizes: bits, on these inputs; order: orders of all sums, for all finite inputs."
+BY = (
+    "How --sizes are compared. bits: on these inputs; order: by the orders of all sums, which "
+    "holds for all finite inputs."
+)
 TRUST = (
     "Allow what runs code: a model file with code of its own (a pickled PyTorch module, a Keras "
     "Lambda layer, custom Keras classes); of two recordings their operations, which are run again "
@@ -190,7 +196,11 @@ class SizeOrSchedule(click.ParamType):
 @option("--vary axis", "AXIS", VARY)
 @option("--at", "A", LEFT_SIZE, type=SizeOrSchedule())
 @option(
-    *("--against", "B", "That of the right run; all of --inputs if not given, full of a schedule."),
+    *(
+        "--against",
+        "B",
+        "The same of the right run. If not given: all of --inputs; the whole model.",
+    ),
     type=SizeOrSchedule(),
 )
 @option("--sizes", "1..8", SIZES, type=NUMBERS)
@@ -381,7 +391,7 @@ def give_two_runs(
     return NotReproduced.exit_code if failed else out.status(walked.finding)
 
 
-MOST = "Bytes of values to store, such as 500M or 2G; of larger recordings the rest as digests."
+MOST = "Bytes of values to store, such as 500M or 2G. What is beyond it is stored as digests."
 UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
 
@@ -509,7 +519,7 @@ LENGTHS = "Of a case: lengths, each compared with the largest. Of a model: valid
 OF_MODEL = "Of a model: the full length, to which inputs are usually padded."
 PADS = (
     "What the numbers of --lengths are: length, or batch (the rows of dense); of a model also "
-    "NAME:AXIS. The default is length, of dense batch."
+    "NAME:AXIS. The default is length; for dense, batch."
 )
 TABLE = (
     "Of a model: a JSON file of the classes of probe.stable.invariant. Those in it are checked, "
@@ -549,12 +559,11 @@ def fix(
     """Tests and times every remedy that could keep the bits of a case, or of MODEL.
 
     A remedy is exact if every output is added in the same order and with the same roundings at all
-    of the lengths; this does not depend on the operands. Timed in turns are: padding to a safe
-    length, chunks of one size, float64, one thread, the library's switches, probe.sizes.stable. Of
-    MODEL
-    (see `probe diff`) padding is compared with probe.stable.invariant, whose classes of sizes
-    --table keeps; with --only also the target's switches, with which the model is run. A case runs
-    on tensorflow if no --target is given, a model on its own library.
+    of the lengths; this does not depend on the operands. It times, in turns, padding to a safe
+    length, chunks of one size, float64, one thread, the library's switches and probe.sizes.stable.
+    For MODEL (see `probe diff`) it times padding and probe.stable.invariant, whose classes of sizes
+    --table keeps, and the target's switches that --only names. A case runs on tensorflow if no
+    --target is given, a model on its own library.
 
     \b
       probe fix --op dense --in-channels 384 --filters 384 --lengths 1..33 --target torch
