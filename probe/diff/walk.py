@@ -141,7 +141,7 @@ def compare_and_explain(
     same = whole and not other_weights and shares_weights(left, right)
     difference.notes, difference.same_inputs = [*notes], same
     if budget.spent() and not difference.operations:
-        difference.notes.append(f"no operations were compared: {budget.spent()}")
+        difference.notes.append(f"{UNCOMPARED}: {budget.spent()}")
     difference.matched = match.how
     difference.other_weights = other_weights
     difference.plain = plain_outputs(difference)
@@ -191,6 +191,8 @@ def compare_and_explain(
 
 
 ARGUED = {"equal": "; on these inputs the outputs agree", "carried": ", and so do its inputs"}
+
+UNCOMPARED = "no operations were compared"
 
 NO_SOURCE = "its inputs differ, but no operation before it was found to be a source"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -93,6 +94,13 @@ class Budget:
         left = signal.getitimer(signal.ITIMER_REAL)[0]
         outer = time.monotonic() + left if left else float("inf")
         signal.signal(signal.SIGALRM, self._ring)
+        told = sys.unraisablehook
+
+        def unheard(ignored: sys.UnraisableHookArgs) -> None:
+            if not isinstance(ignored.exc_value, TimeOver):  # which is raised again: RINGS
+                told(ignored)
+
+        sys.unraisablehook = unheard
         signal.setitimer(signal.ITIMER_REAL, max(self.left, 1e-3), RINGS)
         board = supervisor.BOARD if whole else None
         if board is not None and outer > self._end:
@@ -103,6 +111,7 @@ class Budget:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
+            sys.unraisablehook = told
             if board is not None:
                 board.ends = outer
             if outer < float("inf"):

@@ -33,7 +33,7 @@ from probe.diff.difference import (
 from probe.diff.folder import read_recording
 from probe.diff.functions import FunctionSide, by_reading, rows_read
 from probe.diff.settled import LACKING
-from probe.diff.walk import OnDisk, walk
+from probe.diff.walk import UNCOMPARED, OnDisk, walk
 from probe.explain.comparison.outputs import (
     NAMED,
     Decision,
@@ -366,6 +366,9 @@ class Walked(Answer):
             return f"unknown: {why}"
         if apart:
             return f"{self.verdict}: {'; '.join(apart)}; no common operation is a source"
+        for note in self.found.notes:
+            if note.startswith(UNCOMPARED):
+                return f"{self.verdict}: {note}"
         return f"{self.verdict}: no operation was found whose inputs agree and whose outputs differ"
 
     def unknown(self) -> list[str]:

@@ -9,6 +9,7 @@ import pytest
 import probe
 from probe.case.errors import InputError, NothingKnown
 from probe.diff.difference import APART
+from probe.diff.walk import UNCOMPARED
 from probe.order.semantics import Unknown
 from probe.ui.answers import first_difference as answers
 from tests.record import causes
@@ -134,6 +135,14 @@ def test_time_is_a_limit_and_says_that_there_is_no_answer_yet():
     with pytest.raises(InputError, match="time=soon"):
         probe.first_difference(left, right, time="soon")
     assert probe.first_difference(left, right, time="5m").found.causes
+
+
+def test_where_the_time_was_over_before_operations_were_compared_the_answer_says_so():
+    found = probe.first_difference(*apart(X)).found
+    found.operations.clear()
+    found.notes.append(f"{UNCOMPARED}: the 20 s of --time were over")
+    first, _ = answers.Walked(found, answers.ComparisonQuestion("", "left", "right")).ending()
+    assert first == f"differs: {found.notes[-1]}"
 
 
 def test_functions_of_other_libraries_say_which_rows_their_outputs_read():
