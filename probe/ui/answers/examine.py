@@ -213,6 +213,12 @@ def examine(
                 left, right = walked.inputs
                 vary = "batch" if ask == "batch" else "length"
                 filled = {name: filled_up(array, right[name].shape) for name, array in left.items()}
+                if walked.found.padded and walked.found.samples is None:
+                    # a sample behind its mask: what a mask calls padding fills it up to its length
+                    vary, filled = "length", dict(right)
+                    both_sizes = [zip(left[n].shape, right[n].shape, strict=True) for n in left]
+                    size, whole = next((a, b) for each in both_sizes for a, b in each if a != b)
+                    walked.asked = replace(walked.asked, todo=ADVICE["length"])
                 sides = SizedInputs(subject, vary, (size, whole), dict(left), dict(right), filled)
         head = f"{walked.asked.model}: {walked.asked.left} against {walked.asked.right}"
         diagnosis = Diagnosis(walked, ask, head.removeprefix(": "), parts)
