@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib import import_module
-from math import prod
+from math import isfinite, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -204,7 +204,9 @@ class Walked(Answer):
         compares with the first source's."""
         first = self.found.first
         start = max((pair.scaled for pair in first.gives), default=0.0) if first else 0.0
-        growth = output.scaled / start if start and output.compared else None
+        scaled = output.scaled if isfinite(output.scaled) else None  # infinity and NaN are no JSON
+        known = scaled is not None and start and isfinite(start) and output.compared
+        growth = output.scaled / start if known else None
         plain = self.found.plain[self.found.outputs.index(output)]
         must_agree = {name: getattr(output, name) for name in ("differing", "max_ulp")}
         return plain.to_json() | {
@@ -213,7 +215,7 @@ class Walked(Answer):
             "left_shape": list(self.found.left.values[output.left].shape),
             "right_shape": list(self.found.right.values[output.right].shape),
             "compared": output.compared,
-            "scaled": output.scaled,
+            "scaled": scaled,
             "growth": growth,
             "decisions": [asdict(each) for each in self.decisions(output)],
         }
@@ -245,7 +247,7 @@ class Walked(Answer):
         for output in self.found.outputs:
             for each in self.decisions(output):
                 total, changed = total + each.taken, changed + each.crossed
-                if output.scaled and each.margin is not None:
+                if output.scaled and isfinite(output.scaled) and each.margin is not None:
                     margins.append(each.margin / output.scaled)
         return {"total": total, "changed": changed, "margin": min(margins, default=None)}
 

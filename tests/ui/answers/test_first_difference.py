@@ -137,6 +137,18 @@ def test_time_is_a_limit_and_says_that_there_is_no_answer_yet():
     assert probe.first_difference(left, right, time="5m").found.causes
 
 
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_numbers_against_nan_and_infinity_are_counted_in_valid_json(number):
+    torch = pytest.importorskip("torch")
+    x = torch.tensor(normal(4, 6))
+    x[1, 2] = number
+    found = probe.first_difference(
+        lambda x: x.clamp(-9, 9).nan_to_num() * 2, lambda x: x * 2, inputs=x
+    )
+    text = json.dumps(found.to_json(), allow_nan=False)
+    assert [o["differing"] for o in json.loads(text)["outputs"]] == [1] and str(found.shown())
+
+
 def test_where_the_time_was_over_before_operations_were_compared_the_answer_says_so():
     found = probe.first_difference(*apart(X)).found
     found.operations.clear()
