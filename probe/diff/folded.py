@@ -62,8 +62,8 @@ class _Parts:
             return np.asarray(arrays[0 if self.how == SAME else -1])
         total = arrays[0]
         for term in arrays[1:]:
-            one, two = (floats.widen(each, self.dtype) for each in (total, term))
-            added = one.astype(np.float64) + two.astype(np.float64)
+            left, right = (floats.widen(each, self.dtype) for each in (total, term))
+            added = left.astype(np.float64) + right.astype(np.float64)
             total = floats.round_to(added, self.dtype).reshape(term.shape)
         return np.asarray(total)
 
@@ -186,7 +186,7 @@ class _Folding:
             self.given.add(number)
             gives.append(replace(parts, number=number))
         self.terms += [
-            (each.number, m, [one.number for one in reads] if moves else [])
+            (each.number, m, [value.number for value in reads] if moves else [])
             for each, m in zip(gives, theirs.gives, strict=True)
             if each.how == TERMS
         ]
