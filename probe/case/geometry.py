@@ -12,7 +12,7 @@ An *extent* is what a dilated kernel spans: ``(kernel - 1) * dilation + 1``. No 
 made here, and targets' interpreters import it (Python 3.6, NumPy 1.11).
 
 A transposed convolution spreads every input over the outputs, a stride apart; its padding is what
-is cut off them. Seen from an output it is a window like any other, see ``TransposedSizes``.
+is trimmed from them. Seen from an output it is a window like any other, see ``TransposedSizes``.
 """
 
 import itertools
@@ -158,7 +158,7 @@ class WindowSizes(NamedTuple):
 class TransposedSizes(WindowSizes):
     """The windows of a transposed convolution: input i adds to the outputs from i * stride on.
 
-    ``padding``: outputs that are cut off before and after; a negative number after stands for more
+    ``padding``: outputs that are trimmed before and after; a negative number after stands for more
     of them, which PyTorch calls ``output_padding``. ``same`` gives size * stride outputs and
     ``valid`` at least as many, at every size: TensorFlow's documentation of ``conv2d_transpose``.
     """

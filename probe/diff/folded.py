@@ -282,7 +282,7 @@ class _Folding:
         needed.update(n for op in self.alone if op.number not in self.grouped for n in op.reads)
         pending = list[Operation]()
         for op in reversed(self.joint):
-            # terms that the run never adds, as of a loss that nobody asks for, are no value of it
+            # terms that the run never adds, as of a loss that is not returned, are no value of it
             if needed.intersection(op.gives) or not terms.issuperset(op.gives):
                 pending.append(op)
                 needed.update(op.reads)

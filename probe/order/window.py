@@ -418,7 +418,7 @@ PLAIN = {
     "onnx": "ONNX takes any padding: all numbers before, then all after",
     "caffe": "Caffe pads both ends equally",
 }
-# The same of transposed convolutions, whose padding is cut off their outputs.
+# The same of transposed convolutions, whose padding trims their outputs.
 PLAIN_TRANSPOSED = {
     "torch": "PyTorch cuts off as much before as after, less output_padding",
     "tensorflow": "tf.nn knows VALID and SAME; the rest is cut off here",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import platform
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -75,7 +76,7 @@ class ReportWords:
 
 
 @dataclass(kw_only=True)
-class Reported:
+class Reported(ABC):
     """Two sides that were run, proved by a script, and what a report says of them in words: the
     report of a case (``Reproduction``), or of an operation of a model.
 
@@ -106,16 +107,17 @@ class Reported:
     further: dict[str, str] = field(default_factory=dict)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
+    @abstractmethod
     def words(self) -> ReportWords:
-        raise NotImplementedError
+        """What the report says in the words of its own kind of finding."""
 
+    @abstractmethod
     def sides_in_words(self) -> tuple[str, str]:
         """What each side is, below its picture."""
-        raise NotImplementedError
 
+    @abstractmethod
     def about(self) -> dict[str, Any]:
         """What ``machine.json`` says of the difference, beside what it says of every report."""
-        raise NotImplementedError
 
     @property
     def names(self) -> tuple[str, str]:

@@ -316,8 +316,10 @@ class Keeper:
             sizes.keep(*wanted, self.table) if in_table else sizes.choose(*wanted)
         return sizes
 
-    def beside(self, operation: IndependentRows, like: Entry, tried: Iterable[int]) -> Sizes | None:
-        """Another way to the bits of an entry, with the threads there are now.
+    def other_sizes(
+        self, operation: IndependentRows, like: Entry, tried: Iterable[int]
+    ) -> Sizes | None:
+        """Sizes at which another operation gives the bits of an entry, with the present threads.
 
         None: at none of the sizes that are tried does it give them.
         """

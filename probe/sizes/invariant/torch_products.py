@@ -487,7 +487,7 @@ class LinearLayer(Ways):
         blocks = [] if narrow else [block for block in BLOCKS if block < like.channels]
         for block in [like.channels, *blocks]:
             operation = Turned(like, block)
-            sizes = known.keeper.beside(operation, known.sizes.entry, TRIED)
+            sizes = known.keeper.other_sizes(operation, known.sizes.entry, TRIED)
             if sizes is not None:
                 yield sizes
                 if block < like.channels:
@@ -500,7 +500,7 @@ class Convolved(Ways):
     def other_ways(self) -> Iterable[Sizes]:
         known = self.known
         if torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled:
-            sizes = known.keeper.beside(OneDNN(known.operation), known.sizes.entry, TRIED)
+            sizes = known.keeper.other_sizes(OneDNN(known.operation), known.sizes.entry, TRIED)
             if sizes is not None:
                 yield sizes
 

@@ -259,7 +259,7 @@ class WholeProgram:
     def _mark(self, size: int) -> str:
         count = min(self.placed, len(self.pool[0]))
         met, held = np.zeros(len(self.alike[0]), bool), list[tuple[np.ndarray, str]]()
-        for turn, order in enumerate(self._orders(size, count)):
+        for turn, order in enumerate(self._arrangements(size, count)):
             answers = self.answers(order, bool(turn % 2), self.alike)
             if not held:
                 held = [(np.zeros((len(met), *y.shape[1:]), y.dtype), name) for y, name in answers]
@@ -286,7 +286,7 @@ class WholeProgram:
                     return True
         return False
 
-    def _orders(self, size: int, count: int) -> Iterator[np.ndarray]:
+    def _arrangements(self, size: int, count: int) -> Iterator[np.ndarray]:
         """The calls of a size, each as the samples at its places. The first ``count`` stand at
         every place beside each other; a vector's tail is at the end of a call, so each further one
         stands last once, and so at all other places too. What told at another size comes first, at

@@ -399,7 +399,7 @@ class TensorFlow(Writing):
 
 def transposed_lines(layer, w):
     """A transposed convolution of ``tf.nn``, which is told how many outputs there are; explicit
-    padding is cut off them."""
+    padding is trimmed from them."""
     padding, sizes, kept = layer["padding"], [], []
     windows = windows_of_spec(layer)
     for axis, extent in enumerate(windows.extents):
