@@ -293,7 +293,8 @@ class Voice:
     def speaking(self, tell: Reporter, what: str, as_json: bool) -> Iterator[Reporter]:
         """As :meth:`within`, and the innermost progress is said every few seconds."""
         with self.within(tell, what, as_json):
-            if self._speaker is not None:  # somebody prints already
+            # one that a TimeOver or Ctrl-C kept from being put away has ended, and prints no more
+            if self._speaker is not None and self._speaker.is_alive():
                 yield tell
                 return
             self._ended.clear()

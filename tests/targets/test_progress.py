@@ -36,6 +36,26 @@ def test_work_that_cannot_be_counted_says_how_long_it_took_so_far(capsys):
         assert heard(capsys, "revealing: 0 s so far").endswith("\n")
 
 
+def test_an_end_in_the_middle_of_the_end_does_not_silence_what_comes_after(capsys, monkeypatch):
+    voice = progress.Voice()
+
+    def interrupted():
+        voice._ended.set()
+        raise KeyboardInterrupt
+
+    def speak():
+        with voice.speaking(progress.Reporter(), "first", False):
+            monkeypatch.setattr(voice, "stop", interrupted)
+
+    with pytest.raises(KeyboardInterrupt):
+        speak()
+    monkeypatch.undo()
+    monkeypatch.setattr(progress, "FIRST", 0.02)
+    voice._speaker.join()
+    with voice.speaking(progress.Reporter(), "second", False):
+        heard(capsys, "second: 0 s so far")
+
+
 def test_of_progress_within_progress_the_inner_one_speaks_and_then_the_outer_one(capsys):
     out = Output()
     with out.progress("network"), out.progress("outer") as tell:
