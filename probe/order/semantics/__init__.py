@@ -30,6 +30,8 @@ from probe.order.semantics.contract import (
     Unknown,
     Windows,
     by_table,
+    common,
+    moved,
     of_complex,
     rows_for,
     then,
@@ -42,5 +44,6 @@ __all__ = [
     "Contracts", "Convolution", "Each", "Frame", "Meaning", "Moves",
     "Normalises", "OperationTable", "Passes", "Reduces", "Reshapes",
     "Row", "Same", "Several", "Shapes", "Step", "StepBuilder", "Steps", "Turns", "Unknown",
-    "Windows", "by_table", "of_complex", "operations", "rows_for", "then", "word_list", "worded",
+    "Windows", "by_table", "common", "moved", "of_complex", "operations", "rows_for", "then",
+    "word_list", "worded",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ element has a table of functions, one name for all libraries, and how often each
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
@@ -238,11 +239,11 @@ class OperationTable(dict[str, Row]):
 
 
 def by_table(table: Mapping[str, Callable[[C], Meaning]], call: C) -> Meaning:
-    """Returns what a call computes by a library's table; ``Unknown`` with the reason where nothing
-    is described, or what is described isn't this."""
+    """Returns what a call computes by a library's table, or by a name that all libraries have;
+    ``Unknown`` with the reason where nothing is described, or what is described isn't this."""
     row = table.get(call.op)
     if row is None:
-        return Unknown(f"{call.op} is not described in probe")
+        return common(call.op) or Unknown(f"{call.op} is not described in probe")
     try:
         return row(call)
     # a row indexes attributes and axes as they are in all calls that it describes: what has others
@@ -331,19 +332,19 @@ _FLAGS: dict[str, dict[str, Any]] = {
 # What is known of functions: their names, each with what libraries call it. NumPy's name where it
 # has one, else the field's.
 _TABLE = """
-moves: absolute=abs negative=neg sign=sgn floor ceil trunc=fix round=rint=round_nearest_even
-    round_away relu relu6 real imag conj=conjugate
-moves: clip=hardtanh threshold where select_n bits sign_bit complex less=lt
+moves: absolute=abs=complex_abs=abs_val negative=neg sign=sgn floor ceil trunc=fix
+    round=rint=round_nearest_even round_away relu relu6 real imag conj=conjugate
+moves: clip=hardtanh threshold bits sign_bit complex less=lt
     less_equal=le=less_or_equal greater=gt greater_equal=ge=greater_or_equal not=logical_not
-    bitwise_not=invert left_shift=bitwise_left_shift=shift_left
-    right_shift=bitwise_right_shift=shift_right_arithmetic isnan=is_nan isinf=is_inf
-    isfinite=is_finite argmax argmin any all sort top_k=topk nonzero invertpermutation
-    adaptive_max_pool2d adaptive_max_pool3d nextafter=next_after population_count
-moves either: clamp max min
+    bitwise_not=invert left_shift=bitwise_left_shift=shift_left=bit_shift
+    right_shift=bitwise_right_shift=shift_right_arithmetic shift_right_logical isnan=is_nan
+    isinf=is_inf isfinite=is_finite nextafter=next_after population_count where select_n argmax
+    argmin any all sort top_k=topk nonzero adaptive_max_pool2d adaptive_max_pool3d
+moves either: clamp=clip_by_value max min
 moves either: maximum=clamp_min minimum=clamp_max fmax fmin
 moves: equal=eq not_equal=ne and=logical_and or=logical_or xor=logical_xor bitwise_and
     bitwise_or bitwise_xor
-once: add
+once: add=add_any
 once: subtract=sub multiply_no_nan=mul_no_nan prelu=_prelu_kernel reciprocal=inv
     truncate_divide=truncate_div
 once: multiply=mul
@@ -358,8 +359,37 @@ nothing: power=pow floor_divide=floor_div floor_mod=remainder=mod truncate_mod=r
     atan2=arctan2 exp exp2 log log2 cos acos=arccos cosh acosh=arccosh rsqrt erfc lgamma digamma
     sigmoid=logistic log_sigmoid=log_sigmoid_forward softplus=bnll hard_sigmoid=hardsigmoid
     bessel_i0e=i0e=special_i0e igamma=gammainc igammac=gammaincc zeta=special_zeta
-    det=_linalg_det=determinant=matrixdeterminant inverse=linalg_inv_ex=matrixinverse
-    cholesky=linalg_cholesky_ex cumlogsumexp=logcumsumexp=cumulativelogsumexp
+    polygamma betainc=regularized_incomplete_beta ndtri xlogy xlog1py angle fake_quant quantize
+    dequantize quick_gelu thresholded_relu shrink relu_grad relu6_grad elu_grad selu_grad
+    sigmoid_grad tanh_grad softplus_grad softsign_grad sqrt_grad rsqrt_grad
+"""
+
+# Operations that move, copy, choose or count elements, or make numbers of none, by the names that
+# libraries have for them. What pools or scatters stands in a library's own table: there the name
+# doesn't say whether it adds.
+_MOVES = """
+    append arg_max arg_min all any arange batch_to_space batch_to_space_nd block_diag broadcast_args
+    broadcast_in_dim broadcast_to cat center_crop_pad channel_shuffle chunk_cat compress concat
+    concatenate concatenation constant_of_shape constant_pad_nd count_nonzero delete depth_to_space
+    diag diag_embed diag_part diagonal diagonal_scatter dstack dynamic_slice dynamic_stitch
+    dynamic_update_slice embedding embedding_lookup expand extract_image_patches
+    extract_volume_patches eye eye_like fill flip fliplr flipud full full_like gather
+    gather_elements gather_nd getitem hstack im2col index index_fill index_select
+    invert_permutation iota list_diff masked_fill masked_scatter masked_select matrix_band_part
+    matrix_diag matrix_diag_part matrix_set_diag mirror_pad narrow native_channel_shuffle new_full
+    new_ones new_zeros non_max_suppression nonzero one_hot ones ones_like pack
+    pack_padded_sequence pad padding parallel_dynamic_stitch pixel_shuffle pixel_unshuffle rank
+    reduce_all reduce_and reduce_any reduce_max reduce_min reduce_or reflection_pad1d
+    reflection_pad2d reflection_pad3d repeat repeat_interleave replication_pad1d replication_pad2d
+    replication_pad3d resize_nearest_neighbor resource_gather rev reverse reverse_sequence roll
+    rot90 scalar_tensor select select_n select_scatter setitem shape shuffle_channel size slice
+    slice_scatter sort argsort space_to_batch space_to_batch_nd space_to_depth split split_v
+    split_with_sizes squeeze stack strided_slice take take_along_axis tensor_scatter_update
+    tensor_strided_slice_update tile top_k tril tril_indices trilu triu triu_indices unbind unfold
+    unique unpack unsafe_index unsafe_split unsafe_split_with_sizes unstack
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_nearest_exact1d
+    upsample_nearest_exact2d upsample_nearest_exact3d view_as_complex view_as_real vstack where
+    as_strided as_strided_scatter zero zeros zeros_like
 """
 
 
@@ -380,6 +410,28 @@ def _parse() -> tuple[dict[str, Function], dict[str, str]]:
 
 
 FUNCTIONS, _NAMES = _parse()
+
+
+def _letters(name: str) -> str:
+    """``LogicalNot``, ``LOGICAL_NOT`` and ``logical_not`` in the same letters, of any version."""
+    return re.sub(r"^stablehlo|v[23]$", "", name.lower().replace("_", ""))
+
+
+MOVES = {_letters(name) for name in _MOVES.split()}
+_WORDS = {_letters(word): name for word, name in _NAMES.items()}
+
+
+def moved(op: str) -> Moves | None:
+    """What an operation of this name computes, if it moves elements in every library."""
+    return Moves() if _letters(op) in MOVES else None
+
+
+def common(op: str) -> Meaning | None:
+    """What an operation of this name computes in every library; None: the name doesn't say it."""
+    word = _WORDS.get(_letters(op))
+    return moved(op) or (Each(word) if word else None)
+
+
 # A function without a row: nothing is known of it.
 UNKNOWN = Function()
 

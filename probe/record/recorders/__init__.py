@@ -7,5 +7,5 @@ PyTorch: ``torch``, by dispatch; ``torch_calls``, a call run alone and written, 
 schema; ``tensorflow_table``. JAX: ``jax``, by a trace, with the table; ``jax_programs``, jaxprs.
 NumPy: ``ndarray``, with its table. ``graphs`` walks the graphs of all libraries, and records model
 files: ``onnxruntime`` with ``onnx_file``, which has the table, ``litert`` with its own, and
-``opencv`` with ``opencv_table``.
+``opencv``.
 """

@@ -350,24 +350,9 @@ RECORDER = JaxRecorder
 # What each primitive computes.
 TABLE = s.OperationTable()
 
-# Functions of the elements at one place.
-FUNCTIONS = s.word_list(
-    "sign tan asin atan sinh asinh atanh expm1 log1p sqrt cbrt square erf erf_inv floor ceil real "
-    "imag conj exp2 cos acos acosh cosh rem atan2 erfc lgamma digamma is_finite eq ne lt le gt ge "
-    "and or not xor shift_left shift_right_logical shift_right_arithmetic nextafter clz complex "
-    "population_count igamma igammac igamma_grad_a eq_to le_to lt_to zeta mulhi "
-    "bessel_i0e bessel_i1e regularized_incomplete_beta polygamma sub neg abs mul pow log sin "
-    "tanh logistic rsqrt exp min:minimum max:maximum add add_any:add threefry2x32 round clamp "
-    "reduce_precision"
-)
-
 SAME = "copy stop_gradient sharding_constraint name reshard pvary random_wrap random_unwrap "
 SAME += "random_clone optimization_barrier device_put"
 REDUCES = s.word_list("reduce_sum:sum reduce_prod:prod")
-# What moves, copies, chooses or counts elements, or makes numbers of none.
-MOVES = "dynamic_slice tile dynamic_update_slice scatter rev broadcast_in_dim concatenate split "
-MOVES += "stack unstack iota slice pad gather select_n sort top_k reduce_max reduce_min reduce_and "
-MOVES += "reduce_or argmax argmin reduce_window_min"
 
 
 # sums and windows
@@ -446,7 +431,11 @@ def _lax_pool(kind: str) -> s.Row:
 
 
 TABLE |= {
-    **s.worded(FUNCTIONS, lambda c, word: o.function(word)),
+    **s.rows_for(
+        "threefry2x32 clz mulhi reduce_precision eq_to le_to lt_to", lambda c: o.function(c.op)
+    ),
+    "max": lambda c: o.function("maximum"),
+    "min": lambda c: o.function("minimum"),
     **s.rows_for(
         SAME, lambda c: s.Same() if len(c.gives) == 1 else s.Passes(tuple(range(c.count)))
     ),
@@ -458,7 +447,7 @@ TABLE |= {
     **s.worded(REDUCES, lambda c, word: o.reduced(word, c["axes"])),
     "reduce_window_sum": _lax_pool("sum"),
     "reduce_window_max": _lax_pool("max"),
-    **s.rows_for(MOVES, lambda c: s.Moves()),
+    **s.rows_for("scatter reduce_window_min", lambda c: s.Moves()),
     "reshape": lambda c: s.Unknown("reshape") if c.get("dimensions") else s.Reshapes(),
     "squeeze": lambda c: s.Reshapes(),
     "transpose": lambda c: o.transpose(c["permutation"]),

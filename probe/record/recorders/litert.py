@@ -356,27 +356,7 @@ def opened(
 # What each operator computes.
 TABLE = s.OperationTable()
 
-# Functions of the elements at one place without further arguments. Of StableHLO's operators those
-# that LiteRT has a kernel for: it refuses to load a model with any other.
-FUNCTIONS = s.word_list(
-    "ABS NEG SQRT EXP LOG TANH LOGISTIC RELU HARD_SWISH FLOOR CEIL ROUND SIGN SIN COS RSQRT SQUARE "
-    "LOGICAL_NOT ADD MUL SUB DIV POW MAXIMUM MINIMUM SQUARED_DIFFERENCE FLOOR_DIV FLOOR_MOD ATAN2 "
-    "EQUAL NOT_EQUAL LESS LESS_EQUAL GREATER GREATER_EQUAL PRELU LOGICAL_AND LOGICAL_OR "
-    "LEAKY_RELU ELU FAKE_QUANT QUANTIZE DEQUANTIZE COMPLEX_ABS:abs REAL IMAG BITWISE_XOR "
-    "RIGHT_SHIFT "
-    "STABLEHLO_ADD:add STABLEHLO_MULTIPLY:multiply STABLEHLO_MAXIMUM:maximum "
-    "STABLEHLO_MINIMUM:minimum STABLEHLO_AND:and"
-)
-
 REDUCES = s.word_list("MEAN SUM REDUCE_PROD:prod")
-# What moves, copies, chooses or counts elements, or makes numbers of none.
-MOVES = (
-    "MIRROR_PAD SLICE STRIDED_SLICE GATHER GATHER_ND BROADCAST_TO TILE REVERSE_V2 DEPTH_TO_SPACE "
-    "SPACE_TO_DEPTH SPACE_TO_BATCH_ND BATCH_TO_SPACE_ND REVERSE_SEQUENCE RESIZE_NEAREST_NEIGHBOR "
-    "SELECT SELECT_V2 SHAPE RANK ZEROS_LIKE FILL CONCATENATION PACK UNPACK SPLIT SPLIT_V PAD "
-    "PADV2 EMBEDDING_LOOKUP ONE_HOT DYNAMIC_UPDATE_SLICE WHERE UNIQUE BROADCAST_ARGS TOPK_V2 "
-    "ARG_MAX ARG_MIN REDUCE_MAX REDUCE_MIN REDUCE_ANY REDUCE_ALL"
-)
 
 # Activations that an operator applies, by their number in the schema.
 FUSED = {
@@ -446,10 +426,8 @@ def _lite_dense(c: Call) -> s.Meaning:
 
 
 TABLE |= {
-    **s.worded(FUNCTIONS, lambda c, word: o.function(word)),
     **s.worded(REDUCES, lambda c, word: o.reduced(word, c.integers(1))),
     "SQRT": lambda c: o.approximate("sqrt"),  # XNNPACK's; the built-in kernel's is exact
-    **s.rows_for(MOVES, lambda c: s.Moves()),
     "RANGE": lambda c: (
         s.Moves() if "int" in c.dtypes[0] else s.Unknown("a range of floats is rounded")
     ),

@@ -17,7 +17,7 @@ import numpy as np
 
 from probe.case import layout
 from probe.case.errors import InputError
-from probe.order.semantics import Meaning, Moves, Reshapes, Same, Unknown
+from probe.order.semantics import Meaning, Moves, Reshapes, Same, Unknown, moved
 from probe.order.semantics import operations as o
 from probe.order.semantics.contract import (
     Call,
@@ -452,11 +452,6 @@ def _np_pad(c: Call, array: Any, pad_width: Any, mode: Any = "constant", **words
     return Moves()
 
 
-# What moves, copies, chooses or counts elements.
-MOVES = """where concatenate stack hstack vstack dstack append split broadcast_to flip fliplr
- flipud rot90 roll repeat tile getitem tril triu diagonal diag delete take take_along_axis setitem
- sort argsort argmax argmin max amax min amin any all count_nonzero"""
-
 Row = Callable[..., Meaning]
 
 TABLE |= {
@@ -464,7 +459,7 @@ TABLE |= {
     "einsum": lambda c, equation, *_, **__: o.einsum(equation),
     "copy": lambda c, *_, **__: Same(),
     **dict.fromkeys("reshape squeeze expand_dims ravel".split(), lambda c, *_, **__: Reshapes()),
-    **dict.fromkeys(MOVES.split(), lambda c, *_, **__: Moves()),
+    **dict.fromkeys("max amax min amin".split(), lambda c, *_, **__: Moves()),
 }
 
 
@@ -472,7 +467,7 @@ def meaning(c: Call, args: Sequence[Any], words: dict[str, Any]) -> Meaning:
     """Returns what a call computes; unknown where its row takes no such arguments."""
     row = TABLE.get(c.op)
     if row is None:
-        return Unknown(f"{c.op} is not described in probe")
+        return moved(c.op) or Unknown(f"{c.op} is not described in probe")
     try:
         return row(c, *args, **words)
     except (TypeError, ValueError, IndexError) as error:

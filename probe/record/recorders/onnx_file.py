@@ -489,30 +489,11 @@ def reshaped_block(size: int, shape: tuple[int, ...], back: bool) -> Meaning:
 # What each operator computes.
 TABLE = s.OperationTable()
 
-# Functions of one input.
-UNARY = s.word_list(
-    "Abs Neg Sqrt Exp Log Erf Tanh Sigmoid Relu Softplus Reciprocal Floor Ceil Round Sin Cos Tan "
-    "Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Sign HardSwish:hard_swish Mish Softsign Not "
-    "BitwiseNot:bitwise_not LeakyRelu:leaky_relu Elu Celu HardSigmoid:hard_sigmoid Selu "
-    "QuickGelu:quick_gelu Swish:silu ThresholdedRelu:thresholded_relu Shrink IsNaN IsInf"
-)
-
-BINARY = s.word_list(
-    "Mul Sub Div Pow PRelu Equal Less Greater And Or Xor Add LessOrEqual:less_equal "
-    "GreaterOrEqual:greater_equal BitwiseAnd:bitwise_and BitwiseOr:bitwise_or "
-    "BitwiseXor:bitwise_xor Mod:floor_mod BitShift:left_shift"
-)
 VARIADIC = s.word_list("Sum:add Max:maximum Min:minimum Mean:average")
 REDUCES = s.word_list(
     "ReduceSum:sum ReduceMean:mean ReduceProd:prod ReduceL1:l1 "
     "ReduceL2:l2 ReduceLogSum:log_sum ReduceLogSumExp:logsumexp ReduceSumSquare:sum_square"
 )
-# What moves, copies, chooses or counts elements, or makes numbers of none.
-MOVES = "Slice GatherElements GatherND Tile DepthToSpace SpaceToDepth Trilu ReverseSequence "
-MOVES += "Compress CenterCropPad Where Concat Split Expand Gather Pad Shape Size OneHot "
-MOVES += "ConstantOfShape EyeLike NonZero Unique NonMaxSuppression TopK ArgMax ArgMin "
-MOVES += "ReduceMax ReduceMin GlobalMaxPool"
-
 # Conversions that change no value: ONNX Runtime puts them around kernels that it hasn't.
 WIDENS = {
     *(("float16", "float32"), ("float16", "float64"), ("float32", "float64")),
@@ -543,7 +524,10 @@ def _fused_function(c: Call) -> tuple[s.Meaning, ...]:
     if name == "Clip":
         low, high = (float(number) for number in numbers)
         return (o.clip(low, high),)
-    return (o.function(UNARY[name]),)
+    found = s.common(name)
+    if found is None:
+        raise KeyError(name)
+    return (found,)
 
 
 @TABLE.row("Clip")
@@ -657,7 +641,6 @@ def _onnx_bn(c: Call) -> s.Meaning:
 
 
 TABLE |= {
-    **s.worded(UNARY | BINARY, lambda c, word: o.function(word)),
     **s.worded(VARIADIC, lambda c, word: o.several(word, c.count)),
     "Gelu": lambda c: o.gelu(c.get("approximate", "none") == "tanh"),
     **s.worded(
@@ -678,7 +661,7 @@ TABLE |= {
         ),
     ),
     **s.rows_for("Loop Scan", lambda c: s.Unknown("its iterations are one operation")),
-    **s.rows_for(MOVES, lambda c: s.Moves()),
+    "GlobalMaxPool": lambda c: s.Moves(),
     # channels put into blocks, with zeros up to whole blocks, or taken out of them
     **s.rows_for(
         "ReorderInput ReorderOutput",

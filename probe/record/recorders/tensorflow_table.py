@@ -7,7 +7,6 @@ handed on (``Identity``, lists of tensors) the recorder knows by itself.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,31 +17,6 @@ from probe.order.semantics.contract import Call
 
 # What each operation computes.
 TABLE = s.OperationTable()
-
-
-def _snake(names: str) -> dict[str, str]:
-    """Returns names with what they compute, as of ``word_list``, but ``IsNan`` is ``is_nan``."""
-    every = s.word_list(names)
-    inner = re.compile(r"(?<=[a-z])(?=[A-Z])")
-    return {
-        n: inner.sub("_", n).lower() if word == n.lower() else word for n, word in every.items()
-    }
-
-
-# Functions of the elements at one place without further arguments.
-FUNCTIONS = _snake(
-    "Selu Elu LeakyRelu Tanh Neg Abs Square Erf Softsign Sin Tan Atan Sinh Asinh Atanh Expm1 "
-    "Log1p Round Rint Floor Ceil Asin Sigmoid Exp Log Cos Rsqrt Softplus Erfc Cosh Acos Lgamma "
-    "Digamma Invert Acosh Erfinv Ndtri Sub Pow Maximum Minimum Atan2 Equal Less Greater Xdivy "
-    "Xlogy Mul IsNan IsInf IsFinite LogicalNot SquaredDifference FloorMod FloorDiv TruncateDiv "
-    "NotEqual LessEqual GreaterEqual LogicalAnd LogicalOr BitwiseAnd BitwiseOr BitwiseXor "
-    "TruncateMod DivNoNan MulNoNan RealDiv Div Add AddV2:add Mod:truncate_mod ClipByValue:clamp "
-    "BesselI0 BesselI0e BesselI1 BesselI1e BesselJ0 BesselJ1 BesselK0 BesselK0e BesselK1 "
-    "BesselK1e BesselY0 BesselY1 Betainc Igamma Igammac Zeta Polygamma Xlog1py Dawsn Expint "
-    "FresnelCos FresnelSin Spence LeftShift RightShift PopulationCount NextAfter:nextafter Conj "
-    "Real Imag Angle ComplexAbs:absolute Complex ReluGrad Relu6Grad EluGrad SeluGrad SigmoidGrad "
-    "TanhGrad SoftplusGrad SoftsignGrad SqrtGrad RsqrtGrad ReciprocalGrad InvGrad"
-)
 
 # By their place. TensorFlow's threads read subnormal numbers as zeros, which Eigen's vectors and
 # what is left over of them don't do alike where a function is a choice and no arithmetic: the ReLU
@@ -57,19 +31,6 @@ NARROW = ("float16", "bfloat16")
 WIDE = ("float64", "int32", "uint32", "int64", "uint64")
 
 REDUCES = s.word_list("Mean Sum Prod EuclideanNorm:euclidean_norm")
-# What moves, copies, chooses or counts elements.
-MOVES = (
-    "StridedSlice Slice Tile MirrorPad ReverseV2 Reverse GatherNd ResizeNearestNeighbor Roll "
-    "ExtractImagePatches ExtractVolumePatches DepthToSpace SpaceToDepth SpaceToBatchND "
-    "BatchToSpaceND SpaceToBatch BatchToSpace ReverseSequence MatrixBandPart MatrixDiag "
-    "MatrixDiagV2 MatrixDiagV3 MatrixDiagPart MatrixDiagPartV2 MatrixDiagPartV3 Diag DiagPart "
-    "MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3 PadV2 Pad TensorStridedSliceUpdate "
-    "DynamicStitch ParallelDynamicStitch Select SelectV2 GatherV2 Gather ResourceGather "
-    "Concat ConcatV2 Pack Unpack Split SplitV BroadcastTo Fill OneHot TensorScatterUpdate "
-    "Where Unique UniqueV2 "
-    "ListDiff InvertPermutation ArgMax ArgMin TopKV2 Max Min All Any "
-    "MaxPoolWithArgmax"
-)
 
 
 @TABLE.row("Cast")
@@ -87,7 +48,10 @@ def _tf_function(name: str) -> s.Meaning:
     """What an operation applies behind. KeyError: there is none of this name."""
     if name in ("GeluExact", "GeluApproximate"):
         return o.gelu(name == "GeluApproximate")
-    return o.approximate(APPROXIMATE[name]) if name in APPROXIMATE else o.function(FUNCTIONS[name])
+    found = o.approximate(APPROXIMATE[name]) if name in APPROXIMATE else s.common(name)
+    if found is None:
+        raise KeyError(name)
+    return found
 
 
 def _channels_last(c: Call) -> bool:
@@ -190,9 +154,9 @@ def _tf_reduce(c: Call, word: str) -> s.Meaning:
 
 
 TABLE |= {
-    **s.worded(FUNCTIONS, lambda c, word: o.function(word)),
     **s.worded(APPROXIMATE, lambda c, word: o.approximate(word)),
-    **s.rows_for(MOVES, lambda c: s.Moves()),
+    **s.rows_for("Max Min MaxPoolWithArgmax", lambda c: s.Moves()),
+    "Mod": lambda c: o.function("truncate_mod"),
     # functions that Grappler has put in one kernel
     "_UnaryOpsComposition": lambda c: s.Each(" ".join(map(str, c["op_names"]))),
     "AddN": lambda c: o.several("add", c.count),

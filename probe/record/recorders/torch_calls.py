@@ -416,19 +416,8 @@ UNTAGGED = set(
     "hardswish _prelu_kernel floor_divide rsub complex polar log_sigmoid_forward".split()
 )
 
-# What moves, copies, chooses or counts elements, or makes numbers of none.
-MOVES = """gather take index _unsafe_index roll flip rot90 repeat unfold tril triu diagonal
- diag_embed narrow im2col pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle
- masked_select _pack_padded_sequence reflection_pad1d reflection_pad2d reflection_pad3d
- replication_pad1d replication_pad2d replication_pad3d upsample_nearest1d upsample_nearest2d
- upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d
- _upsample_nearest_exact3d squeeze expand select slice index_select embedding split split_with_sizes
- unsafe_split unsafe_split_with_sizes unbind cat stack block_diag _chunk_cat where masked_fill
- slice_scatter select_scatter diagonal_scatter as_strided as_strided_scatter masked_scatter
- constant_pad_nd index_fill max_unpool2d max_unpool3d view_as_real view_as_complex max amax amin min
- aminmax any all sort topk kthvalue mode argmax argmin median nonzero
- zeros ones full zeros_like ones_like full_like new_zeros new_ones
- new_full fill zero scalar_tensor arange eye tril_indices triu_indices repeat_interleave"""
+# What chooses elements here, and computes with them in another library.
+MOVES = "max amax amin min aminmax median mode kthvalue max_unpool2d max_unpool3d"
 
 
 def meaning(call: AtenCall) -> s.Meaning:
@@ -440,7 +429,8 @@ def meaning(call: AtenCall) -> s.Meaning:
     pointwise = torch.Tag.pointwise in call.func.tags or name in UNTAGGED
     row = TABLE.get(name, _aten_function if pointwise else None)
     named = call if name == call.op else replace(call, op=name)
-    means = s.by_table({name: row} if row else {}, named)
+    unknown = s.Unknown(f"{name} is not described in probe")
+    means = s.by_table({name: row}, named) if row else s.moved(name) or unknown
     if isinstance(means, s.Unknown) and means.why.startswith(f"{name} "):  # with its overload
         why = means.why.removeprefix(name).replace("attributes", "arguments")
         return s.Unknown(str(call.func).removesuffix(".default") + why)

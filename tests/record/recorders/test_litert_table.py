@@ -15,7 +15,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from probe.case.errors import InputError
 from probe.record.recorders import litert
-from probe.record.recorders.litert import FUNCTIONS, REDUCES, TABLE
+from probe.record.recorders.litert import REDUCES, TABLE
 
 RNG, normal = drawn(13)
 TYPES = {"float32": 0, "int32": 2, "uint8": 3, "int64": 4, "bool": 6, "complex64": 8, "int8": 9}
@@ -63,9 +63,8 @@ ALIKE = dict.fromkeys(("MAXIMUM", "MINIMUM"), "MaximumMinimum")
 ALIKE |= {op: op.title() for op in ("ADD", "SUB", "MUL", "DIV", "POW")}
 BINARY = """ADD MUL SUB DIV POW MAXIMUM MINIMUM SQUARED_DIFFERENCE FLOOR_DIV FLOOR_MOD ATAN2 EQUAL
  NOT_EQUAL LESS LESS_EQUAL GREATER GREATER_EQUAL PRELU LOGICAL_AND LOGICAL_OR""".split()
-BESIDE = "DEQUANTIZE COMPLEX_ABS REAL IMAG BITWISE_XOR RIGHT_SHIFT LOGICAL_NOT".split()
-UNARY = [op for op in FUNCTIONS if op not in (*BINARY, *BESIDE) and not op.startswith("STABLEHLO")]
-UNARY += ["RELU_N1_TO_1", "RELU_0_TO_1", "RELU6", "ELU"]
+UNARY = """ABS NEG SQRT EXP LOG TANH LOGISTIC RELU HARD_SWISH FLOOR CEIL ROUND SIGN SIN COS RSQRT
+ SQUARE RELU_N1_TO_1 RELU_0_TO_1 RELU6 ELU""".split()
 LOGICAL = {"LOGICAL_AND", "LOGICAL_OR"}
 SQUARE = {"strideW": 1, "strideH": 1, "dilationWFactor": 1, "dilationHFactor": 1}
 CONV = {"options": "Conv2D", **SQUARE}
