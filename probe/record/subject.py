@@ -23,7 +23,7 @@ import numpy as np
 from probe.case.arguments import not_waiting
 from probe.case.errors import Foreign, InputError, ProbeError, TargetError, foreign, one_of
 from probe.record import RECORDERS
-from probe.record.contract import Input, Opened, Operation, Recorder, Seen, Visit
+from probe.record.contract import Input, Opened, Recorder, Seen, Visit
 from probe.record.inputs import arrays_restored, by_name
 from probe.record.store import DEEPEST, array_digest
 from probe.targets import backends
@@ -419,11 +419,9 @@ def function_recorder(
     watched. ``like``: a recorder of the same function with other numbers, which saves the call.
     Errors: InputError where it returns nothing that a library can be told from.
     """
-    if isinstance(like, _OfNumpy):
-        assert bare is not None
-        return _OfNumpy(*bare, None, like.beside)
     if like is not None:
-        return getattr(like, "again", type(like))(function)  # type: ignore[call-arg,no-any-return]
+        again: Any = getattr(like, "again", type(like))
+        return again(bare) if type(like).__module__ == NUMPY else again(function)  # type: ignore[no-any-return]
     if hasattr(function, "plain") and hasattr(function, "record"):
         return function  # type: ignore[return-value]
     if not callable(function):
@@ -447,9 +445,11 @@ def function_recorder(
         return recorder  # type: ignore[no-any-return]
     if any(isinstance(value, np.ndarray | np.generic) for value in values):
         if bare is not None and bare[1] and not library_of_values(bare[1]):
+            recorder = import_module(NUMPY).ArrayRecorder(bare[0], *bare[1])
             arrays = [value for value in values if not isinstance(value, Text)]
-            digests = [array_digest(np.asarray(value)) for value in arrays]
-            return _OfNumpy(*bare, digests, beside_arrays(returned))
+            recorder.already = [array_digest(np.asarray(value)) for value in arrays]
+            recorder.beside = beside_arrays(returned)
+            return recorder  # type: ignore[no-any-return]
         why = "it returns NumPy arrays, from which the library that computed them can't be seen"
         todo = (
             "return the library's own arrays (without .numpy()), give the model file, or, if it is "
@@ -480,55 +480,12 @@ def library_of_values(values: Any) -> str:
     return next((PACKAGES[package] for package in packages if package in PACKAGES), "")
 
 
-class _OfNumpy:
-    """A recorder of plain NumPy. InputError: outputs do not come from NumPy's calls.
-
-    ``already``: digests of its outputs, from a run unwatched, where there was one; ``beside``: what
-    else it returned.
-    """
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        arguments: Sequence[Any],
-        already: list[str] | None,
-        beside: Beside,
-    ) -> None:
-        self.beside = beside
-        self.inner = import_module("probe.record.recorders.ndarray").ArrayRecorder(
-            function, *arguments
-        )
-        self.inner.already = already
-        self.target, self.note, self.plain = self.inner.target, self.inner.note, self.inner.plain
-
-    def record(self, visit: Visit) -> list[Seen]:
-        gave: set[Any] = set()
-
-        def met(event: Operation) -> None:
-            gave.update(seen.key for seen in event.gives)
-            visit(event)
-
-        try:
-            outputs: list[Seen] = self.inner.record(met)
-        except ProbeError:
-            raise
-        except Exception:  # another library takes no watched arrays
-            outputs = []
-        if outputs and all(output.key in gave for output in outputs):
-            return outputs
-        why = "it returns NumPy arrays that no recorded call of NumPy on its inputs gave"
-        todo = (
-            "compute from these arrays all the way: np.asarray(), .tolist(), .view(), and what is "
-            "done with arrays of np.empty() or np.zeros() are not seen (use np.empty_like(x)); of "
-            "another library return its own arrays (without .numpy())"
-        )
-        raise Unseen("function", "ndarray", why, todo)
-
-
 class Unseen(InputError):
     """A function of arrays whose operations can't be watched: another library's, such as pandas."""
 
 
+# Watches plain NumPy, which no type of what is returned shows.
+NUMPY = "probe.record.recorders.ndarray"
 NO_ARGUMENTS = "give a function of no arguments: lambda: model(x)"
 KNOWN = "of PyTorch, TensorFlow, Keras or JAX"
 

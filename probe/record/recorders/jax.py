@@ -9,6 +9,7 @@ program's own. Programs that compute one thing, as most of ``jax.numpy`` are, ar
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -100,10 +101,22 @@ def _closed_over(function: Any, depth: int = 2) -> Iterator[tuple[int, tuple[str
     Those in a dictionary or another structure are taken for weights. What is taken wrongly is
     compared all the same: the role only says what is kept while comparing.
     """
-    for name, value in _closed(function):
-        if callable(value) and hasattr(value, "__code__"):
-            if depth:
-                yield from _closed_over(value, depth - 1)
+    held = dict[str, Any]()
+    if isinstance(function, functools.partial):
+        held = {"function": function.func, **function.keywords}
+        held |= {f"argument{n}": value for n, value in enumerate(function.args)}
+    elif inspect.isfunction(function):
+        try:
+            closed = inspect.getclosurevars(function)
+        except ValueError:  # a variable of its own isn't assigned yet
+            return
+        kinds = jax.Array | np.ndarray | dict
+        held = {name: each for name, each in closed.globals.items() if isinstance(each, kinds)}
+        held |= closed.nonlocals
+        held |= zip(function.__code__.co_varnames, function.__defaults__ or (), strict=False)
+    for name, value in held.items():
+        if depth and callable(value) and hasattr(value, "__code__"):
+            yield from _closed_over(value, depth - 1)
             continue
         try:
             flat, _ = jax.tree_util.tree_flatten_with_path(value)
@@ -114,25 +127,6 @@ def _closed_over(function: Any, depth: int = 2) -> Iterator[tuple[int, tuple[str
                 weight = path and jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating)
                 label = name + jax.tree_util.keystr(path)
                 yield id(leaf), (WEIGHT if weight else INPUT, label)
-
-
-def _closed(function: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(function, functools.partial):
-        yield "function", function.func
-        yield from ((f"argument{n}", value) for n, value in enumerate(function.args))
-        yield from function.keywords.items()
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return
-    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            yield name, cell.cell_contents
-        except ValueError:  # not assigned yet
-            continue
-    for name in code.co_names:
-        if isinstance(function.__globals__.get(name), jax.Array | np.ndarray | dict):
-            yield name, function.__globals__[name]
-    yield from zip(code.co_varnames, function.__defaults__ or (), strict=False)
 
 
 class _RunValues:

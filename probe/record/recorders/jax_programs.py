@@ -403,29 +403,6 @@ def _program(program: Flat, count: int) -> Lines | None:
     return lambda arguments, y: [*head, f"{y} = program({', '.join(list(arguments)[:count])})"]
 
 
-WINDOW = "window_dimensions window_strides padding base_dilation window_dilation".split()
-POOLED = ", ".join(f"{name}={{{name}}}" for name in WINDOW)
-# Primitives that the function of ``jax.lax`` takes in other words than its own parameters.
-SPELLED = {
-    "argmax": "lax.argmax({reads}, {axes}[0], {index_dtype})",
-    "argmin": "lax.argmin({reads}, {axes}[0], {index_dtype})",
-    "concatenate": "lax.concatenate([{reads}], {dimension})",
-    "sort": "lax.sort(({reads},), {dimension}, {is_stable}, {num_keys})",
-    "iota": "lax.broadcasted_iota({dtype}, {shape}, {dimension})",
-    "dynamic_slice": "lax.dynamic_slice({first}, [{others}], {slice_sizes}, "
-    "allow_negative_indices=False)",
-    "copy": "jnp.copy({reads})",
-    "stack": "jnp.stack([{reads}], {axis})",
-    "cholesky": "lax.linalg.cholesky({reads}, symmetrize_input=False)",
-    "reduce_window_sum": f"lax.reduce_window({{reads}}, 0.0, lax.add, {POOLED})",
-    "reduce_window_max": f"lax.reduce_window({{reads}}, -jnp.inf, lax.max, {POOLED})",
-    "reduce_window_min": f"lax.reduce_window({{reads}}, jnp.inf, lax.min, {POOLED})",
-}
-
-# What functions of ``jax.lax`` are called where it isn't their primitives' name.
-NAMED = {**{name: f"bitwise_{name}" for name in ("and", "or", "xor", "not")}, "add_any": "add",
-         "regularized_incomplete_beta": "betainc"}  # fmt: skip
-
 # Parameters that decide no bits.
 BESIDE = ("weak_type", "out_sharding", "sharding")
 
@@ -437,26 +414,27 @@ def lax_text(
     primitive: Any, params: Mapping[str, Any], ins: Sequence[Any]
 ) -> Callable[[Sequence[str]], str] | None:
     """Returns what writes a primitive of its operands' names: by the function of ``jax.lax`` that
-    has its name, with its own parameters; None where that text, traced, isn't that primitive."""
-    name = NAMED.get(primitive.name, primitive.name).replace("-", "_")
-    form = SPELLED.get(primitive.name)
+    has its name, with its own parameters, else by itself; None where that text, traced, isn't that
+    primitive."""
+    name, ways = primitive.name.replace("-", "_"), list[tuple[str, list[str]]]()
     words = {key: param_text(value) for key, value in params.items()}
-    room = next((room for room in ROOMS if hasattr(ROOMS[room], name)), "")
-    if form is None:
-        if not room:
-            return None
+    for room in (room for room in ROOMS if hasattr(ROOMS[room], name)):
         known = inspect.signature(getattr(ROOMS[room], name)).parameters
-        own = [f"{k}={{{k}}}" for k, value in params.items() if k in known and value is not None]
-        form = f"{room}.{name}({', '.join(['{reads}', *own])})"
-
-    def text(reads: Sequence[str]) -> str:
-        first, others = ", ".join(reads[:1]), ", ".join(reads[1:])
-        return form.format(reads=", ".join(reads), first=first, others=others, **words)
-
+        own = [key for key, value in params.items() if key in known and value is not None]
+        ways.append((f"{room}.{name}", [f"{key}={words[key]}" for key in own]))
+    for room in (room for room in ROOMS if hasattr(ROOMS[room], f"{name}_p")):
+        ways.append((f"{room}.{name}_p.bind", [f"{key}={word}" for key, word in words.items()]))
     avals = tuple(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in ins)
-    code = text([f"x{n}" for n in range(len(ins))])
-    wanted = "add" if primitive.name == "add_any" else primitive.name
-    return text if _is(code, wanted, frozenset(words.items()), avals) else None
+    for called, own in ways:
+        text = functools.partial(_call_text, called, own)
+        code = text([f"x{n}" for n in range(len(ins))])
+        if _is(code, primitive.name, frozenset(words.items()), avals):
+            return text
+    return None
+
+
+def _call_text(called: str, own: Sequence[str], reads: Sequence[str]) -> str:
+    return f"{called}({', '.join([*reads, *own])})"
 
 
 @functools.lru_cache(4096)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from probe.case import layout
-from probe.case.errors import InputError
+from probe.case.errors import InputError, ProbeError
 from probe.order.semantics import Meaning, Moves, Reshapes, Same, Unknown, moved
 from probe.order.semantics import operations as o
 from probe.order.semantics.contract import (
@@ -37,7 +37,7 @@ from probe.record.contract import (
     address_lines,
 )
 from probe.record.inputs import arrays_restored
-from probe.record.subject import Text, nested_leaves
+from probe.record.subject import Beside, Text, Unseen, nested_leaves
 
 # What NumPy's functions compute, by name; ``getitem`` and ``setitem`` are ``a[...]``.
 TABLE = OperationTable()
@@ -47,6 +47,8 @@ class ArrayRecorder:
     """A function of arrays: ``inputs`` as they are given, ``weights`` by name."""
 
     target, note = "numpy", ""
+    already: list[str] | None = None
+    beside: Beside | None = None
 
     def __init__(self, function: Callable[..., Any], *inputs: Any, **weights: Any) -> None:
         self.function = function
@@ -58,13 +60,35 @@ class ArrayRecorder:
             outputs = _several(self.function(*self.inputs, **self.weights))
             return [np.array(_native(output)) for output in outputs]
 
+    def again(self, bare: tuple[Callable[..., Any], Sequence[Any]]) -> ArrayRecorder:
+        """Returns a recorder of a function, which returns the same beside, of these arrays."""
+        other = ArrayRecorder(bare[0], *bare[1])
+        other.beside = self.beside
+        return other
+
     def record(self, visit: Visit) -> list[Seen]:
+        """As of ``Recorder``. Unseen: outputs do not come from NumPy's calls."""
         run = _ArrayRun(visit)
         inputs = [run.watched(array, INPUT, f"x{n}") for n, array in enumerate(self.inputs)]
         weights = {name: run.watched(array, WEIGHT, name) for name, array in self.weights.items()}
+        outputs = list[Seen]()
         with arrays_restored([*self.inputs, *self.weights.values()]):
-            outputs = self.function(*inputs, **weights)
-            return [run.kept(output) for output in _several(outputs)]
+            try:
+                result = self.function(*inputs, **weights)
+                outputs = [run.kept(output) for output in _several(result)]
+            except ProbeError:
+                raise
+            except Exception:  # another library takes no watched arrays
+                pass
+        if outputs and run.gave.issuperset(output.key for output in outputs):
+            return outputs
+        why = "it returns NumPy arrays that no recorded call of NumPy on its inputs gave"
+        todo = (
+            "compute from these arrays all the way: np.asarray(), .tolist(), .view(), and what is "
+            "done with arrays of np.empty() or np.zeros() are not seen (use np.empty_like(x)); of "
+            "another library return its own arrays (without .numpy())"
+        )
+        raise Unseen("function", "ndarray", why, todo)
 
 
 def _several(result: Any) -> list[Any]:
@@ -164,7 +188,7 @@ class _ArrayRun:
     """One recorded run: numbers values, and reports operations."""
 
     def __init__(self, visit: Visit) -> None:
-        self.visit, self.count = visit, 0
+        self.visit, self.count, self.gave = visit, 0, set[Any]()
         self.written: dict[int, tuple[np.ndarray, Any]] = {}
         """Arrays of the user's own that an operation wrote into, by id, with the value's key."""
 
@@ -214,6 +238,7 @@ class _ArrayRun:
         result = function(*plain[0], **plain[1])
         gives = [self.watched(array) for array in _several(result)]
         again, results = Laid(run, addresses), [self.seen(array) for array in gives]
+        self.gave.update(value.key for value in results)
         if means is None:
             operands = [
                 Operand(at, value.shape, value.dtype, value.array) for at, value in enumerate(seen)

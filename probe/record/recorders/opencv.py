@@ -534,8 +534,9 @@ def _eltwise(c: Call) -> s.Meaning:
     word = str(c.get("operation", "SUM")).lower()
     means = s.common({"sum": "add", "prod": "multiply"}.get(word, word))
     alike = len({c.shape(n) for n in range(c.count)}) == 1 and not c.get("coeff")
-    known = isinstance(means, s.Each) and (alike or c.op == "NaryEltwise")
-    return o.several(means.word, c.count) if known else Unknown(f"{c.op} of {word}")
+    if not isinstance(means, s.Each) or not (alike or c.op == "NaryEltwise"):
+        return Unknown(f"{c.op} of {word}, or of several sizes")
+    return o.several(means.word, c.count)
 
 
 TABLE |= {

@@ -43,58 +43,27 @@ def flat(*results: Any) -> list[Any]:
 
 
 def moves(x: Given) -> list[Any]:
+    """Also what chooses or counts elements, or makes numbers of none."""
     a, b, t, p, v = (x[name] for name in "abtpv")
     most = F.max_pool2d(p[..., :6], 2, return_indices=True)
     deep = F.max_pool3d(v[..., :4, :], 2, return_indices=True)
-    found = [
-        a.clone(), t.permute(2, 0, 1), t.transpose(1, 2).contiguous(), a.t(), a[:1].expand(3, 6),
-        a.view(-1, 3), t.reshape(20, 8), a.view(torch.int64), t[:, :1].squeeze(1), a.unsqueeze(1),
-        aten._unsafe_view(a, [8, 3]), aten._reshape_alias(a, [8, 3], [3, 1]), t[:, 1:4:2],
-        t.select(2, -1), torch.select_scatter(t, row(4, 8), 1, 2), a.diagonal(),
-        torch.slice_scatter(a, b[:, :2], 1, 2, 4), torch.diagonal_scatter(a, row(4)),
-        torch.cat([a, b], 1), torch.stack([a, b], -1), torch.block_diag(a, b), a.split(4, 1),
-        aten._chunk_cat([a, b], 0, 2), a.split_with_sizes([1, 5], 1), a.unbind(1),
-        aten.unsafe_split(a, 4, 1), aten.unsafe_split_with_sizes(a, [2, 4], 1),
-        F.pad(a, (1, -2), value=1.5), a.roll(2, 1), t.flip(1), t.rot90(1, (1, 2)), a.repeat(2, 1),
-        a.repeat_interleave(2, 1), a.tril(1), a.triu(-1), torch.diag_embed(a),
-        torch.narrow_copy(a, 1, 1, 2),
-        t.unfold(2, 3, 2), torch.as_strided(row(20), (3, 4), (5, 1)),
-        torch.as_strided_scatter(a, row(2, 2), (2, 2), (6, 1)), F.pixel_shuffle(p[:, :4], 2),
-        F.pixel_unshuffle(p[:, :, :, :6], 2), torch.channel_shuffle(p, 3),
-        aten.native_channel_shuffle(p, 3), F.unfold(p, (2, 3), padding=1), a[:, INDEX],
-        a.index_select(1, INDEX), a.gather(1, torch.tensor([[1, 0]] * 4)),
-        a.index_fill(1, INDEX, 2.0),
-        F.embedding(INDEX, row(5, 3)), a.take(torch.tensor([3, 0])), a.masked_select(x["k"]),
-        aten._unsafe_index(a, [None, INDEX]), a.masked_fill(x["k"], 3.0),
-        a.masked_scatter(x["k"], row(24)), torch.where(x["k"], a, b), F.max_unpool2d(*most, 2),
-        F.max_unpool3d(*deep, 2), torch.view_as_real(torch.complex(a, b)),
-        torch.view_as_complex(row(4, 2)), a.to(torch.float32), a.half(), a.to(torch.int32),
-        torch.detach_copy(a), torch.alias_copy(a), aten.lift_fresh_copy(a),
-        a.to_sparse().to_dense(),
-        p.float().to_mkldnn().to_dense(), torch.empty(4, 6).copy_(a),
-        aten._pack_padded_sequence(t, torch.full((4,), 5), True),
-        F.interpolate(t, 11, mode="nearest"), F.interpolate(t, 11, mode="nearest-exact"),
-    ]  # fmt: skip
-    for mode in ("reflect", "replicate"):
-        pads = (1, 0, 1, 1, 0, 2)
-        found += [F.pad(x[name], pads[: 2 * n], mode=mode) for n, name in enumerate("tpv", 1)]
-    for mode in ("nearest", "nearest-exact"):
-        found += [F.interpolate(p, (9, 11), mode=mode), F.interpolate(v, (5, 7, 6), mode=mode)]
-    return flat(found)
-
-
-def chosen(x: Given) -> list[Any]:
-    """What chooses or counts elements, or makes numbers of none."""
-    a, t = x["a"], x["t"]
     names = "max min argmax argmin median all any kthvalue mode".split()
     return flat(
+        a.clone(), t.permute(2, 0, 1), t.transpose(1, 2).contiguous(), a.t(), a[:1].expand(3, 6),
+        a.view(-1, 3), a.view(torch.int64), t[:, :1].squeeze(1), a.unsqueeze(1),
+        aten._unsafe_view(a, [8, 3]), aten._reshape_alias(a, [8, 3], [3, 1]), t[:, 1:4:2],
+        torch.slice_scatter(a, b[:, :2], 1, 2, 4), torch.cat([a, b], 1), torch.stack([a, b], -1),
+        a.split(4, 1), a.unbind(1), F.pad(a, (1, -2), value=1.5), a.roll(2, 1), t.flip(1),
+        a.repeat_interleave(2, 1), a.tril(1), t.unfold(2, 3, 2), F.pixel_shuffle(p[:, :4], 2),
+        F.unfold(p, (2, 3), padding=1), a[:, INDEX], F.embedding(INDEX, row(5, 3)),
+        a.masked_fill(x["k"], 3.0), torch.where(x["k"], a, b), F.max_unpool2d(*most, 2),
+        F.max_unpool3d(*deep, 2), torch.view_as_real(torch.complex(a, b)), a.to(torch.float32),
+        a.half(), torch.detach_copy(a), torch.alias_copy(a), aten.lift_fresh_copy(a),
+        a.to_sparse().to_dense(), p.float().to_mkldnn().to_dense(), torch.empty(4, 6).copy_(a),
+        F.pad(p, (1, 0, 1, 1), mode="reflect"), F.interpolate(p, (9, 11), mode="nearest-exact"),
         *(getattr(torch, name)(t, *((2,) if name == "kthvalue" else ()), dim=1) for name in names),
         t.amax(1), t.amin((0, 1)), torch.aminmax(t, dim=1), t.sort(1), t.topk(2), a.nonzero(),
-        torch.zeros(3), torch.ones(2), torch.full((3,), 2.5), torch.zeros_like(a),
-        torch.ones_like(a), torch.full_like(a, 3.0), a.new_zeros(2), a.new_ones(2),
-        a.new_full((2,), 3.0), aten.fill(a, 2.0), aten.zero(a), torch.scalar_tensor(2.0),
-        torch.arange(1, 9, 2), torch.eye(3), torch.tril_indices(3, 4), torch.triu_indices(3, 4),
-        torch.repeat_interleave(torch.tensor([2, 0, 1])),
+        torch.zeros(3), torch.full_like(a, 3.0), a.new_ones(2), torch.arange(1, 9, 2),
     )  # fmt: skip
 
 
@@ -193,7 +162,7 @@ def elements(x: Given) -> list[Any]:
 
 
 GROUPS: dict[str, Callable[[Given], list[Any]]] = {
-    function.__name__: function for function in (moves, chosen, products, groups, elements)
+    function.__name__: function for function in (moves, products, groups, elements)
 }
 # Operations of CUDA.
 ELSEWHERE = {"_fused_rms_norm", "cudnn_batch_norm", "_batch_norm_with_update"}
