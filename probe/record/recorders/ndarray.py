@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from probe.case import layout
-from probe.case.errors import InputError, ProbeError
+from probe.case.errors import Foreign, InputError, foreign
 from probe.order.semantics import Meaning, Moves, Reshapes, Same, Unknown, moved
 from probe.order.semantics import operations as o
 from probe.order.semantics.contract import (
@@ -72,14 +74,10 @@ class ArrayRecorder:
         inputs = [run.watched(array, INPUT, f"x{n}") for n, array in enumerate(self.inputs)]
         weights = {name: run.watched(array, WEIGHT, name) for name, array in self.weights.items()}
         outputs = list[Seen]()
-        with arrays_restored([*self.inputs, *self.weights.values()]):
-            try:
-                result = self.function(*inputs, **weights)
-                outputs = [run.kept(output) for output in _several(result)]
-            except ProbeError:
-                raise
-            except Exception:  # another library takes no watched arrays
-                pass
+        given = [*self.inputs, *self.weights.values()]
+        with arrays_restored(given), suppress(Foreign):  # another library takes no watched arrays
+            result = foreign(partial(self.function, *inputs, **weights))
+            outputs = [run.kept(output) for output in _several(result)]
         if outputs and run.gave.issuperset(output.key for output in outputs):
             return outputs
         why = "it returns NumPy arrays that no recorded call of NumPy on its inputs gave"
