@@ -14,7 +14,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -39,17 +38,16 @@ def install(venv: Path, extras: str | None, anew: bool) -> None:
     digest = hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + CONSTRAINTS.read_bytes())
     state, this = [",".join(sorted(names)), digest.hexdigest()], "{}.{}".format(*sys.version_info)
     code = f"import sys; sys.exit({anew} and '{{}}.{{}}'.format(*sys.version_info) != '{this}')"
-    if not python.exists() or run([python, "-c", code])[0]:
+    if not python.exists() or run([python, "-c", code], quiet=True):
         if this not in PYTHONS:
             todo = f"take {' or '.join(PYTHONS)}: make PYTHON=python{PYTHONS[0]}"
             sys.exit(f"install: python={this}: TensorFlow has no file for it; {todo}")
         print(f"making {venv.name} with Python {this}", flush=True)
         uv = shutil.which("uv")  # Debian's Python can't add pip, and uv can
         command = [uv, "venv", "-q", "--seed", "-p", sys.executable] if uv else []
-        status, lines = run([*(command or [sys.executable, "-m", "venv"]), "--clear", venv])
-        if status:
+        if run([*(command or [sys.executable, "-m", "venv"]), "--clear", venv]):
             todo = f"Debian has its venv module in python{this}-venv, or install uv"
-            sys.exit(f"install: {venv.name} could not be made: {lines[-1]}; {todo}")
+            sys.exit(f"install: {venv.name} could not be made; {todo}")
     elif noted == state:
         return
     fill(python, names)
@@ -71,10 +69,8 @@ def fill(python: Path, names: set[str]) -> None:
         commands.insert(0, [uv, "pip", "install", "--python", python])
     for command in commands:
         print(f"installing {', '.join(sorted(names))}", flush=True)
-        status, lines = run([*command, *options, "-e", f"{ROOT}[{','.join(sorted(names))}]"])
-        if not status:
+        if not run([*command, *options, "-e", f"{ROOT}[{','.join(sorted(names))}]"]):
             return
-        print(f"install: {Path(command[0]).name}: {reason(lines)}", file=sys.stderr)
     sys.exit("install: take another of these Pythons, fewer libraries (EXTRAS=dev), or try again")
 
 
@@ -82,35 +78,16 @@ def cpu_torch(python: Path) -> list[str]:
     """The requirement of PyTorch without CUDA; none where pip can't find it."""
     (pin,) = re.findall(r"^torch==[\w.]+", CONSTRAINTS.read_text(), re.MULTILINE)
     exact = pin + ("+cpu" if platform.system() == "Linux" else "")
-    status, _ = run([python, "-m", "pip", "install", "--dry-run", "--no-deps", "-q", exact])
-    return [] if status else [exact]
+    command = [python, "-m", "pip", "install", "--dry-run", "--no-deps", "-q", exact]
+    return [] if run(command, quiet=True) else [exact]
 
 
-def run(command: list) -> tuple[int, list[str]]:
-    """Exit status and lines of a command; one of an installer's is shown every few seconds."""
+def run(command: list, quiet: bool = False) -> int:
+    """Exit status of a command, which says itself what it does, and what it fails at."""
     # uv does not read pip's settings, and may need the same folder of wheels
     env = {"UV_FIND_LINKS": os.environ.get("PIP_FIND_LINKS", "")} | os.environ
-    both: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    lines, shown = list[str](), time.monotonic()
-    with subprocess.Popen(command, env=env, errors="replace", **both) as process:
-        for line in filter(None, map(str.strip, process.stdout or ())):
-            lines.append(line)
-            if time.monotonic() - shown > 2:
-                print(f"  {line[:90]}", flush=True)
-                shown = time.monotonic()
-    return process.returncode, lines or [f"{command[0]} said nothing"]
-
-
-def reason(lines: list[str]) -> str:
-    """The package that could not be installed, and the installer's last words."""
-    for form in (  # what pip and uv print, the most telling first
-        r"The user requested \(constraint\) (\S+)",
-        r"(?:distribution found for|no version of|[Ff]ailed to (?:build|download):?) `?([\w.=-]+)",
-        r"(?:Because|Cannot install) ([\w.=-]+)",
-    ):
-        if found := re.search(form, "\n".join(lines)):
-            return f"{found[1]}: {lines[-1]}"
-    return next((line for line in reversed(lines) if "rror" in line), lines[-1])
+    to = subprocess.DEVNULL if quiet else None
+    return subprocess.run(command, env=env, stdout=to, stderr=to, check=False).returncode
 
 
 if __name__ == "__main__":

@@ -54,8 +54,7 @@ MODULES = {
 folders of tests that are to notice."""
 
 LIBRARIES = ("jax", "litert", "onnx", "opencv", "tensorflow", "torch", "whole")
-"""Words in the names of test files that go through all that a library has: asked with ``--wide``
-alone."""
+"""Words in the names of test files that go through all that a library has: they are not asked."""
 
 ALONE = "speed alone"
 
@@ -203,22 +202,21 @@ def _of_texts(node: ast.AST) -> bool:
     return isinstance(node, ast.JoinedStr) or ast.unparse(node).endswith("ndarray")
 
 
-def near(path: str, texts: dict[str, str], wide: bool = False) -> list[str]:
+def near(path: str, texts: dict[str, str]) -> list[str]:
     """Returns the test files that are to notice a change in a module, the closest first.
 
     ``texts``: of every test file. That of the module's name, those that import it, and those that
-    import something of its room and take no library; if there are none, or with ``wide``, those
-    that take one, and then the rest of the room's folders.
+    import something of its room and take no library; if there are none, all of the room's folders.
     """
     module = path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
     room, _, own = module.rpartition(".")
     homes = next((MODULES[name] for name in MODULES if path.startswith(name)), ("tests",))
     ranks: dict[str, tuple[int, int]] = {}
     for name, text in texts.items():
-        if not name.startswith(homes) or (not wide and any(word in name for word in LIBRARIES)):
+        if not name.startswith(homes) or any(word in name for word in LIBRARIES):
             continue
         imports = [line for line in text.splitlines() if line.startswith(("from ", "import "))]
-        rank = 4
+        rank = 3
         if Path(name).stem == f"test_{own}":
             rank = 0
         elif any(
@@ -227,13 +225,13 @@ def near(path: str, texts: dict[str, str], wide: bool = False) -> list[str]:
             for line in imports
         ):
             rank = 1
-        elif any(line.startswith(f"from {room}") for line in imports):
-            # those that take no library go through the room's other modules, too
-            rank = 2 if "importorskip" not in text else 3
+        elif "importorskip" not in text and any(
+            line.startswith(f"from {room}") for line in imports
+        ):
+            rank = 2
         ranks[name] = rank, len(text)
-    most = 4 if wide or not any(rank < 3 for rank, _ in ranks.values()) else 2
-    some = [name for name, (rank, _) in ranks.items() if rank <= most]
-    return sorted(some, key=lambda name: ranks[name])
+    close = [name for name, (rank, _) in ranks.items() if rank < 3]
+    return sorted(close or ranks, key=lambda name: ranks[name])
 
 
 class Copy:
@@ -321,14 +319,14 @@ def drawn(only: list[str], at: str, count: int, seed: int) -> list[Mutation]:
     return random.Random(seed).sample(every, min(count, len(every)))
 
 
-def run(changes: list[Mutation], wide: bool = False) -> list[Mutation]:
+def run(changes: list[Mutation]) -> list[Mutation]:
     """Runs the tests of every change, prints what came of it, and returns what was missed."""
     missed = []
     with tempfile.TemporaryDirectory() as folder:
         copy = Copy(Path(folder))
         texts = copy.texts()
         for change in changes:
-            why = copy.noticed(change, near(change.path, texts, wide))
+            why = copy.noticed(change, near(change.path, texts))
             print(
                 f"{'caught' if why else 'MISSED'} {change}" + f"  [{why}]" * bool(why), flush=True
             )
@@ -347,14 +345,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="which of them are drawn")
     parser.add_argument("--only", action="append", default=[], help="a file or a folder")
     parser.add_argument("--at", default="", metavar="FILE[:LINE]", help="changes of one line")
-    parser.add_argument("--wide", action="store_true", help="ask all tests of the rooms")
     parser.add_argument("--list", action="store_true", help="print the changes alone")
     given = parser.parse_args()
     changes = drawn(given.only, given.at, given.count, given.seed)
     if given.list:
         print("\n".join(map(str, changes)))
         return 0
-    return 1 if run(changes, given.wide) else 0
+    return 1 if run(changes) else 0
 
 
 if __name__ == "__main__":

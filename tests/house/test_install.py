@@ -15,47 +15,6 @@ import pytest
 import install
 
 ROOT = Path(__file__).parents[2]
-PRINTED = {
-    "resolution": """
-ERROR: Cannot install probe-numerics because these package versions have conflicting dependencies.
-The conflict is caused by:
-    ai-edge-litert 2.3.0 depends on backports.strenum
-    The user requested (constraint) backports-strenum==1.3.1
-ERROR: ResolutionImpossible: for help visit (address)""",
-    "missing": """
-ERROR: Could not find a version that satisfies the requirement tensorflow==2.21.0 (from versions: )
-ERROR: No matching distribution found for tensorflow==2.21.0""",
-    "uv, missing": """
-error: No solution found when resolving dependencies
-  cause: Because there is no version of numpy==0.0.9 and you require numpy==0.0.9, we can conclude
-""",
-    "uv, resolution": """
-error: No solution found when resolving dependencies
-  cause: Because tensorflow==2.21.0 depends on protobuf>=6.31.1 and you require protobuf<4""",
-    "disk": "ERROR: Could not install packages: OSError: [Errno 28] No space left on device",
-    "network": "WARNING: Retrying after connection broken by 'NewConnectionError(...)'",
-    "build": "ERROR: Failed building wheel for h5py\nFailed to build h5py",
-    "unknown": "something\nERROR: a riddle",
-}
-"""What pip 23.2.1 and uv printed where they failed, shortened."""
-
-
-@pytest.mark.parametrize(
-    ("printed", "told"),
-    [
-        ("resolution", "backports-strenum==1.3.1: ERROR: ResolutionImpossible"),
-        ("missing", "tensorflow==2.21.0: ERROR: No matching distribution"),
-        ("uv, missing", "numpy==0.0.9: cause: Because there is no version"),
-        ("uv, resolution", "tensorflow==2.21.0: cause: Because tensorflow==2.21.0 depends on"),
-        ("disk", "ERROR: Could not install packages: OSError: [Errno 28] No space left"),
-        ("network", "WARNING: Retrying after connection broken"),
-        ("build", "h5py: Failed to build h5py"),
-        ("unknown", "ERROR: a riddle"),
-    ],
-)
-def test_a_failure_names_the_package_and_has_the_installers_words(printed, told):
-    found = install.reason([line.strip() for line in PRINTED[printed].splitlines() if line])
-    assert found.startswith(told) and "\n" not in found
 
 
 def test_the_core_is_the_same_package_with_fewer_requirements():
@@ -120,7 +79,7 @@ class Ran(list):
 def ran(monkeypatch):
     commands = Ran()
 
-    def run(command):
+    def run(command, quiet=False):
         command = [str(word) for word in command]
         commands.append(command)
         if "venv" in command:
@@ -129,7 +88,7 @@ def ran(monkeypatch):
             (venv / "bin").mkdir(parents=True)
             (venv / "bin" / "python").touch()
         ends = (n for words, n in commands.statuses.items() if words in " ".join(command))
-        return next(ends, 0), ["error: a riddle"]
+        return next(ends, 0)
 
     monkeypatch.setattr(install, "run", run)
     monkeypatch.setattr(shutil, "which", lambda name: None)
@@ -157,12 +116,11 @@ def test_pytorch_with_cuda_comes_only_where_it_is_asked_for(ran, tmp_path, capsy
     assert ran.extras()[2:] == ["all,dev,torch"]
 
 
-def test_uvs_failure_is_told_and_pip_tried(ran, monkeypatch, tmp_path, capsys):
+def test_where_uv_fails_pip_is_tried(ran, monkeypatch, tmp_path):
     monkeypatch.setattr(shutil, "which", lambda name: f"/here/{name}")
     ran.statuses["uv pip"] = 2
     install.fill(tmp_path, {"dev"})
     assert [command[0] for command in ran] == ["/here/uv", str(tmp_path)]
-    assert capsys.readouterr().err == "install: uv: error: a riddle\n"
     ran.statuses["-m pip"] = 1
     with pytest.raises(SystemExit, match="fewer libraries"):
         install.fill(tmp_path, {"dev"})
@@ -201,15 +159,6 @@ def test_a_python_without_files_of_tensorflow_is_refused(ran, monkeypatch, tmp_p
     monkeypatch.setattr(install, "PYTHONS", ("3.5", "3.6"))
     with pytest.raises(SystemExit, match=r"TensorFlow has no file for it; take 3\.5 or 3\.6"):
         install.install(tmp_path / "venv", None, False)
-
-
-def test_a_line_is_shown_every_few_seconds_while_an_installer_works(monkeypatch, capsys):
-    seconds = iter(range(0, 100, 3))
-    monkeypatch.setattr(install.time, "monotonic", lambda: next(seconds))
-    script = "print('Collecting a\\n\\nCollecting b\\nERROR: no'); raise SystemExit(3)"
-    status, lines = install.run([sys.executable, "-c", script])
-    assert status == 3 and lines == ["Collecting a", "Collecting b", "ERROR: no"]
-    assert capsys.readouterr().out.splitlines() == [f"  {line}" for line in lines]
 
 
 def test_a_failure_is_one_line_and_exit_status_1():

@@ -77,12 +77,9 @@ def test_the_closest_tests_come_first_and_others_are_left_out(mutate):
         "tests/order/test_flush.py": "from probe.order import flush\n",
         "tests/sweep/test_bits.py": "from probe.order.tree import Tree\n",
     }
-    far = "tests/explain/comparison/test_far.py"
-    texts[far] = "pytest.importorskip\nfrom probe.order import flush\n"
+    texts["tests/explain/test_far.py"] = "pytest.importorskip\nfrom probe.order import flush\n"
     near = mutate.near("probe/order/tree.py", texts)
     assert near == [f"tests/order/test_{name}.py" for name in ("tree", "orders", "flush")]
-    wide = mutate.near("probe/order/tree.py", texts, wide=True)
-    assert wide == [*near, far]
     assert mutate.near("probe/order/new.py", texts)[0] == "tests/order/test_flush.py"
 
 
