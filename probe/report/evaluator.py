@@ -94,45 +94,11 @@ def flushed(values: np.ndarray, below: np.ndarray | float) -> np.ndarray:
     return np.where(where, np.copysign(0.0, values), values)
 
 
-def below_doubles(
-    products: list[tuple[np.ndarray, np.ndarray]],
-    terms: list[np.ndarray],
-    total: np.ndarray,
-    kind: str | None,
-) -> np.ndarray:
-    """Returns where an exact sum of float64 products and terms is flushed; ``total``: it,
-    rounded."""
-    small = least("float64")
-    below = np.abs(total) < small
-    limit = exact(small) * (1 if kind == "before" else 1 - exact(2.0**-54))
-    for place in [] if kind == "grid" else np.flatnonzero(np.abs(total) == small):
-        whole = sum((exact(a[place]) * exact(b[place]) for a, b in products), exact(0))
-        below[place] = abs(whole + sum((exact(term[place]) for term in terms), exact(0))) < limit
-    return below
-
-
-def exact(value: float) -> Fraction:
-    """Returns a number as a fraction."""
-    return Fraction(float(value))
-
-
 def two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the rounded sum and its exact error (Knuth)."""
     total = a + b
     other = total - a
     return total, (a - (total - other)) + (b - other)
-
-
-def two_product(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the rounded product and its exact error (Dekker); nothing may over- or underflow."""
-    product = a * b
-    halves = []
-    for values in (a, b):
-        scaled = 134217729.0 * values  # 2**27 + 1
-        high = scaled - (scaled - values)
-        halves.append((high, values - high))
-    (ah, al), (bh, bl) = halves
-    return product, ((ah * bh - product + ah * bl) + al * bh) + al * bl
 
 
 def to_odd(total: np.ndarray, error: np.ndarray) -> np.ndarray:
@@ -147,64 +113,39 @@ def to_odd(total: np.ndarray, error: np.ndarray) -> np.ndarray:
     return np.where(even, bits + step, bits).view(np.float64)
 
 
-def exact_sum(products: list[tuple[float, float]], terms: list[float]) -> tuple[float, float]:
-    """Returns the exact sum of products and terms as the nearest float64 and the sign of what is
-    left."""
-    loose = [a * b for a, b in products if not (math.isfinite(a) and math.isfinite(b))]
-    loose += [term for term in terms if not math.isfinite(term)]
-    if loose:
-        return float(np.sum(loose)), 0.0
-    exact = sum((Fraction(a) * Fraction(b) for a, b in products), Fraction(0))
-    exact += sum(map(Fraction, terms), Fraction(0))
-    try:
-        total = exact.numerator / exact.denominator  # Python rounds this once
-    except OverflowError:
-        return math.inf if exact > 0 else -math.inf, 0.0
-    rest = exact - Fraction(total)
-    return total, float((rest > 0) - (rest < 0))
+def exact_total(
+    terms: list[np.ndarray],
+    products: list[tuple[np.ndarray, np.ndarray]],
+    flush: bool = False,
+    kind: str | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The exact sum of float64 terms and products of each output: the nearest float64, and the sign
+    of what is left.
 
-
-def add(terms: list[np.ndarray], name: str, limit: float = 0.0) -> np.ndarray:
-    """Returns the exact sum of float64 terms, zero below a ``limit``, rounded once to a format."""
-    total, error = two_sum(terms[0], terms[1])
-    lost = np.zeros(total.shape, bool)
-    for term in terms[2:]:
-        total, below = two_sum(total, term)
-        error, more = two_sum(error, below)
-        lost |= more != 0
-    if len(terms) > 2:
-        total, error = two_sum(total, error)
-        lost |= ~np.isfinite(total)
-        for place in np.flatnonzero(lost):
-            values = [float(term[place]) for term in terms]
-            total[place], error[place] = exact_sum([], values)
-    if name == "float64":
-        return flushed(total, limit)
-    return nearest(flushed(to_odd(total, error), limit), name)
-
-
-def add_products(
-    products: list[tuple[np.ndarray, np.ndarray]], terms: list[np.ndarray]
-) -> np.ndarray:
-    """Returns the exact sum of float64 products and terms rounded once to float64."""
-    safe = np.ones(products[0][0].shape, bool)
-    for a, b in products:
-        size = np.abs(a * b)
-        safe &= (((size >= 2.0**-960) & (size <= 2.0**1000)) | (size == 0)) & (size == size)
-        safe &= ((size != 0) | (a == 0) | (b == 0)) & (np.maximum(np.abs(a), np.abs(b)) <= 2.0**990)
-    for term in terms:
-        safe &= np.abs(term) <= 2.0**1010
-    if len(products) == len(terms) == 1:
-        high, low = two_product(*products[0])
-        above, below = two_sum(terms[0], low)
-        total, rest = two_sum(high, above)
-        total = total + to_odd(*two_sum(below, rest))
-    else:
-        total = add([part for pair in products for part in two_product(*pair)] + terms, "float64")
-    for place in np.flatnonzero(~safe):
-        pairs = [(float(a[place]), float(b[place])) for a, b in products]
-        total[place] = exact_sum(pairs, [float(term[place]) for term in terms])[0]
-    return total
+    ``flush``: sums that are subnormal numbers of float64 become zeros; ``kind``: how that is told.
+    """
+    shape = (terms or products[0])[0].shape
+    total, rest = np.empty(shape), np.empty(shape)
+    limit = Fraction(least("float64")) * (1 if kind == "before" else 1 - Fraction(1, 1 << 54))
+    for n in range(len(total)):
+        pairs = [(float(a[n]), float(b[n])) for a, b in products]
+        single = [float(term[n]) for term in terms]
+        if not all(map(math.isfinite, single + [number for pair in pairs for number in pair])):
+            total[n], rest[n] = float(np.sum(single + [a * b for a, b in pairs])), 0.0
+            continue
+        whole = sum((Fraction(a) * Fraction(b) for a, b in pairs), Fraction(0))
+        whole += sum(map(Fraction, single), Fraction(0))
+        try:
+            total[n] = whole.numerator / whole.denominator  # Python rounds this once
+        except OverflowError:
+            total[n], rest[n] = math.inf if whole > 0 else -math.inf, 0.0
+            continue
+        below = abs(total[n]) < 2.0**-1022 if kind == "grid" else abs(whole) < limit
+        if flush and below:
+            total[n], whole = math.copysign(0.0, total[n]), Fraction(0)
+        left = whole - Fraction(float(total[n]))
+        rest[n] = float((left > 0) - (left < 0))
+    return total, rest
 
 
 class Summation:
@@ -256,15 +197,18 @@ class Summation:
         flush: bool,
     ) -> np.ndarray:
         """A node's value: the exact sum of float64 products and terms, rounded, maybe flushed."""
-        first, kind = self.formats["through"], self.formats.get("tininess")
-        if products:
-            total = add_products(products, terms)
-            below = below_doubles(products, terms, total, kind) if flush else None
-            return flushed(total, below) if below is not None else total
-        if not first:
-            return add(terms, self.sums, least(self.sums, kind) if flush else 0.0)
-        total = nearest(add(terms, first), self.sums)
-        return flushed(total, least(self.sums, kind)) if flush else total
+        first, kind = self.formats["through"] or self.sums, self.formats.get("tininess")
+        if products or len(terms) != 2:
+            total, error = exact_total(terms, products, flush and self.sums == "float64", kind)
+        else:
+            total, error = two_sum(terms[0], terms[1])
+        if first != "float64":
+            total = to_odd(total, error)
+        # what is rounded once is flushed before, and what is rounded twice is flushed last
+        small = least(self.sums, kind) if flush else 0.0
+        if first == self.sums:
+            return nearest(flushed(total, small), first)
+        return flushed(nearest(nearest(total, first), self.sums), small)
 
     def flushes(self, name: str, number: int) -> bool:
         """Returns whether a leaf's or a node's subnormal values become zero."""
@@ -291,9 +235,9 @@ class Summation:
         form, kind = self.formats["product_format"] or self.sums, self.formats.get("tininess")
         flush = self.flushes("products", leaf)
         if self.run.dtype == "float64" and form != "float64":
-            return nearest(to_odd(*two_product(a, b)), form)
+            return nearest(to_odd(*exact_total([], [(a, b)])), form)
         if flush and form == "float64":
-            return flushed(a * b, below_doubles([(a, b)], [], a * b, kind))
+            return exact_total([], [(a, b)], True, kind)[0]
         return nearest(flushed(a * b, least(form, kind) * flush), form)
 
     def _factors(self, leaf: int) -> tuple[np.ndarray, np.ndarray]:
@@ -305,7 +249,7 @@ class Summation:
         b = flushed(b, small * self.flushes("weights", leaf))
         whole = leaf in self.sets["fused"] and self.nodes and self.flushes("whole", leaf)
         if self.run.dtype == "float64" and whole:
-            where = below_doubles([(a, b)], [], a * b, "before")
+            where = exact_total([], [(a, b)], True, "before")[0] == 0
             a, b = flushed(a * np.copysign(1.0, b), where), np.where(where, 1.0, np.abs(b))
         return a, b
 
@@ -320,7 +264,7 @@ class Run:
     def __init__(self, about: dict, arrays: dict, number: int) -> None:
         mine = [name for name in arrays if name.startswith(f"{number}.")]
         own = {name.split(".", 1)[1]: arrays[name] for name in mine}
-        self.about, self.dtype, self.windows = about, about["dtype"], about["windows"]
+        self.about, self.dtype = about, about["dtype"]
         self.x, self.w, self.b, self.y = own["x"], own["w"], own.get("b"), own["y"]
         self.index = own["index"].astype(np.int64)
         self.summations = [
@@ -335,27 +279,15 @@ class Run:
         rows = self.x.reshape(self.x.shape[0], -1, self.x.shape[-1])
         self.rows = np.concatenate([rows, np.zeros_like(rows[:, :1])], axis=1)  # row -1: padding
         self.weights = self.w.reshape(-1, self.w.shape[-1])
-        self.taps = [own[f"taps{axis}"] for axis in range(len(self.windows["sizes"]))]
-        self.reads = self._reads()
-
-    def _reads(self) -> np.ndarray:
-        """Row of x that each kernel position meets at each place: (places, kernel); -1: padding."""
-        w = self.windows
-        flat, inside = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
-        for axis, size in enumerate(w["sizes"]):
-            index = self.taps[axis].astype(np.int64)
-            shape = (len(flat) * len(index), -1)
-            flat = (flat[:, None, :, None] * size + index[:, None, :]).reshape(shape)
-            read = (index >= 0) & (index < size)
-            inside = (inside[:, None, :, None] & read[:, None, :]).reshape(shape)
-        return np.where(inside, flat, -1)
+        # row of x that each kernel position meets at each place: (places, kernel); -1: padding
+        self.reads = own["reads"]
 
     def operands(
         self, leaf: int, positions: np.ndarray, filters: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Returns what leaf number ``leaf`` multiplies in each output: input and weight,
         float64."""
-        groups = self.windows["groups"]
+        groups = self.about["groups"]
         channels = self.rows.shape[2] // groups
         entries, places = np.divmod(positions, len(self.reads))
         channel = filters // (self.weights.shape[1] // groups) * channels + leaf % channels
@@ -383,7 +315,7 @@ class Run:
 
     def place(self, flat: int) -> str:
         """Returns an output's indices from its flat one."""
-        shape = (self.x.shape[0], *self.windows["outputs"], self.w.shape[-1])
+        shape = (self.x.shape[0], *self.about["outputs"], self.w.shape[-1])
         return f"out[{', '.join(str(int(i)) for i in np.unravel_index(flat, shape))}]"
 
     def text(self, value: np.ndarray) -> str:

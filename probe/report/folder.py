@@ -156,9 +156,8 @@ def proved_reproduction(
     facts = (failed.first.facts, failed.second.facts)
     versions = (str(facts[0]["library_version"]), str(facts[1]["library_version"]))
     verdict = bug_or_rounding(comparison)
-    script = program.script_of_finding(
-        *(smallest, targets, versions, failed.conventions(smallest), verdict)
-    )
+    same_place = failed.conventions(smallest)
+    script = str(program.script_of_finding(smallest, targets, versions, same_place, verdict))
     tell(f"proving {smallest.label} in {choices.times} fresh processes")
     began = time.perf_counter()
     bits, fails = expected_bits(comparison), verdict.fails

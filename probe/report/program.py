@@ -410,20 +410,24 @@ def script_of_finding(
     versions: tuple[str, str],
     same_place: bool,
     verdict: Verdict | None = None,
-) -> str:
-    """Returns the script's text. ``versions``: of the two targets' libraries.
+    isolated: bool | None = None,
+) -> Script:
+    """The script of a finding. ``versions``: of the two targets' libraries.
 
     ``same_place``: outputs of the same index are compared (two targets, two paddings). ``verdict``:
-    what the script asserts; None: that nothing differs. InputError: no script is written for the
-    target, or for this case on it.
+    what the script asserts; None: that nothing differs. ``isolated``: each side runs in a process
+    of its own; None: where there are two targets. InputError: no script is written for the target,
+    or for this case on it.
     """
     functions: list[ScriptFunction] = []
-    isolated, dtype = targets[0] != targets[1], finding.case.dtype
-    libraries, calls = [], []
-    for number, case in enumerate((finding.left, finding.right)):
-        library, call = _library_and_call(finding, case, targets, versions, number, functions)
-        libraries.append(library)
-        calls.append(call)
+    isolated, dtype = targets[0] != targets[1] if isolated is None else isolated, finding.case.dtype
+    sides_of = [
+        _library_and_call(finding, case, (target, version), number, isolated, functions)
+        for number, (case, target, version) in enumerate(
+            zip((finding.left, finding.right), targets, versions, strict=True)
+        )
+    ]
+    libraries, calls = [library for library, _ in sides_of], [call for _, call in sides_of]
     names = [library.name for library in libraries]
     # x, w and b, as far as the operator has them
     arrays = {"x": finding.x} | ({"w": finding.w} if finding.case.weighted else {})
@@ -461,7 +465,7 @@ def script_of_finding(
     for part in finding.blocks(same_place):
         left, right = (slices_as_written(part, shape) for shape in shapes)
         compared.append((f"np.s_[{left}]", f"np.s_[{right}]"))
-    script = Script(
+    return Script(
         title=finding_title(finding, targets, names, versions),
         about=[f"{what}.", "Outputs of the same place are compared." if same_place else which],
         needs=[name for library in libraries for name in library.modules],
@@ -478,7 +482,6 @@ def script_of_finding(
         apart=apart,
         held=None if verdict is None else HeldSides.of(verdict),
     )
-    return str(script)
 
 
 def numpy_dtype(dtype: str) -> str:
@@ -535,13 +538,15 @@ def named_function(
 def _library_and_call(
     finding: Finding,
     case: Case,
-    targets: tuple[Target, Target],
-    versions: tuple[str, str],
+    where: tuple[Target, str],
     number: int,
+    isolated: bool,
     functions: list[ScriptFunction],
 ) -> tuple[ScriptLibrary, str]:
-    """One side's library, and the expression of its outputs, whose functions are added."""
-    isolated = targets[0] != targets[1]
+    """One side's library, and the expression of its outputs, whose functions are added.
+
+    ``where``: its target, and the release of the library there.
+    """
     x, w, b = finding.operands(case)
     # what the side hands over: all operands, or the first of them
     cut = [f":{case.batch}" if case.batch < finding.x.shape[0] else ":"]
@@ -577,7 +582,7 @@ def _library_and_call(
             parts.append((part, (x[..., half], w[..., half, :], b), copied, word))
     called, libraries = [], []
     for part, operands, arguments, word in parts:
-        library = of_case(targets[number], versions[number], part, operands)
+        library = of_case(*where, part, operands)
         libraries.append(library)
         lines = [*library.imports, "", *library.setup, "", *library.body]
         name = f"compute{'_right' if number == 1 else ''}{word}"
@@ -632,78 +637,47 @@ def shortest_script(
     evidence: Evidence | None,
     verdict: Verdict,
 ) -> Short | None:
-    """The script, proved by a run; None where none is written or it shows other numbers.
+    """The same lines without what ``reproduce.py`` says of them, proved by a run; None where none
+    is written or it shows other numbers.
 
     Two targets have one only where their lines are the same, and variables set them apart.
     """
-    cases = finding.left, finding.right
-    if evidence is None or any(case.split is not None for case in cases):
+    if evidence is None or any(case.split is not None for case in (finding.left, finding.right)):
         return None
-    switches = [proof.switch_variables(target) for target in targets]
-    runs: Runs = [("", {})]  # what stands before ``python``, and its variables
-    lines: list[str] = []
-    calls: list[list[str]] = [[], []]
     try:
-        libraries = [
-            of_case(target, version, case, finding.operands(case))
-            for target, version, case in zip(targets, versions, cases, strict=True)
-        ]
-        library = libraries[0]
-        if (library.setup, library.body) != (libraries[1].setup, libraries[1].body):
-            return None
-        # x, w and b of each side, as far as it has them
-        sides = []
-        for case in cases:
-            there = {"x": True, "w": case.weighted, "b": case.bias is not None}
-            operands = zip("xwb", finding.operands(case), strict=True)
-            sides.append(
-                {
-                    name: np.asarray(floats.widen(array, case.dtype)).astype(
-                        numpy_dtype(case.dtype)
-                    )
-                    for name, array in operands
-                    if there[name] and array is not None
-                }
-            )
-        for name in sides[0]:
-            whole = max((side[name] for side in sides), key=np.size)
-            lines += assignments(name, whole)
-            for call, side in zip(calls, sides, strict=True):
-                call.append(_slice_of_whole(name, side[name], whole))
+        script = script_of_finding(finding, targets, versions, True, verdict, isolated=False)
     except InputError:
         return None
+    apart, calls = targets[0] != targets[1], [side.calls for side in script.sides]
+    if len(script.functions) > 1:
+        return None
     places = [", ".join(map(str, side.output)) for side in (evidence.left, evidence.right)]
-    printed = [f"f({', '.join(c)})[{p}]" for c, p in zip(calls, places, strict=True)]
+    values = [value_of_bits(side.library, side.dtype) for side in (evidence.left, evidence.right)]
+    judged = verdict.sides if verdict.what in (ROUNDING, BUG) else None
+    if judged is not None:  # the judged output, which need not be the one explained in full
+        places = [", ".join(map(str, side.place)) for side in judged]
+        values = [side.y for side in judged]
+    shown = [f"{call}[{place}]" for call, place in zip(calls, places, strict=True)]
+    switches = [proof.switch_variables(target) for target in targets]
+    runs: Runs = [("", {})]  # what stands before ``python``, and its variables
     head = []
-    if targets[0] != targets[1]:
-        if printed[0] != printed[1]:
+    if apart:
+        if shown[0] != shown[1]:
             return None
-        del printed[1]
+        del shown[1]
         words = ["".join(f"{name}={value} " for name, value in own.items()) for own in switches]
         runs = list(zip(words, switches, strict=True))
     elif switches[0]:
         settings = ", ".join(f"{name}={value!r}" for name, value in switches[0].items())
         head = ["import os", f"os.environ.update({settings})"]
-    standard = [name if name.startswith("from") else f"import {name}" for name in library.standard]
-    function = [f"def f({', '.join(sides[0])}):", *block(library.body)]
-    imports = [*standard, "import numpy as np", *library.imports]
-    ends, wrong = [f"print({', '.join(printed)})"], [False] * len(runs)
-    values = [value_of_bits(side.library, side.dtype) for side in (evidence.left, evidence.right)]
-    if verdict.sides is not None and verdict.what in (ROUNDING, BUG):
-        left, right = verdict.sides
+    ends, wrong = [f"print({', '.join(shown)})"], [False] * len(runs)
+    if judged is not None:
+        left, right = judged
         if left.terms != right.terms or left.bound_lines != right.bound_lines:
             return None
-        # of the judged output, which need not be the one that is explained in full
-        printed = [f"f({', '.join(c)})" for c in calls]
-        shown = [
-            f"{call}[{', '.join(map(str, s.place))}]"
-            for call, s in zip(printed, verdict.sides, strict=True)
-        ]
-        shown = shown if len(runs) == 1 else shown[:1]
-        values = [side.y for side in verdict.sides]
-        wrong = [not side.within for side in verdict.sides]
-        wrong = wrong if len(runs) == 2 else [any(wrong)]
-        imports.append("from fractions import Fraction")
+        wrong = [not side.within for side in judged]
+        wrong = wrong if apart else [any(wrong)]
+        head.append("from fractions import Fraction")
         ends = [
             f"values = [{', '.join(shown)}]",
             "print(*values)",
@@ -714,25 +688,14 @@ def shortest_script(
             "for y in values:",
             "    assert abs(Fraction(float(y)) - exact) <= bound, (y, float(exact), float(bound))",
         ]
-    text = [*head, *imports, *library.setup, *lines, *function, *ends]
-    short = formatted("\n".join(text) + "\n")
+    standard = [name if name.startswith("from") else f"import {name}" for name in script.standard]
+    (function,) = script.functions
+    body = [f"def {function.name}({function.parameters}):", *block(function.lines)]
+    lines = [*head, *standard, *script.imports, *script.setup, *script.operands, *body, *ends]
+    short = formatted("\n".join(lines) + "\n")
     if short.count("\n") > LINES or " = unpacked(" in short:
         return None
     return _proved_by_run(short, runs, targets, values, wrong)
-
-
-def _slice_of_whole(name: str, array: np.ndarray, whole: np.ndarray) -> str:
-    """Returns the slice of the whole array that a side takes. InputError: it is none."""
-    if array.shape == whole.shape:
-        return name
-    sizes = zip(array.shape, whole.shape, strict=True)
-    words = [":" if size == all_of_it else f":{size}" for size, all_of_it in sizes]
-    part = whole[tuple(slice(size) for size in array.shape)]
-    if not np.array_equal(part, array, equal_nan=True):
-        raise InputError("case", name, "no slice gives it", "take the long script")
-    while words[-1] == ":":
-        words.pop()
-    return f"{name}[{', '.join(words)}].copy()"
 
 
 def _proved_by_run(

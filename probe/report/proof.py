@@ -408,17 +408,13 @@ def _data_of_run(side: CaseRun, partial: bool) -> tuple[dict[str, Any], dict[str
         described.append(data)
         arrays |= {f"{number}.{name}": array for name, array in own.items()}
     geometry = Geometry.of(case)
-    for axis in range(len(geometry.sizes)):  # what the outputs read along it, at each tap
-        arrays[f"taps{axis}"] = geometry.axis_reads(axis).astype(np.int32)
+    arrays["reads"] = geometry.reads()
     about = {
         "target": side.target.text,
         "case": case.label,
         "dtype": case.dtype,
-        "windows": {
-            "sizes": list(geometry.sizes),
-            "outputs": list(geometry.outputs),
-            "groups": geometry.groups,
-        },
+        "outputs": list(geometry.outputs),
+        "groups": geometry.groups,
         "summations": described,
     }
     return about, {name: np.ascontiguousarray(array) for name, array in arrays.items()}

@@ -5,11 +5,8 @@ the script. It is proved in fresh processes before anything is kept: it has to p
 bits. Names of a model are text in it and nothing else; operands that are too many for a script are
 arrays in a file beside it, read without pickle.
 
-A product of weights or a convolution is a case too (``write_case``): the call of its library that
-the model made, with its operands. That it *is* the model's call is not assumed: in a process of its
-own the case has to give the recorded bits of both runs, with the layout, the memory address and the
-threads that do so. Only then is it handed to the writer of cases, and its reduced form keeps the
-cause that was found in the model.
+A product of weights or a convolution is a case too (``write_case``): its report is that of a case,
+reduced with its cause kept, where the layer differs by the same cause on generated operands.
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ from __future__ import annotations
 import ast
 import platform
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import metadata
@@ -26,11 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probe.case import floats, layout, ulp
-from probe.case.case import Case
+from probe.case import floats, layout
 from probe.case.errors import InputError, NotReproduced, ProbeError
-from probe.case.geometry import TransposedSizes, WindowSizes
-from probe.case.operation import OPERATIONS
 from probe.diff.alone import (
     NOT_ALONE,
     WAYS,
@@ -40,22 +34,17 @@ from probe.diff.alone import (
     isolated_sides,
     unequal_bits,
 )
-from probe.diff.difference import Difference, Pair, Region, measure_pairs
+from probe.diff.difference import Pair, Region, measure_pairs
 from probe.diff.enclosed import ULPS
-from probe.diff.source import SAID, find_cause
-from probe.diff.sums import OperandPart, OperationSum, ProductLetters, behind_of
-from probe.explain.comparison import ComparedShapes, Finding, outputs_of_call
+from probe.diff.source import find_cause
+from probe.explain.comparison import Finding
 from probe.explain.evidence import differing_example, named_kernels
 from probe.explain.verdict import BUG, Verdict, bug_or_rounding, verdict_of_counts
-from probe.order.semantics import Contracts, Convolution, Windows
-from probe.order.window import equivalent
-from probe.record.contract import CONSTANT, WEIGHT
 from probe.record.recording import Run
 from probe.report import folder, program, proof, report
-from probe.report.failing import failing
+from probe.report.layers import case_of, no_case
 from probe.report.program import HeldSides, Script, ScriptFunction, ScriptSide
 from probe.report.report import Reported, ReportWords, Reproduction
-from probe.sweep.printing import counted, ranges
 from probe.targets import backends
 from probe.targets.launch import library_variables
 from probe.targets.progress import Say, silent
@@ -586,218 +575,6 @@ def shapes_read(sides: Sides) -> tuple[str, str]:
 TRIES = 150
 
 
-@dataclass(frozen=True)
-class Modelled:
-    """A case that may be a model's operation. ``bits``: what both runs recorded, container arrays
-    of the sides' output shapes; of the larger side where rows were put in front the rest is None.
-    """
-
-    finding: Finding
-    targets: tuple[Target, Target]
-    bits: tuple[np.ndarray, np.ndarray]
-    rows: tuple[int | None, int | None]
-    """How many first entries of the batch have to agree on each side; None: all."""
-    addresses: tuple[int | None, ...]
-
-
-def case_of_region(sides: Sides) -> Modelled:
-    """Returns the case of a difference. InputError: it is none, with the reason."""
-    calls = [_case_of(alone) for alone in sides]
-    cases = [case for case, _ in calls]
-    operands = []
-    for (case, summed), alone in zip(calls, sides, strict=True):
-        x, w, b = summed.of(alone.reads)
-        operands.append((x.reshape(case.input_shape()), w.reshape(case.weight_shape), b))
-    for name, left, right in zip("wb", operands[0][1:], operands[1][1:], strict=True):
-        if not _same_bytes(left, right):
-            raise _no_case(f"the two runs have different {name}")
-    mine, theirs = (case.arguments() for case in cases)
-    apart = [name for name in mine if mine[name] != theirs[name]]
-    if len(apart) > 1 or (apart and apart[0] not in ("batch", "length")):
-        raise _no_case(f"the two calls differ in {' and '.join(apart)}")
-    vary = apart[0] if apart else None
-    values: list[Any] = [None if vary is None else getattr(case, vary) for case in cases]
-    large = int(vary is not None and values[1] > values[0])
-    shapes = ComparedShapes.named(cases[large], vary, *values)
-    x, rows = _arranged(operands, vary, large)
-    _, w, b = operands[large]
-    finding = Finding(
-        *(shapes.case, shapes.vary, shapes.at, shapes.against, None),
-        *(np.ascontiguousarray(x), np.ascontiguousarray(w), b),
-    )
-    bits = [
-        summed.y.taken(np.asarray(alone.gives[alone.output])).reshape(case.output_shape())
-        for (_, summed), alone, case in zip(
-            calls, sides, (finding.left, finding.right), strict=True
-        )
-    ]
-    known: list[int | None] = [None, None]
-    # rows of the larger side stand elsewhere now, those in front are known
-    if rows is not None:
-        bits[large], known[large] = bits[large][rows], len(rows)
-    targets = tuple(Target.parse(alone.side.target) for alone in sides)
-    addresses = tuple(
-        alone.addresses[summed.x.number] for alone, (_, summed) in zip(sides, calls, strict=True)
-    )
-    return Modelled(finding, targets, tuple(bits), tuple(known), addresses)  # type: ignore[arg-type]
-
-
-def _no_case(why: str) -> InputError:
-    return InputError("operation", "(of the model)", why, "its own script is written")
-
-
-def _case_of(alone: Alone) -> tuple[Case, OperationSum]:
-    """Returns an operation as a case, and where its operands and outputs are. InputError: it is
-    none."""
-    op, summed = alone.operation, alone.summed
-    # what is behind the sum, whether the library fused it or not, is no part of a case
-    if summed.w is None or summed.functions or summed.scale != 1 or summed.divides:
-        raise _no_case("it is not one product of weights or one convolution")
-    meaning, _ = behind_of(op.meaning, [array.shape for array in alone.reads])
-    words: dict[str, Any] = {"in_channels": summed.in_channels, "filters": summed.filters}
-    words |= {"dtype": summed.dtype, "batch": summed.batch}
-    words |= {"bias": None if summed.b is None else "normal"}
-    inner = meaning.windows if isinstance(meaning, Convolution) else meaning
-    if isinstance(inner, Contracts):
-        summed = summed if summed.b is not None else _rows_times_weights(alone, inner, summed)
-        if summed.groups != 1:
-            raise _no_case("it is several products")
-        rows = {"in_channels": summed.in_channels, "filters": summed.filters, "batch": summed.batch}
-        return Case("dense", **words | rows), summed
-    assert isinstance(inner, Windows)
-    return _convolution_case(inner, getattr(meaning, "holes", (1,)), summed, words), summed
-
-
-def _rows_times_weights(alone: Alone, meaning: Contracts, summed: OperationSum) -> OperationSum:
-    """Returns a product whose weights are the right operand, or the left one if no input changes
-    that one alone: the sum itself takes the larger one, which goes by the number of rows."""
-    axes = ProductLetters.of(meaning, [array.shape for array in alone.reads])
-    first, second = (_is_fixed(alone.side, alone.operation.reads[n]) for n in meaning.reads)
-    rows = int(first and not second)
-    filters = [x for x in axes.out if x in axes.own[1 - rows] and x not in axes.own[rows]]
-    lines, inner = [x for x in axes.out if x not in filters], axes.summed(rows)
-    if any(x in axes.own[1 - rows] and axes.sizes[x] > 1 for x in lines):
-        raise _no_case("it is several products")
-    m, k, n = map(axes.count, (lines, inner, filters))
-    turned = [axes.out.index(x) for x in (*lines, *filters)]
-    given = OperandPart.of(0, tuple(axes.sizes[x] for x in axes.out), turned, m, n)
-    x = axes.part(rows, [*lines, *inner], m, k)
-    w = axes.part(1 - rows, [*inner, *filters], k, n)
-    y = replace(given, whole=alone.value.shape)
-    return replace(summed, batch=m, in_channels=k, filters=n, groups=1, x=x, w=w, y=y)
-
-
-def _is_fixed(run: Run, number: int) -> bool:
-    """Returns whether a value comes from weights alone."""
-    value = run.values[number]
-    if value.given < 0:
-        return value.role in (WEIGHT, CONSTANT)
-    return all(_is_fixed(run, n) for n in run.operations[value.given].reads)
-
-
-def _convolution_case(
-    inner: Windows, holes: Sequence[int], summed: OperationSum, words: dict[str, Any]
-) -> Case:
-    if inner.kind not in ("convolution", "transposed") or set(holes) != {1} or inner.flipped:
-        raise _no_case("it is a transposed convolution whose taps are in the opposite order")
-    rank, transposed, pads = len(inner.kernel), inner.kind == "transposed", inner.padding
-    op = f"conv{rank}d{'_transpose' * transposed}"
-    if op not in OPERATIONS:
-        raise _no_case("it has more spatial axes than a case's")
-    sizes = inner.kernel, inner.stride, inner.dilation
-    if transposed:  # what is cut off follows from the number of outputs
-        plain = TransposedSizes(*sizes, ((0, 0),) * rank).outputs(summed.sizes)
-        whole = zip(plain, pads, summed.index, strict=True)
-        pads = tuple((before, all_ - before - len(kept)) for all_, (before, _), kept in whole)
-    elif min(min(pair) for pair in pads) < 0:
-        raise _no_case("its padding crops")
-    padding: Any = pads if any(map(any, pads)) else "valid"
-    windows = TransposedSizes if transposed else WindowSizes
-    if padding != "valid" and pads == windows(*sizes, "same").pads(summed.sizes):
-        # users of TensorFlow, Keras and JAX write SAME: explicit zeros are another call there
-        padding = "same"
-    depthwise = op == "conv2d" and 1 < inner.groups == summed.in_channels
-    op = "depthwise_conv2d" if depthwise else op
-    case = Case(
-        *(op, inner.kernel),
-        length=summed.sizes[-1],
-        height=summed.sizes[:-1] or None,
-        stride=inner.stride,
-        dilation=inner.dilation,
-        padding=padding,
-        **words | ({} if depthwise else {"groups": inner.groups}),
-    )
-    if case.output_spatial() != tuple(map(len, summed.index)):
-        raise _no_case("its last windows reach beyond the input as no case's do")
-    return case
-
-
-def _same_bytes(array: np.ndarray | None, other: np.ndarray | None) -> bool:
-    if array is None or other is None:
-        return array is other
-    return array.shape == other.shape and array.tobytes() == other.tobytes()
-
-
-def _arranged(
-    operands: Sequence[tuple[np.ndarray, Any, Any]], vary: str | None, large: int
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Returns the larger side's input, of which the smaller one's is the beginning; and which of
-    its entries were put in front for that, None where they stand there."""
-    fewer, more = operands[1 - large][0], operands[large][0]
-    # a case of fewer rows, or of a shorter length, is the beginning of the larger one
-    begun = more[: len(fewer)] if vary == "batch" else more[..., : fewer.shape[-2], :]
-    if _same_bytes(fewer, np.ascontiguousarray(begun)):
-        return more, None
-    if vary != "batch":
-        raise _no_case("the shorter run's input is not the beginning of the longer one's")
-    places: dict[bytes, list[int]] = {}
-    for number, row in enumerate(more):
-        places.setdefault(row.tobytes(), []).append(number)
-    try:  # each row once, however often its bits are there
-        front = np.array([places[row.tobytes()].pop(0) for row in fewer])
-    except (KeyError, IndexError):
-        raise _no_case("the smaller run's rows are not among the larger one's") from None
-    # the rows of both runs in front, so that the smaller run is the beginning of the larger
-    rest = np.setdiff1d(np.arange(len(more)), front)
-    return more[np.concatenate([front, rest])], front
-
-
-def verified_alone(modelled: Modelled, tell: Say = silent) -> Modelled:
-    """Returns it with the layout that gives the recorded bits on both sides.
-
-    InputError: none of those that are tried does.
-    """
-    why = "its library lays operands out in no known way"
-    # as users call it, at the recorded address, and as the library keeps others; threads are part
-    # of a recording's target
-    words = [layout.CONTIGUOUS, layout.TRANSPOSED, layout.CHANNELS_LAST]
-    if len(set(modelled.addresses)) == 1 and modelled.addresses[0]:
-        words.insert(1, f"{layout.OFFSET}{modelled.addresses[0]}")
-    known = [backends.get(target.name).layouts for target in modelled.targets]
-    for word in words:
-        if not all(layout.keeps_layout(word, layouts) for layouts in known):
-            continue
-        tell(f"trying it alone on {modelled.targets[0].text}, its operands {word}")
-        try:
-            finding = replace(modelled.finding, case=modelled.finding.case.with_(layout=word))
-        except InputError:  # the case has no such layout
-            continue
-        try:
-            with failing(*modelled.targets) as failed:
-                outputs = [
-                    outputs_of_call(failed.first, finding.left, finding.operands(finding.left)),
-                    outputs_of_call(failed.second, finding.right, finding.operands(finding.right)),
-                ]
-        except ProbeError as error:
-            why = str(error)
-            continue
-        sides = zip(outputs, modelled.bits, modelled.rows, strict=True)
-        if all(ulp.equal(y[:rows], bits, finding.case.dtype) for y, bits, rows in sides):
-            return replace(modelled, finding=finding)
-        why = "by itself, in a fresh process, the same call gives different bits than in the model"
-    raise _no_case(why)
-
-
 def write_case(
     out: Path,
     runs: tuple[Run, Run],
@@ -807,158 +584,40 @@ def write_case(
     *,
     tell: Say = silent,
 ) -> Reproduction:
-    """Writes the report of a case into ``out``, for an operation of a model.
+    """Writes the report of a case into ``out``, for an operation of a model: the same layer, at the
+    same sizes, on generated operands, which has to differ by the same cause.
 
-    ``model``: what the operation is in it, in words. InputError: it is no case, or not the model's
-    call; NotReproduced: the case differs by another cause. Nothing is written then. TargetError.
+    ``model``: what the operation is in it, in words. InputError: it is no case, or agrees as one;
+    NotReproduced: the case differs by another cause. Nothing is written then. TargetError.
     """
-    sides = isolated_sides(*runs, region)
-    if sides is None:
-        raise _no_case("no output of it differs")
-    modelled = verified_alone(case_of_region(sides), tell)
-    repro = folder.reproduce(modelled.finding, *modelled.targets, most=TRIES, tell=tell)
+    if (sides := isolated_sides(*runs, region)) is None:
+        raise no_case("no output of it differs")
+    cases = [case_of(alone) for alone in sides]
+    mine, theirs = (case.arguments() for case in cases)
+    apart = [name for name in mine if mine[name] != theirs[name]]
+    if len(apart) > 1 or (apart and apart[0] not in ("batch", "length")):
+        raise no_case(f"the two calls differ in {' and '.join(apart)}")
+    vary = apart[0] if apart else None
+    at, against = (getattr(case, vary) if vary else None for case in cases)
+    larger = cases[0] if vary and at > against else cases[1]
+    targets = [Target.parse(alone.side.target) for alone in sides]
+    known = [backends.get(target.name).layouts for target in targets]
+    refused = no_case("its library lays operands out in no known way")
+    # as users call it, and as the library keeps what other operations give
+    for word in (layout.CONTIGUOUS, layout.TRANSPOSED, layout.CHANNELS_LAST):
+        if all(layout.keeps_layout(word, layouts) for layouts in known):
+            try:
+                finding = Finding.of(larger.with_(layout=word), vary, at, against)
+                repro = folder.reproduce(finding, *targets, most=TRIES, tell=tell)
+                break
+            except InputError as error:  # both sides agree, or there is no such layout
+                refused = error
+    else:
+        raise refused
     kind = None if repro.before is None else repro.before.cause
     if kind != cause.kind:
-        raise NotReproduced(f"case={modelled.finding.label}: its cause is {kind}, not {cause.kind}")
+        raise NotReproduced(f"case={finding.label}: its cause is {kind}, not {cause.kind}")
     repro.model = model
     repro.explanation.kernels = named_kernels(repro.explanation, "said")
     folder.write_folder(repro, out)
     return repro
-
-
-def layer_of(difference: Difference, region: Region) -> str:
-    """Returns what a source is called in its library; empty where it is no case, or not kept."""
-    try:
-        sides = isolated_sides(difference.left, difference.right, region)
-    except (KeyError, InputError):
-        return ""
-    return "" if sides is None else layer_text(sides[0], region.path)
-
-
-def layer_text(alone: Alone, path: str = "") -> str:
-    """Returns what an operation is called in its library; empty where it is no case.
-
-    ``path``: where it stands in the model: a layer of Keras's, where there is one.
-    """
-    try:
-        (case, _), library = _case_of(alone), alone.side.target
-    except (ProbeError, KeyError, IndexError):
-        return ""
-    return as_users_write(case, Target.parse(library).name, bool(path))
-
-
-def windows_apart(left: Run, right: Run) -> str:
-    """Says at which convolution, counted along two programs, the windows differ, and what reads the
-    left one's in the right one's library; empty where none does. No value behind it is close to one
-    of the other program, so no operation is matched by value that would show it."""
-    for (case, ours), (other, theirs) in zip(_cases_along(left), _cases_along(right), strict=False):
-        both = [(c.op, c.kernel, c.in_channels, c.filters) for c in (case, other)]
-        if both[0] != both[1]:
-            return ""
-        if not case.spatial_rank or case.spatial() != other.spatial():
-            continue  # a layer of its own may have padded before
-        names = ["padding"] if case.pads() != other.pads() else []
-        same = ("stride", "dilation", "groups")
-        names += [name for name in same if getattr(case, name) != getattr(other, name)]
-        if names:
-            text = f"window: {ours} and {theirs} read different inputs: {' and '.join(names)}"
-            with suppress(InputError):
-                code = equivalent(case, Target.parse(right.target).name).code
-                lines = "; ".join(line for line in code.splitlines() if line.strip())
-                text += f"; on the right this reads what the left one reads: {lines}"
-            return text
-    return ""
-
-
-def _cases_along(run: Run) -> Iterator[tuple[Case, str]]:
-    """The convolutions and products of a run in order, each with what it is called and where."""
-    for number, op in enumerate(run.operations):
-        try:
-            pair = Pair.of_all(op.gives[0], op.gives[0], 1)
-            case, _ = _case_of(Alone.of(run, number, 0, pair, 0))
-        except (ProbeError, KeyError, IndexError):
-            continue
-        words = as_users_write(case, Target.parse(run.target).name, bool(op.path))
-        yield case, f"{words} at {op.path}" if op.path else words
-
-
-def as_users_write(case: Case, library: str, named: bool = True) -> str:
-    """Returns a case as its library's users write it: ``nn.Linear(1536, 384)``."""
-    rank, depthwise = case.spatial_rank, case.op[0] == "d"  # a dense layer has no rank
-    kernel = case.kernel[0] if rank == 1 else case.kernel
-    plain = Case(case.op, case.kernel, case.in_channels, filters=case.filters, groups=case.groups)
-    options = [
-        f"{name}={_sizes_as_written(getattr(case, name))}"
-        for name in ("stride", "dilation")
-        if getattr(case, name) != getattr(plain, name)
-    ]
-    if rank and case.padding != "valid":
-        pads = case.windows.pads(case.spatial())
-        even = all(left == right for left, right in pads)
-        numbers = _sizes_as_written(tuple(left for left, _ in pads)) if even else repr(pads)
-        more = tuple(before - after for before, after in pads)
-        if library == "torch" and case.operation.transposed and min(more) >= 0:
-            numbers = _sizes_as_written(tuple(before for before, _ in pads))
-            numbers += f", output_padding={_sizes_as_written(more)}" * any(more)
-        text = numbers if library == "torch" else repr(case.padding_text)
-        options.append(f"padding={text}")
-    if library == "torch":
-        if not rank:
-            return f"nn.Linear({case.in_channels}, {case.filters})"
-        groups = case.in_channels if depthwise else case.groups
-        options += [f"groups={groups}"] * (depthwise or groups > 1)
-        sizes = f"{case.in_channels}, {case.filters}, {kernel}"
-        name = f"nn.Conv{'Transpose' * case.operation.transposed}{rank}d"
-        return f"{name}({', '.join([sizes, *options])})"
-    if library in ("tensorflow", "keras"):
-        if not rank:
-            dense = f"Dense({case.filters}) of {case.in_channels} numbers"
-            return dense if named else f"tf.matmul with {case.in_channels}x{case.filters} weights"
-        if depthwise:
-            return f"DepthwiseConv{rank}D({', '.join([str(kernel), *options])})"
-        sizes = f"{case.filters}, {kernel}"
-        name = f"Conv{rank}D{'Transpose' * case.operation.transposed}"
-        return f"{name}({', '.join([sizes, *options])}) of {case.in_channels} channels"
-    word = {"onnxruntime": ("Gemm", "Conv"), "litert": ("FULLY_CONNECTED", "CONV_2D")}
-    name = word.get(library, ("a product", "a convolution"))[rank > 0]
-    sizes = f"{case.in_channels} to {case.filters}"
-    return f"{name} of {sizes}{f', kernel {kernel}' * (rank > 0)}"
-
-
-def _sizes_as_written(sizes: tuple[int, ...]) -> str:
-    """Returns sizes as users write them: one number where all axes have it."""
-    return str(sizes[0]) if len(set(sizes)) == 1 else repr(sizes)
-
-
-def where_it_differs(cause: Cause) -> str:
-    """Returns in which entries an explained sum differs, and how; empty where no sums were
-    compared: ``row 9 of 9 alone differs, computed by a different kernel than the other rows: ...``.
-
-    That entries with equal bits are added alike is only said where an output of one was revealed on
-    both sides: a changed order of a short sum often rounds to the same bits.
-    """
-    comparison = cause.comparison
-    if comparison is None or not len(comparison.differing) or cause.kind not in SAID:
-        return ""
-    case: Any = comparison.left.case
-    every = comparison.pairs.left[:, 0]
-    differing = np.unique(every[comparison.differing])
-    count = len(comparison.left.replays)
-    word = "position" if case.spatial_rank else "row"
-    if len(differing) == len(np.unique(every)):
-        verb = "is" if len(differing) == 1 else "are"
-        who = f"its only {word}" if count == 1 else f"all {counted(len(differing), word)}"
-        who = f"{who} {verb} added differently"
-    else:
-        which = ranges((differing + 1).tolist(), 4)
-        many = len(differing) > 1
-        who = f"{word}{'s' * many} {which} of {count:,} alone {'differ' if many else 'differs'}"
-        sums = [
-            (left, right)
-            for n in np.flatnonzero(~np.isin(every, differing)).tolist()
-            if (left := comparison.left.summation(comparison.pairs.left[n])) is not None
-            and (right := comparison.right.summation(comparison.pairs.right[n])) is not None
-        ]
-        if sums and all(left == right for left, right in sums):
-            who += f", computed by a different kernel than the other {word}s"
-    return f"{who}: {SAID[cause.kind]} (sums of {case.summands:,})"

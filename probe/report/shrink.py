@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -54,7 +55,7 @@ class Shrunk:
     start: Finding
     finding: Finding
     shown: bool
-    near: Passed[Finding] | None
+    near: Passed | None
     calls: int
     ended: str
 
@@ -106,7 +107,7 @@ def smallest_finding(
 
 
 def _report_step(
-    search: Search[Finding],
+    search: Search,
     start: Finding,
     shows: Callable[[Finding], bool] | None,
     drawn: str | None,
@@ -135,15 +136,14 @@ DIGIT = 4
 FAR = 0.125
 
 
-def number_steps(weighted: bool) -> list[ShrinkStep[Finding]]:
-    """Returns all steps of operands; an operator without weights of its own keeps its 1s."""
-    names = ("w", "x", "b") if weighted else ("x",)
+def number_steps(weighted: bool) -> Steps:
+    """All steps of operands; an operator without weights of its own keeps its 1s."""
     kinds = {"zeros in": _more_zeros, "plainer": _simpler, "one of": _simpler_number}
-    return [
-        ShrinkStep(f"{kind} {name}", partial(candidates, name=name))
+    return {
+        f"{kind} {name}": partial(candidates, name=name)
         for kind, candidates in kinds.items()
-        for name in names
-    ]
+        for name in (("w", "x", "b") if weighted else ("x",))
+    }
 
 
 def _operands_by_name(finding: Finding) -> Tensors:
@@ -268,38 +268,6 @@ def _as_float64(finding: Finding, values: np.ndarray) -> np.ndarray:
 Changes = Iterator[dict[str, Any]]
 
 
-# What each step proposes, in the order in which they are taken.
-PROPOSALS: dict[str, Callable[[Finding], Changes]] = {}
-
-
-def proposal(name: str) -> Callable[[Callable[[Finding], Changes]], Callable[[Finding], Changes]]:
-    """Adds a step of this name."""
-
-    def added(propose: Callable[[Finding], Changes]) -> Callable[[Finding], Changes]:
-        PROPOSALS[name] = propose
-        return propose
-
-    return added
-
-
-def shape_steps(draw: Callable[[Finding], Finding]) -> list[ShrinkStep[Finding]]:
-    """Returns all steps. ``draw`` gives a candidate the operands with which it is asked."""
-
-    def candidates(propose: Callable[[Finding], Changes]) -> Callable[[Finding], Iterator[Finding]]:
-        def draws(finding: Finding) -> Iterator[Finding]:
-            for changes in propose(finding):
-                try:
-                    changed = finding.reshaped(**changes)
-                except InputError:  # not a case
-                    continue
-                yield draw(changed)
-
-        return draws
-
-    return [ShrinkStep(name, candidates(propose)) for name, propose in PROPOSALS.items()]
-
-
-@proposal("everything")
 def _smallest_case(finding: Finding) -> Changes:
     """Yields all at its least at once: with the kernel as it is, and with channels too."""
     least: dict[str, Any] = {"stride": 1, "dilation": 1, "height": None}
@@ -323,7 +291,6 @@ def _smallest_case(finding: Finding) -> Changes:
             yield changes | pair
 
 
-@proposal("pair")
 def _smaller_pairs(finding: Finding) -> Changes:
     """Yields the two values of the axis: closer together, the smaller one smaller, both smaller."""
     if not finding.paired or finding.vary == "layout":
@@ -357,7 +324,6 @@ def _as_pair(finding: Finding, low: int, high: int) -> dict[str, Any]:
     return {"at": low, "against": high} if upwards else {"at": high, "against": low}
 
 
-@proposal("length")
 def _smaller_lengths(finding: Finding) -> Changes:
     """Yields the length of both sides, where it is not what sets them apart."""
     if finding.paired and finding.vary == "length":
@@ -369,7 +335,6 @@ def _smaller_lengths(finding: Finding) -> Changes:
         yield {"length": length, **at}
 
 
-@proposal("groups")
 def _groups(finding: Finding) -> Changes:
     """Yields one group with the channels that one has, with all channels, and fewer groups."""
     case = finding.case
@@ -382,7 +347,6 @@ def _groups(finding: Finding) -> Changes:
     yield {"groups": 1}
 
 
-@proposal("features")
 def _features(finding: Finding) -> Changes:
     """Stride, dilation, bias and the modes of pooling: left out, or the numbers smaller."""
     case = finding.case
@@ -400,7 +364,6 @@ def _features(finding: Finding) -> Changes:
         yield {"layout": CONTIGUOUS}
 
 
-@proposal("padding")
 def _less_padding(finding: Finding) -> Changes:
     """No padding, or less of it; as it is where two paddings are compared."""
     padding = finding.case.padding
@@ -425,13 +388,11 @@ def _smaller_axes(name: str, sizes: tuple[int, ...], least: int) -> Changes:
             yield {name: (*sizes[:axis], less, *sizes[axis + 1 :])}
 
 
-@proposal("batch")
 def _batch(finding: Finding) -> Changes:
     if finding.vary != "batch" or not finding.paired:
         yield from ({"batch": batch} for batch in smaller(finding.case.batch))
 
 
-@proposal("height")
 def _height(finding: Finding) -> Changes:
     case = finding.case
     if case.height is None:
@@ -442,7 +403,6 @@ def _height(finding: Finding) -> Changes:
             yield {"height": (*case.height[:axis], less, *case.height[axis + 1 :])}
 
 
-@proposal("channels")
 def _fewer_channels(finding: Finding) -> Changes:
     if finding.vary == "channels" and finding.paired:
         return
@@ -452,7 +412,6 @@ def _fewer_channels(finding: Finding) -> Changes:
         yield _per_group(finding, "in_channels", channels)
 
 
-@proposal("filters")
 def _fewer_filters(finding: Finding) -> Changes:
     case = finding.case
     if finding.vary == "filters" and finding.paired:
@@ -475,7 +434,6 @@ def _per_group(finding: Finding, name: str, size: int) -> dict[str, Any]:
     return {"in_channels": size, "groups": None, "filters": case.filters // case.groups * size}
 
 
-@proposal("kernel")
 def _kernel(finding: Finding) -> Changes:
     case = finding.case
     if not case.operation.windows:
@@ -492,40 +450,51 @@ def _kernel(finding: Finding) -> Changes:
         yield changes
 
 
-class Shrinkable(Protocol):
-    """What can be shrunk: anything with a key; equal keys mean equal answers."""
-
-    @property
-    def key(self) -> Hashable:
-        """Equal for values that need not both be asked."""
-
-
-T = TypeVar("T", bound=Shrinkable)
-
-
-class ShrinkStep(NamedTuple, Generic[T]):
-    """One way of making a value smaller: candidates from the smallest one up.
-
-    Each candidate is smaller than the value in some respect and larger in none, so that every
-    sequence of steps ends.
-    """
-
-    name: str
-    candidates: Callable[[T], Iterable[T]]
+# What each step proposes, in the order in which they are taken.
+PROPOSALS: dict[str, Callable[[Finding], Changes]] = {
+    "everything": _smallest_case,
+    "pair": _smaller_pairs,
+    "length": _smaller_lengths,
+    "groups": _groups,
+    "features": _features,
+    "padding": _less_padding,
+    "batch": _batch,
+    "height": _height,
+    "channels": _fewer_channels,
+    "filters": _fewer_filters,
+    "kernel": _kernel,
+}
 
 
-class Passed(NamedTuple, Generic[T]):
+def shape_steps(draw: Callable[[Finding], Finding]) -> Steps:
+    """All steps of shapes. ``draw`` gives a candidate the operands with which it is asked."""
+
+    def candidates(propose: Callable[[Finding], Changes], finding: Finding) -> Iterator[Finding]:
+        for changes in propose(finding):
+            with suppress(InputError):  # not a case
+                yield draw(finding.reshaped(**changes))
+
+    return {name: partial(candidates, propose) for name, propose in PROPOSALS.items()}
+
+
+# Ways of making a value smaller, by name: each gives candidates from the smallest one up, smaller
+# than the value in some respect and larger in none, so that every sequence of steps ends. Values
+# have a ``key``: those with equal keys need not both be asked.
+Steps = Mapping[str, Callable[[Any], Iterable[Any]]]
+
+
+class Passed(NamedTuple):
     """A candidate that did not fail, and the step that made it."""
 
     step: str
-    value: T
+    value: Any
 
 
 class Spent(Exception):
     """The budget of calls is used up."""
 
 
-class Search(Generic[T]):
+class Search:
     """A failing value, reduced by steps until no single one keeps the failure.
 
     ``fails(value)``: the predicate, which may be exchanged between steps. ``most``: how often it
@@ -535,10 +504,10 @@ class Search(Generic[T]):
 
     def __init__(
         self,
-        start: T,
-        fails: Callable[[T], bool],
+        start: Any,
+        fails: Callable[[Any], bool],
         most: int,
-        tell: Callable[[int, T], None] | None = None,
+        tell: Callable[[int, Any], None] | None = None,
     ) -> None:
         self.best, self.fails, self.most, self.calls = start, fails, most, 0
         # what was reduced is explained and proved afterwards, which takes time too
@@ -548,7 +517,7 @@ class Search(Generic[T]):
         self._seen: set[Hashable] = {start.key}
         self._passed: set[Hashable] = set()
 
-    def ask(self, value: T) -> bool:
+    def ask(self, value: Any) -> bool:
         """Returns what the predicate says. Raises Spent where no call or no time is left."""
         late = time.monotonic() > self._ends or bool(budget.spent())
         if self.calls >= self.most or (self.calls and late):
@@ -559,7 +528,7 @@ class Search(Generic[T]):
             self._tell(self.calls, self.best)
         return failed
 
-    def consider(self, candidate: T) -> bool:
+    def consider(self, candidate: Any) -> bool:
         """Returns whether a candidate fails; it is the best then. Seen before: False, no cost."""
         if candidate.key in self._seen:
             return False
@@ -571,26 +540,23 @@ class Search(Generic[T]):
             self._passed.add(candidate.key)
         return failed
 
-    def exhaust(self, steps: Iterable[ShrinkStep[T]]) -> None:
+    def exhaust(self, steps: Steps) -> None:
         """Takes every step as often as it helps, until none of them does. Raises Spent."""
-        steps, changed = list(steps), True
+        changed = True
         while changed:
             changed = False
-            for step in steps:
-                while self._take(step):
+            for candidates in steps.values():
+                while any(self.consider(candidate) for candidate in candidates(self.best)):
                     changed = True
 
-    def near(self, steps: Iterable[ShrinkStep[T]]) -> list[Passed[T]]:
+    def near(self, steps: Steps) -> list[Passed]:
         """Returns what single steps lead to from the best and what did not fail. Asks nothing."""
         return [
-            Passed(step.name, finding)
-            for step in steps
-            for finding in step.candidates(self.best)
-            if finding.key in self._passed
+            Passed(name, candidate)
+            for name, candidates in steps.items()
+            for candidate in candidates(self.best)
+            if candidate.key in self._passed
         ]
-
-    def _take(self, step: ShrinkStep[T]) -> bool:
-        return any(self.consider(finding) for finding in step.candidates(self.best))
 
 
 def smaller(number: int, least: int = 1) -> Iterator[int]:

@@ -74,7 +74,7 @@ def test_what_no_script_confirms_is_stored_with_the_reason_and_tried_again(
 ):
     (one,) = draw(swept, 1)
     right = trials.folder.program.script_of_finding
-    wrong = lambda *given: right(*given).replace("length_switch", "no_such_switch")  # noqa: E731
+    wrong = lambda *given: str(right(*given)).replace("length_switch", "no_such_switch")  # noqa: E731
     monkeypatch.setattr(trials.folder.program, "script_of_finding", wrong)
     with Store.here(tmp_path) as store:
         tried = attempt([one], store, "reproductions", 1)

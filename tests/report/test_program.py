@@ -218,7 +218,7 @@ def test_every_librarys_script_is_clean_and_has_the_lines_that_it_had(
     """What is meant to change is taken over from the message."""
     finding = Finding.of(case, "length", 10, 12)
     where = Target.parse(target)
-    text = program.script_of_finding(finding, (where, where), (version, version), False)
+    text = str(program.script_of_finding(finding, (where, where), (version, version), False))
     path = tmp_path / "reproduce.py"
     path.write_text(text)
     assert clean(path) == ""
@@ -243,7 +243,7 @@ def test_scripts_of_two_targets_are_clean_and_say_what_each_side_needs(
     finding = Finding.of(Case(op="conv2d", kernel="1x5", length=9))
     targets = Target.parse(left), Target.parse(right)
     path = tmp_path / "reproduce.py"
-    path.write_text(text := program.script_of_finding(finding, targets, versions, True))
+    path.write_text(text := str(program.script_of_finding(finding, targets, versions, True)))
     assert clean(path) == ""
     apart = targets[0].version is not None or targets[0].device != "cpu"
     assert ('require("1.2.1", tf.__version__)' in text) == (targets[0].version is not None)
@@ -258,7 +258,7 @@ def test_scripts_of_two_targets_are_clean_and_say_what_each_side_needs(
 def test_a_side_with_another_release_than_its_own_cannot_run(tmp_path):
     finding = Finding.of(Case(op="matmul", in_channels=3, length=2))
     targets = Target.parse("numpy"), Target.parse("numpy,threads=1")
-    text = program.script_of_finding(finding, targets, (np.__version__,) * 2, True)
+    text = str(program.script_of_finding(finding, targets, (np.__version__,) * 2, True))
     path = tmp_path / "reproduce.py"
     path.write_text(text)
     ran = proof.own_interpreter(path)
@@ -279,7 +279,7 @@ def test_interpreters_whose_path_has_a_space_run_both_sides(tmp_path, monkeypatc
     finding = Finding.of(Case(op="matmul", in_channels=3, length=2))
     targets = Target.parse("numpy"), Target.parse("numpy,threads=1")
     path, python = tmp_path / "reproduce.py", tmp_path / "a clone" / "python"
-    path.write_text(program.script_of_finding(finding, targets, (np.__version__,) * 2, True))
+    path.write_text(str(program.script_of_finding(finding, targets, (np.__version__,) * 2, True)))
     python.parent.mkdir()
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     python.chmod(0o755)

@@ -15,7 +15,6 @@ from probe.case.errors import InputError
 from probe.explain.comparison import Finding
 from probe.report.shrink import (
     Search,
-    ShrinkStep,
     Spent,
     _plain_values,
     complexity,
@@ -38,10 +37,10 @@ class Pair:
         return (self.a, self.b)
 
 
-STEPS = [
-    ShrinkStep("a", lambda one: (Pair(n, one.b) for n in smaller(one.a, 0))),
-    ShrinkStep("b", lambda one: (Pair(one.a, n) for n in smaller(one.b, 0))),
-]
+STEPS = {
+    "a": lambda one: (Pair(n, one.b) for n in smaller(one.a, 0)),
+    "b": lambda one: (Pair(one.a, n) for n in smaller(one.b, 0)),
+}
 
 
 @given(st.integers(0, 500), st.integers(0, 500), st.integers(0, 500), st.integers(0, 500))
@@ -125,10 +124,10 @@ def test_a_large_finding_becomes_minimal_within_the_budget():
     assert smallest.label == "conv1d 1, 3 -> 1, length 1 against 9"
     assert np.count_nonzero(smallest.x) == np.count_nonzero(smallest.w) == 2
     assert set(np.unique(smallest.x)) <= {0.0, 1.0, -1.0}
-    steps = shape_steps(lambda one: one) + number_steps(True)
-    for step in steps:
-        for one in step.candidates(smallest):
-            assert one.key == smallest.key or not kept(one), (step.name, one.label)
+    steps = shape_steps(lambda one: one) | number_steps(True)
+    for step, candidates in steps.items():
+        for one in candidates(smallest):
+            assert one.key == smallest.key or not kept(one), (step, one.label)
     assert found.near is not None and not kept(found.near.value)
 
 
@@ -181,13 +180,14 @@ def test_a_finding_has_the_operands_of_its_case_and_every_candidate_fits(case, v
     if case.weights is None:
         expected = own.operands()[0]
         assert (finding.operands(larger)[0] == expected).all()
-    for step in shape_steps(lambda one: one) + number_steps(case.weighted):
-        for one in step.candidates(finding):
+    steps = shape_steps(lambda one: one) | number_steps(case.weighted)
+    for step, candidates in steps.items():
+        for one in candidates(finding):
             for side in (one.left, one.right):
                 x, w, _ = one.operands(side)
                 assert x.shape == side.input_shape() and w.shape == side.weight_shape
             assert one.case.in_channels <= finding.case.in_channels
-            assert one.x.size <= finding.x.size or step.name in ("groups", "features", "padding")
+            assert one.x.size <= finding.x.size or step in ("groups", "features", "padding")
 
 
 def test_two_paddings_and_labels():

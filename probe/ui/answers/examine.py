@@ -29,6 +29,7 @@ from probe.diff.source import find_cause
 from probe.diff.walk import walk
 from probe.record.inputs import varied_axes
 from probe.record.subject import run_unwatched
+from probe.report import layers
 from probe.sizes import model_fixes
 from probe.sweep.printing import counted, differ
 from probe.targets import budget
@@ -541,9 +542,7 @@ def _operation_in_words(walked: Walked, first: Region | None) -> str:
     """The first source in the library's words, and what becomes of it in the outputs."""
     if first is None:
         return "; ".join([walked.ending()[0], walked.outcome()])
-    from probe.report import recorded  # late: it needs jinja2
-
-    what = recorded.layer_of(walked.found, first) or first.op
+    what = layers.layer_of(walked.found, first) or first.op
     where = f"{first.path}: {what}" if first.path else what
     inside = "the outputs agree, the bits inside differ; " * (walked.verdict == "equal")
     text = f"{inside}{where}: {differ(first.differing, first.compared, first.max_ulp)}"
@@ -562,8 +561,6 @@ READS_PADDING = (
 
 def _explained_source(walked: Walked, tell: Say) -> tuple[Region, str, dict[str, Any]] | None:
     """Explains the first source, and the next where it turns out to be none."""
-    from probe.report import recorded  # late: it needs jinja2
-
     difference, revealed = walked.found, dict[Any, Any]()
     for number, operation in list(enumerate(difference.operations)):
         if operation.verdict != "source" or len(difference.causes) >= SOURCES:
@@ -575,7 +572,7 @@ def _explained_source(walked: Walked, tell: Say) -> tuple[Region, str, dict[str,
         if cause.refuted:
             operation.doubted(cause.why)
             continue
-        where = recorded.where_it_differs(cause)
+        where = layers.where_it_differs(cause)
         proof = f"{cause.replayed:,} of {cause.examined:,} examined outputs replay on both sides"
         text = f"{where}; {proof}" if where else cause.why
         if not cause.kind:

@@ -48,6 +48,7 @@ from probe.record.contract import Recorder
 from probe.record.inputs import listed_inputs, require_arguments
 from probe.record.recording import Provenance, Run
 from probe.record.subject import Unseen, function_recorder, nested_leaves
+from probe.report import layers
 from probe.sweep.printing import counted, differ, ranges
 from probe.targets.budget import within
 from probe.targets.progress import Say, heard, silent
@@ -311,7 +312,7 @@ class Walked(Answer):
         left, right = self.found.left, self.found.right
         if self.verdict != "differs" or left.target == right.target:
             return ""
-        return str(import_module("probe.report.recorded").windows_apart(left, right))
+        return layers.windows_apart(left, right)
 
     def _placed(self, first: Region) -> str:
         """Returns what a first source is in its library's words, and where it differs, in brackets;
@@ -319,9 +320,8 @@ class Walked(Answer):
         cause = self.found.causes.get(self.found.operations.index(first))
         if cause is None or cause.comparison is None or not cause.kind:
             return ""
-        recorded = import_module("probe.report.recorded")
-        layer = recorded.layer_of(self.found, first)
-        text = ": ".join(filter(None, (layer, recorded.where_it_differs(cause))))
+        layer = layers.layer_of(self.found, first)
+        text = ": ".join(filter(None, (layer, layers.where_it_differs(cause))))
         return f" ({text})" if text else ""
 
     def _elsewhere(self) -> str:
@@ -459,8 +459,8 @@ class Walked(Answer):
         """Writes a verified bug report of a source, the first one if none is named.
 
         ``source``: an operation that differs by itself, its name, or its number among
-        ``operations``. A product of weights or a convolution that gives its recorded bits as a case
-        gets the report of a case, reduced with its cause kept; everything else, and with
+        ``operations``. A product of weights or a convolution that differs by the same cause as a
+        case gets the report of a case, reduced with its cause kept; everything else, and with
         ``case=False`` this too, a script of the operation as it was recorded (``no_case`` of what
         comes back says why). InputError: there is none, the two runs give it different arguments,
         or the folder exists.
@@ -492,12 +492,12 @@ class Walked(Answer):
         recorded = import_module("probe.report.recorded")
         model = f"`{self.asked.model}`" if self.asked.model else "a model"
         place = f" at `{operation.path}`" if operation.path else ""
-        layer = recorded.layer_of(self.found, operation)
+        layer = layers.layer_of(self.found, operation)
         place += f", `{layer}`" * bool(layer)
         count = f"{operation.differing:,} of {operation.compared:,} outputs differ"
-        where = recorded.where_it_differs(cause)
+        where = layers.where_it_differs(cause)
         said = f"In {model}{place}: {count}{f'; {where}' if where else ''}."
-        said += " By itself, in a fresh process, the case gives the bits of both runs."
+        said += " Alone, on generated operands, the same layer differs by the same cause."
         sides = self.found.left, self.found.right
         written = recorded.write_case(folder, sides, operation, cause, said, tell=tell)
         if whole := self.script.get("whole"):
