@@ -316,97 +316,63 @@ class Session:
             process.wait()
 
 
-class InlineSession:
-    """The API of ``Session`` in this very process: no clean environment, no limits, no stderr.
+class InlineSession(Session):
+    """The same in this very process: no clean environment, no limits, no stderr.
 
     For measurements without a pipe and for tests. TargetError ``unavailable`` if the library has
     been loaded here already with other variables than the target's switches need.
     """
 
     def __init__(self, where: target.Target) -> None:
-        self.target = where
-        self.variables = library_variables(where)
-        self.facts: dict[str, Any] = {}
-        self.alive = False
+        super().__init__(where)
+        self._stderr.close()  # what is printed here isn't caught
+        self._worker: Any = None
 
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    @property
+    def alive(self) -> bool:
+        return self._worker is not None
 
     def start(self) -> Self:
         """Sets the target's variables in this process, imports its library, sets ``facts``."""
-        if why := target.why_unavailable(self.target) or self._elsewhere() or self._too_late():
-            raise TargetError(self.target.text, "unavailable", why)
+        where = self.target
+        why = target.why_unavailable(where)
+        ran = None if why else target.target_runtime(where)
+        wrong = [f"{k}={v}" for k, v in self.variables.items() if os.environ.get(k) != v]
+        if ran is not None and (ran.facts is not None or ran.emulated):
+            why = "a different Python interpreter runs it, so it can't run in this process"
+        elif ran is not None and wrong and backends.get(where.name).module in sys.modules:
+            why = f"the library is already loaded in this process without {', '.join(wrong)}"
+        if why:
+            raise self._error("unavailable", why)
         os.environ.update(self.variables)
         from probe.targets.worker import child  # late: a sweep's own process runs no library
 
-        self._worker, self.alive = child.Worker(), True
-        header, _ = self.request(_start_request(self.target))
+        self._worker = child.Worker()
+        header, _ = self.request(_start_request(where))
         self.facts = header["facts"]
         return self
 
-    def _too_late(self) -> str:
-        if backends.get(self.target.name).module not in sys.modules:
-            return ""
-        wrong = [name for name, text in self.variables.items() if os.environ.get(name) != text]
-        said = ", ".join(f"{name}={self.variables[name]}" for name in wrong)
-        return f"the library is already loaded in this process without {said}" if wrong else ""
-
-    def _elsewhere(self) -> str:
-        ran = target.target_runtime(self.target)
-        own = ran.facts is None and not ran.emulated
-        return (
-            "" if own else "a different Python interpreter runs it, so it can't run in this process"
-        )
-
-    def revive(self) -> Self:
-        return self if self.alive else self.start()
-
-    def expected_facts(self) -> dict[str, Any]:
-        return _own_facts(self.target)
-
-    def request(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Answer:
-        return list(self.stream(header, arrays))[-1]
-
     def stream(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Iterator[Answer]:
-        """As ``Session.stream``."""
         if not self.alive:
-            raise TargetError(self.target.text, "crash", "the session is closed; start it again")
+            raise self._error("crash", "the session is closed; start it again")
         VOICE.calls += 1
         for answer, result in self._worker.handle(dict(header), arrays or {}):
             if "error" in answer:
-                raise TargetError(self.target.text, answer["error"], answer["message"])
+                raise self._error(answer["error"], answer["message"])
             yield answer, result
 
     def mark(self) -> int:
-        """0: what is printed here isn't caught."""
         return 0
 
     def stderr_since(self, mark: int, limit: int = 0) -> str:
-        """Empty: what is printed here isn't caught."""
         return ""
-
-    def tail(self) -> str:
-        """Empty: what is printed here isn't caught."""
-        return ""
-
-    def distrusted(self, why: str) -> TargetError:
-        """As ``Session.distrusted``, but there is no process to end."""
-        return TargetError(
-            self.target.text, "protocol", f"its worker sent an invalid answer: {why}"
-        )
-
-    def interrupt(self) -> None:
-        """Does nothing: a call in this process can't be ended."""
 
     def close(self) -> None:
-        """Forgets everything that was loaded."""
-        self.alive = False
+        self._worker = None
 
 
-AnySession = Session | InlineSession
+# Of a child, or of this very process.
+AnySession = Session
 
 
 def child_environment(variables: Mapping[str, str]) -> dict[str, str]:

@@ -176,20 +176,6 @@ class Operator:
         return lambda x: call(x, w, b)
 
 
-class Around(Operator):
-    """An operator that ``inner`` computes, of another spec or with something around its call."""
-
-    def __init__(self, inner, spec=None):
-        Operator.__init__(self, inner.spec if spec is None else spec)
-        self.inner = inner
-
-    def input(self, x):
-        return self.inner.input(x)
-
-    def output(self, y):
-        return self.inner.output(y)
-
-
 class Backend(ABC):
     """A library. Class attributes describe it without importing it.
 

@@ -1,4 +1,4 @@
-"""Rewrites operations: in pieces, wider, in two calls, or with axes swapped.
+"""Rewrites operations: in pieces, wider, or in two calls.
 
 A spec may carry words that no library knows; each stands for calls of the library's own operation,
 once the input's shape is known:
@@ -15,9 +15,6 @@ once the input's shape is known:
   ``{"kind": "invariant", "sizes": [N, ...]}``: the operator by ``probe.stable.invariant``, for
   these batches. ``"axis": "batch"`` of ``chunks`` and ``pad``: calls of N samples, filled up with
   copies of the first one.
-- ``turned``: the operation with its two spatial axes swapped. Here the length is always the last
-  spatial axis; the library gets (batch, length, height, channels), as the user's model gives them,
-  since the axis decides the kernel.
 
 NumPy cuts, pads, converts and joins arrays between the calls, which belongs to what they cost.
 """
@@ -28,7 +25,7 @@ import numpy as np
 
 from probe.case import floats, layout
 from probe.case.operation import operation_of_spec, windows_of_spec
-from probe.targets.backends.contract import Around, Operator, Unsupported, pool_kind
+from probe.targets.backends.contract import Operator, Unsupported, pool_kind
 from probe.targets.backends.reference import Arithmetic
 
 # Words of a spec that stand for other calls.
@@ -38,18 +35,15 @@ WORDS = ("split", "remedy")
 def spec_operator(backend, spec):
     """The operator of a spec, whatever words it carries. Raises Unsupported: there is none."""
     backend.lay(layout.layout_of_spec(spec))
-    if "turned" in spec:
-        return Transposed(spec_operator(backend, library_spec(spec)), spec)
     if not any(word in spec for word in WORDS):
         return backend.operator(spec)
-    if "remedy" not in spec:
-        return Rewritten(backend, spec)
-    require_remedy(spec)
-    remedy, plain = spec["remedy"], _without_words(spec)
-    if remedy["kind"] == "stable":
-        return backend.stable(plain, remedy.get("accumulate"))
-    if remedy["kind"] == "invariant":
-        return backend.invariant(plain, remedy["sizes"])
+    if "remedy" in spec:
+        require_remedy(spec)
+        remedy, plain = spec["remedy"], _without_words(spec)
+        if remedy["kind"] == "stable":
+            return backend.stable(plain, remedy.get("accumulate"))
+        if remedy["kind"] == "invariant":
+            return backend.invariant(plain, remedy["sizes"])
     return Rewritten(backend, spec)
 
 
@@ -87,37 +81,25 @@ class Rewritten(Operator):
     def __init__(self, backend, spec):
         Operator.__init__(self, spec)
         self.backend, self.constant_weights = backend, getattr(backend, "constant_weights", False)
-        self.by_shape = functools.lru_cache(64)(self._for_shape)
+        self.at = functools.lru_cache(64)(self._at)
 
-    def at(self, shape):
-        return self.by_shape(tuple(shape))
-
-    def _for_shape(self, shape):
-        if "split" in self.spec:
-            return SplitChannels(self.backend, self.spec, shape)
-        remedy = self.spec["remedy"]
-        if remedy["kind"] == "float64":
-            return Widened(self.backend, self.spec, shape)
-        pieces = SamplePieces if remedy.get("axis") == "batch" else AxisPieces
-        return pieces(self.backend, self.spec, shape)
+    def _at(self, shape):
+        kind = "split" if "split" in self.spec else self.spec["remedy"]["kind"]
+        made = {"split": split_channels, "float64": widened}.get(kind, axis_pieces)
+        if kind in ("chunks", "pad") and self.spec["remedy"].get("axis") == "batch":
+            made = sample_pieces
+        return OfArrays(self, made(self.backend, self.spec, tuple(shape)))
 
 
 class OfArrays(Operator):
-    """An operation of container arrays: calls of the library, and NumPy between them."""
+    """An operation of container arrays: calls of the library, and NumPy between them.
 
-    def __init__(self, backend, spec):
-        Operator.__init__(self, spec)
-        self.backend, self.constant_weights = backend, getattr(backend, "constant_weights", False)
+    ``bind``: f(operands) -> f(array) -> array.
+    """
 
-    def made(self, spec, shape):
-        """Returns f(operands) -> f(array) -> array: one call for inputs of this shape."""
-        operator = spec_operator(self.backend, spec).at(tuple(shape))
-
-        def bound(operands):
-            call = operator.bind(operands)
-            return lambda x: operator.output(call(operator.input(np.ascontiguousarray(x))))
-
-        return bound
+    def __init__(self, whole, bind):
+        Operator.__init__(self, whole.spec)
+        self.constant_weights, self.bind = whole.constant_weights, bind
 
     def input(self, x):
         return x
@@ -126,58 +108,62 @@ class OfArrays(Operator):
         return np.ascontiguousarray(y)
 
 
-class SplitChannels(OfArrays):
+def call_of(backend, spec, shape):
+    """Returns f(operands) -> f(array) -> array: one call for inputs of this shape."""
+    operator = spec_operator(backend, spec).at(tuple(shape))
+
+    def bind(operands):
+        call = operator.bind(operands)
+        return lambda x: operator.output(call(operator.input(np.ascontiguousarray(x))))
+
+    return bind
+
+
+def split_channels(backend, spec, shape):
     """The first channels in one call, the rest in another, and their outputs added."""
+    at, arithmetic = spec["split"], Arithmetic(spec["dtype"])
+    sizes = shape[:-1] + (at,), shape[:-1] + (shape[-1] - at,)
+    calls = [call_of(backend, part, size) for part, size in zip(split_specs(spec), sizes)]
 
-    def __init__(self, backend, spec, shape):
-        OfArrays.__init__(self, backend, spec)
-        first, second = split_specs(spec)
-        at = self.first = spec["split"]
-        self.pieces = (
-            self.made(first, shape[:-1] + (at,)),
-            self.made(second, shape[:-1] + (shape[-1] - at,)),
-        )
-
-    def bind(self, operands):
-        at, ours, theirs = self.first, dict(operands), {}
+    def bind(operands):
+        parts = dict(operands), {}
         if "w" in operands:  # a sum has none
-            ours["w"] = np.ascontiguousarray(operands["w"][..., :at, :])
-            theirs["w"] = np.ascontiguousarray(operands["w"][..., at:, :])
-        first, second = (call(held) for call, held in zip(self.pieces, (ours, theirs)))
-        arithmetic = Arithmetic(self.spec["dtype"])
+            parts[0]["w"] = np.ascontiguousarray(operands["w"][..., :at, :])
+            parts[1]["w"] = np.ascontiguousarray(operands["w"][..., at:, :])
+        first, second = (call(held) for call, held in zip(calls, parts))
 
         def run(x):
-            parts = first(x[..., :at]), second(x[..., at:])
+            outputs = first(x[..., :at]), second(x[..., at:])
             with np.errstate(all="ignore"):
-                total = arithmetic.add(*map(arithmetic.widen, parts))
+                total = arithmetic.add(*map(arithmetic.widen, outputs))
             return arithmetic.narrow(total)
 
         return run
 
+    return bind
 
-class Widened(OfArrays):
+
+def widened(backend, spec, shape):
     """Operands widened, the operation in float64, its output rounded."""
+    dtype, call = (
+        spec["dtype"],
+        call_of(backend, dict(_without_words(spec), dtype="float64"), shape),
+    )
 
-    def __init__(self, backend, spec, shape):
-        OfArrays.__init__(self, backend, spec)
-        self.piece = self.made(dict(_without_words(spec), dtype="float64"), shape)
-
-    def bind(self, operands):
-        dtype = self.spec["dtype"]
-        wide = self.piece({name: floats.widen(array, dtype) for name, array in operands.items()})
+    def bind(operands):
+        wide = call({name: floats.widen(array, dtype) for name, array in operands.items()})
         return lambda x: floats.round_to(wide(floats.widen(x, dtype)), dtype)
 
+    return bind
 
-class SamplePieces(OfArrays):
+
+def sample_pieces(backend, spec, shape):
     """Calls of so many samples, filled up with copies of the first one."""
+    size = piece_size(spec["remedy"], shape[0])
+    made = call_of(backend, _without_words(spec), (size,) + shape[1:])
 
-    def __init__(self, backend, spec, shape):
-        OfArrays.__init__(self, backend, spec)
-        self.size = piece_size(spec["remedy"], shape[0])
-        self.piece = self.made(_without_words(spec), (self.size,) + tuple(shape[1:]))
-
-    def bind(self, operands):
-        call, size = self.piece(operands), self.size
+    def bind(operands):
+        call = made(operands)
 
         def run(x):
             # a call of other samples of the same shape: the first one stands in for those that lack
@@ -188,40 +174,40 @@ class SamplePieces(OfArrays):
 
         return run
 
+    return bind
 
-class AxisPieces(OfArrays):
+
+def axis_pieces(backend, spec, shape):
     """Calls whose last axis, or ``axis`` of the remedy, has one of a few sizes."""
+    plain, remedy, held = _without_words(spec), spec["remedy"], shape[1:-1]
+    axis = remedy.get("axis", len(plain["kernel"]) - 1)
+    windows = windows_of_spec(plain)
+    before, _, _, count = windows.span(axis, held[axis])
+    size, stride = piece_size(remedy, count), plain["stride"][axis]
+    pieces, extent = -(-count // size), windows.extents[axis]
+    # the last piece is as long as all others: zeros behind, or without what no piece reads
+    total, length = (pieces * size - 1) * stride + extent, (size - 1) * stride + extent
+    around = [(0, 0)] * len(shape)
+    around[1 + axis] = (before, max(total - before - held[axis], 0))
+    starts = range(0, pieces * size * stride, size * stride)
+    ahead = (slice(None),) * (1 + axis)
+    pads = [list(pair) for pair in windows.pads(held)]
+    pads[axis] = [0, 0]
+    inner = dict(plain, padding=pads if any(map(any, pads)) else "valid")
+    made = call_of(backend, inner, shape[: 1 + axis] + (length,) + shape[2 + axis :])
 
-    def __init__(self, backend, spec, shape):
-        OfArrays.__init__(self, backend, spec)
-        plain, remedy, held = _without_words(spec), spec["remedy"], shape[1:-1]
-        axis = remedy.get("axis", len(plain["kernel"]) - 1)
-        windows = windows_of_spec(plain)
-        before, _, _, count = windows.span(axis, held[axis])
-        size = piece_size(remedy, count)
-        pieces, stride = -(-count // size), plain["stride"][axis]
-        extent = windows.extents[axis]
-        self.axis, self.count = 1 + axis, count
-        # the last piece is as long as all others: zeros behind, or without what no piece reads
-        total = (pieces * size - 1) * stride + extent
-        self.read = slice(0, total - before)
-        self.around = [(0, 0)] * len(shape)
-        self.around[self.axis] = (before, max(total - before - held[axis], 0))
-        self.starts = range(0, pieces * size * stride, size * stride)
-        self.length = (size - 1) * stride + extent
-        inner = shape[: self.axis] + (self.length,) + tuple(shape[self.axis + 1 :])
-        self.piece = self.made(inside(plain, axis, windows.pads(held)), inner)
-
-    def bind(self, operands):
-        call, whole = self.piece(operands), (slice(None),) * self.axis
+    def bind(operands):
+        call = made(operands)
 
         def run(x):
-            x = x[whole + (self.read,)]
-            x = np.pad(x, self.around, "constant") if any(map(any, self.around)) else x
-            parts = [x[whole + (slice(start, start + self.length),)] for start in self.starts]
-            return np.concatenate(list(map(call, parts)), self.axis)[whole + (slice(self.count),)]
+            x = x[ahead + (slice(0, total - before),)]
+            x = np.pad(x, around, "constant") if any(map(any, around)) else x
+            parts = [x[ahead + (slice(start, start + length),)] for start in starts]
+            return np.concatenate(list(map(call, parts)), 1 + axis)[ahead + (slice(count),)]
 
         return run
+
+    return bind
 
 
 def piece_size(remedy, count):
@@ -233,61 +219,3 @@ def piece_size(remedy, count):
         longest = max(remedy["outputs"])
         raise Unsupported("outputs=%d: more than the longest piece, %d" % (count, longest))
     return min(fitting)
-
-
-def inside(spec, axis, pads):
-    """Returns the spec without zeros on ``axis``; ``pads``: what all axes have."""
-    pads = [list(pair) for pair in pads[:axis] + ((0, 0),) + pads[axis + 1 :]]
-    return dict(spec, padding=pads if any(map(any, pads)) else "valid")
-
-
-def library_spec(spec):
-    """The spec as the library has it, without ``turned``."""
-    own = {name: value for name, value in spec.items() if name != "turned"}
-    for name in ("kernel", "stride", "dilation", "padding"):
-        if name in own and not isinstance(own[name], str):
-            own[name] = list(own[name])[::-1]
-    if own.get("remedy", {}).get("kind") in ("chunks", "pad"):
-        own["remedy"] = dict(own["remedy"], axis=0)
-    return own
-
-
-def swapped_axes(x):
-    """(batch, height, length, channels) as (batch, length, height, channels), or back."""
-    return np.ascontiguousarray(np.swapaxes(x, 1, 2))
-
-
-def swapped_shapes(shapes):
-    """Returns shapes of x and w as the library has them."""
-    x, w = shapes["x"], shapes["w"]
-    return {"x": (x[0], x[2], x[1]) + x[3:], "w": (w[1], w[0]) + w[2:]}
-
-
-class Transposed(Around):
-    """``inner``: the operator of ``library_spec``."""
-
-    def __init__(self, inner, spec):
-        Around.__init__(self, inner, spec)
-        self.constant_weights = inner.constant_weights
-        # weights are (height, length, ...)
-        self.swaps = {"w": lambda w: np.ascontiguousarray(np.swapaxes(w, 0, 1))}
-        self.of = functools.lru_cache(64)(self._of)
-
-    def _of(self, inner):
-        copy = Transposed.__new__(Transposed)
-        copy.__dict__.update(self.__dict__, inner=inner)
-        return copy
-
-    def at(self, shape):
-        inner = self.inner.at((shape[0], shape[2], shape[1]) + tuple(shape[3:]))
-        return self if inner is self.inner else self.of(inner)
-
-    def input(self, x):
-        return self.inner.input(swapped_axes(x))
-
-    def bind(self, operands):
-        swapped = {name: self.swaps.get(name, np.asarray)(a) for name, a in operands.items()}
-        return self.inner.bind(swapped)
-
-    def output(self, y):
-        return swapped_axes(self.inner.output(y))

@@ -18,8 +18,8 @@ from probe.case.layout import CHANNELS_LAST, TRANSPOSED, WORDS, layout_of_spec, 
 from probe.case.operation import operation_of_spec
 from probe.targets.backends.contract import (
     ONEDNN_KEY,
-    Around,
     Key,
+    Operator,
     PoolingLibrary,
     Unavailable,
     Unsupported,
@@ -384,17 +384,23 @@ def in_invariant_mode(inner, module, sizes):
     return InvariantModule(inner, invariant(GivenModule().eval(), sizes)[0])
 
 
-class InvariantModule(Around):
+class InvariantModule(Operator):
     """``inner``, run by ``model(run, x)``, a module in the invariant mode."""
 
     def __init__(self, inner, model):
-        Around.__init__(self, inner)
-        self.model = model
+        Operator.__init__(self, inner.spec)
+        self.inner, self.model = inner, model
         self.constant_weights = inner.constant_weights
 
     def at(self, shape):
         inner = self.inner.at(shape)
         return self if inner is self.inner else InvariantModule(inner, self.model)
+
+    def input(self, x):
+        return self.inner.input(x)
+
+    def output(self, y):
+        return self.inner.output(y)
 
     def bind(self, operands):
         run, model = self.inner.bind(operands), self.model

@@ -298,8 +298,6 @@ class Worker:
             channels = spec["in_channels"]
             inner = (channels // spec["groups"],) + call.w.shape[-1:]
             shapes = {"x": call.x.shape[:-1] + (channels,), "w": call.w.shape[:-2] + inner}
-            if "turned" in spec:
-                spec, shapes = rewritten.library_spec(spec), rewritten.swapped_shapes(shapes)
             for source, names in self._started().kernels(spec, shapes).items():
                 names_by_source.setdefault(source, []).extend(names)
         yield {"kernels": names_by_source, "done": True}, {}

@@ -12,14 +12,13 @@ import traceback
 
 import numpy as np
 
-from probe.case import floats, ulp
+from probe.case import ulp
 
 # A reply is sent when this much time has passed, or this much has been found, since the last one.
 INTERVAL = 0.05
 LARGEST = 1 << 22
 
-# Outputs of at most this many bytes are compared and digested as one piece.
-SMALL = 1 << 16
+# Of SHA-256, the fastest of hashlib's where the processor has instructions for it: 1.8 GB/s.
 DIGITS = 32
 
 # How often, and for how many seconds, both addresses are asked before bits are said to go by them.
@@ -104,40 +103,29 @@ class _Base:
         self.output = prepared.run()[0].copy()
         self.control = repeat_control(prepared, self.output, self.dtype)
         self.interval = header.get("interval", INTERVAL)
-        self.digest = PrefixDigest(self.output)
 
     def compare(self, at, blocks):
         """Returns one row of ``_ROW`` and the item's differences, None where there are none."""
         prepared = self.call.at({self.vary: at})
         output, seconds = prepared.run()
         mine, theirs = _matched_blocks(output, self.output, blocks)
-        digest_at, digest_against, differences = self._match(mine, theirs)
-        signed = 0 if differences is None else ulp.signed_zeros(mine, theirs, self.dtype)
-        places, checked, differing, largest, first = None, None, 0, 0, -1
-        if differences is not None and len(differences.index):
-            places = _sorted_differences(differences, output, self.output, blocks)
-            numbers = differences.ulps[differences.ulps != ulp.NAN]
-            largest = int(np.abs(numbers).max()) if len(numbers) else -1
-            differing, first = len(differences.index), int(places[0][0])
+        left, right = mine.tobytes(), theirs.tobytes()
+        digests = [hashlib.sha256(left).hexdigest()[:DIGITS]] * 2
+        places, checked, differing, largest, first, signed = None, None, 0, 0, -1, 0
+        if left != right:
+            digests[1] = hashlib.sha256(right).hexdigest()[:DIGITS]
+            differences = ulp.differences(mine, theirs, self.dtype, self.zeros)
+            signed = ulp.signed_zeros(mine, theirs, self.dtype)
+            if len(differences.index):
+                places = _sorted_differences(differences, output, self.output, blocks)
+                numbers = differences.ulps[differences.ulps != ulp.NAN]
+                largest = int(np.abs(numbers).max()) if len(numbers) else -1
+                differing, first = len(differences.index), int(places[0][0])
         if self.every or differing:
             checked = repeat_control(prepared, output, self.dtype)
             checked = self.control if checked == EQUAL else checked
         row = at, mine.size, differing, largest, first, seconds, checked
-        return row + (digest_at, digest_against, signed), places
-
-    def _match(self, mine, theirs):
-        """Both digests, and the differences unless the bytes are the same."""
-        if mine.nbytes <= SMALL:
-            left, right = mine.tobytes(), theirs.tobytes()
-            against = hashlib.sha256(right).hexdigest()[:DIGITS]
-            at = against if left == right else hashlib.sha256(left).hexdigest()[:DIGITS]
-        else:
-            against = self.digest.of(theirs)
-            bits, others = floats.to_bits(mine, self.dtype), floats.to_bits(theirs, self.dtype)
-            at = against if np.array_equal(bits, others) else output_digest(mine)
-        if at == against:
-            return at, against, None
-        return at, against, ulp.differences(mine, theirs, self.dtype, self.zeros)
+        return row + (*digests, signed), places
 
 
 def _matched_blocks(mine, theirs, blocks):
@@ -196,38 +184,6 @@ class _Batch:
             names = ("index", "index_against", "bits_at", "bits_against", "ulps")
             arrays.update((name, np.concatenate(part)) for name, part in zip(names, zip(*parts)))
         return header, arrays
-
-
-def output_digest(array):
-    """32 hex digits of SHA-256 over the array's bytes, C order: equal bits, equal digest.
-
-    Of hashlib's functions the fastest, where the processor has instructions for it: 1.8 GB/s.
-    """
-    return hashlib.sha256(memoryview(_raw(array))).hexdigest()[:DIGITS]
-
-
-class PrefixDigest:
-    """Digests of parts of an output, where one that starts as the last did is read on only."""
-
-    def __init__(self, output):
-        self.first, self.last = output.ctypes.data, output.ctypes.data + output.nbytes
-        self.start, self.done, self.hash = None, 0, hashlib.sha256()
-
-    def of(self, array):
-        """``digest(array)``, which may be a view of the output or any other array."""
-        start = array.ctypes.data
-        if not array.flags.c_contiguous or not self.first <= start < self.last:
-            return output_digest(array)
-        raw = _raw(array)
-        if start != self.start or raw.nbytes < self.done:
-            self.start, self.done, self.hash = start, 0, hashlib.sha256()
-        self.hash.update(memoryview(raw[self.done :]))
-        self.done = raw.nbytes
-        return self.hash.hexdigest()[:DIGITS]
-
-
-def _raw(array):
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 # Outputs of at most this many bytes travel in one answer.

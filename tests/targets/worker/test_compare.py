@@ -111,27 +111,6 @@ def test_nothing_in_common_is_a_comparison_of_nothing():
     assert found["compared"].tolist() == [0] and found["first"].tolist() == [-1]
 
 
-@pytest.mark.parametrize("batch", [1, 3])
-def test_prefix_digests_are_digests(batch):
-    output = np.random.default_rng(0).random((batch, 60, 5), dtype=np.float32)
-    prefix = compare.PrefixDigest(output)
-    for part in (slice(0, 4), slice(0, 30), slice(0, 30), slice(0, 9), slice(7, 40), slice(7, 60)):
-        assert prefix.of(output[:, part]) == compare.output_digest(output[:, part])
-        assert prefix.of(output[:, part].copy()) == compare.output_digest(output[:, part])
-
-
-def test_large_outputs_are_compared_as_small_ones(monkeypatch):
-    made = shifting(2)
-    ranges = [[0, 2, 1], [0, 10, 1], [0, 2, 1]]
-    items = [[10, [[None, ranges]]], [20, [[None, [[0, 2, 1], [0, 20, 1], [0, 2, 1]]]]]]
-    small = compared(made, *items, interval=600)
-    monkeypatch.setattr(compare, "SMALL", 0)
-    large = compared(made, *items, interval=600)
-    for name in ("digest_at", "digest_against"):
-        assert small[0][name] == large[0][name]
-    assert small[1]["index"].tolist() == large[1]["index"].tolist()
-
-
 def test_controls_only_where_it_differs():
     items = [[n, [[None, [[0, 1, 1], [0, n, 1], [0, 2, 1]]]]] for n in (10, 20)]
     header, _ = compared(shifting(1), *items, control="differing")
