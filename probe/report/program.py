@@ -207,6 +207,7 @@ def of_case(target: Target, version: str, case: Case, operands: Arrays) -> Scrip
     held: list[str] = []
     try:
         backend.lay(layout.layout_of_spec(layer))
+        backend.check(layer)
         source = backend.emit(layer, InputShape(layer, tuple(operands[0].shape)))
         if source.hold is not None:  # models in formats of their own
             wide = {}

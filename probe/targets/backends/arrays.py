@@ -98,6 +98,8 @@ class Arrays(Writing):
     layouts: Tuple[str, ...] = (layout.CONTIGUOUS, layout.TRANSPOSED, "strided", "offset:N")
     title = "NumPy"
     version_text = "np.__version__"
+    operations: Tuple[str, ...] = tuple(CALLS)
+    dtypes: Tuple[str, ...] = ("float32", "float64", "float16")
 
     @classmethod
     def conflict(cls, switches):
@@ -145,8 +147,6 @@ class Arrays(Writing):
         return Writing.guarded(self, quiet)
 
     def emit(self, layer, shapes):
-        if layer["dtype"] == "bfloat16":
-            raise Unsupported("dtype=bfloat16: NumPy has no such type")
         return straight(self, layer, shapes)
 
     def enter(self, layer, shapes):
@@ -162,8 +162,6 @@ class Arrays(Writing):
 
     def lines(self, layer, operands, shapes):
         """Returns lines from ``x`` to ``y``; see ``source.straight``."""
-        if layer["op"] not in CALLS:
-            raise Unsupported(f"op={layer['op']}: NumPy has {', '.join(CALLS)}")
         call = CALLS[layer["op"]].format(x="x", w="w")
         return [f"y = {call}" + " + b" * ("b" in operands)]
 
@@ -263,6 +261,8 @@ class SciPy(Arrays):
     doc = "SciPy: scipy.linalg.blas, scipy.signal.correlate"
     suggestions = (",threads=1", ",core=Haswell")
     layouts = ("contiguous",)
+    operations = (*CONVOLUTIONS, "matmul", "dense", "dot")
+    dtypes = tuple(LETTERS)
     title = "SciPy"
     imports = ("import scipy", "from scipy import signal", "from scipy.linalg import blas")
     modules = ("scipy",)
@@ -278,14 +278,8 @@ class SciPy(Arrays):
         blas = "%s %s" % (built["name"], built["version"])
         return dict(facts, library="scipy", library_version=scipy.__version__, blas=blas)
 
-    def emit(self, layer, shapes):
-        if layer["op"] not in (*CONVOLUTIONS, "matmul", "dense", "dot"):
-            raise Unsupported("op=%s: SciPy has products and convolutions alone" % layer["op"])
-        if layer["dtype"] not in LETTERS:
-            raise Unsupported("dtype=%s: BLAS has float32 and float64" % layer["dtype"])
-        return Arrays.emit(self, layer, shapes)
-
     def check(self, layer):
+        Arrays.check(self, layer)
         if layer["op"] in CONVOLUTIONS:
             for name in ("stride", "dilation"):
                 if set(layer[name]) != {1}:
@@ -356,6 +350,8 @@ class OpenBlas(Arrays):
     doc = "OpenBLAS from scipy-openblas64: cblas_sgemm, cblas_dgemm"
     suggestions = (",threads=1", ",core=Haswell")
     layouts = ("contiguous",)
+    operations = ("matmul", "dense")
+    dtypes = tuple(LETTERS)
     title = "OpenBLAS"
     imports = ("import ctypes", "import os", "import scipy_openblas64")
     modules = ("scipy-openblas64",)
@@ -373,13 +369,6 @@ class OpenBlas(Arrays):
         self.version = scipy_openblas64.__version__
         named = {"library": "scipy-openblas64", "library_version": self.version}
         return dict(facts, blas="scipy-openblas64 %s" % self.version, **named)
-
-    def emit(self, layer, shapes):
-        if layer["op"] not in ("matmul", "dense"):
-            raise Unsupported("op=%s: OpenBLAS has products of two matrices alone" % layer["op"])
-        if layer["dtype"] not in ("float32", "float64"):
-            raise Unsupported("dtype=%s: BLAS has float32 and float64" % layer["dtype"])
-        return Arrays.emit(self, layer, shapes)
 
     def lines(self, layer, operands, shapes):
         if layer["op"] == "matmul" and shapes.stacked:

@@ -14,7 +14,7 @@ What Keras 3.15 does beside the library below it (``keras/src/backend/tensorflow
 """
 
 from probe.case.geometry import BY_SIZE
-from probe.case.operation import operation_of_spec
+from probe.case.operation import OPERATIONS, operation_of_spec
 from probe.targets.backends import tensorflow as below
 from probe.targets.backends.contract import (
     Key,
@@ -60,6 +60,8 @@ class Keras(Writing):
         *(",onednn=0", ",onednn=0,contraction=0", ",isa=avx2", ",mode=graph", ",xla=1"),
         *(",backend=jax", ",backend=torch", "@gpu:0"),
     )
+    operations = tuple(name for name in OPERATIONS if name not in ("dot", "sum"))
+    undilated = ("max", "avg")
     title = "Keras"
     version_text = "keras.__version__"
     holds_weights = True
@@ -145,7 +147,6 @@ class Keras(Writing):
         return below.error_line(error)
 
     def emit(self, layer, shapes):
-        self.check(layer)
         source = straight(self, layer, shapes)._replace(make=layer_definitions(layer))
         # JAX hands back a result that is still being computed: what is timed waits for it
         if self.library == "jax":
@@ -173,7 +174,8 @@ class Keras(Writing):
         return tuple(text.splitlines())
 
     def check(self, layer):
-        """Raises Unsupported for float64 that Keras 3.15 casts to float32 and says nothing."""
+        """Of float64 Keras 3.15 casts some to float32 and says nothing: Unsupported."""
+        Writing.check(self, layer)
         if layer["dtype"] != "float64":
             return
         if self.library == "jax":
@@ -241,8 +243,6 @@ def layer_definitions(layer):
         shape = (None, layer["in_channels"])
         return (f"layer = {dense}", f"layer.build({shape})")
     transposed = operation_of_spec(layer).transposed
-    if op not in ("conv1d", "conv2d", "conv3d", "depthwise_conv2d") and not transposed:
-        raise Unsupported(f"op={op}: Keras has no layer for it")
     rank, padding, more = len(layer["kernel"]), layer["padding"], []
     if not isinstance(padding, str):
         pairs, padding = tuple(tuple(pair) for pair in padding), "valid"
@@ -279,8 +279,6 @@ def pooling_layer(layer):
     """Returns the expression of a pooling layer. Raises Unsupported where Keras has none."""
     name = {"max": "MaxPooling", "avg": "AveragePooling"}[pool_kind(layer)]
     name = f"keras.layers.{name}{len(layer['kernel'])}D"
-    if set(layer["dilation"]) != {1}:
-        raise Unsupported(f"{name} has no dilation")
     own = layer["padding"] == "same" and not layer["ceil_mode"]
     if own and layer["pad_with"] == "zeros":
         raise Unsupported("Keras' SAME pooling leaves padding out: use explicit padding")

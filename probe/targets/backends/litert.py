@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from probe.case.operation import operand_names, operation_of_spec, windows_of_spec
+from probe.case.operation import OPERATIONS, operand_names, operation_of_spec, windows_of_spec
 from probe.targets.backends.contract import (
     Key,
     PoolingLibrary,
@@ -34,8 +34,6 @@ KEYS = {
     "xnnpack": Key(("0", "1"), "1", "the XNNPACK delegate; 0: LiteRT's built-in kernels"),
     "threads": Key(None, "1", "threads of the interpreter"),
 }
-# Dtypes that LiteRT's kernels have.
-DTYPES = ("float32", "float16")
 # Spec's op -> the schema's operator.
 OPERATORS = {
     "conv1d": "CONV_2D",
@@ -85,6 +83,9 @@ class LiteRT(Writing):
     keys = KEYS
     doc = "a .tflite model of one operator; XNNPACK"
     suggestions = (",xnnpack=0", ",threads=2", ",xnnpack=0,threads=2")
+    operations = tuple(n for n in OPERATIONS if n in OPERATORS or "pool" in n)
+    dtypes = ("float32", "float16")
+    undilated = ("max", "avg")
     title = "LiteRT"
     version_text = 'metadata.version("ai-edge-litert")'
     standard = ("from importlib import metadata",)
@@ -104,9 +105,14 @@ class LiteRT(Writing):
         self.opened(switches, device, version)
         return self.facts(threads=int(switches.get("threads", 1)))
 
-    def operator(self, spec):
-        require_litert(spec)
-        return Writing.operator(self, spec)
+    def check(self, layer):
+        Writing.check(self, layer)
+        if pool_kind(layer) and layer["dtype"] != "float32":
+            raise Unsupported("dtype=%s: LiteRT's pooling has float32" % layer["dtype"])
+        if operation_of_spec(layer).transposed:
+            plain = layer["groups"] == 1 and set(layer["dilation"]) == {1}
+            if not plain or layer["padding"] not in ("valid", "same"):
+                raise Unsupported("TRANSPOSE_CONV has valid and same, no dilation and no groups")
 
     def emit(self, layer, shapes):
         graph = LiteRTGraph(layer["dtype"], shapes.shape)
@@ -165,25 +171,9 @@ def runners(details):
     return names[::-1]
 
 
-def require_litert(spec):
-    """Raises Unsupported where no model is built for a spec, or LiteRT has no such numbers."""
-    if pool_kind(spec):
-        if spec["dtype"] != "float32" or any(step != 1 for step in spec["dilation"]):
-            raise Unsupported("LiteRT's pooling has float32 and no dilation")
-    elif spec["op"] not in OPERATORS:
-        raise Unsupported(f"op={spec['op']}: no LiteRT model is built for it here")
-    elif operation_of_spec(spec).transposed:
-        plain = spec["groups"] == 1 and set(spec["dilation"]) == {1}
-        if not plain or spec["padding"] not in ("valid", "same"):
-            raise Unsupported("TRANSPOSE_CONV has valid and same, no dilation and no groups")
-    if spec["dtype"] not in DTYPES:
-        raise Unsupported(f"dtype={spec['dtype']}: LiteRT's kernels have {', '.join(DTYPES)}")
-
-
 def operators(graph, spec):
     """Returns the tensor behind an operation of the graph's input. Raises Unsupported."""
     x = graph.x
-    require_litert(spec)
     if pool_kind(spec):
         return pool_operators(graph, spec, x)
     if OPERATORS[spec["op"]] == "FULLY_CONNECTED":

@@ -86,6 +86,7 @@ class OnnxRuntime(Writing):
     layouts: Lines = (layout.CONTIGUOUS, "offset:N")
     imports = ("import onnxruntime", "from onnx import TensorProto, helper, numpy_helper")
     modules = ("onnxruntime", "onnx")
+    dtypes: Lines = tuple(TYPES)
     runs = 'y = session.run(["y"], {%s})[0]'
 
     @classmethod
@@ -136,13 +137,7 @@ class OnnxRuntime(Writing):
         lines += [line % entry for entry in session_entries(self.switches)]
         return (*lines, "    return found")
 
-    def check(self, layer):
-        dtype = layer["dtype"]
-        if dtype not in TYPES:
-            raise Unsupported("dtype=%s: it can't be fed from NumPy" % dtype)
-
     def emit(self, layer, shapes):
-        self.check(layer)
         graph = OnnxGraph(layer, shapes)
         source = straight(graph, layer, shapes)
         nodes = ", ".join(source.run)

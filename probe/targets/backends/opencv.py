@@ -19,7 +19,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from probe.case.operation import operand_names, operation_of_spec, windows_of_spec
+from probe.case.operation import OPERATIONS, operand_names, windows_of_spec
 from probe.targets.backends.contract import Key, Unavailable, Unsupported, pool_kind
 from probe.targets.backends.source import Source, Writing
 
@@ -44,6 +44,13 @@ class OpenCV(Writing):
     keys = KEYS
     doc = "a Caffe model of one layer in OpenCV's cv2.dnn, NCHW"
     suggestions = (",winograd=0", ",threads=1", ",winograd=0,threads=1")
+    operations = tuple(
+        name
+        for name, what in OPERATIONS.items()
+        if what.kind in ("convolution", "pool") or name in PRODUCTS
+    )
+    dtypes = ("float32",)
+    undilated = ("max", "avg")
     title = "OpenCV"
     version_text = "cv2.__version__"
     imports = ("import cv2",)
@@ -70,12 +77,12 @@ class OpenCV(Writing):
     def said(self, error):
         return " ".join(str(getattr(error, "err", "") or error).split())[:300]
 
-    def operator(self, spec):
-        require_caffe(spec)
-        return Writing.operator(self, spec)
+    def check(self, layer):
+        Writing.check(self, layer)
+        if layer.get("padding") == "same_lower":
+            raise Unsupported("padding=same_lower: Caffe has explicit padding alone")
 
     def emit(self, layer, shapes):
-        require_caffe(layer)
         if layer["op"] in PRODUCTS:
             return self.product(layer, shapes.shape)
         return self.windowed(layer, shapes.shape)
@@ -187,20 +194,6 @@ def varint(number):
         number >>= 7
     groups.append(number)
     return bytes(groups)
-
-
-def require_caffe(spec):
-    """Raises Unsupported where Caffe has no layer for the spec, or OpenCV no such numbers."""
-    if spec["dtype"] != "float32":
-        raise Unsupported(f"dtype={spec['dtype']}: OpenCV's Caffe layers are float32")
-    if spec.get("padding") == "same_lower":
-        raise Unsupported("padding=same_lower: Caffe has explicit padding alone")
-    known = operation_of_spec(spec).kind in ("convolution", "pool") or spec["op"] in PRODUCTS
-    if "kernel" in spec and not known:
-        built = "convolutions, pooling, matmul and dense are built for Caffe"
-        raise Unsupported(f"op={spec['op']}: {built}")
-    if pool_kind(spec) and any(step != 1 for step in spec["dilation"]):
-        raise Unsupported("Caffe's pooling has no dilation")
 
 
 def output_count(spec, axis, size, pad):

@@ -10,7 +10,7 @@ refused, since the plugin would silently compute it in float32.
 import json
 
 from probe.targets.backends import onnxruntime
-from probe.targets.backends.contract import Key, Unsupported
+from probe.targets.backends.contract import Key
 from probe.targets.backends.source import Writing
 
 KEYS = {
@@ -44,6 +44,7 @@ class OpenVino(onnxruntime.OnnxRuntime):
     layouts = Writing.layouts
     imports = ("import openvino as ov", "from onnx import TensorProto, helper, numpy_helper")
     modules = ("openvino", "onnx")
+    dtypes = ("float32", "float16")
     runs = "y = session({%s})[0]"
 
     def start(self, switches, device):
@@ -57,13 +58,6 @@ class OpenVino(onnxruntime.OnnxRuntime):
 
     def setup(self):
         return ()
-
-    def check(self, layer):
-        dtype = layer["dtype"]
-        if dtype not in ("float32", "float16"):
-            wide = "the CPU plugin computes it in float32"
-            why = wide if dtype == "float64" else "NumPy lacks it"
-            raise Unsupported("dtype=%s: %s" % (dtype, why))
 
     def opens(self):
         words = [

@@ -14,7 +14,7 @@ import numpy as np
 
 from probe.case import floats
 from probe.case.geometry import BY_SIZE
-from probe.case.operation import operand_names, operation_of_spec, windows_of_spec
+from probe.case.operation import OPERATIONS, operand_names, operation_of_spec, windows_of_spec
 from probe.targets.backends.contract import (
     Backend,
     Operator,
@@ -22,6 +22,7 @@ from probe.targets.backends.contract import (
     Unavailable,
     Unsupported,
     declined,
+    pool_kind,
 )
 
 Lines = Tuple[str, ...]
@@ -68,6 +69,8 @@ class Writing(Backend):
     ``standard``        modules of Python's own, or statements that import of them, which that needs
     ``imports``         import statements, after NumPy's
     ``modules``         distributions that a script needs beside NumPy
+    ``operations``      the ops of specs that it has, ``dtypes`` their formats,
+    ``undilated``       kinds of pools that it has without dilation alone
     ``holds_weights``   whether ``load`` puts operands into what ``make`` made, such as layers
     ``refusals``        exceptions by which it refuses an operator, and
     ``exhausted``       by which it says that memory is short: set when it is started
@@ -78,6 +81,9 @@ class Writing(Backend):
     standard: Lines = ()
     imports: Lines = ()
     modules: Lines = ()
+    operations: Lines = tuple(OPERATIONS)
+    dtypes: Lines = tuple(floats.FORMATS)
+    undilated: Lines = ()
     constant_weights = False
     holds_weights = False
     refusals: Tuple[Any, ...] = ()
@@ -113,6 +119,12 @@ class Writing(Backend):
 
     def check(self, layer):
         """Raises Unsupported for what the library has at no size, as soon as it is asked for."""
+        for name, known in (("op", self.operations), ("dtype", self.dtypes)):
+            if layer[name] not in known:
+                there = self.title, ", ".join(known)
+                raise Unsupported("%s=%s: %s has %s" % ((name, layer[name]) + there))
+        if pool_kind(layer) in self.undilated and set(layer["dilation"]) != {1}:
+            raise Unsupported("dilation: %s's pooling has none" % self.title)
 
     def shown(self, layer, shapes):
         """The lines from ``x`` to ``y`` for a reader, without what only compiles or waits."""

@@ -103,6 +103,7 @@ class TensorFlow(Writing):
         *(",threads=1", ",threads=2", ",mode=graph", ",xla=1", ",weights=constant"),
         *(",deterministic=1", ",algorithm=elementwise", "@gpu:0", "@gpu:0,deterministic=1"),
     )
+    undilated = ("max", "avg")
     title = "TensorFlow"
     version_text = "tf.__version__"
     imports = ("import tensorflow as tf",)
@@ -367,8 +368,6 @@ class TensorFlow(Writing):
         """Returns the expression of ``tf.nn``'s pooling: SAME, VALID, or ``tf.pad`` before it."""
         kind, rank, padding = pool_kind(layer), len(layer["kernel"]), layer["padding"]
         name = f"tf.nn.{kind}_pool{rank}d"
-        if set(layer["dilation"]) != {1}:
-            raise Unsupported(f"{name} has no dilation")
         sizes = [list(layer["kernel"]), list(layer["stride"])]
         if self.release() >= (2, 0):
             windows = ", ".join(map(one_or_all, sizes))

@@ -85,6 +85,7 @@ class Torch(Writing):
         *(",isa=sse41", ",isa=avx2", ",isa=avx512_core", ",deterministic=1"),
         *("@cuda:0", "@cuda:0,tf32=0", "@cuda:0,deterministic=1", "@cuda:0,benchmark=1"),
     )
+    undilated = ("avg",)
     title = "PyTorch"
     version_text = "torch.__version__"
     layouts = (*WORDS, "offset:N")
@@ -129,6 +130,7 @@ class Torch(Writing):
         return tuple(lines)
 
     def check(self, layer):
+        Writing.check(self, layer)
         if layer["op"] not in ("matmul", "dense") and self.switches.get("linear") == "1":
             raise Unsupported(f"op={layer['op']}: linear=1 is for matmul and dense")
 
@@ -313,8 +315,6 @@ def pooled(layer, x, sizes):
     rank, largest = len(layer["kernel"]), pool_kind(layer) == "max"
     name = f"F.{'max' if largest else 'avg'}_pool{rank}d"
     dilated, zeros = set(layer["dilation"]) != {1}, layer["pad_with"] == "zeros"
-    if dilated and not largest:
-        raise Unsupported(f"torch.nn.functional.avg_pool{rank}d has no dilation")
     words = {"stride": one_or_all(layer["stride"])}
     if dilated:
         words["dilation"] = one_or_all(layer["dilation"])

@@ -151,11 +151,11 @@ def test_new_weights_and_a_new_bias_count(started, text):
 
 LACKING = [
     ("onnxruntime", "float64", "NOT_IMPLEMENTED"),
-    ("onnxruntime", "bfloat16", "it can't be fed from NumPy"),
+    ("onnxruntime", "bfloat16", "ONNX Runtime has float32"),
     ("opencv", "float64", "float32"),
     ("opencv", "bfloat16", "float32"),
-    ("openvino,precision=f32", "float64", "computes it in float32"),
-    ("openvino,precision=f32", "bfloat16", "NumPy lacks it"),
+    ("openvino,precision=f32", "float64", "OpenVINO has float32, float16"),
+    ("openvino,precision=f32", "bfloat16", "OpenVINO has float32, float16"),
     ("litert,xnnpack=0", "float16", "LiteRT refuses: .*kTfLiteFloat32"),
 ]
 
