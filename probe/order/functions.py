@@ -60,8 +60,8 @@ class OwnSession(InlineSession):
     def __init__(self, text: str, make: Callable[[dict[str, Any]], Operator]) -> None:
         self.target = Own(text)  # type: ignore[assignment]
         self.variables, self.facts = {}, {}
-        self._worker, self.alive = child.Worker(), True
-        self._worker.backend = _Library(make)  # type: ignore[assignment]
+        self._worker = child.Worker()
+        self._worker.backend = _Library(make)
 
 
 class FunctionSession(OwnSession):

@@ -206,23 +206,6 @@ def _draw_joins(axes: Axes, tree: Tree, rows: Mapping[int, int]) -> None:
     axes.spines["bottom"].set_bounds(0, products)
 
 
-def draw_turns(axes: Axes, tree: Tree) -> int:
-    """Draws when every product is added: its turn within its running sum, a colour a sum.
-
-    Two sides with as many running sums, filled in different orders, look different. Returns how
-    many running sums there are.
-    """
-    runs = sorted(accumulators(tree), key=min)
-    for number, run in enumerate(runs):
-        turns = [turn for turn, leaf in enumerate(run) if leaf != BIAS]
-        products = [run[turn] for turn in turns]
-        axes.scatter(products, turns, s=9, color=colour(number), linewidths=0)
-    axes.set(xlabel="product", ylabel="turn in its sum")
-    axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    return len(runs)
-
-
 # Summands up to which a tree is drawn; more of them as running sums.
 DRAWN = 32
 
@@ -232,47 +215,43 @@ def sides(evidence: Evidence, said: tuple[str, str]) -> Figure:
 
     ``said``: what each side is, in words. It is ``order.png`` of a reproduction.
     """
-    sides = (("left", evidence.left), ("right", evidence.right))
-    assert all(side.summation is not None for _, side in sides)
-    leaves = max(len(side.summation.tree.leaves) for _, side in sides if side.summation)
-    figure = Figure(figsize=(min(max(9.0, 1.5 * leaves), 22.0), 4.6), layout="constrained", dpi=120)
-    for axes, (name, side), words in zip(figure.subplots(1, 2), sides, said, strict=True):
+    shown = list[tuple[Summation, str, dict[str, Any]]]()
+    both = zip((("left", evidence.left), ("right", evidence.right)), said, strict=True)
+    for (name, side), words in both:
         assert side.summation is not None
-        if leaves <= DRAWN:
-            # where partial sums are wider, those that are rounded to the dtype are marked
-            narrow = side.dtype if side.summation.wider(side.dtype) else None
-            texts = {
+        # where partial sums are wider, those that are rounded to the dtype are marked
+        looks = {
+            "marked": side.own,
+            "dtype": side.dtype if side.summation.wider(side.dtype) else None,
+        }
+        if len(side.summation.tree.leaves) <= 12:
+            looks["sums"] = {
                 partial.node: floats.bits_text(partial.bits, partial.format).partition(" ")[0]
                 for partial in side.sums
             }
-            draw(axes, side.summation, texts if leaves <= 12 else None, side.own, narrow)
-        else:
-            draw_accumulators(axes, side.summation.tree)
+        result = f"out{list(side.output)} = {floats.bits_text(side.library, side.dtype)}"
         formats = ", ".join(side.summation.formats(side.dtype))
-        title = [
-            f"{name}: {words}",
-            f"out{list(side.output)} = {floats.bits_text(side.library, side.dtype)}",
-            *[formats] * bool(formats),
-        ]
-        axes.set_title("\n".join(title), fontsize=11)
-    if leaves <= DRAWN:
-        if leaves > 1:
-            caption = "red: partial sums that the other side does not have"
-            figure.suptitle(caption, fontsize=9, color=DIFFERS)
-        kinds_legend(figure, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+        title = "\n".join(filter(None, (f"{name}: {words}", result, formats)))
+        shown.append((side.summation, title, looks))
+    figure = summations(shown, 0.75)
+    if 1 < max(len(each.tree.leaves) for each, *_ in shown) <= DRAWN:
+        caption = "red: partial sums that the other side does not have"
+        figure.suptitle(caption, fontsize=9, color=DIFFERS)
     return figure
 
 
-def summations(shown: Sequence[tuple[Summation, str]]) -> Figure:
-    """Draws summations side by side with their titles; long sums as the groups they are kept in."""
-    leaves = max(len(each.tree.leaves) for each, _ in shown)
-    width = min(max(4.5, 0.5 * leaves), 11.0) * len(shown)
+def summations(
+    shown: Sequence[tuple[Summation, str, dict[str, Any]]], inches: float = 0.5
+) -> Figure:
+    """Draws summations side by side: each with its title, and options of :func:`draw`. Long sums
+    are drawn as the running sums that they are kept in. ``inches``: for a leaf."""
+    leaves = max(len(each.tree.leaves) for each, *_ in shown)
+    width = min(max(4.5, inches * leaves), 11.0) * len(shown)
     figure = Figure(figsize=(width, 4.6), layout="constrained", dpi=120)
-    for axes, (each, title) in zip(
-        figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True
-    ):
-        if len(each.tree.leaves) <= DRAWN:
-            draw(axes, each)
+    panels = figure.subplots(1, len(shown), squeeze=False)[0]
+    for axes, (each, title, looks) in zip(panels, shown, strict=True):
+        if leaves <= DRAWN:
+            draw(axes, each, **looks)
         else:
             draw_accumulators(axes, each.tree)
         axes.set_title(title, fontsize=11)
@@ -287,14 +266,14 @@ SHOWN = 3
 
 def draw_explained(comparison: Comparison, evidence: Evidence | None) -> Figure | None:
     """Draws both sides' trees of one output; of sides that agree, how the first output is added."""
-    words = [comparison.words(side) for side in (comparison.left, comparison.right)]
+    words = comparison.words(comparison.left), comparison.words(comparison.right)
     if evidence is not None and evidence.left.summation and evidence.right.summation:
-        return sides(evidence, (words[0], words[1]))
+        return sides(evidence, words)
     if not comparison.compared:
         return None
-    both = ((comparison.left, comparison.pairs.left), (comparison.right, comparison.pairs.right))
-    each = [side.summation(places[0]) for side, places in both]
-    known = [(summed, word) for summed, word in zip(each, words, strict=True) if summed is not None]
+    left, right = comparison.pairs.left[0], comparison.pairs.right[0]
+    each = comparison.left.summation(left), comparison.right.summation(right)
+    known = [(one, word, {}) for one, word in zip(each, words, strict=True) if one is not None]
     return summations(known) if known else None
 
 
@@ -305,8 +284,7 @@ def draw_ordered(side: CaseRun) -> Figure | None:
         return None
     counts = orders.counts()
     ranked = sorted(range(len(counts)), key=lambda number: -counts[number])[:SHOWN]
-    outputs = {number: f"{counts[number]:,} outputs" for number in ranked}
-    return summations([(orders.summations[number], outputs[number]) for number in ranked])
+    return summations([(orders.summations[n], f"{counts[n]:,} outputs", {}) for n in ranked])
 
 
 FIRST_SOURCE = "first source"
@@ -352,57 +330,52 @@ class PlotRow:
 
 
 def rows_of(difference: Difference, most: int = ROWS) -> list[PlotRow]:
-    """Returns the rows: operations that differ, and runs of the others; the middle of many is left
-    out, and said to be."""
+    """The rows: operations that differ, and runs of the others; what is far from the first source
+    is left out, and said to be."""
     rows: list[PlotRow] = []
 
     def quiet_or_itself(operation: Region) -> str | int:  # what differs has a row of its own
-        return operation.verdict if operation.verdict in ("equal", *ALONE) else id(operation)
+        return operation.verdict if operation.verdict in ALONE else id(operation)
 
     for quiet, group in groupby(difference.computed, quiet_or_itself):
         operation, *others = group
         if isinstance(quiet, str):
-            text = f"{1 + len(others)} {ALONE.get(quiet, 'equal')}"
-            rows.append(PlotRow(text if others else _without_middle(operation.name), quiet, 0.0))
+            text = f"{1 + len(others)} {ALONE[quiet]}" if others else operation.name
+            rows.append(PlotRow(_without_middle(text), quiet, 0.0))
             continue
         gives = {(pair.left, pair.right) for pair in operation.gives}
         output = any((pair.left, pair.right) in gives for pair in difference.outputs)
         mark = FIRST_SOURCE if operation is difference.first else "output" if output else ""
         largest = np.inf if operation.max_ulp is None else float(operation.max_ulp)
         scaled = max((pair.scaled for pair in operation.gives), default=0.0)
-        words = dict.fromkeys((operation.name, operation.op))
-        text, own = _without_middle("  ".join(words).rstrip()), bool(operation.own)
-        rows.append(PlotRow(text, operation.verdict, largest, scaled, mark, own))
+        text = _without_middle("  ".join(dict.fromkeys((operation.name, operation.op))).rstrip())
+        rows.append(
+            PlotRow(text, operation.verdict, largest, scaled, mark, own=bool(operation.own))
+        )
     if len(rows) <= most:
         return rows
     first = next((n for n, row in enumerate(rows) if row.mark == FIRST_SOURCE), 0)
     start = max(0, min(first - 3, len(rows) - most))
-    middle = rows[start : start + most - 6]
-    end = start + len(middle)
-    last = max(end, len(rows) - 4)
-    shown = [*_row_of_rest(rows[:start]), *middle, *_row_of_rest(rows[end:last])]
-    return [*shown, *rows[last:]]
+    end = start + most - 2
+    before, behind = (
+        [PlotRow(f"… {count} rows more", "equal", 0.0)] if (count := len(hidden)) else []
+        for hidden in (rows[:start], rows[end:])
+    )
+    return [*before, *rows[start:end], *behind]
 
 
 # What a row says of several operations in which nothing differs.
-ALONE = {"left": "on the left alone", "right": "on the right alone", "unknown": "not known"}
+ALONE = {
+    "equal": "equal",
+    "left": "on the left alone",
+    "right": "on the right alone",
+    "unknown": "not known",
+}
 
 
 def _without_middle(text: str) -> str:
-    return (
-        text
-        if len(text) <= LONGEST_NAME
-        else f"{text[: LONGEST_NAME // 2 - 1]}…{text[-LONGEST_NAME // 2 :]}"
-    )
-
-
-def _row_of_rest(rows: list[PlotRow]) -> list[PlotRow]:
-    """Returns one row for several that are not drawn."""
-    if not rows:
-        return []
-    largest = max(row.largest for row in rows)
-    verdict = next((row.verdict for row in rows if row.verdict in ("source", "carried")), "equal")
-    return [PlotRow(f"… {len(rows)} rows more", verdict, largest)]
+    half = LONGEST_NAME // 2
+    return text if len(text) <= LONGEST_NAME else f"{text[: half - 1]}…{text[-half:]}"
 
 
 def walked(difference: Difference, lines: Sequence[str]) -> Figure:
@@ -414,9 +387,8 @@ def walked(difference: Difference, lines: Sequence[str]) -> Figure:
     sums = _sums_of_source(difference)
     height = 1.6 + 0.24 * max(len(rows), 18 if sums else 8)
     figure = Figure(figsize=(9.0 + 6.0 * bool(sums), height), layout="constrained", dpi=110)
-    grid = gridspec.GridSpec(
-        2 if sums else 1, 2 if sums else 1, figure=figure, width_ratios=[9, 6][: 1 + bool(sums)]
-    )
+    panels = 2 if sums else 1
+    grid = gridspec.GridSpec(panels, panels, figure=figure, width_ratios=[9, 6][:panels])
     axes = figure.add_subplot(grid[:, 0])
     distance_dots(axes, rows)
     for place, (side, summation) in enumerate(sums):
@@ -425,7 +397,8 @@ def walked(difference: Difference, lines: Sequence[str]) -> Figure:
         if len(summation.tree.leaves) <= DRAWN:
             draw(panel, summation)
         else:
-            title += f": {counted(draw_turns(panel, summation.tree), 'running sum')}"
+            draw_accumulators(panel, summation.tree)
+            title += f": {counted(len(accumulators(summation.tree)), 'running sum')}"
         panel.set_title(title, fontsize=9, loc="left")
     caption = "\n".join(textwrap.fill(line, TITLE) for line in lines)
     figure.suptitle(caption, fontsize=9, x=0.01, ha="left")

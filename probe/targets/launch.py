@@ -128,6 +128,9 @@ class Session:
     is lost too, and ``start`` begins again. Errors: TargetError; InputError: it is no target.
     """
 
+    _process: subprocess.Popen[bytes] | None = None
+    _born = 0
+
     def __init__(
         self,
         where: target.Target | str,
@@ -141,9 +144,8 @@ class Session:
         self.command = command
         self.variables = library_variables(where) | dict(extra or {})
         self.facts: dict[str, Any] = {}
-        self._process: subprocess.Popen[bytes] | None = None
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the session)
-        self._born, self._slower = 0, 1.0
+        self._slower = 1.0
 
     def __enter__(self) -> Self:
         try:
@@ -360,6 +362,9 @@ class InlineSession(Session):
             if "error" in answer:
                 raise self._error(answer["error"], answer["message"])
             yield answer, result
+
+    def expected_facts(self) -> dict[str, Any]:
+        return _own_facts(self.target)
 
     def mark(self) -> int:
         return 0
