@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib import util
 from typing import Any, TypeVar
 
@@ -59,6 +59,14 @@ class InputError(ProbeError):
         """In the words of who asks: options of commands become arguments where it is Python."""
         text = super().__str__()
         return text if COMMAND else in_python(text)
+
+
+def refuse(options: Mapping[str, Any], why: str, todo: str = "leave it out") -> None:
+    """InputError: one of these options is given. None, False and what is empty are not."""
+    for name, value in options.items():
+        empty = isinstance(value, tuple | dict) and not value
+        if value is not None and value is not False and not empty:
+            raise InputError(name, value, why, todo)
 
 
 # Commands that run in this process, in all its threads; empty where somebody's Python asks.

@@ -103,9 +103,9 @@ class Schedule:
         """Whether each piece gets what the one before it left."""
         return self.kind in STATEFUL
 
-    def with_sizes(self, *sizes: int) -> Schedule:
-        """The same with pieces of other sizes."""
-        overlap = f"+overlap:{self.overlap}" if self.overlap else ""
+    def of_size(self, size: int) -> Schedule:
+        """The same with pieces of another size along every axis."""
+        overlap, sizes = f"+overlap:{self.overlap}" if self.overlap else "", (size,) * self.axes
         words = "x".join(map(str, sizes))
         return Schedule(f"{self.kind}:{words}{overlap}", self.kind, sizes, self.overlap)
 

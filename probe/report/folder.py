@@ -244,10 +244,9 @@ def evidence_of(comparison: Comparison, cause: str | None = None) -> Evidence | 
     return without_zeros(shown, WRITTEN)
 
 
-def fresh(out: Path, force: bool = False) -> None:
+def fresh(out: Path) -> None:
     """Refuses a folder that has files. InputError."""
-    if not force:
-        require_unwritten("out", out, "give another folder, or --force")
+    require_unwritten("out", out)
 
 
 def write_folder(repro: Reported, out: Path, form: str | None = None) -> None:

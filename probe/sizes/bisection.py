@@ -420,16 +420,29 @@ def bisect_conditions(
     if what not in WHAT:
         raise InputError("what", what, "there is no such choice", f"use {' or '.join(WHAT)}")
 
+    def measured(where: Target) -> tuple[str, str]:
+        return ReleaseQuestion(case, where, lengths, what).measured(where)
+
+    return search_targets(left, right, measured, tell)
+
+
+def search_targets(
+    left: Target, right: Target, measured: Callable[[Target], tuple[str, str]], tell: Say
+) -> Conditions:
+    """As ``search_conditions``, of what a target shows as a short name, and in words. TargetError
+    of it: this target can't show it, and nor can one that can't be installed."""
+
     def ask(where: Target) -> ReleaseStep:
         tell(f"measuring {where.text}")
         try:
             if where.version is not None:
                 installation.install_target(where)
-            seen, says = ReleaseQuestion(case, where, lengths, what).measured(where)
-            tell(f"{where.text}: {says}")  # known also where somebody interrupts the search
-            return ReleaseStep(where.text, seen, says)
+            seen, says = measured(where)
         except TargetError as error:
             return ReleaseStep(where.text, None, why=error.why)
+        if says:
+            tell(f"{where.text}: {says}")  # known also where somebody interrupts the search
+        return ReleaseStep(where.text, seen, says)
 
     return search_conditions(left, right, ask)
 

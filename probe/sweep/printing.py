@@ -11,10 +11,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType, RenderResult
+from rich.highlighter import RegexHighlighter
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -96,12 +97,22 @@ class Output:
         return VOICE.speaking(Reporter(whole), what, self.as_json)
 
 
+class Verdicts(RegexHighlighter):
+    """On a terminal words have their colour wherever they stand: no view says one."""
+
+    highlights: ClassVar[list[str]] = [
+        r"(?P<red>\b(?:differs?|bug|source|changed|contradicted|wrong|unexplained)\b)",
+        r"(?P<green>\b(?:agrees?|equal|exact|same|ok|rounding|one order|the library's bits)\b)",
+        r"(?P<yellow>\b(?:unknown|not known|carried|missing|failed|interrupted)\b|^note: .*)",
+    ]
+
+
 _ULP = re.compile(r"\bulp\b")
 ULP = "ulp: unit in the last place, the distance from a floating-point number to the next one"
 
 
 def _console(stderr: bool) -> Console:
-    console = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    console = Console(stderr=stderr, markup=False, highlighter=Verdicts(), emoji=False)
     if not console.is_terminal and not os.environ.get("COLUMNS"):
         console.width = PIPED_WIDTH
     return console
@@ -159,7 +170,9 @@ def _text(cell: RenderableType) -> Text:
 
 def table(*columns: str, right: Sequence[str] = ()) -> Table:
     """Returns a table without lines. Columns in ``right`` are numbers: not folded, nor targets."""
-    lines = Rows(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+    lines = Rows(
+        box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False, highlight=True
+    )
     for column in columns:
         whole = column == "target" or column in right
         side: JustifyMethod = "right" if column in right else "left"

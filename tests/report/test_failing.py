@@ -91,9 +91,8 @@ def test_the_short_script_and_the_replay_print_the_measured_numbers(tmp_path):
     folder.fresh(tmp_path)
     folder.write_folder(made, tmp_path)
     assert made.sizes["report.md"] == len((tmp_path / "report.md").read_text())
-    with pytest.raises(InputError, match="force=True"):
+    with pytest.raises(InputError, match="give another folder"):
         folder.fresh(tmp_path)
-    folder.fresh(tmp_path, force=True)
     made.ran = replace(made.ran, printed="x" * 100_000)
     made.short, made.script = None, "y" * 100_000
     whole = report.report_text(made, FORMS["tensorflow"])

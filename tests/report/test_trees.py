@@ -8,9 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import probe
-from probe.case.errors import InputError
-
 matplotlib.use("agg")
 
 from matplotlib.figure import Figure
@@ -112,18 +109,6 @@ def test_joins_of_running_sums_are_drawn_beside_them():
         brackets = [line for line in lines if len(line.get_xdata()) == 3]
         assert len(brackets) == joined
         assert all(min(line.get_xdata()) >= 64 for line in brackets)
-
-
-def test_the_trees_of_an_order_are_drawn_into_a_file(tmp_path):
-    found = probe.order(lambda x: sum(x), 6)
-    for name in ("tree.svg", "tree.png"):
-        found.save_tree(tmp_path / name)
-        assert (tmp_path / name).stat().st_size
-    for name in ("tree.dot", "none/tree.svg"):
-        with pytest.raises(InputError, match="give a file in a folder that exists, which ends in"):
-            found.save_tree(tmp_path / name)
-    with pytest.raises(InputError, match="give a case whose outputs are sums"):
-        probe.order(lambda x: max(x), 4).save_tree(tmp_path / "no.svg")
 
 
 X = normal(6, 32)

@@ -210,8 +210,7 @@ def test_a_stable_target_needs_no_remedy():
     ("given", "names", "sizes"),
     [
         ({"only": ["pad", "chunks=2"]}, ["pad", "chunks=2"], [2]),
-        ({"only": ["pad"], "chunks": [3]}, ["pad", "chunks=3"], [3]),
-        ({"chunks": [3, 4]}, None, [3, 4]),
+        ({"only": ["chunks=3", "chunks=4"]}, ["chunks=3", "chunks=4"], [3, 4]),
         ({"only": ["pad"]}, ["pad"], None),
     ],
 )
@@ -296,7 +295,7 @@ CONV = ("--op", "conv1d", "--kernel", "5", "--lengths", "6,9,40", "--target", UN
 
 @pytest.mark.slow
 def test_the_command_prints_a_table_or_json(capsys, tmp_path):
-    only = ("--only", "pad", "--chunks", "8")
+    only = ("--only", "pad,chunks=8")
     status, printed = told(capsys, *CONV, *only, "--json", "--store", str(tmp_path))
     found = json.loads(printed.out)
     assert status == 0
@@ -318,8 +317,8 @@ def test_the_recommendation_comes_first_and_three_columns_fit_eighty(capsys, mon
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((*CONV[:-2], "--only", "nonsense"), "only=nonsense: there is no such remedy; use default"),
-        ((*CONV, "--fixed", "9"), "fixed=9: a case is compared with its largest length"),
+        ((*CONV[:-2], "--only", "nonsense"), "only=nonsense: unknown; use one of default"),
+        ((*CONV, "--fixed", "9"), "fixed=9: it is for a model: a case has its own sizes"),
         ((*CONV[:5], "9", *CONV[6:]), "lengths=9: a single length has nothing to differ from"),
         (("nine-layers", "--op", "conv1d", "--lengths", "1,2"), "op=conv1d: the model defines"),
     ],

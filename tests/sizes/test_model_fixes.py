@@ -226,7 +226,7 @@ def test_the_cheapest_exact_way_is_recommended():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--op dense --in-channels 4 --table t.json", "table=t.json: it is of a model"),
+        ("--op dense --in-channels 4 --table t.json", "table=t.json: it is for a model"),
         ("--op conv1d --kernel 3 --vary batch", "length=None: the length is fixed"),
         ("--op dense --in-channels 4 --vary filters", "vary=filters: remedies are not measured"),
         ("nine-layers --table nowhere/t.json", "table=nowhere/t.json: there is no such folder"),

@@ -23,7 +23,7 @@ from probe.targets import budget
 from probe.targets.launch import Session, open_session
 from probe.targets.progress import Reporter
 from probe.targets.target import Target
-from probe.ui.answers.show.sweeps import sweep_by_bits
+from probe.ui.answers.sweep import Swept
 from probe.ui.cli.cases import KEEP
 
 pytestmark = pytest.mark.long
@@ -173,7 +173,7 @@ def test_without_a_number_a_stated_number_of_differing_outputs_is_kept(
         kept = probe.load(tmp_path).comparisons["kept"]
         assert report["kept"] == kept.sum() == len(probe.load(tmp_path).differences)
         assert report["kept"] < report["differing"] and kept.max() <= 3
-        Output().results.print(sweep_by_bits(found, CASE, [9, 10, 11]))
+        Output().results.print(Swept(found, CASE, [9, 10, 11, 19]).shown())
         counts = f"of {report['differing']:,} differing outputs {report['kept']:,} are stored"
         assert counts in " ".join(capsys.readouterr().out.split())
 

@@ -38,6 +38,11 @@ class Answer(ABC):
 
     found: Any
 
+    @property
+    def finding(self) -> bool:
+        """Of runs that are compared: whether anything differs, or whether that is unknown."""
+        return bool(self.verdict != "equal")
+
     @abstractmethod
     def lines(self) -> tuple[str, str, str]:
         """Returns the question, the finding, and what it means or what to do next."""

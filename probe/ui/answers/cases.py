@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,10 +27,10 @@ from probe.targets.launch import open_session
 from probe.targets.progress import Say
 from probe.targets.target import Target
 from probe.ui.answers.answer import DEFAULT_TARGET, Answer, checked_case, checked_target
+from probe.ui.answers.show import cases as show
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from rich.console import RenderableType
 
     from probe.sizes.thresholds import Floor, SizeClass, Thresholds
 
@@ -59,10 +58,7 @@ class Explained(Answer):
         first, counts, why = self.found.lines()
         return first, f"{self.verdict.what}: {counts}", why
 
-    def shown(self) -> RenderableType:
-        from probe.ui.answers.show import cases
-
-        return cases.explanation(self.found, self.evidence, self.verdict)
+    shown = show.explanation
 
     def drawn(self) -> Figure | None:
         from probe.report import trees
@@ -138,10 +134,7 @@ class WindowsAnswer(Answer):
             f"{wrong:,} are not {where}" if wrong else f"all are {where}",
         )
 
-    def shown(self) -> RenderableType:
-        from probe.ui.answers.show import cases
-
-        return cases.windows(self)
+    shown = show.windows
 
     def report(self) -> dict[str, Any]:
         """Returns what ``--json`` prints: an entry of ``windows`` for every group and output
@@ -262,10 +255,7 @@ class Ordered(Answer):
         what = f"{counted(case.in_channels, f'{case.dtype} number')} by"
         return f"{what if isinstance(target, functions.Own) else case.label + ' on'} {target.text}"
 
-    def shown(self) -> RenderableType:
-        from probe.ui.answers.show import cases
-
-        return cases.order(self)
+    shown = show.order
 
     @property
     def tree(self) -> str | None:
@@ -277,20 +267,6 @@ class Ordered(Answer):
         from probe.report import trees
 
         return trees.draw_ordered(self.found)
-
-    def save_tree(self, file: str | Path) -> None:
-        """Writes the picture of the orders of most outputs, as the file's name ends: .svg, .png,
-        .pdf. InputError: no order is known, or the file can't be written."""
-        figure = self.picture()
-        if figure is None:
-            why = self.found.evidence or "no order is known"
-            raise InputError("tree", self._asked(), why, "give a case whose outputs are sums")
-        try:
-            figure.savefig(file)
-        except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or " ".join(str(error).split())
-            todo = "give a file in a folder that exists, which ends in .svg, .png or .pdf"
-            raise InputError("tree", file, why, todo) from None
 
 
 @typed
@@ -325,37 +301,35 @@ def order(
 
     Errors: InputError, also where f fails or returns no number; TargetError.
     """
-    if not isinstance(what, Case):
-        return _of_function(what, target if n is None else n, dtype, products)
-    if isinstance(target, int) or n is not None:
-        why = "a case defines how many products are added"
-        raise InputError("n", target if n is None else n, why, "leave it out")
-    case, where = require_length(what), checked_target(target)
-    with open_session(where) as session:
-        return Ordered(run_and_reveal(session, case))
-
-
-def _of_function(f: object, n: object, dtype: str, products: bool | None) -> Ordered:
-    if not callable(f):
-        why = f"{type(f).__name__} is neither a case nor a function"
-        raise InputError("what", repr(f)[:40], why, "give probe.Case(...), or f and n")
-    if isinstance(n, np.integer):
-        n = int(n)
-    if not isinstance(n, int):
-        shown = "(none)" if n in (None, DEFAULT_TARGET) else repr(n)
+    if isinstance(what, Case):
+        if isinstance(target, int) or n is not None:
+            why = "a case defines how many products are added"
+            raise InputError("n", target if n is None else n, why, "leave it out")
+        case = require_length(what)
+        with open_session(checked_target(target)) as session:
+            return Ordered(run_and_reveal(session, case))
+    function: Any = what
+    if not callable(function):
+        why = f"{type(what).__name__} is neither a case nor a function"
+        raise InputError("what", repr(what)[:40], why, "give probe.Case(...), or f and n")
+    count: object = target if n is None else n
+    if not isinstance(count, int | np.integer):
+        shown = "(none)" if count in (None, DEFAULT_TARGET) else repr(count)
         why = "the number of summands is required"
         raise InputError("n", shown, why, "write probe.order(f, 9)")
-    case = functions.case_of_function(f, n, dtype, products)
-    side = run_and_reveal(functions.FunctionSession(f, case), case)
+    case = functions.case_of_function(function, int(count), dtype, products)
+    side = run_and_reveal(functions.FunctionSession(function, case), case)
     # no order replays: it may still be a known way to add, of which no order is the cause
     refused = side.refusal == "not-a-sum" or (side.orders and side.orders.not_a_sum.any())
     sets = f"on {functions.COUNT} sets of operands it gave"
-    replays, why = bool(side.orders and side.orders.replayed.all()), ""
-    if refused and functions.exactly_rounded(f, case):
+    if refused and functions.exactly_rounded(function, case):
         why = f"exactly rounded: {sets} the exact sum, rounded once; no order of additions does"
-    elif not replays and (how := functions.compensated(f, case)):
+        return Ordered(replace(side, evidence=f"{why}; {side.evidence}"))
+    replays = side.orders and side.orders.replayed.all()
+    if not replays and (how := functions.compensated(function, case)):
         why = f"compensated: {sets} the bits of {how}"
-    return Ordered(replace(side, evidence=f"{why}; {side.evidence}") if why else side)
+        return Ordered(replace(side, evidence=f"{why}; {side.evidence}"))
+    return Ordered(side)
 
 
 # The largest size that is looked at where none is given.
@@ -407,10 +381,7 @@ class Switching(Answer):
             self.floor.text,
         )
 
-    def shown(self) -> RenderableType:
-        from probe.ui.answers.show import cases
-
-        return cases.thresholds(self)
+    shown = show.thresholds
 
     def drawn(self) -> Figure | None:
         from probe.report import plots
@@ -426,7 +397,6 @@ def thresholds(
     vary: str | None = None,
     upto: int | str | None = None,
     scan: int | str | None = None,
-    seconds: float | str | None = None,
     progress: Say | None = None,
 ) -> Switching:
     """Finds the sizes at which the order or rounding of the outputs changes, and what adds alike.
@@ -435,8 +405,8 @@ def thresholds(
     set; None: the length, of a dense layer the batch. ``upto``: the largest size; a million, of
     batches 1,024. ``scan``: that many of the smallest sizes are all run; None: 64, and as many more
     as take some seconds. A class holds the sizes that were run; what is expected of others is
-    listed apart. All of it holds for the number of threads that is named. ``seconds``: no size is
-    begun after that time. Errors: InputError; TargetError where the target fails at the first size.
+    listed apart. All of it holds for the number of threads that is named. Errors: InputError;
+    TargetError where the target fails at the first size.
     """
     from probe.sizes.thresholds import find_thresholds
 
@@ -446,17 +416,8 @@ def thresholds(
         raise InputError("op", case.op, why, "compare two sizes with probe explain")
     vary = axis_of(case, vary)
     scan, upto = optional_number("scan", scan), optional_number("upto", upto)
-    # the command hands over the word as typed, Python a number of any kind
-    if isinstance(seconds, str):
-        seconds = optional_number("seconds", seconds)
-    limits: dict[str, Any] = {"scanned": scan, "seconds": seconds}
     longest: int = UPTO.get(vary, 1) if upto is None else upto  # type: ignore[assignment]
-
+    limits = {} if scan is None else {"scanned": scan}
     with open_session(where) as session:
-        measured = find_thresholds(
-            *(session, case, longest),
-            progress=progress,
-            vary=vary,
-            **{name: limit for name, limit in limits.items() if limit is not None},
-        )
+        measured = find_thresholds(session, case, longest, progress=progress, vary=vary, **limits)
     return Switching(measured)

@@ -31,6 +31,7 @@ from probe.targets.target import (
     why_unavailable,
 )
 from probe.ui.answers.cases import order
+from probe.ui.lock.conditions import KNOWN
 
 # The self-test's: fifteen sums of ten products. The second where there are no convolutions.
 CASES = (
@@ -51,30 +52,8 @@ PACKAGES = {
     "distributed": "probe sweep --cluster",
 }
 
-# Variables of the environment that change bits, and what each decides. Children of probe have none
-# of them but those that their target's switches set; other programs have them.
-VARIABLES = {
-    "TF_ENABLE_ONEDNN_OPTS": "TensorFlow: oneDNN's kernels or Eigen's",
-    "TENSORFLOW_USE_CUSTOM_CONTRACTION_KERNEL": "TensorFlow: oneDNN's matrix product inside Eigen",
-    "TF_DETERMINISTIC_OPS": "TensorFlow: deterministic kernels",
-    "TF_XLA_FLAGS": "TensorFlow: what is compiled by XLA",
-    "XLA_FLAGS": "XLA and JAX: how programs are compiled",
-    "JAX_DEFAULT_MATMUL_PRECISION": "JAX: to how many bits a product's operands are rounded",
-    "JAX_ENABLE_X64": "JAX: whether float64 stays float64",
-    "KERAS_BACKEND": "Keras: which library computes",
-    "ONEDNN_MAX_CPU_ISA": "oneDNN: which instructions may be used",
-    "DNNL_MAX_CPU_ISA": "oneDNN: which instructions may be used",
-    "ONEDNN_DEFAULT_FPMATH_MODE": "oneDNN: whether float32 may be rounded to a shorter format",
-    "ATEN_CPU_CAPABILITY": "PyTorch: which instructions its own kernels use",
-    "MKL_CBWR": "MKL: one code path for all processors",
-    "MKL_NUM_THREADS": "MKL: threads, and so how sums are divided",
-    "OMP_NUM_THREADS": "OpenMP: threads, and so how sums are divided",
-    "OMP_DYNAMIC": "OpenMP: fewer threads on a busy machine, so that bits change with its load",
-    "OPENBLAS_NUM_THREADS": "NumPy: threads",
-    "OPENBLAS_CORETYPE": "NumPy: which processor's kernels are used",
-    "NVIDIA_TF32_OVERRIDE": "CUDA: whether float32 may be rounded to TF32",
-    "CUBLAS_WORKSPACE_CONFIG": "cuBLAS: whether its sums are reproducible",
-}
+# Variables of the environment that change bits, and what each decides.
+VARIABLES: dict[str, str] = KNOWN["flags"] | KNOWN["threads"] | KNOWN["unsteady"]
 
 
 @dataclass(frozen=True)

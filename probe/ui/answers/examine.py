@@ -10,11 +10,10 @@ from __future__ import annotations
 import tempfile
 import time as clock
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,6 @@ from probe.case.floats import rounded_text
 from probe.diff.alone import unequal_bits
 from probe.diff.difference import Region
 from probe.diff.source import find_cause
-from probe.diff.walk import walk
 from probe.record.inputs import varied_axes
 from probe.record.subject import run_unwatched
 from probe.report import layers
@@ -49,7 +47,6 @@ from probe.ui.answers.two_runs import (
     entries_shown,
     mask_of_padding,
     record,
-    repeats,
     two_runs,
 )
 
@@ -181,14 +178,13 @@ def examine(
     ):
         step("opening the model")
         sides: SizedInputs | None = None
-        words: dict[str, Any]
         if ask == "release":
             other = TwoSides(against_target=against_target)
             walked = two_runs(user_model, other, target, explain=False, progress=tell)
         elif ask == "machine":  # a run here against a recording of another machine
             with ExitStack() as running:
                 folder = running.enter_context(tempfile.TemporaryDirectory(prefix="probe-"))
-                words = {"inputs": inputs, "shapes": shapes, "target": target}
+                words: dict[str, Any] = {"inputs": inputs, "shapes": shapes, "target": target}
                 words |= {"trust": trust, "seed": seed}
                 here = record(model, Path(folder) / "here", **words, progress=tell)
                 assert recording is not None
@@ -196,57 +192,60 @@ def examine(
                 # its values are read again for a report: the folder goes with the answer
                 weakref.finalize(walked, running.pop_all().close)
         else:
-            subject = user_model.opened()
-            with _of_fixed_size(ask):
-                arrays, along, size, whole = _inputs_and_sizes(
-                    user_model, subject, ask, (at, against)
-                )
-                axes = ",".join(f"{name}:{axis}" for name, axis in along.items())
-                both = TwoSides("batch" if ask == "batch" else axes, size, whole)
-                cut = replace(user_model, inputs=arrays)
-                early = partial(tell_part, "outputs")
-                words = {"subject": subject, "explain": False, "progress": tell, "early": early}
-                walked = two_runs(cut, both, target, **words)
-            if ask == "padding" and target is None:
-                ends = f"length {size}", f"length {whole}"
-                walked.asked = ComparisonQuestion(user_model.name, *ends, ADVICE["length"])
-            if walked.inputs is not None:
-                left, right = walked.inputs
-                vary = "batch" if ask == "batch" else "length"
-                filled = {name: filled_up(array, right[name].shape) for name, array in left.items()}
-                if walked.found.padded and walked.found.samples is None:
-                    # a sample behind its mask: what a mask calls padding fills it up to its length
-                    vary, filled = "length", dict(right)
-                    both_sizes = [zip(left[n].shape, right[n].shape, strict=True) for n in left]
-                    size, whole = next((a, b) for each in both_sizes for a, b in each if a != b)
-                    walked.asked = replace(walked.asked, todo=ADVICE["length"])
-                sides = SizedInputs(subject, vary, (size, whole), dict(left), dict(right), filled)
+            sizes = (at, against)
+            walked, sides = _one_sample(user_model, ask, sizes, target, tell, tell_part)
         head = f"{walked.asked.model}: {walked.asked.left} against {walked.asked.right}"
         diagnosis = Diagnosis(walked, ask, head.removeprefix(": "), parts)
-        examination = Examination(
-            model, walked, sides, out, tell, step, tell_part, [learned.text for learned in parts]
-        )
+        early = [learned.text for learned in parts]
+        examination = Examination(model, walked, sides, out, tell, step, tell_part, early)
         with budget.Ending():
-            for ended in examination.give_parts():
-                diagnosis.ended = ended
+            diagnosis.ended = examination.give_parts()
         diagnosis.ended = diagnosis.ended or budget.ended()
         if ask == "padding" and walked.window:
             tell_part("fix", f"{counted(walked.window, 'output')} {READS_PADDING}")
     return diagnosis
 
 
-@contextmanager
-def _of_fixed_size(ask: str) -> Iterator[None]:
-    """Says what else can be asked of a model whose inputs have one size."""
+def _one_sample(
+    user_model: GivenModel,
+    ask: str,
+    wanted: tuple[int | None, int | None],
+    target: str | Target | None,
+    tell: Say,
+    tell_part: Callable[..., None],
+) -> tuple[Walked, SizedInputs | None]:
+    """Compares one sample with the same in a batch, or padded; ``wanted``: the sizes that the user
+    gave. The inputs of both: None where the model runs in another process."""
+    subject, vary = user_model.opened(), "batch" if ask == "batch" else "length"
+    how: dict[str, Any] = {"subject": subject, "explain": False, "progress": tell}
     try:
-        yield
+        arrays, along, size, whole = _inputs_and_sizes(user_model, subject, ask, wanted)
+        axes = ",".join(f"{name}:{axis}" for name, axis in along.items())
+        both = TwoSides("batch" if ask == "batch" else axes, size, whole)
+        cut = replace(user_model, inputs=arrays)
+        walked = two_runs(cut, both, target, **how, early=partial(tell_part, "outputs"))
     except InputError as error:
         if error.name != "vary":
             raise
+        # what else can be asked of a model whose inputs have one size
         todo = "ask about the batch: --ask batch"
         if ask == "batch":
             todo = "export it with a batch of any size, or compare targets: --against-target U"
         raise InputError("ask", ask, error.why, todo) from error
+    if ask == "padding" and target is None:
+        ends = f"length {size}", f"length {whole}"
+        walked.asked = ComparisonQuestion(user_model.name, *ends, ADVICE["length"])
+    if walked.inputs is None:
+        return walked, None
+    left, right = walked.inputs
+    filled = {name: filled_up(array, right[name].shape) for name, array in left.items()}
+    if walked.found.padded and walked.found.samples is None:
+        # a sample behind its mask: what a mask calls padding fills it up to its length
+        vary, filled = "length", dict(right)
+        both_sizes = [zip(left[n].shape, right[n].shape, strict=True) for n in left]
+        size, whole = next((a, b) for each in both_sizes for a, b in each if a != b)
+        walked.asked = replace(walked.asked, todo=ADVICE["length"])
+    return walked, SizedInputs(subject, vary, (size, whole), dict(left), dict(right), filled)
 
 
 def _which_question(ask: str | None, against_target: object, recording: object) -> str:
@@ -385,8 +384,8 @@ class Examination:
     tell_part: Callable[..., None]
     early: Sequence[str] = ()
 
-    def give_parts(self) -> Iterator[str]:
-        """Gives one part after the other; yields why it ends early."""
+    def give_parts(self) -> str:
+        """Gives one part after the other; returns why it ends early, empty if it doesn't."""
         first = self.walked.found.first
         asked, text = self.walked.asked, self.walked.counts_text()
         if text not in self.early:
@@ -394,30 +393,28 @@ class Examination:
             self.tell_part("outputs", f"{which}{text}")
         self.tell_part("operation", _operation_in_words(self.walked, first))
         if first is None:
-            return
+            return ""
         self.step("looking for the cause")
         if (explained := _explained_source(self.walked, self.tell)) is not None:
             first, text, details = explained
+            if first.op in FUSED and not first.cause:
+                text += f"; it is a whole layer, fused: {SWITCH} lets you look into it"
             self.tell_part("cause", text, details)
         sides = self.sides
-        if sides is not None and first.op in FUSED and not first.cause and not budget.spent():
-            first = self._without_fusion(first, sides)
-        if budget.spent():
-            yield budget.spent()
-            return
+        if why := budget.spent():
+            return why
         if sides is None:
             todo = self.walked.asked.todo or ADVICE["target"]
             more = "probe bisect MODEL --between A --and B finds the condition"
             self.tell_part("fix", f"{todo}; {more}")
-        else:
-            yield from self._try_remedies(sides)
-        if budget.spent():
-            yield budget.spent()
-            return
+        elif ended := self._try_remedies(sides):
+            return ended
+        if why := budget.spent():
+            return why
         if self.out is None:
             text = "not asked for: --report DIR (Python: out=DIR) writes it, verified"
             self.tell_part("report", text)
-            return
+            return ""
         self.step("writing the report, proved in fresh processes")
         try:
             written = self.walked.reproduce(self.out, first, progress=self.tell)
@@ -426,36 +423,7 @@ class Examination:
             self.tell_part("report", f"{written.path}: {', '.join(written.files)}{own}")
         except (NotReproduced, InputError) as error:
             self.tell_part("report", f"none was written: {error}")
-
-    def _without_fusion(self, first: Region, sides: SizedInputs) -> Region:
-        """Looks into a fused layer by running the model without fusion: a different program, as the
-        answer says. Returns the source for the report; ``walked`` is the run that has it."""
-        # the switch is the whole process's: models of the user's own have it too
-        mha = import_module("torch").backends.mha
-        before = mha.get_fastpath_enabled()
-        mha.set_fastpath_enabled(False)
-        try:
-            self.tell("looking into the fused layer")
-            left, right = (sides.opened.recorder(side) for side in (sides.left, sides.right))
-            ends, inputs = [sides.opened] * 2, (sides.left, sides.right)
-            match = repeats(ends, inputs, sides.opened.inputs)
-            inside = Walked(walk(left, right, False, self.tell, match=match), self.walked.asked)
-            source = inside.found.first
-            head = f"the layer is one fused operation; without it ({SWITCH})"
-            if source is None:
-                self.tell_part("cause", f"{head} {inside.ending()[0]}")
-                return first
-            text = f"{head} the first to differ is {_operation_in_words(inside, source)}"
-            if (explained := _explained_source(inside, self.tell)) is not None:
-                source, why, details = explained
-                details |= {"without": "fused layers"}
-                self.tell_part("cause", f"{text}; {why}", details)
-            if not source.cause:
-                return first
-            self.walked = inside
-            return source
-        finally:
-            mha.set_fastpath_enabled(before)
+        return ""
 
     def differing(
         self, left: int, first_outputs: Sequence[Any], second_outputs: Sequence[Any]
@@ -478,8 +446,8 @@ class Examination:
                 )
         return total
 
-    def _try_remedies(self, sides: SizedInputs) -> Iterator[str]:
-        """Tries what keeps the bits, the quick way first, and times it."""
+    def _try_remedies(self, sides: SizedInputs) -> str:
+        """Tries what keeps the bits, the quick way first, and times it. Why it ended early."""
         at, against = sides.sizes
         what = "fill each batch up to" if sides.vary == "batch" else "pad every input to"
         self.step("trying one size")
@@ -496,8 +464,7 @@ class Examination:
         text = f"one size of {against}: {times}"
         self.tell_part("cost", text, {"remedies": [dict(one_size)]})
         if why := budget.spent():
-            yield f"the invariant mode was not tried: {why}"
-            return
+            return f"the invariant mode was not tried: {why}"
         self.tell("trying the invariant mode")
         batches = {array.shape[0] for array in sides.right.values() if array.ndim}
         sizes = {"batch": sorted(batches)} | {sides.vary: [at, against]}
@@ -513,7 +480,7 @@ class Examination:
             why = mode.refusal or f"{mode.differing:,} outputs differ still"
             text = f"{exact_ways}; probe.stable.invariant: {mode.verdict} ({why})"
             self.tell_part("fix", text, {"remedies": ways})
-            return
+            return ""
         calls = {"left": run["left"], "filled": run["filled"]}
         calls |= {"invariant": model_fixes.calls_in_mode(mode, sides.left)}
         self.tell("timing")
@@ -530,9 +497,10 @@ class Examination:
         )
         text = f"times {sides.vary} {at} as it is: {costs}; recommended: {best['remedy']}"
         self.tell_part("cost", text, {"remedies": ways, "recommended": best["remedy"]})
+        return ""
 
 
-# PyTorch's operations that are a whole layer: what is within has no tests of its own.
+# PyTorch's operations that are a whole layer: what is within is no operation of this run.
 FUSED = ("aten._transformer_encoder_layer_fwd", "aten._native_multi_head_attention")
 
 SWITCH = "torch.backends.mha.set_fastpath_enabled(False)"

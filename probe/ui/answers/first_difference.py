@@ -54,10 +54,10 @@ from probe.targets.budget import within
 from probe.targets.progress import Say, heard, silent
 from probe.targets.target import Target
 from probe.ui.answers.answer import Answer
+from probe.ui.answers.show import models as show
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from rich.console import RenderableType
 
     from probe.ui.answers.two_runs import Recorded
 
@@ -92,11 +92,6 @@ class Walked(Answer):
     def verdict(self) -> str:
         """``equal``, ``differs`` or ``unknown``: of the outputs by index, as a user runs them."""
         return self.found.verdict
-
-    @property
-    def finding(self) -> bool:
-        """Returns whether outputs differ, or whether that is unknown."""
-        return self.verdict != "equal"
 
     @property
     def window(self) -> int:
@@ -267,18 +262,16 @@ class Walked(Answer):
     def lines(self) -> tuple[str, str, str]:
         total = len(self.found.operations)
         compared = f"{self.asked.left} against {self.asked.right}: {self.counts_text()}"
-        compared += f": {self.class_text()}" * bool(self.class_text())
+        classes = [(name, n) for name, n in self.classes.items() if n and name != "equal"]
+        if len(classes) == 1:
+            compared += f": {classes[0][0]}"
+        elif classes:
+            compared += f": {', '.join(f'{count:,} {name}' for name, count in classes)}"
         name = f"{self.asked.model}, " if self.asked.model else ""
         first, last = self.ending()
         operations = f"{counted(total, 'operation')}, {self.found.examined:,} compared"
         operations += f", matched {self.found.matched}"
         return f"{name}{compared}", f"{first} ({operations})", last
-
-    def class_text(self) -> str:
-        """Which class differing outputs are of, in words; empty where none differs."""
-        differing = {name: count for name, count in self.classes.items() if name != "equal"}
-        words = [f"{count:,} {name}" for name, count in differing.items() if count]
-        return words[0].partition(" ")[2] if len(words) == 1 else ", ".join(words)
 
     def counts_text(self) -> str:
         """How many outputs differ by index, and of how many samples."""
@@ -299,13 +292,25 @@ class Walked(Answer):
             return why, self.outcome()
         causes = self.found.causes.values()
         sought = any(cause.kind or NOT_SOUGHT not in cause.why for cause in causes)
-        inside = "the outputs agree, the bits inside differ; " * (self.verdict == "equal")
-        words = self.found.rounding.words
-        others = f"{self.found.other_weights}; " * bool(self.found.other_weights)
-        beyond = f"{words}; " * bool(words)
-        port = f"{self._windows_apart()}; " if first.joint and self._windows_apart() else ""
-        text = f"{port}{others}{beyond}{inside}{source_text(first, sought)}{self._placed(first)}"
-        return text, self.outcome()
+        count = f"{first.differing:,} of {first.compared:,} differ"
+        count += "" if first.max_ulp is None else f" by up to {first.max_ulp:,} ulp"
+        if "argument" in first.cause:  # first, as lines are cut at their end
+            text = f"first: {operation_text(first)}: {first.why}; {count}"
+        else:
+            why = first.cause or (NOT_YET if sought else NOT_SOUGHT)
+            text = f"first: {operation_text(first)}, {count}: {why}"
+            text += f"; the arguments differ: {first.arguments}" if first.arguments else ""
+        before = [self._windows_apart() if first.joint else "", self.found.other_weights]
+        before.append(self.found.rounding.words)
+        if self.verdict == "equal":
+            before.append("the outputs agree, the bits inside differ")
+        # what it is in its library's words, and where it differs, of a product or a convolution
+        cause = self.found.causes.get(self.found.operations.index(first))
+        if cause is not None and cause.comparison is not None and cause.kind:
+            place = [layers.layer_of(self.found, first), layers.where_it_differs(cause)]
+            placed = ": ".join(filter(None, place))
+            text += f" ({placed})" if placed else ""
+        return "; ".join(filter(None, [*before, text])), self.outcome()
 
     def _windows_apart(self) -> str:
         """Returns where a port to another library reads other inputs than what it was made from."""
@@ -313,16 +318,6 @@ class Walked(Answer):
         if self.verdict != "differs" or left.target == right.target:
             return ""
         return layers.windows_apart(left, right)
-
-    def _placed(self, first: Region) -> str:
-        """Returns what a first source is in its library's words, and where it differs, in brackets;
-        empty where it is no product or convolution of which that is known."""
-        cause = self.found.causes.get(self.found.operations.index(first))
-        if cause is None or cause.comparison is None or not cause.kind:
-            return ""
-        layer = layers.layer_of(self.found, first)
-        text = ": ".join(filter(None, (layer, layers.where_it_differs(cause))))
-        return f" ({text})" if text else ""
 
     def _elsewhere(self) -> str:
         """Returns how many outputs read what the other run lacks; or nothing."""
@@ -412,8 +407,20 @@ class Walked(Answer):
         if self.window:
             text = f"{self._elsewhere()}; of those that must agree {text}"
         decided = "; ".join(self.crossed()) or "no decision changes"
-        how = how or "reproduce('folder')" * (not self.asked.todo)
-        return "; ".join([text, decided, *filter(None, [self.asked.todo]), *self._offer(how)])
+        parts = [text, decided, self.asked.todo]
+        first = self.found.first
+        if first is not None and first.arguments:  # the library did what it was asked
+            parts.append(DIFFERENT)
+        elif first is not None and (how or not self.asked.todo):
+            cause = self.found.causes.get(self.found.operations.index(first))
+            sides = self.found.sides(first)
+            # the recorder has no lines of it: reproduce() would refuse
+            mute = any(not run.untried and op.lines is None for run, op in sides)
+            # it is written if a script repeats the difference
+            if not mute and (cause is None or cause.alone):
+                written = how or "reproduce('folder')"
+                parts.append(f"try {written} for a report")
+        return "; ".join(filter(None, parts))
 
     def _unjudged(self) -> str:
         """Returns of how many of several outputs nothing could be compared."""
@@ -422,26 +429,7 @@ class Walked(Answer):
         what = "it is not known what must agree"
         return f"; of {some:,} of the {len(outputs):,} returned arrays {what}" if some else ""
 
-    def _offer(self, how: str) -> list[str]:
-        """Returns what writes a report of the first source, where one can be written."""
-        first = self.found.first
-        # the library did what it was asked
-        if first is not None and first.arguments:
-            return [DIFFERENT]
-        if first is None or not how:
-            return []
-        cause = self.found.causes.get(self.found.operations.index(first))
-        if cause is not None and not cause.alone:
-            return []
-        if any(not run.untried and op.lines is None for run, op in self.found.sides(first)):
-            return []  # the recorder has no lines of it: reproduce() would refuse
-        # it is written if a script repeats the difference
-        return [f"try {how} for a report"]
-
-    def shown(self) -> RenderableType:
-        from probe.ui.answers.show import models
-
-        return models.walked(self)
+    shown = show.walked
 
     def drawn(self) -> Figure | None:
         from probe.report import trees
@@ -466,8 +454,19 @@ class Walked(Answer):
         or the folder exists.
         """
         import_module("probe.report.folder").fresh(Path(folder))
-        number = self._source(source)
-        operation = self.found.operations[number]
+        operations, sources = self.found.operations, self.differ_by_themselves()
+        if not sources:
+            why = "no operation differs while its inputs agree, so there is nothing to report"
+            raise InputError("source", "(none)", why, "compare two runs that differ")
+        wanted = sources[0] if source is None else source
+        number = next(
+            (n for n in sources if wanted in (n, operations[n].name) or wanted is operations[n]), -1
+        )
+        if number < 0:
+            names = ", ".join(operations[n].name for n in sources[:8])
+            why = "this operation is not a source"
+            raise InputError("source", source, why, f"use one of {names}")
+        operation = operations[number]
         if operation.arguments:
             why = f"{DIFFERENT}: {operation.arguments}"
             raise InputError("source", operation.name, why, "give both runs the same arguments")
@@ -506,19 +505,6 @@ class Walked(Answer):
             written.files.append("model.py")
         return recorded.WrittenFolder(folder, written.files, written.script, written.ran)
 
-    def _source(self, wanted: int | str | Region | None) -> int:
-        operations, sources = self.found.operations, self.differ_by_themselves()
-        if not sources:
-            why = "no operation differs while its inputs agree, so there is nothing to report"
-            raise InputError("source", "(none)", why, "compare two runs that differ")
-        if wanted is None:
-            return sources[0]
-        for number in sources:
-            if wanted in (number, operations[number].name) or wanted is operations[number]:
-                return number
-        names = ", ".join(operations[n].name for n in sources[:8])
-        raise InputError("source", wanted, "this operation is not a source", f"use one of {names}")
-
 
 WHOLE_PROGRAM = (
     "one by one, all operations agree; what differs is what the library makes of the whole program "
@@ -536,18 +522,6 @@ class ComparisonQuestion:
     left: str = "left"
     right: str = "right"
     todo: str = ""
-
-
-def source_text(operation: Region, sought: bool = True) -> str:
-    """Returns a source in words. ``sought``: whether its cause was searched for."""
-    text = f"{operation.differing:,} of {operation.compared:,} differ"
-    text += "" if operation.max_ulp is None else f" by up to {operation.max_ulp:,} ulp"
-    # first, as lines are cut at their end
-    if "argument" in operation.cause:
-        return f"first: {operation_text(operation)}: {operation.why}; {text}"
-    also = f"; the arguments differ: {operation.arguments}" if operation.arguments else ""
-    why = operation.cause or (NOT_YET if sought else NOT_SOUGHT)
-    return f"first: {operation_text(operation)}, {text}: {why}{also}"
 
 
 def operation_text(operation: Region) -> str:
@@ -638,7 +612,17 @@ def first_difference(
         except Unseen as lost:
             if not all(isinstance(array, np.ndarray) for array in arrays) or not arrays:
                 raise
-            wholes = [unwatched_function(function) for function in (left, right)]
+            from probe.record.recorders import ndarray
+
+            wholes = []
+            for function in (left, right):  # as one operation: nothing within it can be watched
+
+                def whole(*given: np.ndarray, function: Any = function) -> list[np.ndarray]:
+                    return [np.asarray(value) for value in nested_leaves(function(*given))]
+
+                name = str(getattr(function, "__name__", type(function).__name__)).strip("<>")
+                operation = ndarray.operation(name, Unknown("a function as a whole"))
+                wholes.append(operation(whole))
             difference = walked(*wholes)
             difference.notes.append(
                 f"the functions are compared as a whole: {lost.why}; {lost.todo}"
@@ -646,17 +630,6 @@ def first_difference(
             tell("asking which inputs the outputs read")
             note_what_is_read(difference, wholes, arrays)
     return Walked(difference, ComparisonQuestion("", *names))
-
-
-def unwatched_function(function: Callable[..., Any]) -> Callable[..., list[np.ndarray]]:
-    """Returns a function of arrays as one operation: nothing within it can be watched."""
-    from probe.record.recorders import ndarray
-
-    def whole(*arrays: np.ndarray) -> list[np.ndarray]:
-        return [np.asarray(value) for value in nested_leaves(function(*arrays))]
-
-    name = str(getattr(function, "__name__", type(function).__name__)).strip("<>")
-    return ndarray.operation(name, Unknown("a function as a whole"))(whole)
 
 
 # Causes of sources that are no rounding.

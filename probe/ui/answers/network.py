@@ -6,16 +6,17 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from probe.case import memory
-from probe.case.arguments import typed, whole_number
+from probe.case.arguments import choice, typed, whole_number
 from probe.case.case import Case
-from probe.case.errors import InputError
+from probe.case.errors import InputError, refuse
 from probe.case.floats import rounded_text
 from probe.diff.apart import WholeFile
 from probe.diff.walk import compare_and_explain
@@ -24,10 +25,12 @@ from probe.record.inputs import first_entries, varied_axes
 from probe.sizes import orders
 from probe.sizes import plan as graph_plan
 from probe.sizes.fixes import (
+    NAMES,
     Measured,
     RemedyResult,
     advise,
     measured_remedies,
+    remedies_of,
     remedies_report,
     remedy_rows,
     remedy_to_json,
@@ -46,17 +49,15 @@ from probe.ui.answers.answer import (
     length_values,
 )
 from probe.ui.answers.first_difference import ComparisonQuestion, Walked
+from probe.ui.answers.show import models as show
 from probe.ui.answers.two_runs import (
     GivenModel,
     TwoSides,
-    of_two,
-    refuse_padding,
     two_runs,
 )
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from rich.console import RenderableType
 
     from probe.ui.answers.schedule import Scheduled
 
@@ -66,15 +67,23 @@ def network(
     model: Any,
     target: str | Target = DEFAULT_TARGET,
     *,
+    vary: str | None = None,
+    at: int | str | None = None,
+    against: int | str | None = None,
+    against_target: str | Target | None = None,
+    sizes: Iterable[int] | None = None,
+    by: str = "bits",
+    inputs: Any = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
     lengths: Iterable[int] | None = None,
     fixed: int | None = None,
-    padded: int | None = None,
     value: float = 0.0,
     seed: int = 0,
-    safe: bool = True,
     plan: str | Path | None = None,
     trust: bool = False,
-    **two: Any,
+    explain: bool = True,
+    time: str | None = None,
+    progress: Say | None = None,
 ) -> Padded | Walked | Scheduled:
     """Runs a model at short padded lengths and at its full one, and compares all; or compares two
     runs of it, operation by operation.
@@ -99,48 +108,45 @@ def network(
     ``model``: a file as ``probe diff --help`` lists them, a Keras model, a PyTorch module, or a
     function, by itself or as ``"module:function"``. ``lengths``: valid lengths; 1, a tenth and a
     quarter of the full one if not given. ``fixed``: the length to which users pad the content, with
-    which short runs are compared; that of ``inputs`` if not given. ``padded``: pad to this length
-    instead of each content's least. ``value``: what padding holds. ``safe``: find safe lengths.
+    which short runs are compared; that of ``inputs`` if not given. ``value``: what padding holds.
     ``plan``: a folder for plan.json and padded.py. ``trust``: read a file that runs code of its
     own. Errors: InputError; TargetError.
     """
-    for name in two:
-        # as Python says it of its own
-        if name not in TWO:
-            raise TypeError(f"network() got an unexpected keyword argument {name!r}")
-    two = {name: option for name, option in two.items() if _is_set(option)}
+    two: dict[str, Any] = {
+        "vary": vary,
+        "at": at,
+        "against": against,
+        "against_target": against_target,
+    }
+    two |= {"sizes": sizes, "by": by}
+    user_model = GivenModel(model, inputs, shapes, trust, seed)
     # the default is "the model's own library", in this process; what is typed is a target
     where = None if target == DEFAULT_TARGET else checked_target(target)
-    two_sided = of_two(two, (fixed, lengths, plan))
-    user_model = GivenModel(model, two.pop("inputs", None), two.pop("shapes", None), trust, seed)
-    how = {name: two.pop(name) for name in ("explain", "time", "progress") if name in two}
-    if (two.get("vary") or "").partition(":")[0] == "schedule":
-        from probe.ui.answers.schedule import in_pieces
-
-        refuse_padding({"fixed": fixed, "lengths": lengths, "padded": padded, "plan": plan})
-        return in_pieces(user_model, where, two, **how)
-    if two_sided:
-        refuse_padding({"fixed": fixed, "lengths": lengths, "padded": padded, "plan": plan})
-        return two_runs(user_model, TwoSides(**two), where, **how)
-    limit = how.pop("time", None)
-    if (by := two.get("by", "bits")) != "bits":
+    only_padding = {"fixed": fixed, "lengths": lengths, "plan": plan}
+    sided = any(two[name] is not None for name in ("at", "against", "against_target", "sizes"))
+    plain = inputs is None and fixed is None and lengths is None and plan is None
+    if sided or (vary is not None and (plain or vary.partition(":")[0] == "schedule")):
+        why = "it compares padded lengths, and cannot be combined with two runs of a model"
+        refuse(only_padding, why, "leave it out, or --vary, --at, --against")
+        return compared_runs(user_model, where, two, explain=explain, time=time, progress=progress)
+    if by != "bits":
         why = "padding compares orders wherever it can"
         raise InputError("by", by, why, "leave it out, or give at, against and sizes")
-    vary = two.get("vary", "length")
-    padding = PaddingQuestion(vary, fixed, lengths, padded, value, safe, plan)
-    with within(limit):
-        return pad_model(user_model, padding, where, **how)
+    about = (vary or "length", fixed, lengths, value, plan)
+    with within(time):
+        return pad_model(user_model, *about, where, explain, progress)
 
 
-def _is_set(value: Any) -> bool:
-    return value is not None and (not isinstance(value, tuple | dict) or bool(value))
+def compared_runs(
+    model: GivenModel, target: str | Target | None, two: Mapping[str, Any], **how: Any
+) -> Walked | Scheduled:
+    """Does as ``network`` of two runs, or in pieces; ``two``: what sets the sides apart."""
+    if (two["vary"] or "").partition(":")[0] != "schedule":
+        sides = TwoSides(**{**two, "sizes": tuple(two["sizes"] or ())})
+        return two_runs(model, sides, target, **how)
+    from probe.ui.answers.schedule import in_pieces
 
-
-# What ``network`` takes for two runs of any model.
-TWO = (
-    *("vary", "at", "against", "inputs", "shapes", "against_target", "sizes", "by"),
-    *("explain", "time", "progress"),
-)
+    return in_pieces(model, target, two, **how)
 
 
 @dataclass(repr=False)
@@ -162,25 +168,12 @@ class Remedied(Answer):
         question = f"{measured.label}: {sizes} on {measured.target.text}"
         return question, advise(measured).text, "; ".join(verdicts)
 
-    def shown(self) -> RenderableType:
-        from probe.ui.answers.show import models
-
-        return models.remedies(self.found)
+    shown = show.remedies
 
     def drawn(self) -> Figure | None:
         from probe.report import plots
 
         return plots.draw_mitigated(self.found)
-
-
-# Why a case does not take what a model does, and what to do.
-OF_MODEL = {
-    "fixed": ("a case is compared with its largest length", "add it to --lengths"),
-    "inputs": ("a case generates its own", "leave it out"),
-    "shapes": ("a case says its own sizes", "leave it out"),
-    "table": ("it is of a model in the invariant mode", "give a model, or leave it out"),
-    "trust": ("a case reads no model file", "leave it out"),
-}
 
 
 @typed
@@ -191,7 +184,6 @@ def remedies(
     *,
     fixed: int | None = None,
     content: int | None = None,
-    chunks: Iterable[int] | None = None,
     only: Iterable[str] | None = None,
     store: str | Path | None = None,
     trust: bool = False,
@@ -216,25 +208,25 @@ def remedies(
     ``subject``: a case, or a model as ``probe.network`` takes it. ``lengths``: of a case two or
     more, each compared with the largest; of a model valid lengths. ``fixed``: of a model, the full
     size that content is padded to. ``content``: the length at which costs are reported; about a
-    tenth of the largest if not given. ``chunks``: outputs of the chunks that are tried. ``only``:
-    names of remedies; of a model the target's switches, which are tried only where they are named.
+    tenth of the largest if not given. ``only``: names of remedies, ``chunks=64`` for chunks of so
+    many outputs; of a model the target's switches, which are tried only where they are named.
     ``store``: of a case, a folder for the results. ``trust``: read a model file that runs code of
     its own. ``time``: begin nothing new after this long, such as
     ``5m``; what is left is "not known", as after Ctrl-C. ``each``: of a case, called with a remedy
     as soon as it is judged. Errors: InputError; TargetError where the default can't run.
     """
     where = checked_target(target)
-    sizes = list(chunks or ())
-    tried = [*(only or ()), *(f"chunks={size}" for size in sizes)]
-    if only is not None:
-        sizes = [whole_number("chunks", name[7:]) for name in tried if name.startswith("chunks=")]
+    tried = [*(only or ())]
+    sizes = [whole_number("chunks", name[7:]) for name in tried if name.startswith("chunks=")]
     values = length_values(lengths)
     if isinstance(subject, Case):
         of_model: dict[str, Any] = {"inputs": inputs, "shapes": shapes, "table": table}
-        of_model |= {"trust": trust or None, "fixed": fixed}
-        for name, option in of_model.items():
-            if _is_set(option):
-                raise InputError(name, option, *OF_MODEL[name])
+        why = "it is for a model: a case has its own sizes and operands"
+        refuse(of_model | {"trust": trust, "fixed": fixed}, why)
+        known = [*(remedy.name for remedy in remedies_of(where)), *NAMES]
+        for name in tried:  # of a model its own target says what there is
+            if not name.startswith("chunks="):
+                choice("only", name, known)
         how: dict[str, Any] = {"only": None if only is None else tried, "progress": progress}
         how |= {"chunks": sizes} if sizes else {}
         with within(time):
@@ -251,14 +243,31 @@ def remedies(
     if store is not None:
         why = "only a case's remedies are stored"
         raise InputError("store", store, why, "leave it out: this is a model")
-    user_model = GivenModel(subject, inputs, shapes, trust)
-    padding = PaddingQuestion(vary or "length", fixed, values)
-    tell = None if progress is None else (lambda text: progress(0, 0, text))
-    words = {} if target == DEFAULT_TARGET else {"target": where}
+    if table is not None and Path(table).is_dir():
+        raise InputError("table", table, "it is a folder", "give a file, such as classes.json")
+    if table is not None and not Path(table).absolute().parent.is_dir():
+        raise InputError("table", table, "there is no such folder", "make it first")
+    tell = progress or silent
+    model, on = (
+        GivenModel(subject, inputs, shapes, trust),
+        None if target == DEFAULT_TARGET else where,
+    )
+    every = {*values, *([] if content is None else [content])}
     with within(time):
-        return remedied(
-            user_model, padding, content=content, table=table, only=tried, progress=tell, **words
+        padded = pad_model(
+            model, vary or "length", fixed, every, target=on, progress=partial(tell, 0, 0)
         )
+        contents = [size.content for size in padded.found]
+        at = content if content in contents else contents[len(contents) // 2]
+        about = padded.graph, padded.found, at, subject, tried, model.opened_on, table
+        question = ModelQuestion(*about)
+        told = lambda done, total, name: tell(0, 0, f"trying {name}")  # noqa: E731
+        padded.remedies = question.measured(padded.model, padded.vary, told)
+    if (mode := question.invariant) is not None:
+        padded.invariant = mode
+        padded.notes += [f"invariant: {note}" for note in mode.notes]
+        padded.written += [str(table)] * (table is not None and mode.report is not None)
+    return padded
 
 
 FIXED = (
@@ -300,11 +309,6 @@ class Padded(Answer):
     @property
     def target(self) -> str:
         return self.graph.text
-
-    @property
-    def finding(self) -> bool:
-        """Returns whether a least size changes bits, or whether that is unknown."""
-        return self.verdict != "equal"
 
     @property
     def first(self) -> str | None:
@@ -409,10 +413,7 @@ class Padded(Answer):
             raise InputError("source", "(none)", why, "compare two runs that differ")
         return self.walked.reproduce(folder)
 
-    def shown(self) -> RenderableType:
-        from probe.ui.answers.show import models
-
-        return models.padded_model(self)
+    shown = show.padded_model
 
     def drawn(self) -> Figure | None:
         """Draws what each fix costs; else the operations of the run that differs; else how far to
@@ -432,25 +433,6 @@ class Padded(Answer):
         return figure
 
 
-@dataclass(frozen=True)
-class PaddingQuestion:
-    """How a model's inputs are padded, and what is wanted.
-
-    ``vary``: ``length``, ``batch`` or ``NAME:AXIS``. ``fixed``: the size that is the reference;
-    None: that of the inputs. ``lengths``: of content; None: 1, a tenth and a quarter of the full
-    size. ``to``: pad to this size instead of each content's least. ``value``: what padding holds.
-    ``safe``: find safe sizes. ``plan``: a folder for plan.json and padded.py.
-    """
-
-    vary: str = "length"
-    fixed: int | None = None
-    lengths: Iterable[int] | None = None
-    to: int | None = None
-    value: float = 0.0
-    safe: bool = True
-    plan: str | Path | None = None
-
-
 def _serves_to_json(serves: Serves) -> dict[str, Any]:
     return {
         "serves": serves.serves,
@@ -464,133 +446,32 @@ def _serves_to_json(serves: Serves) -> dict[str, Any]:
     }
 
 
-def remedied(
-    user_model: GivenModel,
-    padding: PaddingQuestion,
-    *,
-    content: int | None = None,
-    table: str | Path | None = None,
-    only: Sequence[str] = (),
-    **words: Any,
-) -> Padded:
-    """Does as ``pad_model``, with the ways of padding and the invariant mode judged and timed at
-    ``content``; the middle one of the lengths if it is not given. ``table``: of the classes of the
-    invariant mode: it is read and checked where it is there, and written. ``only``: no others than
-    these and the default; also the target's: see ``model_fixes``."""
-    if table is not None and Path(table).is_dir():
-        raise InputError("table", table, "it is a folder", "give a file, such as classes.json")
-    if table is not None and not Path(table).absolute().parent.is_dir():
-        raise InputError("table", table, "there is no such folder", "make it first")
-    tell = words.get("progress") or silent
-    every = sorted({*(padding.lengths or ()), *([] if content is None else [content])})
-    padded = pad_model(user_model, replace(padding, lengths=every), **words)
-    known = [size.content for size in padded.found]
-    at = content if content in known else known[len(known) // 2]
-    about = padded.graph, padded.found, at, user_model.model, only, user_model.opened_on, table
-    question = ModelQuestion(*about)
-    told = lambda done, total, name: tell(f"trying {name}")  # noqa: E731
-    padded.remedies = question.measured(padded.model, padding.vary, told)
-    if (mode := question.invariant) is not None:
-        padded.invariant = mode
-        padded.notes += [f"invariant: {note}" for note in mode.notes]
-        padded.written += [str(table)] * (table is not None and mode.report is not None)
-    return padded
-
-
 def pad_model(
     user_model: GivenModel,
-    padding: PaddingQuestion,
+    vary: str,
+    fixed: int | None,
+    lengths: Iterable[int] | None,
+    value: float = 0.0,
+    plan: str | Path | None = None,
     target: str | Target | None = None,
     explain: bool = True,
     progress: Say | None = None,
 ) -> Padded:
     """Pads a model's inputs along an axis, and finds the sizes that keep the full-size run's bits.
 
-    ``target``: run it there; a file or ``"module:function"`` in a process of its own with the
-    target's switches, where that is its own library. On another library, release or processor the
-    whole file is run, and no operation of it is asked. Errors: InputError; TargetError;
+    The words are those of ``network``. On another library, release or processor than the model's
+    own the whole file is run, and no operation of it is asked. Errors: InputError; TargetError;
     Nondeterministic.
     """
     tell = progress or silent
     tell("opening the model")
-    graph = _padded_model(user_model, padding)
-    fixed, lengths = graph.fixed, padding.lengths
-    some = {max(part, 1) for part in (1, fixed // 10, fixed // 4)}
-    contents = sorted(some if lengths is None else {whole_number("lengths", n) for n in lengths})
-    with ExitStack() as running:
-        notes = _watch_full_run(graph, user_model, contents[0], target, running)
-        sizes = list[SafeSize]()
-        for content in VOICE.counting(contents, "valid sizes"):
-            if sizes and budget.spent():
-                break
-            graph.checked(content)
-            tell(f"{padding.vary} {content:,} of {fixed:,}")
-            alone = padding.to is not None or not padding.safe
-            with budget.Ending(sizes):
-                one = _one_size(graph, content, padding.to) if alone else graph.sized(content)
-                sizes.append(one)
-        notes = [*user_model.notes, *notes]
-        answer = Padded(sizes, user_model.name, graph, padding.vary, notes=notes)
-        first = next((size for size in sizes if size.at_least.by_order == "differs"), None)
-        # explained where the bits of its content show it
-        if first is not None and graph.recorded:
-            ends = graph.side(first.content, first.least), graph.whole(first.content)
-            match = orders.match_of(*ends, graph.marks(first.content, first.least))
-            left, todo = f"{first.content:,} padded to {first.least:,}", f"pad to {first.safe:,}"
-            question = ComparisonQuestion(user_model.name, left, f"padded to {fixed:,}", todo)
-            difference = compare_and_explain(*ends, explain, tell, match=match)
-            answer.walked = Walked(difference, question)
-        planned: graph_plan.GraphPlan | None = None
-        if (padding.plan is not None or padding.safe) and not budget.spent():
-            with budget.Ending():
-                tell("checking the plan")
-                every = contents if padding.plan is None else range(1, contents[-1] + 1)
-                planned = graph_plan.make(graph, every, user_model.name, tell)
-        if why := budget.spent():
-            later = next((content for content in contents if content > sizes[-1].content), None)
-            looked = "" if later is None else f"valid sizes from {later:,} on were not looked at: "
-            answer.notes = [*notes, f"{looked}{why}"]
-        else:
-            answer.plan = planned
-        if padding.plan is not None and answer.plan is not None:
-            answer.written = [str(path) for path in answer.plan.save(Path(padding.plan))]
-        # a report runs the model again: its process stays as long as the answer does
-        weakref.finalize(answer, running.pop_all().close)
-    return answer
-
-
-def _watch_full_run(
-    graph: PaddedModel, user_model: GivenModel, content: int, target: Any, running: ExitStack
-) -> list[str]:
-    """Watches the full run, in this process or on a target's; what is to be said of it."""
-    graph.check(content)
-    if target is None:
-        recorder = graph.opened.recorder(graph.inputs(content, graph.fixed))
-        graph.sides[content, graph.fixed], notes = watched(recorder, "the model")
-        graph.doubt = next((note for note in notes if CHANGED in note), "")
-        return notes
-    where = checked_target(target)
-    graph.opened = running.enter_context(user_model.opened_on(where))
-    if isinstance(graph.opened, WholeFile):
-        graph.outputs(graph.inputs(content, graph.fixed))  # refused before anything is searched for
-        return [f"{where.text}: the whole file is run there, and {WholeFile.untold}"]
-    whole = graph.whole(content)
-    watched_notes = [] if whole.made is None else whole.made.notes
-    graph.doubt = next((note for note in watched_notes if CHANGED in note), "")
-    return []
-
-
-def _padded_model(user_model: GivenModel, padding: PaddingQuestion) -> PaddedModel:
-    """Opens the model with inputs of the full size. InputError: it, or its size, is not known."""
     subject, shapes = user_model.opened(), user_model.shapes or {}
-    vary, fixed = padding.vary, padding.fixed
     if fixed is None and user_model.inputs is None and not shapes:
         raise InputError("fixed", "(none)", "the size to compare with is not given", FIXED)
     user_model.require_inputs(subject.inputs, ", of full size")
     if fixed is not None and shapes:
-        memory.require_room(
-            memory.need(shapes.values(), shapes.values(), "float32"), "fixed", fixed
-        )
+        needed = memory.need(shapes.values(), shapes.values(), "float32")
+        memory.require_room(needed, "fixed", fixed)
     arrays = user_model.arrays(subject.inputs, vary, fixed or 0)
     if not arrays:
         why = f"without inputs there is no {vary} to pad"
@@ -603,20 +484,57 @@ def _padded_model(user_model: GivenModel, padding: PaddingQuestion) -> PaddedMod
         raise InputError("vary", vary, f"{said} entries, and inputs are padded to one size", todo)
     fixed = fixed or have.popitem()[1]
     arrays = first_entries(arrays, along, fixed, "fixed")
-    return PaddedModel(subject, arrays, along, fixed, padding.value)
-
-
-def _one_size(graph: PaddedModel, content: int, to: int | None) -> SafeSize:
-    """Returns what is known of one size: the one that was asked for, or else the least."""
-    if to is not None and not content <= to <= graph.fixed:
-        why = f"the content has {content} entries, and the fixed size is {graph.fixed}"
-        raise InputError("padded", to, why, f"use {content} to {graph.fixed}")
-    size = graph.least(content) if to is None else to
-    if size == graph.fixed and to is None:
-        hopeless = graph.hopeless(content)
-        return SafeSize(content, graph.fixed, graph.fixed, hopeless, hopeless)
-    serves = graph.serves(content, size)
-    if serves.serves:
-        return SafeSize(content, size, size, serves, serves)
-    # a shorter one than the fixed size may serve: it was not looked for
-    return SafeSize(content, size, graph.fixed, serves, graph.own(content), "not looked for")
+    graph = PaddedModel(subject, arrays, along, fixed, value)
+    some = {max(part, 1) for part in (1, fixed // 10, fixed // 4)}
+    contents = sorted(some if lengths is None else {whole_number("lengths", n) for n in lengths})
+    with ExitStack() as running:
+        content = contents[0]
+        graph.check(content)
+        if target is None:
+            recorder = graph.opened.recorder(graph.inputs(content, fixed))
+            graph.sides[content, fixed], notes = watched(recorder, "the model")
+            graph.doubt = next((note for note in notes if CHANGED in note), "")
+        else:
+            where, notes = checked_target(target), list[str]()
+            graph.opened = running.enter_context(user_model.opened_on(where))
+            if isinstance(graph.opened, WholeFile):
+                graph.outputs(graph.inputs(content, fixed))  # refused before a search begins
+                notes.append(f"{where.text}: the whole file is run there, and {WholeFile.untold}")
+            elif (made := graph.whole(content).made) is not None:
+                graph.doubt = next((note for note in made.notes if CHANGED in note), "")
+        sizes = list[SafeSize]()
+        for content in VOICE.counting(contents, "valid sizes"):
+            if sizes and budget.spent():
+                break
+            graph.checked(content)
+            tell(f"{vary} {content:,} of {fixed:,}")
+            with budget.Ending(sizes):
+                sizes.append(graph.sized(content))
+        notes = [*user_model.notes, *notes]
+        answer = Padded(sizes, user_model.name, graph, vary, notes=notes)
+        first = next((size for size in sizes if size.at_least.by_order == "differs"), None)
+        # explained where the bits of its content show it
+        if first is not None and graph.recorded:
+            ends = graph.side(first.content, first.least), graph.whole(first.content)
+            match = orders.match_of(*ends, graph.marks(first.content, first.least))
+            left, todo = f"{first.content:,} padded to {first.least:,}", f"pad to {first.safe:,}"
+            question = ComparisonQuestion(user_model.name, left, f"padded to {fixed:,}", todo)
+            difference = compare_and_explain(*ends, explain, tell, match=match)
+            answer.walked = Walked(difference, question)
+        planned: graph_plan.GraphPlan | None = None
+        if not budget.spent():
+            with budget.Ending():
+                tell("checking the plan")
+                every = contents if plan is None else range(1, contents[-1] + 1)
+                planned = graph_plan.make(graph, every, user_model.name, tell)
+        if why := budget.spent():
+            later = next((content for content in contents if content > sizes[-1].content), None)
+            looked = "" if later is None else f"valid sizes from {later:,} on were not looked at: "
+            answer.notes = [*notes, f"{looked}{why}"]
+        else:
+            answer.plan = planned
+        if plan is not None and answer.plan is not None:
+            answer.written = [str(path) for path in answer.plan.save(Path(plan))]
+        # a report runs the model again: its process stays as long as the answer does
+        weakref.finalize(answer, running.pop_all().close)
+    return answer

@@ -34,10 +34,10 @@ from probe.ui.answers.answer import (
     checked_targets,
 )
 from probe.ui.answers.cases import Explained
+from probe.ui.answers.show import cases as show
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from rich.console import RenderableType
 
 
 @dataclass(repr=False)
@@ -60,10 +60,7 @@ class Reproduced(Answer):
             f"written to {self.out}: {', '.join(reproduction.files)}",
         )
 
-    def shown(self) -> RenderableType:
-        from probe.ui.answers.show import cases
-
-        return cases.reproduction(self.report())
+    shown = show.reproduction
 
     def drawn(self) -> Figure | None:
         return Explained(self.found.explanation, self.found.evidence).drawn()
@@ -75,7 +72,6 @@ def reproduced(
     out: Path,
     form: str | None,
     kernels: str,
-    force: bool,
     **how: Any,
 ) -> Reproduced:
     """Does as :func:`reproduce`, of a finding and both sides' targets; ``how``: as
@@ -83,7 +79,7 @@ def reproduced(
     work."""
     checked_kernels(kernels)
     form_of(targets[0], form)
-    room.fresh(out, force)
+    room.fresh(out)
     reproduction = room.reproduce(finding, *targets, **how)
     reproduction.explanation.kernels = named_kernels(reproduction.explanation, kernels)
     room.write_folder(reproduction, out, form)
@@ -111,7 +107,6 @@ def reproduce(
     any_cause: bool = False,
     avoid: bool = True,
     since: str | Target | None = None,
-    force: bool = False,
 ) -> Reproduced:
     """Reduces a case, explains it, verifies a script in fresh processes, and writes a bug report.
 
@@ -122,7 +117,7 @@ def reproduce(
     ``kernels``: as in ``probe.explain``. ``any_cause``: a smaller case may have a different cause
     than the finding; the report says so. ``avoid``: try what avoids the difference.
     ``since``: search the first affected release from this one on, such as ``torch==2.4.0``, which
-    installs releases. ``force``: write into a folder that has files.
+    installs releases.
     Errors: InputError, also where both sides agree; TargetError; NotReproduced where the script
     does not give the measured bits: then nothing is written.
     """
@@ -134,7 +129,7 @@ def reproduce(
     how = {"by": by, "keep": keep, "any_cause": any_cause, "avoid": avoid, "most": most}
     how |= {"times": times, "also": checked_targets(also)}
     how["since"] = None if since is None else checked_target(since)
-    return reproduced(finding, (left, right), Path(out), form, kernels, force, **how)
+    return reproduced(finding, (left, right), Path(out), form, kernels, **how)
 
 
 # Operands of a smallest case up to which they are part of its JSON.

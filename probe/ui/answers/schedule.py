@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probe.case.arguments import typed, whole_number
-from probe.case.errors import Foreign, InputError, Nondeterministic, ProbeError
+from probe.case.errors import Foreign, InputError, Nondeterministic, ProbeError, refuse
 from probe.diff.pieces import (
     Arrays,
     Compared,
@@ -94,56 +94,40 @@ class Scheduled(Answer):
         return "unknown" if verdict == "equal" and len(self.found) < self.of else verdict
 
     @property
-    def finding(self) -> bool:
-        """Whether anything differs, or whether that is unknown."""
-        return self.verdict != "equal"
-
-    @property
     def mistakes(self) -> list[str]:
         """What no rounding is, in words: outputs that read other inputs, or stand elsewhere."""
         lines, need = [], "; ".join(dict.fromkeys(context.words for context in self.contexts))
         need = "" if self.stateful else f": {need}"
-        between = [piece.piece.text for piece in self.found if piece.between]
+
+        def first(name: str) -> str:
+            return next(piece.piece.text for piece in self.found if getattr(piece, name))
+
+        between, off = sum(piece.between for piece in self.found), self._off_grid()
         if between:
-            some = counted(len(between), "piece")
-            lines.append(
-                f"grid: {some} begin between two outputs, first that of {between[0]}{need}"
-            )
-        off = self._off_grid()
-        if off and not between:
+            some = counted(between, "piece")
+            where = f"first that of {first('between')}{need}"
+            lines.append(f"grid: {some} begin between two outputs, {where}")
+        elif off:
             lines.append(f"grid: pieces begin at {ranges(off)} of the input{need}")
-        for name, verb in (("lost", "is missing"), ("doubled", "is given twice")):
-            seams = [piece for piece in self.found if getattr(piece, name)]
-            if seams:
-                count = sum(getattr(piece, name) for piece in seams)
-                verb = verb.replace("is ", "are ") if count > 1 else verb
-                lines.append(
-                    f"seams: {counted(count, 'output')} {verb} behind "
-                    f"{counted(len(seams), 'piece')}, first that of {seams[0].piece.text}"
-                )
-        window = sum(piece.window for piece in self.found)
-        if window:
-            first = next(piece for piece in self.found if piece.window)
-            what = (
-                "read other inputs than those of the whole"
-                if self.stateful
-                else "read beyond their piece"
-            )
-            lines.append(
-                f"window: {counted(window, 'output')} {what}, first in {first.piece.text}{need}"
-            )
+        for name, verb in (("lost", "missing"), ("doubled", "given twice")):
+            if count := sum(getattr(piece, name) for piece in self.found):
+                seams = counted(sum(bool(getattr(piece, name)) for piece in self.found), "piece")
+                verb = f"{'are' if count > 1 else 'is'} {verb}"
+                where = f"first that of {first(name)}"
+                lines.append(f"seams: {counted(count, 'output')} {verb} behind {seams}, {where}")
+        if window := sum(piece.window for piece in self.found):
+            what = OTHER_INPUTS if self.stateful else "read beyond their piece"
+            where = f"first in {first('window')}{need}"
+            lines.append(f"window: {counted(window, 'output')} {what}, {where}")
         far = sum(piece.far for piece in self.found)
         if far and not (off or between):
-            first = next(piece for piece in self.found if piece.far)
             what = "though they read the same inputs"
             if self.walked is not None and self.walked.window:
-                what = "and read other inputs than those of the whole"
+                what = f"and {OTHER_INPUTS}"
             elif self.schedule.kind == FUNCTIONS:
                 what = "than the same ones of the whole"
-            lines.append(
-                f"{counted(far, 'output')} further apart than rounding {what}, first in "
-                f"{first.piece.text}"
-            )
+            apart = f"{counted(far, 'output')} further apart than rounding"
+            lines.append(f"{apart} {what}, first in {first('far')}")
         return lines
 
     def _off_grid(self) -> list[int]:
@@ -156,9 +140,7 @@ class Scheduled(Answer):
     def report(self) -> dict[str, Any]:
         first = None if self.walked is None else self.walked.found.first
         contexts: list[Any] = [{"before": c.before, "after": c.after} for c in self.contexts]
-        grids: list[Any] = [context.grid for context in self.contexts]
-        if len(contexts) < 2:  # one axis is the rule
-            contexts, grids = [*contexts, None][:1], [*grids, None][:1]
+        contexts, grids = contexts or [None], [c.grid for c in self.contexts] or [None]
         return {
             "verdict": self.verdict,
             "model": self.model,
@@ -167,10 +149,10 @@ class Scheduled(Answer):
             "of": self.of,
             "context": contexts[0] if len(contexts) == 1 else contexts,
             "grid": grids[0] if len(grids) == 1 else grids,
-            "lost": sum(piece.lost for piece in self.found),
-            "doubled": sum(piece.doubled for piece in self.found),
-            "window": sum(piece.window for piece in self.found),
-            "far": sum(piece.far for piece in self.found),
+            **{
+                name: sum(getattr(piece, name) for piece in self.found)
+                for name in ("lost", "doubled", "window", "far")
+            },
             "mistakes": self.mistakes,
             "enters": self.enters or None,
             "first": None if first is None else first.name,
@@ -264,32 +246,23 @@ class Scheduled(Answer):
         """A line a piece: the share of its outputs that differ, and of those that read others."""
         if not self.found:
             return None
-        import matplotlib.pyplot as plt
+        import pandas as pd
 
-        figure, axes = plt.subplots(figsize=(7, 2.6))
-        shares = {"differ": [], "read other inputs": []}  # type: dict[str, list[float]]
-        for piece in self.found:
-            elements = max(1, sum(each.elements for each in piece.differences))
-            differing = sum(each.differing for each in piece.differences)
-            shares["differ"].append(100 * differing / elements)
-            shares["read other inputs"].append(100 * piece.window / elements)
-        places = np.arange(len(self.found))
-        axes.bar(places - 0.2, shares["differ"], 0.4, label="differ")
-        axes.bar(places + 0.2, shares["read other inputs"], 0.4, label="read other inputs")
-        every = max(1, len(self.found) // 8)
-        axes.set_xticks(places[::every], [piece.piece.text for piece in self.found[::every]])
-        axes.set(
-            xlabel="piece",
-            ylabel="% of its outputs",
-            title=f"{self.schedule.text} against the whole",
-        )
-        axes.legend(frameon=False)
+        names = [piece.piece.text for piece in self.found]
+        counts = pd.DataFrame({"read other inputs": [p.window for p in self.found]}, index=names)
+        counts["differ"] = [sum(e.differing for e in p.differences) for p in self.found]
+        sizes = [max(1, sum(e.elements for e in p.differences)) for p in self.found]
+        axes = (100 * counts).div(sizes, axis=0).plot.bar(figsize=(7, 2.6), xlabel="piece")
+        axes.set(ylabel="% of its outputs", title=f"{self.schedule.text} against the whole")
+        figure: Figure = axes.figure
         return figure
 
 
 # Other inputs on which a size has to keep the bits. Formats of 16 bits and whole numbers round most
 # changes of an order away: nothing is called equal there: random prompts contradicted it.
 OTHERS = 24
+
+OTHER_INPUTS = "read other inputs than those of the whole"
 
 # Pieces that a terminal shows.
 ROWS = 12
@@ -329,7 +302,7 @@ def schedule_axes(
 
 def in_pieces(
     model: GivenModel,
-    target: Target | None,
+    target: str | Target | None,
     two: Mapping[str, Any],
     *,
     explain: bool = True,
@@ -338,17 +311,14 @@ def in_pieces(
 ) -> Scheduled:
     """Does as ``probe.network`` with ``vary="schedule"``; ``two``: what it was given besides.
     Errors: as there."""
-    for name in ("against_target", "by"):
-        if two.get(name) not in (None, "bits"):
-            why = "pieces are compared with the whole in this process, by bits"
-            raise InputError(name, two[name], why, "leave it out")
-    if target is not None:
-        why = "pieces are compared with the whole in this process"
-        raise InputError("target", target.text, why, "leave it out")
-    if (against := two.get("against", FULL)) != FULL:
+    by = None if two.get("by") == "bits" else two.get("by")
+    elsewhere = {"against_target": two.get("against_target"), "by": by, "target": target}
+    refuse(elsewhere, "pieces are compared with the whole in this process, by bits")
+    if (against := two.get("against")) not in (None, FULL):
         raise InputError("against", against, "pieces are compared with the whole", "write full")
-    schedule, vary = Schedule.parse(str(two.get("at", "(none)"))), str(two["vary"])
-    sizes = [whole_number("sizes", size) for size in two.get("sizes", ())]
+    at = two.get("at")
+    schedule = Schedule.parse("(none)" if at is None else str(at))
+    vary, sizes = str(two["vary"]), [whole_number("sizes", n) for n in two.get("sizes") or ()]
     if sizes and schedule.kind not in ("chunks", "tiles", "prefix", "stream"):
         why = f"a size says nothing of {schedule.text}"
         raise InputError("sizes", ranges(sizes), why, "ask for chunks, tiles, prefix or stream")
@@ -432,7 +402,7 @@ def _safe(
         for size in left:
             if size in differ or budget.spent():
                 continue
-            pieces = _of_size(answer.schedule, size).pieces(both.sizes)
+            pieces = answer.schedule.of_size(size).pieces(both.sizes)
             with unheard():
                 pairs = zip(pieces, both.computed(pieces, arrays), strict=True)
                 if not _has_bits(both, whole, pairs):
@@ -450,15 +420,11 @@ def _safe(
     ]
 
 
-def _of_size(schedule: Schedule, size: int) -> Schedule:
-    return schedule.with_sizes(*(size for _ in range(schedule.axes)))
-
-
 def _forbids(steps: Stepped, both: InPieces, answer: Scheduled, size: int, arrays: Arrays) -> str:
     """The first operation at which pieces of a size differ from the whole, in words."""
     here = copy.copy(both)
     here.arrays, here.whole = arrays, both.run(arrays)
-    schedule = _of_size(answer.schedule, size)
+    schedule = answer.schedule.of_size(size)
     pieces, found = schedule.pieces(both.sizes), list[Compared]()
     for piece, outputs in zip(pieces, here.computed(pieces), strict=True):
         found.append(here.beside(piece, outputs))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from probe.case import layout
 from probe.case.arguments import choice, optional_number, typed
 from probe.case.case import Case, require_places
-from probe.case.errors import InputError, TargetError
+from probe.case.errors import InputError, TargetError, refuse
 from probe.order.window import axis_of, case_at, number_of
 from probe.sweep.bits import answer_request
 from probe.sweep.campaign import case_row, run_row
@@ -34,10 +34,10 @@ from probe.ui.answers.answer import (
     length_values,
     values_of_axis,
 )
+from probe.ui.answers.show import sweeps as show
 
 if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
     from matplotlib.figure import Figure
-    from rich.console import RenderableType
 
     from probe.sizes.by_order import ByOrder
     from probe.sweep.store import Store
@@ -75,6 +75,17 @@ class Swept(Answer):
             ]
         return report | {"case": self.case.to_json()}
 
+    @property
+    def failed(self) -> bool:
+        """Whether a target failed, and nothing of it was compared."""
+        results = self.found.targets.values()
+        return any(result.failures and not result.comparisons for result in results)
+
+    @property
+    def strange(self) -> bool:
+        """Whether a shape does not repeat its own bits."""
+        return any(r.nondeterministic or r.alignment for r in self.found.targets.values())
+
     def lines(self) -> tuple[str, str, str]:
         report, vary, parts = self.report(), self.found.vary, self.found.targets.items()
         count = f"{report['differing']:,} of {report['compared']:,} outputs differ"
@@ -99,10 +110,7 @@ class Swept(Answer):
             "; ".join(findings) or stable,
         )
 
-    def shown(self) -> RenderableType:
-        from probe.ui.answers.show import sweeps
-
-        return sweeps.sweep_by_bits(self.found, self.case, self.values[:-1])
+    shown = show.sweep_by_bits
 
     def drawn(self) -> Figure | None:
         from probe.report import plots
@@ -117,6 +125,7 @@ class ByOrders:
     targets: dict[str, ByOrder] = field(default_factory=dict)
     failures: list[dict[str, str]] = field(default_factory=list)
     store: str | None = None
+    interrupted: bool = False
 
 
 @dataclass(repr=False)
@@ -127,6 +136,7 @@ class SweptByOrder(Answer):
     case: Case
     values: Sequence[int]
     vary: str
+    notes: Sequence[str] = ()
 
     def report(self) -> dict[str, Any]:
         """One target's report at the top level, several under ``targets``."""
@@ -142,9 +152,12 @@ class SweptByOrder(Answer):
         return {"targets": targets} | totals | about
 
     @property
+    def strange(self) -> bool:
+        return any(by_order.strange for by_order in self.found.targets.values())
+
+    @property
     def failed(self) -> bool:
-        """Returns whether a target failed, or failed at the value that all others are compared
-        with."""
+        """Whether a target failed, or failed at the value that all others are compared with."""
         known = ("", "alignment", "nondeterministic", "not-a-sum", "not-asked")
         refused = [by_order.base.refusal not in known for by_order in self.found.targets.values()]
         return bool(self.found.failures) or any(refused)
@@ -172,10 +185,7 @@ class SweptByOrder(Answer):
             "; ".join(findings) or same,
         )
 
-    def shown(self) -> RenderableType:
-        from probe.ui.answers.show import sweeps
-
-        return sweeps.sweep_by_order(self.found.targets, self.report(), self.values)
+    shown = show.sweep_by_order
 
     def drawn(self) -> Figure | None:
         from probe.report import plots
@@ -244,19 +254,16 @@ def sweep(
         options = {"workers": workers, "keep": keep, "time": time, "cluster": cluster}
         options |= {"zeros": None if zeros == "equal" else zeros}
         options |= {"control": None if control == "every" else control}
-        for name, value in options.items():
-            if value is not None:
-                raise InputError(name, value, *NOT_BY_ORDER[name])
+        todo = "leave it out, or use --by bits"
+        refuse(options, "a sweep by order has no such choice", todo)
     if zeros == "differ" and store is not None:
         todo = "store nothing: --no-store (store=None)"
         raise InputError("zeros", zeros, "stored results count +0 and -0 as equal", todo)
     if cluster is not None:
-        if time is not None:
-            why = "nodes do not know when the time is up"
-            raise InputError("time", time, why, "leave out --cluster, or divide by --shard")
-        if workers is not None:
-            todo = "leave --workers out; `dask worker --nworkers` says how many a node runs"
-            raise InputError("workers", workers, "the cluster's nodes decide this", todo)
+        todo = "leave out --cluster, or divide by --shard"
+        refuse({"time": time}, "nodes do not know when the time is up", todo)
+        todo = "leave --workers out; `dask worker --nworkers` says how many a node runs"
+        refuse({"workers": workers}, "the cluster's nodes decide this", todo)
         if store is not None and not isinstance(store, str | Path):
             why = "the nodes are different machines"
             raise InputError("store", store.path, why, "give a folder")
@@ -292,24 +299,31 @@ def sweep(
         opened: AbstractContextManager[Store | None] = Store.here(Path(store) / part.folder)
     else:
         opened = nullcontext(store)
+    tell = progress or silent
     with within(time), within_shard(part), opened as open_store:
-        if by == "order":
-            values = [*part.part(values[:-1]), values[-1]]
-            tell = progress or silent
-            found = by_order_on_targets(case, values, vary, targets, open_store, tell)
-            return SweptByOrder(found, case, values, vary)
-        return Swept(answer_request(request, targets, open_store, workers, progress), case, values)
+        if by == "bits":
+            found = answer_request(request, targets, open_store, workers, progress)
+            return Swept(found, case, values)
+        from probe.sizes.by_order import sweep_by_order  # late: a sweep by bits needs none
 
-
-# What a sweep by order does not take, why, and what to do.
-NOT_BY_ORDER = {
-    "zeros": ("orders do not depend on the sign of zeros", "use --by bits"),
-    "time": ("a sweep by order can't be resumed", "use --by bits, or fewer values"),
-    "cluster": ("sweeps by order do not run on a cluster", "give each machine a part: --shard i/n"),
-    "workers": ("a sweep by order asks one target after another", "leave it out, or use --by bits"),
-    "keep": ("a sweep by order stores no outputs", "leave it out, or use --by bits"),
-    "control": ("a sweep by order has no such choice", "leave it out, or use --by bits"),
-}
+        values = [*part.part(values[:-1]), values[-1]]
+        swept = ByOrders(store=None if open_store is None else str(open_store.path))
+        for text, where in {where.text: where for where in targets}.items():
+            say = partial(lambda text, done, total: tell(done, total, text), text)
+            try:
+                with open_session(where) as session:
+                    by_order = sweep_by_order(session, case, values, vary, progress=say)
+                    run = run_row(where, session.facts, session.variables)
+            except TargetError as error:  # what a target fails at is not stored
+                failure = {"target": text, "kind": error.kind, "message": error.why}
+                swept.failures.append(failure)
+                continue
+            swept.targets[text] = by_order
+            if open_store is not None:
+                tables: dict[str, Any] = {"runs": run, "cases": case_row(by_order.case)}
+                for table, rows in (tables | by_order.rows(run["run_id"])).items():
+                    open_store.append(table, rows)
+        return SweptByOrder(swept, case, values, vary)
 
 
 # Bytes of the offsets that a sweep of all layouts tries.
@@ -335,42 +349,6 @@ def _layout_numbers(
     numbers = [number_of("layout", word) for word in several]
     compared, against = axis_values([number for number in numbers if number is not None], "layout")
     return [*compared, against]
-
-
-def _tell_of(tell: Tell, text: str, done: int, total: int) -> None:
-    tell(done, total, text)
-
-
-def by_order_on_targets(
-    case: Case,
-    values: Sequence[int],
-    vary: str,
-    targets: Sequence[Target],
-    store: Store | None,
-    tell: Tell,
-) -> ByOrders:
-    """Sweeps one target after another by order; what a target fails at is not stored."""
-    from probe.sizes.by_order import sweep_by_order  # late: a sweep by bits needs none
-
-    found = ByOrders(store=None if store is None else str(store.path))
-    for where in targets:
-        text = where.text
-        try:
-            with open_session(where) as session:
-                by_order = sweep_by_order(
-                    session, case, values, vary, progress=partial(_tell_of, tell, text)
-                )
-                run = run_row(where, session.facts, session.variables)
-        except TargetError as error:
-            failure = {"target": text, "kind": error.kind, "message": error.why}
-            found.failures.append(failure)
-            continue
-        found.targets[text] = by_order
-        if store is not None:
-            tables: dict[str, Any] = {"runs": run, "cases": case_row(by_order.case)}
-            for table, rows in (tables | by_order.rows(run["run_id"])).items():
-                store.append(table, rows)
-    return found
 
 
 BY = ["machine", "target", "library_version", "vary"]

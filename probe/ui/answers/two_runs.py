@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe.case.arguments import choice, typed, whole_number
+from probe.case.arguments import choice, optional_number, typed, whole_number
 from probe.case.errors import Foreign, InputError, ProbeError, TargetError, foreign
 from probe.diff.alone import Known
 from probe.diff.apart import (
@@ -51,10 +51,10 @@ from probe.record.subject import (
     open_model,
     run_unwatched,
 )
-from probe.sizes.bisection import Conditions, ReleaseStep, search_conditions
+from probe.sizes.bisection import Conditions, search_targets
 from probe.sizes.orders import by_order
 from probe.sweep.printing import counted
-from probe.targets import budget, installation
+from probe.targets import budget
 from probe.targets.budget import within
 from probe.targets.progress import VOICE, Say, heard, silent
 from probe.targets.target import Target, why_unavailable
@@ -77,25 +77,13 @@ ADVICE = {
 }
 
 
-def of_two(two: Mapping[str, Any], padding: tuple[Any, ...]) -> bool:
-    """Returns whether two runs are asked for, rather than padding; ``padding``: what only that
-    takes."""
-    if any(name in two for name in ("at", "against", "against_target", "sizes")):
-        return True
-    return "vary" in two and "inputs" not in two and all(option is None for option in padding)
-
-
-def refuse_padding(options: Mapping[str, Any]) -> None:
-    """Refuses what is for padding beside two runs. InputError."""
-    for name, option in options.items():
-        if option is not None:
-            why = "it compares padded lengths, and cannot be combined with two runs of a model"
-            raise InputError(name, option, why, f"leave out --{name}, or --vary, --at, --against")
-
-
-def refuse_report(report: Path, model: str, targets: Iterable[str | Target]) -> None:
-    """InputError where no report can be written of a model on one of these targets: the whole file
-    is run there, and none of its operations is known. Asked before anything runs."""
+def refuse_report(
+    report: Path, model: str, targets: Iterable[str | Target], vary: str | None = None
+) -> None:
+    """InputError where no report can be written: of a model in pieces, or where the whole file is
+    run on a target, and none of its operations is known. Asked before anything runs."""
+    if (vary or "").partition(":")[0] == "schedule":
+        raise InputError("report", report, "a report is of two runs of a model", "leave it out")
     for target in targets:
         where = checked_target(target)
         if not (is_own_library(where, model) or why_unavailable(where)):
@@ -116,18 +104,13 @@ class TwoSides:
     at: int | None = None
     against: int | None = None
     against_target: str | Target | None = None
-    sizes: Iterable[int] = ()
+    sizes: Sequence[int] = ()
     by: str = "bits"
 
     def checked(self, target: object) -> TwoSides:
         """Returns the same with whole numbers and an axis. InputError: these are not two runs."""
-        vary = self.vary
-        if (self.at is not None or self.against is not None) and vary is None:
-            vary = "length"
-        at, against = (
-            None if n is None else whole_number(name, n)
-            for name, n in (("at", self.at), ("against", self.against))
-        )
+        at, against = optional_number("at", self.at), optional_number("against", self.against)
+        vary = self.vary or (None if at is None and against is None else "length")
         if vary is not None and at is None:
             raise InputError("at", "(none)", "the left run's size is required", "give --at A")
         if vary is not None and at == against and self.against_target is None:
@@ -196,20 +179,25 @@ class TwoSides:
     def every_sample(
         self, plain: tuple[Plain, Plain], both: tuple[Arrays, Arrays], declared: Any, tell: Say
     ) -> tuple[Samples | None, tuple[Arrays, Arrays]]:
-        """Runs every sample of the right side's batch as the left side does, unwatched; returns
-        also both sides' inputs, the left's samples being some that differ. None: it is no batch.
-        ``plain``: what runs either side."""
+        """Runs every sample of the right side's batch as the left side does, unwatched, as long as
+        there is time; returns also both sides' inputs, the left's samples being some that differ.
+        None: it is no batch. ``plain``: what runs either side."""
         part, whole = both
         if self.vary != "batch" or self.at is None:
             return None, both
         along = varied_axes("batch", whole, declared)
         count = min(whole[name].shape[axis] for name, axis in along.items())
-        samples = samples_alone(plain, whole, along, (self.at, count), tell)
-        start = samples.first_apart() or 0
-        return samples, (
-            first_entries(whole, along, self.at, start=start) if start else part,
-            whole,
-        )
+        alone, together = plain
+        tell(f"running {counted(count, 'sample')}, {self.at} at a time")
+        samples = Samples(self.at, count, [], [], together(whole))
+        for start in starts_of_pieces(count, self.at):
+            if samples.starts and budget.spent():
+                break
+            samples.pieces.append(alone(first_entries(whole, along, self.at, start=start)))
+            samples.starts.append(start)
+        if start := samples.first_apart() or 0:
+            part = first_entries(whole, along, self.at, start=start)
+        return samples, (part, whole)
 
     def question(self, model: str, where: tuple[Target, Target] | None) -> ComparisonQuestion:
         """Returns what is compared, in words; ``where``: of both sides, None for this process."""
@@ -259,7 +247,18 @@ def two_runs(
     with within(time), heard("network", progress) as tell, ExitStack() as running:
         sides = sides.checked(target)
         tell("opening the model")
-        where = _targets(model, sides, target)
+        where = None
+        if target is not None or sides.against_target is not None:
+            other = None if sides.against_target is None else checked_target(sides.against_target)
+            if target is not None:
+                left_target = checked_target(target)
+            else:
+                assert other is not None
+                left_target = own_target(other, model.text("against_target"))
+            where = left_target, other or left_target
+            for side in where:
+                if reason := why_unavailable(side):
+                    raise TargetError(side.text, "unavailable", reason)
         if where is None:
             ends: list[Any] = [subject or model.opened()] * 2
             declared = ends[0].inputs
@@ -267,7 +266,11 @@ def two_runs(
             opened = {side.text: model.opened_on(side) for side in dict.fromkeys(where)}
             there = {text: running.enter_context(side) for text, side in opened.items()}
             ends = [there[side.text] for side in where]
-            declared = declared_inputs(ends[0], model)
+            if isinstance(ends[0], WholeFile):
+                declared = model.opened().inputs
+            else:  # opened there alone: a library takes seconds to be imported
+                ends[0].open()
+                declared = ends[0].inputs
         arrays = model.arrays(declared, sides.vary, max(sides.at or 0, sides.against or 0))
         both = sides.cut(arrays, declared)
         # refused before anything is run
@@ -314,7 +317,7 @@ def two_runs(
                 found.plain, found.samples = behind.differences(dtypes), None
         # what was revealed of operations; None where sums are not tested
         known: Known | None = {} if sides.by == "order" else None
-        for size in VOICE.counting(list(sides.sizes), "sizes"):
+        for size in VOICE.counting(sides.sizes, "sizes"):
             if budget.spent():
                 break
             with budget.Ending():  # what is known of the two runs and of smaller sizes stays
@@ -335,40 +338,12 @@ def two_runs(
                     entry |= {"by_order": order.verdict, "in_the_way": order.name or None}
                     entry |= {"why": order.why or None, "sets": order.sets}
                 walked.sizes.append(entry)
-        if len(walked.sizes) < len(list(sides.sizes)):
-            first, why = list(sides.sizes)[len(walked.sizes)], budget.spent()
+        if len(walked.sizes) < len(sides.sizes):
+            first, why = sides.sizes[len(walked.sizes)], budget.spent()
             found.notes.append(f"sizes from {first} on were not compared: {why}")
         walked.script = sides.script(model, where)
         weakref.finalize(walked, running.pop_all().close)
         return walked
-
-
-def _targets(
-    model: GivenModel, sides: TwoSides, target: str | Target | None
-) -> tuple[Target, Target] | None:
-    """Returns where both sides run; None: in this process. TargetError: one can't run here."""
-    if target is None and sides.against_target is None:
-        return None
-    other = None if sides.against_target is None else checked_target(sides.against_target)
-    if target is not None:
-        left = checked_target(target)
-    else:
-        assert other is not None
-        left = own_target(other, model.text("against_target"))
-    for side in (left, other or left):
-        if reason := why_unavailable(side):
-            raise TargetError(side.text, "unavailable", reason)
-    return left, other or left
-
-
-def declared_inputs(end: Any, model: GivenModel) -> Sequence[Input]:
-    """Returns the inputs that a model on a target declares. Where it can be recorded it is opened
-    there alone: a library takes seconds to be imported."""
-    if isinstance(end, WholeFile):
-        return model.opened().inputs
-    end.open()
-    inputs: Sequence[Input] = end.inputs
-    return inputs
 
 
 def _plain(end: Any, inputs: Arrays) -> list[np.ndarray]:
@@ -498,27 +473,6 @@ def entries_shown(plain: Plain, arrays: Arrays, name: str) -> np.ndarray:
 Plain = Callable[[Arrays], list[np.ndarray]]
 
 
-def samples_alone(
-    plain: tuple[Plain, Plain],
-    arrays: Arrays,
-    along: Mapping[str, int],
-    sizes: tuple[int, int],
-    tell: Say,
-) -> Samples:
-    """Runs all samples of a batch in pieces, as long as there is time. ``plain``: what runs a
-    piece, and the batch; ``sizes``: of these, along the axes of the inputs."""
-    size, count = sizes
-    alone, together = plain
-    tell(f"running {counted(count, 'sample')}, {size} at a time")
-    samples = Samples(size, count, [], [], together(arrays))
-    for start in starts_of_pieces(count, size):
-        if samples.starts and budget.spent():
-            break
-        samples.pieces.append(alone(first_entries(arrays, along, size, start=start)))
-        samples.starts.append(start)
-    return samples
-
-
 # Further runs in the same process: what does not repeat its bits has no condition to find.
 CONTROLS = 2
 
@@ -539,38 +493,31 @@ def bisect(model: GivenModel, left: Target, right: Target, tell: Say = silent) -
     # a function is not imported in this process: it declares no inputs
     arrays = model.arrays(() if is_function(text) else model.opened().inputs)
 
-    def ask(where: Target) -> ReleaseStep:
-        tell(f"running {where.text}")
-        try:
-            if where.version is not None:
-                installation.install_target(where)
-            with ExitStack() as running:
+    def measured(where: Target) -> tuple[str, str]:
+        digests, count = list[str](), 1 + CONTROLS
+        with ExitStack() as running:
+            try:
                 plain = running.enter_context(model.opened_on(where)).plain
-                seen = [_digest_of_outputs(plain(arrays)) for _ in range(1 + CONTROLS)]
-                if len(set(seen)) > 1:
-                    # how many results there are says whether it is two states or noise
-                    more = COUNTED - len(seen)
-                    seen += [_digest_of_outputs(plain(arrays)) for _ in range(more)]
-                    why = f"it does not repeat its bits: {len(set(seen))} results in {COUNTED} runs"
-                    return ReleaseStep(where.text, None, why=why)
-        except (TargetError, InputError) as error:
-            # of the target or the model: this release can't run it, or can't be run
-            if isinstance(error, InputError) and error.name not in ("target", "model"):
-                raise
-            return ReleaseStep(where.text, None, why=error.why)
-        return ReleaseStep(where.text, seen[0], "")
+                while len(digests) < count:
+                    digest = hashlib.sha256()
+                    for output in plain(arrays):
+                        array = np.ascontiguousarray(output)
+                        digest.update(f"{array.dtype} {array.shape}".encode())
+                        digest.update(array.tobytes())
+                    digests.append(digest.hexdigest()[:12])
+                    if len({*digests}) > 1:
+                        # how many results there are says whether it is two states or noise
+                        count = COUNTED
+            except InputError as error:
+                if error.name not in ("target", "model"):
+                    raise
+                raise TargetError(where.text, "error", error.why) from error
+        if (different := len({*digests})) > 1:
+            why = f"it does not repeat its bits: {different} results in {COUNTED} runs"
+            raise TargetError(where.text, "error", why)
+        return digests[0], ""
 
-    return search_conditions(left, right, ask)
-
-
-def _digest_of_outputs(outputs: list[Any]) -> str:
-    """Returns a short name of the bits of all outputs."""
-    digest = hashlib.sha256()
-    for output in outputs:
-        array = np.ascontiguousarray(output)
-        digest.update(f"{array.dtype} {array.shape}".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()[:12]
+    return search_targets(left, right, measured, tell)
 
 
 @dataclass(repr=False)

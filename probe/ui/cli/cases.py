@@ -3,7 +3,8 @@ reports."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,6 @@ import click
 from probe.case.errors import INTERRUPTED, InputError
 from probe.ui.cli.options import (
     AXES,
-    NUMBER,
-    NUMBERS,
     OTHER_TARGETS,
     PATH,
     TIME,
@@ -37,10 +36,10 @@ from probe.ui.cli.options import (
     parsed_targets,
     refuse_case,
     run_options,
-    said_again,
     sides_options,
     sized_case,
     target_option,
+    typed,
     zeros_option,
 )
 
@@ -56,15 +55,11 @@ if TYPE_CHECKING:
 @option(
     *("--from store", "STORE"),
     "Explain every difference that a sweep stored there, and store the causes.",
-    type=PATH,
 )
 @option("--accuracy", None, "Say which side is closer to the exact sums.", is_flag=True)
 @kernels_option("none")
 @zeros_option
-@option(
-    *("--workers", "N", "With --from: how many processes; one per processor if not given."),
-    type=NUMBER,
-)
+@option("--workers", "N", "With --from: how many processes; one per processor if not given.")
 @fail_on_option(
     differing="an output differs",
     finding="an output differs, is added in a different order or rounding, or is not explained",
@@ -116,8 +111,7 @@ def explain(
             against_padding=runs.sides["against_padding"],
             **how,
         )
-    after = _next_after_explaining(answer.found, vary, runs._replace(target=targets[0].text))
-    out.give(answer, after=after)
+    out.give(answer, after=_next_after_explaining(answer.found, vary, words, runs.sides))
     refused = bool(answer.found.left.refusal or answer.found.right.refusal)
     if out.fail_on == "finding":
         return int(bool(len(answer.found.differing) or answer.found.by_order or refused))
@@ -125,30 +119,29 @@ def explain(
 
 
 def _next_after_explaining(
-    comparison: Comparison, vary: str, runs: AskedRuns
+    comparison: Comparison, vary: str, words: dict[str, str], sides: Mapping[str, str | None]
 ) -> list[tuple[str, str]]:
-    """Returns the next commands, each with what it does, of the words that the user gave."""
-    (words, target, sides), left = runs, comparison.left.case
+    """The next commands, each with what it does."""
+    left = comparison.left.case
     refused = comparison.left.refusal or comparison.right.refusal
     if not comparison.compared or refused or set(comparison.causes) == {"window"}:
         return []
-    given = {name: value for name, value in sides.items() if value is not None}
-    same = f"{said_again(words)} {said_again(given)} --target {target}"
-    sizeless = f"{said_again(words, ('length',) if vary == 'length' else ())} --target {target}"
+    same = typed("accuracy", "kernels", "zeros")
+    sizeless = ("at", "against", "kernels", "accuracy", "zeros")
+    size = typed(*sizeless, "length") if vary == "length" else typed(*sizeless)
     one_target = sides["against_target"] is None and sides["against_padding"] is None
     along = vary == "length" or (vary == "batch" and not left.spatial_rank)
     sized = one_target and along and not left.pool
     if len(comparison.differing):
         steps = [(f"probe report {same} --out report", "writes a bug report")]
         if sized:
-            at = sides["at"] or getattr(left, vary)
-            fix = f"probe fix {sizeless} --lengths {at},{sides['against']}"
-            steps.append((fix, "measures what keeps the bits"))
+            lengths = f"{sides['at'] or getattr(left, vary)},{sides['against']}"
+            steps.append((f"probe fix {size} --lengths {lengths}", "measures what keeps the bits"))
         return steps
     if comparison.by_order:
         again = f"probe explain {same} --operands cancel"
         return [] if "operands" in words else [(again, "shows nearly every change of order")]
-    sizes = (f"probe fix sizes {sizeless}", "finds the sizes at which the order changes")
+    sizes = (f"probe fix sizes {size}", "finds the sizes at which the order changes")
     return [sizes, OTHER_TARGETS] if sized else [OTHER_TARGETS] if one_target and along else []
 
 
@@ -176,16 +169,12 @@ def window(words: dict[str, str], target: str, out: Output) -> int:
     return out.status(not windows.same.all())
 
 
-TREE = "Draw the orders of most outputs into FILE, as its name ends: .svg, .png or .pdf."
-
-
 @click.command(cls=Words, short_help="Reveal in which order every output is added.")
 @case_options
 @target_option()
-@option("--tree", "FILE", TREE, type=PATH)
 @fail_on_option(finding="an output is not a sum of its products, or its order did not replay")
 @output_options
-def order(words: dict[str, str], target: str, tree: Path | None, out: Output) -> int:
+def order(words: dict[str, str], target: str, out: Output) -> int:
     """Reveals the order and rounding of every output, and replays them bit for bit.
 
     Give the length with --length. Products are numbered row by row over (kernel, channels); b is
@@ -196,11 +185,7 @@ def order(words: dict[str, str], target: str, tree: Path | None, out: Output) ->
     case, (where,) = sized_case(words), parsed_targets((target,))
     with out.progress(f"revealing {case.label} on {where.text}"):
         answer = ordered(case, where)
-    if tree is not None:
-        answer.save_tree(tree)
     out.give(answer)
-    if tree is not None:
-        out.note(f"wrote {tree}")
     report = answer.report()
     return out.status(report["replayed"] < report["outputs"])
 
@@ -210,7 +195,6 @@ SIZES = (
 )
 UPTO = "The largest size. If not given: 1000000 for lengths, 1024 for batches."
 SCAN = "Run all of the N smallest sizes. If not given: 64, and as many more as take some seconds."
-SECONDS = "Start no new size after S seconds; --time 5m ends the one at work too."
 
 
 @click.command(
@@ -219,9 +203,8 @@ SECONDS = "Start no new size after S seconds; --time 5m ends the one at work too
 @case_options
 @target_option()
 @option("--vary", "length|batch", SIZES)
-@option("--upto", "N", UPTO, type=NUMBER)
-@option("--scan", "N", SCAN, type=NUMBER)
-@option("--seconds", "S", SECONDS, type=NUMBER)
+@option("--upto", "N", UPTO)
+@option("--scan", "N", SCAN)
 @option("--time limit", "5m", TIME)
 @fail_on_option(finding="the order changes with the size, or a result contradicts what was assumed")
 @output_options
@@ -258,13 +241,12 @@ def sizes(
     measured = answer.found
     after: list[tuple[str, str]] = []
     if not measured.switches:  # where no size changes the order, another switch may
-        axis = "" if vary is None else f" --vary {vary}"
-        again = f"probe fix sizes {said_again(words)}{axis} --target"
         others = [
             choice.target.text
             for choice in available_targets()
             if choice.target.name == where.name and choice.target != where and choice.why is None
         ]
+        again = f"probe fix sizes {typed('target')} --target"
         after = [(f"{again} {other}", "searches with a different switch") for other in others[:3]]
         after.append(OTHER_TARGETS)
     out.give(answer, after=after)
@@ -316,18 +298,15 @@ EVENLY = (
 
 @click.command(cls=Words, short_help="Find the lengths, batches, ... at which bits differ.")
 @case_options
-@option("--lengths --layouts --values values", "5..64", LENGTHS)
+@option("--lengths --layouts --values values", "5..64", LENGTHS, type=str)
 @option("--vary", AXES, VARIED)
-@option("--by", "bits|order", BY, default="bits", show_default=True)
+@option("--by", "bits|order", BY, default="bits")
 @target_option(several=True)
-@option("--store folder", "DIR", KEPT, type=PATH)
+@option("--store folder", "DIR", KEPT)
 @option("--no-store", None, "Store nothing, also with --shard or --cluster.", is_flag=True)
 @option("--keep", "N", KEEP, type=Number(least=0))
-@option("--control", "every|differing", CONTROL, default="every", show_default=True)
-@option(
-    *("--workers", "N", "How many targets run at once; one per processor if not given."),
-    type=NUMBER,
-)
+@option("--control", "every|differing", CONTROL, default="every")
+@option("--workers", "N", "How many targets run at once; one per processor if not given.")
 @option("--shard", "I/N", SHARD, default="1/1")
 @option("--cluster", "ADDRESS", CLUSTER)
 @option("--time", "30m", EVENLY)
@@ -373,25 +352,15 @@ def sweep(
         answer: Any = swept(case, values, targets, store=store, progress=tell, **options)
     if answer.vary == "length" and "length" in words:
         out.note(f"length={words['length']} is not used: --lengths says which lengths are run")
-    if by == "order":
-        out.give(answer)
-        if answer.failed:
-            return 3
-        differing = answer.report()["differing"] > 0
-        strange = any(by_order.strange for by_order in answer.found.targets.values())
-        return out.status(differing or (out.fail_on == "finding" and strange))
     for line in answer.notes:
         out.note(line)
-    summary = answer.found
     out.give(answer)
-    if summary.interrupted:
+    if answer.found.interrupted:
         return INTERRUPTED
-    each = summary.targets.values()
-    if any(result.failures and not result.comparisons for result in each):
+    if answer.failed:
         return 3
-    # a shape that does not repeat its own bits
-    strange = any(result.nondeterministic or result.alignment for result in each)
-    return out.status(summary.differing > 0 or (out.fail_on == "finding" and strange))
+    finding = answer.strange and out.fail_on == "finding"
+    return out.status(answer.report()["differing"] > 0 or finding)
 
 
 BETWEEN = "The release to start from, such as tensorflow==1.2.1."
@@ -404,15 +373,12 @@ MEASURED = "Store what is measured in DIR/<machine>; nothing if not given."
 @case_options
 @option("--between left", "T", BETWEEN, required=True)
 @option("--and right", "T", "The release to end with, such as tensorflow==1.15.0.", required=True)
-@option("--what", None, WHAT, type=click.Choice(WORDS), default="order", show_default=True)
-@option(
-    *("--lengths", "5..19", "The lengths to run; the kernel's and the next 14 if not given."),
-    type=NUMBERS,
-)
+@option("--what", None, WHAT, type=click.Choice(WORDS), default="order")
+@option("--lengths", "5..19", "The lengths to run; the kernel's and the next 14 if not given.")
 @option("--releases", "1.0,1.1", RELEASES)
 @option("--remove", None, "Remove the releases that had to be installed.", is_flag=True)
 @run_options("Of a model: ", seeded=False)
-@option("--store", "DIR", MEASURED, type=PATH)
+@option("--store", "DIR", MEASURED)
 @output_options
 def bisect(
     model: str | None,
@@ -435,6 +401,7 @@ def bisect(
     from probe.targets.target import Target
     from probe.ui.answers.show import sweeps as show
 
+    ends, what = (Target.parse(left), Target.parse(right)), options["what"]
     if model is not None:
         refuse_case(words)
         for name in filter(on_command_line, options):
@@ -445,47 +412,37 @@ def bisect(
         from probe.ui.cli.models import running_model
 
         with running_model(out, "bisect"):
-            ends = Target.parse(left), Target.parse(right)
-            conditions = model_conditions(GivenModel(model, **run.arguments()), *ends, out.note)
-        of_model = {"what": "bits", "model": model} | conditions.to_json()
-        out.give(of_model, lambda: show.conditioned(conditions, "bits"))
-        return
+            found = model_conditions(GivenModel(model, **run.arguments()), *ends, out.note)
+        report = {"what": "bits", "model": model} | found.to_json()
+        return out.give(report, lambda: show.conditioned(found, "bits"))
     run.refuse_beside_case()
     from probe.case.case import require_length
     from probe.sizes import bisection
-    from probe.sweep.store import Store
 
-    case, what = case_of_words(words), options["what"]
+    case = case_of_words(words)
     if not case.spatial_rank:
         raise InputError("op", case.op, "releases are compared by length", "use op=matmul")
     shortest = case.effective_kernel[-1]
     values = options["lengths"] or list(range(shortest, shortest + 15))
     require_length(case.with_(length=max(values)))
-    ends = Target.parse(left), Target.parse(right)
+    report = {"what": what, "case": case.to_json()}
     if ends[0].name == ends[1].name and not bisection.only_releases(*ends):
         for name in filter(on_command_line, ("releases", "remove", "store")):
             why = "the targets differ in conditions, which are searched without it"
             raise InputError(name, options[name], why, f"leave out --{name}")
         with out.progress("bisect"):
-            conditions = bisection.bisect_conditions(case, *ends, values, what, out.note)
-        of_case = {"what": what, "case": case.to_json()} | conditions.to_json()
-        out.give(of_case, lambda: show.conditioned(conditions, what))
-        return
-    some, store = options["releases"], options["store"]
-    opened: AbstractContextManager[Store | None] = nullcontext()
-    if store is not None:
-        opened = Store.here(store)
+            found = bisection.bisect_conditions(case, *ends, values, what, out.note)
+        return out.give(report | found.to_json(), lambda: show.conditioned(found, what))
+    from probe.sweep.store import Store
+
+    store, releases = options["store"], options["releases"]
+    opened = nullcontext() if store is None else Store.here(store)
+    how: dict[str, Any] = {"keep": not options["remove"], "tell": out.note}
+    how["releases"] = [each.strip() for each in releases.split(",")] if releases else ()
     with opened as open_store, out.progress("bisect"):
-        bisected = bisection.bisect_releases(
-            *(case, *ends, values, what),
-            store=open_store,
-            releases=[release.strip() for release in some.split(",")] if some else (),
-            keep=not options["remove"],
-            tell=out.note,
-        )
-    report = {"what": what, "case": case.to_json(), "store": None if store is None else str(store)}
-    report |= bisected.to_json()
-    out.give(report, lambda: show.bisected(report))
+        change = bisection.bisect_releases(case, *ends, values, what, store=open_store, **how)
+    report |= {"store": None if store is None else str(store)} | change.to_json()
+    return out.give(report, lambda: show.bisected(report))
 
 
 @click.command(cls=Words, short_help="Reduce a case to the smallest one that still differs.")
@@ -523,15 +480,11 @@ ALSO = "Test the reduced case on this target too, for the report; may be given s
 @target_option()
 @sides_options
 @budget_options
-@option("--out folder", "DIR", "The folder to write.", required=True, type=PATH)
-@option("--force", None, "Write into DIR even if it has files.", is_flag=True)
+@option("--out folder", "DIR", "The folder to write.", required=True)
 @option("--no-avoid avoid", None, AVOID, is_flag=True, default=True, flag_value=False)
+@option("--from store", "STORE", "Take a stored difference: the largest one, or --row N.")
 @option(
-    *("--from store", "STORE", "Take a stored difference: the largest one, or --row N."), type=PATH
-)
-@option(
-    *("--row", "N", "With --from: the row of the table `comparisons`, from 0."),
-    type=Number(least=0),
+    "--row", "N", "With --from: the row of the table `comparisons`, from 0.", type=Number(least=0)
 )
 @option(
     "--time limit", "5m", "Stop after 5m (90s, 2h, 1h30m); half of that is for reducing the case."
@@ -540,12 +493,7 @@ ALSO = "Test the reduced case on this target too, for the report; may be given s
 @option("--form", "NAME|FILE", FORM)
 @option("--also", "T", ALSO, multiple=True)
 @option("--since", "T", SINCE)
-@option(
-    *("--times", "N", "How many fresh processes must confirm the script."),
-    type=NUMBER,
-    default=3,
-    show_default=True,
-)
+@option("--times", "N", "How many fresh processes must confirm the script.", default=3)
 @kernels_option("all")
 @output_options
 def report(runs: AskedRuns, store: Path | None, folder: Path, out: Output, **options: Any) -> None:
@@ -586,12 +534,7 @@ def report(runs: AskedRuns, store: Path | None, folder: Path, out: Output, **opt
 
 @click.command(cls=Words, short_help="Check whether a reported difference still occurs.")
 @click.argument("folder", metavar="DIR", type=PATH)
-@option(
-    *("--times", "N", "How many fresh processes run the script."),
-    type=NUMBER,
-    default=3,
-    show_default=True,
-)
+@option("--times", "N", "How many fresh processes run the script.", default=3)
 @option("--trust", None, "Run DIR/reproduce.py: you wrote it, or trust it.", is_flag=True)
 @fail_on_option(there="it still occurs", gone="it no longer occurs")
 @output_options
@@ -614,7 +557,7 @@ def verify(folder: Path, times: int, trust: bool, out: Output) -> int:
 @click.command(cls=Words, short_help="Write a file that replays a run's bits with NumPy alone.")
 @case_options
 @target_option()
-@option("--out file", "FILE", "The Python file to write.", required=True, type=PATH)
+@option("--out file", "FILE", "The Python file to write.", required=True)
 @option("--against", "B", "Add the run at this length (or batch, ...) to the file.")
 @option("--vary", "AXIS", "What --against varies; length if not given (dense: batch).")
 @option("--partial", None, "Leave out outputs whose replay gave different bits.", is_flag=True)
@@ -628,7 +571,6 @@ def emulate(
     With --against the file has both runs, and prints the outputs that must agree but differ.
     """
     from probe.ui.answers.reproduce import emulated_report
-    from probe.ui.answers.show import cases as show
 
     case, (where,) = sized_case(words), parsed_targets((target,))
     vary = sides["vary"]
@@ -638,4 +580,7 @@ def emulate(
     other = axis_value("against", sides["against"], vary)
     with out.progress(f"revealing {case.label} on {where.text}"):
         report = emulated_report(case, where, file, other, vary, partial)
-    out.give(report, lambda: show.emulated_file(report))
+    outputs = sum(run["outputs"] for run in report["runs"])
+    text = f"wrote {file}: {report['bytes'] / 1024:,.0f} KiB, "
+    text += f"{report['replayed']:,} of {outputs:,} outputs replay\n"
+    out.give(report, lambda: f"{text}run it anywhere with NumPy: python {file}")

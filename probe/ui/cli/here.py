@@ -3,13 +3,14 @@ bits (``check`` and its forms); and ``demo``."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,7 +128,12 @@ def install(
         return out.give({"removed": gone}, lambda: f"{gone} is removed")
     with out.progress("install") as tell:
         report = installation.install_target(where, tell, sysroot).to_json()
-    return out.give(report, lambda: show.installed_target(report))
+    said = (
+        "was already installed" if report["already"] else f"answers, after {report['seconds']:g} s"
+    )
+    library = f"{report['library']} {report['library_version']}"
+    text = f"{report['target']} {said}: {library}, Python {report['python_version']}"
+    return out.give(report, lambda: text)
 
 
 FOLDERS = click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=PATH)
@@ -164,7 +170,7 @@ def results(folders: tuple[Path, ...], out: Output) -> int:
 
 @click.command(cls=Words, short_help="Merge several stores into one.")
 @FOLDERS
-@option(*("--out into", "DIR", "The folder to write."), required=True, type=PATH)
+@option("--out into", "DIR", "The folder to write.", required=True)
 @output_options
 def merge(folders: tuple[Path, ...], into: Path, out: Output) -> None:
     """Merges several stores into one.
@@ -196,18 +202,6 @@ def checkout(name: str) -> Path:
         raise InputError("experiment", name, why, "run it in a checkout (git clone) of probe")
     todo = f"run one of {', '.join(sorted(there))}"
     raise InputError("experiment", name, "there is no such experiment", todo)
-
-
-def run_experiment(root: Path, name: str, arguments: Sequence[str], quiet: bool) -> int:
-    """Runs an experiment's script; its exit status. ``quiet``: what it prints goes to stderr."""
-    command = [sys.executable, str(root / "experiments" / f"{name}.py"), *arguments]
-    stdout = sys.stderr if quiet else None
-    process = subprocess.Popen(command, cwd=root, stdout=stdout, env=os.environ)
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            continue  # the script has it too: it stores what it has and prints its summary
 
 
 def execute_notebook(notebook: Path, to: Path | None = None, store: str | None = None) -> None:
@@ -255,22 +249,11 @@ def execute_notebook(notebook: Path, to: Path | None = None, store: str | None =
     partial.replace(to)
 
 
-def from_here(path: Path) -> str:
-    """Returns a path as it reads from this folder."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
-
-
 @click.command(cls=Words, short_help="Run an experiment and its notebook.")
 @click.argument("name")
 @click.argument("arguments", nargs=-1)
 @option("--no-notebook", None, "Run the script only.", is_flag=True)
-@option(
-    *("--out folder", "DIR", "Write results and notebook into DIR; the checkout is not changed."),
-    type=PATH,
-)
+@option("--out folder", "DIR", "Write results and notebook into DIR; the checkout is not changed.")
 @output_options
 def run(
     name: str, arguments: tuple[str, ...], no_notebook: bool, folder: Path | None, out: Output
@@ -287,7 +270,14 @@ def run(
     if folder is not None:
         store, notebook = folder.resolve() / name, folder.resolve() / own.name
         arguments = ("--store", str(store), *arguments)
-    status = run_experiment(root, name, arguments, quiet=out.as_json)
+    command = [sys.executable, str(root / "experiments" / f"{name}.py"), *arguments]
+    # what the script prints goes to stderr beside an object
+    stdout = sys.stderr if out.as_json else None
+    process, status = subprocess.Popen(command, cwd=root, stdout=stdout, env=os.environ), None
+    while status is None:
+        # the script has Ctrl-C too: it stores what it has and prints its summary
+        with suppress(KeyboardInterrupt):
+            status = process.wait()
     # the script said what its options are, and measured nothing
     if "--help" in arguments:
         return status
@@ -297,11 +287,15 @@ def run(
             execute_notebook(own, notebook, None if folder is None else name)
     elif not status and not no_notebook:
         out.note(f"notebooks/{name}.ipynb does not exist, so no notebook was executed")
+    here = [store, notebook]
+    for at, path in enumerate(here):
+        if path.is_relative_to(Path.cwd()):
+            here[at] = path.relative_to(Path.cwd())
     report = {
         "experiment": name,
         "status": status,
-        "results": from_here(store),
-        "notebook": from_here(notebook) if ran else None,
+        "results": str(here[0]),
+        "notebook": str(here[1]) if ran else None,
         "seconds": round(time.monotonic() - start, 1),
     }
     if not status or out.as_json:
@@ -326,7 +320,7 @@ TRUST = (
 @click.command(cls=Words, short_help="Keep the bits of a model or a case in bits.lock.")
 @click.argument("model", metavar="[MODEL]", required=False)
 @option("--name", "NAME", "The check's name; MODEL, or the case in words, if not given.")
-@option("--lock path", "FILE", LOCK, type=PATH, default="bits.lock")
+@option("--lock path", "FILE", LOCK, default="bits.lock")
 @option("--bless", "REASON", "Replace bits that changed; the reason is kept in the lock.")
 @run_options(seeded=False)
 @option("--target", "T", TARGET, cls=Shared)
@@ -352,21 +346,32 @@ def lock(
     BLAS core, threads, flags. Tests add theirs by `pytest --bits-update`.
     """
     from probe.case.arguments import whole_number
+    from probe.case.case import Case
+    from probe.targets.target import Target
     from probe.ui.answers.answer import command_line
     from probe.ui.lock import checks, runs
 
-    case, bless, seed = None, options["bless"], words.get("seed", "0")
+    case, bless = None, options["bless"]
     if model is None and (set(words) - {"seed"}):
         case = sized_case(words)
         run.refuse_beside_case()
     elif set(words) - {"seed"}:
         raise InputError("model", model, "a case is given too", "give one of the two")
-    more = {
-        "inputs": str(run.inputs or ""),
-        "shapes": " ".join(run.shapes),
-        "seed": str(whole_number("seed", seed, least=0)) if model else "",
-    }
-    spec = runs.how_computed(model, case, options["target"], more)
+    elif model is None:
+        raise InputError("model", "(none)", "there is nothing to run", "give MODEL, or --op conv1d")
+    where = options["target"]
+    spec = {} if where is None else {"target": Target.parse(where).text}
+    if case is None:
+        seed = str(whole_number("seed", words.get("seed", "0"), least=0))
+        more = {"inputs": str(run.inputs or ""), "shapes": " ".join(run.shapes), "seed": seed}
+        spec |= {"model": str(model)} | {name: value for name, value in more.items() if value}
+    else:
+        plain = Case(case.op, case.kernel, case.in_channels).arguments()
+        given = {
+            k: v for k, v in case.arguments().items() if v != plain[k] or k in ("op", "kernel")
+        }
+        given["in_channels"] = case.in_channels
+        spec = {"target": "numpy"} | spec | {"case": json.dumps(given)}
     called = options["name"] or model or (command_line(case) if case is not None else "")
     if bless is not None and not bless.strip():
         raise InputError("bless", bless, "a reason is required", "say why the bits changed")
@@ -386,7 +391,7 @@ SAID = {
 
 @click.command(cls=Words, short_help="Check the bits of models and cases against bits.lock.")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@option("--lock path", "FILE", LOCK, type=PATH, default="bits.lock")
+@option("--lock path", "FILE", LOCK, default="bits.lock")
 @option("--why", "WHICH", WHY, default="here", type=click.Choice(["here", "all", "install", "no"]))
 @option(
     *("--report reports", "FORMAT"),
@@ -440,11 +445,7 @@ def demo(out: Output) -> None:
 
 @click.command(cls=Words, short_help="Copy a workflow that checks bits.lock in CI.")
 @click.argument("service", metavar="github")
-@option(
-    *("--out folder", "DIR", "The repository, or a folder in it."),
-    type=PATH,
-    default=".",
-)
+@option("--out folder", "DIR", "The repository, or a folder in it.", default=".")
 @output_options
 def setup(service: str, out: Output, folder: Path) -> None:
     """Copies a workflow that runs pytest under several instruction sets on one runner.

@@ -4,17 +4,16 @@ keeps the bits."""
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from probe.case.errors import INTERRUPTED, InputError, NotReproduced
+from probe.case.errors import INTERRUPTED, InputError, NotReproduced, refuse
 from probe.targets import budget
 from probe.targets.budget import within
 from probe.targets.progress import Reporter
@@ -37,6 +36,7 @@ from probe.ui.cli.options import (
     refuse_case,
     run_options,
     target_option,
+    typed,
 )
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ def give_of_model(answer: Any, out: Output, after: Sequence[tuple[str, str]] = (
 WHAT = (
     "What to compare: batch (one sample alone against itself in a batch), padding (alone without "
     "padding against padded), chunks (of --at positions, against the whole), release (--target "
-    "against --against-target) or machine (against a --recording). If not given, you are "
-    "asked on a terminal; elsewhere it is batch."
+    "against --against-target) or machine (against a --recording); batch if not given."
 )
 LEFT = (
     "The left size, with --ask chunks that of a chunk. If not given: a batch of 1; for padding the "
@@ -84,13 +83,10 @@ HEADS |= {"operation": "which", "cause": "why"}
 @option("--at", "A", LEFT, type=NUMBER)
 @option("--against", "B", RIGHT, type=NUMBER)
 @option("--against-target", "U", "Another release, device or library, for --ask release.")
-@option(
-    *("--recording", "RUN", "A folder that `probe record MODEL --out RUN` made elsewhere."),
-    type=PATH,
-)
+@option("--recording", "RUN", "A folder that `probe record MODEL --out RUN` made elsewhere.")
 @run_options()
-@option("--report folder", "DIR", "Write a verified bug report into DIR.", type=PATH)
-@option("--time", "5m", TIME, default="10m", show_default=True)
+@option("--report folder", "DIR", "Write a verified bug report into DIR.")
+@option("--time", "5m", TIME, default="10m")
 @target_option(default=None)
 @fail_on_option(finding="outputs differ, or it is unknown whether they do")
 @output_options
@@ -114,24 +110,13 @@ def examine(
 
     require_unwritten("report", folder)
     if ask == "chunks":
-        two = {name: options[name] for name in ("against", "against_target", "time")}
-        for name in ("at", "recording"):
-            if (options[name] is None) is (name == "at"):
-                why, todo = "chunks of one size are compared with the whole", "give --at C alone"
-                raise InputError(name, options[name] or "(none)", why, todo)
-        two |= {"axis": "schedule", "at": f"chunks:{options['at']}", "explain": True}
-        return _in_pieces(
-            model, run, options["target"], folder, out, {"by": None, "sizes": None} | two
-        )
+        why, todo = "chunks of one size are compared with the whole", "give --at C alone"
+        if options["at"] is None:
+            raise InputError("at", "(none)", why, todo)
+        refuse({"recording": options.pop("recording")}, why, todo)
+        two = options | {"vary": "schedule", "at": f"chunks:{options['at']}"}
+        return give_compared(model, run, two, folder, out)
     options |= run.arguments()
-    free = ask is None and not options["against_target"] and not options["recording"]
-    if free and not out.as_json and sys.stdin.isatty() and out.notes.is_terminal:
-        words = [word for word in answers.ASK if word in ("batch", "padding")]
-        for at, word in enumerate(words, 1):
-            click.echo(f"  {at}  {word}: {answers.ASK[word]}", err=True)
-        click.echo("  (release: give --against-target; machine: give --recording)", err=True)
-        numbers = click.Choice([str(at) for at in range(1, len(words) + 1)])
-        ask = words[int(click.prompt("What is compared?", "1", type=numbers, err=True)) - 1]
     stdout = sys.stdout  # of the command: what the model prints meanwhile goes to stderr
 
     def show(part: Learned) -> None:
@@ -150,7 +135,7 @@ def examine(
         )
         report = diagnosis.report() if out.as_json else {}
     ended = f"; ended early: {diagnosis.ended}" if diagnosis.ended else ""
-    after = _next_questions(model, run, diagnosis) if options["target"] is None else []
+    after = _next_questions(run, diagnosis) if options["target"] is None else []
     out.give(report, lambda: f"{diagnosis.asked}{ended}", after)
     if diagnosis.ended == "interrupted":
         return INTERRUPTED
@@ -193,23 +178,21 @@ class SizeOrSchedule(click.ParamType):
 )
 @click.argument("left", metavar="MODEL|RUN")
 @click.argument("right", metavar="[RUN]", required=False, type=PATH)
-@option("--vary axis", "AXIS", VARY)
+@option("--vary", "AXIS", VARY)
 @option("--at", "A", LEFT_SIZE, type=SizeOrSchedule())
 @option(
-    *(
-        "--against",
-        "B",
-        "The same of the right run. If not given: all of --inputs; the whole model.",
-    ),
+    "--against",
+    "B",
+    "The same of the right run. If not given: all of --inputs; the whole model.",
     type=SizeOrSchedule(),
 )
-@option("--sizes", "1..8", SIZES, type=NUMBERS)
-@option("--by", "WHAT", BY, default="bits", show_default=True)
+@option("--sizes", "1..8", SIZES)
+@option("--by", "WHAT", BY, default="bits")
 @run_options(trust=TRUST)
 @option("--against-target", "U", "A different target for the right run, in its own process.")
-@option("--report", "DIR", REPORT, type=PATH)
+@option("--report", "DIR", REPORT)
 @option("--time", "5m", TIME)
-@option("--explain/--no-explain", None, "Find causes.", default=True, show_default=True)
+@option("--explain/--no-explain", None, "Find causes.", default=True)
 @target_option(default=None)
 @fail_on_option(
     finding="outputs that must agree differ, stand elsewhere or read different inputs, or this is "
@@ -217,13 +200,7 @@ class SizeOrSchedule(click.ParamType):
 )
 @output_options
 def diff(
-    left: str,
-    right: Path | None,
-    run: ModelRun,
-    target: str | None,
-    report: Path | None,
-    out: Output,
-    **two: Any,
+    left: str, right: Path | None, run: ModelRun, report: Path | None, out: Output, **two: Any
 ) -> int:
     """Finds the first operation whose inputs agree but whose outputs differ, of two runs.
 
@@ -250,7 +227,7 @@ def diff(
     if right is not None:
         from probe.ui.answers.first_difference import of_recordings
 
-        words = ("axis", "at", "against", "sizes", "by", "inputs", "shapes", "seed", "target")
+        words = ("vary", "at", "against", "sizes", "by", "inputs", "shapes", "seed", "target")
         for name in filter(on_command_line, (*words, "against_target")):
             why = "two recordings hold their own inputs and targets"
             raise InputError(name, "(given)", why, "leave it out")
@@ -261,101 +238,65 @@ def diff(
     if (Path(left) / "recording.json").is_file():
         todo = "give a second recording; probe record MODEL --out RUN makes one"
         raise InputError("RUN", "(none)", "there is nothing to compare with", todo)
-    if (two["axis"] or "").partition(":")[0] == "schedule":
-        return _in_pieces(left, run, target, report, out, two)
-    from probe.ui.answers.two_runs import GivenModel, TwoSides, refuse_report, two_runs
-
-    for name in ("at", "against"):
-        if isinstance(two[name], str):
-            todo = "give a size, or --vary schedule"
-            raise InputError(name, two[name], "it is no whole number", todo)
-    if report is not None:
-        refuse_report(report, left, filter(None, [target, two["against_target"]]))
-    options = {name: two[name] for name in ("at", "against", "against_target", "by")}
-    options["sizes"] = two["sizes"] or ()
-    with running_model(out, "diff") as tell:
-        sides, model = TwoSides(vary=two["axis"], **options), GivenModel(left, **run.arguments())
-        how = {name: two[name] for name in ("explain", "time")}
-        walked = two_runs(model, sides, target, progress=tell.say, **how)
-    here = target is None and two["against_target"] is None
-    after = _after_equal(left, run, two) if here and walked.verdict == "equal" else []
-    return give_two_runs(walked, report, out, after)
+    return give_compared(left, run, two, report, out)
 
 
-def _in_pieces(
-    model: str,
-    run: ModelRun,
-    target: str | None,
-    report: Path | None,
-    out: Output,
-    two: dict[str, Any],
+def give_compared(
+    model: str, run: ModelRun, two: dict[str, Any], report: Path | None, out: Output
 ) -> int:
-    """Compares a model in pieces with the whole: the exit status."""
-    from probe.targets.target import Target
-    from probe.ui.answers.schedule import in_pieces
-    from probe.ui.answers.two_runs import GivenModel
+    """Compares two runs of a model, or one in pieces with the whole, as ``two`` says: the exit
+    status."""
+    from probe.ui.answers.first_difference import Walked
+    from probe.ui.answers.network import compared_runs
+    from probe.ui.answers.two_runs import GivenModel, refuse_report
 
+    targets = [two.pop("target"), two["against_target"]]
     if report is not None:
-        why = "a report is written of two runs of a model"
-        raise InputError("report", report, why, "leave it out")
-    given = {name: two[name] for name in ("at", "against", "against_target", "by", "sizes")}
-    given = {name: value for name, value in given.items() if value is not None}
+        refuse_report(report, model, filter(None, targets), two["vary"])
+    how = {name: two.pop(name) for name in ("explain", "time") if name in two}
     with running_model(out, "diff") as tell:
-        where = None if target is None else Target.parse(target)
-        how = {name: two[name] for name in ("explain", "time")}
         subject = GivenModel(model, **run.arguments())
-        answer = in_pieces(subject, where, {"vary": two["axis"], **given}, progress=tell.say, **how)
-    give_of_model(answer, out)
-    return out.status(answer.finding)
+        answer = compared_runs(subject, targets[0], two, progress=tell.say, **how)
+    if not isinstance(answer, Walked):
+        give_of_model(answer, out)
+        return out.status(answer.finding)
+    after = list[tuple[str, str]]()
+    if not any(targets) and answer.verdict == "equal" and two["at"] is not None:
+        sizes, against = two["sizes"], two["against"]
+        if sizes is None and against is not None and against > 2:
+            again = f"probe diff {typed()} --sizes 1..{against - 1}"
+            after.append((again, "looks for sizes that give different bits"))
+        if two["by"] != "order":
+            listed = ",".join(map(str, sizes or [two["at"]]))
+            again = f"probe diff {typed('sizes', 'by')} --sizes {listed} --by order"
+            after.append((again, "compares the orders of all sums, for all finite inputs"))
+        after.append(OTHER_TARGETS)
+    return give_two_runs(answer, report, out, after)
 
 
-def _after_equal(model: str, run: ModelRun, two: dict[str, Any]) -> list[tuple[str, str]]:
-    """Returns the next commands where two sizes gave the same bits, each with what it does."""
-    if two["at"] is None:
-        return []
-    words = {"vary": two["axis"], "at": two["at"], "against": two["against"]}
-    base = f"probe diff {shlex.quote(model)}{_words(words, run)}"
-    steps, sizes, at, against = [], two["sizes"], two["at"], two["against"]
-    if sizes is None and against is not None and against > 2:
-        among = f"1..{against - 1}"
-        steps.append((f"{base} --sizes {among}", "looks for sizes that give different bits"))
-    if two["by"] != "order":
-        how = "compares the orders of all sums, for all finite inputs"
-        steps.append((f"{base} --sizes {','.join(map(str, sizes or [at]))} --by order", how))
-    return [*steps, OTHER_TARGETS]
-
-
-def _words(options: Mapping[str, Any], run: ModelRun) -> str:
-    """Returns options as they are typed, and those that say what is run."""
-    options = {**options, "inputs": run.inputs}
-    words = [f"--{key} {shlex.quote(str(n))}" for key, n in options.items() if n is not None]
-    words += [f"--shape {shlex.quote(shape)}" for shape in run.shapes]
-    words += [f"--seed {run.seed}"] * bool(run.seed) + ["--trust"] * run.trust
-    return "".join(f" {word}" for word in words)
-
-
-def _next_questions(model: str, run: ModelRun, diagnosis: Diagnosis) -> list[tuple[str, str]]:
-    """Returns what to ask next where the outputs agree, each with what it does."""
+def _next_questions(run: ModelRun, diagnosis: Diagnosis) -> list[tuple[str, str]]:
+    """What to ask next where the outputs agree, each with what it does."""
     from probe.ui.answers.examine import BATCH, has_padding
 
-    inputs, base = diagnosis.found.inputs, f"probe {shlex.quote(model)}"
+    inputs = diagnosis.found.inputs
     if diagnosis.found.verdict != "equal" or inputs is None:
         return [OTHER_TARGETS] if diagnosis.found.verdict == "equal" else []
+    again = f"probe {typed('ask', 'at', 'against')}"
     if diagnosis.ask == "padding":
         todo = "asks one sample alone against the same one in a batch"
-        return [(f"{base}{_words({}, run)}", todo), OTHER_TARGETS]
+        return [(again, todo), OTHER_TARGETS]
     questions = list[tuple[str, str]]()
     if has_padding(inputs[1]):
         todo = "asks a sample alone against the same one padded"
-        questions.append((f"{base}{_words({'ask': 'padding'}, run)}", todo))
+        questions.append((f"{again} --ask padding", todo))
     at, count = (max((a.shape[0] for a in side.values() if a.ndim), default=1) for side in inputs)
     if run.inputs is None and not run.shapes:
         todo = "asks a larger batch: libraries choose kernels by size"
-        questions.append((f"{base}{_words({'against': max(2 * count, BATCH)}, run)}", todo))
+        questions.append((f"{again} --against {max(2 * count, BATCH)}", todo))
     if at < count:
-        words = _words({"vary": "batch", "at": at, "against": count}, run)
-        order = f"probe diff {shlex.quote(model)}{words} --sizes {at} --by order"
-        questions.append((order, "compares the orders of all sums, for all finite inputs"))
+        two = f"probe diff {typed('ask', 'at', 'against')} --vary batch --at {at} --against {count}"
+        todo = "compares the orders of all sums, for all finite inputs"
+        questions.append((f"{two} --sizes {at} --by order", todo))
     return questions
 
 
@@ -397,9 +338,9 @@ UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
 @click.command(cls=Words, short_help="Record a run of a model, operation by operation.")
 @click.argument("model", metavar="MODEL")
-@option("--out folder", "RUN", "The new folder to write.", type=PATH, required=True)
+@option("--out folder", "RUN", "The new folder to write.", required=True)
 @run_options()
-@option("--most", "BYTES", MOST, default="2G", show_default=True)
+@option("--most", "BYTES", MOST, default="2G")
 @target_option(default=None)
 @output_options
 def record(
@@ -455,26 +396,19 @@ PLAN = (
 @click.command(cls=Words, short_help="Find how far a model's inputs must be padded.")
 @click.argument("model", metavar="MODEL")
 @option("--vary", "AXIS", PADDED)
-@option("--fixed", "N", FIXED, type=NUMBER)
+@option("--fixed", "N", FIXED)
 @option("--lengths", "LENGTHS", CONTENT, type=NUMBERS)
-@option("--padded", "N", "Pad to this length instead of the least possible.", type=NUMBER)
-@option("--value", None, "Value of the padding.", type=float, default=0.0, show_default=True)
-@option("--safe/--no-safe", None, "Find safe lengths.", default=True, show_default=True)
-@option("--plan", "DIR", PLAN, type=PATH)
+@option("--value", None, "Value of the padding.", type=float, default=0.0)
+@option("--plan", "DIR", PLAN)
 @run_options()
-@option("--report", "DIR", REPORT, type=PATH)
+@option("--report", "DIR", REPORT)
 @option("--time", "5m", TIME)
-@option("--explain/--no-explain", None, "Find causes.", default=True, show_default=True)
+@option("--explain/--no-explain", None, "Find causes.", default=True)
 @target_option(default=None)
 @fail_on_option(finding=f"outputs that read valid data differ or are missing, {UNKNOWN}")
 @output_options
 def padding(
-    model: str,
-    run: ModelRun,
-    target: str | None,
-    report: Path | None,
-    out: Output,
-    **pads: Any,
+    model: str, run: ModelRun, target: str | None, report: Path | None, out: Output, **pads: Any
 ) -> int:
     """Finds the shortest padded lengths (or numbers of rows) at which a model keeps its bits.
 
@@ -501,18 +435,12 @@ def padding(
     with running_model(out, "padding") as tell:
         where = target or answers.DEFAULT_TARGET
         answer = answers.network(model, where, progress=tell.say, **pads)
-    return give_padded(answer, report, out)
-
-
-def give_padded(padded: Any, report: Path | None, out: Output) -> int:
-    """Prints what padding a graph came to, with the report of what changes bits: exit status."""
-
-    if report is not None and padded.walked is not None:
-        return give_two_runs(padded.walked, report, out)
-    give_of_model(padded, out)
+    if report is not None and answer.walked is not None:
+        return give_two_runs(answer.walked, report, out)
+    give_of_model(answer, out)
     if report is not None:
         out.note("no report was written: no shorter padded length changes bits")
-    return out.status(padded.finding)
+    return out.status(answer.finding)
 
 
 LENGTHS = "Of a case: lengths, each compared with the largest. Of a model: valid lengths of inputs."
@@ -532,17 +460,16 @@ CONTENT_AT = "The valid length at which costs are measured; if not given, a tent
 @click.command(cls=Words, short_help="Measure what keeps the bits at every length, and its cost.")
 @click.argument("model", required=False)
 @case_options
-@option("--lengths", "5..40,512", LENGTHS, type=NUMBERS)
-@option("--fixed", "N", OF_MODEL, type=NUMBER)
-@option("--content", "N", CONTENT_AT, type=NUMBER)
-@option("--chunks", "64,256", "Chunk sizes to try, in outputs; 64,256 if not given.", type=NUMBERS)
-@option("--only", "pad,stable", "Try only these remedies, separated by spaces or commas.")
+@option("--lengths", "5..40,512", LENGTHS)
+@option("--fixed", "N", OF_MODEL)
+@option("--content", "N", CONTENT_AT)
+@option("--only", "pad,stable", "Try only these remedies: their names, or chunks=64.")
 @option("--vary", "AXIS", PADS)
 @run_options("Of a model: ", seeded=False)
-@option("--table", "FILE", TABLE, type=PATH)
+@option("--table", "FILE", TABLE)
 @option("--time", "5m", TIME)
 @target_option(default=None)
-@option("--store", "DIR", STORE, type=PATH)
+@option("--store", "DIR", STORE)
 @fail_on_option(
     finding=f"the order of additions changes with the length and no remedy is exact, {UNKNOWN}"
 )
@@ -569,25 +496,15 @@ def fix(
       probe fix --op dense --in-channels 384 --filters 384 --lengths 1..33 --target torch
       probe fix module:function --vary batch --lengths 1,2,5 --fixed 32 --shape x=32x384
     """
-    from probe.sizes.fixes import NAMES, remedies_of
     from probe.ui.answers.network import Remedied
     from probe.ui.answers.network import remedies as remedied
 
     if lengths is None:
         raise InputError("lengths", "(none)", "it is required", "give --lengths 5..40,512")
     (where,) = parsed_targets((target or DEFAULT_TARGET,))
-    only = options["only"]
     # some names of remedies hold a comma, and so need spaces around them
-    if only is not None:
-        only = only.split() if " " in only.strip() else only.replace(",", " ").split()
-        options["only"] = only
-    # of a model its own target says what there is
-    if only is not None and model is None:
-        known = [*(remedy.name for remedy in remedies_of(where)), *NAMES]
-        for word in only:
-            if word not in known and not word.startswith("chunks="):
-                why, todo = "there is no such remedy", f"use {', '.join(known)}"
-                raise InputError("only", word, why, todo)
+    if (only := options["only"]) is not None:
+        options["only"] = (only if " " in only.strip() else only.replace(",", " ")).split()
     options |= run.arguments()
     if model is not None:
         refuse_case(words)
@@ -601,7 +518,7 @@ def fix(
         on = where if model is None or target is not None else DEFAULT_TARGET
         answer = remedied(subject, lengths, on, progress=tell, each=come, **options)
     if not isinstance(answer, Remedied):
-        give_padded(answer, None, out)
+        give_of_model(answer, out)
         return 0  # --fail-on names what remedies find
     out.give(answer)
     return out.status(answer.report()["recommended"] is None)

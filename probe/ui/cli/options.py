@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from probe.case.errors import InputError
+from probe.case.errors import InputError, refuse
 
 if TYPE_CHECKING:
     from probe.case.case import Case
@@ -100,6 +101,10 @@ class Words(click.Command):
                 # click takes it with each option; here one place serves all commands
                 param._custom_shell_complete = _completions
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[TYPED] = [*args]
+        return super().parse_args(ctx, args)
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         own: list[tuple[str, str]] = []
         shared: list[tuple[str, str]] = []
@@ -125,8 +130,16 @@ LISTS_CASES = "order"
 
 
 def option(flags: str, shown: str | None, help: str, **more: Any) -> Callable[[Command], Command]:
-    """Returns ``click.option`` of flags (and perhaps a name) in words, whose value is ``shown``."""
+    """``click.option`` of flags (and perhaps a name) in words. Its type follows from what is shown
+    for a value: ``N`` is a number, ``1..8`` are several, ``DIR``, ``FILE`` and the like are paths;
+    anything else is text."""
+    more.setdefault("type", NUMBERS if re.match(r"\d+\.\.", shown or "") else TYPES.get(shown))
+    more.setdefault("show_default", "default" in more and not more.get("is_flag"))
     return click.option(*flags.split(), metavar=shown, help=help, **more)
+
+
+TYPES: dict[str | None, click.ParamType] = {"N": NUMBER}
+TYPES |= dict.fromkeys(("DIR", "FILE", "RUN", "STORE"), PATH)
 
 
 def added_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -185,11 +198,13 @@ def case_options(command: Command) -> Command:
         return command(words={k: v for k, v in words.items() if v is not None}, **options)
 
     words = [
-        option(f"{flag_of(name)} {name}", shown, doc, cls=Shared)
+        option(f"{flag_of(name)} {name}", shown, doc, cls=Shared, type=str)
         for name, (shown, doc) in CASE_WORDS.items()
     ]
     doc = "A JSON file with a case; the options above override it."
-    return added_options(*words, option("--case case_file", "FILE", doc, cls=Shared))(wrapped)
+    return added_options(*words, option("--case case_file", "FILE", doc, cls=Shared, type=str))(
+        wrapped
+    )
 
 
 def case_of_words(words: Mapping[str, str]) -> Case:
@@ -228,10 +243,23 @@ def axis_given(words: Mapping[str, str], vary: str | None) -> str:
     return "batch" if op in OF_CASES and not OPERATIONS[op].spatial_rank else "length"
 
 
-def said_again(words: Mapping[str, str], leave_out: tuple[str, ...] = ()) -> str:
-    """Returns the options of a case as the user gave them, without those of ``leave_out``."""
-    options = {name: value for name, value in words.items() if name not in leave_out}
-    return " ".join(f"{flag_of(name)} {shlex.quote(str(value))}" for name, value in options.items())
+# Where a command keeps its words, and options that no command after it has.
+TYPED, ENDS = "probe.typed", ("as_json", "verbose", "fail_on", "folder", "report", "time")
+
+
+def typed(*leave_out: str) -> str:
+    """The words of this command for the next one: without options that only say how it ends, and
+    those of ``leave_out``, by the names that commands get them under."""
+    context = click.get_current_context()
+    flags = {flag: param for param in context.command.params for flag in param.opts}
+    kept, words = list[str](), iter(context.meta[TYPED])
+    for word in words:
+        param = flags.get(word.partition("=")[0])
+        alone = param is None or "=" in word or getattr(param, "is_flag", False)
+        option = [word] if alone else [word, next(words)]
+        if param is None or param.name not in (*ENDS, *leave_out):
+            kept += option
+    return shlex.join(kept)
 
 
 # The next command where nothing differs.
@@ -331,11 +359,8 @@ class ModelRun(NamedTuple):
 
     def refuse_beside_case(self) -> None:
         """A case generates its own operands. InputError."""
-        values = {"inputs": self.inputs, "shape": self.shapes, "trust": self.trust}
-        for name, value in values.items():
-            if value:
-                why = "a case generates its own operands"
-                raise InputError(name, value, why, f"give a model, or leave out --{name}")
+        given = {"inputs": self.inputs, "shape": self.shapes, "trust": self.trust}
+        refuse(given, "a case generates its own operands", "give a model, or leave it out")
 
 
 def run_options(
@@ -357,7 +382,7 @@ def run_options(
         said = {"type": Number(least=0), "default": 0, "show_default": True}
         seed = option("--seed", "N", "Seed of generated inputs.", **said)
         options = [
-            option("--inputs", "FILE", f"{of}{INPUTS}", type=PATH),
+            option("--inputs", "FILE", f"{of}{INPUTS}"),
             option("--shape shapes", "X=1x64", f"{of}{SHAPE}", multiple=True),
         ]
         if seeded:
@@ -444,7 +469,7 @@ def sides_options(command: Command) -> Command:
 
 
 ZEROS = "equal: +0 and -0 agree, and are counted; differ: they differ, by 0 ulp."
-zeros_option = option("--zeros", "equal|differ", ZEROS, default="equal", show_default=True)
+zeros_option = option("--zeros", "equal|differ", ZEROS, default="equal")
 KERNELS = (
     "Which kernels to name: said: those that the library reports; all: also symbols sampled while "
     "it runs; none. Each source of names starts the target once more."
@@ -453,7 +478,7 @@ KERNELS = (
 
 def kernels_option(default: str) -> Callable[[Command], Command]:
     """Adds ``--kernels``: evidence beside causes."""
-    return option("--kernels", "none|said|all", KERNELS, default=default, show_default=True)
+    return option("--kernels", "none|said|all", KERNELS, default=default)
 
 
 TIME = "Stop after 5m (90s, 2h, 1h30m); what is known by then is printed."
@@ -464,8 +489,8 @@ BY = (
 )
 CAUSE = "A smaller case may have a different cause or different kernels; the result says so."
 budget_options = added_options(
-    option("--by", "bits|order", BY, default="bits", show_default=True),
-    option("--most", "N", "How many cases to try.", type=NUMBER, default=300, show_default=True),
+    option("--by", "bits|order", BY, default="bits"),
+    option("--most", "N", "How many cases to try.", default=300),
     option("--any-cause", None, CAUSE, is_flag=True),
 )
 

@@ -111,12 +111,9 @@ class Commands(click.Group):
                 ctx.exit()
             args = [*args[1:], "--help"]
         if args[0] in RENAMED:
-            old, *rest = args
-            new, flags = RENAMED[old], {word.split("=")[0] for word in rest}
-            if old == "network" and flags & {*PADDING} and not flags & {*TWO_RUNS}:
-                new = "fix padding"
-            click.echo(f"note: probe {old} is now probe {new}", err=True)
-            args = [*new.split(), *rest]
+            new = RENAMED[args[0]]
+            click.echo(f"note: probe {args[0]} is now probe {new}", err=True)
+            args = [*new.split(), *args[1:]]
         for count in (2, 1):
             name = " ".join(args[:count])
             if len(args) >= count and name in COMMANDS:
@@ -127,11 +124,6 @@ class Commands(click.Group):
             varied = any(word.partition("=")[0] == "--vary" for word in args)
             return "", self.get_command(ctx, "diff" if varied else "MODEL"), args
         return super().resolve_command(ctx, args)
-
-
-# Options by which ``probe network`` was told to pad, or to compare two runs.
-PADDING = ("--fixed", "--lengths", "--plan", "--inputs")
-TWO_RUNS = ("--at", "--against", "--against-target", "--sizes")
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

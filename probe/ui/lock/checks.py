@@ -235,7 +235,8 @@ class BitsSession:
         for check in self.lock.checks:
             if check in used or check.rpartition("::")[0] in self.lock.runs:
                 continue  # a model with several outputs has a check for each
-            *own, path = heads(check)
+            parts = check.split("::")  # of a::b::c it may be a::b::c, a::b or a
+            *own, path = ("::".join(parts[:n]) for n in range(len(parts), 0, -1))
             test = next((name for name in own if name in tests), None)
             gone = path in files or not (self.root / path).exists()
             if gone if test is None else test in self.finished:
@@ -244,10 +245,18 @@ class BitsSession:
 
     def finish(self, gone: Sequence[str] = ()) -> None:
         """Writes what was accepted; removes entries that are ``gone``. InputError."""
-        if self.out:
-            return self._hand_over(self.out)
+        if self.out:  # of a test that was run again: its bits, and the conditions it had
+            hashes = {n: [b.dtype, list(b.shape), b.hash] for n, (b, _) in self.handed.items()}
+            arrays = {}
+            for number, (_, value) in enumerate(self.handed.values()):
+                if not isinstance(value, Path) and (array := array_of(value)[0]).dtype.kind != "V":
+                    arrays[str(number)] = array
+            np.savez(self.out / "arrays.npz", **arrays)  # type: ignore[arg-type]
+            done = {"checks": hashes, "conditions": conditions.here()}
+            (self.out / "bits.json").write_text(json.dumps(done | {"unrecorded": self.unrecorded}))
+            return
         if not self.accepted and not gone:
-            return None
+            return
         with changing(self.path) as lock:
             files = set[str]()  # that have a check whose bits no entry that is gone has
             for checked in self.accepted:
@@ -281,24 +290,12 @@ class BitsSession:
                     )
                 else:
                     lock.drop(name)
-        return None
 
     def leave_out(self, checks: Collection[str]) -> None:
         """Takes back accepted checks whose bits differ from run to run: none could be kept."""
         self.accepted = [each for each in self.accepted if each.check not in checks]
         why = "its bits differ from run to run, so none are accepted; set its seed, or check less"
         self.refused += [f"check={check}: {why}" for check in checks]
-
-    def _hand_over(self, folder: Path) -> None:
-        """Writes what a test had that was run again: its bits, and the conditions it had."""
-        hashes = {n: [b.dtype, list(b.shape), b.hash] for n, (b, _) in self.handed.items()}
-        arrays = {}
-        for number, (_, value) in enumerate(self.handed.values()):
-            if not isinstance(value, Path) and (array := array_of(value)[0]).dtype.kind != "V":
-                arrays[str(number)] = array
-        np.savez(folder / "arrays.npz", **arrays)  # type: ignore[arg-type]
-        done = {"checks": hashes, "conditions": conditions.here(), "unrecorded": self.unrecorded}
-        (folder / "bits.json").write_text(json.dumps(done))
 
 
 ENDINGS = {"json": "json", "markdown": "md", "github": "txt"}
@@ -483,12 +480,6 @@ class LockFile:
                 keys = {".".join(map(_toml_key, fact.split("."))): fact for fact in sorted(facts)}
                 lines += [f"{key} = {_toml_value(facts[fact])}" for key, fact in keys.items()]
         return "\n".join([*lines, "", END]) + "\n"
-
-
-def heads(check: str) -> list[str]:
-    """Returns a check's name, and what it may be of: ``a::b::c``, ``a::b``, ``a``."""
-    parts = check.split("::")
-    return ["::".join(parts[:number]) for number in range(len(parts), 0, -1)]
 
 
 def _toml_key(text: str) -> str:

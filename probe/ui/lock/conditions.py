@@ -36,10 +36,10 @@ KNOWN = tomllib.loads(Path(__file__).with_name("templates").joinpath("conditions
 LIBRARIES: dict[str, list[str]] = KNOWN["libraries"]
 
 # Variables of the environment that choose kernels, formats or devices.
-FLAGS: list[str] = KNOWN["flags"]
+FLAGS = [*KNOWN["flags"]]
 
 # Variables that set how many threads libraries take; ``sets``: of which library.
-THREADS: list[str] = KNOWN["threads"]
+THREADS = [*KNOWN["threads"]]
 
 # Not a library's variable: how many processors a process that runs a check again may use.
 CORES_OF = "PROBE_CORES"

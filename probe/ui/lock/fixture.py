@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import inspect
 import os
-import pickle
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,6 @@ from probe.ui.lock import checks
 from probe.ui.lock.checks import CHANGED, NEW, UNKNOWN, BitsSession, Checked
 
 if TYPE_CHECKING:
-    from probe.record.store import Bits
     from probe.ui.lock.why import Command
 
 
@@ -101,30 +99,28 @@ class BitsFixture:
             session.record(test, body)
 
 
-def hand_over(session: BitsSession, tests: list[str] | None, output: dict[str, Any]) -> None:
-    """Gives what a process of pytest-xdist found to the one that checks. ``tests``: all that there
-    are; None: some were left out."""
-    output["bits"] = pickle.dumps((session.results, session.accepted, session.finished, tests))
-
-
-def take_over(session: BitsSession, pickled: bytes) -> list[str] | None:
-    """Takes what ``hand_over`` gave; both are processes of one run of pytest."""
-    results, accepted, finished, tests = pickle.loads(pickled)
-    session.results += results
-    session.accepted += accepted
-    session.finished |= finished
-    return tests  # type: ignore[no-any-return]
-
-
 def close_session(config: Any, session: BitsSession, tests: list[str] | None) -> None:
     """Writes the lock; ``config`` keeps for the summary what is unused, or went wrong."""
     # with these pytest leaves tests out and does not call them deselected
     some = any(config.getoption(n, False) for n in ("lf", "stepwise", "collectonly", "maxfail"))
     config.bits_unused = [] if tests is None or some else session.unused(set(tests))
     try:
-        tests_of_accepted = dict.fromkeys(checked.test for checked in session.accepted)
-        if tests_of_accepted:
-            session.leave_out(_unsteady(list(tests_of_accepted), session, config))
+        before = {checked.check: checked.bits for checked in session.accepted}
+        differing = [*before]
+        # accepted checks whose test, in a process of its own, has other bits than here; it runs
+        # twice there: tests may share a state with others of the suite, or nothing repeats
+        for _ in range(2):
+            if differing:
+                from probe.ui.lock.why import run_again
+
+                with tempfile.TemporaryDirectory(prefix="probe-") as out:
+                    again = dict.fromkeys(checked.test for checked in session.accepted)
+                    command = _pytest_command(config, *again)
+                    checks_there = run_again(command, Path(out)).checks
+                there = {n: checks_there[n] for n in differing if n in checks_there}
+                differing = [n for n, bits in there.items() if bits != before.get(n)]
+                before = checks_there
+        session.leave_out(differing)
     finally:  # also where it is interrupted: what was accepted is kept
         try:
             session.finish(config.bits_unused if session.update else ())
@@ -165,23 +161,6 @@ def print_summary(reporter: Any, config: Any, session: BitsSession | None) -> No
         reporter.section("bits")
         for line in lines:
             reporter.write_line(line)
-
-
-def _unsteady(tests: list[str], session: BitsSession, config: Any) -> list[str]:
-    """Returns accepted checks that differ between two runs of their tests, each in a process of its
-    own. The second is only begun where the first differs from here: there tests share a state with
-    others of the suite, or nothing repeats."""
-    from probe.ui.lock.why import run_again
-
-    runs: list[Mapping[str, Bits]] = []
-    differing = [c.check for c in session.accepted]
-    while differing and len(runs) < 2:
-        with tempfile.TemporaryDirectory(prefix="probe-") as out:
-            runs.append(run_again(_pytest_command(config, *tests), Path(out)).checks)
-        here = {c.check: c.bits for c in session.accepted}
-        before = here if len(runs) == 1 else runs[0]
-        differing = [n for n in differing if n in runs[-1] and runs[-1][n] != before.get(n)]
-    return differing
 
 
 def _pytest_command(config: Any, *tests: str) -> Command:

@@ -139,17 +139,24 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             if getattr(config, "bits_error", "") or bits_session.refused:  # not all was kept
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
         else:
-            fixture.hand_over(bits_session, tests, output)
+            import pickle
+
+            ours = bits_session.results, bits_session.accepted, bits_session.finished, tests
+            output["bits"] = pickle.dumps(ours)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Takes the results of a process of pytest-xdist."""
     if pickled := getattr(node, "workeroutput", {}).get("bits"):
-        from probe.ui.lock import fixture
+        import pickle
 
         if (bits_session := session_of(node.config)) is not None:
-            node.config.stash[TESTS] = fixture.take_over(bits_session, pickled)
+            results, accepted, finished, tests = pickle.loads(pickled)
+            bits_session.results += results
+            bits_session.accepted += accepted
+            bits_session.finished |= finished
+            node.config.stash[TESTS] = tests
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

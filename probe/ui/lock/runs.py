@@ -48,24 +48,6 @@ from probe.ui.lock.conditions import LIBRARIES
 MODULES = {"opencv": "cv2", "litert": "ai_edge_litert"}
 
 
-def how_computed(
-    model: str | None, case: Case | None, target: str | None, more: Mapping[str, str]
-) -> dict[str, str]:
-    """How a check is computed, as ``[run.NAME]`` has it. InputError: neither a model nor a case."""
-    how = {name: value for name, value in more.items() if value}
-    if target is not None:
-        how["target"] = Target.parse(target).text
-    if model is not None:
-        return {"model": model} | how
-    if case is None:
-        raise InputError("model", "(none)", "there is nothing to run", "give MODEL, or --op conv1d")
-    arguments = case.arguments()
-    plain = Case(case.op, case.kernel, case.in_channels).arguments()
-    words = {k: v for k, v in arguments.items() if v != plain[k] or k in ("op", "kernel")}
-    words["in_channels"] = case.in_channels
-    return {"case": json.dumps(words), "target": how.get("target", "numpy")}
-
-
 def _command(
     spec: Mapping[str, str], test: str, folder: Path, install: bool, trust: bool = False
 ) -> why.Command:

@@ -26,7 +26,11 @@ PAIR = ("reference,algorithm=sequential", "reference,algorithm=pairwise")
 QUESTIONS = ("explain", "order", "remedies", "reproduce", "sweep", "thresholds")
 
 
-BATCH = {"vary": "batch", "fixed": 24, "lengths": [5], "safe": False}
+BATCH = {
+    "vary": "batch",
+    "fixed": 24,
+    "lengths": [5],
+}
 MODEL = """
 import numpy as np
 def model(x):
@@ -91,8 +95,7 @@ ASKED = {
     ),
     "network": (
         lambda: probe.network("padded_rows:model", shapes={"x": (24, 8)}, **BATCH),
-        "fix padding padded_rows:model --shape x=24x8 --vary batch --fixed 24 --lengths 5 "
-        "--no-safe",
+        "fix padding padded_rows:model --shape x=24x8 --vary batch --fixed 24 --lengths 5",
     ),
     "remedies": (
         lambda: probe.remedies(CASE, [5, 9], "reference", only=["pad"]),
@@ -184,7 +187,7 @@ def test_wrong_input_is_an_input_error():
         ),
         "model=dict: dict is neither a model": lambda: probe.network({"rank": 1}, "reference"),
         "target=NoneType: this is not a target": lambda: probe.sweep(CASE, [5, 9], None),
-        "fixed=9: a case is compared": lambda: probe.remedies(CASE, [5, 9], "reference", fixed=9),
+        "fixed=9: it is for a model": lambda: probe.remedies(CASE, [5, 9], "reference", fixed=9),
         "trust=True: a case reads": lambda: probe.remedies(CASE, [5, 9], "reference", trust=True),
     }
     assert answer.length_values([9, 7, 5, 5]) == answer.length_values("5..9:2") == [5, 7, 9]

@@ -11,7 +11,7 @@ from tests.record.taped import network, normal
 def test_models_in_memory_have_no_targets():
     with pytest.raises(InputError, match="a target's switches need a process of their own"):
         answers.network(network(normal(6, 32)), against_target="reference")
-    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+    with pytest.raises(InputError, match="colour=3: probe.network takes no such argument"):
         answers.network(network(normal(6, 32)), colour=3)
 
 

@@ -49,11 +49,11 @@ def test_what_is_known_of_sizes_stays_when_the_time_is_over(monkeypatch):
 
 
 MODULE = """
-import numpy as np
-drawn = np.random.default_rng()
+import itertools
+drawn = itertools.cycle((1, 2, 3))
 
 def unsteady(x):
-    return x * drawn.integers(1, 4)
+    return x * next(drawn)
 """
 
 
@@ -79,7 +79,7 @@ def test_a_functions_conditions_are_found(module, capsys):
 def test_a_function_that_does_not_repeat_its_bits_has_no_conditions(module):
     shapes = {"x": (5,)}
     ends = Target.parse("numpy,threads=1"), Target.parse("numpy")
-    with pytest.raises(InputError, match=r"does not repeat its bits: [23] results in 20 runs"):
+    with pytest.raises(InputError, match=r"does not repeat its bits: 3 results in 20 runs"):
         of_model(GivenModel(f"{module}:unsteady", shapes=shapes), *ends)
 
 

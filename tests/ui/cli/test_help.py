@@ -49,7 +49,6 @@ def test_names_of_before_run_and_name_the_new_one(capsys):
     for old, new in shell.RENAMED.items():
         assert new in shell.COMMANDS, old
     for words, new in {
-        "network m:f --fixed 9": "fix padding",
         "network m:f --vary batch --at 1 --against 8": "diff",
         "examine no.onnx": "MODEL",
     }.items():

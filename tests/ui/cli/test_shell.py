@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 
+import click
 import pytest
 
 import probe
 from probe.case.errors import TargetError
-from probe.ui.cli import models, options, shell
+from probe.ui.cli import options, shell
 from tests.ui.cli.commands import ran
 
 CONV = "--op conv1d --kernel 5".split()
@@ -91,8 +93,8 @@ BAD = {
     "report --op sum --at 5 --against 9 --out x --keep --most 5": "most=5: --keep tries no",
     "report emulate --op sum --length 9 --out x.py --vary batch": "vary=batch: there is no second",
     "sweep --op sum --lengths 5..9 --store x --no-store": "store=x: --no-store stores nothing",
-    "sweep --op sum --lengths 5..9 --by order --workers 2": "workers=2: a sweep by order asks",
-    "sweep --op sum --lengths 5..9 --by order --keep 0": "keep=0: a sweep by order stores no",
+    "sweep --op sum --lengths 5..9 --by order --workers 2": "workers=2: a sweep by order has",
+    "sweep --op sum --lengths 5..9 --by order --keep 0": "keep=0: a sweep by order has",
     "sweep --op sum --lengths 5..9 --by order --control differing": "has no such choice",
     "report --from x --target torch --vary batch --out y": "leave out --vary, --target, or",
     "explain --from nowhere": "path=nowhere: there is no such folder",
@@ -236,11 +238,20 @@ def test_numbers_that_start_with_a_dash_are_values(capsys):
     assert status == 0 and json.loads(out)["case"] == case
 
 
-def test_the_next_command_has_the_seed():
-    two = {"axis": "batch", "at": 1, "against": 8, "sizes": None, "by": "bits"}
-    run = options.ModelRun(None, ("8x96",), 4, trust=False)
-    every = [line for line, _ in models._after_equal("m:f", run, two)[:2]]
-    assert all("--against 8 --shape 8x96 --seed 4 --sizes 1" in line for line in every)
+def test_the_next_command_has_the_words_of_this_one():
+    said = []
+
+    @click.command(cls=options.Words)
+    @click.argument("model")
+    @options.run_options()
+    @options.option("--at", "A", "A size.")
+    @options.output_options
+    def asked(model, run, at, out):
+        said.append(options.typed("at"))
+
+    words = "m:f --seed 4 --at=1 --trust --json --shape 'a b=8x96' --at 2"
+    asked.main(shlex.split(words), standalone_mode=False)
+    assert said == ["m:f --seed 4 --trust --shape 'a b=8x96'"]
 
 
 def test_ctrl_c_ends_with_130(capsys, monkeypatch):

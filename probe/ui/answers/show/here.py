@@ -25,7 +25,7 @@ def targets(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     reasons: dict[tuple[str, str], tuple[str, str, int]] = {}
     for row in rows:
         if row["available"]:
-            able.add_row(Text(row["target"], "green"), row["version"], row["doc"])
+            able.add_row(row["target"], row["version"], row["doc"])
             continue
         name = re.split("[,@]", row["target"])[0]
         missing = (name, row["why"]) in reasons and reasons[name, row["why"]][0] == name
@@ -34,11 +34,8 @@ def targets(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
         reasons[key] = (first[0], first[1], first[2] + 1)
     for name, why, variants in reasons.values():
         also = f", and {variants} with switches or on other devices" if variants else ""
-        unable.add_row(Text(f"{name}{also}", "yellow"), why)
-    parts: list[RenderableType] = [able]
-    if unable.row_count:
-        parts += ["", unable]
-    return Group(*parts)
+        unable.add_row(f"{name}{also}", why)
+    return Group(able, "", unable) if reasons else able
 
 
 def machine(facts: Mapping[str, Any]) -> RenderableType:
@@ -47,10 +44,9 @@ def machine(facts: Mapping[str, Any]) -> RenderableType:
     absent = {column.name: column.null for column in schema.TABLES["runs"]}
     for name, value in facts.items():
         if name != "libraries":
-            shown = f"({absent.get(name)})" if value is None else str(value)
-            rows.add_row(Text(name, "bold"), shown)
+            rows.add_row(name, f"({absent.get(name)})" if value is None else str(value))
     for name, version in facts["libraries"].items():
-        rows.add_row(Text(name, "bold"), version or "not installed")
+        rows.add_row(name, version or "not installed")
     return rows
 
 
@@ -65,41 +61,30 @@ def environments(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     return shown
 
 
-def installed_target(report: Mapping[str, Any]) -> str:
-    said = f"answers, after {report['seconds']:g} s"
-    said = "was already installed" if report["already"] else said
-    library = f"{report['library']} {report['library_version']}"
-    return f"{report['target']} {said}: {library}, Python {report['python_version']}"
-
-
 def examined(examination: Examined) -> RenderableType:
     """Returns a row a check, what to type for what is missing, and the variables that are set."""
     from probe.ui.answers.doctor import VARIABLES
 
-    colours = {"ok": "green", "missing": "yellow", "wrong": "red"}
     rows = table("", "part", "found", "would add", "type")
     # a command is copied as it stands
     rows.columns[-1].no_wrap = True
     for check in examination.checks:
-        state = Text(check.state, colours[check.state])
-        rows.add_row(state, check.part, check.said, check.adds or "", check.command or "")
+        rows.add_row(check.state, check.part, check.said, check.adds or "", check.command or "")
     parts: list[RenderableType] = [rows, ""]
     commands = [check.command or "" for check in examination.checks]
     if examination.pip and any(command.startswith("pip ") for command in commands):
         text = f"pip on PATH belongs to a different Python: for pip type {examination.pip}"
-        parts += [Text(text, "yellow", no_wrap=True, overflow="ignore"), ""]
-    if examination.variables:
-        set_here = table("variable that changes bits", "value", "what it decides")
-        for name, value in examination.variables.items():
-            set_here.add_row(name, value, VARIABLES[name])
-        note = (
-            "Runs on a target do not have these variables: its switches set what it needs. What "
-            "runs in probe's own process has them: `probe diff` and `record` without --target."
-        )
-        parts += [set_here, note]
-    else:
-        parts.append("No environment variable that changes bits is set.")
-    return Group(*parts)
+        parts += [Text(text, no_wrap=True, overflow="ignore"), ""]
+    if not examination.variables:
+        return Group(*parts, "No environment variable that changes bits is set.")
+    set_here = table("variable that changes bits", "value", "what it decides")
+    for name, value in examination.variables.items():
+        set_here.add_row(name, value, VARIABLES[name])
+    note = (
+        "Runs on a target do not have these variables: its switches set what it needs. What "
+        "runs in probe's own process has them: `probe diff` and `record` without --target."
+    )
+    return Group(*parts, set_here, note)
 
 
 _SHOWN_APART = ("runs", "cases", "comparisons", "differences", "failures", "causes")
@@ -118,7 +103,7 @@ def stores(summary: Mapping[str, Any]) -> RenderableType:
         if when["runs"]:
             span = " to ".join(dict.fromkeys(when[end][:10] for end in ("first", "last")))
             days = f"  {counted(when['runs'], 'run')}, {span}"
-        parts.append(Text.assemble((printable(machine), "bold"), days))
+        parts.append(f"{printable(machine)}{days}")
         cells = [_cells(row) for row in rows]
         # columns that are empty in all rows are left out
         filled = {name: any(row[name] for row in rows) for name in ("failures", "causes")}
@@ -128,30 +113,29 @@ def stores(summary: Mapping[str, Any]) -> RenderableType:
         shown = table(*names, right=[name for name in names if name not in _TEXTS])
         for row in cells:
             shown.add_row(*(row[name] for name in names))
-        parts += [shown if rows else Text("no comparisons", "dim"), ""]
+        parts += [shown if rows else "no comparisons", ""]
     for apart in summary["defaults"]:
         each = [f"{apart['switch']}={value} on {name}" for name, value in apart["machines"].items()]
         todo = f"name {apart['switch']}= in the target to compare machines"
         said = f"{apart['target']} is not one program here, by default {', '.join(each)}; {todo}"
-        parts += [Text(printable(said), "yellow"), ""]
+        parts += [printable(said), ""]
     more = {name: n for name, n in summary["tables"].items() if name not in _SHOWN_APART}
     if more:
-        parts += [Text("also: " + ", ".join(f"{n:,} {name}" for name, n in more.items())), ""]
+        parts += ["also: " + ", ".join(f"{n:,} {name}" for name, n in more.items()), ""]
     total = f"{summary['differing']:,} of {summary['compared']:,} outputs differ"
     places = counted(summary["cases"], "case"), counted(len(machines), "machine")
-    return Group(*parts, Text(f"{places[0]}, {places[1]}: {total}"))
+    return Group(*parts, f"{places[0]}, {places[1]}: {total}")
 
 
 _TEXTS = ("target", "version", "causes")
 
 
-def _cells(row: Mapping[str, Any]) -> dict[str, RenderableType]:
+def _cells(row: Mapping[str, Any]) -> dict[str, str]:
     """Returns one row by column: comparisons made, those with a difference, and so on."""
     vary = "" if row["vary"] in (None, "length") else f" (by {row['vary']})"
-    style = "red" if row["differing"] else "green" if row["comparisons"] else "yellow"
     share = f"{100 * row['unstable'] / row['comparisons']:.2g} %" if row["unstable"] else ""
     return {
-        "target": Text(printable(f"{row['target']}{vary}"), style),
+        "target": printable(f"{row['target']}{vary}"),
         "version": printable(row["library_version"] or ""),
         "compared": f"{row['comparisons']:,}",
         "unstable": f"{row['unstable']:,}",

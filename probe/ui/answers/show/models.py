@@ -21,10 +21,9 @@ from probe.targets import backends
 # two runs do without the rooms of padding and fixes, remedies of a case without recordings
 if TYPE_CHECKING:
     from probe.diff.difference import Region
-    from probe.sizes.fixes import Measured
     from probe.sizes.search import SafeSize
     from probe.ui.answers.first_difference import Walked
-    from probe.ui.answers.network import Padded
+    from probe.ui.answers.network import Padded, Remedied
 
 # Rows of operations that are printed; --json has all.
 MOST = 40
@@ -33,19 +32,6 @@ MOST = 40
 MOST_REASONS = 6
 
 MOVE = "move elements (reshape, transpose, slice and the like)"
-COLOURS = {
-    "source": "bold red",
-    "carried": "yellow",
-    "healed": "cyan",
-    "equal": "green",
-    "left": "magenta",
-    "right": "magenta",
-    "unknown": "dim",
-    "exact": "green",
-    "differs": "bold red",
-    "not known": "yellow",
-}
-
 MEANS = (
     "source: its inputs agree and its outputs differ; carried: its inputs differ already; healed: "
     "its inputs differ and its outputs agree; left, right: it exists in one run only; own: outputs "
@@ -56,32 +42,31 @@ MEANS = (
 def walked(answer: Walked) -> RenderableType:
     """Returns everything that is said of two runs."""
     first, second, _ = answer.lines()
-    colour = {"equal": "green", "differs": "red"}.get(answer.verdict, "yellow")
-    words = " (window)" * bool(answer.window)
+    found = answer.found
     parts: list[RenderableType] = [
-        Text(first),
-        Text(f"verdict: {answer.verdict}{words}", f"bold {colour}"),
-        Text(", ".join(f"{count:,} {name}" for name, count in answer.classes.items())),
-        Text(second),
-        Text(answer.outcome("--report DIR")),
+        first,
+        f"verdict: {answer.verdict}{' (window)' if answer.window else ''}",
+        ", ".join(f"{count:,} {name}" for name, count in answer.classes.items()),
+        second,
+        answer.outcome("--report DIR"),
+        *filter(None, [answer.same_bits()]),
+        *(f"note: {note}" for note in found.notes),
     ]
-    parts += [Text(text) for text in [answer.same_bits()] if text]
-    parts += [Text(f"note: {note}", "yellow") for note in answer.found.notes]
     unknown = answer.unknown()
-    parts += [Text(reason, "yellow") for reason in unknown[:MOST_REASONS]]
+    parts += unknown[:MOST_REASONS]
     if (more := len(unknown) - MOST_REASONS) > 0:
-        parts.append(Text(f"unknown for {more} more reasons: see --json", "dim"))
-    if shown := _table_of_operations(answer):
-        parts += ["", shown, Text(MEANS, "dim")]
-    parts += [""] * bool(answer.found.causes)
-    for number, cause in answer.found.causes.items():
-        operation = answer.found.operations[number]
+        parts.append(f"unknown for {more} more reasons: see --json")
+    if found.operations and set(answer.counts()) != {"equal"}:
+        parts += ["", *_operations(answer), MEANS]
+    parts += [""] * bool(found.causes)
+    for number, cause in found.causes.items():
+        operation = found.operations[number]
         kind = cause.kind or ("" if NOT_SOUGHT in cause.why else "not explained yet")
-        head = ": ".join(filter(None, [f"{operation.name} ({operation.op})", kind]))
-        parts.append(Text(head, "bold").append(f": {cause.why}", "not bold"))
+        head = [f"{operation.name} ({operation.op})", kind, cause.why]
+        parts.append(": ".join(filter(None, head)))
     right = ("compared", "differing", "max ulp", "scaled", "growth")
     rows = table("output", *right, "decisions changed", right=right)
-    for number, output in enumerate(answer.found.outputs):
+    for number, output in enumerate(found.outputs):
         decided = [
             f"{NAMED[each.decision]}: {each.crossed:,} of {each.taken:,}"
             for each in answer.decisions(output)
@@ -95,23 +80,20 @@ def walked(answer: Walked) -> RenderableType:
             rounded_text(answer.report_output(output)["growth"]),
             ", ".join(decided),
         )
-    what = "scaled: the largest difference over eps times the largest value; growth: since the "
-    parts += ["", Group(rows, Text(f"{what}first source", "dim"))]
-    return Group(*parts)
+    what = "scaled: the largest difference over eps times the largest value"
+    return Group(*parts, "", rows, f"{what}; growth: since the first source")
 
 
-def _table_of_operations(answer: Walked) -> RenderableType | None:
-    operations = answer.found.operations
-    if not operations or set(answer.counts()) == {"equal"}:
-        return None
+def _operations(answer: Walked) -> Iterator[RenderableType]:
+    operations, computed = answer.found.operations, answer.found.computed
     right = ("compared", "differing", "own", "max ulp", "scaled")
     rows = table("operation", "op", *right, "verdict", "cause", right=right)
-    shown = list(collapsed(answer.found.computed))
+    shown = list(collapsed(computed))
     for region, *others in shown[:MOST]:
-        verdict = Text(region.verdict, COLOURS[region.verdict])
         if others:
             compared = f"{sum(each.compared for each in (region, *others)):,}"
-            rows.add_row(f"{1 + len(others)} operations", "", compared, *[""] * 4, verdict, "")
+            name = f"{1 + len(others)} operations"
+            rows.add_row(name, "", compared, *[""] * 4, region.verdict, "")
             continue
         far = region.max_ulp if region.differing else None
         rows.add_row(
@@ -121,16 +103,15 @@ def _table_of_operations(answer: Walked) -> RenderableType | None:
             *(f"{count:,}" if count else "" for count in (region.differing, region.own)),
             "" if far is None else f"{far:,}",
             rounded_text(max((pair.scaled for pair in region.gives), default=0.0) or None),
-            verdict,
+            region.verdict,
             region.why or region.note,
         )
-    left_out = len(operations) - len(answer.found.computed)
+    yield rows
     more = [f"{len(shown) - MOST} more rows"] if len(shown) > MOST else []
-    if left_out:
+    if left_out := len(operations) - len(computed):
         more.append(f"{counted(left_out, 'operation')} that only {MOVE}")
-    if not more:
-        return rows
-    return Group(rows, Text(f"not shown: {' and '.join(more)}; --json has all", "dim"))
+    if more:
+        yield f"not shown: {' and '.join(more)}; --json has all"
 
 
 def collapsed(operations: list[Region]) -> Iterator[list[Region]]:
@@ -152,35 +133,34 @@ MOST_SIZES = 24
 SHORT = {"exact": "yes", "differs": "no", "not known": "not known"}
 
 
-def remedies(measured: Measured) -> RenderableType:
+def remedies(answer: Remedied) -> RenderableType:
     """Returns what to do, and a row for each remedy."""
     from probe.sizes.fixes import advise
     from probe.sizes.thresholds import threads_text
 
+    measured = answer.found
     what = measured.sizes if isinstance(measured.subject, Case) else "valid lengths"
     lines = f"{measured.label}\n{what} {ranges(list(measured.lengths))} against "
     lines += f"{measured.fixed} on {measured.target.text}, by order, for all finite operands"
     lines += f", with {threads_text(measured.threads)}"
     if len(backends.get(measured.target.name).layouts) > 1:
         lines += f"; their memory layout is {' or '.join(measured.layouts)}"
-    content, best = measured.content, advise(measured)
+    content = measured.content
     costs = {r.remedy.name: rounded_text(measured.ratio(r, content)) for r in measured.found}
     brief = remedies_in_brief(
-        ((r.remedy.name, r.verdict, costs[r.remedy.name]) for r in measured.found), best.name
+        (r.remedy.name, r.verdict, costs[r.remedy.name]) for r in measured.found
     )
     what = f"cost: time at {measured.vary} {content:,} over the default's there"
-    parts: list[RenderableType] = [Text(lines), Text(f"recommended: {best.text}", "bold"), ""]
-    parts += [brief, Text(f"exact?: {EXACT}; {what}", "dim")]
-    parts.append(Text("--json has why some are not known, and all that was measured", "dim"))
-    return Group(*parts)
+    parts: list[RenderableType] = [lines, f"recommended: {advise(measured).text}", "", brief]
+    parts += [f"exact?: {EXACT}; {what}"]
+    return Group(*parts, "--json has why some are not known, and all that was measured")
 
 
-def remedies_in_brief(rows: Iterable[tuple[str, str, str]], best: str | None) -> RenderableType:
+def remedies_in_brief(rows: Iterable[tuple[str, str, str]]) -> RenderableType:
     """Returns a row for each remedy: its name, its verdict and its cost."""
     shown = table("remedy", "exact?", "cost", right=("cost",))
     for name, verdict, cost in rows:
-        style = "bold green" if name == best else ""
-        shown.add_row(Text(name, style), Text(SHORT[verdict], COLOURS[verdict]), cost)
+        shown.add_row(name, SHORT[verdict], cost)
     return shown
 
 
@@ -195,40 +175,31 @@ def padded_model(padded: Padded) -> RenderableType:
     head += f"{counted(unknown, 'operation')} not supported, " * bool(unknown)
     along = padded.graph.along.items()
     axes = ", ".join(f"{printable(name)} along axis {axis}" for name, axis in along)
-    head += f"padded against {padded.vary} {padded.graph.fixed:,} ({axes})"
-    colour = {"equal": "green", "differs": "red"}.get(padded.verdict, "yellow")
     parts: list[RenderableType] = [
-        Text(head),
-        Text(f"verdict: {padded.verdict}", f"bold {colour}"),
-        Text(padded.advice()),
-        *(Text(f"note: {note}", "yellow") for note in padded.notes),
-        "",
-        _graph_contents(padded.found),
-        Text(MEANS_OF_SIZES, "dim"),
+        f"{head}padded against {padded.vary} {padded.graph.fixed:,} ({axes})"
     ]
     if padded.remedies is not None:
         from probe.sizes.fixes import advise
 
-        best = report["recommended"]
         ways = ((w["name"], w["verdict"], rounded_text(w["ratio"])) for w in report["remedies"])
         # what to do stands first, before the verdict and what it rests on
-        advice = Text(f"recommended: {advise(padded.remedies).text}", "bold")
-        parts[1:1] = [advice, "", remedies_in_brief(ways, best)]
-        parts[4:4] = [Text(f"exact?: {EXACT}; cost: {COST}", "dim"), ""]
+        parts += [f"recommended: {advise(padded.remedies).text}", "", remedies_in_brief(ways)]
+        parts += [f"exact?: {EXACT}; cost: {COST}", ""]
+    parts += [f"verdict: {padded.verdict}", padded.advice()]
+    parts += [*(f"note: {note}" for note in padded.notes), ""]
+    parts += [*_graph_contents(padded.found), MEANS_OF_SIZES]
     if padded.plan is not None:
         plan, longest = padded.plan, padded.plan.stretches[-1].last
         text = f"plan: {counted(len(plan.stretches), 'range')} up to {longest:,}"
         text += f"; checked on new inputs at {counted(len(plan.checked), 'valid size')}"
         failed = f"failed at {', '.join(map(str, plan.failed))}" if plan.failed else "none failed"
-        parts += ["", Text(f"{text}, {failed}", "red" if plan.failed else "default")]
-        if plan.over:
-            parts.append(Text(f"not all sizes were tried: {plan.over}", "yellow"))
-        parts += [Text(f"assumed: {assumption}", "dim") for assumption in plan.assumed]
+        parts += ["", f"{text}, {failed}"]
+        parts += [f"not all sizes were tried: {plan.over}"] if plan.over else []
+        parts += [f"assumed: {assumption}" for assumption in plan.assumed]
     if padded.walked is not None:
-        parts += ["", Text("The run that differs, operation by operation:", "bold")]
-        parts.append(walked(padded.walked))
+        parts += ["", "The run that differs, operation by operation:", walked(padded.walked)]
     if padded.written:
-        parts += ["", Text(f"written: {', '.join(padded.written)}")]
+        parts += ["", f"written: {', '.join(padded.written)}"]
     return Group(*parts)
 
 
@@ -241,16 +212,14 @@ MEANS_OF_SIZES = (
 )
 
 
-def _graph_contents(sizes: list[SafeSize]) -> RenderableType:
+def _graph_contents(sizes: list[SafeSize]) -> Iterator[RenderableType]:
     right = ("valid size", "least", "safe")
     rows = table(*right, "at the least", "operation", "kept outputs", "proof", right=right)
     for size in sizes[:MOST_SIZES]:
         least, safe = size.at_least, size.at_safe
-        word, colour = least.by_order, "red"
-        if least.serves:
-            word, colour = "equal", "green"
-        elif least.lacking:
-            word, colour = "no shorter size has all outputs", "yellow"
+        word = "equal" if least.serves else least.by_order
+        if least.lacking and not least.serves:
+            word = "no shorter size has all outputs"
         proof = f"unproved: {safe.name} ({safe.why})" if safe.name else safe.why or safe.by_order
         if safe.by_order == "same":
             sets = f", {safe.sets} sets of operands" * bool(safe.sets)
@@ -266,10 +235,11 @@ def _graph_contents(sizes: list[SafeSize]) -> RenderableType:
             f"{size.content:,}",
             f"{size.least:,}",
             f"{size.safe:,}{' or less' * bool(size.over)}",
-            Text(word, colour),
+            word,
             f"{least.name}: {least.why}" if least.name and not least.serves else "",
             "; ".join(boxes),
             proof,
         )
-    more = len(sizes) - MOST_SIZES
-    return Group(rows, *[Text(f"and {more} more valid sizes; --json has all", "dim")] * (more > 0))
+    yield rows
+    if (more := len(sizes) - MOST_SIZES) > 0:
+        yield f"and {more} more valid sizes; --json has all"

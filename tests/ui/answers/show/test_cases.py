@@ -41,5 +41,5 @@ def test_sums_without_weights_are_not_said_to_be_scaled():
     for case, wanted in ((Case("sum", in_channels=3), plain), (Case("conv1d", 3), "whole range")):
         shown = io.StringIO()
         found = probe.thresholds(case, "reference", upto=6)
-        Console(file=shown, width=200).print(cases.thresholds(found))
+        Console(file=shown, width=200).print(found.shown())
         assert wanted in shown.getvalue()
