@@ -151,15 +151,18 @@ class Run:
         """Returns a value as a container array, not to be written to; None: it was left out.
         InputError: a folder's file isn't what it should be."""
         value = self.values[number]
-        kind = self.kinds.get(value.dtype) or container_dtype(value.dtype)
-        bits = self.store.bits(value.digest) if prod(value.shape) else np.zeros(0, np.uint8)
-        if bits is None:
-            return None
-        if bits.nbytes == prod(value.shape) * kind.itemsize:
-            return bits.view(kind).reshape(value.shape)
+        bits, kind, fits = self._bits(value, value.digest)
+        if bits is None or fits:
+            return None if bits is None else bits.view(kind).reshape(value.shape)
         if self.made is None:  # of what NumPy has no dtype for: several numbers an element
             return bits.view(kind).reshape(*value.shape, -1)
         raise self.broken(f"{value.digest} has a different size from its value")
+
+    def _bits(self, value: Value, digest: str) -> tuple[np.ndarray | None, np.dtype, bool]:
+        """What the store has of a digest, the dtype of a value's container, and whether it fits."""
+        kind = self.kinds.get(value.dtype) or container_dtype(value.dtype)
+        bits = self.store.bits(digest) if prod(value.shape) else np.zeros(0, np.uint8)
+        return bits, kind, bits is not None and bits.nbytes == prod(value.shape) * kind.itemsize
 
     def broken(self, why: str) -> InputError:
         """Returns the error for a recording that is not what it should be."""
@@ -199,13 +202,10 @@ class Run:
         the recorded ones; [] where it was not run so."""
         results = list[np.ndarray | None]()
         for number, digest in zip(self.outputs, self.plain, strict=False):
-            value = self.values[number]
-            kind = self.kinds.get(value.dtype) or container_dtype(value.dtype)
-            bits = self.store.bits(digest) if prod(value.shape) else np.zeros(0, np.uint8)
-            if bits is None or bits.nbytes != prod(value.shape) * kind.itemsize:
-                results.append(None)
-            else:
-                results.append(bits.view(kind).reshape(value.shape))
+            bits, kind, fits = self._bits(self.values[number], digest)
+            whole = bits if fits else None
+            shape = self.values[number].shape
+            results.append(None if whole is None else whole.view(kind).reshape(shape))
         return results
 
     def arrays(self, wanted: Iterable[int]) -> dict[int, np.ndarray]:

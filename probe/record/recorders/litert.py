@@ -16,7 +16,6 @@ import base64
 import zlib
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -54,13 +53,6 @@ GROWING = {"FILL": 0, "BROADCAST_TO": 1, "TILE": 1, "RESIZE_BILINEAR": 1,
 NESTED = ("IF", "WHILE", "CALL_ONCE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE", "CALL")
 
 
-@dataclass(eq=False)
-class LiteRTOperator(Node):
-    """An operator. ``operands``: keys of all that it is given, None where one is left out."""
-
-    operands: Sequence[Key] = ()
-
-
 class LiteRTFile:
     """A model as it is read. ``body``: its first subgraph. Keys of values: numbers of that one's
     tensors."""
@@ -84,7 +76,7 @@ class LiteRTFile:
         data = self.model.buffers[tensor.buffer].data
         return np.asarray(data, np.uint8) if data is not None and len(data) else None
 
-    def _node(self, operator: Any, constants: dict[Key, np.ndarray]) -> LiteRTOperator | None:
+    def _node(self, operator: Any, constants: dict[Key, np.ndarray]) -> Node | None:
         """Returns an operator; None of one that widens a constant, which XNNPACK unpacks as a
         weight: then that is a constant."""
         code = self.model.operatorCodes[operator.opcodeIndex]
@@ -105,7 +97,7 @@ class LiteRTFile:
             for name, value in ({} if options is None else vars(options)).items()
         }
         path = self.name(gives[0]).removesuffix(":0") if gives else op
-        return LiteRTOperator(operator, op, slots, gives, words=words, path=path, operands=operands)
+        return Node(operator, op, slots, gives, words=words, path=path)
 
     def name(self, key: Key) -> str:
         text = self.tensors[key].name
@@ -142,58 +134,40 @@ class LiteRTFile:
         return tuple(inputs)
 
     def model_of(
-        self, node: LiteRTOperator, fed: graphs.Fed, shapes: graphs.Fed, constants: graphs.Held
+        self, node: Node, fed: graphs.Fed, shapes: graphs.Fed, constants: graphs.Held
     ) -> tuple[bytearray, dict[int, int]]:
         """Returns a model of an operator, whose results are its outputs, and the numbers of its
-        constants' buffers.
+        constants' buffers. Its tensors have the file's numbers; all that it doesn't use are empty.
 
         ``fed``: what it reads from before; ``shapes``: of values, where they aren't the file's;
         ``constants``: those of the file, or other numbers for them.
         """
-        every = dict.fromkeys(n for n in (*node.operands, *node.gives) if n is not None)
-        places = {n: place for place, n in enumerate(every)}
+        model, graph, empty = schema.ModelT(), schema.SubGraphT(), aligned_buffer(schema)
         # the schema asks for a first buffer that is empty: it is that of all tensors without one
-        model, graph = schema.ModelT(), schema.SubGraphT()
-        model.buffers, graph.tensors = [aligned_buffer(schema)], []
-        for n in places:
-            own = self.tensors[n]
-            data = constants[n] if n in constants else self._data(own)
-            tensor = self._tensor(own, None if n in fed else data, model.buffers)
-            tensor.shapeSignature = None
+        model.buffers = list(self.model.buffers) if node.op in NESTED else [empty]
+        ends = (() if some is None else some for some in (node.own.inputs, node.own.outputs))
+        used, held = {int(n) for some in ends for n in some}, dict[int, int]()
+        graph.tensors = []
+        for n, tensor in enumerate(self.tensors):
+            graph.tensors.append(copy(tensor) if n in used else schema.TensorT())
+            if n not in used:
+                continue
+            graph.tensors[n].buffer, graph.tensors[n].shapeSignature = 0, None
             if n in fed or n in shapes:
-                tensor.shape = list((fed.get(n) or shapes[n])[0])
-            graph.tensors.append(tensor)
-        operator = copy(node.own)
-        operator.inputs = [places.get(n, -1) for n in node.operands]
-        operator.outputs = [places[n] for n in node.gives]
-        graph.operators, graph.inputs = [operator], [places[n] for n in fed]
-        graph.outputs, graph.name = operator.outputs, b"main"
+                graph.tensors[n].shape = list((fed.get(n) or shapes[n])[0])
+            data = constants[n] if n in constants else self._data(tensor)
+            if n not in fed and data is not None:
+                graph.tensors[n].buffer = held[n] = len(model.buffers)
+                model.buffers.append(aligned_buffer(schema))
+                model.buffers[-1].data = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        graph.operators, graph.name = [node.own], b"main"
+        graph.inputs, graph.outputs = list(fed), list(node.gives)
         model.operatorCodes, model.version = self.model.operatorCodes, self.model.version
-        model.subgraphs = [graph]
-        if node.op in NESTED:
-            for inner in map(copy, self.model.subgraphs[1:]):
-                own = [(t, self._data(t), model.buffers) for t in inner.tensors]
-                inner.tensors = [self._tensor(*held) for held in own]
-                model.subgraphs.append(inner)
-        else:
-            model.operatorCodes = [model.operatorCodes[operator.opcodeIndex]]
-            operator.opcodeIndex = 0
+        model.subgraphs = [graph, *(self.model.subgraphs[1:] if node.op in NESTED else ())]
         size = sum(len(buffer.data) for buffer in model.buffers if buffer.data is not None)
         builder = schema.flatbuffers.Builder(size + 4096)
         builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
-        buffers = {n: graph.tensors[places[n]].buffer for n in places if n in constants}
-        return bytearray(builder.Output()), {n: place for n, place in buffers.items() if place}
-
-    @staticmethod
-    def _tensor(tensor: Any, data: np.ndarray | None, buffers: list[Any]) -> Any:
-        """Returns a tensor with its constant, if it has one, in a buffer of its own."""
-        copied = copy(tensor)
-        copied.buffer = 0
-        if data is not None:
-            copied.buffer = len(buffers)
-            buffers.append(aligned_buffer(schema))
-            buffers[-1].data = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        return copied
+        return bytearray(builder.Output()), held
 
 
 class LiteRTOperators(graphs.Graph):
@@ -214,7 +188,7 @@ class LiteRTOperators(graphs.Graph):
         self.file, self.switches = file, switches
         super().__init__(file.body, {n: inputs[file.name(n)] for n in file.body.inputs})
 
-    def started(self, node: LiteRTOperator, fed: graphs.Fed, held: graphs.Held) -> graphs.Runner:
+    def started(self, node: Node, fed: graphs.Fed, held: graphs.Held) -> graphs.Runner:
         numbers = {**self.constants, **held}
         model = bytes(self.file.model_of(node, fed, self.known, numbers)[0])
         interpreter = interpreter_of(model, self.switches)
@@ -250,7 +224,6 @@ class LiteRTOperators(graphs.Graph):
             words += f", experimental_op_resolver_type={plain}"
         fed = {n: self.described_at(n) for n in own if n not in self.constants}
         empty = {n: np.zeros_like(self.constants[n]) for n in own if n not in fed}
-        assert isinstance(node, LiteRTOperator)
         packed, places = self.file.model_of(node, fed, self.known, self.constants | empty)
         root = schema.Model.GetRootAs(packed, 0)
         begin = np.frombuffer(packed, np.uint8).ctypes.data
@@ -414,15 +387,11 @@ def _lite_pool(c: Call, kind: str) -> s.Meaning:
 
 @TABLE.row("FULLY_CONNECTED")
 def _lite_dense(c: Call) -> s.Meaning:
-    units, inner = c.shape(1)
+    inner = c.shape(1)[1]
     reads, bias, out = (c.at(0), c.at(1)), c.at(2) if c.has(2) else None, c.gives[0]
     if c.shape(0)[-1] == inner and out[:-1] == c.shape(0)[:-1]:
         return o.dense(reads, bias)
-    lines, build = prod(out) // units, s.StepBuilder(c.count)  # all axes but the last are merged
-    flat = build.add(s.Reshapes(), (c.at(0),), (lines, inner))
-    product = build.add(o.dense((0, 1), bias and 2), (flat, *c.places(1, 2)), (lines, units))
-    build.add(s.Reshapes(), (product,), out)
-    return build.done()
+    return s.Unknown("all axes but the last are merged")
 
 
 TABLE |= {

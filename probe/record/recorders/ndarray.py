@@ -309,7 +309,7 @@ class WatchedArray(np.ndarray):
             if name == "empty_like":  # whatever memory holds is no number of the function's
                 result.fill(0)
             return run.watched(result, CONSTANT) if name in MADE else result
-        args, out = _as_operands(name, args), words.pop("out", None)
+        out = words.pop("out", None)
         if out is None:
             return run.done(name, func, args, words)
         return run.into(out, name, _writing(func, out), args, words)
@@ -354,22 +354,6 @@ def _writing(function: Any, out: np.ndarray) -> Callable[..., np.ndarray]:
         return result  # type: ignore[no-any-return]
 
     return written
-
-
-def _as_operands(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Returns arguments in which numbers and lists that stand for arrays are arrays: then they are
-    operands like others, with the type that NumPy would give them."""
-
-    def array(item: Any, dtype: Any = None) -> Any:
-        return item if isinstance(item, np.ndarray) else np.asarray(item, dtype)
-
-    if name == "where" and len(args) == 3:
-        both = (item if np.isscalar(item) else np.asarray(item) for item in args[1:])
-        dtype = np.result_type(*both)
-        return (array(args[0]), *(array(item, dtype) for item in args[1:]))
-    if name in ("concatenate", "stack") and isinstance(args[0], tuple | list):
-        return ([array(item) for item in args[0]], *args[1:])
-    return args
 
 
 def _method(name: str) -> Callable[..., Any]:

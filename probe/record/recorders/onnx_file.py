@@ -25,7 +25,6 @@ from onnx import helper, numpy_helper, parser, printer
 from probe.case import memory
 from probe.case.errors import InputError
 from probe.order import semantics as s
-from probe.order.semantics import Meaning, Reshapes, Step, Steps, Turns
 from probe.order.semantics import operations as o
 from probe.order.semantics.contract import Call
 from probe.record.contract import Input
@@ -470,18 +469,6 @@ def block_of_outputs(domain: str, op: str, reads: list[Block | None], size: int)
     if op == "Reshape" and first is not None:  # to five axes, and back
         return Block(size, 0 if first.inner == SPLIT else SPLIT)
     return first
-
-
-def reshaped_block(size: int, shape: tuple[int, ...], back: bool) -> Meaning:
-    """Returns what a Reshape of blocked memory of ``shape``, to five axes or ``back``, does."""
-    if back:
-        batch, count, high, wide, _ = shape
-        turned = Step(Turns((0, 1, 4, 2, 3)), (0,), (batch, count, size, high, wide))
-        return Steps((turned, Step(Reshapes(), (2,), (batch, count * size, high, wide))))
-    batch, channels, high, wide = shape
-    split = Step(Reshapes(), (0,), (batch, channels // size, size, high, wide))
-    turned = Step(Turns((0, 1, 3, 4, 2)), (2,), (batch, channels // size, high, wide, size))
-    return Steps((split, turned))
 
 
 # what operators compute

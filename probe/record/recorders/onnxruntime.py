@@ -24,11 +24,11 @@ import onnxruntime
 from onnx import helper
 
 from probe.case import layout
-from probe.order.semantics import Meaning
+from probe.order.semantics import Meaning, Moves
 from probe.order.semantics.contract import Call
 from probe.record.recorders import graphs, onnx_file
 from probe.record.recorders.graphs import Body, LiveValue
-from probe.record.recorders.onnx_file import BLOCKED, SPLIT, Block, Constant, OnnxNode, OnnxPlace
+from probe.record.recorders.onnx_file import BLOCKED, Block, Constant, OnnxNode, OnnxPlace
 from probe.targets.backends.onnxruntime import session_entries
 
 PROVIDERS = ["CPUExecutionProvider"]
@@ -216,10 +216,9 @@ class Optimised(graphs.Graph):
                 self.blocks |= dict.fromkeys(node.gives, block)
 
     def meaning(self, node: OnnxNode, call: Call) -> Meaning:
-        block = self.blocks.get(node.slots[0]) if node.slots else None
-        if node.op == "Reshape" and block is not None:
-            return onnx_file.reshaped_block(block.size, call.shape(), block.inner == SPLIT)
-        return onnx_file.meaning(call)
+        # of data that lies in blocks another shape has its elements in another order
+        blocked = node.op == "Reshape" and node.slots[0] in self.blocks
+        return Moves() if blocked else onnx_file.meaning(call)
 
     def lines(self, node: OnnxNode, own: Mapping[Any, str], out: str) -> list[str]:
         outs = {key: f"{out}{n or ''}" for n, key in enumerate(node.gives)}

@@ -81,23 +81,18 @@ class TorchRecorder:
     def ran(self, outputs: Any) -> None:
         """Takes the outputs of a run as it was called, with gradients where the caller has them."""
         if torch.is_grad_enabled():
-            self.expected = [
-                array_digest(array(output)) for output in tensors(outputs, beside=True)
-            ]
+            self.expected = _digests(outputs)
 
-    def _other_bits(self, outputs: Sequence[torch.Tensor]) -> bool:
+    def _other_bits(self, outputs: Any) -> bool:
         """Returns whether gradients alone decide: without them, it never gives the bits of a call
         with them, and these repeat. Costs two runs, and only where the recorded bits differ."""
         expected, self.expected = self.expected, None
-        if self.gradients or expected in (None, [array_digest(array(t)) for t in outputs]):
+        if self.gradients or expected in (None, _digests(outputs)):
             return False
         if [array_digest(output) for output in self.plain()] == expected:
             return False
         with torch.enable_grad():
-            again = [
-                array_digest(array(output)) for output in tensors(self.function(), beside=True)
-            ]
-        return again == expected
+            return _digests(self.function()) == expected
 
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it, and calls ``visit`` behind each operation. Returns its outputs. Again: it asked
@@ -112,7 +107,7 @@ class TorchRecorder:
                 raise
             self.gradients = True
             raise Again from error
-        if self._other_bits(tensors(result, beside=True)):
+        if self._other_bits(result):
             self.gradients = True
             self.note = "; ".join(filter(None, (self.note, GRADIENTS)))
             raise Again
@@ -125,6 +120,10 @@ class TorchRecorder:
             self.note = "; ".join(filter(None, (self.note, COMPILED)))
         read, place = mode.values.read, mode.values.place
         return [read(output, place(output), "") for output in tensors(result, beside=True)]
+
+
+def _digests(outputs: Any) -> list[str]:
+    return [array_digest(array(output)) for output in tensors(outputs, beside=True)]
 
 
 IMPORTS = ("import torch",)

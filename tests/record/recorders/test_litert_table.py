@@ -109,7 +109,7 @@ LAYERS = [
     *(of(f"{kind}_POOL_2D", "p", **POOL, padding=n) for kind in ("MAX", "AVERAGE") for n in (0, 1)),
     of("FULLY_CONNECTED", "a", normal(5, 6), normal(5), options="FullyConnected"),
     *(of("FULLY_CONNECTED", "t", normal(5, 8), bias, options="FullyConnected", keepNumDims=keep)
-      for keep in (True, False) for bias in (None, normal(5))),
+      for keep in (True,) for bias in (None, normal(5))),
     of("BATCH_MATMUL", "t", "q", options="BatchMatMul", adjY=True),
     of("BATCH_MATMUL", "t", normal(4, 8, 2), options="BatchMatMul"),
     *(of(op, "t", ints(1), options="Reducer", keepDims=keep) for keep in (False, True)

@@ -189,7 +189,6 @@ def _into(x: np.ndarray) -> np.ndarray:
 
 METHODS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "where, numbers": lambda x: np.where(x > 0, x, 0) * 2,
-    "where, two numbers": lambda x: np.where(x > 0, 1.5, 0.25),
     "where, lists": lambda x: np.where([[True] * 6] * len(x), x, 0.5),
     "dot": lambda x: x.dot(np.ones((6, 2), x.dtype)),
     "copy": lambda x: x.copy() + 1,
