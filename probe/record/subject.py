@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial, reduce
+from functools import reduce
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -256,7 +256,9 @@ class FunctionSubject:
         names = [each.name for each in parameters(self.function)]
         leaves_out = bool(names) and not self.inputs and [*arrays] != names[: len(arrays)]
         leaves_out &= {*arrays} <= {*names}
-        return partial(_by_keywords, self.function, [*arrays]) if leaves_out else self.function
+        if not leaves_out:
+            return self.function
+        return lambda *values: self.function(**dict(zip(arrays, values, strict=True)))
 
     def values(self, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """The arrays as what the function is called with: tensors of a module of PyTorch."""
@@ -275,10 +277,6 @@ class FunctionSubject:
         if len(self.inputs) > 1:  # a second argument of a Keras model says whether it trains
             return [{name.partition(":")[0]: array for name, array in arrays.items()}]
         return [*self.values(arrays).values()]
-
-
-def _by_keywords(function: Callable[..., Any], names: Sequence[str], *values: Any) -> Any:
-    return function(**dict(zip(names, values, strict=True)))
 
 
 def refuse_fractions(
@@ -425,7 +423,8 @@ def function_recorder(
     if hasattr(function, "plain") and hasattr(function, "record"):
         return function  # type: ignore[return-value]
     if not callable(function):
-        raise _not_callable(function)
+        kind = type(function).__name__
+        raise InputError("function", kind, "it can't be called", NO_ARGUMENTS)
     if missing := [each.name for each in parameters(function) if each.default is each.empty]:
         why = f"it takes {', '.join(missing)}"
         name = getattr(function, "__name__", type(function).__name__)
@@ -458,12 +457,6 @@ def function_recorder(
         raise InputError("function", "ndarray", why, todo)
     types = ", ".join(dict.fromkeys(type(value).__name__ for value in values)) or "nothing"
     raise Unseen("function", types, "it returns no array of a library", f"return one: {KNOWN}")
-
-
-def _not_callable(value: Any) -> InputError:
-    net = type(value).__module__.partition(".")[0] == "cv2"
-    todo = "OpenCV's nets are recorded from their files: probe diff FILE" if net else NO_ARGUMENTS
-    return InputError("function", type(value).__name__, "it can't be called", todo)
 
 
 def run_unwatched(recorder: Any) -> list[np.ndarray]:

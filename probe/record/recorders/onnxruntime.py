@@ -277,14 +277,6 @@ class OnnxRecorder(graphs.GraphRecorder):
 
     LIBRARY = "onnxruntime"
 
-    def __init__(
-        self,
-        model: Path | str | bytes,
-        inputs: Mapping[str, np.ndarray],
-        switches: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(model if isinstance(model, bytes) else str(model), inputs, switches)
-
     def plain(self) -> list[np.ndarray]:
         session = self._session(options(self.switches))
         arrays = self.given(wanted.name for wanted in session.get_inputs())
@@ -309,8 +301,9 @@ class OnnxRecorder(graphs.GraphRecorder):
             return Optimised(model, self.inputs, self.switches, mapped)
 
     def _session(self, settings: Any) -> Any:
-        name = "model" if isinstance(self.model, bytes) else Path(self.model).name
-        session = partial(onnxruntime.InferenceSession, self.model, settings, providers=PROVIDERS)
+        given = isinstance(self.model, bytes)
+        name, model = ("model", self.model) if given else (Path(self.model).name, str(self.model))
+        session = partial(onnxruntime.InferenceSession, model, settings, providers=PROVIDERS)
         return graphs.read(name, session)
 
 
