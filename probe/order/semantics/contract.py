@@ -339,7 +339,8 @@ moves: clip=hardtanh threshold bits sign_bit complex less=lt
     bitwise_not=invert left_shift=bitwise_left_shift=shift_left=bit_shift
     right_shift=bitwise_right_shift=shift_right_arithmetic shift_right_logical isnan=is_nan
     isinf=is_inf isfinite=is_finite nextafter=next_after population_count where select_n argmax
-    argmin any all sort top_k=topk nonzero adaptive_max_pool2d adaptive_max_pool3d
+    argmin any all sort top_k=topk nonzero invertpermutation adaptive_max_pool2d
+    adaptive_max_pool3d
 moves either: clamp=clip_by_value max min
 moves either: maximum=clamp_min minimum=clamp_max fmax fmin
 moves: equal=eq not_equal=ne and=logical_and or=logical_or xor=logical_xor bitwise_and
