@@ -341,17 +341,20 @@ class ModelFile:
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
         try:
-            recorder: Any = Guarded(guarded(lambda: self.inner.recorder(arrays), self.name))
+            return self._guarded(self.inner.recorder, arrays)
         except TargetError:
             if not all(spec.dtype for spec in self.inputs):
                 refuse_fractions(self.inner.recorder, arrays)
             raise
-        return recorder  # type: ignore[no-any-return]
 
     def repeated(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
         """As of ``FunctionSubject``; a library whose files can't be is recorded anew."""
-        again = getattr(self.inner, "repeated", self.inner.recorder)
-        recorder: Any = Guarded(guarded(lambda: again(arrays), self.name))
+        return self._guarded(getattr(self.inner, "repeated", self.inner.recorder), arrays)
+
+    def _guarded(
+        self, make: Callable[[Mapping[str, np.ndarray]], Recorder], arrays: Mapping[str, np.ndarray]
+    ) -> Recorder:
+        recorder: Any = Guarded(guarded(lambda: make(arrays), self.name))
         return recorder  # type: ignore[no-any-return]
 
 

@@ -437,14 +437,6 @@ def _dot(c: Call, a: Any, b: Any) -> Meaning:
     return o.matmul(ranks) if ranks[1] <= 2 else Unknown("dot of more than two axes")
 
 
-@TABLE.row("clip")
-def _np_clip(c: Call, a: Any, a_min: Any = None, a_max: Any = None, **words: Any) -> Meaning:
-    low, high = words.get("min", a_min), words.get("max", a_max)
-    if any(isinstance(bound, Operand) for bound in (low, high)):
-        return Unknown("clip with arrays as bounds")
-    return o.clip(low, high)
-
-
 @TABLE.row(["transpose", "swapaxes", "moveaxis", "rollaxis"])
 def _np_turn(c: Call, a: Operand, *args: Any, **words: Any) -> Meaning:
     # of an array whose sizes count axes NumPy itself says the order
@@ -465,6 +457,7 @@ TABLE |= {
     "matmul": lambda c, x1, x2, **_: o.matmul((c.rank(0), c.rank(1))),
     "einsum": lambda c, equation, *_, **__: o.einsum(equation),
     "copy": lambda c, *_, **__: Same(),
+    "clip": lambda c, *_, **__: o.function("clip"),
     **dict.fromkeys("reshape squeeze expand_dims ravel".split(), lambda c, *_, **__: Reshapes()),
     **dict.fromkeys("max amax min amin".split(), lambda c, *_, **__: Moves()),
 }

@@ -234,46 +234,35 @@ MOST_TURNS = 1 << 24
 PASSING = ("Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape")
 
 
-def refuse_endless(graph: Any, outside: Mapping[str, Any] | None = None, turns: float = 1) -> None:
-    """InputError where a Loop of a graph, or of one in it, is to turn more than ``MOST_TURNS``
-    times, and no condition can end it before: the library would be gone, and heed no Ctrl-C.
+def refuse_unbounded(
+    graph: Any, outside: Mapping[str, np.ndarray] | None = None, turns: float = 1
+) -> None:
+    """InputError where a node of a graph, or of one in it, makes an array of more elements than
+    bytes are free: a file of a few bytes then takes all memory. Or where a Loop is to turn more
+    than ``MOST_TURNS`` times, and no condition can end it before: the library would be gone, and
+    heed no Ctrl-C.
 
-    ``outside``: constants of one element, by their names; ``turns``: of loops around it.
+    ``outside``: constants around it, by their names; ``turns``: of loops around it.
     """
-    held = _single_constants(graph, outside or {})
+    held = _constants(graph, outside or {})
     for node in graph.node:
+        elements = _least_elements(node, [held.get(name) for name in node.input])
+        memory.require_room(elements, node.op_type, elements)
         inner, count = {**held}, turns
-        for name in (value.name for each in graphs(node) for value in each.input):
+        for name in (value.name for each in graphs(node) for value in getattr(each, "input", ())):
             inner.pop(name, None)
         if node.op_type == "Loop":
             (body,), most = graphs(node), node.input[0] if node.input else ""
-            goes = _single_constants(body, {**inner, body.input[1].name: True})
-            if goes.get(body.output[0].name):
-                count *= max(float(held.get(most, 1)) if most else inf, 1)
+            goes = _constants(body, {**inner, body.input[1].name: np.array(True)})
+            if goes.get(body.output[0].name, np.array(False)).all():
+                count *= max(float(held.get(most, np.array(1)).flat[0]) if most else inf, 1)
             if count > MOST_TURNS:
                 often = f"{count:,.0f} times" if count < inf else "for ever"
                 why = f"a loop of it turns {often}"
                 todo = f"give one of at most {MOST_TURNS:,}"
                 raise InputError("network", node.name or node.output[0], why, todo)
         for each in graphs(node):
-            refuse_endless(each, inner, count)
-
-
-def refuse_huge(graph: Any, outside: Mapping[str, np.ndarray] | None = None) -> None:
-    """InputError where a node of a graph, or of one in it, makes an array of more elements than
-    bytes are free: a file of a few bytes then takes all memory. ``outside``: constants around."""
-    held = dict(outside or {})
-    for tensor in getattr(graph, "initializer", ()):
-        if tensor.data_location != onnx.TensorProto.EXTERNAL:
-            held[tensor.name] = numpy_helper.to_array(tensor)
-    for node in graph.node:
-        constant = Constant.held(node)
-        if constant is not None:
-            held[node.output[0]] = constant.array
-        elements = _least_elements(node, [held.get(name) for name in node.input])
-        memory.require_room(elements, node.op_type, elements)
-        for inner in graphs(node):
-            refuse_huge(inner, held)
+            refuse_unbounded(each, inner, count)
 
 
 # Nodes that make an array of a size that a file says, with the input that has its axes, or how
@@ -302,16 +291,18 @@ def _least_elements(node: Any, reads: Sequence[np.ndarray | None]) -> int:
     return prod(max(int(size), least) for size in np.reshape(axes, -1))
 
 
-def _single_constants(graph: Any, outside: Mapping[str, Any]) -> dict[str, Any]:
+def _constants(graph: Any, outside: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Constants of a graph and around it; single numbers also behind what gives them as they
+    are."""
     held = dict(outside)
     for tensor in getattr(graph, "initializer", ()):  # a function has none
-        if prod(tensor.dims) == 1 and tensor.data_location != onnx.TensorProto.EXTERNAL:
-            held[tensor.name] = numpy_helper.to_array(tensor).reshape(-1)[0]
+        if tensor.data_location != onnx.TensorProto.EXTERNAL:
+            held[tensor.name] = numpy_helper.to_array(tensor)
     for node in graph.node:
         constant = Constant.held(node)
-        if constant is not None and constant.array.size == 1:
-            held[node.output[0]] = constant.array.reshape(-1)[0]
-        elif node.op_type in PASSING and node.input[0] in held:
+        if constant is not None:
+            held[node.output[0]] = constant.array
+        elif node.op_type in PASSING and getattr(held.get(node.input[0]), "size", 0) == 1:
             held[node.output[0]] = held[node.input[0]]
     return held
 

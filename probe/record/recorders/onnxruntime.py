@@ -319,8 +319,7 @@ def opened(
     def load() -> Any:
         model = onnx.load(path, load_external_data=False)
         for graph in (*model.functions, model.graph):
-            onnx_file.refuse_endless(graph)
-            onnx_file.refuse_huge(graph)
+            onnx_file.refuse_unbounded(graph)
         return model
 
     model = graphs.read(path.name, load)

@@ -104,10 +104,9 @@ class OpenCVLayer:
 
 @dataclass(frozen=True)
 class Net:
-    """``inputs``, ``outputs``: names of values; ``layers``: those that compute, in order;
-    ``constants``: what other layers hold."""
+    """``outputs``: names of values; ``layers``: those that compute, in order; ``constants``: what
+    other layers hold."""
 
-    inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     layers: tuple[OpenCVLayer, ...]
     constants: Mapping[str, np.ndarray]
@@ -146,7 +145,7 @@ def read_net(net: Any) -> Net:
             constants[node.output[0]] = blobs[0]
         else:
             layers.append(OpenCVLayer(node.name, kind, *ends, words, blobs))
-    return Net(tuple(value.name for value in graph.input), outputs, tuple(layers), constants)
+    return Net(outputs, tuple(layers), constants)
 
 
 def bare_name(value: str) -> str:
@@ -431,9 +430,6 @@ class OpenCVRecorder(graphs.GraphRecorder):
             for name, array in self.inputs.items():
                 net.setInput(np.ascontiguousarray(array), name)
             self.net = read_net(net)
-        if {*self.net.inputs} != {*self.inputs}:
-            why = f"the net's are {', '.join(self.net.inputs)}"
-            raise InputError("inputs", ", ".join(self.inputs), why, "name these")
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:

@@ -110,7 +110,6 @@ def test_every_row_says_what_numpy_gives() -> None:
         lambda x: np.pad(x, 1, mode="linear_ramp"),
         lambda x: np.median(x, 1),  # the mean of two of six
         lambda x: np.pad(x, 1, "reflect", reflect_type="odd"),
-        lambda x: np.clip(x, None, x),
         lambda x: np.sum(x, 1, where=np.ones(6, bool)),
         lambda x: np.cumsum(x, 1),
     ],
