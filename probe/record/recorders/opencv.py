@@ -77,7 +77,7 @@ def declared(text: str) -> list[str]:
 # a net as it is read
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OpenCVLayer:
     """A layer; ``reads`` and ``gives``: names of values; ``words``: its parameters.
 
@@ -220,12 +220,12 @@ def built(proto: Any, switches: Mapping[str, str]) -> Any:
 
 
 def results_of(
-    layers: Sequence[OpenCVLayer], gives: Sequence[str], built: bool = True
+    layers: Sequence[OpenCVLayer], gives: Sequence[str], alone: bool = True
 ) -> list[tuple[str, int]]:
     """Returns the layer that gives each of these values, and which of its results that is;
-    ``built``: by the names of ``model``."""
+    ``alone``: by the names of ``model``."""
     each = {
-        value: (f"onnx_node!L{n}" if built else layer.name, slot)
+        value: (f"onnx_node!L{n}" if alone else layer.name, slot)
         for n, layer in enumerate(layers)
         for value, slot in zip(layer.gives, layer.slots, strict=True)
     }
