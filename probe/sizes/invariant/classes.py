@@ -36,7 +36,7 @@ MOST = 1 << 16
 NEXT, NEAR = 3, 12
 SAMPLED = 24  # sizes of the user at which classes are timed
 # Calls that are timed behind the first: the second number of short ones.
-TURNS, MANY = 2, 8
+TURNS, MANY = 2, 16
 SHORT = 1e-3  # s
 
 
@@ -126,10 +126,7 @@ class Sizes:
     def seconds(self, size: int) -> float:
         """Of one call of this size, measured once."""
         if size not in self._seconds:
-            call = self.operation.ready(size)
-            first = _timed(call)
-            turns = TURNS if first > SHORT else MANY
-            self._seconds[size] = min(first, *(_timed(call) for _ in range(turns)))
+            self._seconds[size] = seconds_of(self.operation.ready(size))
         return self._seconds[size]
 
     def take(self, mark: str) -> None:
@@ -268,6 +265,13 @@ def _near(count: int) -> list[int]:
     above = [size for size in _above(count) if size <= 2 * count]
     powers = [1 << power for power in reversed(range(3, count.bit_length())) if 1 << power < count]
     return list(dict.fromkeys([*_below(count), *below, *above, *powers]))
+
+
+def seconds_of(call: Callable[[], Any]) -> float:
+    """The least of a few calls."""
+    first = _timed(call)
+    turns = TURNS if first > SHORT else MANY
+    return min(first, *(_timed(call) for _ in range(turns)))
 
 
 def _timed(call: Callable[[], Any]) -> float:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from inspect import signature
 from typing import Any
 
@@ -170,14 +171,14 @@ def default_strides(x: Any) -> Any:
     Axes of size 1 may have any stride, and by them libraries take another kernel.
     """
     x = x.contiguous()
-    if 1 not in x.shape and x.numel():
-        return x
-    strides, step = [], 1
-    for size in reversed(x.shape):
-        strides.append(step)
-        step *= size
-    wanted = tuple(reversed(strides))
+    wanted = _strides(x.shape)
     return x if x.stride() == wanted else x.as_strided(x.shape, wanted)
+
+
+@lru_cache(maxsize=4096)
+def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of contiguous numbers that follow from their shape."""
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def moved_by(x: Any, by: int) -> Any:
@@ -496,12 +497,8 @@ class Natives:
 
 def call_key(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Returns a call's key; None: it has arguments of another kind."""
-    parts = [func, torch.get_num_threads(), torch.is_inference_mode_enabled()]
-    for x in args:
-        if not _add_to_key(x, parts):
-            return None
-    for name, x in kwargs.items():
-        parts.append(name)
+    parts = [func, torch.get_num_threads(), torch.is_inference_mode_enabled(), *kwargs]
+    for x in (*args, *kwargs.values()) if kwargs else args:
         if not _add_to_key(x, parts):
             return None
     return tuple(parts)

@@ -53,6 +53,10 @@ _cast_anywhere = torch._C._is_any_autocast_enabled  # a third of the time of ask
 # Functions of Python's that PyTorch's attention calls, and that call products themselves.
 INSIDE = ("_in_projection_packed", "_in_projection")
 
+# Stands for a tensor of one number, without axes: PyTorch's functions may call other operations of
+# it than of an array.
+SINGLE = object()
+
 
 def seen(function: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a function of Python's that hands no call to a mode: PyTorch's own asks first whether
@@ -82,8 +86,8 @@ class Functions(TorchFunctionMode):
             func: frozenset(run.usual if isinstance(run, InOrder) else signature(run).parameters)
             for func, run in self.quick.items()
         }
-        self.plain: set[Any] = set()
-        """Calls all of whose operations are exact, by function, kinds of arguments and what chooses
+        self.plain: dict[Any, set[Any]] = {}
+        """Calls all of whose operations are exact: by function, kinds of arguments and what chooses
         among those."""
         self.operators = operators
         self.operations, self.natives = Operations(operators), Natives(operators.watched)
@@ -112,28 +116,21 @@ class Functions(TorchFunctionMode):
             # kept of calls is of others
             with self.operations:
                 return func(*args, **kwargs)
-        called = [func, *[x if (kind := type(x)) in VALUES else kind for x in args]]
-        for name, x in kwargs.items():
-            called += name, x if (kind := type(x)) in VALUES else kind
-        plain = tuple(called)
-        if plain in self.plain:
+        if (plain := self.plain.get(func)) and _kinds_of(args, kwargs) in plain:
             return func(*args, **kwargs)
         y = self._natively(func, args, kwargs)
         if self.natives.watched.plain and func not in self.quick:  # a quick one is first asked
-            self._note(plain, args)
+            self._note(func, _kinds_of(args, kwargs))
         return y
 
-    def _note(self, plain: tuple[Any, ...], args: Any) -> None:
-        """Keeps a call all of whose operations were exact: others like it are made at once.
-
-        Of one number PyTorch's functions may call other operations than of an array.
-        """
-        if self.operators.kinds.complex or len(self.plain) >= MOST:
-            self.plain.clear()
+    def _note(self, func: Any, kinds: tuple[Any, ...]) -> None:
+        """Keeps a call all of whose operations were exact: others like it are made at once."""
         if self.operators.kinds.complex:
+            self.plain.clear()
             return
-        if all(x.ndim for x in args if isinstance(x, torch.Tensor)):
-            self.plain.add(plain)
+        plain = self.plain.setdefault(func, set())
+        if len(plain) < MOST:
+            plain.add(kinds)
 
     def _natively(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """A call operation by operation, or of the library where it has the same bits.
@@ -151,6 +148,20 @@ class Functions(TorchFunctionMode):
         """Returns a function of its arguments, and whether the library's own call has its bits."""
         y = self._natively(function, args, {})
         return y, bool(self.natives.known.get(call_key(function, args, {})))
+
+
+def _kinds_of(args: Any, kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Returns the kinds of a call's arguments; of axes, modes and exponents what they are."""
+    kinds: list[Any] = []
+    for x in args:
+        kind = type(x)
+        if kind is torch.Tensor:
+            kinds.append(kind if x.dim() else SINGLE)
+        else:
+            kinds.append(x if kind in VALUES else kind)
+    for name, x in kwargs.items():
+        kinds += name, x if (kind := type(x)) in VALUES else kind
+    return tuple(kinds)
 
 
 class Operations(TorchDispatchMode):

@@ -381,7 +381,8 @@ VALUES = frozenset((bool, str, int, type(None)))
 # Operations that move elements, or make whole numbers, at any sizes and numbers, where they do so
 # at some.
 MOVING = frozenset(
-    "cat stack clone contiguous index_select gather embedding masked_fill where constant_pad_nd"
+    "cat stack clone contiguous copy _unsafe_view index_select gather embedding masked_fill where"
+    " constant_pad_nd"
     " repeat flip roll fill zero zeros ones full zeros_like ones_like full_like new_zeros new_ones"
     " new_full arange scalar_tensor".split()
 )
@@ -455,7 +456,8 @@ class Kinds:
         pointwise = Tag.pointwise in func.tags or call.name == "_to_copy"
         if pointwise and (named := named_kind(call)) is not None:
             # what adds a multiple, or rounds to tenths, is told by its numbers, and so is a power
-            return named, not {"exponent", *MORE}.intersection(facts.defaults), False
+            given = {*list(facts.defaults)[: len(args)], *kwargs}
+            return named, not given & {"exponent", *MORE}, False
         if call.name in WRITING:
             return _written_kind(call), False, True
         try:

@@ -18,13 +18,14 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as functional
 
-from probe.sizes.invariant.classes import Plan, Sizes
+from probe.sizes.invariant.classes import Plan, Sizes, seconds_of
 from probe.sizes.invariant.keeper import Keeper, ReadyOperation
 from probe.sizes.invariant.operations import spread_numbers
 from probe.sizes.invariant.torch_calls import (
     ALIGNED,
     CONVOLUTIONS,
     FORMATS,
+    TOOLS,
     TRANSPOSED,
     AlignedLinear,
     InOrder,
@@ -273,9 +274,10 @@ class ConvolutionOptions(NamedTuple):
 # With few rows of a linear layer a library leaves out packing, and then adds in another order.
 # Given the weights turned, as (channels, filters), it often adds as with many rows, from two rows
 # on. Where it adds many channels block by block, so do the products of such blocks, added up one
-# after the other. Few samples of a convolution are left to PyTorch's own kernels, many to oneDNN:
-# asked for, oneDNN computes one sample as well. Which of these gives the bits of the chosen class
-# is found by marks, as for every size; which of those is run is a matter of time.
+# after the other. A single row is added so by an embedding, whose weighted rows are added in turn.
+# Few samples of a convolution are left to PyTorch's own kernels, many to oneDNN: asked for, oneDNN
+# computes one sample as well. Which of these gives the bits of the chosen class is found by marks,
+# as for every size; which of those is run is a matter of time.
 
 
 # Channels that are added at a time: the first of them that gives the bits is taken.
@@ -283,7 +285,7 @@ BLOCKS = (384, 256, 192, 320, 336, 448, 512, 128, 768, 96, 64)
 
 TRIED = (2, 4, 8, 16, 1)  # rows at which a way is looked for
 MEMORY = 1 << 28  # bytes of all copies of one model
-SAMPLES = 61  # numbers of the weights that are compared before each call
+SAMPLES = 7  # numbers of the weights that are compared before each call
 
 
 class Turned(TorchLinear):
@@ -316,6 +318,36 @@ class Turned(TorchLinear):
         for block in others:
             y.addmm_(x[:, block], w[block])
         return y
+
+
+class WeightedSums(Turned):
+    """As a ``Turned``, row by row: an embedding's rows are the turned weights, which are added one
+    after the other, each times a number of the row.
+
+    A product of one row is a call of a kernel that adds in another order (gemv); such a sum takes
+    about its time, where a product of four rows takes twice as long.
+    """
+
+    def __init__(self, like: TorchLinear, block: int) -> None:
+        super().__init__(like, block)
+        self.key = self.key.replace("few rows", "few rows one by one")
+        self.places: dict[int, Tensors] = {}
+
+    def call(self, samples: Tensors, parameters: Tensors) -> Any:
+        (x,), (w, b) = samples, parameters
+        count = x.shape[0]
+        if count not in self.places:
+            begins = torch.tensor([block.start for block in self.blocks])
+            rows = torch.arange(count)[:, None] * self.channels
+            self.places[count] = torch.arange(self.channels).repeat(count), (rows + begins).view(-1)
+        places, begins = self.places[count]
+        y = torch.embedding_bag(w, places, begins, False, 0, False, x.reshape(-1))[0]
+        y, *others = y.view(count, -1, self.filters).unbind(1)
+        if b is not None:
+            y.add_(b)
+        for part in others:
+            y.add_(part)
+        return default_strides(y)
 
 
 class OneDNN(TorchConvolution):
@@ -410,6 +442,8 @@ class Ways:
         self.known = known
         self.steps: dict[int, tuple[Plan, Plan, Any]] = {}
         """By the number of samples: pieces of the operation as it is, further ones, and whose."""
+        self.single: dict[int, Any] = {}
+        """The operation that is called once, of as many samples as there are."""
         self._others: list[Any] | None = None
 
     def other_ways(self) -> Iterable[Sizes]:
@@ -431,9 +465,15 @@ class Ways:
     def __call__(self, x: Any, w: Any, b: Any) -> Any:
         """The operation of x (samples, ...), contiguous, with weights and a bias or None."""
         count, own = x.shape[0], self.known.operation
+        if (single := self.single.get(count)) is not None:
+            weights = w if single is own else self.held(w)
+            if weights is not None:
+                return single.call((x,), (weights, b))
         steps = self.steps.get(count)
         if steps is None:
             steps = self.steps[count] = self._steps(count)
+            if not steps[0] and len(steps[1]) == 1 and steps[1][0].size == count:
+                self.single[count] = steps[2]
         whole, rest, operation = steps
         weights = w if operation is own else self.held(w)
         if weights is None or not rest:
@@ -456,12 +496,12 @@ class Ways:
         if plan and (alone or not rest):
             return (), plan, operation
         with known.keeper.lock:
-            least = _seconds(known.sizes, rest)
+            least = _seconds(known.operation, rest)
             if self._others is None:
                 self._others = list(self.other_ways())
             for other in self._others:
                 few = other.plan(count - start) or ()
-                if (seconds := _seconds(other, few)) < least:
+                if (seconds := _seconds(other.operation, few)) < least:
                     rest = tuple(piece._replace(start=piece.start + start) for piece in few)
                     least, operation = seconds, other.operation
                 known.keeper.remember(other.operation)
@@ -479,19 +519,26 @@ class LinearLayer(Ways):
         return self.copies.get(w)
 
     def other_ways(self) -> Iterable[Sizes]:
-        """As of ``Ways``: on turned weights, perhaps block by block."""
+        """As of ``Ways``: on turned weights, perhaps block by block; and row by row."""
         known = self.known
         like: TorchLinear = known.operation
         # of a narrow format the sum of each block would be rounded
         narrow = torch.empty((), dtype=like.dtype).element_size() < 4
         blocks = [] if narrow else [block for block in BLOCKS if block < like.channels]
+        half = -(-like.channels // 2)  # MKL cuts up to two blocks of channels in halves
         for block in [like.channels, *blocks]:
             operation = Turned(like, block)
             sizes = known.keeper.other_sizes(operation, known.sizes.entry, TRIED)
             if sizes is not None:
                 yield sizes
                 if block < like.channels:
-                    return
+                    break
+        for block in [like.channels, half, *blocks] if like.dtype is torch.float32 else ():
+            operation = WeightedSums(like, block)
+            sizes = known.keeper.other_sizes(operation, known.sizes.entry, (1,))
+            if sizes is not None:
+                yield sizes
+                return
 
 
 class Convolved(Ways):
@@ -505,9 +552,19 @@ class Convolved(Ways):
                 yield sizes
 
 
-def _seconds(sizes: Sizes, plan: Plan) -> float:
-    """Of all pieces; infinite where there is none."""
-    return sum(sizes.seconds(piece.size) for piece in plan) if plan else float("inf")
+def _seconds(operation: TorchLinear | TorchConvolution, plan: Plan) -> float:
+    """Of all pieces, as they are run: of few rows, filling them up takes as long as the product.
+    Infinite where there is none."""
+    if not plan:
+        return math.inf
+    sample, parameters = operation.telling(0)
+    samples = TOOLS.repeated(sample, sum(piece.places for piece in plan))
+    first = plan[0].start
+    pieces = [piece._replace(start=piece.start - first) for piece in plan]
+    if len(pieces) == 1:
+        return seconds_of(partial(whole_call, pieces[0], operation.call, samples, parameters))
+    steps = [(piece, operation.call, parameters) for piece in pieces]
+    return seconds_of(partial(in_pieces, steps, samples))
 
 
 # ``torch.einsum`` of two operands, as rows times weights or as pairs of matrices.

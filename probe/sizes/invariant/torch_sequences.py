@@ -210,6 +210,8 @@ class Attention:
         self.ready: dict[Any, tuple[int, int, int]] = {}
         """The length that a call is padded to, 0 if it is not, and by how many samples and rows, by
         all that decides its bits."""
+        self.masks: dict[Any, Any] = {}
+        """Of steps behind a cache, which are called again and again: what hides further keys."""
 
     def __call__(
         self,
@@ -233,6 +235,7 @@ class Attention:
         if met in self.ready:
             length, options = q.shape[2], {"is_causal": is_causal, "scale": scale}
             size, more, rows = self.ready[met]
+            attn_mask = self.masks.get(met, attn_mask)
             q, k, v, attn_mask = _operands_of_length(q, k, v, attn_mask, is_causal, size)
             y = attend((q, k, v), attn_mask, options, rows, more)
             return y if y.shape[2] == length else y[:, :, :length]
@@ -253,6 +256,8 @@ class Attention:
         y, least, rows = self._heads(q, k, v, attn_mask, words, size)
         if least is not None:
             self.ready[met] = size, least, rows
+            if attn_mask is None and length == 1 and size > k.shape[2]:
+                self.masks[met] = masked_wide(None, q, k.shape[2], size)
         return y
 
     def _limit(self, length: int, keys: int) -> None:
@@ -317,7 +322,8 @@ def _operands_of_length(
     """Returns the operands of a call of that length, or of their own if it is 0."""
     length = k.shape[2]
     if size and (size != length or mask is not None):
-        mask = None if is_causal else masked_wide(mask, q, length, size)
+        ready = mask is not None and mask.shape[-1] == size > length
+        mask = None if is_causal else mask if ready else masked_wide(mask, q, length, size)
     if size:
         k, v = widened(k, size), widened(v, size)
         q = widened(q, size) if q.shape[2] == length else q
@@ -339,7 +345,7 @@ def attend(qkv: Tensors, mask: Any, words: dict[str, Any], rows: int = 0, more: 
             fill = True if mask.dtype is torch.bool else 0.0
             mask = pad(mask, (0, 0, 0, rows), value=fill)
     y = scaled_dot_product_attention(q, k, v, attn_mask=mask, **words)
-    y = y[..., :length, :] if rows else y
+    y = y.narrow(-2, 0, length) if rows else y
     return y[:count] if more else y
 
 
@@ -353,11 +359,8 @@ def mask_behind(qkv: Tensors, length: int) -> Any:
 
 def widened(x: Any, size: int) -> Any:
     """(samples, heads, size, width): zeros behind the rows there are; contiguous."""
-    if x.shape[2] == size:
-        return x.contiguous()
-    wide = x.new_zeros((*x.shape[:2], size, x.shape[3]))
-    wide[:, :, : x.shape[2]] = x
-    return wide
+    more = size - x.shape[2]
+    return (pad(x, (0, 0, 0, more)) if more else x).contiguous()
 
 
 def masked_wide(mask: Any, q: Any, length: int, size: int) -> Any:

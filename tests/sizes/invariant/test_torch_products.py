@@ -148,11 +148,15 @@ def test_without_room_for_copies_few_rows_keep_their_bits(torch, monkeypatch):
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("block", [4, 7, 20])
-def test_blocks_of_channels_are_added_up(torch, bias, block):
+@pytest.mark.parametrize("way", ["Turned", "WeightedSums"])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_blocks_of_channels_are_added_up(torch, bias, block, way, rows):
+    from probe.sizes.invariant import torch_products
     from probe.sizes.invariant.torch_calls import TorchLinear
-    from probe.sizes.invariant.torch_products import Turned
 
     whole = TorchLinear(20, 6, torch.float32, bias)
-    x, w, b = (torch.randint(-9, 9, shape).float() for shape in ((3, 20), (6, 20), (6,)))
-    y = Turned(whole, block).call((x,), (w.t().contiguous(), b if bias else None))
+    x, w, b = (torch.randint(-9, 9, shape).float() for shape in ((rows, 20), (6, 20), (6,)))
+    operation = getattr(torch_products, way)(whole, block)
+    y = operation.call((x,), (w.t().contiguous(), b if bias else None))
+    assert y.is_contiguous()
     assert torch.equal(y, whole.call((x,), (w, b if bias else None)))
