@@ -20,7 +20,6 @@ from probe.ui.cli.options import (
     VARIED,
     AskedRuns,
     ModelRun,
-    Number,
     Words,
     axis_given,
     axis_value,
@@ -304,7 +303,7 @@ EVENLY = (
 @target_option(several=True)
 @option("--store folder", "DIR", KEPT)
 @option("--no-store", None, "Store nothing, also with --shard or --cluster.", is_flag=True)
-@option("--keep", "N", KEEP, type=Number(least=0))
+@option("--keep", "N", KEEP, least=0)
 @option("--control", "every|differing", CONTROL, default="every")
 @option("--workers", "N", "How many targets run at once; one per processor if not given.")
 @option("--shard", "I/N", SHARD, default="1/1")
@@ -483,9 +482,7 @@ ALSO = "Test the reduced case on this target too, for the report; may be given s
 @option("--out folder", "DIR", "The folder to write.", required=True)
 @option("--no-avoid avoid", None, AVOID, is_flag=True, default=True, flag_value=False)
 @option("--from store", "STORE", "Take a stored difference: the largest one, or --row N.")
-@option(
-    "--row", "N", "With --from: the row of the table `comparisons`, from 0.", type=Number(least=0)
-)
+@option("--row", "N", "With --from: the row of the table `comparisons`, from 0.", least=0)
 @option(
     "--time limit", "5m", "Stop after 5m (90s, 2h, 1h30m); half of that is for reducing the case."
 )

@@ -19,8 +19,6 @@ from probe.targets.budget import within
 from probe.targets.progress import Reporter
 from probe.ui.cli.options import (
     DEFAULT_TARGET,
-    NUMBER,
-    NUMBERS,
     OTHER_TARGETS,
     PATH,
     TIME,
@@ -80,8 +78,8 @@ HEADS |= {"operation": "which", "cause": "why"}
 @click.command(cls=Words, short_help="Which operation of a model differs, why, the fix, its cost.")
 @click.argument("model", metavar="MODEL")
 @option("--ask", "WHAT", WHAT)
-@option("--at", "A", LEFT, type=NUMBER)
-@option("--against", "B", RIGHT, type=NUMBER)
+@option("--at", "N", LEFT)
+@option("--against", "N", RIGHT)
 @option("--against-target", "U", "Another release, device or library, for --ask release.")
 @option("--recording", "RUN", "A folder that `probe record MODEL --out RUN` made elsewhere.")
 @run_options()
@@ -163,28 +161,17 @@ TRUST = (
 )
 
 
-class SizeOrSchedule(click.ParamType):
-    """A size, or in which pieces: what has letters."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: Any) -> int | str:
-        words = isinstance(value, str) and value[:1].isalpha()
-        return value if words else NUMBER.convert(value, param, ctx)
-
-
 @click.command(
     cls=Words, short_help="Find the first operation at which two runs of a model differ."
 )
 @click.argument("left", metavar="MODEL|RUN")
 @click.argument("right", metavar="[RUN]", required=False, type=PATH)
 @option("--vary", "AXIS", VARY)
-@option("--at", "A", LEFT_SIZE, type=SizeOrSchedule())
+@option("--at", "A", LEFT_SIZE)
 @option(
     "--against",
     "B",
     "The same of the right run. If not given: all of --inputs; the whole model.",
-    type=SizeOrSchedule(),
 )
 @option("--sizes", "1..8", SIZES)
 @option("--by", "WHAT", BY, default="bits")
@@ -246,6 +233,7 @@ def give_compared(
 ) -> int:
     """Compares two runs of a model, or one in pieces with the whole, as ``two`` says: the exit
     status."""
+    from probe.case.arguments import optional_number
     from probe.ui.answers.first_difference import Walked
     from probe.ui.answers.network import compared_runs
     from probe.ui.answers.two_runs import GivenModel, refuse_report
@@ -262,7 +250,7 @@ def give_compared(
         return out.status(answer.finding)
     after = list[tuple[str, str]]()
     if not any(targets) and answer.verdict == "equal" and two["at"] is not None:
-        sizes, against = two["sizes"], two["against"]
+        sizes, against = two["sizes"], optional_number("against", two["against"])
         if sizes is None and against is not None and against > 2:
             again = f"probe diff {typed()} --sizes 1..{against - 1}"
             after.append((again, "looks for sizes that give different bits"))
@@ -397,7 +385,7 @@ PLAN = (
 @click.argument("model", metavar="MODEL")
 @option("--vary", "AXIS", PADDED)
 @option("--fixed", "N", FIXED)
-@option("--lengths", "LENGTHS", CONTENT, type=NUMBERS)
+@option("--lengths", "1..64", CONTENT)
 @option("--value", None, "Value of the padding.", type=float, default=0.0)
 @option("--plan", "DIR", PLAN)
 @run_options()

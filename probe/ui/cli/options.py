@@ -62,34 +62,6 @@ def _completions(ctx: click.Context, param: click.Parameter, begun: str) -> list
     return [",".join([*before, word]) for word in completions if word.startswith(last)]
 
 
-class Number(click.ParamType):
-    """A whole number from ``least`` up. InputError, as functions of Python have it."""
-
-    name = "number"
-
-    def __init__(self, least: int = 1) -> None:
-        self.least = least
-
-    def convert(self, value: Any, param: click.Parameter | None, _: Any) -> int:
-        from probe.case.arguments import whole_number  # late: a command's help needs no NumPy
-
-        return whole_number(str(param and param.name), value, self.least)
-
-
-class NumberList(click.ParamType):
-    """The numbers of ``5..64:3,70``, ascending, each once. InputError."""
-
-    name = "numbers"
-
-    def convert(self, value: Any, param: click.Parameter | None, _: Any) -> list[int]:
-        from probe.case.arguments import whole_numbers
-
-        return whole_numbers(str(param and param.name), value)
-
-
-NUMBER, NUMBERS = Number(), NumberList()
-
-
 class Words(click.Command):
     """A command whose help lists its own options first, and whose values a shell can complete."""
 
@@ -129,17 +101,26 @@ class Words(click.Command):
 LISTS_CASES = "order"
 
 
-def option(flags: str, shown: str | None, help: str, **more: Any) -> Callable[[Command], Command]:
-    """``click.option`` of flags (and perhaps a name) in words. Its type follows from what is shown
-    for a value: ``N`` is a number, ``1..8`` are several, ``DIR``, ``FILE`` and the like are paths;
-    anything else is text."""
-    more.setdefault("type", NUMBERS if re.match(r"\d+\.\.", shown or "") else TYPES.get(shown))
+def option(
+    flags: str, shown: str | None, help: str, least: int = 1, **more: Any
+) -> Callable[[Command], Command]:
+    """``click.option`` of flags (and perhaps a name) in words. What it takes follows from what is
+    shown for a value: ``N`` is a number of at least ``least``, ``1..8`` are several, ascending,
+    ``DIR``, ``FILE`` and the like are paths; anything else is text."""
+
+    def read(_: click.Context, param: click.Parameter, value: Any) -> Any:
+        from probe.case import arguments  # late: a command's help needs no NumPy
+
+        if value is None or shown == "N":
+            return arguments.optional_number(str(param.name), value, least)
+        return arguments.whole_numbers(str(param.name), value)
+
+    if "type" not in more and (shown == "N" or re.match(r"\d+\.\.", shown or "")):
+        more |= {"type": str, "callback": read}
+    elif shown in ("DIR", "FILE", "RUN", "STORE"):
+        more.setdefault("type", PATH)
     more.setdefault("show_default", "default" in more and not more.get("is_flag"))
     return click.option(*flags.split(), metavar=shown, help=help, **more)
-
-
-TYPES: dict[str | None, click.ParamType] = {"N": NUMBER}
-TYPES |= dict.fromkeys(("DIR", "FILE", "RUN", "STORE"), PATH)
 
 
 def added_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -319,7 +300,7 @@ def output_options(command: Command) -> Command:
         with out.progress(command.__name__):
             return command(out=out, **options)
 
-    flag = {"is_flag": True, "cls": Shared}
+    flag: dict[str, Any] = {"is_flag": True, "cls": Shared}
     verbose = "After a failure, show what the target printed, or probe's traceback."
     return added_options(
         option("--json as_json", None, "Print one JSON object instead of text.", **flag),
@@ -379,8 +360,7 @@ def run_options(
             words = {name: options.pop(name) for name in ("inputs", "shapes", "trust")}
             return command(run=ModelRun(seed=seed, **words), **options)
 
-        said = {"type": Number(least=0), "default": 0, "show_default": True}
-        seed = option("--seed", "N", "Seed of generated inputs.", **said)
+        seed = option("--seed", "N", "Seed of generated inputs.", least=0, default=0)
         options = [
             option("--inputs", "FILE", f"{of}{INPUTS}"),
             option("--shape shapes", "X=1x64", f"{of}{SHAPE}", multiple=True),
