@@ -21,7 +21,6 @@ from probe.ui.cli.options import (
     AskedRuns,
     ModelRun,
     Words,
-    axis_given,
     axis_value,
     budget_options,
     case_of_words,
@@ -265,8 +264,8 @@ KEPT = (
 
 LENGTHS = (
     "The lengths (or batches, ...) to run: 5..64, 5..64:3, 5,7,9..12. Each is compared with the "
-    "largest. --length 5..64 means the same. Layouts are names such as transposed,offset:16; each "
-    "is compared with contiguous, and by default all that the targets support are run."
+    "largest. Layouts are names such as transposed,offset:16; each is compared with contiguous, and "
+    "by default all that the targets support are run."
 )
 BY = (
     "bits: compares outputs; order: reveals and compares the order and rounding of their sums, "
@@ -332,10 +331,8 @@ def sweep(
     """
     from probe.ui.answers.sweep import sweep as swept
 
-    axis, by = axis_given(words, options["vary"]), options["by"]
-    if values is None and axis == "length":
-        values = words.pop("length", None)
-    if values is None and axis != "layout":
+    by = options["by"]
+    if values is None and options["vary"] != "layout":
         raise InputError("lengths", "(none)", "it is required", "give --lengths 5..64")
     if no_store and folder is not None:
         why, todo = "--no-store stores nothing", "leave out one of the two"

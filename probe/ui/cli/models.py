@@ -3,7 +3,6 @@ keeps the bits."""
 
 from __future__ import annotations
 
-import re
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -320,19 +319,18 @@ def give_two_runs(
     return NotReproduced.exit_code if failed else out.status(walked.finding)
 
 
-MOST = "Bytes of values to store, such as 500M or 2G. What is beyond it is stored as digests."
-UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+MOST = "Megabytes of values to store. What is beyond it is stored as digests."
 
 
 @click.command(cls=Words, short_help="Record a run of a model, operation by operation.")
 @click.argument("model", metavar="MODEL")
 @option("--out folder", "RUN", "The new folder to write.", required=True)
 @run_options()
-@option("--most", "BYTES", MOST, default="2G")
+@option("--most", "N", MOST, default=2048)
 @target_option(default=None)
 @output_options
 def record(
-    model: str, run: ModelRun, out: Output, folder: Path, most: str, target: str | None
+    model: str, run: ModelRun, out: Output, folder: Path, most: int, target: str | None
 ) -> int:
     """Runs a model and stores the inputs and outputs of every operation, to compare two runs later.
 
@@ -350,18 +348,10 @@ def record(
     from probe.ui.answers import two_runs as answers
 
     with running_model(out, "record") as tell:
-        options = {"most": bytes_of(most), "target": target, **run.arguments()}
+        options = {"most": most << 20, "target": target, **run.arguments()}
         recorded = answers.record(model, folder, progress=tell.say, **options)
     out.give(recorded)
     return 0
-
-
-def bytes_of(text: str) -> int:
-    """Reads ``2G``. InputError."""
-    matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", text.strip(), re.IGNORECASE)
-    if not matched:
-        raise InputError("most", text, "it is not a number of bytes", "write 500M or 2G")
-    return int(float(matched[1]) * (1 << UNITS[matched[2].upper()]))
 
 
 PADDED = (

@@ -212,18 +212,6 @@ def sized_case(words: Mapping[str, str]) -> Case:
     return require_length(case_of_words(words))
 
 
-def axis_given(words: Mapping[str, str], vary: str | None) -> str:
-    """Returns axis that is varied, as far as the words say: ``vary``, or the operation's own."""
-    from probe.case.case import ALIASES
-    from probe.case.operation import OF_CASES, OPERATIONS
-
-    if vary is not None:
-        return vary
-    op = str(words.get("op", "")).lower()
-    op = ALIASES.get(op, op)
-    return "batch" if op in OF_CASES and not OPERATIONS[op].spatial_rank else "length"
-
-
 # Where a command keeps its words, and options that no command after it has.
 TYPED, ENDS = "probe.typed", ("as_json", "verbose", "fail_on", "folder", "report", "time")
 

@@ -90,7 +90,7 @@ def damaged(draw, data: bytes) -> bytes:
     return bytes(found)
 
 
-STORED = "sweep --op sum --in-channels 9 --length 1..5 --target numpy --store whole"
+STORED = "sweep --op sum --in-channels 9 --lengths 1..5 --target numpy --store whole"
 
 
 @pytest.mark.parametrize("count", [8, pytest.param(300, marks=pytest.mark.slow)])

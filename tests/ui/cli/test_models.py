@@ -14,7 +14,6 @@ import probe
 from probe.case.errors import InputError
 from probe.targets.target import Target
 from probe.ui.answers import first_difference, two_runs
-from probe.ui.cli import models as commands
 from probe.ui.cli import shell
 from tests.record import causes
 from tests.record.taped import apart, normal
@@ -78,7 +77,7 @@ REFUSED = {
     "record tapes:nothing --out run": (2, "model=tapes:nothing: AttributeError"),
     "record nowhere.onnx --out run": (2, "there is no such file"),
     "record tapes:left": (2, "out=(none): it is required"),
-    "record tapes:left --out run --most lots": (2, "most=lots: it is not a number of bytes"),
+    "record tapes:left --out run --most lots": (2, "most=lots: it is not a whole number"),
     "record tapes:left --out .": (2, "out=.: it exists already"),
     "record tapes:left --out run --shape x": (2, "shape=x: it is not a shape"),
     "record tapes:left --out run --target reference,algorithm=pairwise": (
@@ -110,11 +109,6 @@ def test_other_models_are_compared_and_their_weights_named(capsys):
     told = json.loads(out)
     assert status == 0 and told["verdict"] == "differs" and told["outputs"][0]["differing"]
     assert any("block.first has different weights" in note for note in told["notes"])
-
-
-@pytest.mark.parametrize(("text", "count"), [("2G", 2 << 30), ("500M", 500 << 20), ("1.5k", 1536)])
-def test_bytes_are_read(text, count):
-    assert commands.bytes_of(text) == count
 
 
 def test_a_target_runs_in_a_process_of_its_own(capsys, planted):
