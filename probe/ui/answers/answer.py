@@ -7,6 +7,7 @@ import shutil
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from importlib import import_module
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,8 @@ class Answer(ABC):
     """
 
     found: Any
+    figure: tuple[str, ...] = ()
+    """What draws it in ``probe.report``: module, function, and the attributes that this takes."""
 
     @property
     def finding(self) -> bool:
@@ -57,7 +60,12 @@ class Answer(ABC):
 
     def drawn(self) -> Figure | None:
         """Returns what ``picture`` gives, without its style."""
-        return None
+        if not self.figure:
+            return None
+        module, function, *parts = self.figure  # late: it imports matplotlib
+        draw = getattr(import_module(f"probe.report.{module}"), function)
+        figure: Figure | None = draw(*(getattr(self, part) for part in parts))
+        return figure
 
     def picture(self) -> Figure | None:
         """Returns the matplotlib figure that a notebook shows; None if there is nothing to draw."""

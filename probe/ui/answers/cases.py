@@ -30,8 +30,6 @@ from probe.ui.answers.answer import DEFAULT_TARGET, Answer, checked_case, checke
 from probe.ui.answers.show import cases as show
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from probe.sizes.thresholds import Floor, SizeClass, Thresholds
 
 
@@ -59,11 +57,7 @@ class Explained(Answer):
         return first, f"{self.verdict.what}: {counts}", why
 
     shown = show.explanation
-
-    def drawn(self) -> Figure | None:
-        from probe.report import trees
-
-        return trees.draw_explained(self.found, self.evidence)
+    figure = "trees", "draw_explained", "found", "evidence"
 
 
 @typed
@@ -263,10 +257,7 @@ class Ordered(Answer):
         orders = self.report()["orders"]
         return orders[0]["tree"] if orders else None
 
-    def drawn(self) -> Figure | None:
-        from probe.report import trees
-
-        return trees.draw_ordered(self.found)
+    figure = "trees", "draw_ordered", "found"
 
 
 @typed
@@ -382,11 +373,7 @@ class Switching(Answer):
         )
 
     shown = show.thresholds
-
-    def drawn(self) -> Figure | None:
-        from probe.report import plots
-
-        return plots.draw_switching(self.found)
+    figure = "plots", "draw_switching", "found"
 
 
 @typed

@@ -89,11 +89,6 @@ class Walked(Answer):
     """Both sides', where the model ran in this process."""
 
     @property
-    def verdict(self) -> str:
-        """``equal``, ``differs`` or ``unknown``: of the outputs by index, as a user runs them."""
-        return self.found.verdict
-
-    @property
     def window(self) -> int:
         """Returns how many outputs read other inputs than the right run's at the same index."""
         return sum(output.window for output in self.found.plain)

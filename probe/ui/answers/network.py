@@ -169,11 +169,7 @@ class Remedied(Answer):
         return question, advise(measured).text, "; ".join(verdicts)
 
     shown = show.remedies
-
-    def drawn(self) -> Figure | None:
-        from probe.report import plots
-
-        return plots.draw_mitigated(self.found)
+    figure = "plots", "draw_mitigated", "found"
 
 
 @typed

@@ -37,8 +37,6 @@ from probe.ui.answers.answer import (
 from probe.ui.answers.show import sweeps as show
 
 if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
-    from matplotlib.figure import Figure
-
     from probe.sizes.by_order import ByOrder
     from probe.sweep.store import Store
     from probe.sweep.store.results import Results
@@ -111,11 +109,7 @@ class Swept(Answer):
         )
 
     shown = show.sweep_by_bits
-
-    def drawn(self) -> Figure | None:
-        from probe.report import plots
-
-        return plots.draw_swept(self.found, self.values)
+    figure = "plots", "draw_swept", "found", "values"
 
 
 @dataclass
@@ -186,11 +180,7 @@ class SweptByOrder(Answer):
         )
 
     shown = show.sweep_by_order
-
-    def drawn(self) -> Figure | None:
-        from probe.report import plots
-
-        return plots.draw_swept_by_order(self.found.targets, self.values, self.vary)
+    figure = "plots", "draw_swept_by_order", "targets", "values", "vary"
 
 
 def sweep_title(case: Case, vary: str, values: Sequence[int], targets: Iterable[str]) -> str:
