@@ -119,10 +119,8 @@ def examine(
         print("\n".join(lines), file=stdout, flush=True)
 
     with running_model(out, "examine") as tell:
-        inputs = options.pop("inputs")
-        diagnosis = answers.examine(
-            *(model, inputs, ask), **options, out=folder, part=show, progress=tell.say
-        )
+        how: dict[str, Any] = {"out": folder, "part": show, "progress": tell.say}
+        diagnosis = answers.examine(model, ask=ask, **options, **how)
         report = diagnosis.report() if out.as_json else {}
     ended = f"; ended early: {diagnosis.ended}" if diagnosis.ended else ""
     after = _next_questions(run, diagnosis) if options["target"] is None else []
@@ -270,10 +268,7 @@ def _next_questions(run: ModelRun, diagnosis: Diagnosis) -> list[tuple[str, str]
 def give_two_runs(
     walked: Walked, report: Path | None, out: Output, after: Sequence[tuple[str, str]] = ()
 ) -> int:
-    """Prints what two runs came to, with its report where one is asked for: the exit status.
-
-    ``after``: the next commands, each with what it does.
-    """
+    """Prints what two runs came to, with its report where one is asked for: the exit status."""
     from probe.ui.answers.first_difference import DIFFERENT
 
     first, failed, why = walked.first, "", ""
