@@ -48,18 +48,17 @@ class Answer(ABC):
 
     @abstractmethod
     def lines(self) -> tuple[str, str, str]:
-        """Returns the question, the finding, and what it means or what to do next."""
+        """The question, the finding, and what it means or what to do next."""
 
     @abstractmethod
     def report(self) -> dict[str, Any]:
-        """Returns what ``to_json`` says, perhaps in NumPy's numbers."""
+        """What ``to_json`` says, perhaps in NumPy's numbers."""
 
     def shown(self) -> RenderableType:
-        """Returns what a terminal shows."""
         return "\n".join(self.lines())
 
     def drawn(self) -> Figure | None:
-        """Returns what ``picture`` gives, without its style."""
+        """What ``picture`` gives, without its style."""
         if not self.figure:
             return None
         module, function, *parts = self.figure  # late: it imports matplotlib
@@ -68,7 +67,7 @@ class Answer(ABC):
         return figure
 
     def picture(self) -> Figure | None:
-        """Returns the matplotlib figure that a notebook shows; None if there is nothing to draw."""
+        """The matplotlib figure that a notebook shows; None if there is nothing to draw."""
         import matplotlib.pyplot as plt
 
         from probe.report import plots
@@ -81,7 +80,7 @@ class Answer(ABC):
         return figure
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the object that the command prints with ``--json``, in plain Python."""
+        """The object that the command prints with ``--json``, in plain Python."""
         plain: dict[str, Any] = as_json(self.report())
         return plain
 
@@ -92,7 +91,7 @@ class Answer(ABC):
         return "\n".join((_cut_to_terminal(question), finding, _cut_to_terminal(last)))
 
     def _repr_png_(self) -> bytes | None:
-        """Returns the picture for notebooks; None makes them print the three lines."""
+        """The picture for notebooks; None makes them print the three lines."""
         figure = self.picture()
         if figure is None:
             return None
@@ -116,7 +115,7 @@ def _cut_to_terminal(line: str) -> str:
 
 
 def checked_case(case: object) -> Case:
-    """Returns the case that was given. InputError for anything else, such as a text or a model."""
+    """The case that was given. InputError for anything else, such as a text or a model."""
     if not isinstance(case, Case):
         todo = 'give one such as probe.Case(op="conv1d", kernel=5, in_channels=4)'
         raise InputError("case", type(case).__name__, "this is not a probe.Case", todo)
@@ -124,7 +123,7 @@ def checked_case(case: object) -> Case:
 
 
 def checked_target(target: Any) -> Target:
-    """Returns a target, or that of a text. Raises InputError."""
+    """A target, or that of a text. Raises InputError."""
     if isinstance(target, str):
         return Target.parse(target)
     if not isinstance(target, Target):
@@ -134,7 +133,7 @@ def checked_target(target: Any) -> Target:
 
 
 def checked_targets(targets: str | Target | Iterable[str | Target]) -> list[Target]:
-    """Returns one target or several, each once. Raises InputError."""
+    """One target or several, each once. Raises InputError."""
     several: Iterable[Any] = targets if isinstance(targets, Iterable) else [targets]
     several = [targets] if isinstance(targets, str | Target) else several
     return list(dict.fromkeys(map(checked_target, several)))
@@ -145,7 +144,7 @@ Lengths = Iterable[int | str] | str | None
 
 
 def length_values(lengths: Any, vary: str = "length") -> list[int]:
-    """Returns the values of an axis ascending, each once. InputError: they aren't whole numbers."""
+    """The values of an axis ascending, each once. InputError: they aren't whole numbers."""
     if isinstance(lengths, int | np.integer):
         why = "one length has nothing to be compared with"
         todo = f"write range(1, {lengths + 1}) or [1, {lengths}]"
@@ -160,7 +159,7 @@ def length_values(lengths: Any, vary: str = "length") -> list[int]:
 
 
 def command_line(case: Case, leave_out: tuple[str, ...] = ()) -> str:
-    """Returns the words that make this case on a command line, without those at their defaults."""
+    """The words that make this case on a command line, without those at their defaults."""
     if case.spatial_rank > 1 and case.length is not None:
         case = case.with_(height=case.other_axes)  # a line without it is square
     plain = Case(case.op, case.kernel, case.in_channels).arguments()
@@ -180,7 +179,7 @@ def command_line(case: Case, leave_out: tuple[str, ...] = ()) -> str:
 
 
 def values_of_axis(vary: str, values: Iterable[int]) -> str:
-    """Returns values of an axis: ranges of numbers, or layouts' words."""
+    """Values of an axis: ranges of numbers, or layouts' words."""
     if vary != "layout":
         return ranges(values)
     return ", ".join(shown_axis_value(vary, value) for value in sorted(values))

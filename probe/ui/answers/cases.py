@@ -42,7 +42,7 @@ class Explained(Answer):
 
     @cached_property
     def verdict(self) -> Verdict:
-        """Returns whether it is rounding or a bug."""
+        """Whether it is rounding or a bug."""
         return bug_or_rounding(self.found)
 
     def report(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class WindowsAnswer(Answer):
     shown = show.windows
 
     def report(self) -> dict[str, Any]:
-        """Returns what ``--json`` prints: an entry of ``windows`` for every group and output
+        """What ``--json`` prints: an entry of ``windows`` for every group and output
         position.
 
         Where something else reaches outputs there is ``reach``, how many of them; an entry then has
@@ -253,7 +253,7 @@ class Ordered(Answer):
 
     @property
     def tree(self) -> str | None:
-        """Returns the order of most outputs, such as ``(((0+1)+2)+3)``; None if it is unknown."""
+        """The order of most outputs, such as ``(((0+1)+2)+3)``; None if it is unknown."""
         orders = self.report()["orders"]
         return orders[0]["tree"] if orders else None
 

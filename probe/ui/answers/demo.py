@@ -30,7 +30,7 @@ MOVED = 1
 
 
 def demonstrated_outputs(length: int) -> list[dict[str, Any]]:
-    """Returns what each output of a length was, as those releases added it."""
+    """What each output of a length was, as those releases added it."""
     x = (10 * np.arange(length)).astype(np.float32)
     count = length - len(WEIGHTS) + 1
     outputs = []
@@ -47,7 +47,7 @@ def demonstrated_outputs(length: int) -> list[dict[str, Any]]:
 
 
 def demo_json() -> dict[str, Any]:
-    """Returns what ``probe demo --json`` prints."""
+    """What ``probe demo --json`` prints."""
     both = {length: demonstrated_outputs(length) for length in PUBLISHED}
     pairs = list(zip(*both.values(), strict=False))
     return {
@@ -60,7 +60,6 @@ def demo_json() -> dict[str, Any]:
 
 
 def demo_text() -> str:
-    """Returns the demonstration as text."""
     from jinja2 import Template
 
     facts = demo_json()

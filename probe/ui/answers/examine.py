@@ -428,7 +428,7 @@ class Examination:
     def differing(
         self, left: int, first_outputs: Sequence[Any], second_outputs: Sequence[Any]
     ) -> int:
-        """Returns how many outputs must agree and don't. ``left``: on which side of the comparison
+        """How many outputs must agree and don't. ``left``: on which side of the comparison
         the first run's outputs stand; the second run's stand on the right."""
         total, right_run = 0, self.walked.found.right
         places = (self.walked.found.left, right_run)[left].outputs

@@ -90,22 +90,21 @@ class Walked(Answer):
 
     @property
     def window(self) -> int:
-        """Returns how many outputs read other inputs than the right run's at the same index."""
+        """How many outputs read other inputs than the right run's at the same index."""
         return sum(output.window for output in self.found.plain)
 
     def counts(self) -> dict[str, int]:
-        """Returns how many operations have each verdict."""
         counts = Counter(operation.verdict for operation in self.found.operations)
         return {name: counts[name] for name in VERDICTS if counts[name]}
 
     def differ_by_themselves(self) -> list[int]:
-        """Returns the numbers of operations that differ although their inputs agree, or would."""
+        """The numbers of operations that differ although their inputs agree, or would."""
         operations = enumerate(self.found.operations)
         return [number for number, op in operations if op.verdict == "source" or op.own]
 
     @property
     def classes(self) -> dict[str, int]:
-        """Returns how many outputs are equal, how many differ by rounding that is explained, and
+        """How many outputs are equal, how many differ by rounding that is explained, and
         how many otherwise: they are explained where every source is, and nothing else is open."""
         elements, differing = (
             sum(getattr(output, name) for output in self.found.plain)
@@ -168,7 +167,7 @@ class Walked(Answer):
         }
 
     def same_bits(self) -> str:
-        """Returns which sizes have the right run's bits, in words; empty if none was tested."""
+        """Which sizes have the right run's bits, in words; empty if none was tested."""
         if not self.sizes:
             return ""
         # for all finite inputs
@@ -191,7 +190,7 @@ class Walked(Answer):
         return f"sizes with {'; '.join(parts)} (on these inputs)"
 
     def report_output(self, output: Pair) -> dict[str, Any]:
-        """Returns an entry of ``outputs``. ``growth``: how the difference over the largest value
+        """An entry of ``outputs``. ``growth``: how the difference over the largest value
         compares with the first source's."""
         first = self.found.first
         start = max((pair.scaled for pair in first.gives), default=0.0) if first else 0.0
@@ -212,7 +211,7 @@ class Walked(Answer):
         }
 
     def decisions(self, output: Pair) -> list[Decision]:
-        """Returns what an output decides and where the runs decide differently; [] of integers."""
+        """What an output decides and where the runs decide differently; [] of integers."""
         dtype = self.found.left.values[output.left].dtype
         key = (output.left, output.right)
         known: dict[tuple[int, int], list[Decision]]
@@ -231,7 +230,7 @@ class Walked(Answer):
         return known[key]
 
     def decided(self) -> dict[str, float | None]:
-        """Returns how many decisions the outputs take, how many change, and the smallest margin
+        """How many decisions the outputs take, how many change, and the smallest margin
         that one has before it would, in units of the largest difference; None: nothing differs."""
         total = changed = 0
         margins = list[float]()
@@ -243,7 +242,7 @@ class Walked(Answer):
         return {"total": total, "changed": changed, "margin": min(margins, default=None)}
 
     def crossed(self) -> list[str]:
-        """Returns the decisions that differ between the two runs, in words."""
+        """The decisions that differ between the two runs, in words."""
         lines = []
         for number, output in enumerate(self.found.outputs):
             which = f" of output {number}" if len(self.found.outputs) > 1 else ""
@@ -273,7 +272,7 @@ class Walked(Answer):
         return samples_text(self.found.plain, self.found.samples)
 
     def ending(self) -> tuple[str, str]:
-        """Returns the first source in words, and how far its difference spreads."""
+        """The first source in words, and how far its difference spreads."""
         first, far = self.found.first, self.found.enters
         if far:
             return f"a mistake enters at {far}: {FAR}", self.outcome()
@@ -308,14 +307,14 @@ class Walked(Answer):
         return "; ".join(filter(None, [*before, text])), self.outcome()
 
     def _windows_apart(self) -> str:
-        """Returns where a port to another library reads other inputs than what it was made from."""
+        """Where a port to another library reads other inputs than what it was made from."""
         left, right = self.found.left, self.found.right
         if self.verdict != "differs" or left.target == right.target:
             return ""
         return layers.windows_apart(left, right)
 
     def _elsewhere(self) -> str:
-        """Returns how many outputs read what the other run lacks; or nothing."""
+        """How many outputs read what the other run lacks; or nothing."""
         if not self.window:
             return ""
         verb = "reads" if self.window == 1 else "read"
@@ -325,7 +324,7 @@ class Walked(Answer):
         return f"window: {self.window:,}{what} {verb} different inputs{start}"
 
     def _depends(self) -> Region | None:
-        """Returns the first operation of which all results depend on what the other run lacks, if
+        """The first operation of which all results depend on what the other run lacks, if
         all outputs do: the scale of a batch that is quantised as it comes, say."""
         outputs = [pair for pair in self.found.outputs if not pair.hollow]
         if not outputs or not all(pair.known and pair.selection.empty for pair in outputs):
@@ -364,7 +363,7 @@ class Walked(Answer):
         return f"{self.verdict}: no operation was found whose inputs agree and whose outputs differ"
 
     def unknown(self) -> list[str]:
-        """Returns why nothing is known of operations, in words: how many, from which one on."""
+        """Why nothing is known of operations, in words: how many, from which one on."""
         lines = []
         for why, some in grouped_reasons(self.found):
             first = operation_text(some[0])
@@ -374,7 +373,7 @@ class Walked(Answer):
         return lines
 
     def outcome(self, how: str = "") -> str:
-        """Returns how the outputs differ, and what to do. ``how``: what writes a report."""
+        """How the outputs differ, and what to do. ``how``: what writes a report."""
         outputs = self.found.outputs
         compared = sum(output.compared for output in outputs)
         differing = [output for output in outputs if output.differing]
@@ -418,7 +417,7 @@ class Walked(Answer):
         return "; ".join(filter(None, parts))
 
     def _unjudged(self) -> str:
-        """Returns of how many of several outputs nothing could be compared."""
+        """Of how many of several outputs nothing could be compared."""
         outputs = self.found.outputs
         some = sum(not output.compared and not output.hollow for output in outputs)
         what = "it is not known what must agree"
@@ -520,7 +519,7 @@ class ComparisonQuestion:
 
 
 def operation_text(operation: Region) -> str:
-    """Returns an operation and its place in the model: ``aten.addmm at encoder.0``."""
+    """An operation and its place in the model: ``aten.addmm at encoder.0``."""
     return f"{operation.op} at {operation.path}" if operation.path else operation.op
 
 
@@ -532,7 +531,7 @@ NOT_KNOWN = "it is not known which outputs must agree"
 
 
 def _decision_rows(left: Any, right: Any, selection: Selection) -> list[np.ndarray]:
-    """Returns both sides' elements that must agree as rows of decisions: lines along the last axis
+    """Both sides' elements that must agree as rows of decisions: lines along the last axis
     that isn't cut, of which a largest one is decided, if whole ones are selected, else element by
     element."""
     arrays = left, right

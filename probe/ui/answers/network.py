@@ -308,13 +308,13 @@ class Padded(Answer):
 
     @property
     def first(self) -> str | None:
-        """Returns the operation that changes bits at a least size, for the shortest content."""
+        """The operation that changes bits at a least size, for the shortest content."""
         differing = [size.at_least for size in self.found if size.at_least.by_order == "differs"]
         return differing[0].name if differing else None
 
     @property
     def given(self) -> str:
-        """Returns for which values alone the safe sizes are; empty: for all."""
+        """For which values alone the safe sizes are; empty: for all."""
         return next((size.at_safe.given for size in self.found if size.at_safe.given), "")
 
     @property
@@ -324,7 +324,7 @@ class Padded(Answer):
 
     @property
     def in_the_way(self) -> Serves | None:
-        """Returns what stands against a proof, or against every shorter size."""
+        """What stands against a proof, or against every shorter size."""
         every = [serves for size in self.found for serves in (size.at_safe, size.at_least)]
         return next((each for each in every if each.name and each.by_order == "unknown"), None)
 
@@ -388,7 +388,7 @@ class Padded(Answer):
         return what, f"{'; '.join(ways)} of the full size's time", best
 
     def advice(self) -> str:
-        """Returns what the result means, in a sentence."""
+        """What the result means, in a sentence."""
         stands = self.in_the_way
         parts = []
         if self.first:

@@ -67,7 +67,7 @@ def assert_same_bits(left: Any, right: Any, *, inputs: Any = None) -> None:
 def where_they_differ(
     left: Any, right: Any, name: str = "out", dtype: str = "", shown: int = SHOWN
 ) -> str:
-    """Returns where two values differ, and by how many ulps: ``3 of 8 differ, by up to 2 ulp``.
+    """Where two values differ, and by how many ulps: ``3 of 8 differ, by up to 2 ulp``.
 
     ``dtype``: the format of the numbers, where the arrays only hold their bits.
     """

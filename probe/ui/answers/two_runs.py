@@ -108,7 +108,7 @@ class TwoSides:
     by: str = "bits"
 
     def checked(self, target: object) -> TwoSides:
-        """Returns the same with whole numbers and an axis. InputError: these are not two runs."""
+        """The same with whole numbers and an axis. InputError: these are not two runs."""
         at, against = optional_number("at", self.at), optional_number("against", self.against)
         vary = self.vary or (None if at is None and against is None else "length")
         if vary is not None and at is None:
@@ -136,7 +136,7 @@ class TwoSides:
     def cut(
         self, arrays: Arrays, declared: Any, option: str = "at", at: int | None = None
     ) -> tuple[Arrays, Arrays]:
-        """Returns both sides' inputs; ``option`` gave the left size ``at``, if not the side's own.
+        """Both sides' inputs; ``option`` gave the left size ``at``, if not the side's own.
         InputError: nothing can be cut."""
         if self.vary is None:
             return arrays, arrays
@@ -200,7 +200,7 @@ class TwoSides:
         return samples, (part, whole)
 
     def question(self, model: str, where: tuple[Target, Target] | None) -> ComparisonQuestion:
-        """Returns what is compared, in words; ``where``: of both sides, None for this process."""
+        """What is compared, in words; ``where``: of both sides, None for this process."""
         vary, sides = self.vary, []
         for side, size in enumerate((self.at, self.against)):
             words = [] if vary is None else [vary, "of the inputs" if size is None else str(size)]
@@ -211,7 +211,7 @@ class TwoSides:
         return ComparisonQuestion(model, left, right, ADVICE.get(vary or "target", ""))
 
     def script(self, model: GivenModel, where: tuple[Target, Target] | None) -> dict[str, Any]:
-        """Returns further lines of a report: each side's switches, and the same comparison."""
+        """Further lines of a report: each side's switches, and the same comparison."""
         script: dict[str, Any] = {} if where is None else {"before": switch_lines(*where)}
         inputs = model.inputs
         if not isinstance(model.model, str | Path) or not isinstance(inputs, str | Path | None):
@@ -357,7 +357,7 @@ CONTAINERS = {"uint8", "uint16"}
 def repeats(
     ends: Sequence[Any], inputs: tuple[Arrays, Arrays], declared: Iterable[Input]
 ) -> Matches | None:
-    """Returns what matches two runs by repeating them, each where it ran; None: one can't be."""
+    """What matches two runs by repeating them, each where it ran; None: one can't be."""
     sides = [e if hasattr(e, "marks") else getattr(e, "repeated", e.recorder) for e in ends]
     if any(isinstance(end, WholeFile) for end in ends):
         return None
@@ -426,7 +426,7 @@ def masked_samples(plain: Plain, arrays: Arrays, declared: Any, tell: Say) -> li
 
 
 def mask_of_padding(arrays: Arrays) -> tuple[str, dict[str, int]]:
-    """Returns the first mask of (samples, positions), and which axis of each input are positions;
+    """The first mask of (samples, positions), and which axis of each input are positions;
     an empty name where there is none."""
     for name, mask in arrays.items():
         if mask.ndim == 2 and mask.dtype.kind in "bi" and is_mask(mask):
@@ -481,7 +481,7 @@ COUNTED = 20
 
 
 def bisect(model: GivenModel, left: Target, right: Target, tell: Say = silent) -> Conditions:
-    """Returns the smallest sets of ``left``'s conditions that bring its outputs back on ``right``.
+    """The smallest sets of ``left``'s conditions that bring its outputs back on ``right``.
 
     ``model``: a file, or ``"module:function"``, which each set of conditions runs in a process of
     its own, on the same inputs; what is compared are the bits of all outputs, with their shapes and
@@ -529,7 +529,7 @@ class Recorded(Answer):
 
     @property
     def made(self) -> Provenance:
-        """Returns where and of what it was made."""
+        """Where and of what it was made."""
         assert self.found.made is not None
         return self.found.made
 
@@ -582,11 +582,11 @@ class GivenModel:
     """What ``arrays`` took for what, where names don't say it."""
 
     def opened(self) -> Opened:
-        """Returns what has its inputs and recorders. InputError."""
+        """What has its inputs and recorders. InputError."""
         return open_model(self.model, self.trust)
 
     def opened_on(self, where: Target) -> AbstractContextManager[Apart | WholeFile]:
-        """Returns what has these in a process of its own, on a target. InputError, TargetError."""
+        """What has these in a process of its own, on a target. InputError, TargetError."""
         return opened_on(where, self.text("target"), self.trust)
 
     @property
@@ -594,7 +594,7 @@ class GivenModel:
         return model_name(self.model)
 
     def text(self, option: str) -> str:
-        """Returns the model as another process finds it. InputError: it is in this one alone."""
+        """The model as another process finds it. InputError: it is in this one alone."""
         model = self.model
         if isinstance(model, str | Path):
             return str(model) if is_function(model) else str(Path(model).resolve())
@@ -612,7 +612,7 @@ class GivenModel:
     def arrays(
         self, declared: Sequence[Input], vary: str | None = None, most: int = 0
     ) -> dict[str, np.ndarray]:
-        """Returns the inputs of a model that declares some: given ones, or seeded ones of its own
+        """The inputs of a model that declares some: given ones, or seeded ones of its own
         shapes, with ``most`` entries where it leaves the axis that is varied open."""
         if self.inputs is None:
             shapes = self.shapes or {}

@@ -187,8 +187,7 @@ def merge(folders: tuple[Path, ...], into: Path, out: Output) -> None:
 
 
 def checkout(name: str) -> Path:
-    """Returns the folder with ``experiments/NAME.py``.
-    InputError says which experiments there are."""
+    """The folder with ``experiments/NAME.py``. InputError says which experiments there are."""
     there: list[str] = []
     here = Path.cwd()
     for root in (here, *here.parents, Path(__file__).resolve().parents[3]):

@@ -35,7 +35,7 @@ PADDINGS = "valid|same|same_lower|caffe|N|L:R"
 
 
 def _completions(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
-    """Returns the words that help shows for a value and that begin so. Of targets names and
+    """The words that help shows for a value and that begin so. Of targets names and
     devices; after a comma the switches, and after ``=`` their values."""
     if param.name not in TARGETS:
         return [word for word in str(param.metavar).split("|") if word.startswith(begun)]
@@ -124,7 +124,7 @@ def option(
 
 
 def added_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Returns what adds several options to a command, which its help lists in this order."""
+    """What adds several options to a command, which its help lists in this order."""
     # decorators apply from the last one up, and click lists the first one first
     return lambda command: functools.reduce(lambda below, add: add(below), options[::-1], command)
 
@@ -189,7 +189,7 @@ def case_options(command: Command) -> Command:
 
 
 def case_of_words(words: Mapping[str, str]) -> Case:
-    """Returns the case that the given words say. Raises InputError."""
+    """The case that the given words say. Raises InputError."""
     from probe.case.case import Case
 
     options: dict[str, Any] = dict(words)
@@ -206,7 +206,7 @@ def case_of_words(words: Mapping[str, str]) -> Case:
 
 
 def sized_case(words: Mapping[str, str]) -> Case:
-    """Returns ``case_of_words`` of a case whose length is given. Raises InputError."""
+    """``case_of_words`` of a case whose length is given. Raises InputError."""
     from probe.case.case import require_length
 
     return require_length(case_of_words(words))
@@ -236,7 +236,7 @@ OTHER_TARGETS = "probe targets", "lists libraries and switches, which may add di
 
 
 def flag_of(name: str) -> str:
-    """Returns an option as it is typed, by the name that commands get it under."""
+    """An option as it is typed, by the name that commands get it under."""
     return "--case" if name == "case_file" else "--" + name.replace("_", "-")
 
 
@@ -264,7 +264,7 @@ def target_option(
 
 
 def parsed_targets(texts: tuple[str, ...]) -> list[Target]:
-    """Returns the targets of the texts, each once. Raises InputError."""
+    """The targets of the texts, each once. Raises InputError."""
     from probe.targets.target import Target
 
     return list(dict.fromkeys(Target.parse(text) for text in texts))
@@ -320,7 +320,7 @@ class ModelRun(NamedTuple):
     trust: bool
 
     def arguments(self) -> dict[str, Any]:
-        """Returns them as functions take them; no ``seed`` without its option. InputError."""
+        """Them as functions take them; no ``seed`` without its option. InputError."""
         from probe.record.inputs import shapes_of
 
         given = {"inputs": self.inputs, "shapes": shapes_of(self.shapes), "trust": self.trust}
@@ -362,7 +362,7 @@ def run_options(
 
 
 def on_command_line(name: str) -> bool:
-    """Returns whether an option stands on the command line, by the name that the command gets."""
+    """Whether an option stands on the command line, by the name that the command gets."""
     source = click.get_current_context().get_parameter_source(name)
     return source is click.core.ParameterSource.COMMANDLINE
 
@@ -386,7 +386,7 @@ class AskedRuns(NamedTuple):
             raise InputError("from", store, why, f"leave out {flags}, or --from")
 
     def values_and_targets(self) -> tuple[int | str | None, int | str | None, list[Target]]:
-        """Returns both runs' values of the axis (None: the case's own), and the targets, each once.
+        """Both runs' values of the axis (None: the case's own), and the targets, each once.
 
         Layouts stay words. Raises InputError.
         """
@@ -400,7 +400,7 @@ class AskedRuns(NamedTuple):
         return at, against, targets
 
     def finding(self) -> tuple[Finding, tuple[Target, Target]]:
-        """Returns what is to be compared, and both sides' targets. Raises InputError."""
+        """What is to be compared, and both sides' targets. Raises InputError."""
         from probe.explain.comparison import Finding
 
         at, against, targets = self.values_and_targets()
@@ -464,7 +464,7 @@ budget_options = added_options(
 
 
 def axis_value(name: str, text: str | None, vary: str | None) -> int | str | None:
-    """Returns a value of the axis ``vary``: a layout's word, else a number. Raises InputError."""
+    """A value of the axis ``vary``: a layout's word, else a number. Raises InputError."""
     from probe.case.arguments import optional_number
 
     return text if vary == "layout" else optional_number(name, text)

@@ -180,7 +180,7 @@ def commands(ctx: click.Context) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Returns the exit status of ``probe ARGUMENTS``. Errors become one line on stderr.
+    """The exit status of ``probe ARGUMENTS``. Errors become one line on stderr.
 
     0 done, 1 a finding where ``--fail-on`` asks for it, 2 wrong input or too little memory, 3 the
     target failed, 70 a mistake of probe's own, 130 interrupted. With ``--json`` errors are one
@@ -221,7 +221,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _instead(error: TargetError, arguments: Sequence[str]) -> TargetError:
-    """Returns the error, with the libraries that are here where the default target is not."""
+    """The error, with the libraries that are here where the default target is not."""
     from probe.targets import backends
     from probe.targets.target import Target, why_unavailable
     from probe.ui.cli.options import DEFAULT_TARGET
@@ -253,7 +253,7 @@ KINDS = {
 
 
 def _described(error: BaseException, verbose: bool) -> tuple[str, int, tuple[object, ...]]:
-    """Returns an error's line on stderr, the exit status, and what ``--json`` has of it: name,
+    """An error's line on stderr, the exit status, and what ``--json`` has of it: name,
     value, why, what to do, and kind (``input``, a TargetError's, or what it is)."""
     if isinstance(error, click.Abort | KeyboardInterrupt):
         doing = VOICE.last()

@@ -69,7 +69,7 @@ class Checked:
 
     @property
     def message(self) -> str:
-        """Returns what is wrong in one line, and what to do; empty for the same bits."""
+        """What is wrong in one line, and what to do; empty for the same bits."""
         add, bless = "pytest --bits-update", "pytest --bits-bless REASON"
         if "::" not in self.test:  # no test, a run of probe check lock
             add, bless = (
@@ -90,11 +90,11 @@ class Checked:
 
     @property
     def conditions(self) -> str:
-        """Returns in what the nearest entry differs: ``threads 1 -> 2, release numpy ...``."""
+        """In what the nearest entry differs: ``threads 1 -> 2, release numpy ...``."""
         return apart_text(self.apart) or "the same conditions"
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what ``probe check --json`` and ``--bits-report=json`` have of it."""
+        """What ``probe check --json`` and ``--bits-report=json`` have of it."""
         accepted, (path, line) = self.accepted, self.place or (None, None)
         return {
             "check": self.check,
@@ -114,7 +114,7 @@ class Checked:
 
 
 def judged_check(lock: LockFile, check: str, test: str, bits: Bits, facts: Facts) -> Checked:
-    """Returns the verdict on one check's bits under the conditions here.
+    """The verdict on one check's bits under the conditions here.
 
     An entry whose conditions all hold decides. Where there is none, bits that any entry has are the
     same. Else, where an entry differs in releases alone, the bits changed with them: a release is
@@ -202,7 +202,7 @@ class BitsSession:
         return checked
 
     def kept(self, checked: Checked) -> np.ndarray | None:
-        """Returns the accepted array of a check, where it is in the cache and of the same shape."""
+        """The accepted array of a check, where it is in the cache and of the same shape."""
         wanted = checked.accepted and checked.accepted.bits
         if not self.cache or not wanted or replace(wanted, hash=checked.bits.hash) != checked.bits:
             return None
@@ -214,7 +214,7 @@ class BitsSession:
 
     @property
     def records(self) -> bool:
-        """Returns whether operations are to be recorded: in a process that hands them over. A body
+        """Whether operations are to be recorded: in a process that hands them over. A body
         that ran twice in the user's own would move what tests share, as a generator."""
         return self.out is not None and RECORD in os.environ
 
@@ -227,7 +227,7 @@ class BitsSession:
             self.unrecorded[test] = why
 
     def unused(self, tests: Collection[str]) -> list[str]:
-        """Returns entries of checks that are gone: of these ``tests``' files, which were run whole,
+        """Entries of checks that are gone: of these ``tests``' files, which were run whole,
         or of files that are gone. Those of a test that did not end, or was skipped, stay."""
         files = {test.partition("::")[0] for test in tests}
         used = {checked.check for checked in self.results} | set(self.lock.runs)
@@ -302,7 +302,7 @@ ENDINGS = {"json": "json", "markdown": "md", "github": "txt"}
 
 
 def summarised(results: Sequence[Checked]) -> str:
-    """Returns ``3 of 41 checks changed: order, numpy 2.4.6 -> 2.5.0, sum of 768 numbers; 0
+    """``3 of 41 checks changed: order, numpy 2.4.6 -> 2.5.0, sum of 768 numbers; 0
     decisions``, or how many are the same."""
     count, total = Counter(checked.verdict for checked in results), counted(len(results), "check")
     rest = [f"{count[name]:,} {name}" for name in (UNKNOWN, NEW) if count[name]]
@@ -329,7 +329,7 @@ def terminal_lines(
     update: bool,
     refused: Sequence[str] = (),
 ) -> list[str]:
-    """Returns the end of pytest's run: counts, what is not the same with its cause, what to do."""
+    """The end of pytest's run: counts, what is not the same with its cause, what to do."""
     lines = [summarised(results)] if results else []
     if accepted:
         lines.append(f"{NAME}: {counted(len(accepted), 'value')} written")
@@ -346,7 +346,7 @@ def terminal_lines(
 
 
 def why_in_lines(why: dict[str, Any]) -> list[str]:
-    """Returns the cause, the operation and the kind of a change in lines."""
+    """The cause, the operation and the kind of a change in lines."""
     if not why:
         return []
     lines = [f"cause: {why.get('said') or why.get('cause') or 'unknown'}"]
@@ -360,7 +360,7 @@ def why_in_lines(why: dict[str, Any]) -> list[str]:
 def json_report(
     results: Sequence[Checked], unused: Sequence[str] = (), error: str = ""
 ) -> dict[str, Any]:
-    """Returns the object that ``probe check --json`` prints. ``error``: of a lock that can't be
+    """The object that ``probe check --json`` prints. ``error``: of a lock that can't be
     read or written."""
     count = Counter(checked.verdict for checked in results)
     return {
@@ -496,7 +496,7 @@ def _toml_value(value: Any) -> str:
 
 
 def read_lock(path: Path) -> LockFile:
-    """Returns what a lock holds; nothing where there is no file. InputError: it can't be read."""
+    """What a lock holds; nothing where there is no file. InputError: it can't be read."""
 
     def damaged(why: str) -> InputError:
         todo = "take it from version control, or remove it and run pytest --bits-update"

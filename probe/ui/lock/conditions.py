@@ -46,7 +46,7 @@ CORES_OF = "PROBE_CORES"
 
 
 def here(libraries: Iterable[str] = ()) -> Facts:
-    """Returns the conditions of this process; ``libraries``: also these, loaded or not.
+    """The conditions of this process; ``libraries``: also these, loaded or not.
 
     Costs some 20 ms the first time and 0.1 ms later, when nothing else was loaded meanwhile.
     """
@@ -78,14 +78,14 @@ def here(libraries: Iterable[str] = ()) -> Facts:
 
 
 def conditions_key(facts: Mapping[str, str | int]) -> str:
-    """Returns the name of a set of conditions in the lock: 10 digits of a digest."""
+    """The name of a set of conditions in the lock: 10 digits of a digest."""
     text = "\n".join(f"{name}={facts[name]}" for name in sorted(facts))
     return xxhash.xxh3_128_hexdigest(text.encode())[:10]
 
 
 @cache
 def _release(name: str, file: str | None) -> str:
-    """Returns the installed release of a library by its module's name; ``none`` without one."""
+    """The installed release of a library by its module's name; ``none`` without one."""
     # beside the module first: tensorflow-cpu in front of tensorflow on the path is what runs
     for path in [*([[str(Path(file).parents[1])]] if file else []), sys.path]:
         for distribution in LIBRARIES.get(name, [name]):
@@ -120,7 +120,7 @@ CHOSEN_BY = {"blas": "OPENBLAS_CORETYPE", "onednn": "TF_ENABLE_ONEDNN_OPTS"}
 
 
 def facts_apart(entry: Mapping[str, str | int], ours: Mapping[str, str | int]) -> Apart:
-    """Returns the conditions in which an entry differs from ours; empty: all that it says holds.
+    """The conditions in which an entry differs from ours; empty: all that it says holds.
 
     What the entry does not say (a library that was not loaded then) does not count, apart from
     flags: without a variable is a condition too. An OpenBLAS core, or TensorFlow's oneDNN, of
@@ -147,7 +147,7 @@ def facts_apart(entry: Mapping[str, str | int], ours: Mapping[str, str | int]) -
 
 
 def apart_text(apart: Apart, both: bool = True) -> str:
-    """Returns ``threads.numpy 1 -> 2; numpy 2.4.6 -> 2.5.0``, or the entry's side alone."""
+    """``threads.numpy 1 -> 2; numpy 2.4.6 -> 2.5.0``, or the entry's side alone."""
 
     def told(name: str, pair: Sequence[str | int | None]) -> str:
         values = ("unset" if value is None else str(value) for value in pair[: 1 + both])
@@ -161,7 +161,7 @@ REACHING = re.compile("dump|dir|path|file|/")
 
 
 def restoring(group: str, facts: Mapping[str, tuple[str | int | None, str | int | None]]) -> Facts:
-    """Returns variables that bring a condition of an entry back, as far as a process can have it.
+    """Variables that bring a condition of an entry back, as far as a process can have it.
 
     Empty values are to be unset. Of another processor: its instruction set, for every library that
     can be limited; sizes of caches stay. Releases are installed: :mod:`probe.ui.lock.why`.
@@ -217,7 +217,7 @@ def copy_workflow(folder: Path) -> Path:
 
 
 def limiting_variables(level: str) -> dict[str, str]:
-    """Returns the variables that limit all libraries to an instruction set. InputError."""
+    """The variables that limit all libraries to an instruction set. InputError."""
     if level not in LEVELS:
         raise InputError("isa", level, "there is no such limit", one_of(level, LEVELS))
     from probe.targets.launch import instruction_limits

@@ -164,7 +164,6 @@ def print_summary(reporter: Any, config: Any, session: BitsSession | None) -> No
 
 
 def _pytest_command(config: Any, *tests: str) -> Command:
-    """Returns what runs tests again."""
     from probe.ui.lock.why import Command
 
     plugins = config.pluginmanager

@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def session_of(config: pytest.Config) -> BitsSession | None:
-    """Returns the process's session, opened at the first check. None: the lock can't be read, and
+    """The process's session, opened at the first check. None: the lock can't be read, and
     ``config.bits_error`` says why."""
     if SESSION not in config.stash:
         from probe.case.errors import InputError
@@ -71,7 +71,7 @@ def session_of(config: pytest.Config) -> BitsSession | None:
 
 
 def name_of_test(item: Any) -> str:
-    """Returns a test's name, without the group that pytest-xdist's loadgroup puts behind it."""
+    """A test's name, without the group that pytest-xdist's loadgroup puts behind it."""
     marks = item.iter_markers("xdist_group")
     groups = {str((*mark.args, mark.kwargs.get("name", "default"))[0]) for mark in marks}
     return str(item.nodeid).removesuffix(f"@{'_'.join(sorted(groups))}")

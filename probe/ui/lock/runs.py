@@ -51,7 +51,7 @@ MODULES = {"opencv": "cv2", "litert": "ai_edge_litert"}
 def _command(
     spec: Mapping[str, str], test: str, folder: Path, install: bool, trust: bool = False
 ) -> why.Command:
-    """Returns what runs a check. A model on another release has that release before everything
+    """What runs a check. A model on another release has that release before everything
     else on the path, as the model itself has to run on it. InputError: it can't be had."""
     words, before = {**spec, "check": test, "trust": "1" * trust}, list[Path]()
     # a case runs in a session of its own, which finds its release; a model runs in this interpreter

@@ -67,12 +67,11 @@ class Command:
     before: Sequence[Path] = ()
 
     def under(self, variables: Mapping[str, str | int], before: Sequence[Path]) -> Command:
-        """Returns the command under further conditions; its own ones win: they are what is run."""
+        """The command under further conditions; its own ones win: they are what is run."""
         more = {**variables, **self.variables}
         return Command(self.words, self.folder, more, [*self.before, *before])
 
     def environment(self) -> dict[str, str]:
-        """Returns the whole environment of the process."""
         # a worker of xdist, or coverage's, would take the process for one of its own
         busy = ("PYTEST_XDIST", "COV_CORE")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(busy)}
@@ -99,7 +98,7 @@ class Rerun:
     unrecorded: dict[str, str] = field(default_factory=dict)
 
     def array(self, check: str) -> np.ndarray | None:
-        """Returns what a check had, as a container array; None: it isn't kept."""
+        """What a check had, as a container array; None: it isn't kept."""
         try:
             with np.load(self.folder / "arrays.npz", allow_pickle=False) as arrays:
                 return np.asarray(arrays[str([*self.checks].index(check))])
@@ -108,7 +107,6 @@ class Rerun:
 
     @property
     def recording(self) -> Path | None:
-        """Returns the folder of its recording; None if there is none."""
         folder = self.folder / "recording"
         return folder if folder.is_dir() else None
 
@@ -148,7 +146,7 @@ def run_again(command: Command, out: Path, record: bool = False) -> Rerun:
 
 
 def overlay(releases: Mapping[str, str], install: bool, tell: Say) -> Path | str:
-    """Returns a folder with these releases, by the modules' names; a text: why there is none.
+    """A folder with these releases, by the modules' names; a text: why there is none.
 
     ``install``: also download what isn't there yet.
     """
@@ -167,7 +165,7 @@ def overlay(releases: Mapping[str, str], install: bool, tell: Say) -> Path | str
 
 
 def distribution_of(name: str) -> str:
-    """Returns the distribution that brings a module here, or its first one: ``tensorflow-cpu`` is
+    """The distribution that brings a module here, or its first one: ``tensorflow-cpu`` is
     half as large as ``tensorflow``, and the same on a processor."""
     every = LIBRARIES.get(name, [name])
     there = (name for name in every if any(metadata.Distribution.discover(name=name)))
@@ -225,7 +223,7 @@ class CauseSearch:
         return rerun
 
     def surroundings(self, groups: Sequence[str]) -> Command:
-        """Returns the command under some of the entry's conditions; what can't be brought back is
+        """The command under some of the entry's conditions; what can't be brought back is
         kept in ``missing``."""
         values: dict[str, str | int] = {}
         releases: dict[str, str] = {}
@@ -243,14 +241,14 @@ class CauseSearch:
         return command.under(values, [])
 
     def releases_of(self, group: str) -> dict[str, tuple[Any, Any]]:
-        """Returns the releases of a condition, by module: the entry's, and ours."""
+        """The releases of a condition, by module: the entry's, and ours."""
         facts = self.one.apart[group]
         libraries = {n[8:]: both for n, both in facts.items() if n.startswith("library.")}
         # OpenBLAS alone: the wheel that NumPy's is made of
         return libraries or {BLAS: next(iter(facts.values()))}
 
     def with_releases(self, releases: dict[str, str]) -> Command | str:
-        """Returns the command with releases in front of those here; or why it can't be had."""
+        """The command with releases in front of those here; or why it can't be had."""
         if not releases:
             return self.command
         folder = overlay(releases, self.install, self.tell)
@@ -262,16 +260,16 @@ class CauseSearch:
         return self.command.under({}, [folder])
 
     def said(self, groups: Sequence[str]) -> str:
-        """Returns the entry's side of some conditions in words."""
+        """The entry's side of some conditions in words."""
         return apart_text({group: self.one.apart[group] for group in groups}, both=False)
 
     def returns(self, groups: Sequence[str]) -> bool:
-        """Returns whether these conditions bring the accepted bits back."""
+        """Whether these conditions bring the accepted bits back."""
         assert self.one.accepted is not None
         return self.run(groups).checks.get(self.one.check) == self.one.accepted.bits
 
     def smallest_sets(self) -> list[list[str]]:
-        """Returns the smallest sets of conditions that bring the bits back. All together come
+        """The smallest sets of conditions that bring the bits back. All together come
         first: where these don't, single ones alone are worth a run."""
         groups = list(self.one.apart)
         for group in groups:
@@ -282,7 +280,7 @@ class CauseSearch:
         return [[group] for group in there if len(there) > 1 and self.returns([group])]
 
     def named(self, group: str) -> str:
-        """Returns a condition as a cause: ``release 2.4.5 -> 2.4.6 of numpy``."""
+        """A condition as a cause: ``release 2.4.5 -> 2.4.6 of numpy``."""
         kind, _, name = group.partition(" ")
         of = {f"library.{name}": name, f"openblas.{name}": f"{name}'s OpenBLAS"}
         both = {of[fact]: pair for fact, pair in self.one.apart[group].items() if fact in of}
@@ -321,7 +319,7 @@ def explain_changes(
 
 
 def with_companions(differences: Apart) -> Apart:
-    """Returns differences in which a library's companions go with it."""
+    """Differences in which a library's companions go with it."""
     merged: Apart = {}
     for group, facts in differences.items():
         main = f"release {TOGETHER.get(group.partition(' ')[2], '')}"
@@ -393,7 +391,7 @@ def _searched_cause(search: CauseSearch, session: BitsSession) -> dict[str, Any]
 
 
 def _first_release(search: CauseSearch, group: str) -> dict[str, Any]:
-    """Returns the first release between the entry's and ours that does not have the entry's bits,
+    """The first release between the entry's and ours that does not have the entry's bits,
     found with the fewest installations; {} where there is none between, or none can be run."""
     facts = search.releases_of(group)
     name = group.partition(" ")[2]
@@ -424,7 +422,7 @@ def _first_release(search: CauseSearch, group: str) -> dict[str, Any]:
 
 
 def _of_arrays(old: Any, new: Any, checked: Checked) -> dict[str, Any]:
-    """Returns where two arrays differ, how many decisions change, and the kind of the change."""
+    """Where two arrays differ, how many decisions change, and the kind of the change."""
     dtype, report = checked.bits.dtype, dict[str, Any]()
     if old.shape != new.shape or old.dtype != new.dtype:
         return {"kind": "answers"}

@@ -25,7 +25,7 @@ Region = tuple[np.ndarray, ...]
 
 
 def regions(mask: np.ndarray) -> Iterator[Region]:
-    """Yields the True entries of a mask as disjoint products of indices, one index set an axis.
+    """The True entries of a mask as disjoint products of indices, one index set an axis.
 
     Slices along the first axis that look alike are taken together, and so on inwards.
     """
@@ -46,7 +46,7 @@ REGIONS = 4
 
 
 def where_true(mask: np.ndarray) -> str:
-    """Returns where a mask of the output's shape is True, in its first ``REGIONS`` regions.
+    """Where a mask of the output's shape is True, in its first ``REGIONS`` regions.
 
     Axes of one entry are left out, ``*`` is all of an axis.
     """
@@ -68,7 +68,7 @@ def where_true(mask: np.ndarray) -> str:
 
 
 def output_name(index: tuple[int, ...]) -> str:
-    """Returns one entry with all its indices: ``out[0, 3, 7]``."""
+    """One entry with all its indices: ``out[0, 3, 7]``."""
     return f"out[{', '.join(map(str, index))}]"
 
 
@@ -80,7 +80,7 @@ READS = 12
 
 
 def windows(answer: WindowsAnswer) -> RenderableType:
-    """Returns a line an output: the first ones, and those not where the padding says."""
+    """A line an output: the first ones, and those not where the padding says."""
     case, same, width = answer.case, answer.same, answer.case.filters // answer.case.groups
     title, count, where = answer.lines()
     lines = [title, f"{count}; {where}"]
@@ -114,7 +114,7 @@ REACHED = {
 
 
 def reads_of_output(case: Case, met: np.ndarray) -> str:
-    """Returns what one output reads, kernel position by kernel position: ``x[-] x[0] x[1]``."""
+    """What one output reads, kernel position by kernel position: ``x[-] x[0] x[1]``."""
     shape, channels = case.input_shape(), case.group_channels
     rows = np.asarray(met).reshape(-1, channels)
     words = []
@@ -130,20 +130,20 @@ def reads_of_output(case: Case, met: np.ndarray) -> str:
 
 
 def _inputs(flat: int, channels: int, shape: tuple[int, ...]) -> str:
-    """Returns neighbouring channels of one place: ``x[3, 0..7]``, of one channel ``x[3, 0]``."""
+    """Neighbouring channels of one place: ``x[3, 0..7]``, of one channel ``x[3, 0]``."""
     *place, channel = (int(i) for i in np.unravel_index(flat, shape))
     several = f"{channel}..{channel + channels - 1}" if channels > 1 else str(channel)
     return _entry_in_words("x", (*place, "*" if channels == shape[-1] else several), shape)
 
 
 def _entry_in_words(tensor: str, index: tuple[object, ...], shape: tuple[int, ...]) -> str:
-    """Returns an entry by its indices; axes of one entry are left out."""
+    """An entry by its indices; axes of one entry are left out."""
     parts = [str(i) for i, size in zip(index, shape, strict=True) if size > 1] or ["0"]
     return f"{tensor}[{', '.join(parts)}]"
 
 
 def sets_text(sets: int, weighted: bool = True) -> str:
-    """Returns what an order rests on; weights are what scales the products of switch points."""
+    """What an order rests on; weights are what scales the products of switch points."""
     if not weighted:
         return f"replayed on {counted(sets, 'set')} of operands, of the usual size alone"
     return f"replayed on {counted(sets, 'set')} of operands, scaled through the whole range"
@@ -154,7 +154,6 @@ MOST, DRAWN = 8, 3
 
 
 def order(answer: Ordered) -> RenderableType:
-    """Returns every summation with its outputs."""
     side, report = answer.found, answer.report()
     title, orders = f"{side.case.label} on {side.target.text}", side.orders
     total = report["outputs"]
@@ -290,7 +289,7 @@ MOST_OF_SIDE = 5
 
 
 def verdict_lines(verdict: Mapping[str, Any]) -> Iterator[str]:
-    """Yields whether it is rounding or a bug, from ``Verdict.to_json``."""
+    """Whether it is rounding or a bug, from ``Verdict.to_json``."""
     yield verdict["says"]
     counts = ", ".join(f"{count:,} {name}" for name, count in verdict["classes"].items())
     yield "; ".join(filter(None, (counts, verdict["numbers"], verdict["threads"])))
@@ -299,7 +298,6 @@ def verdict_lines(verdict: Mapping[str, Any]) -> Iterator[str]:
 
 
 def explanation(answer: Explained) -> RenderableType:
-    """Returns everything ``probe explain`` says of two runs."""
     comparison, compared = answer.found, answer.found.compared
     left, right = comparison.words(comparison.left), comparison.words(comparison.right)
     parts: list[RenderableType] = []
@@ -362,7 +360,7 @@ SUMS = 20
 
 
 def example_in_full(evidence: Evidence) -> Iterator[RenderableType]:
-    """Yields the output's two sides."""
+    """The output's two sides."""
     left, right = evidence.left, evidence.right
     far = "" if evidence.ulp is None else f", {abs(evidence.ulp):,} ulp"
     where = "" if left.output == right.output else output_name(right.output) + "="
@@ -434,7 +432,6 @@ def _result_line(side: Added) -> str:
 
 
 def store_causes(report: Mapping[str, Any]) -> RenderableType:
-    """Returns what ``probe explain --from STORE`` found."""
     head = f"{report['differing']:,} differing outputs in {report['store']}"
     parts: list[RenderableType] = [f"{head}; replayed {report['replayed']:,}"]
     if before := report["comparisons_explained_before"]:
@@ -462,7 +459,7 @@ ENDED = {
 
 
 def shrunk(report: Mapping[str, Any], start: str) -> RenderableType:
-    """Returns the smallest case, from where, in how many tries."""
+    """The smallest case, from where, in how many tries."""
     tried = f"{report['calls']} reductions tried, {report['runs']} runs"
     counts = ", ".join(f"{n} in {name}" for name, n in report["case"]["not_zero"].items())
     parts: list[RenderableType] = [report["label"], f"from {start}"]
@@ -482,7 +479,7 @@ def shrunk(report: Mapping[str, Any], start: str) -> RenderableType:
 
 
 def _before_and_after(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yields what the finding did before it was reduced, what of it is not kept, and what is left
+    """What the finding did before it was reduced, what of it is not kept, and what is left
     of it."""
     before, keeps = report["before"], report["kept"]
     if before is not None and keeps is not None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def targets(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """Returns what can run here first; then the rest, each with its reason."""
+    """What can run here first; then the rest, each with its reason."""
     able = table("target", "version", "what it is")
     unable = table("not here", "because")
     # targets and reasons; a library that is missing once, with how many variants it has
@@ -51,7 +51,7 @@ def machine(facts: Mapping[str, Any]) -> RenderableType:
 
 
 def environments(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """Returns a row an environment that was installed, and how large it is."""
+    """A row an environment that was installed, and how large it is."""
     if not rows:
         return "nothing is installed; try probe targets install tensorflow==1.2.1"
     shown = table("target", "Python", "NumPy", "MB", right=("MB",))
@@ -62,7 +62,7 @@ def environments(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 
 def examined(examination: Examined) -> RenderableType:
-    """Returns a row a check, what to type for what is missing, and the variables that are set."""
+    """A row a check, what to type for what is missing, and the variables that are set."""
     from probe.ui.answers.doctor import VARIABLES
 
     rows = table("", "part", "found", "would add", "type")
@@ -91,7 +91,7 @@ _SHOWN_APART = ("runs", "cases", "comparisons", "differences", "failures", "caus
 
 
 def stores(summary: Mapping[str, Any]) -> RenderableType:
-    """Returns a table for every machine, a row a target.
+    """A table for every machine, a row a target.
 
     ``summary``: what ``summary_of_stores`` gives.
     """
@@ -131,7 +131,7 @@ _TEXTS = ("target", "version", "causes")
 
 
 def _cells(row: Mapping[str, Any]) -> dict[str, str]:
-    """Returns one row by column: comparisons made, those with a difference, and so on."""
+    """One row by column: comparisons made, those with a difference, and so on."""
     vary = "" if row["vary"] in (None, "length") else f" (by {row['vary']})"
     share = f"{100 * row['unstable'] / row['comparisons']:.2g} %" if row["unstable"] else ""
     return {

@@ -40,7 +40,6 @@ MEANS = (
 
 
 def walked(answer: Walked) -> RenderableType:
-    """Returns everything that is said of two runs."""
     first, second, _ = answer.lines()
     found = answer.found
     parts: list[RenderableType] = [
@@ -115,7 +114,7 @@ def _operations(answer: Walked) -> Iterator[RenderableType]:
 
 
 def collapsed(operations: list[Region]) -> Iterator[list[Region]]:
-    """Yields operations one by one, and runs of those in which nothing differs together."""
+    """Operations one by one, and runs of those in which nothing differs together."""
 
     def row(operation: Region) -> str | int:
         quiet = operation.verdict in ("equal", "left", "right", "unknown") and not operation.note
@@ -134,7 +133,7 @@ SHORT = {"exact": "yes", "differs": "no", "not known": "not known"}
 
 
 def remedies(answer: Remedied) -> RenderableType:
-    """Returns what to do, and a row for each remedy."""
+    """What to do, and a row for each remedy."""
     from probe.sizes.fixes import advise
     from probe.sizes.thresholds import threads_text
 
@@ -157,7 +156,6 @@ def remedies(answer: Remedied) -> RenderableType:
 
 
 def remedies_in_brief(rows: Iterable[tuple[str, str, str]]) -> RenderableType:
-    """Returns a row for each remedy: its name, its verdict and its cost."""
     shown = table("remedy", "exact?", "cost", right=("cost",))
     for name, verdict, cost in rows:
         shown.add_row(name, SHORT[verdict], cost)
@@ -168,7 +166,7 @@ EXACT = "whether all sizes give the same bits, whatever finite numbers come in"
 
 
 def padded_model(padded: Padded) -> RenderableType:
-    """Returns what is said of a padded graph; of remedies the columns that decide."""
+    """What is said of a padded graph; of remedies the columns that decide."""
     report = padded.report()
     head = f"{padded.model}: {counted(report['operations_total'], 'operation')} of a graph, "
     unknown = report["operations_total"] - report["examined"]
