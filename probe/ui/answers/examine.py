@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probe.case.arguments import choice, require_unwritten, typed, whole_number
-from probe.case.errors import InputError, NotReproduced
+from probe.case.errors import InputError, NotReproduced, refuse
 from probe.case.floats import rounded_text
 from probe.diff.alone import unequal_bits
 from probe.diff.difference import Region
@@ -157,10 +157,9 @@ def examine(
     TargetError; Nondeterministic where a run does not repeat.
     """
     ask = _which_question(ask, against_target, recording)
-    for name, size in (("at", at), ("against", against)):
-        if size is not None and ask in ("release", "machine"):
-            why = f"with ask={ask} both sides have the same inputs"
-            raise InputError(name, size, why, "leave it out, or ask for batch or padding")
+    if ask in ("release", "machine"):
+        why = f"with ask={ask} both sides have the same inputs"
+        refuse({"at": at, "against": against}, why, "leave it out, or ask for batch or padding")
     require_unwritten("out", None if out is None else Path(out))
     user_model = GivenModel(model, inputs, shapes, trust, seed)
     parts: list[Learned] = []
@@ -259,12 +258,11 @@ def _which_question(ask: str | None, against_target: object, recording: object) 
         why = "the run of the other machine is not given"
         todo = "run probe record MODEL --out RUN there, copy RUN here, and give --recording RUN"
         raise InputError("recording", "(none)", why, todo)
-    for name, value, word in (
-        ("against_target", against_target, "release"),
-        ("recording", recording, "machine"),
-    ):
-        if value is not None and ask != word:
-            raise InputError(name, value, f"it belongs to ask={word}", f"leave out ask={ask}")
+    if ask != "release":
+        given = {"against_target": against_target}
+        refuse(given, "it belongs to ask=release", f"leave out ask={ask}")
+    if ask != "machine":
+        refuse({"recording": recording}, "it belongs to ask=machine", f"leave out ask={ask}")
     return ask
 
 
