@@ -1,4 +1,4 @@
-"""Workflows and the action: their steps are run by a shell, as far as goes without the service."""
+"""The workflow: its steps are run by a shell, as far as goes without the service; the skill."""
 
 import json
 import os
@@ -7,7 +7,6 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from subprocess import PIPE
 from urllib.parse import quote
 
 import pytest
@@ -81,58 +80,6 @@ def test_unknown_limits_are_one_line():
         conditions.limiting_variables("avx9")
     assert conditions.limiting_variables("native") == {}
     assert conditions.limiting_variables("avx2")["ONEDNN_MAX_CPU_ISA"] == "AVX2"
-
-
-def filled(text, inputs):
-    """A step's text with the expressions that the service would fill in."""
-    for name, value in inputs.items():
-        text = text.replace(f"${{{{ inputs.{name} }}}}", value)
-    return text
-
-
-@pytest.mark.parametrize("value", ["1.0", "2.0"], ids=["same", "changed"])
-@pytest.mark.slow_at("same")
-def test_the_steps_of_the_action_run(value, tmp_path):
-    project = Project(tmp_path)
-    text = "import numpy as np\n\ndef test_it(bits):\n    bits.check(np.float32([1, 2]) * {})\n"
-    project.write("test_it.py", text.format("1.0"))
-    project.says(0, "", "--bits-update")
-    project.write("test_it.py", text.format(value))
-
-    action = yaml.safe_load((ROOT / "action.yml").read_text())
-    inputs = {name: one["default"] for name, one in action["inputs"].items()}
-    inputs |= {"isa": "avx2", "pytest-args": " ".join([*plugin(), "test_it.py"]), "why": "no"}
-    files = {f"GITHUB_{one}": str(tmp_path / one) for one in ("ENV", "OUTPUT", "STEP_SUMMARY")}
-    bin_ = tmp_path / "bin"
-    bin_.mkdir()
-    (bin_ / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    (bin_ / "python").chmod(0o755)
-    surroundings = {k: v for k, v in os.environ.items() if k not in BUSY} | files
-    surroundings["PATH"] = f"{bin_}{os.pathsep}{surroundings['PATH']}"
-    surroundings["PYTHONPATH"] = str(ROOT)
-    status, printed = 0, ""
-    for step in action["runs"]["steps"]:
-        assert step["shell"] == "bash"
-        more = {name: filled(one, inputs) for name, one in step.get("env", {}).items()}
-        command = ["bash", "-eo", "pipefail", "-c", step["run"]]
-        done = subprocess.run(
-            command, cwd=tmp_path, env=surroundings | more, stdout=PIPE, text=True
-        )
-        status, printed = status or done.returncode, printed + done.stdout
-        if (tmp_path / "ENV").exists():
-            lines = (tmp_path / "ENV").read_text().splitlines()
-            surroundings |= dict(line.partition("=")[::2] for line in lines)
-    assert surroundings["OPENBLAS_CORETYPE"] == "Haswell"
-    # limited instructions are conditions without an entry: different bits would be unknown
-    assert status == 0
-    lines = (tmp_path / "OUTPUT").read_text().splitlines()
-    outputs = dict(line.partition("=")[::2] for line in lines)
-    wanted = "1 of 1 check has the same bits" if value == "1.0" else "0 of 1 check has"
-    assert outputs["summary"].startswith(wanted)
-    assert wanted in (tmp_path / "STEP_SUMMARY").read_text()
-    annotations = [line for line in printed.splitlines() if line.startswith("::")]
-    assert len(annotations) == (value != "1.0")
-    assert all(line.startswith("::notice file=test_it.py,line=4::check=") for line in annotations)
 
 
 def test_the_skill_is_as_the_specification_says():
