@@ -141,29 +141,16 @@ def summations(found: Mapping[str, Results]) -> pandas.DataFrame:
     """
     import pandas as pd
 
-    asked = {name: _revealed(one) for name, one in found.items()}
-    places = [set(zip(rows.target, rows.case_id, strict=True)) for rows in asked.values()]
-    shared = set.intersection(*places)
-    known: dict[str, dict[str, set[object]]] = {}
-    for name, rows in asked.items():
-        for row in rows.itertuples():
-            if (row.target, row.case_id) in shared:
-                mine = known.setdefault(str(row.target), {each: set() for each in found})
-                mine[name].add((row.case_id, row.order_id, row.rounding_id))
-    table = {
-        target: {"on all": len(set.intersection(*mine.values()))}
-        | {
-            f"only on {name}": len(mine[name] - set().union(*(mine[n] for n in mine if n != name)))
-            for name in mine
-        }
-        for target, mine in known.items()
-    }
-    return pd.DataFrame.from_dict(table, orient="index").reindex(in_order(table))
-
-
-def _revealed(found: Results) -> pandas.DataFrame:
-    rows = newest(found, "reveals")
-    return rows[rows.order_id.notna()]
+    way = ["target", "case_id", "order_id", "rounding_id"]
+    tables = {name: newest(one, "reveals") for name, one in found.items()}
+    rows = pd.concat([one.assign(on=name) for name, one in tables.items()]).dropna(subset=way)
+    rows = rows[rows.groupby(way[:2]).on.transform("nunique") == len(found)]
+    there = pd.crosstab([rows[name] for name in way], rows.on).astype(bool)
+    alone = there.sum(axis=1) == 1
+    kinds = {"on all": there.all(axis=1)}
+    kinds |= {f"only on {name}": there.get(name, False) & alone for name in found}
+    counts = pd.DataFrame(kinds, index=there.index).groupby("target").sum()
+    return counts.reindex(in_order(counts.index)).rename_axis(None)
 
 
 def draw(found: Mapping[str, Results], pair: tuple[str, str]) -> Figure:

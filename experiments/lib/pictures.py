@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap, to_rgb
+from matplotlib.cm import Blues
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -29,7 +30,6 @@ from probe.report.plots import (
     ULPS,
     VERDICTS,
     draw_ulps,
-    ulp_class,
     ulp_colour,
 )
 
@@ -83,39 +83,41 @@ def heat_map(axes: Axes, grid: pd.DataFrame) -> None:
         axis.set_major_locator(MaxNLocator(8, integer=True))
 
 
+def cells(
+    axes: Axes, colours: pd.DataFrame, texts: pd.DataFrame, bold: pd.DataFrame | None = None
+) -> None:
+    """Draws a table: a coloured cell each with its text, white on dark colours.
+
+    The frames have the same shape; where there is no colour the cell stays white.
+    """
+    rows, columns = colours.shape
+    axes.set(xlim=(0, columns), ylim=(rows, 0))
+    for place, colour in np.ndenumerate(colours.to_numpy(dtype=object)):
+        if pd.isna(colour):
+            continue
+        row, column = place
+        axes.add_patch(plt.Rectangle((column, row), 0.96, 0.92, color=colour, lw=0))
+        look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8}
+        look["color"] = "white" if sum(to_rgb(colour)) < 1.3 else "black"
+        if bold is not None and bold.iat[place]:
+            look["weight"] = "bold"
+        axes.text(column + 0.48, row + 0.46, texts.iat[place], **look)
+    axes.set_xticks(np.arange(columns) + 0.48, [str(name) for name in colours.columns])
+    axes.set_yticks(np.arange(rows) + 0.46, [str(name) for name in colours.index])
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+
+
 def bits_table(axes: Axes, bits: pd.DataFrame, ulps: pd.DataFrame) -> None:
     """Draws bit patterns as hexadecimal text, each on the colour of its distance in ``ulps``.
 
-    ``bits``: integers, -1 or missing where there is none; columns may have two levels (length,
-    output). ``ulps``: the same shape.
+    ``bits``: integers, missing where there is none, a column for each length and output. ``ulps``:
+    the same shape.
     """
-    rows, columns = bits.shape
-    axes.set(xlim=(0, columns), ylim=(rows, -1.6))
-    axes.axis("off")
-    for (row, column), value in np.ndenumerate(bits.to_numpy()):
-        if pd.isna(value) or value < 0:
-            continue
-        size = float(ulps.iat[row, column])
-        patch = plt.Rectangle((column + 0.02, row + 0.05), 0.96, 0.9, color=ulp_colour(size))
-        axes.add_patch(patch)
-        dark = ulp_class(size) in (4, 5, 6)
-        look: dict[str, Any] = {"color": "white" if dark else "black", "family": "monospace"}
-        axes.text(column + 0.5, row + 0.5, f"{int(value):08x}", ha="center", va="center", **look)
-    _headings(axes, bits)
-
-
-def _headings(axes: Axes, bits: pd.DataFrame) -> None:
-    """Row names on the left; lengths and outputs above."""
-    for row, name in enumerate(bits.index):
-        axes.text(-0.1, row + 0.5, str(name), ha="right", va="center")
-    groups: dict[Any, list[int]] = {}
-    for column, (length, output) in enumerate(bits.columns):
-        groups.setdefault(length, []).append(column)
-        axes.text(column + 0.5, -0.3, f"output {output}", ha="center", color=QUIET)
-    for length, places in groups.items():
-        middle = (places[0] + places[-1] + 1) / 2
-        axes.text(middle, -1.1, f"length {length}", ha="center", weight="bold")
-        axes.plot([places[0] + 0.05, places[-1] + 0.95], [-0.9, -0.9], color=QUIET, lw=0.8)
+    colours = ulps.astype(float).map(ulp_colour).where(bits.notna())
+    colours.columns = [f"length {length}\noutput {output}" for length, output in bits.columns]
+    cells(axes, colours, bits.map("{:08x}".format, na_action="ignore"))
+    axes.xaxis.tick_top()
 
 
 def agreement(digests: pd.DataFrame) -> pd.DataFrame:
@@ -127,20 +129,10 @@ def agreement(digests: pd.DataFrame) -> pd.DataFrame:
 
 def agreement_matrix(axes: Axes, shared: pd.DataFrame) -> None:
     """Draws how often every two targets give the same bits: see :func:`agreement`."""
-    counts = shared.to_numpy()
-    axes.imshow(counts, cmap="Blues", vmin=0, vmax=counts.max(initial=1) * 1.25)
-    names = [str(name) for name in shared.index]
-    axes.set_xticks(range(len(names)), names, rotation=40, ha="right", rotation_mode="anchor")
-    axes.set_yticks(range(len(names)), names)
-    axes.tick_params(length=0)
-    for (row, column), value in np.ndenumerate(counts):
-        look: dict[str, Any] = {
-            "color": "white" if value > counts.max() * 0.75 else "black",
-            "fontsize": 7.5,
-        }
-        axes.text(column, row, str(value), ha="center", va="center", **look)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    most = shared.to_numpy().max(initial=1)
+    cells(axes, shared.map(lambda count: to_hex(Blues(count / most / 1.25))), shared.astype(str))
+    axes.tick_params(axis="x", labelrotation=40)
+    plt.setp(axes.get_xticklabels(), ha="right", rotation_mode="anchor")
 
 
 def grouped_alike(shared: pd.DataFrame) -> list[Any]:
@@ -158,14 +150,9 @@ def stacked_shares(axes: Axes, counts: pd.DataFrame, colours: Sequence[str]) -> 
     """Draws rows as bars of one length, split by column; the row's sum is written at its end."""
     totals = counts.sum(axis=1)
     shares = counts.div(totals.where(totals > 0, 1), axis=0)
-    start = np.zeros(len(counts))
-    for name, colour in zip(counts.columns, colours, strict=True):
-        width = shares[name].to_numpy(dtype=float)
-        axes.barh(range(len(counts)), width, left=start, color=colour, label=str(name))
-        start += width
+    shares.plot.barh(stacked=True, width=0.8, color=list(colours), ax=axes, legend=False, ylabel="")
     for row, total in enumerate(totals):
         axes.text(1.01, row, f"{int(total):,}", va="center", fontsize=8)
-    axes.set_yticks(range(len(counts)), [str(name) for name in counts.index])
     axes.set(xlim=(0, 1), ylim=(len(counts) - 0.5, -0.5))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
     axes.tick_params(axis="y", length=0)
@@ -208,22 +195,8 @@ def cause_map(axes: Axes, counts: pd.DataFrame, of: pd.DataFrame, causes: pd.Dat
     ``of``: what each count is a part of; NaN, not measured, leaves the cell white. ``causes``: a
     cause for each cell that is not 0. The three have the same shape.
     """
-    rows, columns = counts.shape
-    axes.set(xlim=(0, columns), ylim=(rows, 0))
-    for (row, column), total in np.ndenumerate(of.to_numpy(dtype=float)):
-        if np.isnan(total):
-            continue
-        count = int(counts.iat[row, column])
-        colour = cause_colour(str(causes.iat[row, column])) if count else ULPS["equal"][1]
-        axes.add_patch(plt.Rectangle((column, row), 0.96, 0.92, color=colour, lw=0))
-        word: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8}
-        dark = sum(to_rgb(colour)) < 1.3
-        place = (column + 0.48, row + 0.46)
-        axes.text(*place, str(count or ""), color="white" if dark else "black", **word)
-    axes.set_xticks(np.arange(columns) + 0.48, [str(name) for name in counts.columns])
-    axes.set_yticks(np.arange(rows) + 0.46, [str(name) for name in counts.index])
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
+    colours = causes.map(cause_colour).where(counts > 0, ULPS["equal"][1]).where(of.notna())
+    cells(axes, colours, counts.map(lambda count: str(count or "")))
 
 
 def cause_legend(
@@ -250,15 +223,12 @@ def cause_legend(
         figure.legend(handles=handles, title=title, title_fontsize=8, fontsize=8, **place)
 
 
-def dots(axes: Axes, values: Mapping[str, Sequence[float]], limit: float, better: str) -> None:
-    """Repeated measurements by row: every one as a dot, the median as a bar, against a limit.
-
-    ``better``: ``less`` or ``more``, the side of the limit where the median should be.
-    """
+def dots(axes: Axes, values: Mapping[str, Sequence[float]], limit: float) -> None:
+    """Repeated measurements by row: every one as a dot, the median as a bar, which should be below
+    the limit."""
     for row, sample in enumerate(values.values()):
         middle = float(np.median(sample))
-        good = middle <= limit if better == "less" else middle >= limit
-        colour = STABLE if good else DIFFERS
+        colour = STABLE if middle <= limit else DIFFERS
         axes.plot(sample, np.full(len(sample), row), ".", color=colour, alpha=0.35)
         axes.plot([middle, middle], [row - 0.3, row + 0.3], color=colour, lw=2.5)
         axes.annotate(f"{middle:.3g}", (middle, row - 0.32), ha="center", va="bottom", color=colour)
@@ -285,32 +255,13 @@ def cost_table(axes: Axes, rows: pd.DataFrame, columns: Sequence[str], column: s
     A cell holds what it costs over the default; its colour is the verdict, the recommended one is
     bold. White: not measured.
     """
-    remedies = list(dict.fromkeys(rows.remedy))
-    names = list(VERDICTS)
-    cells = np.full((len(remedies), len(columns)), np.nan)
-    for row in rows.itertuples():
-        place = remedies.index(row.remedy), columns.index(getattr(row, column))
-        cells[place] = names.index(row.verdict)
-        axes.text(
-            place[1],
-            place[0],
-            rounded_text(row.ratio),
-            ha="center",
-            va="center",
-            fontsize=8,
-            fontweight="bold" if row.recommended else "normal",
-            color="black",
-        )
-    colours = ListedColormap(list(FAINT.values())).with_extremes(bad="white")
-    axes.imshow(np.ma.masked_invalid(cells), colours, vmin=0, vmax=2, aspect="auto")
-    axes.set_yticks(range(len(remedies)), remedies)
-    axes.set_xticks(range(len(columns)), columns)
-    axes.tick_params(length=0)
-    axes.set_xticks(np.arange(len(columns) + 1) - 0.5, minor=True)
-    axes.set_yticks(np.arange(len(remedies) + 1) - 0.5, minor=True)
-    axes.grid(which="minor", color="white", linewidth=1.5)
-    axes.tick_params(which="minor", length=0)
-    axes.spines[:].set_visible(False)
+    place = {"index": "remedy", "columns": column}
+    verdicts, ratios, recommended = (
+        rows.pivot(values=values, **place).reindex(rows.remedy.drop_duplicates())[list(columns)]
+        for values in ("verdict", "ratio", "recommended")
+    )
+    colours = verdicts.map(FAINT.get, na_action="ignore")
+    cells(axes, colours, ratios.map(rounded_text), recommended.fillna(False).astype(bool))
 
 
 def error_bars(axes: Axes, rows: pd.DataFrame) -> None:

@@ -65,31 +65,21 @@ def indices(ranges: Sequence[int]) -> np.ndarray:
 def draw_map(axes: Axes, grid: pd.DataFrame) -> None:
     """``way_map`` as coloured cells; black: not known."""
     known = sorted({int(value) for value in grid.to_numpy().ravel() if value == value})
-    cells = np.full(grid.shape, np.nan)
-    for place, number in enumerate(known):
-        cells[grid.to_numpy() == number] = place
     colours = ["#000000" if number < 0 else trees.colour(number) for number in known]
-    lengths = grid.index.to_numpy()
-    extent = (-0.5, grid.shape[1] - 0.5, lengths[-1] + 0.5, lengths[0] - 0.5)
+    lengths = range(grid.index[0], grid.index[-1] + 1)  # those not measured stay white
+    cells = grid.replace({number: place for place, number in enumerate(known)}).reindex(lengths)
     axes.imshow(
-        _every_length(cells, lengths),
+        cells.to_numpy(float),
         cmap=ListedColormap(colours).with_extremes(bad="white"),
         vmin=-0.5,
         vmax=len(known) - 0.5,
         aspect="auto",
         interpolation="nearest",
-        extent=extent,
+        extent=(-0.5, grid.shape[1] - 0.5, lengths[-1] + 0.5, lengths[0] - 0.5),
     )
     axes.set(xlabel="output", ylabel="length")
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(8, integer=True))
-
-
-def _every_length(cells: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Rows for all lengths between the first and the last: those not measured stay white."""
-    rows = np.full((lengths[-1] - lengths[0] + 1, cells.shape[1]), np.nan)
-    rows[lengths - lengths[0]] = cells
-    return rows
 
 
 def fusion_map(axes: Axes, columns: Sequence[Summation]) -> None:

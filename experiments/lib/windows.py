@@ -5,7 +5,7 @@ On a line and on a map: blue is read, grey and hatched is padding; a row or a co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
+from lib import pictures
 from probe.case import floats
 from probe.case.case import Case
 from probe.report.plots import DIFFERS, QUIET, STABLE
@@ -261,23 +261,8 @@ def verdict(one: Reading | None, other: Reading) -> str:
 
 def verdicts(axes: Axes, verdict: pd.DataFrame, text: pd.DataFrame) -> None:
     """A table of ``VERDICTS``, each a coloured cell with its ``text``; missing: left white."""
-    names = list(VERDICTS)
-    numbers = verdict.map(lambda name: names.index(name) if name in names else len(names) - 1)
-    colours = ListedColormap(list(VERDICTS.values()))
-    axes.imshow(numbers.to_numpy(int), cmap=colours, vmin=0, vmax=len(names) - 1, aspect="auto")
-    for (row, column), words in np.ndenumerate(text.to_numpy()):
-        dark = verdict.iat[row, column] == "a different number of outputs"
-        look: dict[str, Any] = {"color": "white" if dark else "black", "fontsize": 6.5}
-        axes.text(column, row, "" if pd.isna(words) else words, ha="center", va="center", **look)
-    axes.set_xticks(range(verdict.shape[1]), [str(name) for name in verdict.columns])
-    axes.set_yticks(range(verdict.shape[0]), [str(name) for name in verdict.index])
-    axes.tick_params(length=0)
-    axes.set_xticks(np.arange(1, verdict.shape[1]) - 0.5, minor=True)
-    axes.set_yticks(np.arange(1, verdict.shape[0]) - 0.5, minor=True)
-    axes.grid(which="minor", color="white", linewidth=1.2)
-    axes.tick_params(which="minor", length=0)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    pictures.cells(axes, verdict.map(VERDICTS.get).fillna("#ffffff"), text.fillna(""))
+    axes.tick_params(labelsize=7)
 
 
 def verdict_legend(
@@ -309,21 +294,3 @@ def channels(axes: Axes, reading: Reading) -> None:
     axes.set_aspect("equal")
     for spine in axes.spines.values():
         spine.set_visible(False)
-
-
-def shares(axes: Axes, counts: Mapping[str, Mapping[str, int]]) -> None:
-    """``VERDICTS`` by row as shares of all cases, with the numbers written into the bars."""
-    for row, found in enumerate(counts.values()):
-        total, start = sum(found.values()), 0.0
-        for name, colour in VERDICTS.items():
-            part = found.get(name, 0) / max(total, 1)
-            axes.barh(row, part, left=start, color=colour, edgecolor=QUIET, lw=0.5)
-            if part > 0.04:
-                dark = name == "a different number of outputs"
-                look: dict[str, Any] = {"color": "white" if dark else "black", "fontsize": 8}
-                axes.text(start + part / 2, row, str(found[name]), ha="center", va="center", **look)
-            start += part
-    axes.set_yticks(range(len(counts)), list(counts))
-    axes.set(xlim=(0, 1), ylim=(len(counts) - 0.5, -0.5), xticks=[])
-    axes.spines["bottom"].set_visible(False)
-    axes.tick_params(axis="y", length=0)

@@ -128,7 +128,6 @@ def test_every_picture_is_drawn(stored):
         "refused",
     ]
     diagrams.verdicts(axes[1, 1], words, words.map(len))
-    diagrams.shares(axes[1, 2], {"a": {"refused": 3, "the same windows": 1}})
     diagrams.verdict_legend(figure)
     figure.canvas.draw()
     plt.close(figure)
