@@ -10,6 +10,7 @@ thread below and run it again: what is stored already is not run twice.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ import numpy as np
 
 from lib import frame
 from lib.frame import LIBRARIES, REPORT, patient
-from lib.reports import Conventions, Operators, Pair, Report, ask
-from probe import Case, Store, Target, load
+from lib.reports import Operators, Pair, Report, ask
+from probe import Case, Store, Target
 
 NAME = "public_reports"
 
@@ -28,9 +29,6 @@ TARGETS = [
 ]
 
 QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
-
-WITHOUT_SAME = ("torch", "opencv")
-"""Libraries whose users write padding=1 where others write SAME."""
 
 CANCEL: dict[str, Any] = {"operands": "cancel"}
 """Random numbers hide about half of what a changed order does to short sums; these show it."""
@@ -66,38 +64,6 @@ def pointwise_and_product(channels: int) -> tuple[Case, Case]:
         product(channels, filters, length=2, bias="normal"),
     )
 
-
-def padding_of_one(target: Target, case: Case) -> Case:
-    """SAME, where there is such a word; else padding=1, as it is first ported."""
-    return case.with_(padding=1) if target.name in WITHOUT_SAME else case
-
-
-def same(target: Target, case: Case) -> Case:
-    """padding="same" for explicit pads of 1, where there is such a word."""
-    return case if target.name in (*WITHOUT_SAME, "onnxruntime") else case.with_(padding="same")
-
-
-def zeros_first(target: Target, case: Case) -> Case:
-    """Returns a layer that pads with zeros before the maximum, where a converter needs one."""
-    return case.with_(pad_with="zeros") if target.name in ("keras", "tensorflow") else case
-
-
-def rounding_down(target: Target, case: Case) -> Case:
-    """Pooling without Caffe's rounding up."""
-    return case if target.name == "opencv" else case.with_(ceil_mode=False)
-
-
-def all_channels(_: Target, case: Case) -> Case:
-    """Filters over all channels, where the case has one group for each."""
-    return case.with_(groups=1)
-
-
-FOUR = Case("conv1d", 2, length=4, stride=2, padding="same", weights="0,1", operands="count")
-IMAGE = Case("conv2d", 3, 3, 8, length=10, height=10, stride=2, padding="same", operands="image")
-PADS = Case("conv2d", 3, 3, 4, length=6, height=6, stride=2, padding=1, operands="image")
-GROUPED = Case("conv1d", 3, 2, 2, length=3, padding="2:0", groups=2, operands="count")
-ZEROS = Case("max_pool2d", 3, 128, length=12, height=12, stride=2, padding=1)
-POOL = Case("max_pool1d", 3, length=112, stride=2, padding=1, ceil_mode=True)
 
 REPORTS = [
     Report(
@@ -244,7 +210,7 @@ REPORTS = [
         "tensorflow/tensorflow#127346",
         "a float32 product of 12,608 rows is off by 3066 between CPU and GPU",
         "TF32 on the GPU; a pull request writes it into the documentation (#127577)",
-        reason="needs a GPU with TF32; its rounding of the operands is simulated instead",
+        reason="needs a GPU with TF32",
     ),
     Report(
         "microsoft/onnxruntime#7642",
@@ -258,32 +224,6 @@ REPORTS = [
         "an 8-bit convolution gives 66 on AVX2 and 130 with VNNI",
         "labelled an enhancement, closed; #717: without VNNI a 16-bit sum may overflow",
         reason="8-bit integers, which no case has; overflow of 16-bit sums, not rounding",
-    ),
-    Report(
-        "AxisCommunications/onnx-to-keras#31",
-        "padded max-pooling differs after conversion to Keras",
-        "mended by padding with -127.5 in place of zero (#32)",
-        (
-            Conventions(
-                "padding left out against zeros put in",
-                *("onnxruntime", ZEROS, zeros_first),
-                small=Case("max_pool2d", 2, 4, length=1, height=1, padding="0:1,0:1"),
-            ),
-        ),
-        home="keras",
-    ),
-    Report(
-        "torch/nn#116",
-        "max-pooling has one output less than Caffe's",
-        "a ceil mode was added (#309)",
-        (
-            Conventions(
-                "rounded up against rounded down",
-                *("opencv", POOL, rounding_down),
-                small=Case("max_pool1d", 2, length=3, stride=2, ceil_mode=True),
-            ),
-        ),
-        home="torch",
     ),
     Report(
         "keras-team/keras#12557",
@@ -311,40 +251,6 @@ REPORTS = [
         ),
         home="torch",
     ),
-    Report(
-        "porting: SAME, four numbers",
-        "1 2 3 4, weights 0 1, stride 2: TensorFlow gives 2 4, the port 1 3",
-        None,
-        (Conventions("SAME against padding=1", "tensorflow", FOUR, padding_of_one),),
-        home="torch",
-    ),
-    Report(
-        "porting: SAME, an image",
-        "3x3 over 10x10 with stride 2: off by 0.21 on average, with stride 1 by 2e-8",
-        None,
-        (Conventions("SAME against padding=1", "tensorflow", IMAGE, padding_of_one),),
-        home="torch",
-    ),
-    Report(
-        "porting: ONNX pads as SAME",
-        "pads of 1 carried to padding='same' with stride 2",
-        None,
-        (Conventions("padding=1 against SAME", "onnxruntime", PADS, same),),
-        home="keras",
-    ),
-    Report(
-        "porting: depthwise",
-        "two channels of 1 2 3 under three ones: 1 3 6 expected, 2 6 12 computed",
-        None,
-        (
-            Conventions(
-                "a filter for each channel against filters over all",
-                *("", GROUPED, all_channels),
-                small=Case("conv1d", 1, 2, 2, length=1, groups=2, operands="count"),
-            ),
-        ),
-        home="torch",
-    ),
 ]
 """In the order in which the notebook shows them. What a thread's own shape leaves open is said."""
 
@@ -354,45 +260,21 @@ def main(store: Path, quick: bool) -> bool:
     """Measures, explains, shrinks, stores and prints; whether Ctrl-C ended it."""
     targets = [Target.parse(text) for text in (QUICK if quick else TARGETS)]
     reports = [small(one) for one in REPORTS] if quick else REPORTS
-    with Store.here(store) as kept:
-        with frame.bar("public reports") as progress:
-            asked = ask(reports, targets, kept, NAME, progress, patient)
-        if not asked.interrupted:
-            simulate_tf32(kept, 8 if quick else 64 * 197)
+    with Store.here(store) as kept, frame.bar("public reports") as progress:
+        asked = ask(reports, targets, kept, NAME, progress, patient)
     return frame.told(asked, "findings made")
 
 
 def small(report: Report) -> Report:
     """Returns the report with the questions that NumPy alone answers in a moment."""
     kept = tuple(q for q in report.questions if isinstance(q, Pair) and cost(q.case) < 5e4)
-    return Report(*(report.thread, report.title, report.answer), kept, report.home, report.reason)
+    return replace(report, questions=kept)
 
 
 def cost(case: Case) -> float:
     """Returns products of one run, its length at the shortest where it is open."""
     length = case.length or case.shortest_length
     return case.summands * float(np.prod(case.output_shape(length)))
-
-
-def simulate_tf32(kept: Store, rows: int) -> None:
-    """tensorflow/tensorflow#127346 without its GPU: TF32 keeps 10 of the operands' 23 bits.
-
-    The report's own generator and seed; ``rows`` of its 64 * 197. Stores the largest difference.
-    """
-    draw = np.random.default_rng(133006).standard_normal
-    x = draw((64, 197, 1536)).astype(np.float32).reshape(-1, 1536)[:rows] * np.float32(1000)
-    w = (draw((384, 1536)).astype(np.float32) * np.float32(50)).T
-    apart = np.abs(x @ w - tf32(x) @ tf32(w)).max()
-    row: dict[str, Any] = {"subject": "tensorflow/tensorflow#127346", "variant": "simulated TF32"}
-    row |= {"size": rows, "repeat": 0, "value": float(apart), "unit": "largest difference"}
-    kept.append("measurements", row | {"run_id": load(kept.path).runs.run_id.iloc[-1]})
-
-
-def tf32(array: np.ndarray) -> np.ndarray:
-    """float32 rounded to 10 fraction bits, to nearest, ties to even."""
-    bits = np.ascontiguousarray(array).view(np.uint32)
-    bits = bits + np.uint32(0x0FFF) + ((bits >> np.uint32(13)) & np.uint32(1))
-    return (bits & np.uint32(0xFFFFE000)).view(np.float32)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ The threads themselves are data of an experiment: nothing here knows one.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -31,14 +30,12 @@ from probe.explain.comparison import (
 )
 from probe.report.failing import Failing
 from probe.report.shrink import smallest_finding
-from probe.sweep.campaign import Campaign, CampaignPart, Row, Sessions, Tally, case_row
+from probe.sweep.campaign import Campaign, CampaignPart, Row, Tally, case_row
 from probe.sweep.store import Store
 from probe.sweep.store.results import load
 from probe.targets.launch import AnySession, open_session
 from probe.targets.progress import Tell
 from probe.targets.target import Target
-
-Written = Callable[[Target, Case], "Case | None"]
 
 
 @dataclass(frozen=True)
@@ -82,28 +79,7 @@ class Operators:
         return self.sized(self.size)[0]
 
 
-@dataclass(frozen=True)
-class Conventions:
-    """One layer as it is on the target ``origin``, and as users write it for another library.
-
-    ``written(target, case)`` is what they write; None: they can't. ``origin=""``: both sides run on
-    the same target. ``small``: the same question at a smaller case; None: it is looked for by
-    shrinking, which needs sides that differ in padding alone.
-    """
-
-    text: str
-    origin: str
-    case: Case
-    written: Written
-    small: Case | None = None
-
-    @property
-    def left(self) -> Case:
-        """Returns the left side's case."""
-        return self.case
-
-
-Question = Pair | Operators | Conventions
+Question = Pair | Operators
 
 
 @dataclass(frozen=True)
@@ -129,8 +105,6 @@ each kind and each filter may cost a reveal."""
 
 DEAR = 1e11
 """Products of a reveal from which on a copy with ``FILTERS`` filters is explained instead."""
-
-Origin = Callable[[str], AnySession]
 
 
 @dataclass
@@ -174,17 +148,10 @@ class Answer:
         return bits | {name: getattr(self, name) for name in names}
 
 
-def answer(question: Question, session: AnySession, origin: Origin) -> Answer | None:
-    """Runs both sides and names causes; None: the right side can't be written for this target.
-
-    ``origin(text)`` gives a started session of another target. TargetError; InputError.
-    """
-    if isinstance(question, Conventions):
-        first = origin(question.origin) if question.origin else session
-        right = question.written(session.target, question.case)
-        return None if right is None else conventions(first, question.case, session, right)
+def answer(question: Question, session: AnySession) -> Answer:
+    """Runs both sides and names causes. TargetError; InputError."""
     if isinstance(question, Operators):
-        return explained(same_numbers(question, session, question.size), session, session)
+        return explained(same_numbers(question, session, question.size), session)
     return _pair(question, session)
 
 
@@ -192,11 +159,11 @@ def _pair(question: Pair, session: AnySession) -> Answer:
     """Both sides of a pair; of many filters, where a reveal would take long, a copy with few."""
     found = compare_shapes(question.shapes, session, session)
     if question.vary == "filters" or _work(found.right.case) < DEAR or not len(found.differing):
-        return explained(found, session, session)
+        return explained(found, session)
     few = replace(question, case=question.case.with_(filters=FILTERS))
-    told = explained(compare_shapes(few.shapes, session, session), session, session)
+    told = explained(compare_shapes(few.shapes, session, session), session)
     if not told.differing:
-        return explained(found, session, session)
+        return explained(found, session)
     return Answer.of(found).because(told.told, told.causes, told.explained)
 
 
@@ -218,34 +185,13 @@ def same_numbers(question: Operators, session: AnySession, size: int) -> Compari
     return Comparison(left, one, two, OutputPairs(mine, other, np.ones(len(mine), bool)))
 
 
-def conventions(first: AnySession, left: Case, second: AnySession, right: Case) -> Answer:
-    """Returns two layers that must be the same: windows are read off both sides.
-
-    Outputs that one side lacks count as differing, by their window. What a maximum gives differs by
-    nothing but its window and what padding puts there.
-    """
-    one, two = run_case(first, left, windows=True), run_case(second, right, windows=True)
-    both = Comparison(left, one, two, OutputPairs.same_place(one, two))
-    missing = max(one.operands.y.size, two.operands.y.size) - both.compared
-    if left.pool:
-        differing = len(both.differing)
-        answer = Answer.of(both, {"window": differing} if differing else {}, differing)
-    else:
-        answer = explained(both, first, second)
-    if missing:
-        answer.compared, answer.differing = answer.compared + missing, answer.differing + missing
-        answer.causes = dict(Counter(answer.causes) + Counter(window=missing))
-        answer.explained += missing
-    return answer
-
-
-def explained(found: Comparison, first: AnySession, second: AnySession) -> Answer:
+def explained(found: Comparison, session: AnySession) -> Answer:
     """Returns what differs among pairs of outputs, and the causes of up to ``MOST`` of it."""
     if not len(found.differing):
         return Answer.of(found)
     pairs = found.pairs.some(_some(found))
     told = Comparison(found.case, found.left, found.right, pairs)
-    told.reveal(first, second, Revealer(tried=None), np.arange(len(pairs)))
+    told.reveal(session, session, Revealer(tried=None), np.arange(len(pairs)))
     return Answer.of(found).because(told, told.causes, len(pairs))
 
 
@@ -271,17 +217,19 @@ LARGEST = 256
 Told = dict[str, Any]
 
 
-def smallest(question: Question, session: AnySession, origin: Origin) -> Told | None:
+def smallest(question: Question, session: AnySession) -> Told | None:
     """Returns the smallest case as JSON for ``findings.smallest``; None: none was found.
     TargetError."""
     if isinstance(question, Operators):
         return _operators(question, session)
-    if isinstance(question, Pair):
-        failing = Failing(session, session)
-        return _shrunk(Finding.drawn_from(question.shapes), failing, failing.by_bits)
-    if question.small is not None:
-        return _small(question, session, origin)
-    return _padded(question, session, origin)
+    failing = Failing(session, session)
+    found = smallest_finding(Finding.drawn_from(question.shapes), failing.by_bits)
+    if found is None or not found.shown:
+        return None
+    last = found.finding
+    told = _told(failing.explained(last), last.left, last.label)
+    told |= {"vary": last.vary, "at": last.at, "against": last.against} if last.paired else {}
+    return told | {"calls": found.calls, "ended": found.ended}
 
 
 def _operators(question: Operators, session: AnySession) -> Told | None:
@@ -291,66 +239,16 @@ def _operators(question: Operators, session: AnySession) -> Told | None:
             both = same_numbers(question, session, size)
         except (InputError, TargetError):
             continue
-        found = explained(both, session, session)
+        found = explained(both, session)
         if found.differing and found.told is not None:
             named = {"against_case": found.right.to_json(), "calls": size, "ended": "minimal"}
             return _told(found.told, found.left, _label(found.left)) | named
     return None
 
 
-def _small(question: Conventions, session: AnySession, origin: Origin) -> Told | None:
-    """Returns the question's own small case, if it still differs."""
-    assert question.small is not None
-    found = answer(replace(question, case=question.small), session, origin)
-    if found is None or not found.differing:
-        return None
-    given: Told = {"label": _label(found.left), "case": found.left.to_json()}
-    given |= {"against_case": found.right.to_json(), "causes": found.causes}
-    return given | {"calls": 0, "ended": "given"} | _first(found)
-
-
 def _label(case: Case) -> str:
     """Returns the case's shapes in words, without its operands."""
     return case.with_(operands="normal").label
-
-
-def _first(found: Answer) -> Told:
-    return {} if found.told is None else _sides(found.told)
-
-
-def _padded(question: Conventions, session: AnySession, origin: Origin) -> Told | None:
-    """Returns what is left of a layer whose two paddings read other inputs."""
-    left, right = question.case, question.written(session.target, question.case)
-    if right is None or left.with_(padding=right.padding) != right:
-        return None
-    first = origin(question.origin) if question.origin else session
-    failing = Failing(first, session)
-    finding = Finding.of(left, padding=right.padding)
-
-    def other_windows(one: Finding) -> bool:
-        try:
-            return bool((~failing.explained(one).pairs.same_window).any())
-        except TargetError:
-            return False
-
-    return _shrunk(finding, failing, other_windows, shows=failing.by_bits)
-
-
-def _shrunk(
-    finding: Finding,
-    failing: Failing,
-    fails: Callable[[Finding], bool],
-    shows: Callable[[Finding], bool] | None = None,
-) -> Told | None:
-    found = smallest_finding(finding, fails, shows=shows)
-    if found is None or not found.shown:
-        return None
-    last = found.finding
-    told = _told(failing.explained(last), last.left, last.label)
-    told |= {"vary": last.vary, "at": last.at, "against": last.against} if last.paired else {}
-    if last.padding is not None:
-        told["against_case"] = last.right.to_json()
-    return told | {"calls": found.calls, "ended": found.ended}
 
 
 def _told(found: Comparison, case: Case, label: str) -> Told:
@@ -417,46 +315,26 @@ def ask(
     store.append("reports", [row | {"number": n} for n, row in enumerate(rows)])
     store.flush()
     asked = [(one, question) for one in reports for question in one.questions]
-    with Sessions(sessions) as running:
-        job = _Asking(asked, running, store, experiment, progress)
-        job.run([(target, asked) for target in dict.fromkeys(targets)])
-        try:
-            if not job.tally.interrupted:
-                job.smallest()
-        except KeyboardInterrupt:
-            job.tally.interrupted = True
+    job = _Asking(store, experiment, progress, sessions)
+    job.asked, job.stored, job.rows = asked, _stored(store), {}
+    job.run([(target, asked) for target in dict.fromkeys(targets)])
+    try:
+        if not job.tally.interrupted:
+            job.smallest()
+    except KeyboardInterrupt:
+        job.tally.interrupted = True
     store.flush()
     return job.tally
 
 
 class _Asking(Campaign[Asked]):
-    """``rows``: findings by target, thread and question. Targets that others need stay up."""
+    """``rows``: findings by target, thread and question."""
 
     refusals = (TargetError, InputError, NotASum)
 
-    def __init__(
-        self,
-        asked: Sequence[Asked],
-        running: Sessions,
-        store: Store,
-        experiment: str,
-        progress: Tell | None,
-    ) -> None:
-        super().__init__(store, experiment, progress, self._only, close=False)
-        self.asked, self.running = asked, running
-        origins = {q.origin for _, q in asked if isinstance(q, Conventions) and q.origin}
-        self.origins = [Target.parse(text) for text in sorted(origins)]
-        self.stored = _stored(store)
-        self.rows: dict[Key, Row] = {}
-
-    def _only(self, target: Target) -> AnySession:
-        """Returns the session of a target, without those of the targets before."""
-        self.running.close(target, *self.origins)
-        return self.running.get(target)
-
-    def origin(self, text: str) -> AnySession:
-        """Returns a started session of another target."""
-        return self.running.of(Target.parse(text))
+    asked: list[Asked]
+    stored: dict[Key, Row]
+    rows: dict[Key, Row]
 
     def ask(self, part: CampaignPart[Asked], question: Asked) -> None:
         """Puts one question of one target, unless it is stored."""
@@ -466,14 +344,7 @@ class _Asking(Campaign[Asked]):
             self.rows[part.target.text, report.thread, asked.text] = self.stored[key]
             self.tally.before += 1
             return
-        found = answer(asked, part.session, self.origin)
-        if found is not None:
-            self._answered(part, report, asked, found)
-
-    def _answered(
-        self, part: CampaignPart[Asked], report: Report, asked: Question, found: Answer
-    ) -> None:
-        """Stores an answer."""
+        found = answer(asked, part.session)
         self.keep("cases", [case_row(found.left), case_row(found.right)])
         row: Row = {"run_id": part.run_id, "thread": report.thread, "target": part.target.text}
         row |= {"question": asked.text, "case_id": found.left.id, **found.row()}
@@ -481,9 +352,6 @@ class _Asking(Campaign[Asked]):
             row |= {name: getattr(asked, name) for name in ("vary", "at", "against")}
         else:
             row["against_case_id"] = found.right.id
-        if isinstance(asked, Conventions) and asked.origin:
-            # the finding is the target's; the side that it is held against is the origin's
-            row["against_target"] = asked.origin
         self._add(row)
         self.tally.found += 1
 
@@ -499,31 +367,24 @@ class _Asking(Campaign[Asked]):
         return {"case_id": case.id, "vary": "length", "at": case.length}
 
     def smallest(self) -> None:
-        """Looks for the smallest case of every question, on one target that differs."""
+        """Looks for the smallest case of every question, on one target that differs: the report's
+        home first, then its library."""
         for report, asked in self.asked:
-            rows = self._differing(report, asked)
-            if rows and not any(row.get("smallest") for row in rows):
-                self._shrink(report, asked, rows)
-
-    def _differing(self, report: Report, asked: Question) -> list[Row]:
-        """Returns the rows of a question that differ: the report's home first, then its library."""
-        key, library = (report.thread, asked.text), report.home.split(",")[0]
-        rows = [row for (_, *mine), row in self.rows.items() if tuple(mine) == key]
-
-        def order(row: Row) -> tuple[bool, bool]:
-            return row["target"] != report.home, row["target"].split(",")[0] != library
-
-        return sorted([row for row in rows if row["differing"]], key=order)
+            key, library = (report.thread, asked.text), report.home.split(",")[0]
+            rows = [row for (_, *place), row in self.rows.items() if tuple(place) == key]
+            if not any(row.get("smallest") for row in rows):
+                rows.sort(key=lambda row: row["target"].split(",")[0] != library)
+                rows.sort(key=lambda row: row["target"] != report.home)
+                self._shrink(report, asked, [row for row in rows if row["differing"]])
 
     def _shrink(self, report: Report, asked: Question, rows: Sequence[Row]) -> None:
         """The smallest case on the first of these targets that gives one."""
         for row in rows:
             part = self.parts[row["target"]]
-            origin = getattr(asked, "origin", "")
-            self.running.close(part.target, *([Target.parse(origin)] if origin else []))
             part.tell(0, f"{report.thread}: smallest")
             try:
-                found = smallest(asked, self.running.of(part.target), self.origin)
+                with self.opens(part.target).start() as session:
+                    found = smallest(asked, session)
             except self.refusals as error:
                 part.fail(error, self.place((report, asked)))
                 continue

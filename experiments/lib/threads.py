@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,26 @@ class Thread:
     text: str
     judge: Callable[[], Judged]
     rebuilt: bool = False
+
+
+THREADS: list[Thread] = []
+
+
+def thread(
+    told: str, name: str, library: str, dtype: str = "float32", rebuilt: bool = False
+) -> Any:
+    """Adds a function that judges a thread to ``THREADS``; its docstring is stored."""
+
+    def named(judge: Callable[[], Judged]) -> Callable[[], Judged]:
+        text = judge.__doc__ or ""
+        THREADS.append(Thread(name, told, library, dtype, text, judge, rebuilt))
+        return judge
+
+    return named
+
+
+bug = partial(thread, BUG, rebuilt=True)
+rounding = partial(thread, ROUNDING)
 
 
 def of_case(case: Case, left: str, right: str | None = None, **how: Any) -> Judged:
@@ -152,6 +173,7 @@ def drawn(*shape: int, seed: int = 0, dtype: str = "float32") -> np.ndarray:
 # bugs
 
 
+@bug("jax#39103", "jax", "float64", rebuilt=False)
 def jit_element() -> Judged:
     """One element of 16,385 sums of three squares is wrong under jit (jaxlib 0.10.2)."""
     import jax
@@ -189,11 +211,13 @@ def zeros_for_same(case: Case) -> Callable[[], Judged]:
     return judge
 
 
+@bug("pytorch#163347", "torch", "bfloat16")
 def first_tap_alone() -> Judged:
     """A 2x2 convolution of ones in bfloat16 gives 1."""
     return of_sums([(1.0, [Fraction(1)] * 4)], "bfloat16")
 
 
+@bug("transformers#46773", "torch")
 def mask_skipped() -> Judged:
     """A causal depthwise convolution over left padding that nobody zeroed, at batch 1."""
     x, w = drawn(12, 4), drawn(4, 4, seed=1)
@@ -212,6 +236,7 @@ def mask_skipped() -> Judged:
     return of_sums(outputs, "float32")
 
 
+@bug("FlagGems#4984", "torch")
 def next_group_in_the_mean() -> Judged:
     """Means over groups of three channels, which read a fourth: a block of a power of two."""
     x = drawn(48, 64)
@@ -224,6 +249,7 @@ def next_group_in_the_mean() -> Judged:
     return of_sums(outputs, "float32", 3)
 
 
+@bug("onnxruntime#16105", "onnxruntime", "int8")
 def saturated_pairs() -> Judged:
     """Products of 8-bit numbers are added in pairs of 16 bits, which saturate."""
     x, w = np.array([210, 198, 234]), np.array([-81, -80, 127])
@@ -231,6 +257,7 @@ def saturated_pairs() -> Judged:
     return of_sums([(float(pair + x[2] * w[2]), products(x, w))], "float64")
 
 
+@bug("oneDNN#1354", "onednn", "int8")
 def saturated_convolution() -> Judged:
     """An 8-bit convolution of 255 by 127: pairs leave 16 bits."""
     x, w = np.full(4, 255), np.full(4, 127)
@@ -238,6 +265,7 @@ def saturated_convolution() -> Judged:
     return of_sums([(float(y), products(x, w))], "float64")
 
 
+@bug("onnxruntime#27845", "onnxruntime")
 def negatives_lost() -> Judged:
     """Weights of 8 bits go through unsigned ones: all that were negative become zero."""
     q, scale = np.array([-30, 25, -128, 127, 0]), np.float32(0.01)
@@ -246,6 +274,7 @@ def negatives_lost() -> Judged:
     return of_sums(list(zip(y, exact, strict=True)), "float32")
 
 
+@bug("pandas#48950", "pandas", "float64", rebuilt=False)
 def rolling_deviation() -> Judged:
     """A rolling standard deviation remembers a row that left its window."""
     import pandas as pd
@@ -255,6 +284,7 @@ def rolling_deviation() -> Judged:
     return of_balls([(y[0], deviation(tail[:3])), (y[1], deviation(tail[1:]))], 53, 3)
 
 
+@bug("pytorch#18948", "torch")
 def strides_ignored() -> Judged:
     """A convolution reads a column of its weights as if it were a row."""
     w = np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 3.0], [0.0, 3.0, 1.0]], np.float32)
@@ -263,16 +293,19 @@ def strides_ignored() -> Judged:
     return of_sums([(y, products(x, column))], "float32")
 
 
+@bug("pytorch#19912", "torch")
 def groups_lost() -> Judged:
     """A grouped 1x1 convolution gives zeros for the second group."""
     return of_sums([(0.0, [Fraction(0), Fraction(1)])] * 8, "float32")
 
 
+@bug("OpenBLAS#2914", "openblas")
 def not_cleared() -> Judged:
     """A product of no elements gives what was in memory."""
     return of_sums([(0.266733, [])], "float32")
 
 
+@bug("transformers 5.8.1, Mamba2 in chunks", "torch")
 def chunks_without_state() -> Judged:
     """A recurrence computed in two chunks forgets what the first one came to."""
     decay, x = np.float32(0.9), drawn(8)
@@ -286,6 +319,7 @@ def chunks_without_state() -> Judged:
 # rounding
 
 
+@rounding("pytorch#156154", "torch")
 def product_and_convolution() -> Judged:
     """A 1x1 convolution against a linear layer."""
     import torch
@@ -302,6 +336,7 @@ def product_and_convolution() -> Judged:
     return of_sums(outputs, "float32")
 
 
+@rounding("pytorch#24172", "torch")
 def constants() -> Judged:
     """A convolution of 62x62 equal numbers with ones, against their sum."""
     import torch
@@ -312,6 +347,7 @@ def constants() -> Judged:
     return of_sums([(y, terms) for y in both], "float32")
 
 
+@rounding("pytorch#51276", "torch", "float64")
 def ones_by_matrix() -> Judged:
     """One row of ones times a matrix, alone and in two rows, in float64."""
     import torch
@@ -326,6 +362,7 @@ def ones_by_matrix() -> Judged:
     return of_sums(outputs, "float64")
 
 
+@rounding("numpy#13734", "numpy")
 def columns_of_sums() -> Judged:
     """Sums over the first axis, of all columns and of one."""
     a = np.random.default_rng(0).uniform(0, 100, (30_000, 3)).astype(np.float32)
@@ -333,12 +370,14 @@ def columns_of_sums() -> Judged:
     return of_sums([(y, terms) for y in (a.sum(axis=0)[0], a[:, 0].sum())], "float32")
 
 
+@rounding("numpy#8869", "numpy", "float16")
 def stagnating() -> Judged:
     """A sum of ones that stops growing: the next one is half an ulp of it."""
     y = np.ones((4096, 2), np.float16).sum(axis=0)[0]  # of float32 it is 16,777,216
     return of_sums([(y, [Fraction(1)] * 4096)], "float16")
 
 
+@rounding("numpy#8116", "numpy", "float64")
 def rows_of_means() -> Judged:
     """The mean of a row, of all rows at once and of one."""
     x = drawn(200, 54, dtype="float64")
@@ -349,6 +388,7 @@ def rows_of_means() -> Judged:
     return of_sums(outputs, "float64", 3)
 
 
+@rounding("numpy#25909", "numpy")
 def memory_order() -> Judged:
     """Sums of an array that lies in memory by rows and by columns."""
     data = np.array([[-0.16385849, -0.06833044], [0.14264219, -0.06838101]], np.float32)
@@ -358,6 +398,7 @@ def memory_order() -> Judged:
     return of_sums([(y.sum(axis=0)[0], terms) for y in ways], "float32")
 
 
+@rounding("onnxruntime#10058", "onnxruntime")
 def logarithms() -> Judged:
     """Logarithms of rows alone and together: a vector's body and its tail."""
     import onnx
@@ -384,6 +425,7 @@ def logarithms() -> Judged:
     return of_balls(outputs, 24, 1)
 
 
+@rounding("tensorflow#105829", "tensorflow", rebuilt=True)
 def chain_against_blocks() -> Judged:
     """One long chain of fused additions against blocks of K, as two kernels do it."""
     x, w = drawn(4096), drawn(4096, seed=1)
@@ -397,6 +439,7 @@ def chain_against_blocks() -> Judged:
     return of_sums([(chain, terms), (np.sum(blocks, dtype=np.float32), terms)], "float32")
 
 
+@rounding("a transposed convolution, two libraries", "torch")
 def transposed() -> Judged:
     """A transposed convolution of PyTorch and of JAX."""
     import jax
@@ -419,10 +462,6 @@ def transposed() -> Judged:
     return of_sums(outputs, "float32")
 
 
-def pairs(case: Case, at: int, against: int, target: str, **how: Any) -> Callable[[], Judged]:
-    return lambda: of_case(case, target, at=at, against=against, **how)
-
-
 SAME = {"padding": "same", "length": 18, "height": 17}
 TEN = Case("conv2d", 3, 7, 16, stride=10, **SAME)  # type: ignore[arg-type]
 UNEVEN = Case("conv2d", 3, 2, 3, stride=(3, 4), **SAME)  # type: ignore[arg-type]
@@ -435,86 +474,24 @@ SUBSET = Case("conv2d", 3, 4, 6, length=8, height=8, bias="normal", **CANCEL)  #
 DENSE = Case("dense", in_channels=384, filters=64)
 UNITS = Case("dense", in_channels=3286, filters=65)
 
-THREADS = [
-    Thread("jax#39103", BUG, "jax", "float64", jit_element.__doc__ or "", jit_element),
-    *(
-        Thread(name, BUG, library, dtype, judge.__doc__ or "", judge, rebuilt)
-        for name, library, dtype, judge, rebuilt in (
-            ("pytorch#163347", "torch", "bfloat16", first_tap_alone, True),
-            ("transformers#46773", "torch", "float32", mask_skipped, True),
-            ("FlagGems#4984", "torch", "float32", next_group_in_the_mean, True),
-            ("onnxruntime#16105", "onnxruntime", "int8", saturated_pairs, True),
-            ("oneDNN#1354", "onednn", "int8", saturated_convolution, True),
-            ("onnxruntime#27845", "onnxruntime", "float32", negatives_lost, True),
-            ("pandas#48950", "pandas", "float64", rolling_deviation, False),
-            ("pytorch#18948", "torch", "float32", strides_ignored, True),
-            ("pytorch#19912", "torch", "float32", groups_lost, True),
-            ("OpenBLAS#2914", "openblas", "float32", not_cleared, True),
-            (
-                "transformers 5.8.1, Mamba2 in chunks",
-                "torch",
-                "float32",
-                chunks_without_state,
-                True,
-            ),
-        )
-    ),
-    *(
-        Thread(name, BUG, "litert", "float32", "SAME with this stride gives zeros.", judge, True)
-        for name, judge in (
-            ("LiteRT#4847", zeros_for_same(TEN)),
-            ("LiteRT#9256", zeros_for_same(UNEVEN)),
-        )
-    ),
-    *(
-        Thread(name, ROUNDING, library, dtype, judge.__doc__ or "", judge, rebuilt)
-        for name, library, dtype, judge, rebuilt in (
-            ("pytorch#156154", "torch", "float32", product_and_convolution, False),
-            ("pytorch#24172", "torch", "float32", constants, False),
-            ("pytorch#51276", "torch", "float64", ones_by_matrix, False),
-            ("numpy#13734", "numpy", "float32", columns_of_sums, False),
-            ("numpy#8869", "numpy", "float16", stagnating, False),
-            ("numpy#8116", "numpy", "float64", rows_of_means, False),
-            ("numpy#25909", "numpy", "float32", memory_order, False),
-            ("onnxruntime#10058", "onnxruntime", "float32", logarithms, False),
-            ("tensorflow#105829", "tensorflow", "float32", chain_against_blocks, True),
-            ("a transposed convolution, two libraries", "torch", "float32", transposed, False),
-        )
-    ),
-    *(
-        Thread(name, ROUNDING, library.partition(",")[0], "float32", text, judge)
-        for name, library, text, judge in (
-            (
-                "pytorch#134908",
-                "torch",
-                "Batch 1 against 2.",
-                pairs(ROWS, 1, 2, "torch", vary="batch"),
-            ),
-            (
-                "pytorch#81694",
-                "torch",
-                "Batch 1 against 2.",
-                pairs(PADDED, 1, 2, "torch", vary="batch"),
-            ),
-            ("pytorch#116373", "torch", "A crop of a signal.", pairs(CROPPED, 5, 201, "torch")),
-            (
-                "tensorflow#61422",
-                "tensorflow",
-                "Some of the filters.",
-                pairs(SUBSET, 1, 6, "tensorflow,onednn=0", vary="filters"),
-            ),
-            (
-                "onnxruntime#7642",
-                "onnxruntime",
-                "Rows alone and together.",
-                pairs(DENSE, 1, 8, "onnxruntime,weights=argument"),
-            ),
-            (
-                "tensorflow#46770",
-                "tensorflow",
-                "Rows alone and together.",
-                pairs(UNITS, 1, 93, "tensorflow,onednn=0"),
-            ),
-        )
-    ),
+ZEROS = "SAME with this stride gives zeros."
+THREADS += [
+    Thread("LiteRT#4847", BUG, "litert", "float32", ZEROS, zeros_for_same(TEN), True),
+    Thread("LiteRT#9256", BUG, "litert", "float32", ZEROS, zeros_for_same(UNEVEN), True),
 ]
+
+
+def pair(name: str, target: str, text: str, case: Case, at: int, against: int, **how: Any) -> None:
+    """Adds a thread about one case at two sizes, as probe judges it."""
+    judge = partial(of_case, case, target, at=at, against=against, **how)
+    library = target.partition(",")[0]
+    THREADS.append(Thread(name, ROUNDING, library, "float32", text, judge))
+
+
+pair("pytorch#134908", "torch", "Batch 1 against 2.", ROWS, 1, 2, vary="batch")
+pair("pytorch#81694", "torch", "Batch 1 against 2.", PADDED, 1, 2, vary="batch")
+pair("pytorch#116373", "torch", "A crop of a signal.", CROPPED, 5, 201)
+EIGEN = "tensorflow,onednn=0"
+pair("tensorflow#61422", EIGEN, "Some of the filters.", SUBSET, 1, 6, vary="filters")
+pair("onnxruntime#7642", "onnxruntime,weights=argument", "Rows alone and together.", DENSE, 1, 8)
+pair("tensorflow#46770", EIGEN, "Rows alone and together.", UNITS, 1, 93)
