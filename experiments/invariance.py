@@ -2,8 +2,7 @@
 
 Fifty layers at every size from 1 to 4,096, with three sets of operands that show nearly every other
 order, held at every place; models at batches, orders and paddings. Counted are numbers that change,
-in the library as it is and in the invariant mode; both are timed in turns, beside
-`probe.stable`.
+in the library as it is and in the invariant mode; both are timed in turns.
 Meant for an idle machine with two processors: a quarter of an hour.
 
 Writes results/invariance/<machine>/*.parquet; notebooks/invariance.ipynb draws them. What is stored
@@ -13,7 +12,8 @@ already is not measured again; Ctrl-C and --time end it after the subject that i
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,10 @@ from lib import frame
 from lib.invariance import Counted, Made, Subject, backwards, counted, subjects, timed
 from probe import Store, Target, load
 from probe.case.errors import ProbeError
-from probe.sweep.campaign import run_row
-from probe.sweep.printing import Output, table
-from probe.targets import budget
-from probe.targets.launch import open_session
+from probe.sweep.campaign import Campaign, CampaignPart
+from probe.sweep.store import parquet
+
+NAME = "invariance"
 
 REPEATS = 5
 QUICK = (backwards(33, 4, 16), backwards(20, 7, 5))
@@ -40,27 +40,7 @@ def bits(subject: Subject, like: str, made: Made) -> Iterator[Row]:
             start = time.monotonic()
             found = counted(made, groups(threads != made.numbers[0]), subject.dtype)
             yield row(subject, like, made, axis, threads, found, start)
-    if len(made.numbers) > 1:
-        start = time.monotonic()
-        found = across(made, subject.dtype)
-        yield row(subject, like, made, "threads", made.numbers[-1], found, start)
     made.threads(made.numbers[0])
-
-
-def across(made: Made, dtype: str) -> Counted:
-    """Returns the first answer of each axis with the first number of threads against the last."""
-    found = Counted()
-    for groups in made.axes.values():
-        group = next(groups(True))
-        if group.before is not None:
-            group.before()
-        sides = []
-        for threads in (made.numbers[0], made.numbers[-1]):
-            made.threads(threads)
-            sides.append([made.read(way(*group.whole)) for way in (made.plain, made.invariant)])
-        plain, mine = zip(*sides, strict=True)
-        found.add(made.numbers[-1], plain, mine, dtype)
-    return found
 
 
 def row(
@@ -68,7 +48,7 @@ def row(
 ) -> Row:
     """Returns a row of ``invariances``."""
     notes = list(getattr(getattr(made.report, "table", None), "notes", ()))
-    kept: Row = {"kept": found.kept if like == "largest" and axis != "threads" else None}
+    kept: Row = {"kept": found.kept if like == "largest" else None}
     return (
         {"subject": subject.name, "target": subject.target, "axis": axis, "like": like}
         | {"threads": threads, "kind": subject.kind, "dtype": subject.dtype}
@@ -90,79 +70,43 @@ def times(subject: Subject, made: Made) -> Iterator[Row]:
     made.threads(made.numbers[0])
 
 
-def measure(subject: Subject) -> tuple[list[Row], list[Row]]:
-    """Returns all that is asked of a subject: rows of ``invariances`` and of ``measurements``."""
-    rows: list[Row] = []
-    seconds: list[Row] = []
-    for like in subject.likes:
-        made = subject.make(like)
-        rows += bits(subject, like, made)
-        if like == "largest":
-            seconds += times(subject, made)
-    return rows, seconds
+class Measuring(Campaign[Subject]):
+    """Measures subjects that are not stored yet, one after the other."""
 
+    refusals = (ProbeError, RuntimeError)
 
-def measure_all(chosen: Iterable[Subject], store: Path, kept: Store, out: Output) -> bool:
-    """Subjects that are not stored yet, one after the other; whether Ctrl-C ended it."""
-    runs: dict[str, Row] = {}
-    with out.progress("layers and models") as tell:
-        every = list(chosen)
-        done = stored(store)
-        for number, subject in enumerate(every):
-            tell(number, len(every), subject.name)
-            if subject.target not in runs:
-                with open_session(Target.parse(subject.target)) as session:
-                    place = session.target, session.facts, session.variables
-                    runs[subject.target] = run_row(*place, "invariance")
-            run = runs[subject.target]
-            if (run["run_id"], subject.name) in done:
-                continue
-            if (allowed := budget.current_budget()) and allowed.over:
-                allowed.left_out += 1
-                continue
-            try:
-                rows, seconds = measure(subject)
-            except KeyboardInterrupt:
-                return True
-            except (ProbeError, RuntimeError) as error:
-                out.note(f"{subject.name}: {str(error).splitlines()[0]}")
-                continue
-            kept.append("runs", run)
-            kept.append("invariances", [one | {"run_id": run["run_id"]} for one in rows])
-            kept.append("measurements", [one | {"run_id": run["run_id"]} for one in seconds])
-            kept.flush()
-    return False
-
-
-def stored(store: Path) -> set[tuple[str, str]]:
-    """Run and name of every subject that has its rows."""
-    if not list(store.glob("*/*.parquet")):
-        return set()
-    found = load(store).invariances
-    return set(zip(found.run_id, found.subject, strict=True))
+    def ask(self, part: CampaignPart[Subject], question: Subject) -> None:
+        """Stores all that is asked of a subject, at once when all is known."""
+        assert self.store is not None
+        stored = parquet.read_table(self.store.path, "invariances").to_pylist()
+        if (part.run_id, question.name) in {(row["run_id"], row["subject"]) for row in stored}:
+            self.tally.before += 1
+            return
+        rows: list[Row] = []
+        seconds: list[Row] = []
+        for like in question.likes:
+            made = question.make(like)
+            rows += bits(question, like, made)
+            if like == "largest":
+                seconds += times(question, made)
+        run = {"run_id": part.run_id}
+        self.keep("invariances", [row | run for row in rows])
+        self.keep("measurements", [row | run for row in seconds])
+        self.store.flush()
+        self.tally.found += 1
 
 
 @frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, stores and prints; whether Ctrl-C ended it."""
     frame.refuse_shards()
-    out = Output()
-    with Store.here(store) as kept:
-        interrupted = measure_all(QUICK if quick else subjects(), store, kept, out)
-    show(store, out)
-    return interrupted
-
-
-def show(store: Path, out: Output) -> None:
-    """By kind: subjects, compared and differing numbers."""
-    found = load(store).invariances
-    right = ("subjects", "compared", "plain", "invariant")
-    shown = table("kind", "axis", *right, right=right)
-    for (kind, axis), rows in found.groupby(["kind", "axis"]):
-        sums = rows[["compared", "plain", "differing"]].sum()
-        counts = (f"{int(one):,}" for one in sums)
-        shown.add_row(kind, axis, f"{rows.subject.nunique()}", *counts)
-    out.results.print(shown)
+    chosen = sorted(QUICK if quick else subjects(), key=lambda one: one.target)
+    asked = groupby(chosen, key=lambda one: one.target)
+    with Store.here(store) as kept, frame.bar("layers and models") as tell:
+        done = Measuring(kept, NAME, tell).run((Target.parse(t), [*some]) for t, some in asked)
+    by = ["kind", "axis"]
+    print(load(store).invariances.groupby(by)[["compared", "plain", "differing"]].sum())
+    return frame.told(done, "layers and models measured")
 
 
 if __name__ == "__main__":

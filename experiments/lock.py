@@ -1,12 +1,11 @@
-"""Does `bits.lock` cry wolf, does it name what changed bits, and what does a check cost?
+"""Does `bits.lock` cry wolf, does it name what changed bits?
 
 Twenty results of seven libraries are computed under three limits of instructions and with one and
-two processors, three times each, in processes of their own; an emulated Haswell (qemu-user, where
-it is installed) is a second processor. Each of these is a lock against which all others are
-checked: a check that fails although no release and no code changed is a false alarm.
+two processors, three times each, in processes of their own. Each of these is a lock against which
+all others are checked: a check that fails although no release and no code changed is a false alarm.
 
-Then releases that moved bits (ONNX Runtime, JAX, OpenBLAS below NumPy, TensorFlow), a planted
-change of a user's code, and a lock of the other processor: `probe check lock` runs in one
+Then releases that moved bits (ONNX Runtime, JAX, OpenBLAS below NumPy, TensorFlow), and a planted
+change of a user's code: `probe check lock` runs in one
 environment, `probe check` in the other, and has to name the cause and the operation. Releases are
 installed into probe's cache. An hour on two processors, most of it imports.
 
@@ -23,10 +22,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -37,17 +35,14 @@ from lib import frame
 from lib.locked import CHECKS
 from probe import Store
 from probe.case.errors import TargetError
-from probe.record.store import bits_of
-from probe.sweep.campaign import run_row
 from probe.sweep.plan import current_shard
 from probe.sweep.printing import Output
 from probe.targets import installation
-from probe.targets.launch import open_session
 from probe.targets.progress import silent
 from probe.targets.runtimes import environments
 from probe.targets.target import Target
-from probe.ui.lock.checks import BitsSession, LockFile, judged_check
-from probe.ui.lock.conditions import CORES_OF, LEVELS, Facts, limiting_variables
+from probe.ui.lock.checks import LockFile, judged_check
+from probe.ui.lock.conditions import CORES_OF, LEVELS, limiting_variables
 from probe.ui.lock.runs import exit_status
 from probe.ui.lock.why import Command, Rerun, overlay, run_again
 
@@ -57,12 +52,6 @@ THREADS = (1, 2)
 REPEATS = 3
 AT_ONCE = 8
 """Processes that run at once: what is measured are bits, no times."""
-
-OTHER = "Haswell"
-"""The processor that qemu stands in for: without AVX-512, as many that tests run on."""
-
-EMULATED = ("numpy", "scipy", "onnxruntime", "opencv")
-"""Libraries whose checks run there: importing the others takes qemu ten minutes each."""
 
 TEST = """
 import pytest
@@ -192,30 +181,22 @@ def main(store: Path, quick: bool) -> bool:
     """Measures and stores; whether Ctrl-C ended it."""
     out = Output()
     with Store.here(store) as kept, out.progress(NAME) as tell:
-        with open_session(Target.parse("reference"), inline=True).start() as session:
-            row = run_row(session.target, session.facts, session.variables, NAME)
-        kept.append("runs", row)
+        run = frame.stored_run("reference", kept, NAME)
 
         def say(text: str) -> None:
             tell(0, 0, text)
 
         try:
-            # a shard (--shard 1/3) has the alarms or the costs, or some of the changes
-            mine = current_shard().part(
-                ["alarms", "costs", *([] if quick else ["processor", *CHANGES])]
-            )
+            # a shard (--shard 1/3) has the alarms, or some of the changes
+            mine = current_shard().part(["alarms", *([] if quick else CHANGES)])
             if "alarms" in mine:
-                alarms(kept, row["run_id"], quick, say)
+                alarms(kept, run, quick, say)
             known = {key[2] for key in kept.done_keys("verdicts")}
-            if "processor" in mine and PROCESSOR not in known and (found := processor_as_cause()):
-                kept.append("verdicts", {"run_id": row["run_id"]} | found)
             some = [one for one in mine if isinstance(one, Change) and one.name not in known]
             with ThreadPoolExecutor(AT_ONCE) as pool:
                 for change, found in zip(some, pool.map(named_cause, some), strict=True):
                     say(change.name)
-                    kept.append("verdicts", {"run_id": row["run_id"]} | found)
-            if "costs" in mine:
-                costs(kept, row["run_id"], quick)
+                    kept.append("verdicts", {"run_id": run} | found)
         except KeyboardInterrupt:
             return True
     return False
@@ -261,8 +242,6 @@ def observed(folder: Path, quick: bool, say: Callable[[str], None]) -> dict[Side
         command = Command([*words, *["-k", "numpy"] * quick], folder, variables)
         for repeat in range(1 if quick else REPEATS):
             asked[f"{level}, {count}", repeat] = command
-    if not quick and (emulated := emulated_command(folder, EMULATED)):
-        asked[f"{OTHER}, 1", 0] = emulated
 
     def run(number: int) -> tuple[Side, Rerun]:
         side, command = list(asked.items())[number]
@@ -276,20 +255,14 @@ def observed(folder: Path, quick: bool, say: Callable[[str], None]) -> dict[Side
     with ThreadPoolExecutor(AT_ONCE) as pool:
         found = dict(pool.map(run, reversed(range(len(asked)))))
     for (label, _), one in found.items():
-        if one.why and OTHER not in label:
+        if one.why:
             raise TargetError(label, "error", one.why)
-        if OTHER in label:
-            one.facts |= OTHERS_FACTS
-    return {side: one for side, one in sorted(found.items()) if not one.why}
+    return dict(sorted(found.items()))
 
 
 ROOT = Path(__file__).resolve().parent.parent
 INSTALLED = any(one.name == "bits" for one in metadata.entry_points(group="pytest11"))
 PLUGIN = [] if INSTALLED else ["-p", "probe.ui.lock.plugin"]
-
-PROCESSOR = f"{OTHER} (emulated) -> this one"
-OTHERS_FACTS: Facts = {"processor": f"{OTHER.lower()}-emulated", "isa": "avx2"}
-"""/proc/cpuinfo has the host's processor, whatever the emulated program is given."""
 
 
 def pytest_in(folder: Path) -> tuple[list[str], dict[str, str]]:
@@ -297,41 +270,6 @@ def pytest_in(folder: Path) -> tuple[list[str], dict[str, str]]:
     words = [sys.executable, "-m", "pytest", *PLUGIN, "-q", "-p", "no:cacheprovider"]
     path = os.pathsep.join([str(Path(__file__).parent), str(ROOT)])
     return [*words, f"--rootdir={folder}"], {"PYTHONPATH": path}
-
-
-def emulated_command(folder: Path, libraries: Sequence[str]) -> Command | None:
-    """Returns what runs the checks of libraries on the emulated processor; None without one."""
-    words, path = pytest_in(folder)
-    if (emulator := environments.emulator_path("qemu-x86_64")) is None:
-        return None
-    emulated = [emulator, "-cpu", OTHER, *words, "-k", " or ".join(libraries)]
-    return Command(emulated, folder, {**path, CORES_OF: 1})
-
-
-def processor_as_cause() -> dict[str, Any] | None:
-    """Returns what is said of NumPy's checks against a lock of the emulated processor."""
-    begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="probe-") as made:
-        folder = Path(made)
-        (folder / "test_bits.py").write_text(TEST)
-        (folder / "out").mkdir()
-        emulated = emulated_command(folder, ("numpy",))
-        other = Rerun(folder) if emulated is None else run_again(emulated, folder / "out")
-        if not other.checks:
-            return None
-        lock = LockFile()
-        for check, bits in other.checks.items():
-            lock.accept(check, other.facts | OTHERS_FACTS, bits)
-        (folder / "bits.lock").write_text(lock.text())
-        words, path = pytest_in(folder)
-        words += ["-k", "numpy", "--bits-why=all", "--bits-report=json"]
-        environment = os.environ | path
-        subprocess.run(words, cwd=folder, env=environment, capture_output=True, check=False)
-        checks = json.loads((folder / "bits-report.json").read_text())["checks"]
-    moved = [one for one in checks if one["verdict"] != "same"]
-    told = "; ".join(f"{one['check'].partition('[')[2][:-1]}: {in_words(one)}" for one in moved)
-    row = {"part": "lock", "name": PROCESSOR, "target": "numpy", "dtype": "", "summands": 0}
-    return row | {"outputs": len(moved), "conditions": told, "seconds": time.monotonic() - begun}
 
 
 def in_words(one: Mapping[str, Any]) -> str:
@@ -395,30 +333,6 @@ def in_environment(
 NEEDED = {"click": "8.1.8", "jinja2": "3.1.6", "markupsafe": "3.0.2", "rich": "13.9.4"}
 NEEDED |= {"xxhash": "3.5.0", "pygments": "2.19.1"}
 """Of probe's own requirements, what an environment of a release alone lacks."""
-
-
-def costs(kept: Store, run: str, quick: bool) -> None:
-    """Stores what a check takes where nothing changed, and the hash of as many bytes, in turns."""
-    if any(key[1] == "check" for key in kept.done_keys("measurements")):
-        return
-    rows = []
-    with tempfile.TemporaryDirectory(prefix="probe-") as folder:
-        for size in (1 << 10, 1 << 20) if quick else (1 << 10, 1 << 20, 1 << 28):
-            array = np.arange(size // 4, dtype=np.float32)
-            path = Path(folder, f"{size}.lock")
-            first = BitsSession(path, update=True)
-            first.checked("t.py::test", "t.py::test", array, ("t.py", 1))
-            first.finish()
-            session = BitsSession(path)
-            check = partial(session.checked, "t.py::test", "t.py::test", array, ("t.py", 1))
-            for repeat in range(3 if quick else 21):
-                for subject, way in (("check", check), ("hash", partial(bits_of, array))):
-                    begun = time.perf_counter()
-                    way()
-                    row = {"run_id": run, "subject": subject, "variant": "same bits", "size": size}
-                    row |= {"repeat": repeat, "value": time.perf_counter() - begun, "unit": "s"}
-                    rows.append(row)
-    kept.append("measurements", rows)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Measures a large sweep: a million convolutions, 10^9 compared outputs, and kill -9.
 
 Time and memory against the number of cases and of lengths, each over three orders of magnitude;
-bytes in the store and seconds to read it; one process, two shards and a cluster of two in turns;
-and a sweep that is killed at random moments, parent or child, until it has finished. Stores that
-are only measured lie in a temporary folder. Meant for an idle machine with two processors.
+bytes in the store and seconds to read it; and a sweep that is killed at random moments, parent or
+child, until it has finished. Stores that are only measured lie in a temporary folder. Meant for an
+idle machine with two processors.
 
 Writes results/scale/<machine>/*.parquet; notebooks/scale.ipynb draws them.
 """
@@ -26,15 +26,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lib import frame
+from lib.frame import Row
 from probe import Case, Store, Target, load
 from probe.sweep import plan as shard
 from probe.sweep.bits import sweep_cases
-from probe.sweep.campaign import run_row
-from probe.sweep.printing import Output, table
-from probe.targets.launch import open_session
 from probe.ui.answers import sweep as answers
 
-Row = dict[str, Any]
+PROBE = [sys.executable, "-m", "probe"]
 
 
 class Plan(NamedTuple):
@@ -46,8 +44,6 @@ class Plan(NamedTuple):
     large: tuple[int, ...]
     spread: int
     repeat: int
-    throughput: int
-    long_calls: tuple[int, int, int]
     kills: int
 
 
@@ -58,8 +54,6 @@ FULL = Plan(
     large=(10, 100, 1000),
     spread=1000,
     repeat=3,
-    throughput=10_000,
-    long_calls=(256, 512, 2000),
     kills=60,
 )
 QUICK = Plan(
@@ -69,8 +63,6 @@ QUICK = Plan(
     large=(2, 6),
     spread=20,
     repeat=1,
-    throughput=40,
-    long_calls=(4, 4, 20),
     kills=3,
 )
 
@@ -107,7 +99,6 @@ class Swept(NamedTuple):
     compared: int
     differing: int
     failures: int
-    seconds: float
     cpu: float
     parent: float
     child: float
@@ -117,7 +108,6 @@ def swept(
     target: str, cases: Sequence[Case], lengths: Sequence[int], store: Path, part: str
 ) -> Swept:
     """Sweeps in this process and a child, every length run once and compared with the longest."""
-    start = time.monotonic()
     with (
         shard.within_shard(shard.Shard.parse(part)) as mine,
         Store.here(store / mine.folder) as kept,
@@ -127,7 +117,6 @@ def swept(
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return Swept(
         *(one.comparisons, one.compared, one.differing, len(one.failures)),
-        seconds=time.monotonic() - start,
         cpu=sum(each.ru_utime + each.ru_stime for each in used),
         parent=used[0].ru_maxrss / 1024,
         child=used[1].ru_maxrss / 1024,
@@ -160,7 +149,6 @@ def lines(target: str, plan: Plan) -> Iterator[Row]:
             with tempfile.TemporaryDirectory() as folder:
                 (one,) = side_by_side(1, target, cases, lengths, Path(folder))
             size = one.comparisons
-            yield row(f"{subject}: time", "by the clock", size, one.seconds, "s", repeat)
             yield row(f"{subject}: time", "of processors", size, one.cpu, "s", repeat)
             yield row(f"{subject}: memory", "parent", size, one.parent, "MiB", repeat)
             yield row(f"{subject}: memory", "child", size, one.child, "MiB", repeat)
@@ -219,70 +207,7 @@ def on_disk(folder: Path) -> int:
 
 def command(*words: str) -> None:
     """Runs probe in a process of its own. CalledProcessError: it failed."""
-    subprocess.run([sys.executable, "-m", "probe", *words], check=True, capture_output=True)
-
-
-def throughput(target: str, plan: Plan) -> Iterator[Row]:
-    """Yields the same commands in one process, as two shards, and on a cluster of two, in turns.
-
-    Calls of some ten microseconds, of which a sweep in one process occupies two processors too; and
-    calls of many milliseconds, beside which nothing else counts. The start of all is included.
-    """
-    channels, filters, lengths = plan.long_calls
-    short = ("throughput, short calls", 3, 4, 4, plan.throughput)
-    for subject, kernel, inputs, outputs, count in (
-        short,
-        ("throughput, long calls", 5, channels, filters, lengths),
-    ):
-        words = f"sweep --op conv1d --kernel {kernel} --in-channels {inputs} --filters {outputs}"
-        asked = f"--control differing --lengths {kernel}..{count + kernel} --target {target}"
-        for repeat in range(1, plan.repeat + 1):
-            for variant, parts in ways()[:: -1 if repeat % 2 else 1]:
-                yield timed(
-                    subject, variant, parts, [*words.split(), *asked.split()], count, repeat
-                )
-
-
-def ways() -> list[tuple[str, list[list[str]]]]:
-    """Returns how a command may be run: by name, what each of its processes gets beside it."""
-    found: list[tuple[str, list[list[str]]]] = [
-        ("one process", [[]]),
-        ("two shards", [["--shard", "1/2"], ["--shard", "2/2"]]),
-    ]
-    return found + [("cluster local:2", [["--cluster", "local:2"]])] * has_cluster()
-
-
-def timed(
-    subject: str, variant: str, parts: list[list[str]], words: list[str], count: int, repeat: int
-) -> Row:
-    """Returns seconds until all processes of a command have ended."""
-    with tempfile.TemporaryDirectory() as folder:
-        start = time.monotonic()
-        running = [
-            subprocess.Popen(
-                [sys.executable, "-m", "probe", *words, "--store", folder, *part, "--json"],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-            for part in parts
-        ]
-        statuses = [each.wait() for each in running]
-        seconds = time.monotonic() - start
-        done = 0 if any(statuses) else len(load(folder).comparisons)
-    failed = "" if done == count else ": failed"
-    return row(subject, f"{variant}{failed}", done, seconds, "s", repeat)
-
-
-def has_cluster() -> bool:
-    """Returns whether this probe's sweep knows clusters, and can start one here."""
-    asked = subprocess.run(
-        [sys.executable, "-m", "probe", "sweep", "--help"], capture_output=True, text=True
-    )
-    try:
-        import distributed  # noqa: F401
-    except ImportError:
-        return False
-    return "--cluster" in asked.stdout
+    subprocess.run([*PROBE, *words], check=True, capture_output=True)
 
 
 def kills(plan: Plan) -> Iterator[Row]:
@@ -316,11 +241,8 @@ def killed(words: list[str], victim: str, usual: float) -> tuple[bool, bool]:
 
     One whose child is lost goes on and ends; one that ended before its moment wasn't hit.
     """
-    with subprocess.Popen(
-        [sys.executable, "-m", "probe", *words],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as process:
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen([*PROBE, *words], stdout=quiet, stderr=quiet) as process:
         hit = False
         if victim:
             with suppress(subprocess.TimeoutExpired):
@@ -358,46 +280,19 @@ def rows(store: Path) -> dict[tuple[Any, ...], tuple[Any, ...]]:
     return rows
 
 
-def measure(plan: Plan) -> Iterator[tuple[str, list[Row]]]:
+def measure(plan: Plan) -> Iterator[tuple[str, Iterator[Row]]]:
     """(target, rows), one part after the other."""
     for target in plan.targets:
-        yield target, list(lines(target, plan))
+        yield target, lines(target, plan)
     first = plan.targets[0]
-    yield first, list(throughput(first, plan))
-    yield first, list(large(first, plan))
-    yield "reference", list(kills(plan))
+    yield first, large(first, plan)
+    yield "reference", kills(plan)
 
 
 @frame.script
 def main(store: Path, quick: bool) -> None:
     """Measures, stores and prints."""
-    frame.refuse_shards()
-    os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", ABSL_MIN_LOG_LEVEL="3")
-    out, found = Output(), []
-    with Store.here(store) as kept, out.progress("measuring"):
-        for text, some in measure(QUICK if quick else FULL):
-            with open_session(Target.parse(text)) as session:
-                run = run_row(session.target, session.facts, session.variables, "scale")
-            kept.append("runs", run)
-            kept.append("measurements", [one | {"run_id": run["run_id"]} for one in some])
-            kept.flush()
-            found += [{"target": text} | one for one in some]
-    show(found, out)
-
-
-def show(found: list[Row], out: Output) -> None:
-    """Every figure; of repetitions the middle one."""
-    right = ("size", "value")
-    shown = table("target", "what", "size", "value", "unit", right=right)
-    for key in dict.fromkeys(
-        (one["target"], one["subject"], one["variant"], one["size"], one["unit"]) for one in found
-    ):
-        names = ("target", "subject", "variant", "size", "unit")
-        values = sorted(one["value"] for one in found if tuple(one[n] for n in names) == key)
-        target, subject, variant, size, unit = key
-        middle = values[len(values) // 2]
-        shown.add_row(target, f"{subject}, {variant}", f"{size:,}", f"{middle:,.5g}", unit)
-    out.results.print(shown)
+    frame.timed(store, "scale", measure(QUICK if quick else FULL))
 
 
 if __name__ == "__main__":

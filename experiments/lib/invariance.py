@@ -47,12 +47,11 @@ class Group(NamedTuple):
 class Made:
     """A subject in its library.
 
-    ``plain``, ``invariant``: called with a question's inputs; ``stable``: the same on
-    ``probe.stable``'s exact chain, if there is one. ``read``: an answer as a container array.
+    ``plain``, ``invariant``: called with a question's inputs.
+    ``read``: an answer as a container array.
     ``axes``: by what is changed, a function that gives groups; its argument: whether a sample of
     the sizes is enough. ``timed``: sizes, and the inputs of one. ``threads``: sets their number, to
-    each of ``numbers``; classes are found with the first. ``compiled``: the plain model compiled,
-    which is timed only.
+    each of ``numbers``; classes are found with the first.
     """
 
     plain: Callable[..., Any]
@@ -62,9 +61,7 @@ class Made:
     axes: Mapping[str, Callable[[bool], Iterator[Group]]]
     timed: tuple[Sequence[int], Callable[[int], tuple[Any, ...]]]
     threads: Callable[[int], None]
-    stable: Callable[..., Any] | None = None
     numbers: tuple[int, ...] = (2, 1)
-    compiled: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -149,8 +146,6 @@ def timed(made: Made, size: int, repeat: int) -> Iterator[tuple[str, int, float]
     """(way, repetition, seconds a call) of all ways in turns; the first turn does not count."""
     inputs = made.timed[1](size)
     ways = {"plain": made.plain, "invariant": made.invariant}
-    ways |= {"stable": made.stable} if made.stable else {}
-    ways |= {"compiled": made.compiled} if made.compiled else {}
     for way in ways.values():
         way(*inputs)
     start = time.perf_counter()
@@ -158,12 +153,11 @@ def timed(made: Made, size: int, repeat: int) -> Iterator[tuple[str, int, float]
     loops = max(1, min(MOST_LOOPS, int(PATIENCE / (time.perf_counter() - start))))
     for number in range(repeat + 1):
         for name, way in list(ways.items())[:: -1 if number % 2 else 1]:
-            some = max(1, loops // 10) if name == "stable" else loops
             start = time.perf_counter()
-            for _ in range(some):
+            for _ in range(loops):
                 way(*inputs)
             if number:
-                yield name, number, (time.perf_counter() - start) / some
+                yield name, number, (time.perf_counter() - start) / loops
 
 
 def subjects() -> Iterator[Subject]:

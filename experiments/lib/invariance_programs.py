@@ -33,7 +33,7 @@ def weights(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return (rng.standard_normal(shape) / np.sqrt(np.prod(shape[:-1]))).astype(np.float32)
 
 
-def made(x: np.ndarray, plain: Run, same: Run, report: Any, compiled: Run | None = None) -> Made:
+def made(x: np.ndarray, plain: Run, same: Run, report: Any) -> Made:
     """Returns a subject whose samples lie along the first axis of one array."""
 
     def threads(count: int) -> None:
@@ -41,12 +41,7 @@ def made(x: np.ndarray, plain: Run, same: Run, report: Any, compiled: Run | None
 
     axes = {"batch": lambda sample: batches(x, SIZES), "order": lambda sample: orders(x)}
     timed = TIMED, lambda size: (np.ascontiguousarray(x[:size]),)
-    numbers = (THREADS,)
-    return Made(
-        *(plain, same, report, np.asarray, axes, timed, threads),
-        numbers=numbers,
-        compiled=compiled,
-    )
+    return Made(plain, same, report, np.asarray, axes, timed, threads, (THREADS,))
 
 
 def pictures(name: str) -> tuple[Any, np.ndarray]:
@@ -68,17 +63,14 @@ def encoder() -> tuple[Any, np.ndarray]:
 
 
 def of_keras(like: str, build: Callable[[], tuple[Any, np.ndarray]]) -> Made:
-    """A Keras model, called eagerly; the model compiled, whose bits are others, is timed."""
-    import tensorflow as tf
-
+    """Returns a Keras model, called eagerly."""
     model, x = build()
     same, report = stable.invariant(model, range(1, BATCH + 1), like, example=x)
-    compiled = tf.function(lambda x: model(x, training=False), reduce_retracing=True)
 
     def plain(x: np.ndarray) -> Any:
         return model(x, training=False)
 
-    return made(x, plain, same, report, compiled)
+    return made(x, plain, same, report)
 
 
 def of_jax(like: str, f: Callable[..., Any], parameters: Any, x: np.ndarray) -> Made:

@@ -176,7 +176,6 @@ def of_layer(layer: Layer) -> Subject:
         import torch
 
         from probe.sizes import stable
-        from probe.sizes.stable import torch_modules
 
         torch.set_num_threads(THREADS)
         module = built(layer)
@@ -199,14 +198,11 @@ def of_layer(layer: Layer) -> Subject:
             x = torch.randn(size, *layer.sample, generator=generator)
             return (x.to(getattr(torch, layer.dtype)),)
 
-        exact = None
-        if layer.dtype == "float32" and layer.kind not in ("matmul", "transposed", "conv3d"):
-            exact = torch.no_grad()(torch_modules.stabilized(built(layer)))
         plain = torch.no_grad()(module)
         sizes = [size for size in TIMED if size <= 256 or "linear" in layer.kind]
         timed = sizes, given
         axes = {"size": groups}
-        return Made(plain, model, report, read, axes, timed, torch.set_num_threads, exact)
+        return Made(plain, model, report, read, axes, timed, torch.set_num_threads)
 
     likes = ("largest", "cheapest") if layer.kind.startswith("linear") else ("largest",)
     return Subject(layer.name, "torch", layer.kind, layer.dtype, make, likes)
@@ -293,7 +289,6 @@ def pictures(name: str, build: Build, shape: Sequence[int], sizes: Sequence[int]
         import torch
 
         from probe.sizes import stable
-        from probe.sizes.stable import torch_modules
 
         torch.set_num_threads(THREADS)
         torch.manual_seed(SEED)
@@ -301,13 +296,12 @@ def pictures(name: str, build: Build, shape: Sequence[int], sizes: Sequence[int]
         x = torch.randn(BATCH, *shape)
         model, report = stable.invariant(module, EVERY, like)
         plain = torch.no_grad()(module)
-        exact = torch.no_grad()(torch_modules.stabilized(module))
         axes = {
             "batch": lambda sample: batches(x, SOME_SIZES if sample else sizes),
             "order": lambda sample: orders(x),
         }
         timed = TIMED_MODELS, lambda size: (x[:size].clone(),)
-        return Made(plain, model, report, read, axes, timed, torch.set_num_threads, exact)
+        return Made(plain, model, report, read, axes, timed, torch.set_num_threads)
 
     return Subject(name, "torch", "model", "float32", make)
 

@@ -19,7 +19,3 @@ def test_a_quick_run_finds_mistakes_and_calls_nothing_right_a_bug(tmp_path):
     assert total.beyond["control"] == 0 and total.within["control"] == total.outputs["control"]
     assert total.beyond["planted"] > 0.99 * total.outputs["planted"]
     assert set(rows.name) >= set(script.BUGS)
-
-
-def test_a_process_of_its_own_finds_the_library_of_the_experiments():
-    assert script._child("import lib.models; print(lib.__name__)", {}) == "lib\n"

@@ -1,4 +1,4 @@
-"""A quick run of the experiment: NumPy's checks against two locks, and what a check costs."""
+"""A quick run of the experiment: NumPy's checks against two locks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ def test_a_quick_run_has_no_false_alarm_and_its_notebook_runs_on_it(tmp_path):
     own = verdicts.variant.map(lambda text: len(set(text.split(" | "))) == 1)
     assert not verdicts[own].value.any()  # a lock of the same conditions knows them
     assert not verdicts[verdicts.variant.str.startswith("all | ")].value.any()
-    assert set(rows[rows.unit == "s"].subject) == {"check", "hash"}
     assert pictures("lock", tmp_path, tmp_path) == 1
 
 

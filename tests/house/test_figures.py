@@ -257,19 +257,15 @@ def bug_or_rounding():
 def lock():
     found = of("lock")
     rows = found.measurements
-    status, cost = rows[rows.unit == "exit status"], rows[rows.unit == "s"]
+    status = rows[rows.unit == "exit status"]
     names = status.subject.drop_duplicates()
-    median = cost.pivot_table(index="size", columns="subject", values="value", aggfunc="median")
-    small, large = median.index.min(), median.index.max()
     told = found.verdicts[~found.verdicts.name.str.contains("emulated")]
     parts = told.conditions.str.split(" | ", regex=False, expand=True)
     named = (parts[0] != "not known") & (parts[1] != "not known")
     said = (
         f"Of {len(status):,} verdicts on {len(names)} results of "
         f"{names.str.split().str[0].nunique()} libraries {(status.value == 1).sum()} are false "
-        f"alarms; of {len(told)} changes {named.sum()} are named with operation and cause. "
-        f"A check takes {1000 * median.check[small]:.2f} ms and the hash, "
-        f"{large / median.hash[large] / 1e9:.1f} GB/s"
+        f"alarms; of {len(told)} changes {named.sum()} are named with operation and cause"
     )
     return [(EXPERIMENTS, said)]
 
