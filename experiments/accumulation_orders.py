@@ -11,8 +11,6 @@ them. Change what you like below and run it again: what is stored already is not
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -23,18 +21,11 @@ from lib.frame import REPORT
 from probe import Case, Store, Target
 from probe.case.errors import TargetError
 from probe.explain import kernels
-from probe.explain.causes import explain_store
-from probe.explain.comparison import MOST_KNOWN, run_and_reveal
-from probe.order import window
-from probe.order.summation import Summation
-from probe.sweep import plan
-from probe.sweep.bits import sweep_cases
-from probe.sweep.campaign import case_row, run_row
+from probe.explain.comparison import run_case
+from probe.sizes.by_order import sweep_by_order
+from probe.sweep.campaign import Campaign, CampaignPart, Row, case_row
 from probe.sweep.plan import output_columns
-from probe.sweep.printing import Output
 from probe.sweep.store import parquet
-from probe.targets.launch import AnySession, open_session
-from probe.targets.progress import Tell
 
 NAME = "accumulation_orders"
 
@@ -112,126 +103,63 @@ QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
 @frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures and stores; whether Ctrl-C ended it."""
-    with Store.here(store) as kept, frame.bar("differences") as progress:
-        found = sweep_cases(
-            GRID[:1] if quick else GRID,
-            [Target.parse(text) for text in (QUICK if quick else ORDINARY)],
-            GRID_LENGTHS,
-            store=kept,
-            experiment=NAME,
-            control="differing",
-            keep=16,
-            progress=progress,
-        )
-    if found.interrupted:
+    parts = [(GRID[:1] if quick else GRID, GRID_LENGTHS, "length")]
+    options: dict[str, Any] = {"control": "differing", "keep": 16}
+    if frame.swept(store, NAME, parts, QUICK if quick else ORDINARY, **options):
         return True
-    with Output().progress("causes") as tell:
-        if explain_store(store, progress=tell).interrupted:
-            return True
+    if frame.explained(store, NAME):
+        return True
     studies = [STUDIES[0]._replace(targets=QUICK, asked=False)] if quick else STUDIES
-    studies = plan.current_shard().part(studies)
-    with Store.here(store) as kept, Output().progress("orders") as tell:
-        try:
-            Studies(kept, studies, tell).run()
-        except KeyboardInterrupt:
-            return True
-    return False
+    asked = [
+        (Target.parse(text), [study for study in studies if text in study.targets])
+        for text in dict.fromkeys(text for study in studies for text in study.targets)
+    ]
+    with Store.here(store) as kept, frame.bar(NAME) as tell:
+        return Studying(kept, NAME, tell).run(asked).interrupted
 
 
-class Studies:
-    """The studies, target by target, without what the store has."""
+class Studying(Campaign[Study]):
+    """Reveals each study's case at all its lengths; a study that is stored is not asked again."""
 
-    def __init__(self, store: Store, studies: Sequence[Study], tell: Tell) -> None:
-        self.store, self.studies, self.tell = store, studies, tell
-        self.total = sum(len(study.lengths) * len(study.targets) for study in studies)
-        self.done = 0
+    def place(self, question: Study) -> Row:
+        """Returns where a study failed."""
+        return {"case_id": question.case.id, "vary": "length"}
 
-    def run(self) -> None:
-        """All of them; what a target fails to do becomes a row of ``failures``."""
-        for text in dict.fromkeys(text for study in self.studies for text in study.targets):
-            mine = [study for study in self.studies if text in study.targets]
-            target = Target.parse(text)
-            session = open_session(target)
-            try:
-                session.start()
-                self._target(session, mine)
-            except TargetError as error:
-                run = run_row(target, session.facts, session.variables, NAME)
-                self._failed(error, {"run_id": run["run_id"], "case_id": None})
-            finally:
-                session.close()
+    def ask(self, part: CampaignPart[Study], question: Study) -> None:
+        """Reveals one study. TargetError: it is no sum, or the target is lost again and again."""
+        case, text = question.case, part.target.text
+        place = {"run_id": part.run_id, "target": text, **self.place(question)}
+        if not self.stored("reveals", place):
+            self.keep("cases", case_row(case))
+            found = sweep_by_order(part.session, case, question.lengths)
+            for table, rows in found.rows(part.run_id).items():
+                self.keep(table, rows)
+            for at in question.lengths if question.whole else ():
+                y = run_case(part.session, case.with_(length=at)).operands.y
+                y = y.reshape(case.output_shape(length=at))
+                self.keep_columns("outputs", output_columns(place, at, y, case.dtype))
+            if refused := [one.refusal for one in found.every if one.refusal]:
+                raise TargetError(text, "error", f"{refused[0]}: no order to draw")
+        if question.asked:
+            self.ask_for_kernels(part.target, question, place)
 
-    def _target(self, session: AnySession, studies: Sequence[Study]) -> None:
-        run = run_row(session.target, session.facts, session.variables, NAME)
-        self.store.append("runs", run)
-        for study in studies:
-            self.store.append("cases", case_row(study.case))
-            names = {"run_id": run["run_id"], "case_id": study.case.id}
-            place = names | {"target": session.target.text, "vary": "length"}
-            self._study(session, study, place)
-            if study.asked:
-                self._ask(session.target, study, place)
+    def ask_for_kernels(self, target: Target, study: Study, place: Row) -> None:
+        """What the library says it ran, at the first length of every new set of summations."""
+        sets: dict[int, set[tuple[str, str]]] = {}
+        for row in self.stored("reveals", place):
+            sets.setdefault(row["at"], set()).add((row["order_id"], row["rounding_id"]))
+        first = {frozenset(sets[at]): at for at in sorted(sets, reverse=True)}
+        answered = {row["at"] for row in self.stored("kernels", place) if row["kernel"]}
+        for at in sorted(set(first.values()) - answered):
+            found = kernels.observe(target, study.case, at)
+            self.keep("kernels", kernels.kernel_rows(place | {"at": at}, found))
 
-    def _stored(self, table: str, place: dict[str, Any]) -> list[dict[str, Any]]:
+    def stored(self, table: str, place: Row) -> list[Row]:
         """Returns the stored rows of a table at a place."""
+        assert self.store is not None
         self.store.flush()
         rows = parquet.read_table(self.store.path, table).to_pylist()
         return [row for row in rows if all(row[name] == value for name, value in place.items())]
-
-    def _study(self, session: AnySession, study: Study, place: dict[str, Any]) -> None:
-        """Reveals every length, unless it is stored whole."""
-        outputs = Counter[int]()
-        for row in self._stored("reveals", place):
-            outputs[row["at"]] += row["outputs"]
-        known: list[Summation] = []
-        for at in study.lengths:
-            self.done += 1
-            self.tell(self.done, self.total, session.target.text)
-            case = window.case_at(study.case, "length", at)
-            if outputs[at] == math.prod(case.output_shape()):
-                continue
-            try:
-                found = self._reveal(session, study, case, place | {"at": at}, known)
-            except TargetError as error:
-                self._failed(error, place | {"at": at})
-                return
-            known = list(dict.fromkeys([*found, *known]))[:MOST_KNOWN]
-
-    def _ask(self, target: Target, study: Study, place: dict[str, Any]) -> None:
-        """What the library says it ran, at the first length of every new set of summations."""
-        sets: dict[int, set[tuple[str, str]]] = {}
-        for row in self._stored("reveals", place):
-            sets.setdefault(row["at"], set()).add((row["order_id"], row["rounding_id"]))
-        first = {frozenset(sets[at]): at for at in sorted(sets, reverse=True)}
-        answered = {row["at"] for row in self._stored("kernels", place) if row["kernel"]}
-        for at in sorted(set(first.values()) - answered):
-            found = kernels.observe(target, study.case, at)
-            self.store.append("kernels", kernels.kernel_rows(place | {"at": at}, found))
-
-    def _reveal(
-        self,
-        session: AnySession,
-        study: Study,
-        case: Case,
-        place: dict[str, Any],
-        known: list[Summation],
-    ) -> list[Summation]:
-        """Stores one length; the summations of its outputs."""
-        side = run_and_reveal(session, case, known)
-        if side.orders is None:
-            raise TargetError(session.target.text, "error", f"{side.refusal}: no order to draw")
-        self.store.append("reveals", side.orders.rows(place))
-        self.store.append("orders", [one.order_row() for one in side.orders.summations])
-        self.store.append("roundings", [one.rounding_row() for one in side.orders.summations])
-        if study.whole:
-            output = side.operands.y.reshape(case.output_shape())
-            columns = output_columns(place, case.length or 0, output, case.dtype)
-            self.store.extend("outputs", columns)
-        return side.orders.summations
-
-    def _failed(self, error: TargetError, place: dict[str, Any]) -> None:
-        row = {"target": error.target, "kind": error.kind, "message": error.why}
-        self.store.append("failures", place | row | {"stderr": error.stderr or None})
 
 
 if __name__ == "__main__":

@@ -14,7 +14,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from lib import frame
-from probe import Case, Target
+from probe import Case
+
+NAME = "batch_invariance"
 
 BATCHES = (1, 2, 3, 4, 8, 16, 32)
 """Each is compared with the last one."""
@@ -71,15 +73,14 @@ QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
 @frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, explains, stores and prints; whether Ctrl-C ended it."""
-    targets = [Target.parse(text) for text in (QUICK if quick else frame.LIBRARIES)]
     shapes = [*REPORTS.values(), *SHAPES, DEPTHWISE]
     parts = [
         (shapes[:1] if quick else shapes, BATCHES, "batch"),
         (PRODUCTS[: 1 if quick else 4], BATCHES, "length"),
     ]
-    what = "batch invariance"
-    options = {"experiment": "batch_invariance", "keep": KEEP}
-    return frame.swept(store, what, parts, targets, **options) or frame.explained(store, what)
+    targets = QUICK if quick else frame.LIBRARIES
+    ended = frame.swept(store, NAME, parts, targets, keep=KEEP)
+    return ended or frame.explained(store, NAME)
 
 
 if __name__ == "__main__":

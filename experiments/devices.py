@@ -15,7 +15,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lib import frame
-from probe import Case, Target
+from probe import Case
 
 NAME = "devices"
 
@@ -70,9 +70,8 @@ def plan(quick: bool) -> list[tuple[list[Case], list[int], str]]:
 @frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, explains, stores and prints; whether Ctrl-C ended it."""
-    targets = [Target.parse(text) for text in (QUICK if quick else TARGETS)]
-    options = {"experiment": NAME, "keep": KEEP, "opens": frame.patient}
-    return frame.swept(store, NAME, plan(quick), targets, **options) or frame.explained(store, NAME)
+    ended = frame.swept(store, NAME, plan(quick), QUICK if quick else TARGETS, keep=KEEP)
+    return ended or frame.explained(store, NAME)
 
 
 if __name__ == "__main__":

@@ -13,20 +13,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from lib import frame
-from probe import Case, Target
+from probe import Case
+
+NAME = "filter_subsets"
 
 FILTERS = (1, 3, 8, 16, 31, 64)
 """Each is compared with the last one."""
 
 CASES = [
     *(
-        Case(
-            op="conv1d",
-            kernel=kernel,
-            in_channels=channels,
-            length=length,
-            operands="cancel",
-        )
+        Case("conv1d", kernel, channels, length=length, operands="cancel")
         for kernel, channels, length in (
             (5, 1, 31),
             (3, 16, 31),
@@ -52,11 +48,9 @@ QUICK = "reference reference,algorithm=pairwise".split()
 @frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, explains, stores and prints; whether Ctrl-C ended it."""
-    targets = [Target.parse(text) for text in (QUICK if quick else TARGETS)]
     parts = [(CASES[:2] if quick else CASES, FILTERS, "filters")]
-    what = "filter subsets"
-    options = {"experiment": "filter_subsets", "keep": KEEP}
-    return frame.swept(store, what, parts, targets, **options) or frame.explained(store, what)
+    ended = frame.swept(store, NAME, parts, QUICK if quick else TARGETS, keep=KEEP)
+    return ended or frame.explained(store, NAME)
 
 
 if __name__ == "__main__":

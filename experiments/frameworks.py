@@ -17,14 +17,11 @@ from pathlib import Path
 from length_sweep import grid
 from lib import frame
 from lib.frame import patient
-from probe import Case, Store, Target, load
-from probe.case.errors import TargetError
+from probe import Case, Store, Target
 from probe.explain.comparison import run_and_reveal
-from probe.sweep import plan
-from probe.sweep.campaign import case_row
+from probe.sweep.campaign import Campaign, CampaignPart, case_row
 from probe.sweep.plan import output_columns
-from probe.sweep.printing import Output
-from probe.targets.launch import AnySession
+from probe.sweep.store import parquet
 from probe.targets.target import why_unavailable
 
 NAME = "frameworks"
@@ -61,48 +58,42 @@ QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
 @frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, explains, stores and prints; whether Ctrl-C ended it."""
-    targets = [Target.parse(text) for text in (QUICK if quick else TARGETS)]
-    options = {"experiment": NAME, "keep": KEEP, "opens": patient}
+    texts = QUICK if quick else TARGETS
     parts = [(shapes, lengths, "length") for shapes, lengths in grid(quick)]
-    if frame.swept(store, f"{NAME}: the grid", parts, targets, **options):
+    if frame.swept(store, NAME, parts, texts, keep=KEEP):
         return True
-    with Store.here(store) as kept, Output().progress(f"{NAME}: all targets at one length"):
-        together(kept, targets, plan.current_shard().part(TOGETHER[: 1 if quick else None]))
+    cases = TOGETHER[: 1 if quick else None]
+    asked = [(target, cases) for target in map(Target.parse, texts) if not why_unavailable(target)]
+    with Store.here(store) as kept, frame.bar(f"{NAME}: all targets at one length") as tell:
+        if Together(kept, NAME, tell, patient).run(asked).interrupted:
+            return True
     return frame.explained(store, NAME)
 
 
-def together(kept: Store, targets: list[Target], shapes: list[Case]) -> None:
-    """Stores all outputs of every target, and how each was added; what is there is not repeated."""
-    there = load(kept.path)
-    newest = there.runs.sort_values("started").drop_duplicates("target", keep="last")
-    runs = dict(zip(newest.target, newest.run_id, strict=True))  # the sweep's
-    done = set(zip(there.outputs.run_id, there.outputs.case_id, strict=True))
-    for target in (one for one in targets if not why_unavailable(one)):  # the sweep has stored why
-        run_id, session = runs[target.text], patient(target)
-        todo = [case for case in shapes if (run_id, case.id) not in done]
-        try:
-            for case in todo:
-                session = session.revive()
-                keep_outputs(kept, session, case, run_id)
-        except TargetError as error:
-            where = {"run_id": run_id, "target": target.text, "kind": error.kind}
-            kept.append("failures", where | {"message": error.why, "stderr": error.stderr or None})
-        finally:
-            session.close()
+class Together(Campaign[Case]):
+    """Stores all outputs of a case, and how each was added; what is there is not asked again."""
 
+    def begin(self, part: CampaignPart[Case]) -> None:
+        """Reads what the store has."""
+        assert self.store is not None
+        rows = parquet.read_table(self.store.path, "outputs").select(["run_id", "case_id"])
+        self.stored = {tuple(row.values()) for row in rows.to_pylist()}
 
-def keep_outputs(kept: Store, session: AnySession, case: Case, run_id: str) -> None:
-    """Stores all outputs of one case, with the order and the rounding of each."""
-    side = run_and_reveal(session, case)
-    place = {"run_id": run_id, "case_id": case.id, "target": session.target.text, "vary": "length"}
-    kept.append("cases", case_row(case))
-    y = side.operands.y.reshape(case.output_shape())
-    kept.extend("outputs", output_columns(place, case.length or 0, y, case.dtype))
-    if side.orders is None:
-        return
-    kept.append("reveals", side.orders.rows(place | {"at": case.length}))
-    kept.append("orders", [one.order_row() for one in side.orders.summations])
-    kept.append("roundings", [one.rounding_row() for one in side.orders.summations])
+    def ask(self, part: CampaignPart[Case], question: Case) -> None:
+        """Stores one case."""
+        place = {"run_id": part.run_id, "case_id": question.id}
+        if tuple(place.values()) in self.stored:
+            return
+        place |= {"target": part.target.text, "vary": "length"}
+        side = run_and_reveal(part.session, question)
+        self.keep("cases", case_row(question))
+        y = side.operands.y.reshape(question.output_shape())
+        columns = output_columns(place, question.length or 0, y, question.dtype)
+        self.keep_columns("outputs", columns)
+        if side.orders is not None:
+            self.keep("reveals", side.orders.rows(place | {"at": question.length}))
+            self.keep("orders", [one.order_row() for one in side.orders.summations])
+            self.keep("roundings", [one.rounding_row() for one in side.orders.summations])
 
 
 if __name__ == "__main__":

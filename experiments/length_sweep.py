@@ -13,12 +13,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.text import Text
-
 from lib import frame
-from probe import Case, Store, Target
-from probe.sweep.bits import TargetSummary, sweep_cases
-from probe.sweep.printing import Output, table
+from probe import Case
+
+NAME = "length_sweep"
 
 KERNELS = (1, 3, 5, 9)
 CHANNELS = (1, 3, 16, 64, 256)
@@ -79,55 +77,24 @@ def grid(quick: bool = False) -> list[tuple[list[Case], list[int]]]:
     ]
 
 
-def plan(quick: bool) -> list[tuple[list[Case], list[str], list[int]]]:
-    """Returns what is swept, a kernel size at a time: cases, targets, lengths."""
-    if quick:
-        return [(shapes, QUICK, lengths) for shapes, lengths in grid(quick)]
-    found = []
-    for shapes, lengths in grid():
-        plain = [one for one in shapes if one.stride == (1,) and one.padding == "valid"]
-        found.append((shapes, TARGETS, lengths))
-        found.append(([one for one in plain if one.filters <= 8], [COMPILED], lengths))
-    return found
-
-
 @frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, stores and prints; whether Ctrl-C ended it."""
-    found: dict[str, list[TargetSummary]] = {}
-    with Store.here(store) as kept, frame.bar("length sweep") as progress:
-        for shapes, texts, lengths in plan(quick):
-            part = sweep_cases(
-                shapes,
-                [Target.parse(text) for text in texts],
-                lengths,
-                store=kept,
-                experiment="length_sweep",
-                progress=progress,
-                keep=KEEP,
-            )
-            for name, one in part.targets.items():
-                found.setdefault(name, []).append(one)
-            if part.interrupted:
-                break
-    show(found)
-    return part.interrupted
+    parts = [(shapes, lengths, "length") for shapes, lengths in grid(quick)]
+    ended = frame.swept(store, NAME, parts, QUICK if quick else TARGETS, keep=KEEP)
+    if not quick and not ended:
+        few = [
+            ([case for case in shapes if compiled(case)], lengths, vary)
+            for shapes, lengths, vary in parts
+        ]
+        ended = frame.swept(store, NAME, few, [COMPILED], keep=KEEP)
+    frame.summed_up(store)
+    return ended
 
 
-def show(found: dict[str, list[TargetSummary]]) -> None:
-    """A row a target: how many cases, comparisons and outputs differ."""
-    rows = table("target", "cases that differ", "comparisons", "outputs", "failures")
-    for name, parts in found.items():
-        differences = [one for part in parts for one in part.differences]
-        comparisons = sum(part.comparisons for part in parts)
-        rows.add_row(
-            Text(name, "red" if differences else "green" if comparisons else "yellow"),
-            f"{len({one.case_id for one in differences}):,}",
-            f"{len(differences):,} of {comparisons:,}",
-            f"{sum(one.outputs for one in differences):,}",
-            str(sum(len(part.failures) for part in parts)),
-        )
-    Output().results.print(rows)
+def compiled(case: Case) -> bool:
+    """Whether a case is one of the few that XLA compiles."""
+    return case.stride == (1,) and case.padding == "valid" and case.filters <= 8
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from rich.text import Text
 
 from lib import frame, nine_layers
 from lib.nine_layers import NineLayers
@@ -26,11 +25,11 @@ from probe import Case, Store, Target
 from probe.case import schema
 from probe.case.operands import normal
 from probe.diff.apart import Apart
-from probe.sizes.fixes import Measured, RemedySessions, advise, measured_remedies, remedy_rows
+from probe.sizes.fixes import Measured, RemedySessions, measured_remedies, remedy_rows
 from probe.sizes.model_fixes import ModelQuestion
 from probe.sizes.search import PaddedModel
 from probe.sweep import plan as shard
-from probe.sweep.printing import Output, table
+from probe.sweep.printing import Output
 
 NAME = "remedies"
 
@@ -121,31 +120,27 @@ QUICK_PLAN: Plan = [(QUICK, [CASES[0], TINY]), ("onnxruntime", [Whole(2, 160, ("
 @frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, stores and prints; whether Ctrl-C ended it."""
-    found: list[Measured] = []
     plan = QUICK_PLAN if quick else PLAN
     with Store.here(store) as kept, Output().progress("remedies") as tell:
         try:
             for number, (target, subjects) in enumerate(shard.questions_of_part(plan)):
                 tell(number, len(plan), target)
-                measured_on(target, subjects, kept, found)
+                measured_on(target, subjects, kept)
         except KeyboardInterrupt:
             return True
-    show(found)
+    frame.summed_up(store)
     return False
 
 
-def measured_on(
-    target: str, subjects: list[Case | Whole | Batched], store: Store, found: list[Measured]
-) -> None:
-    """Stores what isn't stored, each as soon as it is known, and adds it to ``found``."""
+def measured_on(target: str, subjects: list[Case | Whole | Batched], store: Store) -> None:
+    """Stores what isn't stored, each as soon as it is known."""
     where, done = Target.parse(target), stored(store)
     with RemedySessions() as sessions:
         for one in subjects:
             if (where.text, *key_of(one)) in done:
                 continue
-            found.append(measured(one, where, sessions))
-            for name, some in remedy_rows(found[-1], NAME).items():
-                store.append(name, some)
+            for name, rows in remedy_rows(measured(one, where, sessions), NAME).items():
+                store.append(name, rows)
             store.flush()
 
 
@@ -213,16 +208,6 @@ def stored(store: Store) -> set[tuple[str, str, int]]:
         subject = named["case_id"] or named["network_id"]
         found.add((named["target"], subject, named["fixed"]))
     return found
-
-
-def show(found: list[Measured]) -> None:
-    """A row a subject and target: what to do."""
-    told = table("target", "what", "advice")
-    for one in found:
-        advice = advise(one)
-        colour = "green" if advice.name else "red"
-        told.add_row(one.target.text, f"{one.label}, {one.fixed}", Text(advice.text, colour))
-    Output().results.print(told)
 
 
 if __name__ == "__main__":

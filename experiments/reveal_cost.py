@@ -2,8 +2,7 @@
 
 Calls of the operator and seconds against the number of summands, of filters and of outputs, beside
 the calls that FPRev's algorithm needs for one output of the same call. Every reveal starts from
-nothing; of a few repetitions the fastest is kept. At the end of a run the seconds of a few reveals
-are printed over those of FPRev's one output, called directly in this process on the same core.
+nothing; of a few repetitions the fastest is kept.
 
 Writes results/reveal_cost/<machine>/*.parquet; notebooks/reveal_cost.ipynb draws them.
 Change what you like below and run it again: what is stored already is not measured twice.
@@ -14,19 +13,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-import numpy as np
 
 from lib import frame
 from probe import Case, Store, Target
-from probe.order.fprev import fprev, fprev_calls
+from probe.order.fprev import fprev_calls
 from probe.order.orders import Orders, reveal
-from probe.order.tree import Tree
-from probe.sweep import plan
-from probe.sweep.campaign import case_row, run_row
-from probe.sweep.printing import Output
-from probe.targets.launch import AnySession, open_session
+from probe.sweep.campaign import Campaign, CampaignPart, case_row
+from probe.targets.launch import AnySession
 
 NAME = "reveal_cost"
 
@@ -74,11 +69,6 @@ LONG_TARGETS = "torch tensorflow tensorflow,xla=1 jax".split()
 
 QUICK = "reference reference,algorithm=pairwise".split()
 
-BESIDE = tuple(
-    Case("conv1d", *sizes) for sizes in ((5, 8, 8, 40), (5, 64, 64, 40), (9, 64, 64, 40))
-)
-"""40, 320 and 576 summands; ``LARGE`` has 1,536. Of these the seconds are compared with FPRev's."""
-
 REPEATS, ENOUGH = 5, 3.0
 """Repetitions of a reveal, and seconds after which no more are begun."""
 
@@ -106,21 +96,9 @@ def main(store: Path, quick: bool) -> bool:
     """Measures and stores; whether Ctrl-C ended it."""
     on_one_core()
     targets = QUICK if quick else list(dict.fromkeys(TARGETS + LONG_TARGETS))
-    with Store.here(store) as kept, Output().progress("reveal cost") as tell:
-        try:
-            for number, text in enumerate(targets):
-                todo = plan.current_shard().part(list(cases(text))[: 4 if quick else None])
-                with open_session(Target.parse(text)).start() as session:
-                    run = run_row(session.target, session.facts, session.variables, NAME)
-                    kept.append("runs", run)
-                    for done, case in enumerate(todo, 1):
-                        measure(kept, session, case, run["run_id"])
-                        tell(number * len(todo) + done, len(targets) * len(todo), text)
-        except KeyboardInterrupt:
-            return True
-    if not quick:
-        beside_fprev()
-    return False
+    asked = [(Target.parse(text), list(cases(text))[: 4 if quick else None]) for text in targets]
+    with Store.here(store) as kept, frame.bar("reveal cost") as tell:
+        return Timing(kept, NAME, tell).run(asked).interrupted
 
 
 def on_one_core() -> None:
@@ -129,19 +107,22 @@ def on_one_core() -> None:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
-def measure(store: Store, session: AnySession, case: Case, run_id: str) -> None:
-    """Stores one case, unless it is stored."""
-    names = {"run_id": run_id, "case_id": case.id, "target": session.target.text}
-    place = names | {"vary": "length", "at": case.length}
-    stored = {key[:5] for key in store.done_keys("reveals")}
-    if tuple(place.values()) in stored:
-        return
-    found = fastest(session, case)
-    store.append("cases", case_row(case))
-    store.append("reveals", found.rows(place))
-    for each in found.summations:
-        store.append("orders", each.order_row() | {"fprev": cost_of_one(each.tree)})
-        store.append("roundings", each.rounding_row())
+class Timing(Campaign[Case]):
+    """Reveals each case from nothing, unless it is stored."""
+
+    def ask(self, part: CampaignPart[Case], question: Case) -> None:
+        """Stores one case."""
+        assert self.store is not None
+        names = {"run_id": part.run_id, "case_id": question.id, "target": part.target.text}
+        place = names | {"vary": "length", "at": question.length}
+        if tuple(place.values()) in {key[:5] for key in self.store.done_keys("reveals")}:
+            return
+        found = fastest(part.session, question)
+        self.keep("cases", case_row(question))
+        self.keep("reveals", found.rows(place))
+        for each in found.summations:
+            self.keep("orders", each.order_row() | {"fprev": calls_of_one(each.tree)})
+            self.keep("roundings", each.rounding_row())
 
 
 def fastest(session: AnySession, case: Case) -> Orders:
@@ -155,48 +136,8 @@ def fastest(session: AnySession, case: Case) -> Orders:
     return best
 
 
-def beside_fprev() -> None:
-    """Prints seconds of all outputs over those of FPRev's one, each the fastest of ``REPEATS``."""
-    with open_session(Target.parse(TARGETS[0])).start() as session:
-        for case in (*BESIDE, LARGE):
-            ours = fastest(session, case)
-            theirs = min(seconds_of_one(case, ours.summations[0].tree) for _ in range(REPEATS))
-            ratio, n = ours.seconds / theirs, case.summands
-            print(
-                f"{n:,} summands: all outputs {ours.seconds:.3f} s, {ratio:.2f} times FPRev's one"
-            )
-
-
-def seconds_of_one(case: Case, tree: Tree) -> float:
-    """Returns the seconds that the published algorithm takes for the first output of TensorFlow's
-    conv1d, as its user calls it. RuntimeError: it finds another tree than ``tree``."""
-    import tensorflow as tf
-
-    x = tf.ones(case.input_shape())
-
-    def survivors(i: int, j: int) -> float:
-        weights = np.ones(case.weight_shape, np.float32)
-        weights.reshape(case.summands, -1)[[i, j]] = [[2.0**100], [-(2.0**100)]]
-        return float(tf.nn.conv1d(x, weights, 1, "VALID").numpy()[0, 0, 0])
-
-    started = time.perf_counter()
-    found = fprev(survivors, case.summands)
-    seconds = time.perf_counter() - started
-    if found != tree:
-        raise RuntimeError(
-            f"{case.label}: FPRev finds {found.formula}, and the reveal {tree.formula}"
-        )
-    return seconds
-
-
-_COSTS: dict[Tree, int] = {}
-
-
-def cost_of_one(tree: Tree) -> int:
-    """Calls that FPRev needs for one output that is added like this."""
-    if tree not in _COSTS:
-        _COSTS[tree] = fprev_calls(tree)
-    return _COSTS[tree]
+calls_of_one = cache(fprev_calls)
+"""Calls that FPRev needs for one output that is added like this."""
 
 
 if __name__ == "__main__":

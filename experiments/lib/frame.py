@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -16,7 +17,7 @@ from probe.case.case import Case
 from probe.case.errors import INTERRUPTED, InputError, ProbeError
 from probe.explain.causes import explain_store
 from probe.sweep.bits import sweep_cases
-from probe.sweep.campaign import Tally
+from probe.sweep.campaign import Row, Tally, run_row
 from probe.sweep.plan import ALL, Shard, current_shard, within_shard
 from probe.sweep.printing import Output
 from probe.sweep.store import Store
@@ -113,34 +114,59 @@ def refuse_shards() -> None:
 
 def swept(
     store: Path,
-    what: str,
+    name: str,
     parts: Iterable[tuple[Sequence[Case], Sequence[int], str]],
-    targets: Sequence[Target],
+    targets: Sequence[str],
     **options: Any,
 ) -> bool:
-    """Sweeps every part (cases, values, axis) into a store; whether Ctrl-C ended it.
-
-    ``options`` are those of :func:`probe.sweep.bits.sweep_cases`.
+    """Sweeps every part (cases, values, axis) into the store of an experiment; whether Ctrl-C
+    ended it. ``options`` are those of :func:`probe.sweep.bits.sweep_cases`.
     """
-    with Store.here(store) as kept, bar(what) as progress:
+    given = {"experiment": name, "opens": patient} | options
+    where = [Target.parse(text) for text in targets]
+    with Store.here(store) as kept, bar(name) as progress:
         for cases, values, vary in parts:
-            part = sweep_cases(
-                cases, targets, values, vary, store=kept, progress=progress, **options
-            )
+            part = sweep_cases(cases, where, values, vary, store=kept, progress=progress, **given)
             if part.interrupted:
                 return True
     return False
 
 
-def explained(store: Path, what: str) -> bool:
+def explained(store: Path, name: str) -> bool:
     """Finds the cause of every difference of a store, prints all; whether Ctrl-C ended it."""
     out = Output()
-    with out.progress(f"{what}: causes") as tell:
+    with out.progress(f"{name}: causes") as tell:
         found = explain_store(store, progress=tell)
     for line in found.failures:
         out.note(line)
-    out.results.print(show.stores(answers.summary_of_stores(load(store))))
+    summed_up(store)
     return found.interrupted
+
+
+def summed_up(store: Path) -> None:
+    """Prints a store as ``probe results`` does."""
+    Output().results.print(show.stores(answers.summary_of_stores(load(store))))
+
+
+def stored_run(text: str, store: Store, experiment: str) -> str:
+    """Stores the row of the run on a target; its id. TargetError: it does not start."""
+    with open_session(Target.parse(text)).start() as session:
+        row = run_row(session.target, session.facts, session.variables, experiment)
+    store.append("runs", row)
+    return str(row["run_id"])
+
+
+def timed(store: Path, name: str, measured: Iterable[tuple[str, Iterable[Row]]]) -> None:
+    """Stores rows of ``measurements``, by target, as soon as they are known; prints the medians."""
+    refuse_shards()
+    os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", ABSL_MIN_LOG_LEVEL="3")
+    with Store.here(store) as kept, bar(name):
+        for text, rows in measured:
+            named = {"run_id": stored_run(text, kept, name)}
+            kept.append("measurements", [row | named for row in rows])
+            kept.flush()
+    by = ["subject", "variant", "size", "unit"]
+    print(load(store).measurements.groupby(by, sort=False).value.median().to_string())
 
 
 def told(found: Tally, what: str) -> bool:

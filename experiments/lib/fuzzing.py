@@ -26,7 +26,7 @@ from probe.case.case import Case
 from probe.case.errors import InputError, ProbeError
 from probe.explain.comparison import ComparedShapes, Comparison, Finding, Revealer, compare_shapes
 from probe.explain.enclosure import RoundingVerdict
-from probe.sweep.campaign import Campaign, CampaignPart, Row, Sessions, Tally, case_row, run_row
+from probe.sweep.campaign import Campaign, CampaignPart, Row, Sessions, Tally, case_row
 from probe.sweep.store import Store, parquet
 from probe.targets import machine
 from probe.targets.launch import AnySession, open_session
@@ -247,14 +247,6 @@ def in_process(
             return [died(some[0])]
 
 
-def stored_run(text: str, store: Store, experiment: str) -> str:
-    """Stores the row of the run on a target; its id. TargetError: it does not start."""
-    with open_session(Target.parse(text)).start() as session:
-        row = run_row(session.target, session.facts, session.variables, experiment)
-    store.append("runs", row)
-    return str(row["run_id"])
-
-
 class _Sides:
     """The processes of one target's trials: the targets' own, and their referees'."""
 
@@ -318,7 +310,6 @@ def told(found: Comparison) -> Row:
         "max_ulp": found.max_ulp,
         "causes": found.causes,
         "replayed": int(found.proved(found.differing).sum()),
-        "by_order": found.by_order,
         "unknown": found.unknown,
         **proved(found.rounding),
     }

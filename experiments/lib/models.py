@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -153,16 +154,12 @@ def _jitted(model: Callable[..., Any], x: np.ndarray, *weights: Any) -> Any:
     """Returns both runs of a function of JAX, eagerly or under ``jax.jit``."""
     import jax
 
-    def run(batch: int | None, _: int | None, compiled: bool = False) -> Given:
+    def make(arrays: Arrays, compiled: bool = False) -> Any:
         chosen = jax.jit(model) if compiled else model
+        given = jax.numpy.asarray(arrays["x"])
+        return lambda: chosen(*weights, given)
 
-        def make(arrays: Arrays) -> Any:
-            given = jax.numpy.asarray(arrays["x"])
-            return lambda: chosen(*weights, given)
-
-        return Given(make, {"x": x[: batch or ALL]})
-
-    return lambda one: sides_of(run, one)
+    return both_runs(make, first_of(x))
 
 
 def flax_residual(folder: Path) -> Any:
@@ -192,42 +189,36 @@ def flax_residual(folder: Path) -> Any:
     return _jitted(module.apply, x, weights)
 
 
-def onnx(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]]) -> Any:
+def onnx(*path: str, inputs: Inputs) -> Any:
     """Returns a packaged ONNX file; ``inputs(batch, length)`` gives its inputs by name."""
 
     def sides(folder: Path) -> Any:
         from probe.record.recorders.onnxruntime import OnnxRecorder
 
-        file = folder.joinpath(*path)
+        def make(arrays: Arrays, threads: int = 2) -> Any:
+            return OnnxRecorder(folder.joinpath(*path), arrays, {"threads": str(threads)})
 
-        def run(batch: int | None, length: int | None, threads: int = 2) -> Given:
-            switches = {"threads": str(threads)}
-            make = lambda arrays: OnnxRecorder(file, arrays, switches)  # noqa: E731
-            return Given(make, inputs(batch or ALL, length))
-
-        return lambda one: sides_of(run, one)
+        return both_runs(make, inputs)
 
     return sides
 
 
-def opencv(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]]) -> Any:
+def opencv(*path: str, inputs: Inputs) -> Any:
     """Returns the same file as OpenCV's ``cv2.dnn`` reads it."""
 
     def sides(folder: Path) -> Any:
         from probe.record.recorders.opencv import opened
 
-        file = folder.joinpath(*path)
+        def make(arrays: Arrays, threads: int = 2) -> Any:
+            model = opened(folder.joinpath(*path), switches={"threads": str(threads)})
+            return model.recorder(arrays)
 
-        def run(batch: int | None, length: int | None, threads: int = 2) -> Given:
-            model = opened(file, switches={"threads": str(threads)})
-            return Given(model.recorder, inputs(batch or ALL, length))
-
-        return lambda one: sides_of(run, one)
+        return both_runs(make, inputs)
 
     return sides
 
 
-def picture(height: int, width: int) -> Callable[[int, int | None], dict[str, np.ndarray]]:
+def picture(height: int, width: int) -> Inputs:
     """Returns inputs of a model of pictures, channels first; a length is the width that is left."""
 
     def inputs(batch: int, length: int | None) -> dict[str, np.ndarray]:
@@ -254,11 +245,10 @@ def numbers(_: Path) -> Any:
     def model(x: Any, first: Any, second: Any) -> Any:
         return np.maximum(x @ first, np.float32(0)) @ second
 
-    def run(batch: int | None, _: int | None) -> Given:
-        make = lambda arrays: ArrayRecorder(model, np.array(arrays["x"]), **weights)  # noqa: E731
-        return Given(make, {"x": x[: batch or ALL]})
+    def make(arrays: Arrays) -> Any:
+        return ArrayRecorder(model, np.array(arrays["x"]), **weights)
 
-    return lambda one: sides_of(run, one)
+    return both_runs(make, first_of(x))
 
 
 LAYERS = {"first": (96, 40), "second": (40, 5)}
@@ -274,6 +264,9 @@ OCR = {
 BATCHES, ALL = (1, 2, 3, 5, 6, 7), 8
 
 Arrays = Mapping[str, np.ndarray]
+
+Inputs = Callable[[int, "int | None"], Arrays]
+"""Inputs by name, of a batch and a length; None: of the full length."""
 
 
 @dataclass(frozen=True)
@@ -323,49 +316,62 @@ def lengths(against: int, *values: int) -> tuple[Variation, ...]:
     return tuple(Variation("length", str(n), str(against)) for n in values)
 
 
-def sides_of(run: Callable[..., Given], one: Variation) -> tuple[Given, Given]:
-    """Returns the two runs of a variation by what a model's ``run`` takes."""
-    if one.vary == "batch":
-        return run(int(one.at), None), run(int(one.against), None)
-    if one.vary == "length":
-        return run(2, int(one.at)), run(2, int(one.against))
-    if one.vary == "threads":
-        return run(ALL, None, threads=int(one.at)), run(ALL, None, threads=int(one.against))
-    return run(ALL, None), run(ALL, None, compiled=True)
+def both_runs(
+    make: Callable[..., Any], inputs: Inputs
+) -> Callable[[Variation], tuple[Given, Given]]:
+    """Returns what gives both runs of a variation. ``make(arrays)``: as of ``Given``; it takes
+    ``threads`` or ``compiled`` where the model is varied by them.
+    """
+
+    def run(batch: int, length: int | None = None, **how: Any) -> Given:
+        return Given(partial(make, **how), inputs(batch, length))
+
+    def sides(one: Variation) -> tuple[Given, Given]:
+        if one.vary == "mode":
+            return run(ALL), run(ALL, compiled=True)
+        at, against = int(one.at), int(one.against)
+        if one.vary == "batch":
+            return run(at), run(against)
+        if one.vary == "length":
+            return run(2, at), run(2, against)
+        return run(ALL, threads=at), run(ALL, threads=against)
+
+    return sides
+
+
+def first_of(x: np.ndarray) -> Inputs:
+    """Inputs that are the first samples of an array."""
+    return lambda batch, _: {"x": x[:batch]}
 
 
 def normal(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
-def seeded(make: Callable[[Any], tuple[Any, Callable[..., Any]]]) -> Any:
-    """``make(torch)`` gives a module and its seeded inputs ``inputs(batch, length)``."""
+def seeded(build: Callable[[Any], tuple[Any, Callable[..., Any]]]) -> Any:
+    """``build(torch)`` gives a module and its seeded inputs ``inputs(batch, length)``."""
 
     def sides(_: Path) -> Any:
         import torch
 
         torch.manual_seed(0)
-        module, inputs = make(torch)
+        module, inputs = build(torch)
         module = module.eval()
 
-        def run(
-            batch: int | None, length: int | None, threads: int = 2, compiled: bool = False
-        ) -> Given:
+        def make(arrays: Arrays, threads: int = 2, compiled: bool = False) -> Any:
             chosen = torch.compile(module) if compiled else module
+            given = [torch.tensor(array) for array in arrays.values()]
 
-            def make(arrays: Arrays) -> Any:
-                given = [torch.tensor(array) for array in arrays.values()]
+            def function() -> Any:
+                torch.set_num_threads(threads)
+                return chosen(*given)
 
-                def function() -> Any:
-                    torch.set_num_threads(threads)
-                    return chosen(*given)
+            return function
 
-                return function
+        def arrays_of(batch: int, length: int | None) -> Arrays:
+            return {f"x{n}": tensor.numpy() for n, tensor in enumerate(inputs(batch, length))}
 
-            tensors = inputs(batch or ALL, length)
-            return Given(make, {f"x{n}": tensor.numpy() for n, tensor in enumerate(tensors)})
-
-        return lambda one: sides_of(run, one)
+        return both_runs(make, arrays_of)
 
     return sides
 
@@ -573,22 +579,19 @@ def silero_script(folder: Path) -> Any:
     torch.manual_seed(0)
     x = torch.randn(ALL, 512)
 
-    def run(batch: int | None, _: int | None, threads: int = 2) -> Given:
-        def make(arrays: Arrays) -> Any:
-            given = torch.tensor(arrays["x"])
+    def make(arrays: Arrays, threads: int = 2) -> Any:
+        given = torch.tensor(arrays["x"])
 
-            def function() -> Any:
-                torch.set_num_threads(threads)
-                module.reset_states()
-                return module(given, 16000)
+        def function() -> Any:
+            torch.set_num_threads(threads)
+            module.reset_states()
+            return module(given, 16000)
 
-            for _ in range(WARM):  # TorchScript optimises what it has run before
-                function()
-            return function
+        for _ in range(WARM):  # TorchScript optimises what it has run before
+            function()
+        return function
 
-        return Given(make, {"x": x[: batch or ALL].numpy()})
-
-    return lambda one: sides_of(run, one)
+    return both_runs(make, first_of(x.numpy()))
 
 
 def calibrated(name: str, size: int) -> Any:
@@ -638,19 +641,16 @@ def _of_model(model: Any, x: np.ndarray) -> Callable[[Variation], tuple[Given, G
     """Returns both runs of a Keras model, called by itself or as a graph."""
     import keras
 
-    def run(batch: int | None, _: int | None, compiled: bool = False) -> Given:
-        def make(arrays: Arrays) -> Any:
-            given = keras.ops.convert_to_tensor(arrays["x"])
-            if compiled:
-                import tensorflow
+    def make(arrays: Arrays, compiled: bool = False) -> Any:
+        given = keras.ops.convert_to_tensor(arrays["x"])
+        if compiled:
+            import tensorflow
 
-                function = tensorflow.function(lambda: model(given, training=False))
-                return lambda: function()
-            return lambda: model(given, training=False)
+            function = tensorflow.function(lambda: model(given, training=False))
+            return lambda: function()
+        return lambda: model(given, training=False)
 
-        return Given(make, {"x": x[: batch or ALL]})
-
-    return lambda one: sides_of(run, one)
+    return both_runs(make, first_of(x))
 
 
 def converted(name: str, size: int) -> Callable[[Path], Any]:
@@ -688,18 +688,18 @@ def _of_lite(model: Any, size: int) -> Callable[[Variation], tuple[Given, Given]
     x = normal(ALL, size, size, 3)
     named = litert.LiteRTFile(content).inputs()[0].name
 
-    def run(batch: int | None, _: int | None, threads: int = 2) -> Given:
-        switches = {"threads": str(threads)}
-        make = lambda arrays: litert.LiteRTRecorder(content, arrays, switches)  # noqa: E731
-        return Given(make, {named: x[: batch or ALL]})
+    def make(arrays: Arrays, threads: int = 2) -> Any:
+        return litert.LiteRTRecorder(content, arrays, {"threads": str(threads)})
 
     def eager(arrays: Arrays) -> Any:
         tensor = tensorflow.constant(arrays[named])
         return Eager(lambda: model(tensor, training=False))
 
+    converted_runs = both_runs(make, lambda batch, _: {named: x[:batch]})
+
     def both(one: Variation) -> tuple[Given, Given]:
         if one.vary == "library":
-            return Given(eager, {named: x}), run(None, None)
-        return sides_of(run, one)
+            return Given(eager, {named: x}), Given(make, {named: x})
+        return converted_runs(one)
 
     return both

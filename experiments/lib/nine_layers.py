@@ -99,25 +99,6 @@ class NineLayers:
         text = json.dumps(told, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def exact(self, x: np.ndarray) -> np.ndarray:
-        """Returns the output (1, width, 1, positions) in float64, for x (1, 1, 1, positions)."""
-        y = x[0, :, 0].astype(np.float64)
-        same = self.padding == "same"
-        for layer in self.layers:
-            if layer.op == "conv2d":
-                y = np.pad(y, [(0, 0), (KERNEL // 2,) * 2]) if same else y
-                windows = np.lib.stride_tricks.sliding_window_view(y, KERNEL, axis=1)
-                weights, bias = layer.weights[0].astype(float), layer.bias.astype(float)
-                y = np.einsum("cnk,kcf->fn", windows, weights, optimize=True) + bias[:, None]
-            elif layer.op == "activation":
-                y = np.maximum(y, 0)
-            else:
-                odd = y.shape[1] % 2
-                if same and odd:
-                    y = np.pad(y, [(0, 0), (0, 1)], constant_values=-np.inf)
-                y = y[:, : y.shape[1] // 2 * 2].reshape(len(y), -1, 2).max(axis=2)
-        return y[None, :, None]
-
     def row(self, source: str | None = None) -> dict[str, Any]:
         """Returns the row of ``networks``: layers without numbers."""
         field = 1 + sum((KERNEL - 1 + (n < self.blocks)) << n for n in range(self.blocks + 1))

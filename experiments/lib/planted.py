@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from lib.fuzzing import in_process, stored_run
+from lib.frame import stored_run
+from lib.fuzzing import in_process
 from probe.case import ulp
 from probe.case.errors import TargetError
 from probe.order.replay import replay

@@ -132,28 +132,9 @@ class _Trying(Campaign[Drawn]):
         self.keep("reproductions", row)
 
 
-def _effects(made: Reproduction) -> Row:
-    """What the finding did and what the smallest case does, and whether that is the same."""
-    if made.before is None or made.after is None:
-        return {}
-    kept = made.kept or {}
-    return {
-        "found_differing": made.before.differing,
-        "found_max_ulp": made.before.max_ulp,
-        "found_relative": made.before.max_relative,
-        "found_causes": made.before.causes,
-        "found_kernels": None,
-        "relative": made.after.max_relative,
-        "kernels": None,
-        "kept_cause": kept.get("cause"),
-        "kept_kernels": None,
-    }
-
-
 def told(made: Reproduction) -> Row:
     """Returns what is stored of a proved reproduction: columns of ``reproductions``."""
-    finding, found = made.finding, made.explanation
-    arrays = [a for a in (finding.x, finding.w, finding.b) if a is not None]
+    finding, found, before = made.finding, made.explanation, made.before
     return {
         "status": made.ran.status,
         "tries": 0 if made.shrunk is None else made.shrunk.calls,
@@ -161,17 +142,13 @@ def told(made: Reproduction) -> Row:
         "label": finding.label,
         "smallest": finding.to_json(),
         "small_summands": finding.left.summands,
-        "small_at": finding.at,
-        "small_against": finding.against,
         "small_compared": found.compared,
-        "small_elements": sum(a.size for a in arrays),
-        "small_not_zero": sum(finding.to_json()["not_zero"].values()),
         "differing": len(found.differing),
         "max_ulp": found.max_ulp,
         "causes": found.causes,
-        **_effects(made),
         "replayed": found.replayed,
         "emulated": made.shown,
         "lines": len(made.script.splitlines()),
-        "seconds_proof": made.seconds,
+        "found_causes": None if before is None else before.causes,
+        "kept_cause": (made.kept or {}).get("cause"),
     }

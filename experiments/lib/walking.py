@@ -1,28 +1,26 @@
 """Compares two runs of models under variations, and stores the operations as rows.
 
-Each model has a process of its own, which builds it once. Time and memory of a watched run are
-taken beside those of the same run unwatched.
+Each model has a process of its own, which builds it once.
 """
 
 from __future__ import annotations
 
 import os
-import statistics
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from functools import partial
+from dataclasses import asdict, astuple
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from lib.fuzzing import in_process, proved, stored_run
+from lib.frame import stored_run
+from lib.fuzzing import in_process, proved
 from lib.models import Arrays, Given, Model, Variation, every
 from probe.case.errors import ProbeError, TargetError
 from probe.diff.running import by_running
 from probe.order.semantics import Contracts, Each, Normalises, Reduces, Unknown, Windows
 from probe.record import RECORDERS
-from probe.record.recording import record_run
 from probe.sweep import plan
 from probe.sweep.campaign import Row, Tally
 from probe.sweep.store import Store, parquet
@@ -32,9 +30,6 @@ from probe.targets.target import Target
 
 PATIENCE = 90.0
 """Seconds for the causes of one pair of runs."""
-
-RUNS = 3
-"""Of each time the median of so many."""
 
 WORDS = ("vary", "at", "against")
 
@@ -69,20 +64,21 @@ class _Walking:
 
     def __init__(self, store: Store, folder: Path) -> None:
         self.store, self.folder, self.tally = store, folder, Tally()
-        self.runs: dict[str, str] = {}
+        self.run = cache(partial(stored_run, store=store, experiment="real_models"))
         rows = parquet.read_table(store.path, "walks").to_pylist()
         self.done = {tuple(row[name] for name in ("run_id", "model", *WORDS)) for row in rows}
 
     def walk(self, model: Model) -> None:
         """Walks what the store does not have of a model."""
         try:
-            run = self._run(model.target)
+            run = self.run(model.target)
         except TargetError as error:
             self.tally.failures.setdefault(model.target, []).append(error.why)
             return
-        every = model.variations
-        todo = [one for one in every if (run, model.name, *_words(one)) not in self.done]
-        self.tally.before += len(every) - len(todo)
+        todo = [
+            one for one in model.variations if (run, model.name, *astuple(one)) not in self.done
+        ]
+        self.tally.before += len(model.variations) - len(todo)
         name: Row = {"run_id": run, "model": model.name, "target": model.target}
         walks = partial(_walks, model.name, model.target, folder=self.folder)
         for walk, sources in in_process(walks, todo, _died) if todo else ():
@@ -93,16 +89,6 @@ class _Walking:
             if walk["reason"]:
                 where = f"{model.name} on {model.target}"
                 self.tally.failures.setdefault(where, []).append(walk["reason"])
-
-    def _run(self, target: str) -> str:
-        """Stores the row of the run on a target; its id. Raises TargetError."""
-        if target not in self.runs:
-            self.runs[target] = stored_run(target, self.store, "real_models")
-        return self.runs[target]
-
-
-def _words(one: Variation) -> tuple[str, str, str]:
-    return one.vary, one.at, one.against
 
 
 def _walks(
@@ -134,13 +120,7 @@ def _died(one: Variation) -> tuple[Row, list[Row]]:
 
 
 def _refused(one: Variation, reason: str) -> Row:
-    return {
-        "vary": one.vary,
-        "at": one.at,
-        "against": one.against,
-        "seconds": 0.0,
-        "reason": reason,
-    }
+    return asdict(one) | {"seconds": 0.0, "reason": reason}
 
 
 def makers(sides: tuple[Given, Given], target: str) -> tuple[Any, Any]:
@@ -166,17 +146,15 @@ def recorders(sides: tuple[Given, Given], target: str) -> list[Any]:
 def walked(sides: tuple[Given, Given], one: Variation, target: str) -> tuple[Row, list[Row]]:
     """Walks two runs; columns of ``walks`` and of ``sources``."""
     from probe.diff.walk import walk
-    from probe.ui.answers.first_difference import ComparisonQuestion, Walked
 
     begun = time.monotonic()
     left, right = recorders(sides, target)
     match = by_running(makers(sides, target), (sides[0].arrays, sides[1].arrays))
     found = walk(left, right, seconds=PATIENCE, match=match)
-    row: Row = {"vary": one.vary, "at": one.at, "against": one.against, "reason": None}
-    seconds = time.monotonic() - begun
     verdicts = [each.verdict for each in found.operations]
     first = found.first
-    row |= {
+    row = asdict(one) | {
+        "reason": None,
         "verdict": found.verdict,
         "operations": len(verdicts),
         "examined": found.examined,
@@ -189,13 +167,10 @@ def walked(sides: tuple[Given, Given], one: Variation, target: str) -> tuple[Row
         "first_op": first and first.op,
         "first_cause": (first and first.cause) or None,
         "notes": machine.publishable("; ".join(found.notes)) or None,
-        "seconds": seconds,
+        "seconds": time.monotonic() - begun,
         **proved(found.rounding),
     }
-    decided = Walked(found, ComparisonQuestion()).decided()
-    if decided["total"]:
-        row |= {"decisions": decided["total"], "changed": decided["changed"]}
-    return row | _outputs(found) | _cost(right), _sources(found)
+    return row | _outputs(found), _sources(found)
 
 
 def _outputs(found: Any) -> Row:
@@ -234,45 +209,6 @@ def _decisions(found: Any, pair: Any) -> tuple[int, int]:
     return len(tops[0]), int((tops[0] != tops[1]).sum())
 
 
-def _cost(recorder: Any) -> Row:
-    """Time and memory of a run, unwatched and watched."""
-    plain, plain_bytes = _measured(recorder.plain)
-    watched, watched_bytes = _measured(lambda: record_run(recorder))
-    return {
-        "plain_seconds": plain,
-        "watched_seconds": watched,
-        "plain_bytes": plain_bytes,
-        "watched_bytes": watched_bytes,
-    }
-
-
-def _measured(call: Any) -> tuple[float, int | None]:
-    """The median time of a call, and the most memory that the process held while it went on."""
-    _reset()
-    times = []
-    for _ in range(RUNS):
-        begun = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - begun)
-    return statistics.median(times), _peak()
-
-
-STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-
-
-def _reset() -> None:
-    """Lets the kernel count the most memory anew, where it can."""
-    with suppress(OSError):
-        RESET.write_text("5")
-
-
-def _peak() -> int | None:
-    if not STATUS.exists():
-        return None
-    (line,) = (one for one in STATUS.read_text().splitlines() if one.startswith("VmHWM"))
-    return int(line.split()[1]) * 1024
-
-
 def _sources(found: Any) -> list[Row]:
     """Returns rows of ``sources``."""
     rows = []
@@ -286,7 +222,7 @@ def _sources(found: Any) -> list[Row]:
         if cause is not None:
             row |= {"cause": cause.kind or None, "examined": cause.examined}
             row |= {"replayed": cause.replayed, "alone": int(cause.alone)}
-            row |= {"why": machine.publishable(cause.why), **proved(cause.rounding)}
+            row["why"] = machine.publishable(cause.why)
         rows.append(row)
     return rows
 
