@@ -16,5 +16,6 @@ nothing is known.
 
 Why an operation differs: ``source`` runs it by itself and names the cause; ``alone`` is one side's
 operation, ``sums`` the sum that the engine is asked, ``place`` a function by place, ``saturation``
-integers that saturate, ``enclosed`` what rounding can do.
+integers that saturate, ``enclosed`` what rounding can do. ``layers``: the operation as its library's
+users write it.
 """

@@ -6,6 +6,6 @@ in fresh processes; ``folder.write_folder`` writes the folder, ``proof.verify`` 
 ``program`` writes scripts, also the shortest one; ``failing`` decides whether a smaller case still
 fails, ``shrink`` makes it smaller. ``report`` is what a report says, under the headings of a
 project's form. ``proof`` also writes a revealed run for NumPy, with ``evaluator`` copied into it.
-``recorded`` makes an operation of a model a case, or writes the folder of one with its operands.
+``recorded`` writes the folder of an operation of a model: as a case, or with its operands.
 ``plots`` and ``trees`` draw the pictures.
 """

@@ -295,7 +295,6 @@ class Run:
         return widen(x, self.dtype), widen(self.weights[leaf, filters], self.dtype)
 
     def outputs(self) -> np.ndarray:
-        """Returns all outputs, (positions, filters); 0 where none is known."""
         out = np.zeros(self.y.shape, self.y.dtype)
         with np.errstate(all="ignore"):
             for number, summation in enumerate(self.summations):
@@ -310,11 +309,9 @@ class Run:
 
     @property
     def known(self) -> np.ndarray:
-        """Returns outputs whose summation is known."""
         return (self.index >= 0) | (self.index == NOTHING_READ)
 
     def place(self, flat: int) -> str:
-        """Returns an output's indices from its flat one."""
         shape = (self.x.shape[0], *self.about["outputs"], self.w.shape[-1])
         return f"out[{', '.join(str(int(i)) for i in np.unravel_index(flat, shape))}]"
 
@@ -325,7 +322,6 @@ class Run:
 
 
 def bits(array: np.ndarray) -> np.ndarray:
-    """Returns the bit patterns of an array."""
     return array.view(f"u{array.dtype.itemsize}")
 
 

@@ -69,7 +69,6 @@ class Failing:
 
     @property
     def targets(self) -> tuple[Target, Target]:
-        """Returns the left side's and the right side's."""
         return self.first.target, self.second.target
 
     def conventions(self, finding: Finding) -> bool:
@@ -170,12 +169,10 @@ class Effect:
         return max(self.causes, key=lambda name: self.causes[name], default=None)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the keys ``before`` and ``after`` of ``probe report shrink --json``."""
         return asdict(self) | {"kernels": None, "cause": self.cause}
 
 
 def effect(comparison: Comparison, label: str) -> Effect:
-    """Returns the effect that an explanation tells of."""
     values = [
         np.asarray(floats.widen(y, comparison.case.dtype), np.float64)
         for y in comparison.values(comparison.differing)

@@ -85,7 +85,6 @@ def ulp_class(ulps: Any) -> np.ndarray:
 
 
 def ulp_colour(ulp: float) -> str:
-    """Returns the colour of one distance in ulps."""
     return list(ULPS.values())[int(ulp_class(ulp))][1]
 
 
@@ -175,7 +174,6 @@ def share_map(axes: Axes, shares: pd.DataFrame, ticks: bool = True) -> ScalarMap
 
 
 def share_bar(figure: Figure, image: ScalarMappable, axes: Sequence[Axes], label: str) -> None:
-    """Draws the colour bar of :func:`share_map`, to the right of these axes."""
     bar = figure.colorbar(image, ax=list(axes), shrink=0.5, aspect=30, label=label)
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
     bar.outline.set_visible(False)

@@ -65,7 +65,6 @@ def in_docstring(text: object) -> str:
 
 
 def block(lines: Iterable[str]) -> list[str]:
-    """The lines of a function's body."""
     return [f"    {line}" if line.strip() else "" for line in lines]
 
 
@@ -252,7 +251,6 @@ def of_case(target: Target, version: str, case: Case, operands: Arrays) -> Scrip
 
 
 def is_written(target: Target) -> bool:
-    """Returns whether the target's library emits lines."""
     return issubclass(backends.get(target.name), Writing)
 
 

@@ -152,7 +152,6 @@ def own_interpreter(script: Path, *options: str, arguments: tuple[str, ...] = ()
 def _run_command(
     arguments: list[str], limit: float = TIME_LIMIT, variables: Mapping[str, str] | None = None
 ) -> ScriptRun:
-    """Returns what a command printed, and how it ended."""
     try:
         done = subprocess.run(
             arguments,
@@ -332,7 +331,6 @@ def save(
 
 
 def write_text(program: str, path: str | Path) -> Path:
-    """Writes a program's text; InputError where that fails."""
     target = Path(path)
     try:
         target.write_text(program, encoding="utf-8")

@@ -192,7 +192,6 @@ class Reproduction(Reported):
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what ``probe report --json`` prints."""
         comparison, shrunk = self.explanation, self.shrunk
         answer: dict[str, Any] = as_json(
             {
@@ -226,7 +225,6 @@ class Reproduction(Reported):
 
 
 def near_json(shrunk: Shrunk | None) -> dict[str, str] | None:
-    """Returns the nearest case that does not fail, and the step that leads there."""
     near = None if shrunk is None else shrunk.near
     return None if near is None else {"case": near.value.label, "step": near.step}
 
@@ -637,14 +635,12 @@ def _benchdnn_lines(sides: dict[str, dict[str, list[str]]]) -> str:
 
 
 def verdict_in_words(verdict: Verdict) -> str:
-    """Returns the sentence that opens a report, and the three classes of the outputs."""
     counts = f"of the compared outputs: {verdict.counts}"
     ends = "; ".join(filter(None, (verdict.numbers, counts, verdict.threads)))
     return f"**Verdict: {verdict.says}.** {ends[0].upper()}{ends[1:]}."
 
 
 def made_by(version: object, times: int) -> str:
-    """Returns the line that trackers ask for: whether a person or a program wrote a report."""
     return (
         f"This report was made by a program, probe {version}: it ran both sides, reduced the case, "
         f"wrote this text from what it measured, and ran the script in {times} fresh processes. "

@@ -201,7 +201,6 @@ def _simpler(finding: Finding, name: str) -> Iterator[Finding]:
 
 
 def _simpler_number(finding: Finding, name: str) -> Iterator[Finding]:
-    """Simplifies one number: 1, fewer bits, fewer digits."""
     values = _operands_by_name(finding).get(name)
     if values is None:
         return
@@ -312,7 +311,6 @@ def _pair_in_order(finding: Finding) -> tuple[int, int]:
 
 
 def _least_value(finding: Finding) -> int:
-    """Returns the smallest value that the axis can have."""
     if finding.vary == "length":
         return max(finding.left.shortest_length, finding.right.shortest_length)
     return finding.case.groups if finding.vary == "filters" else 1
@@ -380,7 +378,6 @@ def _less_padding(finding: Finding) -> Changes:
 
 
 def _smaller_axes(name: str, sizes: tuple[int, ...], least: int) -> Changes:
-    """Yields all axes at ``least``, then each one smaller."""
     if set(sizes) != {least}:
         yield {name: least}
     for axis, size in enumerate(sizes):

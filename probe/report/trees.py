@@ -40,7 +40,6 @@ JOINS = "#495057"
 
 
 def colour(number: int) -> str:
-    """Returns the colour of a summation."""
     return COLOURS[number % len(COLOURS)]
 
 

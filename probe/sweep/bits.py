@@ -170,7 +170,6 @@ class _SweepState(Campaign[SweepQuestion]):
         self._count(part, self._recall(part, part.run_id))
 
     def _recall(self, part: CampaignPart[SweepQuestion], run_id: str) -> Recalled | None:
-        """Returns what is stored of ``comparisons``, and need not be measured again."""
         text, plans = part.target.text, self.plans
         self.found[text].run_id = run_id
         if self.store is None:
@@ -179,7 +178,6 @@ class _SweepState(Campaign[SweepQuestion]):
         return self.store.recall(*place, controlled=self.request.control == "every")
 
     def _count(self, part: CampaignPart[SweepQuestion], stored: Recalled | None) -> None:
-        """Counts what is stored and asked for, which is not asked again."""
         if stored is None:
             return
         summary = self.found[part.target.text]
@@ -210,7 +208,6 @@ class _SweepState(Campaign[SweepQuestion]):
                 yield question
 
     def ask(self, part: CampaignPart[SweepQuestion], question: SweepQuestion) -> None:
-        """Runs one case at the values that are not stored."""
         plan = self.plans[question.case]
         todo = {value: plan.items[value] for value in question.values}
         self.keep("cases", case_row(plan.case))
@@ -310,7 +307,6 @@ class _CaseSweep:
                 break
 
     def _take(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """One answer: its failures and its rows."""
         if why := nonsense(header, arrays, self.plan, self.todo):
             raise self.session.distrusted(why)
         for at, kind, message in header["failures"]:

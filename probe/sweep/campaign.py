@@ -324,7 +324,6 @@ class CampaignPart(Generic[Question]):
         self.tell(0)
 
     def stopped(self) -> bool:
-        """Whether nothing more is asked: another thread may say so at any time."""
         return self.campaign.stop
 
     def tell(self, done: int, what: str = "", asked: bool = True) -> None:
@@ -359,7 +358,6 @@ class Sessions:
         return self._open[where]
 
     def of(self, where: Target) -> AnySession:
-        """The target's session, started. TargetError."""
         return self.get(where).revive()
 
     def close(self, *wanted: Target) -> None:
@@ -428,7 +426,6 @@ def run_row(
 
 
 def case_row(case: Case) -> Row:
-    """Returns the row of ``cases``."""
     same = ("op", "in_channels", "filters", "groups", "length", "batch", "dtype", "seed")
     return {
         "case_id": case.id,

@@ -117,7 +117,6 @@ def answer_sweep(text: str) -> dict[str, bytes]:
 
 
 def packed_tables(folder: Path) -> dict[str, bytes]:
-    """The rows of a store that count, by table."""
     packed = {}
     for name in (name for name in schema.TABLES if parquet.files(folder, name)):
         rows, sink = parquet.read_table(folder, name), pa.BufferOutputStream()
@@ -499,7 +498,6 @@ class _TargetSweep:
         ]
 
     def take(self, part: Sequence[int], answer: Mapping[str, bytes]) -> None:
-        """Stores and counts a shard's rows."""
         tables = unpacked_tables(answer)
         rows = {name: some.to_pylist() for name, some in tables.items() if name != "differences"}
         run_ids = [row["run_id"] for row in rows.get("runs", [])]
@@ -521,7 +519,6 @@ class _TargetSweep:
             self.summary.add(row)
 
     def fail(self, part: Sequence[int], why: str) -> None:
-        """Records that values were not run."""
         error = TargetError(self.summary.target, "lost", machine.publishable(f"not run: {why}"))
         for at in part:
             place = {"case_id": self.plan.id, "vary": self.plan.vary, "at": at}

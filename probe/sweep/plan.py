@@ -96,7 +96,6 @@ class Plan:
 
     @cached_property
     def shapes(self) -> dict[int, tuple[int, ...]]:
-        """By value: the output's shape."""
         if self.vary in ("channels", "layout"):
             return dict.fromkeys(self.values, self.base.output_shape())
         if self.vary == "filters":
@@ -204,7 +203,6 @@ class SweepRequest:
 
     @property
     def most(self) -> int:
-        """Returns how many differing outputs of a comparison are stored."""
         return KEPT if self.keep is None else self.keep
 
     def to_json(self, values: Sequence[int]) -> dict[str, Any]:
@@ -398,7 +396,6 @@ class Shard(NamedTuple):
         return f"shard-{self.number}-of-{self.total}" if self.total > 1 else ""
 
     def has(self, place: int) -> bool:
-        """Returns whether the question at this place, from 0, is asked here."""
         return place % self.total == self.number - 1
 
     def part(self, questions: Sequence[Question]) -> list[Question]:
@@ -418,7 +415,6 @@ def questions_of_part(questions: Iterable[Question]) -> Iterator[Question]:
 
 
 def current_shard() -> Shard:
-    """Returns the part that is run now; ``ALL`` if none was chosen."""
     return _CURRENT.get()
 
 

@@ -82,7 +82,6 @@ class Output:
         return int(finding and self.fail_on is not None)
 
     def note(self, text: str) -> None:
-        """Prints one line beside the result."""
         VOICE.clear()
         self.notes.print(f"note: {printable(text)}", soft_wrap=True, style="dim")
 
@@ -134,7 +133,6 @@ def plain(value: Any) -> Any:
 
 
 def as_json(value: Any) -> Any:
-    """Returns a result as ``--json`` prints it, in plain Python."""
     return json.loads(json.dumps(value, default=plain))
 
 

@@ -170,7 +170,6 @@ class Summary:
 
     @property
     def left_out(self) -> int:
-        """Returns comparisons of all targets that there was no time for."""
         return sum(summary.unasked for summary in self.targets.values())
 
     @property

@@ -62,7 +62,6 @@ class Budget:
 
     @property
     def left(self) -> float:
-        """Returns seconds that are left, 0 where the time is up."""
         return max(0.0, self._end - time.monotonic())
 
     @property
@@ -74,7 +73,6 @@ class Budget:
 
     @property
     def why(self) -> str:
-        """Returns that the time is over, in words."""
         return f"the {span(self.seconds or 0)} of --time were over"
 
     def _ring(self, *_: object) -> None:

@@ -42,7 +42,6 @@ class Installed:
     already: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what ``probe targets install --json`` prints."""
         return {
             "target": self.target.text,
             "environment": self.environment.name if self.environment else None,
@@ -173,7 +172,6 @@ def _answers(where: Target, ran: Runtime) -> dict[str, Any]:
 
 
 def is_there(where: Target) -> bool:
-    """Returns whether a target can run without being installed first."""
     return target.why_unavailable(where) is None
 
 

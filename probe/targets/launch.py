@@ -75,12 +75,10 @@ class Pipes:
         self._deadline = None if seconds is None else time.monotonic() + seconds
 
     def readinto(self, view: memoryview) -> int:
-        """As the method of raw streams."""
         self._wait(self._readable)
         return os.readv(self._stdout.fileno(), [view])
 
     def write(self, view: memoryview) -> int:
-        """As the method of raw streams."""
         try:
             return os.write(self._stdin.fileno(), view)
         except BlockingIOError:
@@ -159,12 +157,10 @@ class Session:
 
     @property
     def alive(self) -> bool:
-        """Whether there is a child that takes requests."""
         return self._process is not None
 
     @property
     def pid(self) -> int | None:
-        """The child's process number, to sample it from outside; None without a child."""
         return self._process.pid if self._process else None
 
     def start(self) -> Self:

@@ -86,7 +86,6 @@ def isa() -> str | None:
 
 
 def cores() -> int:
-    """Logical processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -156,7 +156,6 @@ class Reporter:
         }
 
     def line(self, name: str) -> str:
-        """Returns the numbers as a line for people."""
         now = self.numbers()
         most = "at most " * self.limited
         counts = [self.counts[0], *(count for count in self.counts[1:] if count.total > 1)]

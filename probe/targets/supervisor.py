@@ -74,7 +74,6 @@ class Board:
         self._memory[start : start + WORDS] = text.ljust(WORDS, b"\0")
 
     def read(self, place: int = 0) -> str:
-        """Returns what :meth:`write` noted last."""
         start = 16 + place * WORDS
         return self._memory[start : start + WORDS].rstrip(b"\0").decode("utf-8", "ignore")
 

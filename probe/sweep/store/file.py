@@ -197,7 +197,6 @@ class Writer:
             self._parquet.write_table(rows.cast(self._schema), row_group_size=ROW_GROUP)
 
     def finish(self) -> None:
-        """Puts the file in place."""
         self.drain()
         with self._named():
             self._parquet.close()
@@ -220,7 +219,6 @@ class Writer:
                     os.close(folder)
 
     def discard(self) -> None:
-        """Leaves no trace."""
         # pyarrow closes what it writes to when it goes, which fails again on a full disk
         with suppress(OSError, pa.ArrowException, AttributeError):
             self._parquet.close()
@@ -310,7 +308,6 @@ def verify_file(path: Path) -> None:
 
 
 def require_unchanged(path: Path) -> None:
-    """Raises StoreError where the bytes of a file are not those that were written."""
     _verified(path, *state(path))
 
 

@@ -97,11 +97,9 @@ class Stored:
 
     @property
     def listed(self) -> list[Path]:
-        """Files of the tables that were asked for."""
         return list(self._states)
 
     def verify(self) -> None:
-        """Raises StoreError where a file is not as it was written."""
         # DuckDB checks no page: damage would be read as data
         for path in self._states:
             file.require_unchanged(path)

@@ -61,11 +61,9 @@ class Results:
 
     @functools.cached_property
     def machines(self) -> list[str]:
-        """Returns the names of the machine folders, each once."""
         return list(dict.fromkeys(folder.name for folder in self.folders))
 
     def arrow(self, name: str) -> pa.Table:
-        """Returns one table as Arrow; errors as :func:`load`."""
         if name not in self._arrow:
             none = schema.arrow_schema(name).remove_metadata().empty_table()
             labelled = name not in CONTENT
@@ -85,11 +83,9 @@ class Results:
 
     @property
     def tables(self) -> list[str]:
-        """Returns the names of the tables that have a file."""
         return [name for name in schema.TABLES if self.stored().files(name)]
 
     def count(self, name: str) -> int:
-        """Returns how many rows of a table count."""
         stored = self.stored()
         return stored.number("count(*)", stored.sql(name)) if stored.files(name) else 0
 

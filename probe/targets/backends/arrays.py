@@ -131,13 +131,10 @@ class Arrays(Writing):
         return variables
 
     def start(self, switches, device):
-        """Nothing to import; the facts are NumPy's and its BLAS's."""
         self.opened(switches, device, np.__version__)
         if "core" in switches:
             require_core(switches["core"])
-        versions = {"library_version": np.__version__, "numpy_version": np.__version__}
-        threads = int(switches["threads"]) if "threads" in switches else None
-        return dict(versions, library="numpy", devices=["cpu"], threads=threads, blas=blas())
+        return self.facts(blas=blas())
 
     def guarded(self, call):
         def quiet(*values):
@@ -161,7 +158,6 @@ class Arrays(Writing):
         return result_expression(layer, "y", shapes)
 
     def lines(self, layer, operands, shapes):
-        """Returns lines from ``x`` to ``y``; see ``source.straight``."""
         call = CALLS[layer["op"]].format(x="x", w="w")
         return [f"y = {call}" + " + b" * ("b" in operands)]
 
@@ -272,11 +268,10 @@ class SciPy(Arrays):
         import scipy
         import scipy.linalg.blas  # its OpenBLAS is loaded with it
 
-        facts = Arrays.start(self, switches, device)
+        Arrays.start(self, switches, device)
         self.version = scipy.__version__
         built = scipy.show_config(mode="dicts")["Build Dependencies"]["blas"]
-        blas = "%s %s" % (built["name"], built["version"])
-        return dict(facts, library="scipy", library_version=scipy.__version__, blas=blas)
+        return self.facts(blas="%s %s" % (built["name"], built["version"]))
 
     def check(self, layer):
         Arrays.check(self, layer)
@@ -365,10 +360,10 @@ class OpenBlas(Arrays):
 
         # what it took for ``core=`` is asked of the libraries of this process: it has to be here
         self.opened(switches, device, scipy_openblas64.__version__)
-        facts = Arrays.start(self, switches, device)
+        Arrays.start(self, switches, device)
         self.version = scipy_openblas64.__version__
-        named = {"library": "scipy-openblas64", "library_version": self.version}
-        return dict(facts, blas="scipy-openblas64 %s" % self.version, **named)
+        named = dict(self.facts(), library="scipy-openblas64")
+        return dict(named, blas="scipy-openblas64 %s" % self.version)
 
     def lines(self, layer, operands, shapes):
         if layer["op"] == "matmul" and shapes.stacked:

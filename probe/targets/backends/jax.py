@@ -179,7 +179,6 @@ class Jax(Writing):
         return result_expression(layer, array, shapes)
 
     def lines(self, layer, operands, shapes):
-        """Returns lines from ``x`` to ``y``; see ``source.straight``."""
         if pool_kind(layer):
             return [f"y = {pooled(layer, 'x', shapes.spatial)}"]
         if layer["op"] in PRODUCT_OPS:

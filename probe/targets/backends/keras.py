@@ -208,7 +208,6 @@ class Keras(Writing):
         return f"keras.ops.convert_to_tensor({array}{copied}{kind})"
 
     def lines(self, layer, operands, shapes):
-        """Returns lines from ``x`` to ``y``; see ``source.straight``."""
         if pool_kind(layer):
             return [f"y = {self.pooled(layer, 'x', shapes)}"]
         if isinstance(layer["padding"], str):

@@ -305,7 +305,6 @@ class LiteRTGraph:
         return self._tensor(name, shape, self.dtype, layout)
 
     def operator(self, name, inputs, shape, **fields):
-        """Returns the Value of one operator's output. ``fields``: of its options."""
         y = self._tensor(name.lower(), shape, self.dtype)
         self.operations.append(
             Operation(name, [tensor.index for tensor in inputs], y.index, fields)

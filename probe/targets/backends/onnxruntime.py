@@ -174,7 +174,6 @@ class OnnxRuntime(Writing):
         )
 
     def opens(self):
-        """Returns the lines from a model to its session."""
         return (
             "session = onnxruntime.InferenceSession(model.SerializeToString(), options(), "
             'providers=["CPUExecutionProvider"])',
@@ -214,7 +213,6 @@ class OnnxGraph:
         self.kind = "TensorProto." + TYPES[layer["dtype"]]
 
     def value_info(self, name, sizes):
-        """Returns the declaration of a value; of sizes None it is open."""
         return 'value_info("%s", %s, %s)' % (name, self.kind, json.dumps(sizes) if sizes else None)
 
     def sizes(self):
@@ -227,7 +225,6 @@ class OnnxGraph:
         return ["size%d" % axis for axis in range(outer)] + [channels]
 
     def sizes_of(self, operand):
-        """Returns the sizes of an operand."""
         return [self.layer["filters"]] if operand == "b" else weight_sizes(self.layer)
 
     def enter(self, layer, shapes):

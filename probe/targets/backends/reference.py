@@ -46,11 +46,9 @@ class Arithmetic:
         return array if self.native else self.widen(floats.round_float32_to(array, self.name))
 
     def add(self, a, b):
-        """a + b in the format."""
         return self.rounded(a + b)
 
     def multiply(self, a, b):
-        """a * b in the format."""
         return self.rounded(a * b)
 
 
@@ -298,7 +296,6 @@ class Reference(Backend):
     suggestions = (",algorithm=pairwise", ",algorithm=fused")
 
     def start(self, switches, device):
-        """Nothing to import; the facts are NumPy's."""
         self.switch = int(switches.get("length_switch", 0))
         self.algorithm = switches.get("algorithm", "pairwise" if self.switch else "sequential")
         versions = {"library_version": np.__version__, "numpy_version": np.__version__}
@@ -313,9 +310,7 @@ class Reference(Backend):
         return ReferenceOperator(spec, self.computed(spec, arithmetic), short, self.switch)
 
     def pool(self, spec, arithmetic):
-        """The operator of a pool."""
         return ReferencePool(spec, arithmetic, self.algorithm)
 
     def computed(self, spec, arithmetic):
-        """f(x, w) of the algorithm."""
         return summing(spec, SUMS[self.algorithm], arithmetic)

@@ -64,7 +64,6 @@ def _without_words(spec):
 
 
 def require_remedy(spec):
-    """Raises Unsupported where no remedy is made of a spec."""
     if "split" in spec or pool_kind(spec):
         what = "split=%s" % spec["split"] if "split" in spec else "op=%s" % spec["op"]
         raise Unsupported(what + ": remedies are for single convolutions and products")

@@ -256,7 +256,6 @@ class InputShape:
 
     @property
     def spatial(self):
-        """Returns sizes of the spatial axes."""
         return self.shape[1:-1]
 
 
@@ -342,7 +341,6 @@ class CompiledSource(Operator):
 
 
 def _entering(array, dtype):
-    """Returns a container array as lines get it."""
     return floats.widen(array, dtype).astype(np.float32) if dtype == "bfloat16" else array
 
 

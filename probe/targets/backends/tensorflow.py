@@ -291,7 +291,6 @@ class TensorFlow(Writing):
         return result_expression(layer, array, shapes) if self.flat(layer) else array
 
     def lines(self, layer, operands, shapes):
-        """Returns lines from ``x`` to ``y``; see ``source.straight``."""
         if self.constant:
             operands = {name: tensor_expression(at, layer) for name, at in operands.items()}
         if pool_kind(layer):
@@ -315,7 +314,6 @@ class TensorFlow(Writing):
         return lines
 
     def product(self, layer, operands, shapes):
-        """Lines of a matrix product or a sum."""
         op, w, b = layer["op"], operands.get("w"), operands.get("b")
         if op == "sum":
             return ["y = tf.reduce_sum(x, 2)"]
@@ -439,13 +437,11 @@ def outside(pairs):
 
 
 def padded(x, pairs, value=0.0):
-    """The expression of x with ``value`` around its spatial axes."""
     fill = f", constant_values={number_text(value)}" if value else ""
     return f"tf.pad({x}, {outside(pairs)}{fill})"
 
 
 def stable(layer, x, arrays):
-    """The expression of ``probe.stable``'s convolution or dense layer."""
     w = arrays.get("w", f"tf.ones([1, {layer['in_channels']}, 1], {x}.dtype)")  # of a sum
     name, words = "dense", {}
     if layer["op"] != "dense":
@@ -549,7 +545,6 @@ def setup_lines(switches, device, version):
 
 
 def require_gpu(tf, device):
-    """Raises Unavailable where a TensorFlow 2 doesn't see the device."""
     if device.startswith("gpu"):
         number, count = int(device.split(":")[1]), len(tf.config.list_physical_devices("GPU"))
         if number >= count:

@@ -191,7 +191,6 @@ class Torch(Writing):
         return f"torch.tensor({array}{kind}{where})"
 
     def lines(self, layer, operands, shapes):
-        """Returns lines from ``x`` to ``y``; see ``source.straight``."""
         if layer["op"] in PRODUCT_OPS:
             return [f"y = {self.product(layer, operands)}"]
         if pool_kind(layer):
@@ -207,7 +206,6 @@ class Torch(Writing):
         return convolution_lines(layer, operands, shapes.around)
 
     def product(self, layer, operands):
-        """Returns the expression of a matrix product or a sum."""
         if layer["op"] == "sum":
             return "torch.sum(x, -1)"
         if self.linear(layer):
@@ -340,7 +338,6 @@ def pooled(layer, x, sizes):
 
 
 def require_gpu(torch, device):
-    """Raises Unavailable where PyTorch doesn't see the device."""
     number, count = int(device.split(":")[1]), torch.cuda.device_count()
     if number >= count:
         built = "" if torch.version.cuda else "; this build is for CPUs"

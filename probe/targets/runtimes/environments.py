@@ -45,17 +45,14 @@ class Environment:
 
     @property
     def name(self) -> str:
-        """Returns the folder's name, such as ``tensorflow-1.2.1``."""
         return self.folder.name
 
     @property
     def python(self) -> Path:
-        """Its interpreter."""
         return python_of(self.folder)
 
     @property
     def target(self) -> str:
-        """Returns the text of the target that it serves."""
         return f"{self.library}=={self.version}" + ("@arm64" if self.arm64 else "")
 
     def size(self) -> int:
@@ -64,7 +61,6 @@ class Environment:
         return sum(path.lstat().st_size for path in walked)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what ``probe targets install --list --json`` prints of it."""
         facts = {name: self.facts.get(name) for name in ("python_version", "numpy_version")}
         return {"target": self.target, **facts, "bytes": self.size()}
 
@@ -82,7 +78,6 @@ def folder_of(library: str, version: str, arm64: bool = False) -> Path:
 
 
 def python_of(folder: Path) -> Path:
-    """Returns the interpreter of an environment's folder."""
     return folder / "bin" / "python"
 
 
@@ -241,7 +236,6 @@ class Runtime:
 
     @property
     def slower(self) -> float:
-        """Factor on time limits."""
         return SLOWER if self.emulated else 1.0
 
 
@@ -278,13 +272,11 @@ def find_runtime(library: str, version: str | None, device: str | None, own: str
 
 
 def absent(target: str, own: str | None = None) -> str:
-    """Returns what to say of a release without an environment."""
     here = f" ({own} is)" if own else ""
     return f"{target} is not installed here{here}; probe targets install {target}"
 
 
 def environment_runtime(environment: Environment) -> Runtime:
-    """Returns what runs an environment, on the processor that it was made for."""
     return in_folder(environment.folder, environment.arm64, environment.facts)
 
 

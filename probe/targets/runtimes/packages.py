@@ -197,7 +197,6 @@ def _newest(paths: Iterator[Path]) -> list[Path]:
 
 
 def answers(python: Path, version: str) -> bool:
-    """Returns whether ``python`` starts and says that it is Python ``version``."""
     if not python.is_file():
         return False
     code = "import sys; print('{}.{}'.format(*sys.version_info))"
@@ -386,7 +385,6 @@ SYSROOT_PACKAGES = ("python3", "libstdc++6")
 
 
 def sysroot_folder() -> Path:
-    """Returns where the root folder of this machine's user is."""
     return environments.cache_folder() / "sysroots" / "arm64"
 
 
@@ -470,5 +468,4 @@ def make_arm64_environment(root: Path, into: Path) -> str:
 
 
 def site_packages(folder: Path, name: str) -> Path:
-    """Returns where an environment of the Python called ``name`` keeps its libraries."""
     return folder / "lib" / name / "site-packages"

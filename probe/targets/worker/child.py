@@ -148,7 +148,6 @@ class Prepared:
         return np.diff(ends)
 
     def realigned(self):
-        """Returns the same call with its input in a buffer of another alignment."""
         return Prepared(self.operator, realigned(self.x), self.call)
 
 

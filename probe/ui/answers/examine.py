@@ -22,12 +22,12 @@ import numpy as np
 from probe.case.arguments import choice, require_unwritten, typed, whole_number
 from probe.case.errors import InputError, NotReproduced, refuse
 from probe.case.floats import rounded_text
+from probe.diff import layers
 from probe.diff.alone import unequal_bits
 from probe.diff.difference import Region
 from probe.diff.source import find_cause
 from probe.record.inputs import varied_axes
 from probe.record.subject import run_unwatched
-from probe.report import layers
 from probe.sizes import model_fixes
 from probe.sweep.printing import counted, differ
 from probe.targets import budget

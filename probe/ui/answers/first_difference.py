@@ -18,6 +18,7 @@ import numpy as np
 from probe.case import floats
 from probe.case.arguments import typed
 from probe.case.errors import InputError, ProbeError
+from probe.diff import layers
 from probe.diff.apart import RunnableRecording, switch_lines
 from probe.diff.captured import Captured
 from probe.diff.difference import (
@@ -48,7 +49,6 @@ from probe.record.contract import Recorder
 from probe.record.inputs import listed_inputs, require_arguments
 from probe.record.recording import Provenance, Run
 from probe.record.subject import Unseen, function_recorder, nested_leaves
-from probe.report import layers
 from probe.sweep.printing import counted, differ, ranges
 from probe.targets.budget import within
 from probe.targets.progress import Say, heard, silent

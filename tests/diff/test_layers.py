@@ -7,13 +7,14 @@ import pytest
 
 import probe
 from probe.case.errors import NotReproduced
+from probe.diff import layers
 from probe.diff.alone import Alone
 from probe.diff.source import find_cause
 from probe.diff.walk import walk
 from probe.explain.comparison import outputs_of_call
 from probe.record.recording import record_run
 from probe.record.subject import function_recorder
-from probe.report import layers, recorded
+from probe.report import recorded
 from probe.targets.launch import open_session
 from probe.targets.target import Target
 
