@@ -16,6 +16,6 @@ nothing is known.
 
 Why an operation differs: ``source`` runs it by itself and names the cause; ``alone`` is one side's
 operation, ``sums`` the sum that the engine is asked, ``place`` a function by place, ``saturation``
-integers that saturate, ``enclosed`` what rounding can do. ``layers``: the operation as its library's
-users write it.
+integers that saturate, ``enclosed`` what rounding can do. ``layers`` is what an operation is
+called by its library's users.
 """

@@ -164,7 +164,8 @@ class Summation:
     """
 
     def __init__(self, nodes: list[list[int]], leaf: int, formats: dict, sets: dict) -> None:
-        self.nodes, self.leaf, self.formats, self.sets = nodes, leaf, formats, sets
+        self.nodes, self.leaf, self.formats = nodes, leaf, formats
+        self.sets = {name: set(numbers) for name, numbers in sets.items()}
 
     def add_up(self, run: Run, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
         """Returns outputs of these positions and filters, as float64 values."""
@@ -268,13 +269,8 @@ class Run:
         self.x, self.w, self.b, self.y = own["x"], own["w"], own.get("b"), own["y"]
         self.index = own["index"].astype(np.int64)
         self.summations = [
-            Summation(
-                split(own[f"{k}.children"].tolist(), own[f"{k}.counts"].tolist()),
-                told["leaf"],
-                told["formats"],
-                {name: set(own[f"{k}.{name}"].tolist()) for name in told["sets"]},
-            )
-            for k, told in enumerate(about["summations"])
+            Summation(told["nodes"], told["leaf"], told["formats"], told["sets"])
+            for told in about["summations"]
         ]
         rows = self.x.reshape(self.x.shape[0], -1, self.x.shape[-1])
         self.rows = np.concatenate([rows, np.zeros_like(rows[:, :1])], axis=1)  # row -1: padding
@@ -330,15 +326,6 @@ def equal(a: np.ndarray, b: np.ndarray, dtype: str) -> np.ndarray:
     wide_a, wide_b = widen(a, dtype), widen(b, dtype)
     both_nan = (wide_a != wide_a) & (wide_b != wide_b)
     return (bits(a) == bits(b)) | ((wide_a == 0) & (wide_b == 0)) | both_nan
-
-
-def split(children: list[int], counts: list[int]) -> list[list[int]]:
-    """Nodes from all children one after the other and how many each node has."""
-    nodes, start = [], 0
-    for count in counts:
-        nodes.append(children[start : start + count])
-        start += count
-    return nodes
 
 
 def load(text: str) -> tuple[dict, list[Run], dict]:

@@ -400,11 +400,6 @@ def _data_of_run(side: CaseRun, partial: bool) -> tuple[dict[str, Any], dict[str
         "index": index.astype(np.int8 if index.max(initial=0) < 128 else np.int32),
     }
     arrays |= {} if operands.b is None else {"b": operands.b}
-    described = []
-    for number, summation in enumerate(orders.summations):
-        data, own = _data_of_summation(summation)
-        described.append(data)
-        arrays |= {f"{number}.{name}": array for name, array in own.items()}
     geometry = Geometry.of(case)
     arrays["reads"] = geometry.reads()
     about = {
@@ -413,13 +408,13 @@ def _data_of_run(side: CaseRun, partial: bool) -> tuple[dict[str, Any], dict[str
         "dtype": case.dtype,
         "outputs": list(geometry.outputs),
         "groups": geometry.groups,
-        "summations": described,
+        "summations": [_data_of_summation(summation) for summation in orders.summations],
     }
     return about, {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
 
-def _data_of_summation(summation: Summation) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Returns what the evaluator needs of a summation: text and formats, and lists of numbers."""
+def _data_of_summation(summation: Summation) -> dict[str, Any]:
+    """What the evaluator needs of a summation, and what it says of it."""
     tree, rounding = summation
     shown = tree.formula
     if len(shown) > TREE_SHOWN:
@@ -429,16 +424,11 @@ def _data_of_summation(summation: Summation) -> tuple[dict[str, Any], dict[str, 
         text = " ".join(map(str, leaves))
         return text if len(text) < 60 else f"{len(leaves)} of them"
 
-    described = {
+    return {
         "tree": shown,
         "text": "; ".join(summation.text("", shortened)),
         "leaf": tree.leaves[0],
+        "nodes": tree.nodes,
         "formats": rounding.formats(),
-        "sets": list(rounding.sets()),
+        "sets": {name: sorted(numbers) for name, numbers in rounding.sets().items()},
     }
-    lists: dict[str, Sequence[int]] = {
-        "children": [child for node in tree.nodes for child in node],
-        "counts": [len(node) for node in tree.nodes],
-        **{name: sorted(numbers) for name, numbers in rounding.sets().items()},
-    }
-    return described, {name: np.array(numbers, np.int32) for name, numbers in lists.items()}

@@ -1,6 +1,7 @@
 """The evaluator that is copied into scripts gives what the replay gives."""
 
 import ast
+import json
 import sys
 from pathlib import Path
 
@@ -31,10 +32,9 @@ class Columns:
 
 
 def evaluated(tree: Tree, rounding: Rounding, x, w, dtype: str, bias=None) -> np.ndarray:
-    told, own = proof._data_of_summation(Summation(tree, rounding))
-    nodes = evaluator.split(own["children"].tolist(), own["counts"].tolist())
-    sets = {name: set(own[name].tolist()) for name in told["sets"]}
-    summation = evaluator.Summation(nodes, told["leaf"], told["formats"], sets)
+    told = json.loads(json.dumps(proof._data_of_summation(Summation(tree, rounding))))
+    nodes = told["nodes"]
+    summation = evaluator.Summation(nodes, told["leaf"], told["formats"], told["sets"])
     every = np.arange(x.shape[1])
     with np.errstate(all="ignore"):
         found = summation.add_up(Columns(dtype, x, w, bias), every, every)
