@@ -72,14 +72,6 @@ def block(lines: Iterable[str]) -> list[str]:
 WRITTEN = 256
 SPARSE = 24
 
-# The function that reads what is packed.
-UNPACKED = '''
-def unpacked(text, dtype, *shape):
-    """An array from its compressed bits."""
-    packed = zlib.decompress(base64.b64decode(text))
-    return np.frombuffer(packed, dtype).reshape(shape).copy()
-'''
-
 
 def assignments(name: str, array: np.ndarray) -> list[str]:
     """Assignments that make the array ``name``, whose dtype is one of NumPy's own, with its bits.
@@ -359,38 +351,16 @@ class Script:
             autoescape=False,
         )
         environment.filters |= {"literal": repr, "in_docstring": in_docstring}
-        packed = " = unpacked(" in "\n".join(self.operands)
-        standard = self.standard | {"platform", "sys"}
-        if self.isolated:
-            standard |= {"base64", "json", "os", "shlex", "subprocess"}
-        if self.sides[0].variables or self.stored:
-            standard |= {"os"}
-        if packed:
-            standard |= {"base64", "zlib"}
-        needs = list(dict.fromkeys(["numpy", *self.needs]))
-        needed = (", " if len(needs) > 2 else " and ").join(needs)
-        ends = "an AssertionError says that a side is no rounding of its exact value"
-        if self.held is None:
-            by = f" by more than {self.apart_by} ulp" if self.apart_by else ""
-            ends = f"an AssertionError says that they differ{by}"
-        ending = f"Needs {needed}. Exit status: 0, or 1 ({ends}), or 2 (it can't run)."
-        verdict = [] if self.held is None else [f"Verdict: {self.held.says}."]
-        about = [
-            line for text in (*verdict, *self.about, ending) for line in textwrap.wrap(text, 99)
-        ]
-        if self.held is not None:
-            standard |= {"math", "from fractions import Fraction"}
         # only a number of a floating format has a place among its neighbours
         floating = self.dtype in floats.FORMATS
         bits = floats.format_of(self.dtype).bits if floating else 8 * np.dtype(self.dtype).itemsize
         narrow = self.dtype == "bfloat16"
         text = environment.get_template("reproduce.py.j2").render(
             vars(self),
-            about=about,
+            needs=list(dict.fromkeys(["numpy", *self.needs])),
             left=self.sides[0],
             right=self.sides[1],
-            standard=[name if name.startswith("from") else f"import {name}" for name in standard],
-            unpacked=UNPACKED.strip() if packed else "",
+            unpacked=" = unpacked(" in "\n".join(self.operands),
             floating=floating,
             narrow=narrow,
             size=bits,

@@ -296,6 +296,8 @@ def test_interpreters_whose_path_has_a_space_run_both_sides(tmp_path, monkeypatc
 
 
 def test_operands_are_exact_however_they_are_written():
+    template = Path(program.__file__).parent / "templates" / "reproduce.py.j2"
+    unpacked = re.search(r"def unpacked.*?\n\n", template.read_text(), re.DOTALL)[0]
     rng = np.random.default_rng(0)
     for dtype in ("float16", "float32", "float64"):
         for array in (
@@ -309,7 +311,7 @@ def test_operands_are_exact_however_they_are_written():
         ):
             text = "\n".join(program.assignments("x", array))
             names: dict[str, object] = {"np": np}
-            exec(f"import base64, zlib\n{program.UNPACKED}\n{text}", names)
+            exec(f"import base64, zlib\n{unpacked}\n{text}", names)
             got = names["x"]
             assert isinstance(got, np.ndarray) and got.dtype == array.dtype
             assert got.tobytes() == array.tobytes()
