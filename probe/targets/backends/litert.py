@@ -68,8 +68,6 @@ SCHEMA_VERSION = 3
 # of a buffer's bytes: the schema's force_align, which the Python packer ignores
 ALIGNMENT = 16
 
-# ``content``: an array, f(operands) -> array, or None for what is computed.
-Tensor = namedtuple("Tensor", "name shape dtype content")
 # ``inputs``: numbers of tensors, ``output``: one; ``fields``: of the options.
 Operation = namedtuple("Operation", "name inputs output fields")
 
@@ -185,14 +183,13 @@ def operators(graph, spec):
 
 def weight_operands(graph, spec):
     """Returns the weights and the bias of a spec; zeros where it has none."""
-
-    def weights(operands):
-        return schema_weights(spec, operands["w"])
-
-    w = graph.operand("w", kernel_shape(spec), weights)
-    if spec["bias"]:
-        return [w, graph.operand("b", (spec["filters"],), itemgetter("b"))]
-    return [w, graph.constant("b", np.zeros(spec["filters"], spec["dtype"]))]
+    dtype, filters = graph.dtype, (spec["filters"],)
+    shape, content = kernel_shape(spec), lambda operands: schema_weights(spec, operands["w"])
+    bias = itemgetter("b") if spec["bias"] else np.zeros(filters, dtype)
+    return [
+        LiteRTTensor(graph, "w", shape, dtype, content),
+        LiteRTTensor(graph, "b", filters, dtype, bias),
+    ]
 
 
 def ahead(spec, name):
@@ -277,13 +274,16 @@ def schema_weights(spec, w):
 
 
 class LiteRTTensor:
-    """One tensor of a graph."""
+    """One tensor of a graph. ``content``: an array, f(operands) -> array, or None for what is
+    computed."""
 
-    def __init__(self, graph, index, shape):
-        self.graph, self.index, self.shape = graph, index, tuple(shape)
+    def __init__(self, graph, name, shape, dtype, content=None):
+        self.graph, self.name, self.dtype, self.content = graph, name, dtype, content
+        self.shape, self.index = tuple(map(int, shape)), len(graph.tensors)
+        graph.tensors.append(self)
 
     def __truediv__(self, other):
-        return self.graph.quotient(self, other)
+        return self.graph.operator("DIV", [self, other], self.shape)
 
 
 class LiteRTGraph:
@@ -295,24 +295,16 @@ class LiteRTGraph:
     def __init__(self, dtype, shape):
         self.dtype, self.tensors, self.operations = dtype, [], []
         self.flat = len(shape) == 3
-        self.x = self._tensor("x", shape[:1] + (1,) * self.flat + shape[1:], dtype)
+        self.x = LiteRTTensor(self, "x", shape[:1] + (1,) * self.flat + shape[1:], dtype)
 
     def constant(self, name, array):
-        return self._tensor(name, array.shape, str(array.dtype), array)
-
-    def operand(self, name, shape, layout):
-        """A Value whose numbers the model holds: ``layout(operands)``, an array of this shape."""
-        return self._tensor(name, shape, self.dtype, layout)
+        return LiteRTTensor(self, name, array.shape, str(array.dtype), array)
 
     def operator(self, name, inputs, shape, **fields):
-        y = self._tensor(name.lower(), shape, self.dtype)
-        self.operations.append(
-            Operation(name, [tensor.index for tensor in inputs], y.index, fields)
-        )
+        y = LiteRTTensor(self, name.lower(), shape, self.dtype)
+        numbers = [tensor.index for tensor in inputs]
+        self.operations.append(Operation(name, numbers, y.index, fields))
         return y
-
-    def quotient(self, x, y):
-        return self.operator("DIV", [x, y], x.shape)
 
     def padded(self, x, pairs, value=0.0):
         """x with ``value`` around it; ``pairs`` of its last axes but the channels.
@@ -324,15 +316,10 @@ class LiteRTGraph:
         if not pairs.any():
             return x
         shape = [size + before + after for size, (before, after) in zip(x.shape, pairs.tolist())]
-        inputs = [x, self.constant("pads", pairs)] + ([self._number(value)] if value else [])
+        inputs = [x, self.constant("pads", pairs)]
+        if value:
+            inputs.append(self.constant("number", np.array(value, self.dtype)))
         return self.operator("PADV2" if value else "PAD", inputs, shape)
-
-    def _number(self, number):
-        return self.constant("number", np.array(number, self.dtype))
-
-    def _tensor(self, name, shape, dtype, content=None):
-        self.tensors.append(Tensor(name, [int(size) for size in shape], dtype, content))
-        return LiteRTTensor(self, len(self.tensors) - 1, shape)
 
 
 class LiteRTModel:
@@ -364,7 +351,7 @@ class LiteRTModel:
         model.buffers.append(aligned_buffer(schema))
         for tensor in self.graph.tensors:
             packed = schema.TensorT()
-            packed.name, packed.shape, packed.buffer = tensor.name, tensor.shape, 0
+            packed.name, packed.shape, packed.buffer = tensor.name, list(tensor.shape), 0
             packed.type = getattr(schema.TensorType, TYPES[tensor.dtype])
             graph.tensors.append(packed)
             if tensor.content is not None:
