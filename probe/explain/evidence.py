@@ -24,7 +24,6 @@ from probe.explain.comparison import (
     classes_of,
     compare_shapes,
 )
-from probe.explain.kernels import SYMBOLS
 from probe.order.replay import PartialSum, partial_sums
 from probe.order.summation import Summation
 from probe.order.tree import BIAS, Tree
@@ -33,8 +32,8 @@ from probe.targets.launch import open_session
 from probe.targets.progress import VOICE
 from probe.targets.target import Target
 
-# ``said``: what the library reports of itself; ``all``: also symbols, sampled while it runs.
-WHICH = ("said", "all", "none")
+# ``said``: what the library reports of itself.
+WHICH = ("said", "none")
 
 
 def explain_case(
@@ -79,15 +78,14 @@ def named_kernels(comparison: Comparison, which: str = "said") -> dict[str, dict
     """Returns what both libraries say that they ran: ``{"left": {source: names}, "right": ...}``.
 
     {} where no source applies. It is evidence beside the causes, never a cause. Costs a start of
-    the target for each source and side. A source without an answer has one entry: why, in brackets.
+    the target for each side. A source without an answer has one entry: why, in brackets.
     InputError: ``which`` is another word.
     """
     if checked_kernels(which) == "none":
         return {}
-    sources = [name for name in kernels.SOURCES if which == "all" or name != SYMBOLS]
 
     def ask(side: CaseRun) -> dict[str, list[str]]:
-        return kernels.by_source(kernels.observe(side.target, side.case, sources=sources))
+        return kernels.by_source(kernels.observe(side.target, side.case))
 
     with VOICE.doing("asking which kernels run"), ThreadPoolExecutor(2) as pool:
         left, right = pool.map(ask, (comparison.left, comparison.right))

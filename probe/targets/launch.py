@@ -159,10 +159,6 @@ class Session:
     def alive(self) -> bool:
         return self._process is not None
 
-    @property
-    def pid(self) -> int | None:
-        return self._process.pid if self._process else None
-
     def start(self) -> Self:
         """Starts the child and its library, and sets ``facts``; a running one is ended first."""
         self._end()

@@ -130,14 +130,6 @@ class Prepared:
         seconds = time.perf_counter() - start
         return np.ascontiguousarray(self.operator.output(value)), seconds
 
-    def repeat(self, seconds):
-        """Calls for that long, while the process is sampled; returns how many calls."""
-        call, calls, until = self.call, 0, time.perf_counter() + seconds
-        while time.perf_counter() < until:
-            call(self.input)
-            calls += 1
-        return calls
-
     def times(self, limit):
         """Seconds of every call, float64, for that many seconds in all; one call at least."""
         call, clock = self.call, time.perf_counter
@@ -230,8 +222,7 @@ class Worker:
           meanwhile): imports the library. Answer: ``facts``.
         - ``load`` (key, spec; x, w, b): keeps the operands under the key; what was there goes.
         - ``run`` (key, or spec; x, w, b; ``at``: see ``CaseCall.at``): gives ``y`` and ``seconds``;
-          with ``control`` also whether the same shape gives the same bits;
-          with ``repeat`` (seconds) it is called for that long afterwards: ``calls`` says how often.
+          with ``control`` also whether the same shape gives the same bits.
         - ``time`` (key, or spec; x, w, b; ``at``; ``limit``, in seconds): calls for that long, once
           at least: answer ``seconds``, of every call.
         - ``kernels`` (key, or spec; x, w, b): answer ``kernels``: see ``Backend.kernels``.
@@ -282,8 +273,6 @@ class Worker:
         answer = {"seconds": seconds, "done": True}
         if request.get("control"):
             answer["control"] = compare.repeat_control(prepared, y, call.spec["dtype"])
-        if request.get("repeat"):
-            answer["calls"] = prepared.repeat(request["repeat"])
         yield answer, {"y": y}
 
     def time(self, request, arrays):

@@ -81,10 +81,9 @@ def explain(
     ``against_target`` (another library, device or switch) or ``against_padding`` the two sides may
     have the same shape: leave ``against`` out.
     ``accuracy``: also say which side is closer to the exact sums.
-    ``kernels``: which kernels are named beside the causes: ``none``, ``said`` (by the library) or
-    ``all`` (also symbols sampled while it runs); each source starts the target again. ``zeros``:
-    ``differ`` makes +0 and -0 a difference, at 0 ulp; ``equal`` counts them. Costs a start and a
-    reveal on each side.
+    ``kernels``: which kernels are named beside the causes: ``none``, or ``said`` (by the library,
+    which is started again). ``zeros``: ``differ`` makes +0 and -0 a difference, at 0 ulp; ``equal``
+    counts them. Costs a start and a reveal on each side.
     Errors: InputError; TargetError where a target fails.
 
     >>> import probe

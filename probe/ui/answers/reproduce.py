@@ -103,7 +103,7 @@ def reproduce(
     form: str | None = None,
     also: Iterable[str | Target] = (),
     times: int = 3,
-    kernels: str = "all",
+    kernels: str = "said",
     any_cause: bool = False,
     avoid: bool = True,
     since: str | Target | None = None,

@@ -488,7 +488,7 @@ ALSO = "Test the reduced case on this target too, for the report; may be given s
 @option("--also", "T", ALSO, multiple=True)
 @option("--since", "T", SINCE)
 @option("--times", "N", "How many fresh processes must confirm the script.", default=3)
-@kernels_option("all")
+@kernels_option("said")
 @output_options
 def report(runs: AskedRuns, store: Path | None, folder: Path, out: Output, **options: Any) -> None:
     """Reduces a case, explains it, verifies a script in fresh processes, and writes a bug report.

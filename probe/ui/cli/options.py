@@ -438,15 +438,12 @@ def sides_options(command: Command) -> Command:
 
 ZEROS = "equal: +0 and -0 agree, and are counted; differ: they differ, by 0 ulp."
 zeros_option = option("--zeros", "equal|differ", ZEROS, default="equal")
-KERNELS = (
-    "Which kernels to name: said: those that the library reports; all: also symbols sampled while "
-    "it runs; none. Each source of names starts the target once more."
-)
+KERNELS = "said: name the kernels that the library reports, which starts it once more; or none."
 
 
 def kernels_option(default: str) -> Callable[[Command], Command]:
     """Adds ``--kernels``: evidence beside causes."""
-    return option("--kernels", "none|said|all", KERNELS, default=default)
+    return option("--kernels", "none|said", KERNELS, default=default)
 
 
 TIME = "Stop after 5m (90s, 2h, 1h30m); what is known by then is printed."
