@@ -8,18 +8,18 @@ of 32 bits on one, with each pair cut off on the other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
 
+from probe.case.errors import InputError
 from probe.diff.alone import Alone, Cause, Sides, evenly
 from probe.diff.difference import NAMES
 from probe.diff.sums import sum_of
+from probe.order import window
 from probe.order.semantics import operations as o
-from probe.order.window import Geometry
 
 LEAST, MOST = -(1 << 15), (1 << 15) - 1
 
@@ -33,7 +33,7 @@ BYTES = (np.dtype("int8"), np.dtype("uint8"))
 class Integers:
     """Some outputs of an operation that adds products of bytes.
 
-    ``x``, ``w``: factors of each output, (outputs, places of the kernel, channels), int64;
+    ``x``, ``w``: factors of each output, (outputs, products), int64;
     ``signed``: of either, whether the bytes are; ``zeros``: what stands for zero in either.
     ``scales``: of x and w, and of the output where that has bytes again; ``zero``: its own;
     ``bias``: of each output.
@@ -62,25 +62,21 @@ class Integers:
         scales = [a.reshape(-1) for a in others if a.dtype == np.float32]
         biases = [a.reshape(-1).astype(np.int64) for a in others if a.dtype == np.int32]
         zeros += [np.zeros(1, np.int64)] * (3 - len(zeros))
-        x, w = (arrays[n] for n in factors)
-        output = side.gives[side.output]
+        both, output = [arrays[n] for n in factors], side.gives[side.output]
         words = side.operation.attributes
-        place = np.unravel_index(chosen, output.shape)
-        found = (_window_factors if w.ndim > 2 and w.ndim == output.ndim else _row_factors)(
-            x, w, output.shape, place, words, int(zeros[0][0])
-        )
+        found = _factors(both, output.shape, chosen, words, int(zeros[0][0]))
         if found is None:
             return None
-        taken, weights, filters = found
+        x, w, filters = found
 
         def of_filter(each: np.ndarray) -> np.ndarray:
             return each[filters] if each.size > 1 else each
 
         bias = of_filter(biases[0]) if biases else np.zeros(1, np.int64)
         return cls(
-            taken.astype(np.int64),
-            weights.astype(np.int64),
-            (x.dtype == np.int8, w.dtype == np.int8),
+            x,
+            w,
+            (both[0].dtype == np.int8, both[1].dtype == np.int8),
             (zeros[0][:1], of_filter(zeros[1])),
             [of_filter(each) for each in scales],
             zeros[2][:1],
@@ -90,9 +86,8 @@ class Integers:
 
     def exact(self) -> np.ndarray | None:
         """What the sums of 32 bits give."""
-        zeros = (zero[:, None, None] for zero in self.zeros)
-        x, w = (a - zero for a, zero in zip((self.x, self.w), zeros, strict=True))
-        return self._rescaled((x * w).sum(axis=(1, 2)))
+        x, w = (a - zero[:, None] for a, zero in zip((self.x, self.w), self.zeros, strict=True))
+        return self._rescaled((x * w).sum(axis=1))
 
     def saturating(self) -> np.ndarray | None:
         """What they give where pairs of neighbours are cut off, channel by channel through all
@@ -100,11 +95,9 @@ class Integers:
         # the instruction takes one factor unsigned and one signed: the other kind is shifted there
         x, w = self.x + 128 * self.signed[0], self.w - 128 * (not self.signed[1])
         zeros = self.zeros[0] + 128 * self.signed[0], self.zeros[1] - 128 * (not self.signed[1])
-        products = (x * w).reshape(len(x), -1)
-        count = prod(x.shape[1:])
-        rest = -zeros[0] * w.sum(axis=(1, 2)) - zeros[1] * x.sum(axis=(1, 2))
-        rest = rest + zeros[0] * zeros[1] * count
-        even = np.pad(products, ((0, 0), (0, count % 2)))
+        count = x.shape[1]
+        rest = -zeros[0] * w.sum(axis=1) - zeros[1] * x.sum(axis=1) + zeros[0] * zeros[1] * count
+        even = np.pad(x * w, ((0, 0), (0, count % 2)))
         pairs = even.reshape(len(even), -1, 2).sum(axis=2)
         return self._rescaled(np.clip(pairs, LEAST, MOST).sum(axis=1) + rest)
 
@@ -123,67 +116,45 @@ class Integers:
         return np.clip(rounded, limits.min, limits.max).astype(self.dtype)
 
 
-# Factors of each output, x and w, as (outputs, places of the kernel, channels), and its filter.
-Factors = tuple[np.ndarray, np.ndarray, np.ndarray]
-
-
-def _row_factors(
-    x: np.ndarray,
-    w: np.ndarray,
-    shape: tuple[int, ...],
-    place: Sequence[np.ndarray],
-    words: Mapping[str, Any],
-    _: int,
-) -> Factors | None:
-    """Of a matrix product: rows of x with columns of w."""
-    x = x.swapaxes(-1, -2) if words.get("transA") else x
-    w = w.swapaxes(-1, -2) if words.get("transB") else w
-    if x.shape[-1] != w.shape[-2] or len(shape) < 2:
-        return None
+def _factors(
+    arrays: Sequence[np.ndarray], shape: tuple[int, ...], flat: np.ndarray, words: Any, zero: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Factors of outputs, x and w, as (outputs, products), and the filter of each; None: the
+    operation is no matrix product and no convolution, whose weights are (filters, channels,
+    *kernel). ``zero``: what padding holds."""
+    x, w = arrays
+    filters = len(shape) - 1
     try:
-        x = np.broadcast_to(x, (*shape[:-2], *x.shape[-2:]))
-        w = np.broadcast_to(w, (*shape[:-2], *w.shape[-2:]))
-    except ValueError:
+        if w.ndim > 2 and w.ndim == len(shape):
+            last, rank = bool(words.get("channels_last")), w.ndim - 2
+            filters = filters if last else 1
+            ins, outs = ((a[1:-1] if last else a[2:]) for a in (x.shape, shape))
+            strides, steps = (tuple(words.get(n) or [1] * rank) for n in ("strides", "dilations"))
+            pads, auto = list(words.get("pads") or [0] * 2 * rank), str(words.get("auto_pad", ""))
+            padding = tuple(zip(pads[:rank], pads[rank:], strict=True))
+            if auto.startswith("SAME"):
+                odd_first = auto != "SAME_UPPER"
+                padding = o.same_padding(ins, outs, w.shape[2:], strides, steps, odd_first)
+            frame, axes = o.Frame(w.shape[2:], strides, steps, padding), (*range(2, w.ndim), 1, 0)
+            meaning = o.convolution(frame, axes, int(words.get("group", 1)), last)
+        else:
+            turned = bool(words.get("transA")), bool(words.get("transB"))
+            meaning = o.matmul((x.ndim, w.ndim), turned)
+        summed = sum_of(meaning, [x.shape, w.shape], shape, ["float32"] * 3)
+        positions, columns = summed.places(flat).T
+        # the engine may take either factor for the weights
+        parts = summed.x, summed.w
+        # in 16 bits: windows of a large picture overlap many times
+        values = [part.taken(arrays[part.number].astype(np.int16)) for part in parts if part]
+        met = window.columns(summed, values[0] - zero)
+    except (InputError, ValueError, IndexError):
         return None
-    if (x.shape[-2], w.shape[-1]) != shape[-2:]:
-        return None
-    *batch, row, column = place
-    taken = x[(*batch, row)]
-    return taken[:, None], w.swapaxes(-1, -2)[(*batch, column)][:, None], column
-
-
-def _window_factors(
-    x: np.ndarray,
-    w: np.ndarray,
-    shape: tuple[int, ...],
-    place: Sequence[np.ndarray],
-    words: Mapping[str, Any],
-    zero: int,
-) -> Factors | None:
-    """Of a convolution, whose weights are (filters, channels, *kernel): windows, padded by zero."""
-    last, groups = bool(words.get("channels_last")), int(words.get("group", 1))
-    ins, outs = ((a[1:-1] if last else a[2:]) for a in (x.shape, shape))
-    kernel, rank = w.shape[2:], w.ndim - 2
-    channels, each = w.shape[1], len(w) // max(groups, 1)
-    if x.ndim != w.ndim or channels * groups != x.shape[-1 if last else 1] or not each:
-        return None
-    strides, steps = (tuple(words.get(n) or [1] * rank) for n in ("strides", "dilations"))
-    pads, auto = list(words.get("pads") or [0] * 2 * rank), str(words.get("auto_pad", "NOTSET"))
-    padding = tuple(zip(pads[:rank], pads[rank:], strict=True))
-    if auto.startswith("SAME"):
-        padding = o.same_padding(ins, outs, kernel, strides, steps, auto != "SAME_UPPER")
-    frame = o.Frame(kernel, strides, steps, padding)
-    plain = o.convolution(frame, (*range(2, w.ndim), 1, 0), groups, last)
-    summed = sum_of(plain, [x.shape, w.shape], shape, ["float32"] * 3)
-    places, filters = summed.places(np.ravel_multi_index(place, shape)).T
-    reads = Geometry.of(summed).reads()  # -1 is padding
-    rows = summed.x.taken(x.astype(np.int64)).reshape(summed.batch, -1, x.shape[-1 if last else 1])
-    entries, at = places // len(reads), reads[places % len(reads)]
-    taken = np.where(at[..., None] < 0, zero, rows[entries[:, None], at])
-    own = (filters // each * channels)[:, None, None] + np.arange(channels)
-    taken = np.take_along_axis(taken, np.broadcast_to(own, (*at.shape, channels)), axis=2)
-    weights = np.moveaxis(w.reshape(len(w), channels, -1), 1, -1)[filters]
-    return taken, weights, filters
+    group = columns // (summed.filters // summed.groups)
+    each = zip(group, positions, strict=True)
+    rows = np.stack([met[g][:, n] for g, n in each]).astype(np.int64) + zero
+    weights = values[1].reshape(-1, summed.filters)[:, columns].T.astype(np.int64)
+    both = (rows, weights) if summed.x.number == 0 else (weights, rows)
+    return (*both, np.unravel_index(flat, shape)[filters])
 
 
 def saturation_cause(sides: Sides, apart: np.ndarray) -> Cause | None:

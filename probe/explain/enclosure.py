@@ -20,7 +20,8 @@ the first form).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,25 @@ class Enclosure:
         # an infinity among the operands may meet one that an order's overflow makes on its way
         open_ = flush | (settled & ~same & self.overflow)
         return np.where(inside, WITHIN, np.where(open_, UNKNOWN, BEYOND)), flush
+
+    def behind(self, change: Callable[[Doubles], Doubles], unit: float = 0.0) -> Enclosure:
+        """Encloses what becomes of it by a function that never falls and errs by up to ``unit`` of
+        its result; whether that is rounded to the format or kept in a wider one is open."""
+        low, high = change(self.low), change(self.high)
+        low = np.nextafter(low - unit * np.abs(low), -np.inf)  # computed in float64, to a rounding
+        high = np.nextafter(high + unit * np.abs(high), np.inf)
+        low = np.minimum(low, floats.nearest(low, self.dtype))
+        high = np.maximum(high, floats.nearest(high, self.dtype))
+        return replace(self, low=low, high=high, exact=change(self.exact))
+
+    def cut_off(self, bounds: Sequence[float | None]) -> Enclosure:
+        """Encloses what is left of it between two bounds, of which float32 may hold less."""
+        least, most = (
+            [bound if bound is None else bound + sign * abs(bound) * 2.0**-23 for bound in bounds]
+            for sign in (-1, 1)
+        )
+        low, high = np.clip(self.low, *least), np.clip(self.high, *most)
+        return replace(self, low=low, high=high, exact=np.clip(self.exact, *bounds))
 
     @property
     def condition(self) -> np.ndarray:

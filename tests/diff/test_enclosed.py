@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import probe
 from probe.diff import enclosed
-from probe.diff.enclosed import Interval
+from probe.explain.enclosure import of_sums
 from probe.order.semantics import Meaning, Unknown
 from probe.order.semantics import operations as o
 from tests.record.doubles import Doubles, Step, product, walked
@@ -148,14 +149,8 @@ def test_steps_that_a_compiler_fuses_are_not_beyond_rounding() -> None:
 def test_formulas_whose_enclosures_have_nothing_in_common_are_told_from_rounding() -> None:
     """Each side's number is right for its own formula; a gap that flushing could fill is none."""
 
-    class Side:
-        def __init__(self, low: list[float], high: list[float]) -> None:
-            self.enclosure = Interval(np.array(low), np.array(high))
-
-        def flush_width(self) -> float:
-            return 0.25
-
-    left, right = Side([0, 0, 0, np.nan], [1, 1, 1, 1]), Side([0.5, 3, 1.4, 5], [2, 4, 2, 6])
-    found = enclosed._disjoint([left, right], 4)  # type: ignore[list-item]
-    assert found is not None and found.tolist() == [False, True, False, True]
-    assert enclosed._disjoint([left, right], 3) is None  # type: ignore[list-item]
+    ones = np.ones((1, 4), np.float32)
+    sums = of_sums(ones, ones, "float32")
+    left = replace(sums, low=np.array([0, 0, 0, np.nan]), high=np.ones(4))
+    right = replace(sums, low=np.array([0.5, 3, 1.4, 5]), high=np.array([2.0, 4, 2, 6]))
+    assert enclosed.disjoint(left, right, 0.25).tolist() == [False, True, False, True]

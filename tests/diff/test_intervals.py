@@ -10,7 +10,7 @@ import pytest
 from probe.case import floats
 from probe.diff.alone import Alone
 from probe.diff.difference import Pair
-from probe.diff.enclosed import EnclosedSide
+from probe.diff.enclosed import enclosed_outputs
 from probe.explain.enclosure import BEYOND, UNKNOWN, WITHIN
 from probe.order.semantics import Each, Moves, Step, Steps, Unknown, Windows
 from probe.order.semantics import operations as o
@@ -78,8 +78,9 @@ def judged(meaning, reads, y, dtype="float32"):
     )
     run = replace(run, values=[replace(value, dtype=dtype) for value in run.values])
     number = run.outputs[0]
-    side = EnclosedSide(Alone.of(run, 0, 0, Pair.of_all(number, number, y.size), 0))
-    return side.verdicts(np.arange(y.size))[0]
+    side = Alone.of(run, 0, 0, Pair.of_all(number, number, y.size), 0)
+    enclosure = enclosed_outputs(side, np.arange(y.size))
+    return np.full(y.size, UNKNOWN) if enclosure is None else enclosure.judged(y.reshape(-1))[0]
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

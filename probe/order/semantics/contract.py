@@ -554,17 +554,6 @@ class Frame(NamedTuple):
     transposed: bool = False
 
 
-def divisors(frame: Frame, sizes: Sequence[int], outputs: Sequence[int]) -> np.ndarray:
-    """Returns how many places of the padded input each window of an average covers."""
-    covered = np.ones(tuple(outputs), np.uint64)
-    for k, (size, count) in enumerate(zip(sizes, outputs, strict=True)):
-        starts = np.arange(count) * frame.stride[k]
-        ends = np.minimum(starts + frame.kernel[k], size + sum(frame.padding[k]))
-        line = (ends - starts).astype(np.uint64)
-        covered *= line.reshape([-1 if n == k else 1 for n in range(len(outputs))])
-    return covered
-
-
 @dataclass(frozen=True)
 class Windows(Meaning):
     """A convolution or a pool: each output reads a window of its input, channel by channel or all.
