@@ -8,7 +8,7 @@ case (``probe.report.recorded``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -22,7 +22,7 @@ from probe.diff.alone import Alone, Cause, isolated_sides
 from probe.diff.difference import Difference, Pair, Region
 from probe.diff.source import SAID
 from probe.diff.sums import OperationSum, ProductLetters, behind_of
-from probe.order.semantics import Contracts, Convolution, Windows
+from probe.order.semantics import Contracts, Windows
 from probe.order.window import equivalent
 from probe.record.contract import CONSTANT, WEIGHT
 from probe.record.recording import Run
@@ -46,15 +46,14 @@ def case_of(alone: Alone) -> Case:
     words: dict[str, Any] = {"in_channels": summed.in_channels, "filters": summed.filters}
     words |= {"dtype": summed.dtype, "batch": summed.batch}
     words |= {"bias": None if summed.b is None else "normal"}
-    inner = meaning.windows if isinstance(meaning, Convolution) else meaning
-    if isinstance(inner, Windows):
-        return _convolution_case(inner, getattr(meaning, "holes", (1,)), summed, words)
-    assert isinstance(inner, Contracts)
+    if isinstance(meaning, Windows):
+        return _convolution_case(meaning, summed, words)
+    assert isinstance(meaning, Contracts)
     if summed.groups != 1:
         raise no_case("it is several products")
     if summed.b is None:  # the sum takes the larger operand for the input: the weights are asked
-        axes = ProductLetters.of(inner, shapes)
-        fixed = [_is_fixed(alone.side, alone.operation.reads[n]) for n in inner.reads]
+        axes = ProductLetters.of(meaning, shapes)
+        fixed = [_is_fixed(alone.side, alone.operation.reads[n]) for n in meaning.reads]
         rows = 1 if fixed == [True, False] else 0
         filters = [x for x in axes.out if x in axes.own[1 - rows] and x not in axes.own[rows]]
         lines = [x for x in axes.out if x not in filters]
@@ -73,10 +72,9 @@ def _is_fixed(run: Run, number: int) -> bool:
     return all(_is_fixed(run, n) for n in run.operations[value.given].reads)
 
 
-def _convolution_case(
-    inner: Windows, holes: Sequence[int], summed: OperationSum, words: dict[str, Any]
-) -> Case:
-    if inner.kind not in ("convolution", "transposed") or set(holes) != {1} or inner.flipped:
+def _convolution_case(inner: Windows, summed: OperationSum, words: dict[str, Any]) -> Case:
+    holes = set(inner.holes) - {1}
+    if inner.kind not in ("convolution", "transposed") or holes or inner.flipped:
         raise no_case("it is a transposed convolution whose taps are in the opposite order")
     rank, transposed, pads = len(inner.kernel), inner.kind == "transposed", inner.padding
     op = f"conv{rank}d{'_transpose' * transposed}"

@@ -42,7 +42,6 @@ from probe.diff.saturation import saturation_cause
 from probe.diff.sums import first_of
 from probe.order.semantics import (
     Contracts,
-    Convolution,
     Each,
     Normalises,
     Passes,
@@ -382,7 +381,7 @@ def _argument_cause(sides: Sides, arguments: str) -> Cause:
         return Cause(why=why, alone=alone)
     # the same operands on the same target, so nothing but the arguments can decide
     both = [side.operation.meaning for side in sides]
-    windows = all(isinstance(meaning, Windows | Convolution) for meaning in both)
+    windows = all(isinstance(meaning, Windows) for meaning in both)
     kind = "window+argument" if windows and both[0] != both[1] else "argument"
     came = count if alone else 0
     return Cause(kind, arguments, came, came, {kind: count}, alone, in_numpy=False)
@@ -553,7 +552,7 @@ SAID = {
 # Of which NumPy rounds as a library does. float16 is added in float32 by some.
 STEPPED = ("float32", "float64")
 
-SUMS = (Contracts, Windows, Convolution, Reduces)
+SUMS = (Contracts, Windows, Reduces)
 
 # Products that are listed one by one, to find those of one side on the other.
 LISTED = 1 << 22
@@ -572,12 +571,11 @@ def _formula_words(op: Operation, run: Run, given: set[Any]) -> list[str]:
         return [format_]
     words = []
     for each in [step.meaning for step in getattr(op.meaning, "steps", ())] or [op.meaning]:
-        first = getattr(each, "windows", each)
-        if isinstance(first, Contracts | Windows) and getattr(first, "kind", "") != "max":
-            pool = isinstance(first, Windows) and first.pool
-            biased = getattr(first, "bias", None) is not None or (not pool and len(first.reads) > 2)
-            divided = getattr(first, "kind", "") == "average"
-            words += ["sum", *["add"] * biased, *["divide"] * divided]
+        if isinstance(each, Contracts):
+            words += ["sum"] if each.bias is None else ["sum", "add"]
+        elif isinstance(each, Windows) and each.kind != "max":
+            behind = "divide" if each.kind == "average" else "add"
+            words += ["sum", behind] if len(each.reads) > 2 or each.kind == "average" else ["sum"]
         elif isinstance(each, Reduces) and each.word in ("sum", "mean"):
             words += ["sum", *["divide"] * (each.word == "mean")]
         elif isinstance(each, Each) or not each.exact:

@@ -27,7 +27,6 @@ from probe.order.functions import OwnSession
 from probe.order.orders import Behind
 from probe.order.semantics import (
     Contracts,
-    Convolution,
     Each,
     Meaning,
     Reduces,
@@ -260,12 +259,11 @@ def sum_of(
         return replace(summed, y=summed.y.moved(moves))
     meaning, functions = behind_of(meaning, shapes)
     others = [numbers[0] for word, numbers in functions if word == "add"]
-    inner = meaning.windows if isinstance(meaning, Convolution) else meaning
     used: Sequence[int] = (0,)
-    if isinstance(inner, Contracts):
-        used = [*inner.reads, *([] if inner.bias is None else [inner.bias])]
-    elif isinstance(inner, Windows) and not inner.pool:
-        used = inner.reads
+    if isinstance(meaning, Contracts):
+        used = [*meaning.reads, *([] if meaning.bias is None else [meaning.bias])]
+    elif isinstance(meaning, Windows) and not meaning.pool:
+        used = meaning.reads
     mixed = {dtypes[n] for n in (*used, *others)} | {dtypes[-1]}
     if len(mixed) > 1:
         why = "its operands have different formats"
@@ -273,13 +271,13 @@ def sum_of(
     if dtypes[-1] not in floats.FORMATS:
         why = f"orders are revealed of sums of {', '.join(floats.FORMATS)} alone"
         raise InputError("dtype", dtypes[-1], why, "")
-    if isinstance(inner, Contracts):
-        summed = _product_sum(inner, shapes, steps[0].shape if steps else output, dtypes[-1])
+    if isinstance(meaning, Contracts):
+        summed = _product_sum(meaning, shapes, steps[0].shape if steps else output, dtypes[-1])
         summed = replace(summed, y=replace(summed.y, whole=output))
-    elif isinstance(inner, Windows):
-        summed = _window_sum(meaning, inner, shapes, output, dtypes[-1])
-    elif isinstance(inner, Reduces):
-        summed = _reduction_sum(inner, shapes[0], output, dtypes[-1])
+    elif isinstance(meaning, Windows):
+        summed = _window_sum(meaning, shapes, output, dtypes[-1])
+    elif isinstance(meaning, Reduces):
+        summed = _reduction_sum(meaning, shapes[0], output, dtypes[-1])
     else:
         raise InputError("operation", type(meaning).__name__, "it is not a sum of products", "")
     return replace(summed, functions=functions)
@@ -475,23 +473,21 @@ def _reduction_sum(meaning: Reduces, shape: Shape, out: Shape, dtype: str) -> Op
     )
 
 
-def _window_sum(
-    meaning: Meaning, inner: Windows, shapes: Sequence[Shape], out: Shape, dtype: str
-) -> OperationSum:
+def _window_sum(inner: Windows, shapes: Sequence[Shape], out: Shape, dtype: str) -> OperationSum:
     """Returns a convolution, transposed or not, or a pool that adds: each channel by itself."""
     if inner.kind == "max":
         why = "only sums of products in windows can be revealed"
         raise InputError("kind", inner.kind, why, "")
-    if getattr(meaning, "batches", 1) > 1:
-        raise InputError("batch_group_count", getattr(meaning, "batches", 1), "it is not 1", "")
+    if inner.batches > 1:
+        raise InputError("batch_group_count", inner.batches, "it is not 1", "")
     number, channels = inner.reads[0], inner.channels
-    turned = getattr(meaning, "turned", tuple(range(len(shapes[number]))))
+    turned = inner.turned or tuple(range(len(shapes[number])))
     shape = [shapes[number][axis] for axis in turned]
     batch = [a for a in range(len(shape)) if a not in inner.spatial and a != channels]
     order = [*batch, *inner.spatial, channels]
     sizes, positions = (tuple(whole[axis] for axis in inner.spatial) for whole in (shape, out))
     filters, entries = out[channels], prod(shape[axis] for axis in batch)
-    holes = getattr(meaning, "holes", (1,) * len(sizes))
+    holes = inner.holes or (1,) * len(sizes)
     along = enumerate(zip(sizes, positions, holes, strict=True))
 
     def tap_indices(k: int, size: int, outputs: int, hole: int) -> np.ndarray:

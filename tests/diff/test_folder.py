@@ -23,7 +23,6 @@ from probe.diff.walk import compare_and_explain, walk
 from probe.diff.watched import watched
 from probe.order.semantics import (
     Contracts,
-    Convolution,
     Each,
     Meaning,
     Moves,
@@ -332,7 +331,7 @@ CASES: dict[str, Meaning] = {
     "reduces": Reduces((1,), "mean"),
     "normalises": Normalises((-1,), "group_norm"),
     "windows": WINDOW,
-    "a convolution": Convolution(WINDOW, (0, 2, 1), (2,), 2),
+    "a convolution": dataclasses.replace(WINDOW, turned=(0, 2, 1), holes=(2,), batches=2),
     "steps": Steps(
         (
             Part(Contracts("...k,kn->...n"), (0, 1), (2, 3, 5)),

@@ -19,7 +19,6 @@ from probe.diff.running import by_running
 from probe.diff.walk import compare_and_explain
 from probe.order.semantics import (
     Contracts,
-    Convolution,
     Each,
     Meaning,
     Moves,
@@ -202,8 +201,8 @@ class TestSums:
             terms = [spread[k : k + 11, :, c, None] * w[k, c] for k in range(3) for c in range(4)]
             return either_way(np.stack(terms, -2), x.shape[1] == 1).transpose(1, 2, 0)
 
-        windows = Windows((2,), 1, (3,), (1,), (1,), ((1, 1),), weights=(0, 1, 2))
-        meaning = Convolution(windows, (1, 2, 0), (2,))
+        more: Any = {"weights": (0, 1, 2), "turned": (1, 2, 0), "holes": (2,)}
+        meaning = Windows((2,), 1, (3,), (1,), (1,), ((1, 1),), **more)
         order_is_named(meaning, dilated, {"x": x[:, :1]}, x=x, w=w)
 
     @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ which outputs of two runs must agree is found by running (:mod:`probe.diff`).
 from probe.order.semantics import operations
 from probe.order.semantics.contract import (
     Contracts,
-    Convolution,
     Each,
     Frame,
     Meaning,
@@ -41,7 +40,7 @@ from probe.order.semantics.contract import (
 
 # Every class of a meaning stands here: folders of recordings have them by these names.
 __all__ = [
-    "Contracts", "Convolution", "Each", "Frame", "Meaning", "Moves",
+    "Contracts", "Each", "Frame", "Meaning", "Moves",
     "Normalises", "OperationTable", "Passes", "Reduces", "Reshapes",
     "Row", "Same", "Several", "Shapes", "Step", "StepBuilder", "Steps", "Turns", "Unknown",
     "Windows", "by_table", "common", "moved", "of_complex", "operations", "rows_for", "then",

@@ -33,12 +33,6 @@ class Meaning:
         where elements are moved, and in the arithmetic of IEEE 754 element by element."""
         return False
 
-    @property
-    def sums(self) -> bool:
-        """Whether each result is a sum of what is read, or of products, perhaps with more behind:
-        then the order of additions says how it is computed."""
-        return False
-
 
 @dataclass(frozen=True)
 class Moves(Meaning):
@@ -113,10 +107,6 @@ class Steps(Meaning):
 
     steps: tuple[Step, ...]
     gives: tuple[int, ...] = ()
-
-    @property
-    def sums(self) -> bool:
-        return bool(self.steps) and self.steps[0].meaning.sums
 
 
 # calls, and the rows of tables
@@ -505,10 +495,6 @@ class Contracts(Meaning):
     bias: int | None = None
     word: str = "product"
 
-    @property
-    def sums(self) -> bool:
-        return True
-
     def spelled(self, left: tuple[int, ...], right: tuple[int, ...]) -> tuple[tuple[str, str], str]:
         """The letters of both inputs and of the output, with the dots written out as capitals."""
         ins, out = self.equation.split("->")
@@ -529,10 +515,6 @@ class Reduces(Meaning):
 
     axes: tuple[int, ...]
     word: str = ""
-
-    @property
-    def sums(self) -> bool:
-        return self.word in ("sum", "mean")
 
 
 @dataclass(frozen=True)
@@ -565,6 +547,9 @@ class Windows(Meaning):
     of the weights in the order (*kernel, in channels, filters). ``counts_padding``: an average
     divides by the whole window at the edges too.
     ``flipped``: of a transposed convolution, the weights' last tap comes first, as in JAX.
+    ``turned``: axes that put the input into the output's order, () where it is in that; ``holes``:
+    elements of the input are so far apart, a spatial axis each, () for 1; ``batches``: JAX's
+    ``batch_group_count``.
     """
 
     spatial: tuple[int, ...]
@@ -580,37 +565,11 @@ class Windows(Meaning):
     counts_padding: bool = False
     word: str = ""
     flipped: bool = False
-
-    @property
-    def sums(self) -> bool:
-        return self.kind != "max"
+    turned: tuple[int, ...] = ()
+    holes: tuple[int, ...] = ()
+    batches: int = 1
 
     @property
     def pool(self) -> bool:
         """Returns whether each channel is computed from its own alone, without weights."""
         return self.kind in ("max", "average", "sum")
-
-    @property
-    def frame(self) -> Frame:
-        """Returns where its windows lie."""
-        turned = self.kind == "transposed"
-        return Frame(self.kernel, self.stride, self.dilation, self.padding, turned)
-
-
-@dataclass(frozen=True)
-class Convolution(Meaning):
-    """``conv_general_dilated`` in its full generality, by way of :class:`Windows`.
-
-    ``turned``: axes that put the input into the output's order. ``holes``: elements of the input
-    are so far apart, an axis each (``lhs_dilation``). ``batches``: ``batch_group_count``.
-    """
-
-    windows: Windows
-    turned: tuple[int, ...]
-    holes: tuple[int, ...]
-    batches: int = 1
-    word: str = "convolution"
-
-    @property
-    def sums(self) -> bool:
-        return True

@@ -396,7 +396,7 @@ def _lax_conv(c: Call) -> s.Meaning:
     if plain and (transposed or set(apart) <= {1}):
         return windows
     turned = tuple(lhs[out.index(axis)] for axis in range(len(out)))
-    return s.Convolution(windows, turned, apart, batches)
+    return replace(windows, turned=turned, holes=apart, batches=batches)
 
 
 def _slid(c: Call) -> list[int]:
