@@ -502,7 +502,7 @@ def reveal_sums(sides: Sequence[Adds], wanted: np.ndarray, known: Known, most: i
     are asked, and an output of the same call that what they told gives to the bit is explained by
     it. Of short sums, whose orders round alike by luck, all that may be are asked.
     """
-    revealer = known.setdefault(tuple(one.key for one in sides), Revealer(kept=None, small=0))
+    revealer = known.setdefault(tuple(one.key for one in sides), Revealer(kept=None))
     summands = [side.sum.summands for side in sides]
     chosen = evenly(wanted, min(FEW, most) if min(summands) > SHORT else most)
     for side in sides:

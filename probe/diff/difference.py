@@ -64,7 +64,6 @@ class Selection(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """Returns whether nothing must agree."""
         return self.left is not None and not len(self.left)
 
     def count(self, shape: tuple[int, ...]) -> int:
@@ -221,7 +220,6 @@ class Region:
         return [(run, run.operations[number]) for run, number in both if number is not None]
 
     def doubted(self, why: str) -> None:
-        """Has its verdict be ``unknown``, because ``why``."""
         self.doubt, self.note = True, why
 
     @property
@@ -246,7 +244,6 @@ class Region:
         return max(distances, default=0) if len(distances) == len(self.gives) else None
 
     def to_json(self) -> dict[str, Any]:
-        """As ``operations`` of ``probe diff --json`` has it."""
         names = ("name", "op", "path", "verdict", "compared", "differing", "max_ulp")
         entry = {name: getattr(self, name) for name in (*names, "cause", "note", "own")}
         entry["arguments"] = self.arguments
@@ -290,12 +287,10 @@ class Difference:
 
     @property
     def first(self) -> Region | None:
-        """Returns the first source."""
         return next(iter(self.sources), None)
 
     @property
     def sources(self) -> list[Region]:
-        """Returns all sources, in order."""
         return [region for region in self.operations if region.verdict == "source"]
 
     @property
@@ -379,7 +374,6 @@ class Difference:
         return [region for region in carried if not any(map(follows, region.reads))]
 
     def sides(self, region: Region) -> list[tuple[Run, Operation]]:
-        """As of ``Region.sides``."""
         return region.sides(self.left, self.right)
 
 
@@ -511,7 +505,6 @@ INSIDE = (
 
 
 def _are_one_program(region: Region, runs: Runs) -> bool:
-    """Whether a region runs the same operations on both sides."""
     both = zip(runs, region.inside, strict=True)
     left, right = ([run.operations[n].op for n in inside] for run, inside in both)
     return left == right

@@ -185,7 +185,6 @@ def read_recording(folder: str | Path) -> Run:
 
 
 def size_of_values(folder: Path) -> int:
-    """Returns the bytes of the values in a folder."""
     names = (path for path in folder.iterdir() if NAME.fullmatch(path.name))
     return sum(np.load(path, mmap_mode="r", allow_pickle=False).nbytes for path in names)
 
@@ -222,7 +221,6 @@ class RecordingFolder:
         self.checked.intersection_update(names)
 
     def run(self) -> Run:
-        """Returns the run."""
         document = self._read()
         try:
             return self._filled(document)

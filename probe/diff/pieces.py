@@ -95,7 +95,6 @@ class Schedule:
 
     @property
     def axes(self) -> int:
-        """How many axes are cut."""
         return 2 if self.kind == "tiles" else 1
 
     @property
@@ -181,7 +180,6 @@ class Compared:
         return sum(each.window for each in self.differences)
 
     def to_json(self) -> dict[str, Any]:
-        """An entry of ``pieces``."""
         words = ("far", "lost", "doubled", "between", "window")
         entry = {"given": self.piece.given, "kept": self.piece.kept}
         entry |= {name: getattr(self, name) for name in words}
@@ -199,7 +197,6 @@ class Context:
 
     @property
     def words(self) -> str:
-        """It in words."""
         sides = ((self.before, "before"), (self.after, "behind"))
         parts = [f"{'all' if n is None else n} {where}" for n, where in sides]
         text = f"outputs read {' and '.join(parts)} what is kept"

@@ -76,7 +76,6 @@ class PlacedFunction:
 
     @classmethod
     def of(cls, alone: Alone, held: Sequence[int] = (), **more: Any) -> PlacedFunction:
-        """Returns that of an operation that is run alone."""
         recorded = alone.gives[alone.output]
         return cls(
             alone.rerun_output, alone.reads, alone.dtypes, recorded, alone.index, held, **more
@@ -130,7 +129,6 @@ class PlacedFunction:
         return floats.to_bits(plain, self.dtype) if self.dtype in floats.FORMATS else plain
 
     def recorded_bits(self, number: int) -> bytes:
-        """Returns the bits of one of the outputs that must agree, as they were recorded."""
         return self.bits(self.recorded).reshape(-1)[self.index[number]].tobytes()
 
     def _put(self, place: int) -> list[np.ndarray]:

@@ -96,7 +96,6 @@ def input_values(run: Run) -> list[int]:
 
 
 def weight_digests(run: Run) -> set[str]:
-    """Digests of all weights of a run."""
     return {v.digest for v in run.values if v.role == WEIGHT and v.given < 0}
 
 
@@ -199,7 +198,6 @@ class PermutedWeight:
         return f"{text}: {self.code}" if self.code else text
 
     def to_json(self) -> dict[str, Any]:
-        """An entry of ``weights``."""
         return {"finding": "weights permuted", **asdict(self)}
 
 
@@ -439,8 +437,6 @@ def _is_known_scalar(run: Run, number: int) -> bool:
 
 
 class _NotGiven:
-    """Stands for an argument that one side leaves out."""
-
     def __repr__(self) -> str:
         return "not given"
 

@@ -85,7 +85,6 @@ class Integers:
         )
 
     def exact(self) -> np.ndarray | None:
-        """What the sums of 32 bits give."""
         x, w = (a - zero[:, None] for a, zero in zip((self.x, self.w), self.zeros, strict=True))
         return self._rescaled((x * w).sum(axis=1))
 
@@ -102,7 +101,6 @@ class Integers:
         return self._rescaled(np.clip(pairs, LEAST, MOST).sum(axis=1) + rest)
 
     def _rescaled(self, sums: np.ndarray) -> np.ndarray | None:
-        """What becomes of the sums; None: it isn't known."""
         sums = sums + self.bias
         if self.dtype == np.int32 and not self.scales:
             return sums.astype(np.int32)

@@ -172,7 +172,6 @@ class OperationSum(Summed):
 
     @property
     def kernel(self) -> Shape:
-        """Returns how many taps there are along each spatial axis."""
         return tuple(taps.shape[1] for taps in self.index)
 
     @property
@@ -216,7 +215,6 @@ class OperationSum(Summed):
 
     @property
     def added(self) -> list[int]:
-        """Returns the numbers of what is added to the sums behind."""
         return [numbers[0] for word, numbers in self.functions if word == "add"]
 
     def filled(self, array: np.ndarray, number: int) -> np.ndarray:
@@ -394,7 +392,6 @@ class ProductLetters:
         return cls(meaning.reads, (left_shape, right_shape), texts, out, sizes, (first, second))
 
     def count(self, some: Sequence[str]) -> int:
-        """Returns how many elements axes have together."""
         return prod(self.sizes[letter] for letter in some)
 
     def summed(self, which: int) -> list[str]:
@@ -682,8 +679,6 @@ def _functions_behind(
 
 
 class _Operation(Operator):
-    """The operation of a session."""
-
     def __init__(self, spec: dict[str, Any], owner: SumSession) -> None:
         super().__init__(spec)
         self.summed = summed = owner.summed

@@ -61,7 +61,6 @@ class Job:
     values: tuple[tuple[int, int], ...]
 
     def place(self, at: int) -> Row:
-        """Returns columns that name the run at a value."""
         columns: Row = {"run_id": self.run_id, "case_id": self.case_id, "target": self.target}
         return columns | {"vary": self.vary, "at": at}
 
@@ -125,11 +124,9 @@ class Causes:
 
     @property
     def causes(self) -> Counter[str]:
-        """Returns the differing outputs by cause, all targets together."""
         return sum(self.by_target.values(), Counter())
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what ``probe explain --from STORE --json`` prints."""
         return {
             "causes": dict(self.causes),
             "differing": self.causes.total(),

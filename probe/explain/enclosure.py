@@ -80,7 +80,6 @@ class RoundingVerdict:
         return self.explained + self.within + self.beyond + self.unknown
 
     def to_json(self) -> dict[str, object]:
-        """Returns the counts as ``rounding`` of the commands' JSON has them."""
         counts: dict[str, object] = {
             name: getattr(self, name) for name in ("explained", "within", "beyond", "unknown")
         }
@@ -120,7 +119,6 @@ class Enclosure:
 
     @property
     def radius(self) -> np.ndarray:
-        """Returns the larger distance of both ends from the exact result."""
         return np.maximum(self.high - self.exact, self.exact - self.low)
 
     def judged(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -233,7 +231,6 @@ class Accuracy:
 
     @property
     def counted(self) -> int:
-        """Returns how many outputs have numbers on both sides."""
         return int((np.isfinite(self.ulps[0]) & np.isfinite(self.ulps[1])).sum())
 
     def to_json(self) -> dict[str, object] | None:

@@ -70,7 +70,6 @@ def explain_case(
 
 
 def checked_kernels(which: str) -> str:
-    """Returns the word itself. InputError: it is none of ``WHICH``."""
     return choice("kernels", which, WHICH)
 
 
@@ -179,7 +178,6 @@ class Evidence:
     right: Added
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the key ``example`` of what ``probe explain --json`` prints."""
         sides = {"left": self.left.to_json(), "right": self.right.to_json()}
         return {"cause": self.cause, "ulp": self.ulp, **sides}
 

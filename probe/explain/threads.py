@@ -17,7 +17,6 @@ NAMED = 2
 
 @cache
 def public_threads() -> list[dict[str, Any]]:
-    """All of them, as the file has them."""
     text = Path(__file__).with_name("threads.toml").read_text(encoding="utf-8")
     return list(tomllib.loads(text)["thread"])
 

@@ -69,7 +69,6 @@ class ExactSum:
 
     @property
     def least(self) -> Fraction:
-        """The smallest number above 0."""
         return Fraction(2) ** (floats.format_of(self.dtype).emin - self.digits + 1)
 
     @cached_property
@@ -175,7 +174,6 @@ class Verdict:
 
 
 def three_classes(compared: int, differing: int, explained: int) -> dict[str, int]:
-    """The three classes of compared outputs."""
     counts = compared - differing, explained, differing - explained
     return dict(zip(("equal", "explained rounding", "not explained"), counts, strict=True))
 

@@ -69,13 +69,14 @@ class OutputPairs:
 
     @staticmethod
     def of_blocks(left: Case, right: Case, blocks: Blocks) -> OutputPairs:
-        """Returns the outputs in blocks of both sides' outputs, which read the same."""
-        none = np.zeros((0, 2), int)
-        left_places, right_places = (
-            np.concatenate([none, *(_places_of_block(case, block) for block in blocks)])
-            for case in (left, right)
-        )
-        return OutputPairs(left_places, right_places, np.ones(len(left_places), bool))
+        """Outputs in blocks of both sides' outputs, row by row, which read the same."""
+        none, sides = np.zeros(0, int), list[np.ndarray]()
+        for case in (left, right):
+            shape = case.output_shape()
+            outputs = np.arange(np.prod(shape)).reshape(shape)
+            flat = np.concatenate([none, *(outputs[block].reshape(-1) for block in blocks)])
+            sides.append(np.stack(np.divmod(flat, case.filters), axis=1))
+        return OutputPairs(sides[0], sides[1], np.ones(len(sides[0]), bool))
 
     @staticmethod
     def must_agree(shapes: ComparedShapes) -> OutputPairs:
@@ -110,13 +111,6 @@ def _numbered_in(reads: np.ndarray, case: Case, shape: np.ndarray) -> np.ndarray
         return reads
     places = np.unravel_index(np.maximum(reads, 0), case.input_shape())
     return np.where(reads < 0, -1, np.ravel_multi_index(places, tuple(shape)))
-
-
-def _places_of_block(case: Case, block: tuple[slice, ...]) -> np.ndarray:
-    """(position, filter) of all outputs in a block of the output, row by row: (outputs, 2)."""
-    shape = case.output_shape()
-    flat = np.arange(np.prod(shape)).reshape(shape)[block].reshape(-1)
-    return np.stack(np.divmod(flat, case.filters), axis=1)
 
 
 def classes_of(case: Case) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -185,7 +179,6 @@ class Comparison:
 
     @cached_property
     def differences(self) -> ulp.Differences:
-        """Returns the pairs whose bits differ, by how much."""
         return ulp.differences(*self.values(), self.left.case.dtype, self.zeros)
 
     @property
@@ -195,17 +188,14 @@ class Comparison:
 
     @cached_property
     def signed_zero(self) -> int:
-        """Returns how many pairs are zeros of different signs."""
         return ulp.signed_zeros(*self.values(), self.left.case.dtype)
 
     @property
     def differing(self) -> np.ndarray:
-        """Returns indices of the pairs whose bits differ."""
         return self.differences.index
 
     @property
     def ulps(self) -> np.ndarray:
-        """Returns the signed distances of those."""
         return self.differences.ulps
 
     @property
@@ -227,17 +217,19 @@ class Comparison:
 
     @cached_property
     def cause(self) -> list[str]:
-        """Returns the cause of each differing pair."""
         which = self.differing
         refusals = {self.left.refusal, self.right.refusal} - {""}
         if "nondeterministic" in refusals:
             return ["nondeterministic"] * len(which)
         if "alignment" in refusals:
             return ["alignment"] * len(which)
+        same = self.pairs.same_window[which].tolist()
         if self.left.pooled is not None and self.right.pooled is not None:
-            return self._of_pools(which, self.left.pooled, self.right.pooled)
+            pairs = self.pairs.some(which)
+            names = self.left.pooled.causes(self.right.pooled, pairs.left, pairs.right)
+            pooled = zip(names, same, strict=True)
+            return [(name or "unexplained") if alike else "window" for name, alike in pooled]
         if refusals:
-            same = self.pairs.same_window[which].tolist()
             name = "not-a-sum" if "not-a-sum" in refusals else "unexplained"
             return [name if alike else "window" for alike in same]
         kinds, number = np.unique(self._kinds(which), axis=0, return_inverse=True)
@@ -264,14 +256,6 @@ class Comparison:
             for meets, where in ((left, self.pairs.left), (right, self.pairs.right))
         )
         return masks.answers_apart(ours, theirs, products)
-
-    def _of_pools(self, which: np.ndarray, left: Pooled, right: Pooled) -> list[str]:
-        """Returns the cause of each of these pairs of two pools."""
-        pairs = self.pairs.some(which)
-        names = left.causes(right, pairs.left, pairs.right)
-        same = pairs.same_window.tolist()
-        causes = zip(names, same, strict=True)
-        return [(cause or "unexplained") if alike else "window" for cause, alike in causes]
 
     @property
     def by_address(self) -> bool:
@@ -324,7 +308,6 @@ class Comparison:
 
     @property
     def by_order(self) -> int:
-        """Returns pairs that are added in a different order."""
         return sum(map(len, self.apart.values()))
 
     @cached_property
@@ -361,7 +344,6 @@ class Comparison:
 
     @cached_property
     def _classes(self) -> tuple[np.ndarray, list[tuple[int, ...]]]:
-        """``classes_of`` the left side, the bias among what is read."""
         classes, leaves = classes_of(self.left.case)
         bias = () if self.left.case.bias is None else (BIAS,)
         return classes, [(*map(int, read), *bias) for read in leaves]
@@ -434,13 +416,14 @@ class Comparison:
                 flush[open_] |= near
         return explained, verdicts[0], verdicts[1], flush
 
-    def measured_accuracy(self) -> Accuracy | None:
+    def measured_accuracy(self, some: np.ndarray | None = None) -> Accuracy | None:
         """Returns how far both sides' differing outputs are from the exact sums; None where these
         are not known, as of pools.
 
-        Of very many as many as ``JUDGED`` products allow are taken, evenly.
+        ``some``: numbers of differing pairs; None: as many as ``JUDGED`` products allow, evenly.
         """
-        which = self.differing[self.of_exact(JUDGED // self.left.case.summands)]
+        some = self.of_exact(JUDGED // self.left.case.summands) if some is None else some
+        which = self.differing[some]
         sums = of_operands(self.left.operands, *self.pairs.left[which].T) if len(which) else None
         return None if sums is None else Accuracy.of(sums, *self.values(which))
 
@@ -455,17 +438,16 @@ class Comparison:
         """Returns columns of the table ``accuracies``: of the pairs that ``of_exact`` takes; {}
         where the exact results are not known. NaN and ``schema.NULL_INT`` stand for null."""
         some = self.of_exact(most)
-        which = self.differing[some]
-        places = self.pairs.left[which]
-        if not len(some) or (sums := of_operands(self.left.operands, *places.T)) is None:
+        if (accuracy := self.measured_accuracy(some)) is None:
             return {}
+        which = self.differing[some]
         explained, left, right, _ = (values[some] for values in self._held)
         verdict = np.full(len(some), "unknown", object)
         verdict[(left == WITHIN) & (right == WITHIN)] = "within"
         verdict[self.out_of_bounds[some]] = "beyond"
         verdict[explained] = "explained"
         columns: dict[str, np.ndarray] = {
-            "index": places @ np.array([self.left.case.filters, 1]),
+            "index": self.pairs.left[which] @ np.array([self.left.case.filters, 1]),
             "verdict": verdict,
         }
         for name, (side, at) in zip(("at", "against"), self.sides(which), strict=True):
@@ -474,7 +456,7 @@ class Comparison:
             depths = np.array([*(s.tree.depth for s in known), schema.NULL_INT], np.int64)
             numbers = -1 if side.orders is None else side.orders.index[tuple(at.T)]
             columns[f"depth_{name}"] = np.broadcast_to(depths[numbers], len(at))
-        return columns | Accuracy.of(sums, *self.values(which)).columns()
+        return columns | accuracy.columns()
 
     def orders(self, side: CaseRun) -> list[dict[str, Any]]:
         """Returns the summations of the compared outputs of a side, the most frequent first."""
@@ -491,7 +473,6 @@ class Comparison:
         return sorted((f for f in rows if f["outputs"]), key=lambda f: -f["outputs"])
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the object that ``probe explain --json`` prints."""
         shown: dict[str, Any] = {
             "case": self.case.to_json(),
             "left": self.left.named(),

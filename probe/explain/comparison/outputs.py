@@ -51,7 +51,6 @@ class OutputDifference:
 
     @property
     def differing(self) -> int:
-        """How many elements differ."""
         return int(self.apart.sum())
 
     def to_json(self) -> dict[str, Any]:
@@ -208,7 +207,6 @@ class Samples:
 
     @property
     def compared(self) -> int:
-        """How many samples were run in pieces."""
         return len({s for start in self.starts for s in range(start, start + self.size)})
 
     def beside(self, number: int, output: int) -> tuple[np.ndarray, np.ndarray, int]:
@@ -291,14 +289,6 @@ class Decision:
     margin: float | None
 
 
-def error(output: np.ndarray, truth: np.ndarray, dtype: str) -> float:
-    """Returns the largest |output - truth| in eps (of ``dtype``) times the largest |truth|."""
-    exact = truth.astype(np.float64)
-    largest = np.abs(exact).max(initial=0.0)
-    apart = np.abs(floats.widen(output, dtype) - exact).max(initial=0.0)
-    return float(apart / (floats.eps(dtype) * largest)) if largest else float(apart > 0)
-
-
 def decisions(output: np.ndarray, fixed: np.ndarray, dtype: str) -> Iterator[Decision]:
     """Yields every kind of decision over outputs (..., channels) of two runs.
 
@@ -316,24 +306,13 @@ def decisions(output: np.ndarray, fixed: np.ndarray, dtype: str) -> Iterator[Dec
     for count, name in ((1, "argmax"), (TOP, f"top-{TOP}")):
         if ours.shape[-1] <= count:
             continue
-        crossed = int((~same_decisions(ours, theirs, "float64", name, count)).sum())
+        # which channels are the largest, as a set
+        both = np.argsort(-np.stack([ours, theirs]), axis=-1, kind="stable")[..., :count]
+        first, second = np.sort(both, axis=-1)
+        crossed = int((first != second).any(axis=-1).sum())
         ranked = -np.sort(-theirs, axis=-1)
         with np.errstate(invalid="ignore"):  # two infinities of one sign
             margin = nearest(ranked[..., count - 1] - ranked[..., count])
         yield Decision(name, int(np.prod(theirs.shape[:-1])), crossed, margin)
-    crossed = int((~same_decisions(ours, theirs, "float64", "threshold")).sum())
+    crossed = int(((ours > 0) != (theirs > 0)).sum())
     yield Decision("threshold", theirs.size, crossed, nearest(np.abs(theirs)))
-
-
-def same_decisions(
-    left: np.ndarray, right: np.ndarray, dtype: str, decision: str, count: int = 1
-) -> np.ndarray:
-    """Returns which decisions both sides' rows (container) take alike. ``threshold``: whether each
-    element is above zero; else which ``count`` channels are the largest."""
-    both = [floats.widen(values, dtype) for values in (left, right)]
-    if decision == "threshold":
-        return np.asarray((both[0] > 0) == (both[1] > 0))
-    # which channels are the largest, as a set
-    largest = np.argsort(-np.stack(both), axis=-1, kind="stable")[..., :count]
-    first, second = np.sort(largest, axis=-1)
-    return np.asarray((first == second).all(axis=-1))

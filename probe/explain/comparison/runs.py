@@ -89,12 +89,10 @@ class ComparedShapes:
 
     @property
     def paired(self) -> bool:
-        """Returns whether the two sides differ in the axis ``vary``."""
         return self.against is not None
 
     @property
     def larger(self) -> Case:
-        """Returns a case whose operands hold those of both sides."""
         left, right = self.left, self.right
         assert left.length is not None and right.length is not None
         length, batch = max(left.length, right.length), max(left.batch, right.batch)
@@ -364,7 +362,6 @@ class Revealer:
     def reveal(
         self, run: CaseRun, session: AnySession, wanted: np.ndarray | None = None
     ) -> CaseRun:
-        """Returns a run with its orders, as ``CaseRun.reveal`` does."""
         places = slice(None) if wanted is None else wanted
         run = (recalled := self.recall(run, session)) or run
         if recalled and run.replays[places].all():
@@ -472,7 +469,6 @@ class Finding(ComparedShapes):
         return replace(self, x=x, w=w, b=b, drawn=f"{kind} {seed}")
 
     def with_operands(self, x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> Self:
-        """Returns it with these operands, of the same shapes."""
         return replace(self, x=x, w=w, b=b, drawn="")
 
     @property

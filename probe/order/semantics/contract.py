@@ -162,7 +162,6 @@ class Call:
         return operand
 
     def at(self, slot: int) -> int:
-        """Returns the place of an operand among the arrays that are read."""
         return self.operand(slot).at
 
     def places(self, *slots: int) -> tuple[int, ...]:
@@ -179,13 +178,11 @@ class Call:
         return self.operand(slot).dtype
 
     def value(self, slot: int) -> np.ndarray:
-        """Returns what an operand holds."""
         content = self.operand(slot).content
         assert content is not None
         return content()
 
     def integers(self, slot: int) -> list[int]:
-        """Returns the integers of an operand, flat."""
         flat: list[int] = self.value(slot).reshape(-1).tolist()
         return flat
 
@@ -250,7 +247,6 @@ def word_list(words: str) -> dict[str, str]:
 
 
 def rows_for(names: Iterable[str] | str, row: Row) -> dict[str, Row]:
-    """Returns the same row for several operations."""
     return dict.fromkeys(names.split() if isinstance(names, str) else names, row)
 
 
@@ -433,7 +429,6 @@ def canonical(word: str) -> str:
 
 
 def row_of(word: str) -> Function:
-    """Returns what is known of a function by its one name."""
     return FUNCTIONS.get(word, UNKNOWN)
 
 

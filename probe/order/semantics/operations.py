@@ -85,7 +85,6 @@ def bitcast(before: str, after: str, whole: bool = True) -> Meaning:
 
 
 def reduced(word: str, axes: Iterable[int]) -> Reduces:
-    """Returns a reduction over ``axes``."""
     return Reduces(tuple(axes), word)
 
 

@@ -309,7 +309,7 @@ def test_blocks_name_the_outputs_in_them_row_by_row():
     case = Case("conv1d", 3, 2, 4, length=9, batch=2)
     block = (slice(1, 2), slice(2, 5), slice(0, 4, 2))
     wanted = [[7 + position, filt] for position in (2, 3, 4) for filt in (0, 2)]
-    assert judged._places_of_block(case, block).tolist() == wanted
+    assert judged.OutputPairs.of_blocks(case, case, (block,)).left.tolist() == wanted
     classes, leaves = judged.classes_of(case.with_(padding="same"))
     assert len(classes) == 18 and classes[:9].tolist() == classes[9:].tolist()
     assert [len(leaves[n]) for n in classes[:3]] == [4, 6, 6]
