@@ -93,10 +93,10 @@ class Selection(NamedTuple):
         chosen: np.ndarray = view[at]
         return chosen
 
-    def put(self, array: np.ndarray, values: np.ndarray, side: int) -> np.ndarray:
+    def put(self, array: np.ndarray, values: np.ndarray | np.bool_, side: int) -> np.ndarray:
         """Returns a copy of a side's value with these elements in the places of the selected."""
         if self.whole:
-            return values.reshape(array.shape).copy()
+            return np.array(values).reshape(array.shape)
         copy = np.array(array, order="C")
         view, at = self._seen(copy, side)
         view[at] = values
@@ -106,8 +106,7 @@ class Selection(NamedTuple):
         """Returns where a side's value of ``shape`` is selected: bool."""
         if self.whole:
             return np.ones(shape, bool)
-        every = self.taken(np.ones(shape, bool), side)
-        return self.put(np.zeros(shape, bool), every, side)
+        return self.put(np.zeros(shape, bool), np.True_, side)
 
 
 # No element of either value.
@@ -245,9 +244,8 @@ class Region:
 
     def to_json(self) -> dict[str, Any]:
         names = ("name", "op", "path", "verdict", "compared", "differing", "max_ulp")
-        entry = {name: getattr(self, name) for name in (*names, "cause", "note", "own")}
-        entry["arguments"] = self.arguments
-        entry |= {name: entry[name] or None for name in ("cause", "note", "arguments")}
+        entry = {name: getattr(self, name) for name in (*names, "own")}
+        entry |= {name: getattr(self, name) or None for name in ("cause", "note", "arguments")}
         return entry | {"reason": None if self.reason is None else str(self.reason)}
 
 
@@ -444,7 +442,10 @@ def _start_of(
 def compare_runs(match: RunningMatch) -> Difference:
     """Compares two runs; ``match``: says what of them must agree."""
     left, right = runs = match.runs
-    difference = _regions_of(match)
+    # a compiled function of several outputs is a region for each, as each has a cause of its own
+    regions = [_region(match, *both) for both in match.operations]
+    outputs = [match.pair(*both) for both in zip(left.outputs, right.outputs, strict=False)]
+    difference = Difference(left, right, regions, outputs)
     pairs = [pair for region in difference.operations for pair in (*region.reads, *region.gives)]
     measure_pairs(left, right, {id(pair): pair for pair in (*pairs, *difference.outputs)}.values())
     apart = [pair for region in difference.operations for pair in region.gives if not pair.equal]
@@ -464,8 +465,10 @@ def compare_runs(match: RunningMatch) -> Difference:
             otherwise = region.argued
             if otherwise is None and region.verdict == "source":  # of the same operands
                 otherwise = differing_arguments(left, right, *ends)
-        elif all(pair.equal for pair in region.reads) and _are_one_program(region, runs):
-            both = zip(*region.inside, strict=True)
+        elif all(pair.equal for pair in region.reads):
+            inside = zip(runs, region.inside, strict=True)
+            names = [[run.operations[n].op for n in numbers] for run, numbers in inside]
+            both = zip(*region.inside, strict=True) if names[0] == names[1] else ()
             otherwise = next(filter(None, (differing_arguments(*runs, *n) for n in both)), None)
         region.arguments = "" if otherwise is None else otherwise.text
         besides = [region.arguments] * bool(region.arguments) + reads_besides(region, runs)
@@ -504,12 +507,6 @@ INSIDE = (
 )
 
 
-def _are_one_program(region: Region, runs: Runs) -> bool:
-    both = zip(runs, region.inside, strict=True)
-    left, right = ([run.operations[n].op for n in inside] for run, inside in both)
-    return left == right
-
-
 def read_alike(
     left: Operation, right: Operation, meet: Callable[[int, int], bool]
 ) -> list[tuple[int, int]]:
@@ -525,15 +522,6 @@ def read_alike(
         return plain
     turned = list(zip(left.reads, reversed(right.reads), strict=True))
     return turned if all(meet(*numbers) for numbers in turned) else plain
-
-
-def _regions_of(match: RunningMatch) -> Difference:
-    """Returns all regions, in the order of the left run, and the outputs; nothing is compared."""
-    ours, theirs = match.runs
-    # a compiled function of several outputs is a region for each, as each has a cause of its own
-    regions = [_region(match, *both) for both in match.operations]
-    outputs = [match.pair(*both) for both in zip(ours.outputs, theirs.outputs, strict=False)]
-    return Difference(ours, theirs, regions, outputs)
 
 
 def _region(match: RunningMatch, mine: int | None, other: int | None) -> Region:

@@ -66,12 +66,12 @@ def rounding_verdict(sides: Sequence[Alone], proved: np.ndarray, counted: int) -
     whole = [one for one in both if one is not None and len(one.low) == len(open_)]
     if len(whole) == len(sides):
         # two formulas: each side is right about its own, and no rounding makes one of the other
-        formulas = disjoint(*whole, by=max(map(flush_width, sides)))
+        formulas = disjoint(whole[0], whole[1], max(map(flush_width, sides)))
         verdicts[1, (verdicts == WITHIN).all(axis=0) & formulas] = BEYOND
     left, right = (side.operation.meaning for side in sides)
     if isinstance(left, Each) and not left.exact and left == right and dtype in floats.FORMATS:
         # one function of the elements at a place, which a library may round in its own way
-        steps = ulp.distance(*(side.outputs[open_] for side in sides), dtype)
+        steps = ulp.distance(sides[0].outputs[open_], sides[1].outputs[open_], dtype)
         verdicts[:, (np.abs(steps) <= ULPS) & (steps != ulp.NAN)] = WITHIN
     verdict = RoundingVerdict.of(np.zeros(len(open_), bool), verdicts[0], verdicts[1], near)
     more = min(counted, len(open_) - verdict.beyond)

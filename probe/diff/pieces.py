@@ -50,8 +50,6 @@ _FORMS = (
     re.compile(r"(?P<kind>cached):(?P<first>\d+)\+(?P<second>\d+)\*(?P<times>\d+)"),
 )
 
-STATEFUL = ("stream", "cached", "draft")
-
 
 @dataclass(frozen=True)
 class Piece:
@@ -100,7 +98,7 @@ class Schedule:
     @property
     def stateful(self) -> bool:
         """Whether each piece gets what the one before it left."""
-        return self.kind in STATEFUL
+        return self.kind in ("stream", "cached", "draft")
 
     def of_size(self, size: int) -> Schedule:
         """The same with pieces of another size along every axis."""
@@ -342,9 +340,10 @@ class InPieces:
         for other in self.others(where, number):
             with unheard():
                 outputs = self.run(other)
-            for number, (ours, theirs) in enumerate(zip(self.whole, outputs, strict=True)):
-                same = ours.shape == theirs.shape
-                marks[number] |= differing(ours, theirs, self.forms[number]) if same else True
+            for mark, ours, theirs, form in zip(
+                marks, self.whole, outputs, self.forms, strict=True
+            ):
+                mark |= ours.shape != theirs.shape or differing(ours, theirs, form)
         return marks
 
     def others(
@@ -378,8 +377,8 @@ class InPieces:
         for position in positions:
             if budget.spent():
                 return None
-            whole = [[np.zeros(a.shape, bool) for a in self.whole] for _ in range(2)]
-            parts = [[[np.zeros(a.shape, bool) for a in some] for some in ours] for _ in range(2)]
+            whole = self._marks(self.whole)
+            parts = [self._marks(outputs) for outputs in ours]
             # behind a state no piece before this position moves
             reached = (n for n, piece in enumerate(pieces) if piece.given[0][1] > position)
             begin = next(reached, 0) if self.step else 0
@@ -391,20 +390,35 @@ class InPieces:
             # would show smaller mistakes, but a scan in bfloat16 breaks down on them
             for other in [*self.others(at, 0)][::2]:
                 with unheard():
-                    _mark(whole, self.whole, self.run(other), self.forms)
+                    self._mark(whole, self.whole, self.run(other))
                     later = self.computed(pieces[begin:], other, states[begin])
                     for number, outputs in enumerate(later, begin):
-                        _mark([each[number] for each in parts], ours[number], outputs, self.forms)
+                        self._mark(parts[number], ours[number], outputs)
             for number, piece in enumerate(pieces):
                 for output in range(len(self.whole)):
                     there = self.places(piece, output, ours[number][output].shape)
                     if there is None:
                         continue
                     theirs, here = there
-                    any_whole, far_whole = (each[output][theirs] for each in whole)
-                    any_part, far_part = (each[number][output][here] for each in parts)
+                    any_whole, far_whole = (mark[theirs] for mark in whole[output])
+                    any_part, far_part = (mark[here] for mark in parts[number][output])
                     apart[number][output][here] |= (far_whole & ~any_part) | (far_part & ~any_whole)
         return apart
+
+    @staticmethod
+    def _marks(outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """For each output, where its bits change, and where by more than rounding: (2, *shape)."""
+        return [np.zeros((2, *array.shape), bool) for array in outputs]
+
+    def _mark(
+        self,
+        marks: Sequence[np.ndarray],
+        before: Sequence[np.ndarray],
+        after: Sequence[np.ndarray],
+    ) -> None:
+        for mark, ours, theirs, dtype in zip(marks, before, after, self.forms, strict=True):
+            mark[0] |= ours.shape != theirs.shape or differing(ours, theirs, dtype)
+            mark[1] |= far_apart(ours, theirs, dtype)
 
     def kept(self, piece: Piece, output: int) -> tuple[slice, ...] | None:
         """Where an output has what a piece keeps; None: it doesn't follow the input."""
@@ -469,9 +483,7 @@ class InPieces:
             dtype = self.forms[number]
             difference = output_difference(part[here], whole[there], (dtype, dtype))
             window = beyond[number][there] | (apart[number][here] if apart else False)
-            far = np.zeros(whole[there].shape, bool)
-            _mark([np.zeros_like(far), far], [part[here]], [whole[there]], [dtype], single=True)
-            compared.far += int((far & ~window).sum())
+            compared.far += int(np.sum(far_apart(part[here], whole[there], dtype) & ~window))
             compared.differences.append(with_window(difference, window))
         return compared
 
@@ -569,23 +581,17 @@ def first_far(
     a state, so that values have its own positions, or all up to its end.
     """
     left, right = runs
-    far = set[int]()
-    partners = dict(aligned(left.operations, right.operations))
     # where one side has more blocks, 4 lines of 48 positions would pass for all at a step of 12
     strides = [op.op for op in left.operations] == [op.op for op in right.operations]
-    for number, op in enumerate(left.operations):
-        if number not in partners:
-            continue
-        other = right.operations[partners[number]]
+    for number, partner in aligned(left.operations, right.operations):
+        op, other = left.operations[number], right.operations[partner]
         if len(op.gives) != len(other.gives):  # blocks, of which the whole has more
             continue
         gives = [*zip(op.gives, other.gives, strict=True)]
         # where a maximum stood is counted from where the piece begins
         numbers = [both for both in gives if left.values[both[0]].floating] or gives
         ends = [*zip(op.reads, other.reads, strict=False), *numbers]
-        for n, m in ends:
-            if _is_far(runs, n, m, piece, sizes, (behind, strides)):
-                far.add(n)
+        far = {n for n, m in ends if _is_far(runs, n, m, piece, sizes, (behind, strides))}
         if far:
             # what reads it is not to blame for what an operation that the whole lacks has given
             before = [left.values[n].given for n in op.reads if n in far]
@@ -640,9 +646,7 @@ def _is_far(
     if left is None or right is None:
         return False
     ours, theirs = left[tuple(index[0])], right[tuple(index[1])]
-    mark = np.zeros(ours.shape, bool)
-    _mark([np.zeros_like(mark), mark], [ours], [theirs], [values[0].dtype], single=True)
-    return bool(mark.any())
+    return bool(np.any(far_apart(ours, theirs, values[0].dtype)))
 
 
 def _beside(
@@ -707,9 +711,7 @@ def placed_pieces(parts: Sequence[np.ndarray], whole: np.ndarray, dtype: str) ->
         each = there.size // max(1, there.shape[axis])
         compared.lost = max(0, at - reached) * each
         compared.doubled = max(0, reached - at) * each
-        far = np.zeros(there.shape, bool)
-        _mark([np.zeros_like(far), far], [both[0]], [both[1]], [dtype], single=True)
-        compared.far = int(far.sum())
+        compared.far = int(np.sum(far_apart(*both, dtype)))
         compared.differences = [output_difference(*both, (dtype, dtype))]
         pieces.append(compared)
         at += size
@@ -747,24 +749,11 @@ def _last(test: Callable[[int], bool], most: int) -> int | None:
     return low + bisect_left(range(low + 1, high), True, key=lambda size: not test(size))
 
 
-def _mark(
-    marks: Sequence[Any],
-    left: Sequence[np.ndarray],
-    right: Sequence[np.ndarray],
-    formats: Sequence[str],
-    single: bool = False,
-) -> None:
-    """Adds to ``marks`` where bits differ, and where numbers differ by more than rounding."""
+def far_apart(left: np.ndarray, right: np.ndarray, dtype: str) -> np.ndarray | bool:
+    """Where numbers differ by more than rounding: everywhere, if shapes do."""
+    if left.shape != right.shape:
+        return True
     # half of the digits: two orders of one sum never come that far apart but where it cancels,
     # and what reads another position does
-    changed, far = ([marks[0]], [marks[1]]) if single else (marks[0], marks[1])
-    for number, (ours, theirs) in enumerate(zip(left, right, strict=True)):
-        if ours.shape != theirs.shape:
-            changed[number][...] = far[number][...] = True
-            continue
-        dtype = formats[number]
-        changed[number] |= differing(ours, theirs, dtype)
-        if dtype not in floats.FORMATS:
-            far[number] |= changed[number]
-            continue
-        far[number] |= changed[number] & ~close(theirs, ours, dtype)
+    changed = np.asarray(differing(left, right, dtype))
+    return changed & ~close(right, left, dtype) if dtype in floats.FORMATS else changed

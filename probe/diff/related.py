@@ -68,7 +68,8 @@ def related(left: Run, right: Run) -> tuple[bool, str]:
 
 
 def permuted(left: Run, right: Run) -> list[PermutedWeight]:
-    """Returns weights whose numbers the two sides have in another order, by name."""
+    """Returns weights whose numbers the two sides have in another order, by name: those that have
+    their very bits on the other side, in one shape, are left out."""
     keys = [{v.key for v in run.values if v.given < 0} for run in (left, right)]
     held: list[dict[str, np.ndarray]] = []
     for run, other in ((left, keys[1]), (right, keys[0])):
@@ -77,7 +78,8 @@ def permuted(left: Run, right: Run) -> list[PermutedWeight]:
             for place, n in enumerate(op.reads):
                 value = run.values[n]
                 alone = value.given < 0 and value.floating and value.key not in other
-                if alone and prod(value.shape) > 1 and (array := run.array(n)) is not None:
+                few = 1 < prod(value.shape) <= MOST
+                if alone and few and (array := run.array(n)) is not None:
                     arrays.setdefault(value.name or f"operand {place + 1} of {op.name}", array)
         held.append(arrays)
     return list(permuted_weights(*held))
@@ -204,27 +206,15 @@ class PermutedWeight:
 def permuted_weights(
     left: Mapping[str, np.ndarray], right: Mapping[str, np.ndarray]
 ) -> Iterator[PermutedWeight]:
-    """Yields weights that one side has in another order than the other; container arrays by name.
-
-    Those that have their very bits on the other side, in one shape, are left out.
-    """
-    held = [{_key(array) for array in side.values()} for side in (left, right)]
-    alone = [
-        {n: a for n, a in side.items() if 1 < a.size <= MOST and _key(a) not in other}
-        for side, other in ((left, held[1]), (right, held[0]))
-    ]
+    """Yields weights that one side has in another order; container arrays by name."""
     by_numbers: dict[bytes, list[str]] = {}
-    for name, array in alone[1].items():
+    for name, array in right.items():
         by_numbers.setdefault(_numbers(array), []).append(name)
-    for name, array in alone[0].items():
+    for name, array in left.items():
         others = by_numbers.get(_numbers(array))
         if others:
             other = others.pop(others.index(name) if name in others else 0)
-            yield PermutedWeight(name, other, *_order(array, alone[1][other]))
-
-
-def _key(array: np.ndarray) -> tuple[Any, ...]:
-    return array.shape, array.dtype.str, np.ascontiguousarray(array).tobytes()
+            yield PermutedWeight(name, other, *_order(array, right[other]))
 
 
 def _numbers(array: np.ndarray) -> bytes:
@@ -335,10 +325,9 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
         ours = ours[::-1] if scalars else ours
     same_reads = [v.shape for v in ours] == [v.shape for v in theirs]
     alike = same_reads and [v.shape for v in gives[0]] == [v.shape for v in gives[1]]
-    moves = isinstance(meaning, Moves)
-    if moves and alike and [v.key for v in gives[0]] == [v.key for v in gives[1]]:
-        return None  # the same elements, asked for in another way
-    if moves and not alike:
+    # the same elements may be asked for in another way
+    same_gives = [v.key for v in gives[0]] == [v.key for v in gives[1]]
+    if isinstance(meaning, Moves) and (same_gives or not alike):
         return None
     if not same_reads and not isinstance(meaning, Each):
         # they may differ in numbers alone
@@ -436,12 +425,8 @@ def _is_known_scalar(run: Run, number: int) -> bool:
     return known and prod(value.shape) == 1 and (value.role != WEIGHT or value.shape == ())
 
 
-class _NotGiven:
-    def __repr__(self) -> str:
-        return "not given"
-
-
-NOT_GIVEN = _NotGiven()
+# Stands for an argument that one side leaves out.
+NOT_GIVEN = "not given"
 
 
 def _two_texts(a: Any, b: Any) -> str:
@@ -486,5 +471,6 @@ def _are_whole_numbers(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return all(map(_are_whole_numbers, value))
     if isinstance(value, str):  # as NumPy's recorder has them
-        return value.strip("()[]").replace(",", "").replace(" ", "").lstrip("-").isdigit()
-    return value is NOT_GIVEN or (isinstance(value, int) and not isinstance(value, bool))
+        digits = value.strip("()[]").replace(",", "").replace(" ", "").lstrip("-")
+        return value is NOT_GIVEN or digits.isdigit()
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -19,6 +19,7 @@ from probe.diff.alone import Alone, Cause, Sides, evenly
 from probe.diff.difference import NAMES
 from probe.diff.sums import sum_of
 from probe.order import window
+from probe.order.semantics import Meaning
 from probe.order.semantics import operations as o
 
 LEAST, MOST = -(1 << 15), (1 << 15) - 1
@@ -134,7 +135,7 @@ def _factors(
                 odd_first = auto != "SAME_UPPER"
                 padding = o.same_padding(ins, outs, w.shape[2:], strides, steps, odd_first)
             frame, axes = o.Frame(w.shape[2:], strides, steps, padding), (*range(2, w.ndim), 1, 0)
-            meaning = o.convolution(frame, axes, int(words.get("group", 1)), last)
+            meaning: Meaning = o.convolution(frame, axes, int(words.get("group", 1)), last)
         else:
             turned = bool(words.get("transA")), bool(words.get("transB"))
             meaning = o.matmul((x.ndim, w.ndim), turned)

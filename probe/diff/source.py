@@ -250,7 +250,8 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
     if region.joint and not cause.kind:
         cause = terms_cause(sides, apart) or _formulas_cause(sides) or cause
     cause.alone = True
-    return _with_addresses(cause, sides)
+    _add_addresses(cause, sides)
+    return cause
 
 
 CLOSE = "not explained yet: different formulas whose results are close"
@@ -280,7 +281,11 @@ def _formulas_cause(sides: Sides) -> Cause | None:
         if _same_of_integers(sides):
             kind, what = "order", "the same numbers are added in another order"
     elif without[0] == without[1]:
-        if not _rounds_so_far(sides, [word for each in words for word in each]):
+        # are the results as near as the roughest of these formats lets them be?
+        formats = (word for each in words for word in each if word in floats.FORMATS)
+        dtype, rough = sides[0].value.dtype, floats.eps(max(formats, key=floats.eps))
+        near = dtype in floats.FORMATS and sides[0].pair.scaled * floats.eps(dtype)
+        if not near or near > FORMATS_APART * rough:
             return None
         kind, what = "precision", "the same is computed in other formats"
     why = (
@@ -289,14 +294,6 @@ def _formulas_cause(sides: Sides) -> Cause | None:
     )
     count = len(differing_outputs(sides))
     return Cause(kind, why, count, count, in_numpy=False)
-
-
-def _rounds_so_far(sides: Sides, words: Sequence[str]) -> bool:
-    """Whether two results are as near as the roughest of these formats lets them be."""
-    rough = max((word for word in words if word in floats.FORMATS), key=floats.eps)
-    pair, dtype = sides[0].pair, sides[0].value.dtype
-    near = dtype in floats.FORMATS and pair.scaled * floats.eps(dtype)
-    return bool(near and near <= FORMATS_APART * floats.eps(rough))
 
 
 # Of the largest result, in eps of the roughest format, how far rounding to it may take others.
@@ -320,33 +317,32 @@ def _same_of_integers(sides: Sides) -> bool:
     return equal_bits(results[0], results[1], sides[0].value.dtype)
 
 
-def _with_addresses(cause: Cause, sides: Sides) -> Cause:
+def _add_addresses(cause: Cause, sides: Sides) -> None:
     """Names the addresses of operands as the cause where each side, run alone on its own operands
     at the other's addresses, gives the other's bits. Orders that were revealed stay the proof of
     what each side adds; what else differs between the sides then changes nothing."""
     ours, theirs, text = _exchanged(sides)
     if not text:
-        return cause
+        return
     left, right = sides
     dtype = left.value.dtype
     moved = left.moved(ours), right.moved(theirs)
     if moved[0] is None or moved[1] is None:
         cause.why += f"; {text}"
-        return cause
+        return
     differ = unequal_bits(left.outputs, right.outputs, dtype)
     gone = differ & ~unequal_bits(moved[0], right.outputs, dtype)
     gone &= ~unequal_bits(moved[1], left.outputs, dtype)
     count, every = int(gone.sum()), int(differ.sum())
     if count < every:  # none: where they begin changes nothing, and is not mentioned
         cause.why += f"; {text}, which explains {count} of {every}" * bool(count)
-        return cause
+        return
     if not cause.kind:  # nothing replays what each side does, but exchanged addresses exchange bits
         cause.why, cause.examined, cause.replayed = "", every, every
         cause.in_numpy = False
     exchanged = f"{text}; with the addresses exchanged, each side gives the other's bits"
     cause.kind, cause.causes = "alignment", {"alignment": every}
     cause.why = f"{exchanged}; {cause.why}" if cause.why else exchanged
-    return cause
 
 
 def _argument_cause(sides: Sides, arguments: str) -> Cause:

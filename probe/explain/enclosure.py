@@ -155,12 +155,14 @@ class Enclosure:
 
     def cut_off(self, bounds: Sequence[float | None]) -> Enclosure:
         """Encloses what is left of it between two bounds, of which float32 may hold less."""
-        least, most = (
-            [bound if bound is None else bound + sign * abs(bound) * 2.0**-23 for bound in bounds]
-            for sign in (-1, 1)
-        )
-        low, high = np.clip(self.low, *least), np.clip(self.high, *most)
-        return replace(self, low=low, high=high, exact=np.clip(self.exact, *bounds))
+        ends = []
+        for end, sign in ((self.low, -1), (self.exact, 0), (self.high, 1)):
+            least, most = (
+                0 if bound is None else bound + sign * abs(bound) * 2.0**-23 for bound in bounds
+            )
+            end = end if bounds[0] is None else np.maximum(end, least)
+            ends.append(end if bounds[1] is None else np.minimum(end, most))
+        return replace(self, low=ends[0], exact=ends[1], high=ends[2])
 
     @property
     def condition(self) -> np.ndarray:

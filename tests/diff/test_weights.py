@@ -21,8 +21,7 @@ def only(left, right):
     return found
 
 
-def test_the_same_weights_are_no_finding_and_other_numbers_neither():
-    assert not list(permuted_weights({"a": W, "b": K}, {"a": W, "b": K}))
+def test_other_numbers_are_no_finding():
     assert not list(permuted_weights({"a": W}, {"a": W + 1}))
 
 
