@@ -20,7 +20,7 @@ import numpy as np
 from probe.case import floats
 from probe.diff.difference import NOTHING, Difference, Pair, Region
 from probe.diff.match import RunningMatch, Sides
-from probe.diff.repeated import HALF
+from probe.diff.pieces import far_apart
 from probe.order.semantics import Moves
 from probe.record.recording import Operation, Run, Value
 from probe.record.store import ProcessStore
@@ -421,14 +421,7 @@ def enters(difference: Difference) -> str:
 
 
 def _far(difference: Difference, pair: Pair) -> bool:
-    value = difference.left.values[pair.left]
-    both = difference.left.array(pair.left), difference.right.array(pair.right)
-    if both[0] is None or both[1] is None or both[0].shape != both[1].shape or pair.equal:
+    left, right = difference.left.array(pair.left), difference.right.array(pair.right)
+    if left is None or right is None or left.shape != right.shape or pair.equal:
         return False
-    if value.dtype not in floats.FORMATS:
-        return both[0].tobytes() != both[1].tobytes()
-    left, right = (floats.widen(array, value.dtype) for array in both if array is not None)
-    with np.errstate(all="ignore"):
-        size = np.abs(right[np.isfinite(right)]).max(initial=0.0)
-        near = np.abs(left - right) <= floats.eps(value.dtype) ** HALF * size
-    return not bool((near | (np.isnan(left) & np.isnan(right))).all())
+    return bool(np.any(far_apart(left, right, difference.left.values[pair.left].dtype)))

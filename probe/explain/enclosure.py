@@ -191,9 +191,6 @@ class Enclosure:
         return np.where(np.isfinite(y) & (self.sure == 0), radii, np.nan)
 
 
-_ARRAYS = ("low", "high", "exact", "overflow", "sure", "flushed", "sizes")
-
-
 @dataclass(frozen=True)
 class Accuracy:
     """How far both sides' results are from the exact ones: arrays of one element an output, NaN
@@ -283,17 +280,6 @@ AT_ONCE = 1 << 21
 TWICE = 1 + 2.0**-10
 
 
-@np.errstate(all="ignore")
-def of_sums(x: np.ndarray, w: np.ndarray, dtype: str, bias: np.ndarray | None = None) -> Enclosure:
-    """Returns the enclosure of ``sum(x * w, axis=0) + bias``, of each output.
-
-    ``x``, ``w``: container arrays (summands, outputs), either may have 1 output; ``bias``:
-    container (outputs,), None: there is none. ``dtype``: of operands and results.
-    """
-    first, second = np.broadcast_arrays(floats.widen(x, dtype), floats.widen(w, dtype))
-    return _enclosed(first, second, None if bias is None else floats.widen(bias, dtype), dtype)
-
-
 def of_operands(
     given: ContainerOperands, positions: np.ndarray, filters: np.ndarray
 ) -> Enclosure | None:
@@ -315,17 +301,30 @@ def of_operands(
             bias = None if given.b is None else given.b[to]
             x = given.columns[number][:, at]
             parts.append(of_sums(x, given.met(at, to), case.dtype, bias))
-    arrays: dict[str, Any]
-    arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS}
     back = np.argsort(order, kind="stable")
-    return Enclosure(case.dtype, **{name: array[back] for name, array in arrays.items()})
+    names = [field.name for field in fields(Enclosure)][1:]
+    arrays = [np.concatenate([getattr(part, name) for part in parts])[back] for name in names]
+    return Enclosure(case.dtype, *arrays)
 
 
-def _ends_by_bound(
-    exact: Doubles, up: Doubles, down: Doubles, summands: int, dtype: str
-) -> tuple[Doubles, Doubles, np.ndarray]:
-    """Returns both ends, and where some order may overflow. ``up``, ``down``: the sums of positive
-    and of negative products."""
+@np.errstate(all="ignore")
+def of_sums(x: np.ndarray, w: np.ndarray, dtype: str, bias: np.ndarray | None = None) -> Enclosure:
+    """Returns the enclosure of ``sum(x * w, axis=0) + bias``, of each output.
+
+    ``x``, ``w``: container arrays (summands, outputs), either may have 1 output; ``bias``:
+    container (outputs,), None: there is none. ``dtype``: of operands and results.
+    """
+    x, w = np.broadcast_arrays(floats.widen(x, dtype), floats.widen(w, dtype))
+    last = None if bias is None else floats.widen(bias, dtype)
+    terms = [*x * w, *([] if last is None else [last])]
+    products = np.stack(terms) if terms else np.zeros((1, x.shape[1]))
+    summands = len(products)
+    whole = np.isfinite(products).all(axis=0) & np.isfinite(x).all(axis=0)
+    whole &= np.isfinite(w).all(axis=0)
+    finite = np.where(np.isfinite(products), products, 0.0)
+    up = np.where(finite > 0, finite, 0.0).sum(axis=0)
+    down = -np.where(finite < 0, finite, 0.0).sum(axis=0)
+    exact = _total(x, w, last, finite, dtype)
     # the sums are rounded themselves: made larger by more than that
     slack = 1 + (summands + 2) * 2.0**-52
     sizes, most = (up + down) * slack, np.maximum(up, down) * slack
@@ -334,21 +333,7 @@ def _ends_by_bound(
         error = error + summands * 2.0**-51 * sizes
     overflow = ~(sizes + error < floats.largest_finite(dtype))
     rounded = floats.nearest(exact, dtype)
-    return np.minimum(exact - error, rounded), np.maximum(exact + error, rounded), overflow
-
-
-def _enclosed(x: Doubles, w: Doubles, bias: Doubles | None, dtype: str) -> Enclosure:
-    terms = [*x * w, *([] if bias is None else [bias])]
-    count = x.shape[1]
-    products = np.stack(terms) if terms else np.zeros((1, count))
-    summands = len(products)
-    whole = np.isfinite(products).all(axis=0) & np.isfinite(x).all(axis=0)
-    whole &= np.isfinite(w).all(axis=0)
-    finite = np.where(np.isfinite(products), products, 0.0)
-    up = np.where(finite > 0, finite, 0.0).sum(axis=0)
-    down = -np.where(finite < 0, finite, 0.0).sum(axis=0)
-    exact = _total(x, w, bias, finite, dtype)
-    low, high, overflow = _ends_by_bound(exact, up, down, summands, dtype)
+    low, high = np.minimum(exact - error, rounded), np.maximum(exact + error, rounded)
     # a product of finite numbers that is too large for float64 was left out above: rounded it is
     # infinite, and fused into an addition it need not be
     ours = np.isfinite(x) & np.isfinite(w)

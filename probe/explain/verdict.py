@@ -390,21 +390,17 @@ def exact_pair(
     comparison: Comparison, pair: int, wrong: np.ndarray
 ) -> tuple[ExactSum, ExactSum] | None:
     """Both sides of a pair, with the digits and the slack that their cause allows."""
-    sums = [exact_output(side, places[pair]) for side, places in comparison.sides()]
-    if sums[0] is None or sums[1] is None:
+    left, right = (exact_output(side, places[pair]) for side, places in comparison.sides())
+    if left is None or right is None:
         return None
-    both = sums[0], sums[1]
     number = int(np.flatnonzero(comparison.differing == pair)[0])
     cause = set(comparison.cause[number].split("+")) if not wrong.any() else set()
     if "flush" in cause:
-        both = replace(both[0], slack=both[0].flushed), replace(both[1], slack=both[1].flushed)
+        left, right = (replace(side, slack=side.flushed) for side in (left, right))
     if "precision" in cause:
+        steps = len(left.terms) + 3
         for digits in (0, *SHORTER):
-            steps = len(both[0].terms) + 3
-            both = (
-                replace(both[0], shorter=digits, steps=steps),
-                replace(both[1], shorter=digits, steps=steps),
-            )
-            if both[0].within and both[1].within:
+            left, right = (replace(s, shorter=digits, steps=steps) for s in (left, right))
+            if left.within and right.within:
                 break
-    return both
+    return left, right

@@ -22,7 +22,7 @@ from probe.order.pools import Pooled, reveal_pooling
 from probe.order.summation import Summation
 from probe.order.windows import Reach, as_predicted, reached_by, reveal_windows
 from probe.targets import backends
-from probe.targets.launch import Answer, AnySession
+from probe.targets.launch import AnySession
 from probe.targets.progress import VOICE
 from probe.targets.target import Target
 
@@ -240,17 +240,17 @@ class CaseRun:
         return _with_nonfinite(run, session, orders)
 
 
-def _run_request(session: AnySession, case: Case, given: Arrays, control: bool) -> Answer:
+def _call(session: AnySession, case: Case, given: Arrays, control: bool) -> tuple[np.ndarray, str]:
     arrays = {name: array for name, array in zip("xwb", given, strict=True) if array is not None}
-    return session.request({"do": "run", "spec": case.spec(), "control": control}, arrays)
+    request = {"do": "run", "spec": case.spec(), "control": control}
+    header, answered = session.request(request, arrays)
+    return answered["y"], header.get("control", "")
 
 
 def outputs_of_call(session: AnySession, case: Case, given: Arrays | None = None) -> np.ndarray:
     """Returns the outputs of one call, container, (batch, *positions, filters); ``given`` as of
     ``run_case``."""
-    given = operands.generate(case) if given is None else given
-    y: np.ndarray = _run_request(session, case, given, False)[1]["y"]
-    return y
+    return _call(session, case, operands.generate(case) if given is None else given, False)[0]
 
 
 def run_case(
@@ -268,10 +268,8 @@ def run_case(
     ``ulp.differences``.
     """
     x, w, b = operands.generate(case) if given is None else given
-    header, arrays = _run_request(session, case, (x, w, b), True)
-    y = arrays["y"].reshape(-1, case.filters)
-    behind, control, laid = getattr(session, "behind", None), header["control"], case
-    name = session.target.name
+    y, control = _call(session, case, (x, w, b), True)
+    y, laid, name = y.reshape(-1, case.filters), case, session.target.name
     # the bits go with the address: at a fixed one, where the target can lay operands so, it may
     # repeat them; what is asked of it then is asked there
     if (
@@ -281,8 +279,8 @@ def run_case(
         and layout.keeps_layout(PINNED, backends.get(name).layouts)
     ):
         pinned = case.with_(layout=PINNED)
-        header, arrays = _run_request(session, pinned, (x, w, b), True)
-        if header["control"] == "equal" and ulp.equal(arrays["y"].reshape(y.shape), y, case.dtype):
+        again, repeats = _call(session, pinned, (x, w, b), True)
+        if repeats == "equal" and ulp.equal(again.reshape(y.shape), y, case.dtype):
             laid, control = pinned, "equal"
     refusal = "" if control == "equal" else "nondeterministic"
     shown = "the same shape, run again, gives different bits"
@@ -295,7 +293,7 @@ def run_case(
         session.target,
         laid,
         control,
-        ContainerOperands(laid, x, w, b, y, zeros, behind=behind),
+        ContainerOperands(laid, x, w, b, y, zeros, behind=getattr(session, "behind", None)),
         replays=np.zeros(y.shape, bool),
         reached=np.zeros(y.shape, bool),
         refusal="alignment" if control == ALIGNMENT else refusal,
