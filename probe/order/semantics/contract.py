@@ -33,6 +33,12 @@ class Meaning:
         where elements are moved, and in the arithmetic of IEEE 754 element by element."""
         return False
 
+    @property
+    def sums(self) -> bool:
+        """Whether each result is a sum of what is read, or of products, perhaps with more behind:
+        then the order of additions says how it is computed."""
+        return False
+
 
 @dataclass(frozen=True)
 class Moves(Meaning):
@@ -107,6 +113,10 @@ class Steps(Meaning):
 
     steps: tuple[Step, ...]
     gives: tuple[int, ...] = ()
+
+    @property
+    def sums(self) -> bool:
+        return bool(self.steps) and self.steps[0].meaning.sums
 
 
 # calls, and the rows of tables
@@ -490,6 +500,10 @@ class Contracts(Meaning):
     bias: int | None = None
     word: str = "product"
 
+    @property
+    def sums(self) -> bool:
+        return True
+
     def spelled(self, left: tuple[int, ...], right: tuple[int, ...]) -> tuple[tuple[str, str], str]:
         """The letters of both inputs and of the output, with the dots written out as capitals."""
         ins, out = self.equation.split("->")
@@ -510,6 +524,10 @@ class Reduces(Meaning):
 
     axes: tuple[int, ...]
     word: str = ""
+
+    @property
+    def sums(self) -> bool:
+        return self.word in ("sum", "mean")
 
 
 @dataclass(frozen=True)
@@ -563,6 +581,10 @@ class Windows(Meaning):
     turned: tuple[int, ...] = ()
     holes: tuple[int, ...] = ()
     batches: int = 1
+
+    @property
+    def sums(self) -> bool:
+        return self.kind != "max"
 
     @property
     def pool(self) -> bool:

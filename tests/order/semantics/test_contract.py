@@ -56,9 +56,15 @@ def test_steps_have_numbers_behind_what_is_read() -> None:
 
 def test_what_moves_is_exact_and_what_sums_is_not() -> None:
     moves = Moves(), Same(), Reshapes(), Turns((1, 0)), Passes((0,))
-    assert all(each.exact for each in moves)
-    root = Steps((Step(o.function("sqrt"), (0,), (2, 2)),))
+    assert all(each.exact and not each.sums for each in moves)
+    root, product = (Steps((Step(m, (0, 1), (2, 2)),)) for m in (o.function("sqrt"), o.matmul()))
     assert not any(each.exact for each in (Unknown("w"), o.matmul(), root))
+    assert [each.sums for each in (o.matmul(), product, root, Steps(()))] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_what_is_done_behind_comes_as_further_steps() -> None:

@@ -32,6 +32,14 @@ def test_letters_that_dots_stand_for_are_those_of_einsum(equation, left, right) 
     assert tuple(map(len, texts)) == (len(left), len(right))
 
 
+def test_what_is_a_sum_says_so() -> None:
+    frame = Frame((2,), (1,), (1,), ((0, 1),))
+    pools = [o.pool(kind, frame) for kind in ("max", "average", "sum")]
+    assert [pool.sums for pool in pools] == [False, True, True] and all(p.pool for p in pools)
+    assert o.convolution(frame).sums and not o.convolution(frame).pool
+    assert [o.reduced(word, (0,)).sums for word in ("sum", "norm")] == [True, False]
+
+
 def test_a_frame_says_where_windows_lie() -> None:
     frame = Frame((2, 3), (1, 2), (2, 1), ((0, 1), (1, 0)), True)
     last = o.convolution(frame, channels_last=True)
