@@ -15,6 +15,8 @@ Change what you like below and run it again: what is stored already is not measu
 from __future__ import annotations
 
 import itertools
+import math
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -62,6 +64,11 @@ BUCKETS = 200
 
 DTYPES = ("float32", "bfloat16")
 
+LARGER = {"width": 256, "layers": 4}
+"""Of the decoders whose time is measured."""
+
+PREFILLS, TURNS = (32, 64, 96), 30
+
 Key = tuple[str, str, str, str, str, str]
 Row = dict[str, Any]
 
@@ -72,6 +79,9 @@ def main(store: Path, quick: bool) -> bool:
     with Store.here(store) as kept, SESSIONS, Output().progress("schedules") as tell:
         try:
             runs, known = dict[str, str](), {row[1:7] for row in kept.done_keys("schedules")}
+            if not quick:
+                tell(0, 0, "the cost of a step behind a cache")
+                _measure_costs(kept, runs)
             for number, (key, measure) in enumerate(questions(quick)):
                 tell(number, 0, " ".join(filter(None, key)))
                 if key in known:
@@ -89,6 +99,21 @@ def main(store: Path, quick: bool) -> bool:
         except KeyboardInterrupt:
             return True
     return False
+
+
+def _measure_costs(kept: Store, runs: dict[str, str]) -> None:
+    from lib.scheduled import DECODERS
+
+    known = {row[1] for row in kept.done_keys("measurements")}
+    for name, how in DECODERS.items():
+        if name not in known:
+            runs.setdefault(HERE, runs.get(HERE) or _run(kept, HERE))
+            for variant, size, seconds in costs(how):
+                row = {"subject": name, "variant": variant, "size": size, "repeat": 0}
+                kept.append(
+                    "measurements",
+                    {"run_id": runs[HERE], **row, "value": seconds, "unit": "processor s"},
+                )
 
 
 SESSIONS = Sessions()
@@ -109,12 +134,30 @@ def questions(quick: bool) -> Iterator[tuple[Key, Callable[[], Row]]]:
         return
     import torch
 
-    from lib import scheduled, training
+    from lib import scheduled, streamed_files, training
 
     torch.set_num_threads(int(HERE.rpartition("=")[2]))
     for part, several in (("mistakes", scheduled.mistakes()), ("right", scheduled.right())):
         for each in several:
             yield _key(part, each.name, each.at, each.planted), partial(planted, each)
+    for mistake in ("", "state dropped"):
+        for at in streamed_files.SCHEDULES:
+            part = "mistakes" if mistake else "models"
+            key = _key(part, "file of a voice detector", at, mistake, target="onnxruntime")
+            yield key, partial(file, at, mistake)
+    for name, how in scheduled.DECODERS.items():
+        for dtype in DTYPES:
+            for mode in ("invariant mode", "as it is"):
+                key = _key("invariant", f"{name}, {mode}", "all of a prompt", dtype=dtype)
+                yield key, partial(invariant, how, dtype, mode)
+    for target in TARGETS:
+        for width in WIDTHS:
+            for size in TILES:
+                key = _key("tiles", f"{width} channels", f"tiles:{size}x{size}", target=target)
+                yield key, partial(tiles, target, width, size)
+        for chunk in CHUNKS:
+            key = _key("channels", "64 channels", f"channels:{chunk}", target=target)
+            yield key, partial(channels, target, chunk)
     for name, make, x in scheduled.models():
         for dtype in DTYPES:
             for at in scheduled.SCHEDULES:
@@ -124,26 +167,13 @@ def questions(quick: bool) -> Iterator[tuple[Key, Callable[[], Row]]]:
             for kind in ("prefix", "stream") if dtype == "float32" else ():
                 key = _key("sizes", name, kind, dtype=dtype)
                 yield key, partial(sizes, make, x, dtype, kind)
+    for world in reversed(WORLDS):
+        yield _key("collectives", f"{world} ranks", "all-reduce"), partial(collective, world)
     for part, steps in (("gradients", training.right()), ("gradients", training.wrong())):
         for step in steps:
             at = f"micro-batches:{step.parts}"
             key = _key(part, step.name, at, step.planted, dtype=step.dtype)
             yield key, partial(gradients, step)
-    for name, how in scheduled.DECODERS.items():
-        for dtype in DTYPES:
-            for mode in ("invariant mode", "as it is"):
-                key = _key("invariant", f"{name}, {mode}", "all of a prompt", dtype=dtype)
-                yield key, partial(invariant, how, dtype, mode)
-    for world in WORLDS:
-        yield _key("collectives", f"{world} ranks", "all-reduce"), partial(collective, world)
-    for target in TARGETS:
-        for width in WIDTHS:
-            for size in TILES:
-                key = _key("tiles", f"{width} channels", f"tiles:{size}x{size}", target=target)
-                yield key, partial(tiles, target, width, size)
-        for chunk in CHUNKS:
-            key = _key("channels", "64 channels", f"channels:{chunk}", target=target)
-            yield key, partial(channels, target, chunk)
 
 
 def _key(
@@ -207,18 +237,37 @@ def scheduled_model(make: Callable[[str], Any], x: np.ndarray, dtype: str, at: s
     answer = asked(shown, x, at, "schedule:x:1")
     spans = [piece.piece.given[0] for piece in answer.found]
     name, count = referee(model, x, spans, stateful)
-    name = name.removesuffix(".default")
+    return against_referee(answer, name.removesuffix(".default"), count, x.shape[1], 1)
+
+
+def against_referee(answer: Scheduled, name: str, count: int, length: int, axis: int) -> Row:
     row = counted(answer) | {"referee": name or None}
     sources = [] if answer.walked is None else answer.walked.found.sources[:2]
     named = any(each.differing == count and (name in each.op or each.joint) for each in sources)
-    positions = np.zeros(x.shape[1], int)
+    positions = np.zeros(length, int)
     for piece in answer.found:
         for each in piece.differences:
-            positions[slice(*piece.piece.kept[0])] += each.apart.sum(axis=(0, 2))
+            others = tuple(other for other in range(each.apart.ndim) if other != axis)
+            positions[slice(*piece.piece.kept[0])] += each.apart.sum(axis=others)
     row["positions"] = positions.tolist()
     # what differs inside may be gone in the outputs, and then no operation was asked
     same = answer.verdict == "equal" or not (count or sources)
     return row | {"right": not answer.mistakes and (named if row["differing"] else same)}
+
+
+def file(at: str, mistake: str) -> Row:
+    """An ONNX file with states, by a schedule; ``right`` as of ``planted`` or of a model."""
+    from lib.streamed_files import POSITIONS, detector, file_referee, inputs
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = detector(Path(folder) / "detector.onnx", mistake)
+        answer = asked(path, inputs()["x"], at, "schedule:x:0", inputs=inputs())
+        name, count = file_referee(path, [piece.piece.given[0] for piece in answer.found])
+    row = against_referee(answer, name, count, POSITIONS, 0)
+    if mistake:
+        named = (row["enters"] or "").startswith(name)
+        row["right"] = bool(answer.mistakes) and bool(name) and named
+    return row
 
 
 def sizes(make: Callable[[str], Any], x: np.ndarray, dtype: str, kind: str) -> Row:
@@ -289,7 +338,8 @@ def invariant(how: Row, dtype: str, mode: str) -> Row:
     from lib.scheduled import TOKENS, Attending
     from probe.sizes import stable
 
-    model, x = Attending(**how, dtype=dtype), torch.from_numpy(TOKENS)
+    # a length of whole blocks of 16 rows: of others the last rows have bits of their own
+    model, x = Attending(**how, dtype=dtype), torch.from_numpy(TOKENS[:, :64])
     size = x.shape[1]
     if mode == "invariant mode":
         sizes = {"batch": range(1, 3), "length": range(1, size + 1)}
@@ -322,6 +372,39 @@ def invariant(how: Row, dtype: str, mode: str) -> Row:
             "right": right,
         }
     )
+
+
+def costs(how: Row) -> Iterator[tuple[str, int, float]]:
+    """Processor seconds of a decoder's steps behind a cache, and of prompts, as it is and in the
+    invariant mode: variant, keys or positions, and the least of turns that alternate."""
+    import torch
+
+    from lib.scheduled import PLACES, WORDS, Attending
+    from probe.sizes import stable
+
+    model = Attending(**how, **LARGER)
+    x = torch.from_numpy(np.random.default_rng(0).integers(0, WORDS, (1, PLACES)))
+    lengths = {"batch": range(1, 3), "length": range(1, PLACES + 1)}
+    kept, _ = stable.invariant(model, lengths, example=x)
+    least: dict[tuple[str, int], float] = {}
+    with torch.no_grad():
+        for _ in range(TURNS):
+            for name, called in (("as it is", model), ("invariant mode", kept)):
+                for size in PREFILLS:
+                    _least(least, (f"prefill, {name}", size), partial(called, x[:, :size]))
+                _, *state = called(x[:, : PREFILLS[0]])
+                for at in range(PREFILLS[0], PLACES):
+                    call = partial(called, x[:, at : at + 1], *state)
+                    _, *state = _least(least, (f"step, {name}", at), call)
+    for (variant, size), seconds in least.items():
+        yield variant, size, seconds
+
+
+def _least(least: dict[Any, float], key: Any, call: Callable[[], Any]) -> Any:
+    begun = time.process_time()
+    returned = call()
+    least[key] = min(time.process_time() - begun, least.get(key, math.inf))
+    return returned
 
 
 def collective(world: int) -> Row:

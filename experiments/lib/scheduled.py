@@ -34,28 +34,30 @@ class Decoder(nn.Module):  # type: ignore[misc]
         in_place: bool = False,
         dtype: str = "float32",
         mistake: str = "",
+        width: int = WIDTH,
+        layers: int = 2,
     ) -> None:
         super().__init__()
         torch.manual_seed(5)
         self.rotary, self.in_place, self.mistake = rotary, in_place, mistake
         self.groups = HEADS // 2 if rotary else HEADS
-        self.words, self.places = nn.Embedding(WORDS, WIDTH), nn.Embedding(PLACES, WIDTH)
+        self.words, self.places = nn.Embedding(WORDS, width), nn.Embedding(PLACES, width)
         norm: Callable[[int], nn.Module] = nn.RMSNorm if rotary else nn.LayerNorm
         self.layers = nn.ModuleList(
             nn.ModuleDict(
                 {
-                    "before": norm(WIDTH),
-                    "q": nn.Linear(WIDTH, WIDTH),
-                    "kv": nn.Linear(WIDTH, 2 * self.groups * WIDTH // HEADS),
-                    "out": nn.Linear(WIDTH, WIDTH),
-                    "behind": norm(WIDTH),
-                    "up": nn.Linear(WIDTH, 4 * WIDTH),
-                    "down": nn.Linear(4 * WIDTH, WIDTH),
+                    "before": norm(width),
+                    "q": nn.Linear(width, width),
+                    "kv": nn.Linear(width, 2 * self.groups * width // HEADS),
+                    "out": nn.Linear(width, width),
+                    "behind": norm(width),
+                    "up": nn.Linear(width, 4 * width),
+                    "down": nn.Linear(4 * width, width),
                 }
             )
-            for _ in range(2)
+            for _ in range(layers)
         )
-        self.head = nn.Linear(WIDTH, WORDS)
+        self.head = nn.Linear(width, WORDS)
         self.to(getattr(torch, dtype)).eval()
 
     def forward(self, x: Any, cache: Any = None, past: Any = None) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as functional
+from torch.autograd import forward_ad
 from torch.nn.modules import module as modules
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from torch.utils._pytree import tree_leaves
 
 from probe.case.case import Case
@@ -74,6 +77,78 @@ def require_evaluation(model: Any) -> None:
     if any(module.training for module in model.modules()):
         why = "training is not covered: it has dropout, and statistics of the batch"
         raise InputError("model", type(model).__name__, why, "call model.eval()")
+
+
+TRANSFORMED = "torch.func and forward-mode gradients change the calls that the mode has checked"
+UNSEEN = "a program that is traced or exported keeps the operations of one call, without the mode"
+GRADIENTS = "an input requires gradients, and the mode is for inference: there are none"
+COMPILED = "the invariant mode runs operation by operation: fused, their bits would be different"
+# PyTorch 2.4 has only the question that is wider: whether it is compiled or exported
+_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)
+
+
+_transformed, _traced = torch._C._functorch.peek_interpreter_stack, torch._C._get_tracing_state
+_watching = torch._C._len_torch_dispatch_stack
+
+
+def looked_at() -> bool:
+    """Whether something may transform or trace this call; each call of a model asks it."""
+    transformed = _transformed() is not None or forward_ad._current_level >= 0
+    return transformed or _traced() is not None or _watching() > 0
+
+
+def require_numbers(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """InputError where a call is transformed or traced: its operations are then not run as such."""
+    if _transformed() is not None or forward_ad._current_level >= 0:
+        todo = "call it with a whole batch, and take gradients and torch.vmap of the plain model"
+        raise InputError("model", kind.__name__, TRANSFORMED, todo)
+    traced = _traced() is not None or _exporting()
+    if not traced and _watching():
+        traced = any(mode.is_infra_mode() for mode in _get_current_dispatch_mode_stack())
+    if traced or any(type(x).__name__ in PLACEHOLDERS for x in (*args, *kwargs.values())):
+        todo = "export the plain model; stable.invariant takes an .onnx file too"
+        raise InputError("model", kind.__name__, UNSEEN, todo)
+
+
+# Classes of what stands for a tensor while ``torch.fx`` and ``torch.export`` look at a model.
+PLACEHOLDERS = ("Proxy", "FakeTensor", "FunctionalTensor")
+
+
+def require_no_gradients(kind: Any, args: tuple[Any, ...]) -> None:
+    """InputError for an input whose gradient somebody waits for: it would be silently none."""
+    for x in args:
+        if isinstance(x, torch.Tensor) and x.requires_grad and x.is_leaf:
+            todo = "use torch.no_grad() or x.detach(), or take gradients of the plain model"
+            raise InputError("model", kind.__name__, GRADIENTS, todo)
+
+
+def require_uncompiled(model: Any) -> None:
+    """InputError for a model with a part that is compiled: that is one program, not operations."""
+    for name, part in model.named_modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            why = f"{name or 'it'} is TorchScript, whose operations are run where nothing sees them"
+            todo = "give the model before torch.jit.script or torch.jit.trace"
+            raise InputError("model", type(model).__name__, why, todo)
+        compiled = part is not model and getattr(part, "_compiled_call_impl", None) is not None
+        if compiled or hasattr(part, "_orig_mod"):
+            why = f"{name or 'it'} is compiled, and a compiled program has bits of its own"
+            raise InputError("model", type(model).__name__, why, "give it before torch.compile")
+
+
+class UncompiledCall:
+    """A function that ``torch.compile`` leaves as it is."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self._apart: Callable[..., Any] | None = None
+
+    def __call__(self, called: Any, hooks: bool, args: tuple[Any, ...], kwargs: Any) -> Any:
+        if self._apart is None and "torch._dynamo" in sys.modules:
+            apart = torch.compiler.disable
+            able = "reason" in signature(apart).parameters  # not in 2.4
+            why = {"reason": COMPILED} if able else {}
+            self._apart = apart(self.function, **why)
+        return (self._apart or self.function)(called, hooks, args, kwargs)
 
 
 _mkldnn, _exactly = torch._C._get_mkldnn_enabled, torch._C._get_deterministic_algorithms

@@ -20,10 +20,9 @@ import numpy as np
 import torch
 import torch.nn.functional as functional
 from torch import nn
-from torch.autograd import forward_ad
 from torch.nn.functional import gelu, layer_norm, linear, silu
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from torch.utils.hooks import RemovableHandle
 
@@ -35,13 +34,19 @@ from probe.sizes.invariant.programs import LibraryProgram
 from probe.sizes.invariant.samples import UNREAD, Axes, Company, EndedCall, Value
 from probe.sizes.invariant.torch_calls import (
     FORMATS,
+    UNSEEN,
     InOrder,
     Natives,
+    UncompiledCall,
     call_key,
     container,
     hooked_anywhere,
+    looked_at,
     of_container,
     require_evaluation,
+    require_no_gradients,
+    require_numbers,
+    require_uncompiled,
 )
 from probe.sizes.invariant.torch_operations import MOST, VALUES, TorchOperations
 from probe.sizes.invariant.torch_sequences import RecurrentSteps
@@ -119,18 +124,13 @@ class Functions(TorchFunctionMode):
         if (plain := self.plain.get(func)) and _kinds_of(args, kwargs) in plain:
             return func(*args, **kwargs)
         y = self._natively(func, args, kwargs)
-        if self.natives.watched.plain and func not in self.quick:  # a quick one is first asked
-            self._note(func, _kinds_of(args, kwargs))
-        return y
-
-    def _note(self, func: Any, kinds: tuple[Any, ...]) -> None:
-        """Keeps a call all of whose operations were exact: others like it are made at once."""
         if self.operators.kinds.complex:
             self.plain.clear()
-            return
-        plain = self.plain.setdefault(func, set())
-        if len(plain) < MOST:
-            plain.add(kinds)
+        elif self.natives.watched.plain and func not in self.quick:  # a quick one is first asked
+            plain = self.plain.setdefault(func, set())
+            if len(plain) < MOST:
+                plain.add(_kinds_of(args, kwargs))
+        return y
 
     def _natively(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """A call operation by operation, or of the library where it has the same bits.
@@ -255,9 +255,6 @@ class KnownModules:
         self.mode = mode
 
         def call(function: Any, *args: Any, **words: Any) -> Any:
-            # asked here, as the mode's own way to the same answer takes half of a small layer
-            if mode.natives.known.get(call_key(function, args, words)) and not _cast_anywhere():
-                return function(*args, **words)
             return mode.__torch_function__(function, (), args, words)
 
         self.runs: dict[type, Run] = {
@@ -266,9 +263,7 @@ class KnownModules:
                 lambda norm, x, w, b: call(layer_norm, x, norm.normalized_shape, w, b, norm.eps),
                 plain=True,
             ),
-            nn.GELU: lambda module, x: mode.__torch_function__(
-                gelu, (), (x,), {"approximate": module.approximate}
-            ),
+            nn.GELU: lambda module, x: call(gelu, x, approximate=module.approximate),
             nn.Sequential: self._sequential,
             nn.SiLU: lambda module, x: call(silu, x, module.inplace),
             nn.Tanh: lambda module, x: call(torch.tanh, x),
@@ -311,9 +306,7 @@ def _with_weight(call: Callable[..., Any], plain: bool = False) -> Run:
     return run
 
 
-_transformed, _traced = torch._C._functorch.peek_interpreter_stack, torch._C._get_tracing_state
-# What each call of a model asks. Some of it says that ``require_numbers`` is to look closer.
-_watching, _threads = torch._C._len_torch_dispatch_stack, torch.get_num_threads
+_threads = torch.get_num_threads
 
 FUSED = (torch.nn.TransformerEncoderLayer, torch.nn.MultiheadAttention)
 FAST = (
@@ -400,8 +393,7 @@ def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
         if _cast_anywhere() and torch.is_autocast_enabled("cpu"):
             todo = "leave torch.autocast, and give model.to(torch.bfloat16)"
             raise InputError("model", base.__name__, AUTOCAST, todo)
-        looked_at = _transformed() is not None or _traced() is not None or _watching()
-        if looked_at or forward_ad._current_level >= 0:
+        if looked_at():
             require_numbers(base, args, kwargs)
         owner = model if type(called) is kind else _without(called, kind)
         inner = owner.forward
@@ -799,68 +791,7 @@ def _container_value(x: Any) -> Value:
 
 
 AUTOCAST = "autocast changes formats inside of operations, and the classes are those of one format"
-TRANSFORMED = "torch.func and forward-mode gradients change the calls that the mode has checked"
-UNSEEN = "a program that is traced or exported keeps the operations of one call, without the mode"
 ANOTHER = "a new object of this class, such as a slice of its modules, would not be in the mode"
 INFERRED = "it changes numbers in place that were made in torch.inference_mode"
 UNUSUAL = "an input is sparse, nested, or on a different device"
-GRADIENTS = "an input requires gradients, and the mode is for inference: there are none"
-# PyTorch 2.4 has only the question that is wider: whether it is compiled or exported
-_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)
-
 COMPLEX = "products and quotients of complex numbers depend on the place in a vector"
-COMPILED = "the invariant mode runs operation by operation: fused, their bits would be different"
-
-
-def require_numbers(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """InputError where a call is transformed or traced: its operations are then not run as such."""
-    if _transformed() is not None or forward_ad._current_level >= 0:
-        todo = "call it with a whole batch, and take gradients and torch.vmap of the plain model"
-        raise InputError("model", kind.__name__, TRANSFORMED, todo)
-    traced = _traced() is not None or _exporting()
-    if not traced and _watching():
-        traced = any(mode.is_infra_mode() for mode in _get_current_dispatch_mode_stack())
-    if traced or any(type(x).__name__ in PLACEHOLDERS for x in (*args, *kwargs.values())):
-        todo = "export the plain model; stable.invariant takes an .onnx file too"
-        raise InputError("model", kind.__name__, UNSEEN, todo)
-
-
-# Classes of what stands for a tensor while ``torch.fx`` and ``torch.export`` look at a model.
-PLACEHOLDERS = ("Proxy", "FakeTensor", "FunctionalTensor")
-
-
-def require_no_gradients(kind: Any, args: tuple[Any, ...]) -> None:
-    """InputError for an input whose gradient somebody waits for: it would be silently none."""
-    for x in args:
-        if isinstance(x, torch.Tensor) and x.requires_grad and x.is_leaf:
-            todo = "use torch.no_grad() or x.detach(), or take gradients of the plain model"
-            raise InputError("model", kind.__name__, GRADIENTS, todo)
-
-
-def require_uncompiled(model: Any) -> None:
-    """InputError for a model with a part that is compiled: that is one program, not operations."""
-    for name, part in model.named_modules():
-        if isinstance(part, torch.jit.ScriptModule):
-            why = f"{name or 'it'} is TorchScript, whose operations are run where nothing sees them"
-            todo = "give the model before torch.jit.script or torch.jit.trace"
-            raise InputError("model", type(model).__name__, why, todo)
-        compiled = part is not model and getattr(part, "_compiled_call_impl", None) is not None
-        if compiled or hasattr(part, "_orig_mod"):
-            why = f"{name or 'it'} is compiled, and a compiled program has bits of its own"
-            raise InputError("model", type(model).__name__, why, "give it before torch.compile")
-
-
-class UncompiledCall:
-    """A function that ``torch.compile`` leaves as it is."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-        self._apart: Callable[..., Any] | None = None
-
-    def __call__(self, called: Any, hooks: bool, args: tuple[Any, ...], kwargs: Any) -> Any:
-        if self._apart is None and "torch._dynamo" in sys.modules:
-            apart = torch.compiler.disable
-            able = "reason" in signature(apart).parameters  # not in 2.4
-            why = {"reason": COMPILED} if able else {}
-            self._apart = apart(self.function, **why)
-        return (self._apart or self.function)(called, hooks, args, kwargs)

@@ -342,12 +342,14 @@ class WeightedSums(Turned):
             self.places[count] = torch.arange(self.channels).repeat(count), (rows + begins).view(-1)
         places, begins = self.places[count]
         y = torch.embedding_bag(w, places, begins, False, 0, False, x.reshape(-1))[0]
-        y, *others = y.view(count, -1, self.filters).unbind(1)
+        if len(self.blocks) == 1:
+            return y if b is None else y.add_(b)
+        first, *others = y.unbind() if count == 1 else y.view(count, -1, self.filters).unbind(1)
         if b is not None:
-            y.add_(b)
+            first.add_(b)
         for part in others:
-            y.add_(part)
-        return default_strides(y)
+            first.add_(part)
+        return first.view(1, -1) if count == 1 else first.contiguous()
 
 
 class OneDNN(TorchConvolution):

@@ -744,7 +744,7 @@ class SameBitsProgram:
 def program_of(model: Any, batched: Any, threads: int | None) -> LibraryProgram | None:
     """Returns what is run whole; None of a model whose operations are run one by one.
     InputError."""
-    from probe.sizes.invariant.programs import of_file
+    from probe.sizes.invariant.model_files import of_file
 
     program = of_file(model, batched, threads)
     if program is None:
