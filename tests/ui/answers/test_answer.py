@@ -188,7 +188,9 @@ def test_wrong_input_is_an_input_error():
         "model=dict: dict is neither a model": lambda: probe.network({"rank": 1}, "reference"),
         "target=NoneType: this is not a target": lambda: probe.sweep(CASE, [5, 9], None),
         "fixed=9: it is for a model": lambda: probe.remedies(CASE, [5, 9], "reference", fixed=9),
-        "trust=True: a case reads": lambda: probe.remedies(CASE, [5, 9], "reference", trust=True),
+        "trust=True: it is for a model": lambda: probe.remedies(
+            CASE, [5, 9], "reference", trust=True
+        ),
     }
     assert answer.length_values([9, 7, 5, 5]) == answer.length_values("5..9:2") == [5, 7, 9]
     for lengths, why in (
