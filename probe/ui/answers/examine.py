@@ -259,8 +259,8 @@ def _which_question(ask: str | None, against_target: object, recording: object) 
         todo = "run probe record MODEL --out RUN there, copy RUN here, and give --recording RUN"
         raise InputError("recording", "(none)", why, todo)
     if ask != "release":
-        given = {"against_target": against_target}
-        refuse(given, "it belongs to ask=release", f"leave out ask={ask}")
+        release = {"against_target": against_target}
+        refuse(release, "it belongs to ask=release", f"leave out ask={ask}")
     if ask != "machine":
         refuse({"recording": recording}, "it belongs to ask=machine", f"leave out ask={ask}")
     return ask

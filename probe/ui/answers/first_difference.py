@@ -611,8 +611,8 @@ def first_difference(
             wholes = []
             for function in (left, right):  # as one operation: nothing within it can be watched
 
-                def whole(*given: np.ndarray, function: Any = function) -> list[np.ndarray]:
-                    return [np.asarray(value) for value in nested_leaves(function(*given))]
+                def whole(*args: np.ndarray, function: Any = function) -> list[np.ndarray]:
+                    return [np.asarray(value) for value in nested_leaves(function(*args))]
 
                 name = str(getattr(function, "__name__", type(function).__name__)).strip("<>")
                 operation = ndarray.operation(name, Unknown("a function as a whole"))

@@ -257,8 +257,8 @@ def remedies(
         at = content if content in contents else contents[len(contents) // 2]
         about = padded.graph, padded.found, at, subject, tried, model.opened_on, table
         question = ModelQuestion(*about)
-        told = lambda done, total, name: tell(0, 0, f"trying {name}")  # noqa: E731
-        padded.remedies = question.measured(padded.model, padded.vary, told)
+        trying = lambda done, total, name: tell(0, 0, f"trying {name}")  # noqa: E731
+        padded.remedies = question.measured(padded.model, padded.vary, trying)
     if (mode := question.invariant) is not None:
         padded.invariant = mode
         padded.notes += [f"invariant: {note}" for note in mode.notes]
@@ -496,8 +496,8 @@ def pad_model(
             if isinstance(graph.opened, WholeFile):
                 graph.outputs(graph.inputs(content, fixed))  # refused before a search begins
                 notes.append(f"{where.text}: the whole file is run there, and {WholeFile.untold}")
-            elif (made := graph.whole(content).made) is not None:
-                graph.doubt = next((note for note in made.notes if CHANGED in note), "")
+            elif (provenance := graph.whole(content).made) is not None:
+                graph.doubt = next((note for note in provenance.notes if CHANGED in note), "")
         sizes = list[SafeSize]()
         for content in VOICE.counting(contents, "valid sizes"):
             if sizes and budget.spent():

@@ -292,8 +292,8 @@ def sweep(
     tell = progress or silent
     with within(time), within_shard(part), opened as open_store:
         if by == "bits":
-            found = answer_request(request, targets, open_store, workers, progress)
-            return Swept(found, case, values)
+            summary = answer_request(request, targets, open_store, workers, progress)
+            return Swept(summary, case, values)
         from probe.sizes.by_order import sweep_by_order  # late: a sweep by bits needs none
 
         values = [*part.part(values[:-1]), values[-1]]

@@ -408,9 +408,9 @@ def bisect(
         from probe.ui.cli.models import running_model
 
         with running_model(out, "bisect"):
-            found = model_conditions(GivenModel(model, **run.arguments()), *ends, out.note)
-        report = {"what": "bits", "model": model} | found.to_json()
-        return out.give(report, lambda: show.conditioned(found, "bits"))
+            conditions = model_conditions(GivenModel(model, **run.arguments()), *ends, out.note)
+        report = {"what": "bits", "model": model} | conditions.to_json()
+        return out.give(report, lambda: show.conditioned(conditions, "bits"))
     run.refuse_beside_case()
     from probe.case.case import require_length
     from probe.sizes import bisection
@@ -427,8 +427,8 @@ def bisect(
             why = "the targets differ in conditions, which are searched without it"
             raise InputError(name, options[name], why, f"leave out --{name}")
         with out.progress("bisect"):
-            found = bisection.bisect_conditions(case, *ends, values, what, out.note)
-        return out.give(report | found.to_json(), lambda: show.conditioned(found, what))
+            conditions = bisection.bisect_conditions(case, *ends, values, what, out.note)
+        return out.give(report | conditions.to_json(), lambda: show.conditioned(conditions, what))
     from probe.sweep.store import Store
 
     store, releases = options["store"], options["releases"]

@@ -366,11 +366,11 @@ def lock(
         spec |= {"model": str(model)} | {name: value for name, value in more.items() if value}
     else:
         plain = Case(case.op, case.kernel, case.in_channels).arguments()
-        given = {
+        arguments = {
             k: v for k, v in case.arguments().items() if v != plain[k] or k in ("op", "kernel")
         }
-        given["in_channels"] = case.in_channels
-        spec = {"target": "numpy"} | spec | {"case": json.dumps(given)}
+        arguments["in_channels"] = case.in_channels
+        spec = {"target": "numpy"} | spec | {"case": json.dumps(arguments)}
     called = options["name"] or model or (command_line(case) if case is not None else "")
     if bless is not None and not bless.strip():
         raise InputError("bless", bless, "a reason is required", "say why the bits changed")

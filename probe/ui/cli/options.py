@@ -221,14 +221,14 @@ def typed(*leave_out: str) -> str:
     those of ``leave_out``, by the names that commands get them under."""
     context = click.get_current_context()
     flags = {flag: param for param in context.command.params for flag in param.opts}
-    kept, words = list[str](), iter(context.meta[TYPED])
+    again, words = list[str](), iter(context.meta[TYPED])
     for word in words:
         param = flags.get(word.partition("=")[0])
         alone = param is None or "=" in word or getattr(param, "is_flag", False)
         option = [word] if alone else [word, next(words)]
         if param is None or param.name not in (*ENDS, *leave_out):
-            kept += option
-    return shlex.join(kept)
+            again += option
+    return shlex.join(again)
 
 
 # The next command where nothing differs.
@@ -328,8 +328,8 @@ class ModelRun(NamedTuple):
 
     def refuse_beside_case(self) -> None:
         """A case generates its own operands. InputError."""
-        given = {"inputs": self.inputs, "shape": self.shapes, "trust": self.trust}
-        refuse(given, "a case generates its own operands", "give a model, or leave it out")
+        of_model = {"inputs": self.inputs, "shape": self.shapes, "trust": self.trust}
+        refuse(of_model, "a case generates its own operands", "give a model, or leave it out")
 
 
 def run_options(

@@ -41,7 +41,7 @@ MEANS = (
 
 def walked(answer: Walked) -> RenderableType:
     first, second, _ = answer.lines()
-    found = answer.found
+    difference = answer.found
     parts: list[RenderableType] = [
         first,
         f"verdict: {answer.verdict}{' (window)' if answer.window else ''}",
@@ -49,23 +49,23 @@ def walked(answer: Walked) -> RenderableType:
         second,
         answer.outcome("--report DIR"),
         *filter(None, [answer.same_bits()]),
-        *(f"note: {note}" for note in found.notes),
+        *(f"note: {note}" for note in difference.notes),
     ]
     unknown = answer.unknown()
     parts += unknown[:MOST_REASONS]
     if (more := len(unknown) - MOST_REASONS) > 0:
         parts.append(f"unknown for {more} more reasons: see --json")
-    if found.operations and set(answer.counts()) != {"equal"}:
+    if difference.operations and set(answer.counts()) != {"equal"}:
         parts += ["", *_operations(answer), MEANS]
-    parts += [""] * bool(found.causes)
-    for number, cause in found.causes.items():
-        operation = found.operations[number]
+    parts += [""] * bool(difference.causes)
+    for number, cause in difference.causes.items():
+        operation = difference.operations[number]
         kind = cause.kind or ("" if NOT_SOUGHT in cause.why else "not explained yet")
         head = [f"{operation.name} ({operation.op})", kind, cause.why]
         parts.append(": ".join(filter(None, head)))
     right = ("compared", "differing", "max ulp", "scaled", "growth")
     rows = table("output", *right, "decisions changed", right=right)
-    for number, output in enumerate(found.outputs):
+    for number, output in enumerate(difference.outputs):
         decided = [
             f"{NAMED[each.decision]}: {each.crossed:,} of {each.taken:,}"
             for each in answer.decisions(output)
