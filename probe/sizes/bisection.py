@@ -420,10 +420,8 @@ def bisect_conditions(
     if what not in WHAT:
         raise InputError("what", what, "there is no such choice", f"use {' or '.join(WHAT)}")
 
-    def measured(where: Target) -> tuple[str, str]:
-        return ReleaseQuestion(case, where, lengths, what).measured(where)
-
-    return search_targets(left, right, measured, tell)
+    question = ReleaseQuestion(case, left, lengths, what)
+    return search_targets(left, right, question.measured, tell)
 
 
 def search_targets(

@@ -493,7 +493,7 @@ def bisect(model: GivenModel, left: Target, right: Target, tell: Say = silent) -
     # a function is not imported in this process: it declares no inputs
     arrays = model.arrays(() if is_function(text) else model.opened().inputs)
 
-    def measured(where: Target) -> tuple[str, str]:
+    def bits_on(where: Target) -> tuple[str, str]:
         digests, count = list[str](), 1 + CONTROLS
         with ExitStack() as running:
             try:
@@ -517,7 +517,7 @@ def bisect(model: GivenModel, left: Target, right: Target, tell: Say = silent) -
             raise TargetError(where.text, "error", why)
         return digests[0], ""
 
-    return search_targets(left, right, measured, tell)
+    return search_targets(left, right, bits_on, tell)
 
 
 @dataclass(repr=False)

@@ -34,10 +34,10 @@ from probe.ui.cli.options import (
     parsed_targets,
     refuse_case,
     run_options,
+    same_words,
     sides_options,
     sized_case,
     target_option,
-    typed,
     zeros_option,
 )
 
@@ -124,9 +124,9 @@ def _next_after_explaining(
     refused = comparison.left.refusal or comparison.right.refusal
     if not comparison.compared or refused or set(comparison.causes) == {"window"}:
         return []
-    same = typed("accuracy", "kernels", "zeros")
+    same = same_words("accuracy", "kernels", "zeros")
     sizeless = ("at", "against", "kernels", "accuracy", "zeros")
-    size = typed(*sizeless, "length") if vary == "length" else typed(*sizeless)
+    size = same_words(*sizeless, "length") if vary == "length" else same_words(*sizeless)
     one_target = sides["against_target"] is None and sides["against_padding"] is None
     along = vary == "length" or (vary == "batch" and not left.spatial_rank)
     sized = one_target and along and not left.pool
@@ -244,7 +244,7 @@ def sizes(
             for choice in available_targets()
             if choice.target.name == where.name and choice.target != where and choice.why is None
         ]
-        again = f"probe fix sizes {typed('target')} --target"
+        again = f"probe fix sizes {same_words('target')} --target"
         after = [(f"{again} {other}", "searches with a different switch") for other in others[:3]]
         after.append(OTHER_TARGETS)
     out.give(answer, after=after)

@@ -32,8 +32,8 @@ from probe.ui.cli.options import (
     parsed_targets,
     refuse_case,
     run_options,
+    same_words,
     target_option,
-    typed,
 )
 
 if TYPE_CHECKING:
@@ -229,11 +229,11 @@ def diff(
     if not any(targets) and answer.verdict == "equal" and two["at"] is not None:
         sizes, against = two["sizes"], optional_number("against", two["against"])
         if sizes is None and against is not None and against > 2:
-            again = f"probe diff {typed()} --sizes 1..{against - 1}"
+            again = f"probe diff {same_words()} --sizes 1..{against - 1}"
             after.append((again, "looks for sizes that give different bits"))
         if two["by"] != "order":
             listed = ",".join(map(str, sizes or [two["at"]]))
-            again = f"probe diff {typed('sizes', 'by')} --sizes {listed} --by order"
+            again = f"probe diff {same_words('sizes', 'by')} --sizes {listed} --by order"
             after.append((again, "compares the orders of all sums, for all finite inputs"))
         after.append(OTHER_TARGETS)
     return give_two_runs(answer, report, out, after)
@@ -246,7 +246,7 @@ def _next_questions(run: ModelRun, diagnosis: Diagnosis) -> list[tuple[str, str]
     inputs = diagnosis.found.inputs
     if diagnosis.found.verdict != "equal" or inputs is None:
         return [OTHER_TARGETS] if diagnosis.found.verdict == "equal" else []
-    again = f"probe {typed('ask', 'at', 'against')}"
+    again = f"probe {same_words('ask', 'at', 'against')}"
     if diagnosis.ask == "padding":
         todo = "asks one sample alone against the same one in a batch"
         return [(again, todo), OTHER_TARGETS]
@@ -259,9 +259,9 @@ def _next_questions(run: ModelRun, diagnosis: Diagnosis) -> list[tuple[str, str]
         todo = "asks a larger batch: libraries choose kernels by size"
         questions.append((f"{again} --against {max(2 * count, BATCH)}", todo))
     if at < count:
-        two = f"probe diff {typed('ask', 'at', 'against')} --vary batch --at {at} --against {count}"
+        two = f"probe diff {same_words('ask', 'at', 'against')} --vary batch --at {at}"
         todo = "compares the orders of all sums, for all finite inputs"
-        questions.append((f"{two} --sizes {at} --by order", todo))
+        questions.append((f"{two} --against {count} --sizes {at} --by order", todo))
     return questions
 
 

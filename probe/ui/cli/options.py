@@ -108,7 +108,7 @@ def option(
     shown for a value: ``N`` is a number of at least ``least``, ``1..8`` are several, ascending,
     ``DIR``, ``FILE`` and the like are paths; anything else is text."""
 
-    def read(_: click.Context, param: click.Parameter, value: Any) -> Any:
+    def as_numbers(_: click.Context, param: click.Parameter, value: Any) -> Any:
         from probe.case import arguments  # late: a command's help needs no NumPy
 
         if value is None or shown == "N":
@@ -116,7 +116,7 @@ def option(
         return arguments.whole_numbers(str(param.name), value)
 
     if "type" not in more and (shown == "N" or re.match(r"\d+\.\.", shown or "")):
-        more |= {"type": str, "callback": read}
+        more |= {"type": str, "callback": as_numbers}
     elif shown in ("DIR", "FILE", "RUN", "STORE"):
         more.setdefault("type", PATH)
     more.setdefault("show_default", "default" in more and not more.get("is_flag"))
@@ -216,7 +216,7 @@ def sized_case(words: Mapping[str, str]) -> Case:
 TYPED, ENDS = "probe.typed", ("as_json", "verbose", "fail_on", "folder", "report", "time")
 
 
-def typed(*leave_out: str) -> str:
+def same_words(*leave_out: str) -> str:
     """The words of this command for the next one: without options that only say how it ends, and
     those of ``leave_out``, by the names that commands get them under."""
     context = click.get_current_context()

@@ -247,7 +247,7 @@ def test_the_next_command_has_the_words_of_this_one():
     @options.option("--at", "A", "A size.")
     @options.output_options
     def asked(model, run, at, out):
-        said.append(options.typed("at"))
+        said.append(options.same_words("at"))
 
     words = "m:f --seed 4 --at=1 --trust --json --shape 'a b=8x96' --at 2"
     asked.main(shlex.split(words), standalone_mode=False)
