@@ -97,12 +97,14 @@ class Output:
 
 
 class Verdicts(RegexHighlighter):
-    """On a terminal words have their colour wherever they stand: no view says one."""
+    """On a terminal verdicts have their colour where a line or a cell begins: no view says one."""
 
     highlights: ClassVar[list[str]] = [
-        r"(?P<red>\b(?:differs?|bug|source|changed|contradicted|wrong|unexplained)\b)",
-        r"(?P<green>\b(?:agrees?|equal|exact|same|ok|rounding|one order|the library's bits)\b)",
-        r"(?P<yellow>\b(?:unknown|not known|carried|missing|failed|interrupted)\b|^note: .*)",
+        r"(?m)^(?:verdict: )?(?P<red>(?:differs|bug|source|wrong|unexplained|contradicted)\b)",
+        r"(?P<red>(?<![\d,])[1-9][\d,]* of [\d,]+ (?:outputs? )?differs?\b)",
+        r"(?m)^(?:verdict: )?(?P<green>(?:agrees|equal|exact|yes|ok|one order)\b)",
+        r"(?P<green>= the library's bits)",
+        r"(?m)^(?:verdict: )?(?P<yellow>(?:unknown|not known|carried|missing|failed)\b|note: .*)",
     ]
 
 

@@ -58,3 +58,18 @@ def test_on_a_terminal_one_line_changes_and_is_cleared(monkeypatch):
             time.sleep(0.02)
     told = drawn.getvalue()
     assert "within: 0 s so far" in told and "\n" not in told and told.endswith(progress.CLEAR)
+
+
+def test_verdicts_have_a_colour_on_a_terminal_and_none_in_a_pipe(capsys, monkeypatch):
+    lines = {
+        "2 of 3 outputs differ": "\x1b[31m",
+        "none of 3 outputs differs": "",
+        "equal": "\x1b[32m",
+    }
+    for line, colour in lines.items():
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        Output().results.print(line)
+        assert capsys.readouterr().out.startswith(colour or line)
+        monkeypatch.delenv("FORCE_COLOR")
+        Output().results.print(line)
+        assert capsys.readouterr().out == f"{line}\n"
