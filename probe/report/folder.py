@@ -173,7 +173,7 @@ def proved_reproduction(
         ran=ran,
         verdict=verdict,
         times=choices.times,
-        facts=facts_of(targets, facts, proof.emulator(targets[0])),
+        facts=facts_of(targets, facts, proof.runtime_of(targets[0]).emulated),
         shrunk=shrunk,
         elsewhere=choices.elsewhere,
         runs=failed.runs,

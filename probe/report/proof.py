@@ -91,7 +91,7 @@ def command(script: Path, targets: tuple[Target, Target]) -> tuple[list[str], fl
 
     A script of two targets starts their interpreters itself, those that are named behind it.
     """
-    left, right = (_runtime(target) for target in targets)
+    left, right = map(runtime_of, targets)
     arguments = [*left.command, str(script)]
     if targets[0] != targets[1] and left.command != right.command:
         # the script starts the other interpreter itself: another release, or an emulated processor
@@ -99,7 +99,7 @@ def command(script: Path, targets: tuple[Target, Target]) -> tuple[list[str], fl
     return arguments, max(left.slower, right.slower)
 
 
-def _runtime(where: Target) -> Runtime:
+def runtime_of(where: Target) -> Runtime:
     why = target.why_unavailable(where)
     try:
         if not why:
@@ -107,11 +107,6 @@ def _runtime(where: Target) -> Runtime:
     except Missing as missing:
         why = str(missing)
     raise TargetError(where.text, "unavailable", str(why))
-
-
-def emulator(where: Target) -> str | None:
-    """Returns what emulates the target's processor; None: nothing."""
-    return _runtime(where).emulated
 
 
 def switch_variables(where: Target) -> dict[str, str]:
@@ -139,7 +134,7 @@ PATIENCE = 60.0
 def run_python(where: Target, arguments: list[str]) -> ScriptRun:
     """One run of a target's interpreter with these arguments; status 2 where it can't run."""
     try:
-        return _run_command([*_runtime(where).command, *arguments], PATIENCE)
+        return _run_command([*runtime_of(where).command, *arguments], PATIENCE)
     except (TargetError, OSError) as error:
         return ScriptRun(CANNOT_RUN, "", str(error))
 
@@ -240,15 +235,6 @@ def replayed_script(
     return "", f"{why}, where the two differ", None
 
 
-def verdict(runs: list[ScriptRun]) -> tuple[str, str]:
-    """``still there``, ``gone`` or ``can't tell``, and why."""
-    verdicts = {run.verdict for run in runs}
-    said = "; ".join(dict.fromkeys(run.said for run in runs))
-    if len(verdicts) > 1:
-        return CANNOT_TELL, f"{len(runs)} runs disagree: {said}"
-    return verdicts.pop(), said
-
-
 @dataclass
 class Verified:
     """``verdict``: ``still there``, ``gone`` or ``can't tell``; ``why``: what the script said.
@@ -294,7 +280,10 @@ def verify(folder: Path, times: int = 3, *, trust: bool = False) -> Verified:
     except (TargetError, InputError) as error:
         interpreter, why = "own", str(error)
         runs = [own_interpreter(script) for _ in range(times)]
-    answer, said = verdict(runs)
+    said, verdicts = "; ".join(dict.fromkeys(run.said for run in runs)), {r.verdict for r in runs}
+    answer = runs[0].verdict
+    if len(verdicts) > 1:
+        answer, said = CANNOT_TELL, f"{times} runs disagree: {said}"
     if answer == CANNOT_TELL and why:
         said = f"{said}; {why}"
     same = None

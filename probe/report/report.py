@@ -288,13 +288,11 @@ def stored_finding(path: Path, row: int | None = None) -> StoredFinding:
         differing = table[table["differing"] > 0]
         if not len(differing):
             raise StoreError(f"store={path}: no stored comparison differs; sweep different shapes")
-        # pandas has None as NaN, which argmax would take
-        scaled = differing["max_scaled"].fillna(0.0).to_numpy(float)
-        row = int(differing.index[int(scaled.argmax())])
+        row = int(differing["max_scaled"].fillna(0.0).astype(float).idxmax())
     if not 0 <= row < len(table):
         why = f"the store has {len(table)} comparisons"
         raise InputError("row", row, why, f"give 0 to {len(table) - 1}")
-    chosen = table.iloc[row].to_dict()
+    chosen = table.iloc[row]
     if not chosen["differing"]:
         raise InputError("row", row, "its outputs agree bit for bit", "give one that differs")
     case = stored_case(results, chosen["case_id"])
@@ -305,10 +303,8 @@ def stored_finding(path: Path, row: int | None = None) -> StoredFinding:
         same = same[same[name] == chosen[name]]
     versions = results.runs.drop_duplicates("run_id").set_index("run_id")["library_version"]
     others: dict[tuple[str, str, str], FurtherTarget] = {}
-    for stored in same.to_dict("records"):
-        far = stored["max_ulp"]
-        # NaN is not equal to itself: so pandas hands over a missing number
-        far = "" if far is None or far != far else far
+    for stored in same.astype(object).where(same.notna(), None).to_dict("records"):
+        far = "" if stored["max_ulp"] is None else stored["max_ulp"]
         said = f"differs, up to {far} ulp" if stored["differing"] else "does not differ"
         key = stored["target"], str(versions.get(stored["run_id"], "")), stored["machine"]
         others[key] = FurtherTarget(key[0], key[1], said, key[2])

@@ -202,25 +202,9 @@ def running(backend):
     return run
 
 
-def asking(session):
-    """``run`` of a session of ``probe.targets.launch``: the same questions to a target's own
-    process."""
-
-    def run(spec, x, w, b):
-        arrays = {"x": x, "w": w} if b is None else {"x": x, "w": w, "b": b}
-        try:
-            return session.request({"do": "run", "spec": spec}, arrays)[1]["y"]
-        except Exception as error:  # raised on, but for a refusal
-            if getattr(error, "kind", None) == "unsupported":
-                raise Unsupported(str(error)) from None
-            raise
-
-    return run
-
-
 def check(run, dtypes=DTYPES):
     """Returns the list of Findings on all specs. ``run(spec, x, w, b)`` gives a container array.
 
-    ``run`` raises Unsupported for what the library refuses. See ``running`` and ``asking``.
+    ``run`` raises Unsupported for what the library refuses. See ``running``.
     """
     return [compare_spec(spec, sizes, batch, run) for spec, sizes, batch in specs(dtypes)]

@@ -195,11 +195,6 @@ def emulation_missing(device: str) -> str | None:
     return None
 
 
-def x86(device: str) -> tuple[str, ...]:
-    """What goes before a command so that it runs on ``device``, which can be emulated here."""
-    return (str(emulator_path(X86)), "-cpu", models()[device])
-
-
 def emulator_text(device: str) -> str:
     """What emulates a device, for ``runs.emulated``: ``qemu-x86_64 7.2.22 -cpu Haswell``."""
     if device == "arm64":
@@ -258,26 +253,22 @@ def find_runtime(library: str, version: str | None, device: str | None, own: str
         if environment is None:
             name = library if version is None else f"{library}=={version}"
             raise Missing(absent(f"{name}@arm64"))
-        return environment_runtime(environment)
+        return in_folder(environment.folder, True, environment.facts)
     native = Runtime((sys.executable,))
     if version not in (None, own):
         environment = find_environment(library, str(version))
         if environment is None:
             raise Missing(absent(f"{library}=={version}", own))
-        native = environment_runtime(environment)
+        native = in_folder(environment.folder, False, environment.facts)
     if device is None:
         return native
-    command = (*x86(device), *native.command)
+    command = (str(emulator_path(X86)), "-cpu", models()[device], *native.command)
     return Runtime(command, emulator_text(device), native.facts)
 
 
 def absent(target: str, own: str | None = None) -> str:
     here = f" ({own} is)" if own else ""
     return f"{target} is not installed here{here}; probe targets install {target}"
-
-
-def environment_runtime(environment: Environment) -> Runtime:
-    return in_folder(environment.folder, environment.arm64, environment.facts)
 
 
 def in_folder(folder: Path, arm64: bool, facts: dict[str, Any] | None = None) -> Runtime:

@@ -68,7 +68,7 @@ def test_levels_of_numpys_own_loops_disable_what_is_above_them():
 
 @pytest.mark.slow
 def test_scipy_conforms_and_refuses_what_it_has_not(started):
-    findings = conformance.check(conformance.asking(started("scipy")), ("float32",))
+    findings = conformance.check(conforming.asking(started("scipy")), ("float32",))
     assert not [found for found in findings if found.verdict == "wrong"]
     agreed = {found.spec["op"] for found in findings if found.verdict == "agrees"}
     assert {"conv1d", "conv2d", "matmul", "dense"} <= agreed

@@ -56,7 +56,7 @@ SWITCHES = ("tensorflow,mode=graph", "tensorflow,weights=constant")
 )
 @pytest.mark.slow_at("jax", "keras", "tensorflow", "torch", "torch,linear=0")
 def test_a_library_agrees_with_exact_products_or_refuses_by_op_or_dtype(started, text):
-    run = conformance.asking(started(text))
+    run = conforming.asking(started(text))
     found = [conformance.compare_spec(*one, run) for one in SPECS]
     assert not [one for one in found if one.verdict == "wrong"]
     refused = {(one.spec["op"], one.spec["dtype"]) for one in found if one.verdict != "agrees"}

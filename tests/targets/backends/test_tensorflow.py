@@ -19,6 +19,7 @@ from probe.targets.backends.contract import Unsupported
 from probe.targets.backends.source import InputShape
 from probe.targets.backends.tensorflow import TensorFlow, error_line
 from probe.targets.target import Target
+from tests.targets.backends import conforming
 
 pytestmark = pytest.mark.long
 
@@ -37,7 +38,7 @@ def refused(findings):
 
 @pytest.mark.slow
 def test_what_tensorflow_refuses_on_a_cpu_is_known(started):
-    findings = conformance.check(conformance.asking(started("tensorflow")), ("float32",))
+    findings = conformance.check(conforming.asking(started("tensorflow")), ("float32",))
     known = {
         ("conv3d", False, False, 2),  # groups
         ("conv3d", True, True, 1),  # strides and dilations
@@ -48,7 +49,7 @@ def test_what_tensorflow_refuses_on_a_cpu_is_known(started):
 
 
 def test_a_refusal_is_one_line_that_says_why(started):
-    run = conformance.asking(started("tensorflow"))
+    run = conforming.asking(started("tensorflow"))
     spec = conformance.spec("conv3d", [2, 2, 2], in_channels=4, filters=6, groups=2)
     found = conformance.compare_spec(spec, [3, 3, 5], 1, run)
     assert found.verdict == "unsupported"
@@ -110,7 +111,7 @@ def recorded(started, text):
     why = "recorded with TensorFlow 2.21.0 on a CPU with AVX-512 VNNI"
     if not {"avx512f", "avx512_vnni"} <= target.cpu_flags():
         pytest.skip(why)
-    run = conformance.asking(started(text))
+    run = conforming.asking(started(text))
     if started(text).facts["library_version"] != "2.21.0":
         pytest.skip(why)
     return run
